@@ -1,0 +1,43 @@
+"""noisewise: exact statistical inference from differentially private releases.
+
+A curator's mechanism and an analyst's model meet in one number, log eta(s_dp | s); everything else follows.
+"""
+
+from noisewise import mechanisms
+from noisewise._version import __version__
+from noisewise.compare import Comparison, compare
+from noisewise.engine import Threads
+from noisewise.errors import InferenceError, InputError, NoisewiseError, NoisewiseWarning
+from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, Laplace
+from noisewise.model import Model
+from noisewise.plots import plot
+from noisewise.posterior import Posterior
+from noisewise.release import Release
+from noisewise.samplers import Importance, Rejection, sample
+from noisewise.statistics import Simulator, Total
+
+__all__ = [
+    "Comparison",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Exact",
+    "Gaussian",
+    "Importance",
+    "InferenceError",
+    "InputError",
+    "Laplace",
+    "Model",
+    "NoisewiseError",
+    "NoisewiseWarning",
+    "Posterior",
+    "Rejection",
+    "Release",
+    "Simulator",
+    "Threads",
+    "Total",
+    "__version__",
+    "compare",
+    "mechanisms",
+    "plot",
+    "sample",
+]

@@ -1,0 +1,5 @@
+"""`python -m noisewise` is the command line."""
+
+from noisewise.cli import main
+
+main()

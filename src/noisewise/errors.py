@@ -1,0 +1,36 @@
+"""What noisewise raises and warns with.
+
+A user's mistake is an `InputError` whose message says who refuses, which argument, the rule, the value
+found and what to do. A run that could not deliver what was asked is an `InferenceError` that carries the
+partial result.
+"""
+
+from typing import Any
+
+
+class NoisewiseError(Exception):
+    """Base of every error the library raises on purpose."""
+
+
+class InputError(NoisewiseError, ValueError):
+    """An argument, a file or a model that cannot be honoured."""
+
+
+class InferenceError(NoisewiseError, RuntimeError):
+    """A run that ended without what was asked for; `result` holds what it has."""
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class NoisewiseWarning(UserWarning):
+    """Something legal that is probably not what was meant."""
+
+
+def refusal(who: str, argument: str, rule: str, value: object, advice: str) -> InputError:
+    """The one form of message for bad input."""
+    text = repr(value)
+    if len(text) > 200:
+        text = text[:197] + "..."
+    return InputError(f"{who}: '{argument}' {rule}; got {text}. {advice}")

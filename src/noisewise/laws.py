@@ -1,0 +1,324 @@
+"""Laws: distribution-valued functions of named values, compiled once and drawn row by row.
+
+A NumPyro distribution never crosses a `vmap` boundary as an object: there its batch shape is lost and
+`.sample` would give every lane the same noise. Inside the `vmap` it is *lowered*: wrappers are taken off,
+and its attributes leave as plain arrays. Which sampler, which transforms and which shapes is found once, by
+tracing, and stays fixed.
+"""
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.distributions import Distribution
+from numpyro.distributions.distribution import ExpandedDistribution, Independent, TransformedDistribution
+
+from noisewise.errors import InputError, NoisewiseWarning
+from noisewise.numerics import double
+from noisewise.variates import Variate, variate_for
+
+Array = np.ndarray[Any, Any]
+Values = Mapping[str, Any]
+
+_REFUSED = {
+    "ImproperUniform": "is improper: rejection needs a proper prior",
+    "MaskedDistribution": "is masked: its draws and its density disagree",
+    "Unit": "has no values to draw",
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What tracing found of a law: everything about it that does not depend on values."""
+
+    variate: Variate | None
+    """None: the law's own JAX sampler, with one key per row."""
+    base_shape: tuple[int, ...]
+    """Shape of one draw of the innermost law."""
+    shape: tuple[int, ...]
+    transformed: bool
+    discrete: bool
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Shape of the independent draws within one row of the innermost law."""
+        assert self.variate is not None
+        return self.base_shape[: len(self.base_shape) - self.variate.event_dim]
+
+
+def peel(law: Distribution) -> tuple[Distribution, tuple[int, ...], list[Any]]:
+    """The innermost law, the shape of one draw of it, and the transforms from it to `law`."""
+    shape, transforms = law.shape(), []
+    while variate_for(law) is None:
+        if isinstance(law, TransformedDistribution):
+            transforms = [*law.transforms, *transforms]
+            lead = shape[: len(shape) - len(law.event_shape)]
+            shape = lead + law.base_dist.event_shape
+            law = law.base_dist
+        elif isinstance(law, (Independent, ExpandedDistribution)):
+            law = law.base_dist
+        else:
+            break
+    return law, shape, transforms
+
+
+def form_of(law: Distribution) -> Form:
+    """The static description of `law`."""
+    base, base_shape, transforms = peel(law)
+    variate = variate_for(base)
+    discrete = bool(getattr(law.support, "is_discrete", False)) or isinstance(base, dist.Delta)
+    transformed = variate is not None and bool(transforms)
+    return Form(variate, base_shape, law.shape(), transformed, discrete)
+
+
+def attributes(law: Distribution) -> dict[str, Any]:
+    """The innermost law's attributes, each padded on the left to the rank of its batch."""
+    base, shape, _ = peel(law)
+    variate = variate_for(base)
+    if variate is None:
+        return {}
+    rank = len(shape) - variate.event_dim
+    found = {}
+    for name in variate.rules:
+        value = jnp.asarray(getattr(base, name) if hasattr(base, name) else getattr(base.base_dist, name))
+        missing = rank + variate.axes.get(name, 0) - value.ndim
+        found[name] = value.reshape((1,) * missing + value.shape)
+    return found
+
+
+def refused_kind(law: Distribution) -> str | None:
+    """Why this kind of law cannot be drawn from, or None."""
+    while True:
+        reason = _REFUSED.get(type(law).__name__)
+        if reason is not None or not hasattr(law, "base_dist"):
+            return reason
+        law = law.base_dist
+
+
+def in_64_bit(law: Distribution, used: list[Any]) -> Distribution:
+    """`law`, made outside a 64-bit context, rebuilt inside one from the fields it was made with.
+
+    Those fields are appended to `used`, so that the caller can see whether they were rounded already.
+    """
+
+    def widened(leaf: Any) -> Any:
+        used.append(leaf)
+        if isinstance(leaf, jax.Array) and leaf.dtype == np.float32:
+            return np.asarray(leaf, dtype=np.float64)
+        return leaf
+
+    if isinstance(law, Independent):
+        return Independent(in_64_bit(law.base_dist, used), law.reinterpreted_batch_ndims)
+    if isinstance(law, ExpandedDistribution):
+        return ExpandedDistribution(in_64_bit(law.base_dist, used), law.batch_shape)
+    if type(law) is TransformedDistribution:
+        return TransformedDistribution(in_64_bit(law.base_dist, used), jax.tree.map(widened, law.transforms))
+    stored = vars(law)
+    names = [name for name in law.arg_constraints if name in stored]
+    if "covariance_matrix" in names or "precision_matrix" in names:
+        names.remove("scale_tril")  # derived from the others, in 32 bits
+    try:
+        fields = {name: stored[name] for name in names}
+        if "base_dist" in stored and "base_dist" in inspect.signature(type(law)).parameters:
+            fields["base_dist"] = in_64_bit(stored["base_dist"], used)
+        return type(law)(**{name: widened(value) for name, value in fields.items()})
+    except Exception:
+        # A class whose constructor does not take its own fields: widen what it stores instead.
+        return jax.tree.map(widened, law)
+
+
+def rounded_to_32_bit(leaves: Any) -> bool:
+    """Whether any leaf is a float32 array holding values that 32 bits have rounded (0.1, but not 0.5)."""
+    for leaf in jax.tree.leaves(leaves):
+        if isinstance(leaf, (jax.Array, np.ndarray)) and leaf.dtype == np.float32:
+            narrow = np.asarray(leaf).ravel()
+            meant = np.array([float(str(value)) for value in narrow])
+            if np.any((meant != narrow.astype(np.float64)) & np.isfinite(narrow)):
+                return True
+    return False
+
+
+def quiet(law: Distribution) -> Distribution:
+    """`law` with NumPyro's validation off, so that a density formula holds off its support too."""
+    inner: Any = law
+    while inner is not None:
+        inner._validate_args = False
+        inner = getattr(inner, "base_dist", None)
+    return law
+
+
+class Law:
+    """One named law: a function of values by name, returning a NumPyro distribution.
+
+    `draw` and `log_prob` work on rows; with `records` given, on rows of records, where values named in
+    `inner` vary by record and the others by row.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        function: Callable[..., Distribution],
+        parents: tuple[str, ...],
+        known: Mapping[str, jax.ShapeDtypeStruct],
+        inner: frozenset[str] = frozenset(),
+    ) -> None:
+        self.who, self.function, self.parents = who, function, parents
+        self.inner = tuple(name for name in parents if name in inner)
+        self.outer = tuple(name for name in parents if name not in inner)
+        self.form = self._trace({name: known[name] for name in parents})
+
+    def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> Form:
+        seen: list[Form] = []
+
+        def probe(values: Values) -> dict[str, Any]:
+            law = self._call(values)
+            seen.append(form_of(law))
+            return attributes(law)
+
+        with double():
+            traced = jax.make_jaxpr(probe)(arguments)
+        if rounded_to_32_bit(traced.consts):
+            warn_about_32_bit(self.who)
+        return seen[-1]
+
+    def _call(self, values: Values) -> Distribution:
+        try:
+            law = self.function(**values)
+        except Exception as error:
+            raise InputError(
+                f"{self.who}: the function of ({', '.join(self.parents)}) must run on one value of each argument "
+                f"in jax.numpy; it raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} "
+                "Use jnp functions, and jnp.where in place of if."
+            ) from error
+        if not isinstance(law, Distribution):
+            raise InputError(
+                f"{self.who}: the function must return a NumPyro distribution; got {type(law).__name__}. "
+                "Return, for example, dist.Poisson(theta)."
+            )
+        reason = refused_kind(law)
+        if reason is not None:
+            raise InputError(f"{self.who}: {type(law).__name__} {reason}. Give a proper distribution.")
+        return law
+
+    @property
+    def struct(self) -> jax.ShapeDtypeStruct:
+        """Shape and type of one draw, for tracing what depends on it."""
+        return jax.ShapeDtypeStruct(self.form.shape, np.int64 if self.form.discrete else np.float64)
+
+    # Compiled pieces; each is built on first use and kept -------------------------------------------
+
+    def _mapped(self, body: Callable[[Values, Any], Any], records: bool) -> Callable[..., Any]:
+        def one(outer: Values, inner: Values, extra: Any) -> Any:
+            return body({**outer, **inner}, extra)
+
+        function = jax.vmap(one, in_axes=(None, 0, 0)) if records else one
+        return jax.jit(jax.vmap(function))
+
+    @cached_property
+    def _attributes(self) -> Callable[..., Any]:
+        return self._mapped(lambda values, _: attributes(self.function(**values)), bool(self.inner))
+
+    @cached_property
+    def _constant(self) -> dict[str, Array]:
+        with double():
+            return {name: np.asarray(value) for name, value in attributes(self.function()).items()}
+
+    def _push(self, values: Values, base: Any) -> Any:
+        for transform in peel(self.function(**values))[2]:
+            base = transform(base)
+        return base
+
+    @cached_property
+    def _transform(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        return self._mapped(self._push, False), self._mapped(self._push, True)
+
+    @cached_property
+    def _fallback(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        def sample(values: Values, key: Any) -> Any:
+            return self.function(**values).sample(jax.random.wrap_key_data(key))
+
+        return self._mapped(sample, False), self._mapped(sample, True)
+
+    @cached_property
+    def _density(self) -> Callable[..., Any]:
+        def density(values: Values, value: Any) -> Any:
+            return jnp.sum(quiet(self.function(**values)).log_prob(value))
+
+        return self._mapped(density, False)
+
+    # Use --------------------------------------------------------------------------------------------
+
+    def draw(self, rng: np.random.Generator, values: Values, rows: int, records: int | None = None) -> Array:
+        """Independent draws, one per row (and record)."""
+        outer = {name: values[name] for name in self.outer}
+        inner = {name: values[name] for name in self.inner}
+        lead = (rows,) if records is None else (rows, records)
+        if self.form.variate is None:
+            keys = rng.integers(0, 2**32, size=(*lead, 2), dtype=np.uint32)
+            return self._run(self._fallback[records is not None], outer, inner, keys)
+        given = self._attributes_of(outer, inner, records)
+        try:
+            base = self.form.variate(rng, (*lead, *self.form.batch), given)
+        except ValueError as error:
+            raise self._bad_parameter(error, given, values) from error
+        if self.form.transformed:
+            base = self._run(self._transform[records is not None], outer, inner, base)
+        return base
+
+    def _attributes_of(self, outer: Values, inner: Values, records: int | None) -> dict[str, Array]:
+        if not self.parents:
+            return self._constant
+        given = self._run(self._attributes, outer, inner, None)
+        if records is not None and not self.inner:
+            given = {name: value[:, None] for name, value in given.items()}
+        return given
+
+    @staticmethod
+    def _run(function: Callable[..., Any], *arguments: Any) -> Any:
+        with double():
+            return jax.tree.map(np.asarray, function(*arguments))
+
+    def log_prob(self, value: Any, values: Values) -> Array:
+        """log density of `value` (one, or one per row) for each row of the parents' values."""
+        outer = {name: values[name] for name in self.parents}
+        rows = len(next(iter(outer.values()))) if outer else 1
+        shaped = np.broadcast_to(np.asarray(value, dtype=float), (rows, *self.form.shape))
+        return self._run(self._density, outer, {}, shaped)
+
+    def _bad_parameter(self, error: ValueError, given: Values, values: Values) -> InputError:
+        lead = getattr(error, "where", None)
+        row = 0
+        if lead is not None and lead.ndim and self.parents:
+            row = int(np.argmax(lead.reshape(len(lead), -1).any(axis=1))) if len(lead) > 1 else 0
+        at = ", ".join(f"{name}={np.asarray(values[name])[row].tolist()}" for name in self.parents)
+        return InputError(
+            f"{self.who}: the law cannot be drawn from{' at ' + at if at else ''}: {error}. "
+            "Check the function, or the prior that lets such values arise."
+        )
+
+
+def constant_law(law: Distribution, who: str) -> Callable[[], Distribution]:
+    """A function without arguments that gives `law` in 64 bits."""
+    used: list[Any] = []
+    with double():
+        wide = in_64_bit(law, used)
+    if rounded_to_32_bit(used):
+        warn_about_32_bit(who)
+    return lambda: wide
+
+
+def warn_about_32_bit(who: str) -> None:
+    """Name the culprit whose numbers were rounded before they reached us."""
+    warnings.warn(
+        f"{who}: holds 32-bit JAX arrays whose values were rounded (0.1 became 0.10000000149). "
+        "Use Python numbers or NumPy arrays, or make it inside a function: lambda: dist.Normal(...).",
+        NoisewiseWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,107 @@
+"""Gaussian noise, with the analytic calibration of Balle and Wang (2018)."""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from noisewise.errors import refusal
+from noisewise.mechanisms.base import Guarantee, Mechanism, scale_from_budget
+from noisewise.numerics import namespace
+
+_LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Gaussian(Mechanism):
+    """s_dp = s + scale * u, with u standard normal.
+
+    Calibration, `sensitivity` in the l2 norm: `epsilon` with `delta` (the smallest scale that is
+    (epsilon, delta)-DP; Balle and Wang 2018, Theorem 8), or `rho` (zCDP, scale = sensitivity / sqrt(2 rho);
+    Bun and Steinke 2016), or `mu` (GDP, scale = sensitivity / mu; Dong, Roth and Su 2022).
+    Sampler: `Generator.standard_normal`. Supremum: attained at s = s_dp.
+    """
+
+    measure = "density"
+    supremum = "attained"
+    scale: Any
+
+    def __init__(
+        self,
+        scale: Any = None,
+        *,
+        epsilon: Any = None,
+        delta: Any = None,
+        rho: Any = None,
+        mu: Any = None,
+        sensitivity: Any = None,
+    ) -> None:
+        asked = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+        scale, sensitivity, budget = scale_from_budget("Gaussian", scale, sensitivity, asked)
+        guarantee = None
+        if scale is None:
+            scale = _calibrated(sensitivity, budget)
+            guarantee = Guarantee(**budget, sensitivity=sensitivity, norm="l2")
+        self._freeze(guarantee, scale=scale)
+
+    def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
+        """Simulated release; not for publishing (see `Mechanism.sample`)."""
+        return confidential + self.scale * rng.standard_normal(np.shape(confidential))
+
+    def log_prob(self, released: Any, confidential: Any) -> Any:
+        """Normal log density of the difference."""
+        xp = namespace(released, confidential, self.scale)
+        standard = (released - confidential) / self.scale
+        return -0.5 * standard * standard - xp.log(self.scale) - _LOG_ROOT_TWO_PI
+
+    def log_sup(self, released: Any) -> Any:
+        """-log(scale sqrt(2 pi)), at confidential = released."""
+        xp = namespace(released, self.scale)
+        return xp.zeros_like(released, dtype=float) - xp.log(self.scale) - _LOG_ROOT_TWO_PI
+
+
+def _calibrated(sensitivity: float, budget: dict[str, float]) -> float:
+    match sorted(budget):
+        case ["rho"]:
+            return sensitivity / math.sqrt(2.0 * budget["rho"])
+        case ["mu"]:
+            return sensitivity / budget["mu"]
+        case ["delta", "epsilon"]:
+            if budget["delta"] >= 1.0:
+                raise refusal(
+                    "Gaussian", "delta", "must be below 1", budget["delta"], "Give a small probability."
+                )
+            return sensitivity * unit_scale(budget["epsilon"], budget["delta"])
+        case _:
+            advice = "Give epsilon with delta, or rho, or mu, each with sensitivity."
+            raise refusal("Gaussian", "budget", "must be one whole budget", budget, advice)
+
+
+def log_delta(epsilon: float, scale: float) -> float:
+    """log of the smallest delta for which unit-sensitivity Gaussian noise is (epsilon, delta)-DP.
+
+    Phi(1/(2 scale) - epsilon scale) - e^epsilon Phi(-1/(2 scale) - epsilon scale), in logs.
+    """
+    first = log_ndtr(0.5 / scale - epsilon * scale)
+    second = epsilon + log_ndtr(-0.5 / scale - epsilon * scale)
+    return float(first + np.log1p(-np.exp(min(second - first, 0.0)))) if second < first else -math.inf
+
+
+def unit_scale(epsilon: float, delta: float) -> float:
+    """The smallest scale, for sensitivity 1, with `log_delta(epsilon, scale) <= log(delta)`."""
+    target = math.log(delta)
+
+    def excess(log_scale: float) -> float:
+        return max(log_delta(epsilon, math.exp(log_scale)), -1e6) - target
+
+    low, high = -1.0, 1.0
+    while excess(low) < 0:
+        low -= 1.0
+    while excess(high) > 0:
+        high += 1.0
+    scale = math.exp(brentq(excess, low, high, xtol=1e-14, rtol=1e-14))
+    # Root finding stops on either side: step to the private one.
+    while log_delta(epsilon, scale) > target:
+        scale *= 1.0 + 1e-14
+    return scale

@@ -1,0 +1,30 @@
+"""The seam between NumPy and JAX: one namespace for both, and 64-bit JAX on the CPU as a context."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def namespace(*arguments: Any) -> Any:
+    """`jax.numpy` if any argument (or any leaf of one) is a JAX array or tracer, else `numpy`."""
+    return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(arguments)) else np
+
+
+@cache
+def _cpu() -> jax.Device:
+    return jax.local_devices(backend="cpu")[0]
+
+
+@contextmanager
+def double() -> Iterator[None]:
+    """64-bit JAX on the CPU, for the calling thread only; nothing global changes.
+
+    Threads do not inherit JAX's configuration, so every piece of work enters this anew.
+    """
+    with jax.enable_x64(True), jax.default_device(_cpu()):
+        yield

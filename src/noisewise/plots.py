@@ -1,0 +1,119 @@
+"""Pictures: the exact posterior beside prior and naive posterior."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.stats import gaussian_kde
+
+from noisewise import checks, weights
+from noisewise.errors import refusal
+from noisewise.model import Model
+from noisewise.posterior import Posterior
+
+Array = np.ndarray[Any, Any]
+
+COLOURS = {"exact": "#4477AA", "naive": "#CC3311", "prior": "#228833", "released": "#000000"}
+"""Told apart with any kind of colour vision (Paul Tol's scheme)."""
+MOST_PANELS = 12
+
+
+def plot(
+    posterior: Posterior,
+    *,
+    names: Sequence[str] | None = None,
+    prior: Model | None = None,
+    naive: Posterior | None = None,
+) -> Any:
+    """A matplotlib figure with one panel per scalar: the posterior's histogram, and the others as lines.
+
+    `names` chooses parameters and statistics (all by default, at most twelve panels); `prior` is the model whose
+    prior to draw; `naive` the posterior that ignored the noise.
+    """
+    import matplotlib.pyplot as plt
+
+    wanted = list(posterior.draws) if names is None else list(names)
+    for name in wanted:
+        if name not in posterior:
+            advice = checks.nearest(name, posterior.draws)
+            raise refusal("plot", "names", "must be names of the posterior", name, advice)
+    panels = [(name, index) for name in wanted for index in np.ndindex(posterior[name].shape[1:])]
+    if names is None:
+        panels = panels[:MOST_PANELS]
+    before = prior.simulate(10_000, posterior.seed) if prior is not None else {}
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(4.2 * columns + 0.6, 3.2 * rows + 0.4), squeeze=False, layout="constrained"
+    )
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis, (name, index) in zip(axes.flat, panels, strict=False):
+        _panel(axis, posterior, name, index, before, naive)
+    axes.flat[0].legend(frameon=False, fontsize="small")
+    return figure
+
+
+def _panel(
+    axis: Any, posterior: Posterior, name: str, index: tuple[int, ...], before: Any, naive: Posterior | None
+) -> None:
+    at = (slice(None), *index)
+    values = posterior[name][at]
+    axis.hist(
+        values,
+        bins=_bins(values),
+        weights=posterior.weights,
+        density=True,
+        color=COLOURS["exact"],
+        alpha=0.55,
+        label="exact posterior",
+    )
+    if naive is not None and name in naive.parameters:
+        _line(axis, naive[name][at], naive.weights, "naive", ":", "naive posterior")
+    if name in before:
+        _line(
+            axis,
+            before[name][at],
+            None,
+            "prior",
+            "--",
+            "prior" if name in posterior.parameters else "prior predictive",
+        )
+    if name in posterior.released:
+        released = np.asarray(posterior.released[name])[index]
+        axis.plot(
+            [released], [0], "D", color=COLOURS["released"], clip_on=False, zorder=5, label="released value"
+        )
+    if axis.get_subplotspec().is_first_col():
+        axis.set_ylabel("density")
+    axis.set_xlabel(name + (f"[{','.join(map(str, index))}]" if index else ""))
+    axis.spines[["top", "right"]].set_visible(False)
+    low, high = np.quantile(values, [0.0005, 0.9995])
+    margin = 0.35 * max(high - low, 1e-12)
+    axis.set_xlim(low - margin, high + margin)
+    axis.set_ylim(bottom=0)
+
+
+def _bins(values: Array) -> Any:
+    if values.dtype.kind in "iu":
+        low, high = int(values.min()), int(values.max())
+        step = max(1, (high - low) // 60)
+        return np.arange(low, high + step + 1, step) - 0.5
+    low, high = np.quantile(values, [0.0005, 0.9995])
+    return np.linspace(low, high, 61) if high > low else 10
+
+
+def _line(axis: Any, values: Array, log_free: Array | None, kind: str, style: str, label: str) -> None:
+    """A density estimate from at most 10,000 equally weighted draws, within their range."""
+    if log_free is not None:
+        with np.errstate(divide="ignore"):
+            index = weights.systematic(np.random.default_rng(0), np.log(log_free), min(10_000, len(values)))
+        values = values[index]
+    values = values[:10_000].astype(float)
+    if np.ptp(values) == 0:
+        axis.axvline(values[0], color=COLOURS[kind], linestyle=style, label=label)
+        return
+    grid = np.linspace(values.min(), values.max(), 400)
+    axis.plot(
+        grid, gaussian_kde(values)(grid), color=COLOURS[kind], linestyle=style, linewidth=1.8, label=label
+    )

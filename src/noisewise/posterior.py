@@ -1,0 +1,251 @@
+"""The result of a Bayesian run: frozen draws with their diagnostics and what it takes to replay them."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from noisewise import checks, weights
+from noisewise.errors import InputError, refusal
+from noisewise.settings import Sampler
+
+Array = np.ndarray[Any, Any]
+
+FORMAT = "noisewise-posterior"
+VERSION = 1
+
+
+def current_versions() -> dict[str, str]:
+    """Versions of what decides a run's numbers."""
+    names = ("noisewise", "numpy", "scipy", "jax", "jaxlib", "numpyro")
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """Draws from the exact posterior of parameters and confidential statistics, by name."""
+
+    draws: Mapping[str, Array]
+    parameters: tuple[str, ...]
+    released: Mapping[str, Any]
+    release_hash: str
+    sampler: Sampler
+    seed: int
+    status: str = "complete"
+    message: str = ""
+    reason: str = ""
+    log_weights: Array | None = None
+    acceptance_rate: float | None = None
+    proposals: int | None = None
+    log_evidence: float | None = None
+    log_evidence_se: float | None = None
+    seconds: float | None = None
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=current_versions)
+
+    def __post_init__(self) -> None:
+        # Views, so that freezing ours does not freeze an array the caller still holds.
+        frozen = {name: _read_only(column) for name, column in self.draws.items()}
+        object.__setattr__(self, "draws", frozen)
+        if self.log_weights is not None:
+            object.__setattr__(self, "log_weights", _read_only(self.log_weights))
+
+    # Draws -------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Array:
+        """Draws of a parameter or confidential statistic; the first axis is the draw; read-only."""
+        if name not in self.draws:
+            raise KeyError(f"Posterior: no '{name}'. {checks.nearest(name, self.draws)}")
+        return self.draws[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.draws.values()))) if self.draws else 0
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.draws
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the confidential statistics among the draws."""
+        return tuple(name for name in self.draws if name not in self.parameters)
+
+    @cached_property
+    def weights(self) -> Array | None:
+        """Normalised weights, or None where every draw counts alike."""
+        return None if self.log_weights is None else weights.normalised(self.log_weights)
+
+    @property
+    def ess(self) -> dict[str, float]:
+        """Effective number of draws, by name: all of them when independent, Kish's number when weighted."""
+        size = float(len(self)) if self.log_weights is None else weights.effective_size(self.log_weights)
+        return dict.fromkeys(self.draws, size)
+
+    # Tables ------------------------------------------------------------------------------------------
+
+    def summary(self, level: float = 0.95) -> Any:
+        """A pandas table: mean, sd, central interval, effective draws, Monte Carlo standard error."""
+        import pandas as pd
+
+        tail = _tail(level)
+        low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
+        rows: dict[str, dict[str, float]] = {}
+        for name, values in self.draws.items():
+            values = values.astype(float)
+            mean, sd = weights.mean_and_sd(values, self.weights)
+            error = weights.standard_error(values, self.weights)
+            interval = weights.quantiles(values, self.weights, [tail, 1 - tail])
+            for index in np.ndindex(values.shape[1:]):
+                label = name + (f"[{','.join(map(str, index))}]" if index else "")
+                rows[label] = {
+                    "mean": float(mean[index]),
+                    "sd": float(sd[index]),
+                    low: float(interval[0][index]),
+                    high: float(interval[1][index]),
+                    "ess": self.ess[name],
+                    "mcse": float(error[index]),
+                }
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
+        """Central credible intervals by name."""
+        tail = _tail(level)
+        found = {}
+        for name, values in self.draws.items():
+            low, high = weights.quantiles(values.astype(float), self.weights, [tail, 1 - tail])
+            found[name] = (low[()], high[()])
+        return found
+
+    def to_pandas(self) -> Any:
+        """One row per draw, one column per scalar; a column `log_weight` where draws are weighted."""
+        import pandas as pd
+
+        columns: dict[str, Array] = {}
+        for name, values in self.draws.items():
+            for index in np.ndindex(values.shape[1:]):
+                label = name + (f"[{','.join(map(str, index))}]" if index else "")
+                columns[label] = values[(slice(None), *index)]
+        if self.log_weights is not None:
+            columns["log_weight"] = self.log_weights
+        return pd.DataFrame(columns)
+
+    def to_arviz(self) -> Any:
+        """An xarray DataTree in ArviZ's layout, chain x draw. Weighted draws are resampled to equal weight
+        first (systematically, reproducibly), and the tree's attributes say so."""
+        draws, attributes = dict(self.draws), {"inference_library": "noisewise", "status": self.status}
+        if self.log_weights is not None:
+            index = weights.systematic(np.random.default_rng(self.seed), self.log_weights, len(self))
+            draws = {name: values[index] for name, values in draws.items()}
+            attributes["resampled"] = "systematic resampling by importance weight; draws repeat"
+        return self._tree(draws, attributes)
+
+    def _tree(self, draws: Mapping[str, Array], attributes: dict[str, Any], extra: Any = None) -> Any:
+        import xarray as xr
+
+        def dataset(columns: Mapping[str, Any], lead: tuple[str, ...]) -> Any:
+            found = {}
+            for name, values in columns.items():
+                array = np.asarray(values)
+                axes = [f"{name}_dim_{axis}" for axis in range(array.ndim - len(lead))]
+                found[name] = ((*lead, *axes), array)
+            return xr.Dataset(found)
+
+        posterior = dataset({name: values[None] for name, values in draws.items()}, ("chain", "draw"))
+        posterior = posterior.assign_coords(chain=[0], draw=np.arange(len(self)))
+        groups = {"posterior": posterior, "observed_data": dataset(self.released, ())}
+        if extra is not None:
+            groups["sample_stats"] = dataset(
+                {name: values[None] for name, values in extra.items()}, ("chain", "draw")
+            )
+        tree = xr.DataTree.from_dict(groups)
+        tree.attrs.update(attributes)
+        tree["posterior"].attrs.update(attributes)
+        return tree
+
+    # Files -------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives an equal posterior back."""
+        extra = None if self.log_weights is None else {"log_weights": self.log_weights}
+        tree = self._tree(self.draws, {"noisewise": json.dumps(self._metadata())}, extra)
+        tree.to_netcdf(Path(path), engine="h5netcdf")
+
+    def _metadata(self) -> dict[str, Any]:
+        kept = ("status", "message", "reason", "seed", "release_hash", "acceptance_rate", "proposals")
+        kept += ("log_evidence", "log_evidence_se", "seconds")
+        found = {name: getattr(self, name) for name in kept}
+        found |= {"format": FORMAT, "version": VERSION, "sampler": self.sampler.to_dict()}
+        found |= {"parameters": list(self.parameters), "order": list(self.draws)}
+        return found | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote. Only data is restored, never code."""
+        import xarray as xr
+
+        if not Path(path).exists():
+            raise refusal("Posterior.load", "path", "must be an existing file", str(path), "Check the path.")
+        try:
+            tree = xr.load_datatree(Path(path), engine="h5netcdf")
+            found = json.loads(tree.attrs["noisewise"])
+            if found.pop("format") != FORMAT or found.pop("version") != VERSION:
+                raise KeyError("format")
+            columns = {name: tree["posterior"][name].values[0] for name in found.pop("order")}
+            released = {str(name): item.values[()] for name, item in tree["observed_data"].data_vars.items()}
+            weighted = (
+                tree["sample_stats"]["log_weights"].values[0] if "sample_stats" in tree.children else None
+            )
+            found["sampler"] = Sampler.from_dict(found["sampler"])
+            found["parameters"] = tuple(found["parameters"])
+            return cls(draws=columns, released=released, log_weights=weighted, **found)
+        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"{path}: not a posterior written by this version of noisewise ({type(error).__name__}: {error}). "
+                "Give a file made with Posterior.save, version 1."
+            ) from error
+
+    # Display -----------------------------------------------------------------------------------------
+
+    def _headline(self) -> str:
+        parts = [
+            f"{len(self):,} draws by {type(self.sampler).__name__}",
+            f"seed {self.seed}",
+            f"status {self.status}",
+        ]
+        if self.log_weights is not None:
+            parts.insert(1, f"effective {next(iter(self.ess.values()), 0):,.0f}")
+        if self.acceptance_rate is not None:
+            parts.append(f"acceptance {self.acceptance_rate:.3g}")
+        if self.log_evidence is not None:
+            parts.append(f"log evidence {self.log_evidence:.4g} ± {self.log_evidence_se:.2g}")
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        body = f"\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}" if len(self) else ""
+        return f"Posterior: {self._headline()}{body}"
+
+    def _repr_html_(self) -> str:
+        table = self.summary().to_html(float_format=lambda x: f"{x:.4g}") if len(self) else ""
+        message = f"<p>{escape(self.message)}</p>" if self.message else ""
+        return f"<div><p><strong>Posterior</strong>: {escape(self._headline())}</p>{message}{table}</div>"
+
+
+def _read_only(column: Array) -> Array:
+    view = np.asarray(column).view()
+    view.flags.writeable = False
+    return view
+
+
+def _tail(level: float) -> float:
+    if not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise refusal(
+            "Posterior", "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval."
+        )
+    return (1 - level) / 2

@@ -1,0 +1,171 @@
+"""What a curator published: named values, each with its mechanism; read from and written to a file."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import InputError, refusal
+from noisewise.mechanisms import CATALOGUE, Exact, Guarantee, Released
+
+FORMAT = "noisewise-release"
+VERSION = 1
+
+
+class Release(Mapping[str, Released]):
+    """Published values by name: `Release(count=Laplace(scale=5.0).released(37.4))`, or a dict of the same.
+
+    It holds what was published and the noise's law, and nothing else: no confidential value can be put in.
+    """
+
+    def __init__(self, values: Mapping[str, Released] | None = None, /, **named: Released) -> None:
+        if values is not None and not isinstance(values, Mapping):
+            advice = "Give Release(count=mechanism.released(37.4)) or a dict of the same."
+            raise refusal("Release", "values", "must be a dict of released values", values, advice)
+        merged = dict(values or {})
+        for name, value in named.items():
+            if name in merged:
+                raise refusal("Release", name, "must be given once", name, "Drop one of the two.")
+            merged[name] = value
+        if not merged:
+            advice = "Give Release(count=mechanism.released(37.4))."
+            raise refusal("Release", "values", "must name at least one released value", merged, advice)
+        for name, value in merged.items():
+            checks.name("Release", "values", name)
+            if not isinstance(value, Released):
+                advice = f"Write {name}=nw.Laplace(scale=5.0).released(...) with the mechanism that was used."
+                raise refusal("Release", name, "must be a mechanism's released value", value, advice)
+        self._values = merged
+
+    def __getitem__(self, name: str) -> Released:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Release) and self._values == other._values
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def naive(self) -> "Release":
+        """The same values as if they carried no noise: the mistaken analysis, for comparison."""
+        return Release({name: Exact().released(item.value) for name, item in self.items()})
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the file's content, whatever the order of its names."""
+        text = json.dumps(self.to_dict(), sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The file's content as plain data; numbers are such that JSON gives them back bit by bit."""
+        statistics = {
+            name: {"value": np.asarray(item.value).tolist(), **item.mechanism.to_dict()}
+            for name, item in self._values.items()
+        }
+        return {"format": FORMAT, "version": VERSION, "statistics": statistics}
+
+    @classmethod
+    def from_dict(cls, content: Any, where: str = "release") -> Self:
+        """A release from plain data; `where` names the source in messages."""
+        if not isinstance(content, dict):
+            raise refusal(
+                where, "content", "must be a JSON object", content, f'Start with "format": "{FORMAT}".'
+            )
+        for key in content:
+            if key not in ("format", "version", "statistics"):
+                advice = "Only format, version and statistics belong in a release."
+                raise refusal(where, key, "is not a field of a release", content[key], advice)
+        if content.get("format") != FORMAT:
+            raise refusal(
+                where, "format", f"must be '{FORMAT}'", content.get("format"), "Is this a release file?"
+            )
+        if content.get("version") != VERSION or isinstance(content.get("version"), bool):
+            advice = "A newer version needs a newer noisewise; see the release file documentation."
+            raise refusal(where, "version", f"must be {VERSION}", content.get("version"), advice)
+        statistics = content.get("statistics")
+        if not isinstance(statistics, dict) or not statistics:
+            advice = 'Give {"count": {"value": 37.4, "mechanism": "Laplace", "scale": 5.0}}.'
+            raise refusal(where, "statistics", "must be a non-empty object", statistics, advice)
+        return cls(
+            {name: _released(entry, f"{where}: statistics.{name}") for name, entry in statistics.items()}
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the release as JSON, in the format of `noisewise.release.schema()`."""
+        text = json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+        Path(path).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a release; every refusal says where in the file and what to do."""
+        where = str(path)
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_unique)
+        except FileNotFoundError:
+            raise refusal(
+                "Release.load", "path", "must be an existing file", where, "Check the path."
+            ) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{where}: cannot be read as UTF-8 text: {error}. Check the file.") from None
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{where}: line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}. Mend it there."
+            ) from None
+        except (RecursionError, ValueError) as error:
+            raise InputError(f"{where}: cannot be read as JSON: {error}. Check the file.") from None
+        return cls.from_dict(content, where)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(
+            f"{name}={item.mechanism!r}.released({item.value!r})" for name, item in self.items()
+        )
+        return f"Release({inside})"
+
+
+def schema() -> dict[str, Any]:
+    """The published JSON schema of release files."""
+    text = resources.files("noisewise").joinpath("release.schema.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def _released(entry: Any, where: str) -> Released:
+    if not isinstance(entry, dict):
+        raise refusal(
+            where, "entry", "must be an object", entry, "Give value, mechanism and the mechanism's arguments."
+        )
+    arguments = dict(entry)
+    for key in ("value", "mechanism"):
+        if key not in arguments:
+            raise refusal(where, key, "is missing", sorted(arguments), f'Add "{key}".')
+    value, kind = arguments.pop("value"), arguments.pop("mechanism")
+    if not isinstance(kind, str) or kind not in CATALOGUE:
+        raise refusal(where, "mechanism", "must be a known mechanism", kind, checks.nearest(kind, CATALOGUE))
+    mechanism = CATALOGUE[kind].from_dict(arguments, where)
+    try:
+        return mechanism.released(value)
+    except InputError as error:
+        raise InputError(f"{where}.value: {error}") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key '{key}' stands twice in one object")
+        found[key] = value
+    return found
+
+
+__all__ = ["FORMAT", "VERSION", "Guarantee", "Release", "Released", "schema"]

@@ -1,0 +1,116 @@
+"""Importance sampling from the prior: every proposal kept, weighted by the noise density (Gong 2022, section 3).
+
+Statistics released without noise (`Exact`) are set to their released value and weighted by their own density,
+which gives naive and confidential-data fits. Derivation: docs/derivations/importance.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks, weights
+from noisewise.engine import Engine
+from noisewise.errors import InferenceError, refusal
+from noisewise.mechanisms import Exact
+from noisewise.posterior import Posterior
+from noisewise.progress import Progress
+from noisewise.samplers.problem import Problem
+from noisewise.settings import Sampler
+from noisewise.streams import Columns, Stream, run
+
+Array = np.ndarray[Any, Any]
+
+PROPOSALS = 0
+ROWS = 2**14
+
+
+@dataclass(frozen=True)
+class Importance(Sampler):
+    """Weighted draws: parameters from the prior, weights eta(s_dp | s). `draws` counts proposals.
+
+    A run whose effective number of draws falls below `min_ess` ends with the status "low_ess".
+    """
+
+    min_ess: float = 400.0
+
+    def __post_init__(self) -> None:
+        checks.positive_number("Importance", "min_ess", self.min_ess, "The default is 400.")
+
+    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+        """Weigh draws of the prior."""
+        for name, item in problem.release.items():
+            if isinstance(item.mechanism, Exact) and not problem.model.has_density(name):
+                rule = "is released without noise, so its law needs a density"
+                raise refusal(
+                    "sample", f"release['{name}']", rule, "Total or Simulator", "Use a law, or its noise."
+                )
+        model = problem.model
+        cells = sum(model.cost_of_row(name) for name in model.order)
+        rows = ROWS
+        while rows > 64 and rows * cells > 2**19:
+            rows //= 2
+        stream = Stream(0, rows, Weigh(problem), "the prior")
+        outcome = run([stream], draws, seed, PROPOSALS, engine=engine, progress=progress)
+        columns = dict(outcome.columns)
+        log_weights = columns.pop("log_weights", np.empty(0))
+        names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
+        status, message = outcome.status, outcome.message
+        if not np.any(log_weights > -np.inf):
+            raise InferenceError(
+                f"Importance: all {len(log_weights)} weights are zero: no draw of the prior could have given the "
+                "release. Check the model's support against the released values, or ask for more draws."
+            )
+        effective = weights.effective_size(log_weights)
+        if status == "complete" and effective < self.min_ess:
+            status = "low_ess"
+            message = (
+                f"the {len(log_weights)} weighted draws are worth {effective:.0f} independent ones, fewer than "
+                f"min_ess={self.min_ess:g}. Ask for more draws, or use a sampler that adapts to the release."
+            )
+        return Posterior(
+            draws={name: columns[name] for name in names},
+            parameters=model.parameters,
+            released={name: item.value for name, item in problem.release.items()},
+            release_hash=problem.release.hash,
+            sampler=self,
+            seed=seed,
+            status=status,
+            message=message,
+            log_weights=log_weights,
+            proposals=outcome.proposals,
+            log_evidence=weights.log_mean(log_weights),
+            log_evidence_se=weights.log_mean_se(log_weights),
+            seconds=outcome.seconds,
+        )
+
+
+@dataclass(frozen=True)
+class Weigh:
+    """One block of weighted draws."""
+
+    problem: Problem
+
+    def __call__(
+        self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]
+    ) -> tuple[Columns, Array]:
+        """Draw in the model's order; a noise-free statistic is conditioned on instead of drawn."""
+        model, release = self.problem.model, self.problem.release
+        values: Columns = dict(inputs)
+        total: Any = np.zeros(rows)
+        for name in model.order:
+            if name not in release or not isinstance(release[name].mechanism, Exact):
+                values = model.draw(rng, [name], rows, values, poll)
+                if name in release:
+                    total = total + self.problem.log_eta(name, values)
+                continue
+            value = release[name].value
+            values[name] = np.broadcast_to(value, (rows, *model.shape(name)))
+            total = total + model.log_prob(name, value, values)
+        if np.isnan(total).any():
+            noise_free = [name for name in release if isinstance(release[name].mechanism, Exact)]
+            rule = "must lie where the statistic's density formula is defined"
+            shown = {name: release[name].value for name in noise_free}
+            raise refusal("sample", "release", rule, shown, "A negative count, say, has no naive analysis.")
+        return {**values, "log_weights": total}, np.arange(rows)

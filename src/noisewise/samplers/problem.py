@@ -1,0 +1,112 @@
+"""Model and release together: the checks and the one number, log eta(s_dp | s), that all samplers share."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import InferenceError, refusal
+from noisewise.mechanisms import Exact
+from noisewise.model import Model
+from noisewise.release import Release
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model with the release it is to explain; refused at construction where they do not fit."""
+
+    model: Model
+    release: Release
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, Model):
+            raise refusal(
+                "sample", "model", "must be a noisewise Model", self.model, "Build it with nw.Model."
+            )
+        if not isinstance(self.release, Release):
+            raise refusal(
+                "sample", "release", "must be a noisewise Release", self.release, "Build it with nw.Release."
+            )
+        for name in self.release:
+            self._check_statistic(name)
+        for name in self.model.statistics:
+            if name not in self.needed:
+                advice = "Release it, or remove it from the model."
+                rule = "must be released, or needed by a statistic that is"
+                raise refusal("sample", name, rule, sorted(self.release), advice)
+
+    def _check_statistic(self, name: str) -> None:
+        model, item = self.model, self.release[name]
+        if name not in model.statistics:
+            advice = checks.nearest(name, model.statistics)
+            raise refusal("sample", "release", "must name statistics of the model", name, advice)
+        for other in item.mechanism.inputs:
+            if other not in model.order:
+                advice = checks.nearest(other, model.order)
+                raise refusal(
+                    "sample", f"release['{name}']", "reads a value the model must have", other, advice
+                )
+        if item.shape != model.shape(name):
+            rule = f"must have the shape {model.shape(name)} that the model gives it"
+            raise refusal(
+                "sample", f"release['{name}']", rule, f"shape {item.shape}", "Check the model or the file."
+            )
+        if item.mechanism.measure == "lattice" and not model.is_discrete(name):
+            rule = f"has integer noise ({type(item.mechanism).__name__}), so the model must make it a whole number"
+            advice = "Use a discrete law such as dist.Poisson, or the continuous mechanism."
+            raise refusal("sample", f"release['{name}']", rule, "a continuous statistic", advice)
+
+    @property
+    def needed(self) -> set[str]:
+        """Released statistics and all they, or their mechanisms, depend on."""
+        direct = set(self.release) | {
+            other for item in self.release.values() for other in item.mechanism.inputs
+        }
+        return direct | set(self.model.ancestors(*direct))
+
+    def roots_of(self, name: str) -> set[str]:
+        """Everything a released statistic and its mechanism depend on, itself and latent inputs included."""
+        direct = {name, *self.release[name].mechanism.inputs}
+        return direct | set(self.model.ancestors(*direct))
+
+    def log_eta(self, name: str, values: dict[str, Array]) -> Array:
+        """log density of the released value given each row of the confidential ones."""
+        item = self.release[name]
+        extra = {other: values[other] for other in item.mechanism.inputs}
+        return _summed(item.mechanism.log_prob(item.value, values[name], **extra), rows=len(values[name]))
+
+    def log_sup(self, name: str) -> float:
+        """Certified bound of `log_eta` over the confidential values."""
+        item = self.release[name]
+        return float(np.sum(item.mechanism.log_sup(item.value)))
+
+    def log_ratio(self, names: list[str], values: dict[str, Array]) -> Array:
+        """log of the acceptance probability, prod eta / sup; a ratio above one is an error, never clipped."""
+        total: Any = 0.0
+        for name in names:
+            ratio = self.log_eta(name, values) - self.log_sup(name)
+            if not np.all(ratio <= 1e-9):  # also catches NaN
+                worst = float(np.max(ratio))
+                mechanism = type(self.release[name].mechanism).__name__
+                raise InferenceError(
+                    f"sample: {mechanism}.log_sup must bound log_prob for release['{name}']; "
+                    f"exceeded by {worst:.3g}. The mechanism is wrong: its draws would not be exact."
+                )
+            total = total + ratio
+        return total
+
+    def refuse_continuous_exact(self, sampler: str) -> None:
+        """Refuse where a rejection ratio has no finite bound."""
+        for name, item in self.release.items():
+            if isinstance(item.mechanism, Exact) and not self.model.is_discrete(name):
+                rule = f"has no noise and is continuous, so {sampler} would never accept"
+                advice = "Use nw.Importance(), which conditions on it."
+                raise refusal("sample", f"release['{name}']", rule, "Exact", advice)
+
+
+def _summed(log_prob: Array, rows: int) -> Array:
+    found = np.asarray(log_prob)
+    return found.reshape(rows, -1).sum(axis=1)

@@ -1,0 +1,188 @@
+"""Rejection: independent draws from the exact posterior (Gong 2022, Algorithm 1 and Theorem 1).
+
+The default plan divides the model's graph and conquers: each released statistic is one merge of the groups of
+parameters it touches, accepted on its own noise density. `plan="joint"` is the paper's Algorithm 1. Proof of
+exactness, of the independence of draws and of the unbiased evidence: docs/derivations/rejection.md.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.engine import Engine
+from noisewise.posterior import Posterior
+from noisewise.progress import Progress
+from noisewise.samplers.problem import Problem
+from noisewise.settings import Sampler
+from noisewise.streams import Budget, Columns, Outcome, Stream, run
+
+Array = np.ndarray[Any, Any]
+
+PROPOSALS = 0
+"""Purpose number in the random streams' keys."""
+LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**15, 2**12, 2**6, 2**19
+
+
+@dataclass(frozen=True)
+class Rejection(Sampler):
+    """Settings: `plan` ("divide" or "joint"), and limits on proposals and seconds.
+
+    `max_proposals` counts simulated rows over all merges; when it is reached the run ends with a status.
+    """
+
+    plan: str = "divide"
+    max_proposals: int | None = 10**9
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        checks.choice("Rejection", "plan", self.plan, ["divide", "joint"])
+        if self.max_proposals is not None:
+            checks.integer(
+                "Rejection", "max_proposals", self.max_proposals, least=1, advice="Or None for no limit."
+            )
+        if self.max_seconds is not None:
+            checks.positive_number("Rejection", "max_seconds", self.max_seconds, "Or None for no limit.")
+
+    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+        """Draw from the posterior."""
+        problem.refuse_continuous_exact("Rejection")
+        roots = plan_streams(problem, joint=self.plan == "joint")
+        budget = Budget(self.max_proposals, self.max_seconds)
+        outcome = run(roots, draws, seed, PROPOSALS, engine=engine, progress=progress, budget=budget)
+        return _posterior(self, problem, seed, outcome)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """One step: draw fresh parameters, simulate statistics, accept on the released ones."""
+
+    problem: Problem
+    fresh: tuple[str, ...]
+    released: tuple[str, ...]
+
+    def __call__(
+        self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]
+    ) -> tuple[Columns, Array]:
+        """One block. The acceptance variate is exponential: P(E >= -log r) = r, with 53 random bits in logs."""
+        values = self.problem.model.draw(rng, list(self.fresh), rows, inputs, poll)
+        if not self.released:
+            return values, np.arange(rows)
+        ratio = self.problem.log_ratio(list(self.released), values)
+        accepted = np.flatnonzero(rng.standard_exponential(rows) >= -ratio)
+        return {name: column[accepted] for name, column in values.items()}, accepted
+
+
+def prior_groups(problem: Problem) -> list[set[str]]:
+    """Connected components of the prior's own graph, in order of declaration."""
+    groups: list[set[str]] = []
+    for name in problem.model.parameters:
+        joined = {name, *problem.model.parents(name)}
+        apart = [group for group in groups if not group & joined]
+        for group in groups:
+            if group & joined:
+                joined |= group
+        groups = [*apart, joined]
+    return groups
+
+
+def plan_streams(problem: Problem, *, joint: bool) -> list[Stream]:
+    """The streams whose rows, side by side, are posterior draws."""
+    model, order = problem.model, problem.model.order
+    if joint:
+        names = [name for name in order if name in problem.needed or name in model.parameters]
+        return [_stream(problem, 0, names, tuple(problem.release), [])]
+    groups: list[tuple[set[str], Stream | None]] = [(group, None) for group in prior_groups(problem)]
+    waiting = [name for name in order if name in problem.release]
+    count = 0
+    while waiting:
+        name = _next_statistic(problem, waiting, [names for names, _ in groups])
+        waiting.remove(name)
+        reach = problem.roots_of(name)
+        touched = [(names, stream) for names, stream in groups if names & reach]
+        have = set().union(*(names for names, stream in touched if stream is not None))
+        inside = reach.union(*(names for names, _ in touched))
+        fresh = [other for other in order if other in inside - have]
+        children = [stream for _, stream in touched if stream is not None]
+        merged = _stream(problem, count, fresh, (name,), children)
+        groups = [entry for entry in groups if not entry[0] & reach] + [(inside, merged)]
+        count += 1
+    roots = []
+    for names, stream in groups:
+        if stream is None:  # parameters that nothing released speaks of: their prior
+            stream = _stream(problem, count, [other for other in order if other in names], (), [])
+            count += 1
+        roots.append(stream)
+    return roots
+
+
+def _next_statistic(problem: Problem, waiting: list[str], groups: list[set[str]]) -> str:
+    """Among statistics whose released ancestors are done, the one that merges fewest groups."""
+
+    def cost(name: str) -> tuple[int, int]:
+        return sum(bool(group & problem.roots_of(name)) for group in groups), waiting.index(name)
+
+    ready = [name for name in waiting if not (problem.roots_of(name) - {name}) & set(waiting)]
+    return min(ready, key=cost)
+
+
+def _stream(
+    problem: Problem, index: int, fresh: list[str], released: tuple[str, ...], children: list[Stream]
+) -> Stream:
+    # Block sizes follow from model and release alone, never from draws, threads or memory.
+    cells = sum(problem.model.cost_of_row(name) for name in fresh)
+    rows = MERGE_ROWS if children else LEAF_ROWS
+    while rows > LEAST_ROWS and rows * cells > CELLS:
+        rows //= 2
+    label = " and ".join(repr(name) for name in released) or "the prior"
+    return Stream(
+        index, rows, Merge(problem, tuple(fresh), released), label, children, counted=bool(released)
+    )
+
+
+def _posterior(sampler: Rejection, problem: Problem, seed: int, outcome: Outcome) -> Posterior:
+    merges = [
+        {"statistic": stream.label, "accepted": accepted, "proposals": proposals}
+        for stream, accepted, proposals in outcome.tally
+        if stream.counted
+    ]
+    rate, error = log_rate([(k, n) for stream, k, n in outcome.tally if stream.counted])
+    log_sup = sum(problem.log_sup(name) for name in problem.release)
+    model = problem.model
+    names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
+    empty = {name: np.empty((0, *model.shape(name)), model.dtype(name)) for name in names}
+    return Posterior(
+        draws={name: outcome.columns.get(name, empty[name]) for name in names},
+        parameters=model.parameters,
+        released={name: item.value for name, item in problem.release.items()},
+        release_hash=problem.release.hash,
+        sampler=sampler,
+        seed=seed,
+        status=outcome.status,
+        message=outcome.message,
+        acceptance_rate=math.exp(rate),
+        proposals=outcome.proposals,
+        log_evidence=rate + log_sup,
+        log_evidence_se=error,
+        seconds=outcome.seconds,
+        diagnostics={"merges": merges},
+    )
+
+
+def log_rate(counts: list[tuple[int, int]]) -> tuple[float, float]:
+    """log of the unbiased estimate prod (k - 1)/(N - 1) of the joint acceptance probability, and its error.
+
+    k survivors fixed, N proposals random: (k - 1)/(N - 1) is unbiased for the rate, k/N is not. The relative
+    variance of one factor is about (1 - rate)/(k - 2); factors are uncorrelated. One survivor says too little.
+    """
+    total, variance = 0.0, 0.0
+    for survivors, proposals in counts:
+        if survivors < 2:
+            return (-math.inf if survivors == 0 else math.nan), math.inf
+        rate = (survivors - 1) / (proposals - 1)
+        total += math.log(rate)
+        variance += (1 - rate) / max(survivors - 2, 1)
+    return total, math.sqrt(variance)

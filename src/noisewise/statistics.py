@@ -1,0 +1,288 @@
+"""Statistics that are not a single law: sums over records, and black-box simulators."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import Distribution
+
+from noisewise import checks
+from noisewise.errors import InferenceError, InputError, refusal
+from noisewise.laws import Law, Values, constant_law
+from noisewise.numerics import double
+
+Array = np.ndarray[Any, Any]
+Structs = Mapping[str, jax.ShapeDtypeStruct]
+Poll = Callable[[], None]
+
+RECORDS_AT_ONCE = 2**18
+"""Records simulated at a time over a whole block, so that memory does not grow with n."""
+
+
+def dependencies(who: str, function: Callable[..., Any], skip: int = 0) -> tuple[str, ...]:
+    """The names `function` depends on: its arguments without a default."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[skip:]
+    except (TypeError, ValueError):
+        raise refusal(
+            who, "function", "must show its argument names", function, "Use a def or a lambda."
+        ) from None
+    for parameter in parameters:
+        if (
+            parameter.kind is not parameter.POSITIONAL_OR_KEYWORD
+            and parameter.kind is not parameter.KEYWORD_ONLY
+        ):
+            rule = "must name every argument (no *args, **kwargs or positional-only)"
+            raise refusal(who, "function", rule, str(parameter), "Its argument names are what it depends on.")
+    return tuple(p.name for p in parameters if p.default is p.empty)
+
+
+def as_function(who: str, given: Any) -> Callable[..., Any]:
+    """A law or a function as a function."""
+    if isinstance(given, Distribution):
+        return constant_law(given, who)
+    if isinstance(given, type) or not callable(given):
+        rule = "must be a NumPyro distribution or a function that returns one"
+        raise refusal(who, "law", rule, given, "For example dist.Gamma(25.0, 1.0).")
+    return given
+
+
+class Total:
+    """The sum of `contribution` over `n` independent records: clamped sums, cross-products, counts.
+
+    `record` is a small named graph: each field a law, or a function of other fields and of the model's
+    parameters that returns one. `contribution` is a function of fields and parameters returning a number or
+    an array; write the clamping the curator applied into it. `n` is a whole number or a parameter's name.
+    """
+
+    def __init__(self, record: Mapping[str, Any], contribution: Callable[..., Any], n: int | str) -> None:
+        if not isinstance(record, Mapping) or not record:
+            raise refusal(
+                "Total",
+                "record",
+                "must be a non-empty dict of laws",
+                record,
+                "Give {'x': dist.Normal(0, 1)}.",
+            )
+        for field in record:
+            checks.name("Total", "record", field)
+        if not callable(contribution):
+            advice = "For example lambda x: jnp.clip(x, 0, 1)."
+            raise refusal(
+                "Total", "contribution", "must be a function of record fields", contribution, advice
+            )
+        if not isinstance(n, str):
+            n = checks.integer(
+                "Total", "n", n, least=1, advice="Give the number of records or a parameter's name."
+            )
+        self.record = {field: as_function(f"Total.record['{field}']", law) for field, law in record.items()}
+        self.contribution, self.n = contribution, n
+        self._edges = {field: dependencies(f"Total.record['{field}']", f) for field, f in self.record.items()}
+        self._order = ordered("Total.record", self._edges)
+        self._arguments = dependencies("Total.contribution", contribution)
+        if not set(self._arguments) & set(record):
+            rule = "must depend on at least one record field"
+            raise refusal("Total", "contribution", rule, self._arguments, checks.nearest("", record))
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """What it depends on outside its own records."""
+        names = [name for field in self._order for name in self._edges[field]] + list(self._arguments)
+        if isinstance(self.n, str):
+            names.append(self.n)
+        return tuple(dict.fromkeys(name for name in names if name not in self.record))
+
+    def bind(self, who: str, known: Structs) -> "BoundTotal":
+        """The total in a model where `known` gives the parents' shapes."""
+        return BoundTotal(self, who, known)
+
+
+class BoundTotal:
+    """A `Total` whose laws are compiled; draws by summing chunks of records in a fixed order."""
+
+    def __init__(self, total: Total, who: str, known: Structs) -> None:
+        self.who, self.total, self.parents = who, total, total.parents
+        everything, self.laws = dict(known), {}
+        inner = frozenset(total.record)
+        for field in total._order:
+            law = Law(f"{who}.record['{field}']", total.record[field], total._edges[field], everything, inner)
+            self.laws[field], everything[field] = law, law.struct
+        if isinstance(total.n, str) and known[total.n].shape != ():
+            rule = "must name a scalar"
+            raise refusal(who, "n", rule, f"{total.n} of shape {known[total.n].shape}", "Sum it first.")
+        self.struct = self._trace({name: everything[name] for name in total._arguments})
+        self.discrete = bool(np.issubdtype(self.struct.dtype, np.integer))
+
+    def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> jax.ShapeDtypeStruct:
+        try:
+            with double():
+                found = jax.eval_shape(
+                    lambda values: jnp.asarray(self.total.contribution(**values)), arguments
+                )
+        except Exception as error:
+            raise InputError(
+                f"{self.who}: 'contribution' must run on one record in jax.numpy and return a number or an array; "
+                f"it raised {type(error).__name__}: {error}. Use jnp functions, and jnp.where in place of if."
+            ) from error
+        whole = found.dtype.kind in "iub"
+        return jax.ShapeDtypeStruct(found.shape, np.int64 if whole else np.float64)
+
+    @cached_property
+    def _partial(self) -> Callable[..., Any]:
+        names, fields = self.total._arguments, self.total.record
+
+        def summed(outer: Values, inner: Values, left: Any) -> Any:
+            """Sum over the first `left` records of one row."""
+            each = jax.vmap(lambda record: jnp.asarray(self.total.contribution(**outer, **record)))(inner)
+            each = each.astype(self.struct.dtype)
+            keep = jnp.arange(each.shape[0]) < left
+            return jnp.sum(jnp.where(keep.reshape((-1,) + (1,) * (each.ndim - 1)), each, 0), axis=0)
+
+        def split(values: Values, left: Any) -> Any:
+            outer = {name: values[name] for name in names if name not in fields}
+            inner = {name: values[name] for name in names if name in fields}
+            return jax.vmap(summed)(outer, inner, left)
+
+        return jax.jit(split)
+
+    def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
+        """One total per row."""
+        n = self._sizes(values, rows)
+        at_once = max(1, RECORDS_AT_ONCE // rows)
+        if isinstance(self.total.n, str):
+            chunk = min(at_once, 64)
+        else:
+            chunk = -(-self.total.n // -(-self.total.n // at_once))
+        total: Any = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
+        outer = {name: values[name] for name in self.parents}
+        for start in range(0, int(n.max()), chunk):
+            poll()
+            everything = dict(outer)
+            for field, law in self.laws.items():
+                everything[field] = law.draw(rng, everything, rows, records=chunk)
+            needed = {name: everything[name] for name in self.total._arguments}
+            with double():
+                total = total + np.asarray(self._partial(needed, np.clip(n - start, 0, chunk)))
+        return total
+
+    def _sizes(self, values: Values, rows: int) -> Array:
+        if not isinstance(self.total.n, str):
+            return np.full(rows, self.total.n)
+        n = np.asarray(values[self.total.n])
+        good = (n >= 0) & (n == np.floor(n))
+        if not np.all(good):
+            rule = f"must be whole and not negative, as '{self.total.n}' gives it"
+            raise refusal(
+                self.who, "n", rule, n[~good].flat[0].item(), "Use a discrete prior such as dist.Poisson."
+            )
+        return n.astype(np.int64)
+
+
+class Simulator:
+    """A statistic simulated by any Python callable `f(rng, **parents)`.
+
+    `rng` is a NumPy generator and the only source of randomness it may use. With `batched`, the parents are
+    arrays over rows and it returns one row each; otherwise it is called row by row.
+    """
+
+    def __init__(self, f: Callable[..., Any], batched: bool = False) -> None:
+        if not callable(f):
+            raise refusal("Simulator", "f", "must be callable", f, "Give a function f(rng, theta).")
+        names = dependencies("Simulator", f)
+        if not names or names[0] != "rng":
+            raise refusal(
+                "Simulator", "f", "must take 'rng' as its first argument", names, "Write f(rng, theta)."
+            )
+        if not isinstance(batched, bool):
+            raise refusal("Simulator", "batched", "must be True or False", batched, "Leave it out if unsure.")
+        self.f, self.batched, self.parents = f, batched, names[1:]
+
+    def bind(self, who: str, trial: Values) -> "BoundSimulator":
+        """The simulator in a model; `trial` holds two rows of its parents, to learn its shape."""
+        return BoundSimulator(self, who, trial)
+
+
+class BoundSimulator:
+    """A `Simulator` whose shape and type are known from one trial."""
+
+    def __init__(self, simulator: Simulator, who: str, trial: Values) -> None:
+        self.who, self.simulator, self.parents = who, simulator, simulator.parents
+        self.shape: tuple[int, ...] | None = None
+        found = self.draw(np.random.default_rng(0), trial, 2, lambda: None)
+        self.shape = found.shape[1:]
+        self.discrete = found.dtype.kind in "iub"
+        self.struct = jax.ShapeDtypeStruct(self.shape, np.int64 if self.discrete else np.float64)
+
+    def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
+        """One simulated statistic per row."""
+        given = {name: values[name] for name in self.parents}
+        if self.simulator.batched:
+            poll()
+            return self._checked(self._call(rng, given, None), (rows,), given, None)
+        results = []
+        for row in range(rows):
+            poll()
+            one = {name: value[row] for name, value in given.items()}
+            results.append(self._checked(self._call(rng, one, row), (), one, row))
+        return np.stack(results)
+
+    def _call(self, rng: np.random.Generator, given: Values, row: int | None) -> Any:
+        try:
+            return self.simulator.f(rng, **given)
+        except Exception as error:
+            raise InferenceError(
+                f"{self.who}: the simulator raised {type(error).__name__}: {error}{self._at(given, row)}. "
+                "Make it return a value for every parameter the prior allows."
+            ) from error
+
+    def _checked(self, result: Any, lead: tuple[int, ...], given: Values, row: int | None) -> Array:
+        advice = "Return a number or an array of numbers, always of one shape."
+        found = np.asarray(result)
+        shape = (
+            f"shape {(*lead, *self.shape)}" if self.shape is not None else f"one row per parameter, {lead}"
+        )
+        wrong = (
+            found.shape != (*lead, *self.shape)
+            if self.shape is not None
+            else found.shape[: len(lead)] != lead
+        )
+        if found.dtype.kind not in "iufb" or wrong:
+            rule = f"must return numbers of {shape}{self._at(given, row)}"
+            raise refusal(self.who, "simulator", rule, result, advice)
+        if np.isnan(found).any():
+            rule = f"must not return NaN{self._at(given, row)}"
+            raise refusal(
+                self.who, "simulator", rule, result, "A failed simulation cannot be dropped without bias."
+            )
+        return found
+
+    @staticmethod
+    def _at(given: Values, row: int | None) -> str:
+        if row is None:
+            return ""
+        return " at " + ", ".join(f"{name}={np.asarray(value).tolist()}" for name, value in given.items())
+
+
+def ordered(who: str, edges: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Names so that each comes after those it depends on (others are ignored); a cycle is refused."""
+    result: list[str] = []
+    state: dict[str, str] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if state.get(name) == "done" or name not in edges:
+            return
+        if name in path:
+            cycle = " -> ".join([*path[path.index(name) :], name])
+            raise refusal(who, name, "must not depend on itself", cycle, "Break the cycle.")
+        for parent in edges[name]:
+            visit(parent, (*path, name))
+        state[name] = "done"
+        result.append(name)
+
+    for name in edges:
+        visit(name, ())
+    return result

@@ -1,0 +1,338 @@
+"""Streams of fixed-size blocks: exact draws in an order that no scheduler can change.
+
+A stream turns proposals into survivors, block by block. Block b draws from its own random stream, derived
+from (seed, purpose, stream, b), and consumes rows [b B, (b + 1) B) of each child stream. Survivors are
+joined in block order. Scheduling decides only when a block runs, so one seed gives one result for any number
+of threads, and fewer draws are a prefix of more. See docs/derivations/rejection.md.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtri
+
+from noisewise.engine import Engine, Task
+from noisewise.progress import Progress
+
+Array = np.ndarray[Any, Any]
+Columns = dict[str, Array]
+Work = Callable[[np.random.Generator, Columns, int, Callable[[], None]], tuple[Columns, Array]]
+"""(rng, inputs, rows, poll) -> (survivors by name, their positions among the rows)."""
+
+PILOT = 2**17
+"""Proposals of one stream before it may be called hopeless."""
+
+
+@dataclass(eq=False)
+class Stream:
+    """Survivors of one step, in block order. `index` numbers it within the run."""
+
+    index: int
+    rows: int
+    work: Work
+    label: str
+    children: list["Stream"] = field(default_factory=list)
+    counted: bool = True
+    """Whether its proposals count as work (False for plain draws from a prior)."""
+
+    launched: int = 0
+    absorbed: int = 0
+    accepted: int = 0
+    _early: dict[int, tuple[Columns, Array]] = field(default_factory=dict)
+    _ready: deque[Columns] = field(default_factory=deque)
+    _ready_rows: int = 0
+    _positions: deque[tuple[int, int, Array]] = field(default_factory=deque)
+
+    @property
+    def proposals(self) -> int:
+        """Proposals made so far, in whole blocks and in order."""
+        return self.absorbed * self.rows
+
+    def next_task(self, seed: int, purpose: int) -> Task:
+        """The next block of this stream, or of a descendant whose rows it lacks."""
+        for child in self.children:
+            if child._ready_rows < self.rows:
+                return child.next_task(seed, purpose)
+        inputs: Columns = {}
+        for child in self.children:
+            inputs |= child.take(self.rows)
+        block = self.launched
+        self.launched += 1
+        key = np.random.SeedSequence(seed, spawn_key=(purpose, self.index, block))
+        return Task(partial(_run_block, self.work, key, inputs, self.rows), partial(self._done, block))
+
+    def _done(self, block: int, result: tuple[Columns, Array]) -> None:
+        self._early[block] = result
+        while self.absorbed in self._early:
+            columns, positions = self._early.pop(self.absorbed)
+            if len(positions):
+                self._positions.append((self.accepted, self.absorbed, positions.astype(np.int32)))
+                self._ready.append(columns)
+                self._ready_rows += len(positions)
+            self.absorbed += 1
+            self.accepted += len(positions)
+
+    def take(self, rows: int) -> Columns:
+        """The next `rows` survivors, each once (fewer only if fewer are ready)."""
+        parts: list[Columns] = []
+        missing = min(rows, self._ready_rows)
+        self._ready_rows -= missing
+        while missing:
+            chunk = self._ready.popleft()
+            size = len(next(iter(chunk.values())))
+            if size > missing:
+                self._ready.appendleft({name: column[missing:] for name, column in chunk.items()})
+                chunk, size = {name: column[:missing] for name, column in chunk.items()}, missing
+            parts.append(chunk)
+            missing -= size
+        if not parts:
+            return {}
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def prune(self, spans: list[tuple[float, float]]) -> None:
+        """Drop the positions of survivors outside the given spans of rows: no tally will ask for them again."""
+        self._positions = deque(
+            entry
+            for entry in self._positions
+            if any(low < entry[0] + len(entry[2]) and entry[0] < high for low, high in spans)
+        )
+        below: list[tuple[float, float]] = [
+            (block * self.rows, (block + 1) * self.rows) for _, block, _ in self._positions
+        ]
+        below.append((self.absorbed * self.rows, float("inf")))
+        for child in self.children:
+            child.prune(below)
+
+    def proposals_until(self, survivors: int) -> int:
+        """Proposals up to and with the given survivor; all made so far if it has not come yet."""
+        if survivors == 0:
+            return 0
+        for first, block, positions in reversed(self._positions):
+            if first < survivors <= first + len(positions):
+                return block * self.rows + int(positions[survivors - 1 - first]) + 1
+        return self.proposals
+
+    def tally(self, survivors: int) -> list[tuple["Stream", int, int]]:
+        """(stream, survivors used, proposals for them) for this stream and all below it.
+
+        A survivor of a child is used for every proposal here, up to the one that gave the last survivor used.
+        """
+        proposals = self.proposals_until(survivors)
+        below = [entry for child in self.children for entry in child.tally(proposals)]
+        return [*below, (self, survivors, proposals)]
+
+
+def _run_block(
+    work: Work, key: np.random.SeedSequence, inputs: Columns, rows: int, poll: Callable[[], None]
+) -> tuple[Columns, Array]:
+    with np.errstate(over="ignore", under="ignore"):
+        return work(np.random.default_rng(key), inputs, rows, poll)
+
+
+@dataclass
+class Outcome:
+    """What a run of streams gave: columns, how it ended, and the tally behind them."""
+
+    columns: Columns
+    draws: int
+    status: str
+    message: str
+    tally: list[tuple[Stream, int, int]]
+    seconds: float
+
+    @property
+    def proposals(self) -> int:
+        """Proposals behind the draws returned, over all streams."""
+        return sum(proposals for stream, _, proposals in self.tally if stream.counted)
+
+
+@dataclass
+class Budget:
+    """Limits of a run; None is no limit."""
+
+    max_proposals: int | None = None
+    max_seconds: float | None = None
+
+
+class Run:
+    """Pulls `draws` rows from each root stream; a `Source` for an engine."""
+
+    def __init__(
+        self, roots: Sequence[Stream], draws: int, seed: int, purpose: int, budget: Budget, progress: Progress
+    ) -> None:
+        self.roots, self.draws, self.seed, self.purpose = roots, draws, seed, purpose
+        self.budget, self.progress = budget, progress
+        self.filled = [0] * len(roots)
+        self.columns: list[Columns] = [{} for _ in roots]
+        self.status, self.message = "complete", ""
+        self.start = time.monotonic()
+
+    # The engine's side -------------------------------------------------------------------------------
+
+    def next_task(self) -> Task | None:
+        """Work for the root that lacks most rows."""
+        if self.finished:
+            return None
+        root = self.roots[self.filled.index(min(self.filled))]
+        task = root.next_task(self.seed, self.purpose)
+        return Task(task.work, partial(self._done, task.done))
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more is wanted."""
+        return self.status != "complete" or min(self.filled) >= self.draws
+
+    def _done(self, done: Callable[[Any], None], result: Any) -> None:
+        done(result)
+        before = min(self.filled)
+        self._collect()
+        self._check_counts()
+        for root in self.roots:
+            root.prune([(before - 1, float("inf"))])
+
+    def tick(self) -> None:
+        """Show progress; stop by the clock when asked to."""
+        seconds = time.monotonic() - self.start
+        self.progress.update(
+            min(self.filled), self.draws, lambda: sum(s.proposals for s in self.streams() if s.counted)
+        )
+        limit = self.budget.max_seconds
+        if limit is not None and seconds > limit and not self.finished:
+            self._end(
+                "max_seconds",
+                f"stopped by the clock after max_seconds={limit:g} with {min(self.filled)} of {self.draws} draws. "
+                "Stopping by the clock favours parameters that are quick to simulate, so these draws may be biased. "
+                "Raise max_seconds, or limit max_proposals instead.",
+            )
+
+    # Bookkeeping, all in the calling thread --------------------------------------------------------------
+
+    def streams(self) -> list[Stream]:
+        """Every stream, children first."""
+        found: list[Stream] = []
+
+        def visit(stream: Stream) -> None:
+            for child in stream.children:
+                visit(child)
+            found.append(stream)
+
+        for root in self.roots:
+            visit(root)
+        return found
+
+    def _collect(self) -> None:
+        """Move ready rows of the roots into arrays of the final size."""
+        for number, root in enumerate(self.roots):
+            room = self.draws - self.filled[number]
+            rows = root.take(room)
+            if not rows:
+                continue
+            columns, start = self.columns[number], self.filled[number]
+            for name, part in rows.items():
+                if name not in columns:
+                    columns[name] = np.empty((self.draws, *part.shape[1:]), dtype=part.dtype)
+                columns[name][start : start + len(part)] = part
+            self.filled[number] = start + len(part)
+
+    def _check_counts(self) -> None:
+        limit = self.budget.max_proposals
+        if limit is None or self.finished:
+            return
+        if self._work_for(min(self.filled) + 1) > limit:
+            # The most draws whose own work fits: the same for any number of threads.
+            keep = min(self.filled)
+            while keep > 0 and self._work_for(keep) > limit:
+                keep -= 1
+            self.filled = [keep] * len(self.roots)
+            self._end(
+                "max_proposals",
+                f"max_proposals={limit} allowed {keep} of {self.draws} draws. Raise it, ask for fewer draws, or use "
+                "a prior that agrees better with the release.",
+            )
+            return
+        for stream, needed in self._needed():
+            self._check_hope(stream, needed, limit)
+
+    def _work_for(self, draws: int) -> int:
+        return sum(n for root in self.roots for stream, _, n in root.tally(draws) if stream.counted)
+
+    def _needed(self) -> list[tuple[Stream, float]]:
+        """For each stream, at least how many survivors the whole run needs of it."""
+        found: list[tuple[Stream, float]] = []
+
+        def visit(stream: Stream, needed: float) -> None:
+            found.append((stream, needed))
+            for child in stream.children:
+                visit(child, needed / _upper_rate(stream))
+
+        for root in self.roots:
+            visit(root, float(self.draws))
+        return found
+
+    def _check_hope(self, stream: Stream, needed: float, limit: int) -> None:
+        """End early when even an optimistic rate could not finish within the budget."""
+        looks = (
+            stream.absorbed & (stream.absorbed - 1) == 0
+        )  # at powers of two: few looks, the same for all threads
+        if self.finished or stream.proposals < PILOT or not looks:
+            return
+        rate = _upper_rate(stream)
+        if needed / rate > limit:
+            seen = stream.accepted / stream.proposals
+            self._end(
+                "hopeless",
+                f"only {stream.accepted} of the first {stream.proposals} proposals for {stream.label} were accepted "
+                f"(rate {seen:.2g}, at most {rate:.2g} with confidence 0.999999), so the {self.draws} draws need more "
+                f"than max_proposals={limit}. Prior and release disagree, or the noise is small: check the prior, ask "
+                "for fewer draws, raise max_proposals, or use a sampler that weights instead of rejecting.",
+            )
+
+    def _end(self, status: str, message: str) -> None:
+        self.status, self.message = status, message
+
+    def outcome(self) -> Outcome:
+        """The draws present, the same number from each root."""
+        kept = min(min(self.filled), self.draws)
+        columns = (
+            {name: column[:kept] for part in self.columns for name, column in part.items()} if kept else {}
+        )
+        tally = [entry for root in self.roots for entry in root.tally(kept)]
+        if kept == 0:  # nothing accepted: what was tried is all there is to tell
+            tally = [(stream, stream.accepted, stream.proposals) for stream in self.streams()]
+        return Outcome(columns, kept, self.status, self.message, tally, time.monotonic() - self.start)
+
+
+def _upper_rate(stream: Stream) -> float:
+    """An upper confidence bound (one in a million) of the acceptance probability: exact Poisson limit."""
+    if stream.proposals < PILOT:
+        return 1.0
+    return min(1.0, 0.5 * float(chdtri(2 * (stream.accepted + 1), 1e-6)) / stream.proposals)
+
+
+def run(
+    roots: Sequence[Stream],
+    draws: int,
+    seed: int,
+    purpose: int,
+    *,
+    engine: Engine,
+    progress: Progress,
+    budget: Budget | None = None,
+) -> Outcome:
+    """`draws` rows of each root, on `engine`. Ctrl-C ends with what has been accepted."""
+    source = Run(roots, draws, seed, purpose, budget or Budget(), progress)
+    try:
+        with progress:
+            engine.execute(source)
+    except KeyboardInterrupt:
+        source._end(
+            "interrupted",
+            f"interrupted with {min(source.filled)} of {draws} draws. Draws taken when the run was cut short by hand "
+            "may favour parameters that are quick to simulate.",
+        )
+    return source.outcome()
