@@ -20,9 +20,7 @@ app = typer.Typer(
 
 @app.callback()
 def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
 ) -> None:
     if version:
         typer.echo(nw.__version__)
@@ -67,9 +65,7 @@ def _print_demo(found: "nw.Comparison") -> None:
     )
     for label, posterior, name in rows:
         row = posterior.summary().loc[name]
-        table.add_row(
-            label, f"{row['mean']:.2f}", f"{row['sd']:.2f}", f"{row['2.5%']:.1f} to {row['97.5%']:.1f}"
-        )
+        table.add_row(label, f"{row['mean']:.2f}", f"{row['sd']:.2f}", f"{row['2.5%']:.1f} to {row['97.5%']:.1f}")
     console.print(table)
     line = found.table().loc["theta"]
     exact = found.exact

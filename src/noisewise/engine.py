@@ -57,9 +57,7 @@ class Threads:
 
     def __post_init__(self) -> None:
         if self.workers is not None:
-            checks.integer(
-                "Threads", "workers", self.workers, least=1, advice="Leave it out to use all processors."
-            )
+            checks.integer("Threads", "workers", self.workers, least=1, advice="Leave it out to use all processors.")
 
     def execute(self, source: Source) -> None:
         """Keep every thread busy until the source runs dry."""

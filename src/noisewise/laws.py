@@ -55,7 +55,8 @@ class Form:
 
 def peel(law: Distribution) -> tuple[Distribution, tuple[int, ...], list[Any]]:
     """The innermost law, the shape of one draw of it, and the transforms from it to `law`."""
-    shape, transforms = law.shape(), []
+    shape = law.shape()
+    transforms: list[Any] = []
     while variate_for(law) is None:
         if isinstance(law, TransformedDistribution):
             transforms = [*law.transforms, *transforms]

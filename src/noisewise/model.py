@@ -46,9 +46,7 @@ class Model:
             for name in given:
                 checks.name("Model", argument, name)
         if not statistics:
-            raise refusal(
-                "Model", "statistics", "must hold at least one", statistics, "Name what was released."
-            )
+            raise refusal("Model", "statistics", "must hold at least one", statistics, "Name what was released.")
         self.parameters = tuple(prior)
         self.statistics = tuple(statistics)
         self._refuse_duplicates(statistics)
@@ -201,8 +199,7 @@ class Model:
         seed = checks.integer("Model.simulate", "seed", seed, least=0, advice="Give any whole number.")
         rows = 4096
         blocks = [
-            self.draw(np.random.default_rng([seed, block]), self._order, rows)
-            for block in range(-(-draws // rows))
+            self.draw(np.random.default_rng([seed, block]), self._order, rows) for block in range(-(-draws // rows))
         ]
         return {name: np.concatenate([block[name] for block in blocks])[:draws] for name in self._order}
 
@@ -217,6 +214,4 @@ def _refuse_nan(who: str, values: Values, name: str, parents: tuple[str, ...]) -
         return
     row = int(np.argmax(np.isnan(found).reshape(len(found), -1).any(axis=1)))
     at = ", ".join(f"{parent}={np.asarray(values[parent][row]).tolist()}" for parent in parents)
-    raise InputError(
-        f"{who}: a draw is NaN{' at ' + at if at else ''}. Check the function and its priors' range."
-    )
+    raise InputError(f"{who}: a draw is NaN{' at ' + at if at else ''}. Check the function and its priors' range.")

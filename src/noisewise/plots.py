@@ -50,14 +50,14 @@ def plot(
         axis.set_visible(False)
     for axis, (name, index) in zip(axes.flat, panels, strict=False):
         _panel(axis, posterior, name, index, before, naive)
-    axes.flat[0].legend(frameon=False, fontsize="small")
+    _legend(figure, axes.flat[: len(panels)])
     return figure
 
 
 def _panel(
     axis: Any, posterior: Posterior, name: str, index: tuple[int, ...], before: Any, naive: Posterior | None
 ) -> None:
-    at = (slice(None), *index)
+    at: Any = (slice(None), *index)
     values = posterior[name][at]
     axis.hist(
         values,
@@ -77,21 +77,28 @@ def _panel(
             None,
             "prior",
             "--",
-            "prior" if name in posterior.parameters else "prior predictive",
+            "prior",
         )
     if name in posterior.released:
         released = np.asarray(posterior.released[name])[index]
-        axis.plot(
-            [released], [0], "D", color=COLOURS["released"], clip_on=False, zorder=5, label="released value"
-        )
+        axis.plot([released], [0], "D", color=COLOURS["released"], clip_on=False, zorder=5, label="released value")
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")
-    axis.set_xlabel(name + (f"[{','.join(map(str, index))}]" if index else ""))
+    label = name + (f"[{','.join(map(str, index))}]" if index else "")
+    axis.set_xlabel(label if name in posterior.parameters else f"{label} (confidential)")
     axis.spines[["top", "right"]].set_visible(False)
     low, high = np.quantile(values, [0.0005, 0.9995])
     margin = 0.35 * max(high - low, 1e-12)
     axis.set_xlim(low - margin, high + margin)
     axis.set_ylim(bottom=0)
+
+
+def _legend(figure: Any, axes: Any) -> None:
+    """One legend for all panels, each meaning once."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        found |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(found.values(), found.keys(), loc="outside upper center", ncols=len(found), frameon=False)
 
 
 def _bins(values: Array) -> Any:
@@ -114,6 +121,4 @@ def _line(axis: Any, values: Array, log_free: Array | None, kind: str, style: st
         axis.axvline(values[0], color=COLOURS[kind], linestyle=style, label=label)
         return
     grid = np.linspace(values.min(), values.max(), 400)
-    axis.plot(
-        grid, gaussian_kde(values)(grid), color=COLOURS[kind], linestyle=style, linewidth=1.8, label=label
-    )
+    axis.plot(grid, gaussian_kde(values)(grid), color=COLOURS[kind], linestyle=style, linewidth=1.8, label=label)

@@ -161,9 +161,7 @@ class Posterior:
         posterior = posterior.assign_coords(chain=[0], draw=np.arange(len(self)))
         groups = {"posterior": posterior, "observed_data": dataset(self.released, ())}
         if extra is not None:
-            groups["sample_stats"] = dataset(
-                {name: values[None] for name, values in extra.items()}, ("chain", "draw")
-            )
+            groups["sample_stats"] = dataset({name: values[None] for name, values in extra.items()}, ("chain", "draw"))
         tree = xr.DataTree.from_dict(groups)
         tree.attrs.update(attributes)
         tree["posterior"].attrs.update(attributes)
@@ -178,9 +176,8 @@ class Posterior:
         tree.to_netcdf(Path(path), engine="h5netcdf")
 
     def _metadata(self) -> dict[str, Any]:
-        kept = ("status", "message", "reason", "seed", "release_hash", "acceptance_rate", "proposals")
-        kept += ("log_evidence", "log_evidence_se", "seconds")
-        found = {name: getattr(self, name) for name in kept}
+        kept = ("status", "message", "reason", "seed", "release_hash", "acceptance_rate", "proposals", "seconds")
+        found = {name: getattr(self, name) for name in (*kept, "log_evidence", "log_evidence_se")}
         found |= {"format": FORMAT, "version": VERSION, "sampler": self.sampler.to_dict()}
         found |= {"parameters": list(self.parameters), "order": list(self.draws)}
         return found | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
@@ -199,9 +196,7 @@ class Posterior:
                 raise KeyError("format")
             columns = {name: tree["posterior"][name].values[0] for name in found.pop("order")}
             released = {str(name): item.values[()] for name, item in tree["observed_data"].data_vars.items()}
-            weighted = (
-                tree["sample_stats"]["log_weights"].values[0] if "sample_stats" in tree.children else None
-            )
+            weighted = tree["sample_stats"]["log_weights"].values[0] if "sample_stats" in tree.children else None
             found["sampler"] = Sampler.from_dict(found["sampler"])
             found["parameters"] = tuple(found["parameters"])
             return cls(draws=columns, released=released, log_weights=weighted, **found)
@@ -245,7 +240,5 @@ def _read_only(column: Array) -> Array:
 
 def _tail(level: float) -> float:
     if not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise refusal(
-            "Posterior", "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval."
-        )
+        raise refusal("Posterior", "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval.")
     return (1 - level) / 2

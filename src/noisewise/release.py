@@ -80,17 +80,13 @@ class Release(Mapping[str, Released]):
     def from_dict(cls, content: Any, where: str = "release") -> Self:
         """A release from plain data; `where` names the source in messages."""
         if not isinstance(content, dict):
-            raise refusal(
-                where, "content", "must be a JSON object", content, f'Start with "format": "{FORMAT}".'
-            )
+            raise refusal(where, "content", "must be a JSON object", content, f'Start with "format": "{FORMAT}".')
         for key in content:
             if key not in ("format", "version", "statistics"):
                 advice = "Only format, version and statistics belong in a release."
                 raise refusal(where, key, "is not a field of a release", content[key], advice)
         if content.get("format") != FORMAT:
-            raise refusal(
-                where, "format", f"must be '{FORMAT}'", content.get("format"), "Is this a release file?"
-            )
+            raise refusal(where, "format", f"must be '{FORMAT}'", content.get("format"), "Is this a release file?")
         if content.get("version") != VERSION or isinstance(content.get("version"), bool):
             advice = "A newer version needs a newer noisewise; see the release file documentation."
             raise refusal(where, "version", f"must be {VERSION}", content.get("version"), advice)
@@ -98,9 +94,7 @@ class Release(Mapping[str, Released]):
         if not isinstance(statistics, dict) or not statistics:
             advice = 'Give {"count": {"value": 37.4, "mechanism": "Laplace", "scale": 5.0}}.'
             raise refusal(where, "statistics", "must be a non-empty object", statistics, advice)
-        return cls(
-            {name: _released(entry, f"{where}: statistics.{name}") for name, entry in statistics.items()}
-        )
+        return cls({name: _released(entry, f"{where}: statistics.{name}") for name, entry in statistics.items()})
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release as JSON, in the format of `noisewise.release.schema()`."""
@@ -114,9 +108,7 @@ class Release(Mapping[str, Released]):
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_unique)
         except FileNotFoundError:
-            raise refusal(
-                "Release.load", "path", "must be an existing file", where, "Check the path."
-            ) from None
+            raise refusal("Release.load", "path", "must be an existing file", where, "Check the path.") from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{where}: cannot be read as UTF-8 text: {error}. Check the file.") from None
         except json.JSONDecodeError as error:
@@ -128,9 +120,7 @@ class Release(Mapping[str, Released]):
         return cls.from_dict(content, where)
 
     def __repr__(self) -> str:
-        inside = ", ".join(
-            f"{name}={item.mechanism!r}.released({item.value!r})" for name, item in self.items()
-        )
+        inside = ", ".join(f"{name}={item.mechanism!r}.released({item.value!r})" for name, item in self.items())
         return f"Release({inside})"
 
 

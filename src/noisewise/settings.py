@@ -26,7 +26,5 @@ class Sampler:
         settings = dict(entry)
         name = settings.pop("name")
         if name not in Sampler.known:
-            raise refusal(
-                "Sampler", "name", "must be a known sampler", name, checks.nearest(name, Sampler.known)
-            )
+            raise refusal("Sampler", "name", "must be a known sampler", name, checks.nearest(name, Sampler.known))
         return Sampler.known[name](**settings)

@@ -28,14 +28,9 @@ def dependencies(who: str, function: Callable[..., Any], skip: int = 0) -> tuple
     try:
         parameters = list(inspect.signature(function).parameters.values())[skip:]
     except (TypeError, ValueError):
-        raise refusal(
-            who, "function", "must show its argument names", function, "Use a def or a lambda."
-        ) from None
+        raise refusal(who, "function", "must show its argument names", function, "Use a def or a lambda.") from None
     for parameter in parameters:
-        if (
-            parameter.kind is not parameter.POSITIONAL_OR_KEYWORD
-            and parameter.kind is not parameter.KEYWORD_ONLY
-        ):
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD and parameter.kind is not parameter.KEYWORD_ONLY:
             rule = "must name every argument (no *args, **kwargs or positional-only)"
             raise refusal(who, "function", rule, str(parameter), "Its argument names are what it depends on.")
     return tuple(p.name for p in parameters if p.default is p.empty)
@@ -72,13 +67,9 @@ class Total:
             checks.name("Total", "record", field)
         if not callable(contribution):
             advice = "For example lambda x: jnp.clip(x, 0, 1)."
-            raise refusal(
-                "Total", "contribution", "must be a function of record fields", contribution, advice
-            )
+            raise refusal("Total", "contribution", "must be a function of record fields", contribution, advice)
         if not isinstance(n, str):
-            n = checks.integer(
-                "Total", "n", n, least=1, advice="Give the number of records or a parameter's name."
-            )
+            n = checks.integer("Total", "n", n, least=1, advice="Give the number of records or a parameter's name.")
         self.record = {field: as_function(f"Total.record['{field}']", law) for field, law in record.items()}
         self.contribution, self.n = contribution, n
         self._edges = {field: dependencies(f"Total.record['{field}']", f) for field, f in self.record.items()}
@@ -120,9 +111,7 @@ class BoundTotal:
     def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> jax.ShapeDtypeStruct:
         try:
             with double():
-                found = jax.eval_shape(
-                    lambda values: jnp.asarray(self.total.contribution(**values)), arguments
-                )
+                found = jax.eval_shape(lambda values: jnp.asarray(self.total.contribution(**values)), arguments)
         except Exception as error:
             raise InputError(
                 f"{self.who}: 'contribution' must run on one record in jax.numpy and return a number or an array; "
@@ -152,11 +141,7 @@ class BoundTotal:
     def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
         """One total per row."""
         n = self._sizes(values, rows)
-        at_once = max(1, RECORDS_AT_ONCE // rows)
-        if isinstance(self.total.n, str):
-            chunk = min(at_once, 64)
-        else:
-            chunk = -(-self.total.n // -(-self.total.n // at_once))
+        chunk = self._chunk(rows)
         total: Any = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
         outer = {name: values[name] for name in self.parents}
         for start in range(0, int(n.max()), chunk):
@@ -169,6 +154,14 @@ class BoundTotal:
                 total = total + np.asarray(self._partial(needed, np.clip(n - start, 0, chunk)))
         return total
 
+    def _chunk(self, rows: int) -> int:
+        """Records at a time: an equal split of a known n, 64 where n varies."""
+        most = max(1, RECORDS_AT_ONCE // rows)
+        if isinstance(self.total.n, str):
+            return min(most, 64)
+        chunks = -(-self.total.n // most)
+        return -(-self.total.n // chunks)
+
     def _sizes(self, values: Values, rows: int) -> Array:
         if not isinstance(self.total.n, str):
             return np.full(rows, self.total.n)
@@ -176,9 +169,7 @@ class BoundTotal:
         good = (n >= 0) & (n == np.floor(n))
         if not np.all(good):
             rule = f"must be whole and not negative, as '{self.total.n}' gives it"
-            raise refusal(
-                self.who, "n", rule, n[~good].flat[0].item(), "Use a discrete prior such as dist.Poisson."
-            )
+            raise refusal(self.who, "n", rule, n[~good].flat[0].item(), "Use a discrete prior such as dist.Poisson.")
         return n.astype(np.int64)
 
 
@@ -194,9 +185,7 @@ class Simulator:
             raise refusal("Simulator", "f", "must be callable", f, "Give a function f(rng, theta).")
         names = dependencies("Simulator", f)
         if not names or names[0] != "rng":
-            raise refusal(
-                "Simulator", "f", "must take 'rng' as its first argument", names, "Write f(rng, theta)."
-            )
+            raise refusal("Simulator", "f", "must take 'rng' as its first argument", names, "Write f(rng, theta).")
         if not isinstance(batched, bool):
             raise refusal("Simulator", "batched", "must be True or False", batched, "Leave it out if unsure.")
         self.f, self.batched, self.parents = f, batched, names[1:]
@@ -242,22 +231,14 @@ class BoundSimulator:
     def _checked(self, result: Any, lead: tuple[int, ...], given: Values, row: int | None) -> Array:
         advice = "Return a number or an array of numbers, always of one shape."
         found = np.asarray(result)
-        shape = (
-            f"shape {(*lead, *self.shape)}" if self.shape is not None else f"one row per parameter, {lead}"
-        )
-        wrong = (
-            found.shape != (*lead, *self.shape)
-            if self.shape is not None
-            else found.shape[: len(lead)] != lead
-        )
+        shape = f"shape {(*lead, *self.shape)}" if self.shape is not None else f"one row per parameter, {lead}"
+        wrong = found.shape != (*lead, *self.shape) if self.shape is not None else found.shape[: len(lead)] != lead
         if found.dtype.kind not in "iufb" or wrong:
             rule = f"must return numbers of {shape}{self._at(given, row)}"
             raise refusal(self.who, "simulator", rule, result, advice)
         if np.isnan(found).any():
             rule = f"must not return NaN{self._at(given, row)}"
-            raise refusal(
-                self.who, "simulator", rule, result, "A failed simulation cannot be dropped without bias."
-            )
+            raise refusal(self.who, "simulator", rule, result, "A failed simulation cannot be dropped without bias.")
         return found
 
     @staticmethod

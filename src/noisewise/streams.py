@@ -276,9 +276,7 @@ class Run:
 
     def _check_hope(self, stream: Stream, needed: float, limit: int) -> None:
         """End early when even an optimistic rate could not finish within the budget."""
-        looks = (
-            stream.absorbed & (stream.absorbed - 1) == 0
-        )  # at powers of two: few looks, the same for all threads
+        looks = stream.absorbed & (stream.absorbed - 1) == 0  # at powers of two: few looks, the same for all threads
         if self.finished or stream.proposals < PILOT or not looks:
             return
         rate = _upper_rate(stream)
@@ -298,9 +296,7 @@ class Run:
     def outcome(self) -> Outcome:
         """The draws present, the same number from each root."""
         kept = min(min(self.filled), self.draws)
-        columns = (
-            {name: column[:kept] for part in self.columns for name, column in part.items()} if kept else {}
-        )
+        columns = {name: column[:kept] for part in self.columns for name, column in part.items()} if kept else {}
         tally = [entry for root in self.roots for entry in root.tally(kept)]
         if kept == 0:  # nothing accepted: what was tried is all there is to tell
             tally = [(stream, stream.accepted, stream.proposals) for stream in self.streams()]

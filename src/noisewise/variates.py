@@ -42,9 +42,7 @@ class Variate:
     axes: dict[str, int]
     event_dim: int
 
-    def __call__(
-        self, rng: np.random.Generator, shape: tuple[int, ...], attributes: dict[str, Array]
-    ) -> Array:
+    def __call__(self, rng: np.random.Generator, shape: tuple[int, ...], attributes: dict[str, Array]) -> Array:
         """Check the attributes, then draw."""
         checked = {name: RULES[rule](name, attributes[name]) for name, rule in self.rules.items()}
         return self.draw(rng, shape, **checked)
@@ -120,9 +118,7 @@ VARIATES: dict[str, Variate] = {}
 """By the class name of the law."""
 
 
-def _law(
-    *names: str, axes: dict[str, int] | None = None, event_dim: int = 0, **rules: str
-) -> Callable[[Draw], Draw]:
+def _law(*names: str, axes: dict[str, int] | None = None, event_dim: int = 0, **rules: str) -> Callable[[Draw], Draw]:
     def register(draw: Draw) -> Draw:
         for name in names:
             VARIATES[name] = Variate(rules, draw, axes or {}, event_dim)
@@ -293,17 +289,13 @@ def _binomial_logits(rng: Any, shape: Any, logits: Array, total_count: Array) ->
 
 
 @_law("BetaBinomial", concentration1="positive", concentration0="positive", total_count="count")
-def _beta_binomial(
-    rng: Any, shape: Any, concentration1: Array, concentration0: Array, total_count: Array
-) -> Array:
+def _beta_binomial(rng: Any, shape: Any, concentration1: Array, concentration0: Array, total_count: Array) -> Array:
     return rng.binomial(total_count, rng.beta(concentration1, concentration0, shape), shape)
 
 
 @_law("MultinomialProbs", axes={"probs": 1}, event_dim=1, probs="simplex", total_count="count")
 def _multinomial(rng: Any, shape: Any, probs: Array, total_count: Array) -> Array:
-    return rng.multinomial(
-        np.broadcast_to(total_count, shape), np.broadcast_to(probs, (*shape, probs.shape[-1]))
-    )
+    return rng.multinomial(np.broadcast_to(total_count, shape), np.broadcast_to(probs, (*shape, probs.shape[-1])))
 
 
 @_law("MultinomialLogits", axes={"logits": 1}, event_dim=1, logits="logits", total_count="count")

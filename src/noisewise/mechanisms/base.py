@@ -138,12 +138,10 @@ class Mechanism(ABC):
         """A mechanism from a file's arguments (either the law's parameters or a budget)."""
         arguments = dict(entry)
         stated = arguments.pop("guarantee", None)
-        known = [p for p in inspect.signature(cls).parameters]
+        known = list(inspect.signature(cls).parameters)
         for key, value in arguments.items():
             if key not in known:
-                raise refusal(
-                    where, key, f"is not an argument of {cls.__name__}", value, checks.nearest(key, known)
-                )
+                raise refusal(where, key, f"is not an argument of {cls.__name__}", value, checks.nearest(key, known))
         try:
             made = cls(**arguments)
         except InputError as error:
@@ -154,9 +152,7 @@ class Mechanism(ABC):
         return made
 
     def __eq__(self, other: object) -> bool:
-        return (
-            type(self) is type(other) and isinstance(other, Mechanism) and self.to_dict() == other.to_dict()
-        )
+        return type(self) is type(other) and isinstance(other, Mechanism) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
         return hash(repr(self.to_dict()))
@@ -188,9 +184,7 @@ class Lattice(Mechanism):
         exact = np.asarray(value)
         value = super().check_released(value)
         if not np.all(np.asarray(value) == np.floor(value)):
-            raise refusal(
-                who, "value", "must be whole numbers", value, "Integer noise gives integer releases."
-            )
+            raise refusal(who, "value", "must be whole numbers", value, "Integer noise gives integer releases.")
         if np.any(np.abs(value) > 2.0**53):
             advice = "Beyond that, differences are not exact in floating point."
             raise refusal(who, "value", "must be at most 2**53 in size", value, advice)

@@ -69,9 +69,7 @@ def _calibrated(sensitivity: float, budget: dict[str, float]) -> float:
             return sensitivity / budget["mu"]
         case ["delta", "epsilon"]:
             if budget["delta"] >= 1.0:
-                raise refusal(
-                    "Gaussian", "delta", "must be below 1", budget["delta"], "Give a small probability."
-                )
+                raise refusal("Gaussian", "delta", "must be below 1", budget["delta"], "Give a small probability.")
             return sensitivity * unit_scale(budget["epsilon"], budget["delta"])
         case _:
             advice = "Give epsilon with delta, or rho, or mu, each with sensitivity."

@@ -37,14 +37,10 @@ def sample(
     deliver raises `InferenceError` with the partial result, or returns it with `on_failure="return"`.
     """
     draws = checks.integer("sample", "draws", draws, least=1, advice="Ask for 1000 or more.")
-    seed = checks.integer(
-        "sample", "seed", seed, least=0, advice="Give any whole number, for example seed=1."
-    )
+    seed = checks.integer("sample", "seed", seed, least=0, advice="Give any whole number, for example seed=1.")
     checks.choice("sample", "on_failure", on_failure, ["raise", "return"])
     if progress is not None and not isinstance(progress, bool):
-        raise refusal(
-            "sample", "progress", "must be True, False or None", progress, "Leave it out if unsure."
-        )
+        raise refusal("sample", "progress", "must be True, False or None", progress, "Leave it out if unsure.")
     if engine is not None and not hasattr(engine, "execute"):
         raise refusal("sample", "engine", "must be an engine", engine, "For example nw.Threads(2).")
     problem = Problem(model, release)

@@ -43,9 +43,7 @@ class Importance(Sampler):
         for name, item in problem.release.items():
             if isinstance(item.mechanism, Exact) and not problem.model.has_density(name):
                 rule = "is released without noise, so its law needs a density"
-                raise refusal(
-                    "sample", f"release['{name}']", rule, "Total or Simulator", "Use a law, or its noise."
-                )
+                raise refusal("sample", f"release['{name}']", rule, "Total or Simulator", "Use a law, or its noise.")
         model = problem.model
         cells = sum(model.cost_of_row(name) for name in model.order)
         rows = ROWS

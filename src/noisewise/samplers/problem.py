@@ -23,13 +23,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, Model):
-            raise refusal(
-                "sample", "model", "must be a noisewise Model", self.model, "Build it with nw.Model."
-            )
+            raise refusal("sample", "model", "must be a noisewise Model", self.model, "Build it with nw.Model.")
         if not isinstance(self.release, Release):
-            raise refusal(
-                "sample", "release", "must be a noisewise Release", self.release, "Build it with nw.Release."
-            )
+            raise refusal("sample", "release", "must be a noisewise Release", self.release, "Build it with nw.Release.")
         for name in self.release:
             self._check_statistic(name)
         for name in self.model.statistics:
@@ -46,14 +42,10 @@ class Problem:
         for other in item.mechanism.inputs:
             if other not in model.order:
                 advice = checks.nearest(other, model.order)
-                raise refusal(
-                    "sample", f"release['{name}']", "reads a value the model must have", other, advice
-                )
+                raise refusal("sample", f"release['{name}']", "reads a value the model must have", other, advice)
         if item.shape != model.shape(name):
             rule = f"must have the shape {model.shape(name)} that the model gives it"
-            raise refusal(
-                "sample", f"release['{name}']", rule, f"shape {item.shape}", "Check the model or the file."
-            )
+            raise refusal("sample", f"release['{name}']", rule, f"shape {item.shape}", "Check the model or the file.")
         if item.mechanism.measure == "lattice" and not model.is_discrete(name):
             rule = f"has integer noise ({type(item.mechanism).__name__}), so the model must make it a whole number"
             advice = "Use a discrete law such as dist.Poisson, or the continuous mechanism."
@@ -62,9 +54,7 @@ class Problem:
     @property
     def needed(self) -> set[str]:
         """Released statistics and all they, or their mechanisms, depend on."""
-        direct = set(self.release) | {
-            other for item in self.release.values() for other in item.mechanism.inputs
-        }
+        direct = set(self.release) | {other for item in self.release.values() for other in item.mechanism.inputs}
         return direct | set(self.model.ancestors(*direct))
 
     def roots_of(self, name: str) -> set[str]:

@@ -41,9 +41,7 @@ class Rejection(Sampler):
     def __post_init__(self) -> None:
         checks.choice("Rejection", "plan", self.plan, ["divide", "joint"])
         if self.max_proposals is not None:
-            checks.integer(
-                "Rejection", "max_proposals", self.max_proposals, least=1, advice="Or None for no limit."
-            )
+            checks.integer("Rejection", "max_proposals", self.max_proposals, least=1, advice="Or None for no limit.")
         if self.max_seconds is not None:
             checks.positive_number("Rejection", "max_seconds", self.max_seconds, "Or None for no limit.")
 
@@ -93,8 +91,8 @@ def plan_streams(problem: Problem, *, joint: bool) -> list[Stream]:
     """The streams whose rows, side by side, are posterior draws."""
     model, order = problem.model, problem.model.order
     if joint:
-        names = [name for name in order if name in problem.needed or name in model.parameters]
-        return [_stream(problem, 0, names, tuple(problem.release), [])]
+        everything = [name for name in order if name in problem.needed or name in model.parameters]
+        return [_stream(problem, 0, everything, tuple(problem.release), [])]
     groups: list[tuple[set[str], Stream | None]] = [(group, None) for group in prior_groups(problem)]
     waiting = [name for name in order if name in problem.release]
     count = 0
@@ -103,14 +101,15 @@ def plan_streams(problem: Problem, *, joint: bool) -> list[Stream]:
         waiting.remove(name)
         reach = problem.roots_of(name)
         touched = [(names, stream) for names, stream in groups if names & reach]
-        have = set().union(*(names for names, stream in touched if stream is not None))
+        have: set[str] = set().union(*(names for names, stream in touched if stream is not None))
         inside = reach.union(*(names for names, _ in touched))
+        # What a child stream holds is never drawn again, a statistic that was needed earlier included.
         fresh = [other for other in order if other in inside - have]
         children = [stream for _, stream in touched if stream is not None]
         merged = _stream(problem, count, fresh, (name,), children)
         groups = [entry for entry in groups if not entry[0] & reach] + [(inside, merged)]
         count += 1
-    roots = []
+    roots: list[Stream] = []
     for names, stream in groups:
         if stream is None:  # parameters that nothing released speaks of: their prior
             stream = _stream(problem, count, [other for other in order if other in names], (), [])
@@ -126,7 +125,7 @@ def _next_statistic(problem: Problem, waiting: list[str], groups: list[set[str]]
         return sum(bool(group & problem.roots_of(name)) for group in groups), waiting.index(name)
 
     ready = [name for name in waiting if not (problem.roots_of(name) - {name}) & set(waiting)]
-    return min(ready, key=cost)
+    return min(ready or waiting, key=cost)  # none ready: mechanisms that read each other's statistics
 
 
 def _stream(
@@ -138,9 +137,7 @@ def _stream(
     while rows > LEAST_ROWS and rows * cells > CELLS:
         rows //= 2
     label = " and ".join(repr(name) for name in released) or "the prior"
-    return Stream(
-        index, rows, Merge(problem, tuple(fresh), released), label, children, counted=bool(released)
-    )
+    return Stream(index, rows, Merge(problem, tuple(fresh), released), label, children, counted=bool(released))
 
 
 def _posterior(sampler: Rejection, problem: Problem, seed: int, outcome: Outcome) -> Posterior:

@@ -1,0 +1,53 @@
+"""What it means for Monte Carlo output to agree with the truth, at a stated false-alarm rate.
+
+Every check raises an alarm on correct code with probability FALSE_ALARM. The suite holds well under a thousand
+such checks, so a correct library fails it with probability below one in a thousand.
+"""
+
+import numpy as np
+from scipy import stats
+
+FALSE_ALARM = 1e-6
+LIMIT = float(stats.norm.isf(FALSE_ALARM / 2))
+"""|z| beyond this is an alarm: about 4.9."""
+
+
+def z_of_mean(values, truth, truth_error=0.0):
+    """z-scores of the mean over the first axis of independent `values` against `truth`."""
+    values = np.asarray(values, dtype=float)
+    error = np.hypot(values.std(axis=0, ddof=1) / np.sqrt(len(values)), truth_error)
+    return (values.mean(axis=0) - truth) / error
+
+
+def agrees(values, truth, truth_error=0.0):
+    """Whether the mean of independent values is within Monte Carlo error of the truth."""
+    return bool(np.all(np.abs(z_of_mean(values, truth, truth_error)) < LIMIT))
+
+
+def quantile_agrees(values, level, truth):
+    """Whether the share of independent values at or below `truth` is `level`, within Monte Carlo error."""
+    return agrees(np.asarray(values) <= truth, level)
+
+
+def variance_agrees(values, truth):
+    """Whether the mean squared deviation of independent values is `truth`, within Monte Carlo error."""
+    values = np.asarray(values, dtype=float)
+    return agrees((values - values.mean(axis=0)) ** 2, truth)
+
+
+def counts_agree(observed, probabilities):
+    """Pearson's test of observed counts against probabilities; cells expected below 10 are pooled."""
+    observed, probabilities = np.asarray(observed, dtype=float), np.asarray(probabilities, dtype=float)
+    total = observed.sum()
+    expected = probabilities * total
+    small = expected < 10
+    rest = max(1.0 - probabilities[~small].sum(), 0.0) * total
+    observed = np.append(observed[~small], observed[small].sum())
+    expected = np.append(expected[~small], rest)
+    if expected[-1] < 10:  # too rare to test by a Gaussian limit: an exact tail probability
+        tail = stats.poisson.sf(observed[-1] - 1, max(expected[-1], 1e-12))
+        if observed[-1] > 0 and tail < FALSE_ALARM:
+            return False
+        observed, expected = observed[:-1], expected[:-1]
+    statistic = np.sum((observed - expected) ** 2 / expected)
+    return bool(stats.chi2.sf(statistic, max(len(expected) - 1, 1)) > FALSE_ALARM)
