@@ -7,6 +7,7 @@ of threads, and fewer draws are a prefix of more. See docs/derivations/rejection
 """
 
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from noisewise.engine import Engine, Task
+from noisewise.errors import NoisewiseWarning
 from noisewise.progress import Progress
 
 Array = np.ndarray[Any, Any]
@@ -26,6 +28,8 @@ Work = Callable[[np.random.Generator, Columns, int, Callable[[], None]], tuple[C
 
 PILOT = 2**17
 """Proposals of one stream before it may be called hopeless."""
+NEXT_TO_NOTHING = 10
+"""Survivors below which a stream that cannot finish in its budget is hopeless; above, the budget buys something."""
 
 
 @dataclass(eq=False)
@@ -169,7 +173,7 @@ class Run:
         self.budget, self.progress = budget, progress
         self.filled = [0] * len(roots)
         self.columns: list[Columns] = [{} for _ in roots]
-        self.status, self.message = "complete", ""
+        self.status, self.message, self.warned = "complete", "", False
         self.start = time.monotonic()
 
     # The engine's side -------------------------------------------------------------------------------
@@ -275,20 +279,24 @@ class Run:
         return found
 
     def _check_hope(self, stream: Stream, needed: float, limit: int) -> None:
-        """End early when even an optimistic rate could not finish within the budget."""
+        """Say so early when even an optimistic rate cannot finish within the budget; end if next to nothing comes."""
         looks = stream.absorbed & (stream.absorbed - 1) == 0  # at powers of two: few looks, the same for all threads
         if self.finished or stream.proposals < PILOT or not looks:
             return
         rate = _upper_rate(stream)
-        if needed / rate > limit:
-            seen = stream.accepted / stream.proposals
-            self._end(
-                "hopeless",
-                f"only {stream.accepted} of the first {stream.proposals} proposals for {stream.label} were accepted "
-                f"(rate {seen:.2g}, at most {rate:.2g} with confidence 0.999999), so the {self.draws} draws need more "
-                f"than max_proposals={limit}. Prior and release disagree, or the noise is small: check the prior, ask "
-                "for fewer draws, raise max_proposals, or use a sampler that weights instead of rejecting.",
-            )
+        if needed / rate <= limit:
+            return
+        message = (
+            f"{stream.accepted} of the first {stream.proposals} proposals for {stream.label} were accepted "
+            f"(a rate of at most {rate:.2g}), so {self.draws} draws need more than max_proposals={limit}. Prior and "
+            "release disagree, or the noise is small: check the prior, ask for fewer draws, raise max_proposals, or "
+            "use a sampler that weights instead of rejecting."
+        )
+        if stream.accepted < NEXT_TO_NOTHING:
+            self._end("hopeless", message)
+        elif not self.warned:
+            self.warned = True
+            warnings.warn(f"sample: {message}", NoisewiseWarning, stacklevel=2)
 
     def _end(self, status: str, message: str) -> None:
         self.status, self.message = status, message

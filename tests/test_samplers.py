@@ -1,0 +1,129 @@
+"""Every sampler against every target it applies to: means, variances and evidence within Monte Carlo error."""
+
+import numpy as np
+import pytest
+from exactness import LIMIT, agrees, variance_agrees
+from targets import TARGETS, count_model, count_release, lalonde_model, lalonde_release
+
+import noisewise as nw
+
+SAMPLERS = {
+    "rejection": nw.Rejection(),
+    "rejection-joint": nw.Rejection(plan="joint"),
+    "importance": nw.Importance(),
+}
+
+
+def z_scores(posterior, name, truth, variance):
+    """z of mean and of variance, for plain or weighted draws (delta method)."""
+    values = posterior[name].astype(float)
+    weight = np.full(len(values), 1 / len(values)) if posterior.weights is None else posterior.weights
+
+    def z(terms):
+        return np.tensordot(weight, terms, axes=1) / np.sqrt(np.tensordot(weight**2, terms**2, axes=1))
+
+    return z(values - truth), z((values - truth) ** 2 - variance)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+def test_posterior_and_evidence_are_exact(sampler, target, seed):
+    model, release = target.make()
+    posterior = nw.sample(model, release, sampler, draws=target.draws, seed=seed)
+    truth = dict(target.solve())
+    log_evidence = truth.pop("log_evidence")
+    assert set(truth) == set(posterior.draws)
+    for name, (mean, variance) in truth.items():
+        of_mean, of_variance = z_scores(posterior, name, mean, variance)
+        assert np.all(np.abs(of_mean) < LIMIT), (name, of_mean)
+        assert np.all(np.abs(of_variance) < LIMIT), (name, of_variance)
+    z = (posterior.log_evidence - log_evidence) / posterior.log_evidence_se
+    assert abs(z) < LIMIT, z
+
+
+@pytest.mark.parametrize("case", ["true_statistic", "noisy_a"])
+def test_lalonde_matches_its_reference(case, lalonde_reference, seed):
+    entry = lalonde_reference[case]
+    posterior = nw.sample(lalonde_model(), lalonde_release(entry["released"]), draws=100_000, seed=seed)
+    values = {
+        "tau": posterior["tau"],
+        "mu": posterior["mu"],
+        "sigma_t_squared": posterior["sigma_t"] ** 2,
+        "sigma_c_squared": posterior["sigma_c"] ** 2,
+    }
+    for name, truth in entry["posterior"].items():
+        assert agrees(values[name], truth["mean"], truth["mcse_of_mean"]), name
+        reference_size = (truth["sd"] / truth["mcse_of_mean"]) ** 2
+        for level, quantile in truth["quantiles"].items():
+            below = np.mean(values[name] <= quantile)
+            p = float(level)
+            # the reference is Monte Carlo too: its own error in the level counts
+            error = np.sqrt(p * (1 - p) * (1 / len(values[name]) + 1 / reference_size))
+            assert abs(below - p) < LIMIT * error, (name, level)
+
+
+def test_joint_and_divided_plans_agree_on_lalonde(seed, lalonde_reference):
+    release = lalonde_release(lalonde_reference["noisy_a"]["released"])
+    joint = nw.sample(lalonde_model(), release, nw.Rejection(plan="joint"), draws=2_000, seed=seed)
+    divided = nw.sample(lalonde_model(), release, draws=50_000, seed=seed + 1)
+    for name in joint.draws:
+        error = divided[name].std() / np.sqrt(len(divided))
+        assert agrees(joint[name], divided[name].mean(), error), name
+    difference = joint.log_evidence - divided.log_evidence
+    assert abs(difference) < LIMIT * np.hypot(joint.log_evidence_se, divided.log_evidence_se)
+    assert divided.proposals / len(divided) < 0.1 * joint.proposals / len(joint)  # costs add, not multiply
+
+
+def test_count_quantiles_and_acceptance(count_reference, seed):
+    for alpha, entry in count_reference["by_alpha"].items():
+        draws = 5_000 if alpha in "25" else 40_000
+        posterior = nw.sample(count_model(float(alpha)), count_release(), draws=draws, seed=seed)
+        for level, truth in entry["quantiles"].items():
+            assert agrees(posterior["theta"] <= truth, float(level)), (alpha, level)
+        relative = posterior.acceptance_rate / entry["acceptance_rate"] - 1
+        assert abs(relative) < LIMIT / np.sqrt(draws), alpha
+        assert variance_agrees(posterior["theta"], entry["sd"] ** 2)
+
+
+def test_wrong_noise_scale_is_caught(count_reference, seed):
+    """Negative control: a scale 20% off must fail the very check the right one passes."""
+    truth = count_reference["by_alpha"]["25"]["mean"]
+    right = nw.sample(count_model(), count_release(), draws=100_000, seed=seed)
+    wrong = nw.sample(count_model(), nw.Release(count=nw.Laplace(scale=6.0).released(37.4)), draws=100_000, seed=seed)
+    assert agrees(right["theta"], truth)
+    assert not agrees(wrong["theta"], truth)
+
+
+def test_dropped_weights_are_caught(count_reference, seed):
+    posterior = nw.sample(count_model(), count_release(), nw.Importance(), draws=100_000, seed=seed)
+    assert not agrees(posterior["theta"], count_reference["by_alpha"]["25"]["mean"])
+
+
+def test_naive_fit_is_the_conjugate_posterior(count_reference, seed):
+    for alpha in ("25", "50"):
+        entry = count_reference["by_alpha"][alpha]
+        naive = nw.sample(count_model(float(alpha)), count_release().naive(), draws=100_000, seed=seed)
+        assert type(naive.sampler) is nw.Importance
+        of_mean, of_variance = z_scores(naive, "theta", entry["naive_mean"], entry["naive_sd"] ** 2)
+        assert abs(of_mean) < LIMIT
+        assert abs(of_variance) < LIMIT
+
+
+def test_importance_is_consistent(count_reference, seed):
+    """Section 3: the weighted average nears E(a | s_dp) at the rate its own standard error claims."""
+    truth = count_reference["by_alpha"]["2"]["mean"]
+    errors = []
+    for draws in (1_000, 100_000):
+        posterior = nw.sample(count_model(2.0), count_release(), nw.Importance(), draws=draws, seed=seed)
+        summary = posterior.summary().loc["theta"]
+        assert abs(summary["mean"] - truth) < LIMIT * summary["mcse"]
+        errors.append(summary["mcse"])
+    assert 7 < errors[0] / errors[1] < 14  # sqrt(100), give or take the errors' own noise
+
+
+def test_choice_is_recorded(seed):
+    posterior = nw.sample(count_model(), count_release(), draws=100, seed=seed)
+    assert posterior.sampler == nw.Rejection()
+    assert "bounded density" in posterior.reason
+    replay = nw.sample(count_model(), count_release(), posterior.sampler, draws=100, seed=posterior.seed)
+    assert np.array_equal(replay["theta"], posterior["theta"])

@@ -1,0 +1,301 @@
+"""Streams of blocks: one result for any scheduling, prefixes, budgets, and an unbiased evidence."""
+
+import math
+import threading
+import time
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import LIMIT, agrees
+from targets import count_model, count_release, lalonde_model, lalonde_release
+
+import noisewise as nw
+from noisewise.engine import Threads
+from noisewise.progress import Progress
+from noisewise.samplers.problem import Problem
+from noisewise.samplers.rejection import plan_streams, prior_groups
+from noisewise.streams import Stream, run
+
+RELEASED = (7.9, 3.1, 66.0, 27.5)
+
+
+def same(a, b):
+    return all(np.array_equal(a[name], b[name]) for name in a.draws)
+
+
+# One seed, one result ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plan", ["divide", "joint"])
+def test_threads_do_not_change_the_draws(plan, seed):
+    problems = [(count_model(), count_release(), 60_000)]
+    if plan == "divide":
+        problems.append((lalonde_model(), lalonde_release(RELEASED), 20_000))
+    for model, release, draws in problems:
+        runs = [
+            nw.sample(model, release, nw.Rejection(plan=plan), draws=draws, seed=seed, engine=Threads(workers))
+            for workers in (1, 2, 4)
+        ]
+        for other in runs[1:]:
+            assert same(runs[0], other)
+            assert other.proposals == runs[0].proposals
+            assert other.log_evidence == runs[0].log_evidence
+
+
+def test_fewer_draws_are_a_prefix_of_more(seed):
+    model, release = lalonde_model(), lalonde_release(RELEASED)
+    few, many = (nw.sample(model, release, draws=draws, seed=seed) for draws in (1_000, 30_000))
+    assert all(np.array_equal(few[name], many[name][:1_000]) for name in few.draws)
+
+
+def test_other_seeds_give_other_draws(seed):
+    a, b = (nw.sample(count_model(), count_release(), draws=1_000, seed=s) for s in (seed, seed + 1))
+    assert not np.intersect1d(a["theta"], b["theta"]).size
+
+
+def test_a_second_call_compiles_nothing(seed):
+    import jax
+
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compiled.append(event))
+    model = lalonde_model()
+    nw.sample(model, lalonde_release(RELEASED), draws=1_000, seed=seed)
+    first = sum("compile" in event for event in compiled)
+    compiled.clear()
+    nw.sample(model, lalonde_release((6.3, 4.5, 61.8, 30.0)), draws=5_000, seed=seed + 1, engine=Threads(1))
+    assert first > 0
+    assert not [event for event in compiled if "compile" in event or "trace" in event]
+
+
+# Order of completion ----------------------------------------------------------------------------------------------
+
+
+def slow_when_large(rng, inputs, rows, poll):
+    """One draw per block whose run time grows with its value."""
+    value = rng.standard_exponential(rows)
+    time.sleep(0.004 * float(value[0]))
+    return {"x": value}, np.arange(rows)
+
+
+def drawn_in(order, seed, draws=40):
+    stream = Stream(0, 1, slow_when_large, "x")
+    if order == "completion":
+
+        def absorb_at_once(block, result):
+            columns, positions = result
+            stream._ready.append(columns)
+            stream._ready_rows += len(positions)
+            stream.absorbed += 1
+            stream.accepted += len(positions)
+
+        stream._done = absorb_at_once
+    outcome = run([stream], draws, seed, 0, engine=Threads(8), progress=Progress(False, ""))
+    return outcome.columns["x"]
+
+
+def test_run_time_that_depends_on_theta_does_not_bias(seed):
+    draws = np.concatenate([drawn_in("blocks", seed + i) for i in range(25)])
+    assert agrees(draws, 1.0)
+
+
+def test_order_of_completion_would_bias(seed):
+    """Negative control: the first to finish are not a sample."""
+    draws = np.concatenate([drawn_in("completion", seed + i) for i in range(25)])
+    assert not agrees(draws, 1.0)
+
+
+def test_slow_simulator_end_to_end(seed):
+    def slow(rng, p):
+        time.sleep(2e-5 * 4 ** (3 * p))
+        return rng.binomial(10, p)
+
+    model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": nw.Simulator(slow)})
+    release = nw.Release(yes=nw.DiscreteLaplace(scale=3.0).released(5))
+    posterior = nw.sample(model, release, draws=1_500, seed=seed, engine=Threads(4))
+    assert agrees(posterior["p"], 0.5)  # by symmetry
+
+
+# The plan ---------------------------------------------------------------------------------------------------------
+
+
+def test_groups_are_components_of_the_prior():
+    model = nw.Model(
+        prior={
+            "a": dist.Normal(0.0, 1.0),
+            "b": lambda a: dist.Normal(a, 1.0),
+            "c": dist.Normal(0.0, 1.0),
+            "d": lambda c, b: dist.Normal(b + c, 1.0),
+            "e": dist.Normal(0.0, 1.0),
+        },
+        statistics={"s": lambda d, e: dist.Normal(d + e, 1.0)},
+    )
+    problem = Problem(model, nw.Release(s=nw.Laplace(scale=1.0).released(0.0)))
+    assert sorted(map(sorted, prior_groups(problem))) == [["a", "b", "c", "d"], ["e"]]
+
+
+def test_lalonde_plan_is_a_tree_that_never_repeats_a_name():
+    problem = Problem(lalonde_model(), lalonde_release(RELEASED))
+    (root,) = plan_streams(problem, joint=False)
+    labels, fresh = [], []
+
+    def visit(stream):
+        labels.append(stream.label)
+        fresh.extend(stream.work.fresh)
+        for child in stream.children:
+            visit(child)
+
+    visit(root)
+    assert sorted(labels) == ["'mean_c'", "'mean_t'", "'var_c'", "'var_t'"]
+    assert sorted(fresh) == sorted([*problem.model.parameters, *problem.model.statistics])
+
+
+def test_each_child_row_is_used_once(seed):
+    """Every survivor of a child goes into exactly one proposal of its parent, in order."""
+    seen = []
+    lock = threading.Lock()
+
+    def child(rng, inputs, rows, poll):
+        keep = np.flatnonzero(rng.random(rows) < 0.3)
+        return {"id": rng.integers(0, 2**62, rows)[keep]}, keep
+
+    def parent(rng, inputs, rows, poll):
+        with lock:
+            seen.append(inputs["id"])
+        keep = np.flatnonzero(rng.random(rows) < 0.5)
+        return {"id": inputs["id"][keep]}, keep
+
+    below = Stream(0, 256, child, "child")
+    above = Stream(1, 64, parent, "parent", [below])
+    outcome = run([above], 3_000, seed, 0, engine=Threads(4), progress=Progress(False, ""))
+    used = np.concatenate(seen)
+    assert len(np.unique(used)) == len(used)
+    assert len(np.unique(outcome.columns["id"])) == 3_000
+
+
+# Evidence ---------------------------------------------------------------------------------------------------------
+
+
+def two_merges():
+    model = nw.Model(
+        prior={"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)},
+        statistics={"x": lambda a: dist.Normal(a, 1.0), "y": lambda a, b: dist.Normal(a + b, 1.0)},
+    )
+    release = nw.Release(x=nw.Gaussian(scale=1.0).released(0.5), y=nw.Gaussian(scale=1.0).released(-1.0))
+    covariance = np.array([[3.0, 1.0], [1.0, 4.0]])
+    from scipy.stats import multivariate_normal
+
+    return model, release, float(multivariate_normal(np.zeros(2), covariance).pdf([0.5, -1.0]))
+
+
+@pytest.mark.parametrize("plan", ["divide", "joint"])
+def test_evidence_is_unbiased_on_the_natural_scale(plan, seed):
+    """Short runs, where a biased estimate shows: k = 4 draws each. k/N fails the same check."""
+    model, release, truth = two_merges()
+    sampler = nw.Rejection(plan=plan)
+    runs = [nw.sample(model, release, sampler, draws=4, seed=seed + i, engine=Threads(1)) for i in range(800)]
+    unbiased = np.array([math.exp(r.log_evidence) for r in runs])
+    assert agrees(unbiased, truth)
+    ratios = np.array([np.prod([m["accepted"] / m["proposals"] for m in r.diagnostics["merges"]]) for r in runs])
+    sup = math.exp(runs[0].log_evidence) / runs[0].acceptance_rate
+    assert not agrees(sup * ratios, truth)
+
+
+def test_evidence_error_is_honest(seed):
+    model, release, truth = two_merges()
+    runs = [nw.sample(model, release, draws=200, seed=seed + i, engine=Threads(1)) for i in range(300)]
+    z = np.array([(r.log_evidence - math.log(truth)) / r.log_evidence_se for r in runs])
+    assert agrees(z**2, 1.0, truth_error=0.05)  # the log's own curvature is of order 1/k
+
+
+def test_one_draw_gives_no_evidence(seed):
+    posterior = nw.sample(count_model(), count_release(), draws=1, seed=seed)
+    assert math.isnan(posterior.log_evidence)
+    assert posterior.log_evidence_se == math.inf
+
+
+# Budgets ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plan", ["divide", "joint"])
+def test_max_proposals_gives_the_same_prefix_on_any_threads(plan, seed):
+    model, release = lalonde_model(), lalonde_release(RELEASED)
+    sampler = nw.Rejection(plan=plan, max_proposals=400_000)
+    full = nw.sample(model, release, nw.Rejection(plan=plan), draws=3_000, seed=seed)
+    runs = []
+    for workers in (1, 2, 4):
+        with pytest.warns(nw.NoisewiseWarning, match="need more than max_proposals=400000"):
+            runs.append(
+                nw.sample(model, release, sampler, draws=10**6, seed=seed, engine=Threads(workers), on_failure="return")
+            )
+    assert all(r.status == "max_proposals" for r in runs)
+    assert len({len(r) for r in runs}) == 1
+    assert 10 < len(runs[0]) < 3_000
+    assert runs[0].proposals <= 400_000
+    assert all(np.array_equal(r["mu"], full["mu"][: len(r)]) for r in runs)
+    assert "400000" in runs[0].message
+
+
+def test_hopeless_acceptance_is_noticed_early(seed):
+    model = nw.Model(prior={"m": dist.Normal(0.0, 1.0)}, statistics={"s": lambda m: dist.Normal(m, 1.0)})
+    release = nw.Release(s=nw.Laplace(scale=0.01).released(30.0))
+    with pytest.raises(nw.InferenceError, match=r"'s' were accepted .* Prior and release disagree") as caught:
+        nw.sample(model, release, draws=1_000, seed=seed)
+    assert caught.value.result.status == "hopeless"
+    assert caught.value.result.proposals < 2 * 10**7  # of the 10**9 allowed
+    assert len(caught.value.result) == 0
+    assert caught.value.result.log_evidence == -math.inf
+
+
+def test_clock_budget_says_that_it_may_bias(seed):
+    def slow(rng, p):
+        time.sleep(0.002)
+        return rng.binomial(10, p)
+
+    model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": nw.Simulator(slow)})
+    release = nw.Release(yes=nw.DiscreteLaplace(scale=3.0).released(5))
+    sampler = nw.Rejection(max_seconds=1.0)
+    posterior = nw.sample(model, release, sampler, draws=10**6, seed=seed, on_failure="return")
+    assert posterior.status == "max_seconds"
+    assert "biased" in posterior.message
+    assert posterior.seconds < 10
+
+
+def test_interrupt_keeps_what_was_accepted(seed):
+    """Ctrl-C in a run of its own, as a user would press it."""
+    import subprocess
+    import sys
+
+    script = f"""
+import _thread, threading
+import numpyro.distributions as dist
+import noisewise as nw
+from targets import count_model, count_release
+threading.Timer(2.5, _thread.interrupt_main).start()
+try:
+    nw.sample(count_model(2.0), count_release(), draws=10**7, seed={seed})
+except nw.InferenceError as error:
+    print(error.result.status, len(error.result) > 0, "interrupted with" in str(error))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd="tests", timeout=120, check=False
+    )
+    assert done.stdout.split() == ["interrupted", "True", "True"], done.stderr
+
+
+def test_worker_errors_reach_the_caller(seed):
+    def broken(rng, p):
+        if p > 0.5:
+            raise ZeroDivisionError("no such p")
+        return rng.binomial(10, p)
+
+    def run_it():
+        model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": nw.Simulator(broken)})
+        nw.sample(model, nw.Release(yes=nw.DiscreteLaplace(scale=3.0).released(5)), draws=100, seed=seed)
+
+    with pytest.raises(nw.InferenceError, match=r"raised ZeroDivisionError: no such p at p=0\.\d+"):
+        run_it()
+
+
+def test_limit_is_the_stated_one():
+    assert pytest.approx(4.89, abs=0.01) == LIMIT
