@@ -1,6 +1,7 @@
 """Every sampler against every target it applies to: means, variances and evidence within Monte Carlo error."""
 
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT, agrees, variance_agrees
 from targets import TARGETS, count_model, count_release, lalonde_model, lalonde_release
@@ -127,3 +128,20 @@ def test_choice_is_recorded(seed):
     assert "bounded density" in posterior.reason
     replay = nw.sample(count_model(), count_release(), posterior.sampler, draws=100, seed=posterior.seed)
     assert np.array_equal(replay["theta"], posterior["theta"])
+
+
+def test_noise_free_statistics_respect_a_support_that_moves(seed):
+    """top ~ Uniform(0, theta) seen at 5: no mass below 5, and a density proportional to prior / theta above."""
+    model = nw.Model(prior={"theta": dist.Gamma(2.0, 0.5)}, statistics={"top": lambda theta: dist.Uniform(0.0, theta)})
+    posterior = nw.sample(model, nw.Release(top=nw.Exact().released(5.0)), draws=50_000, seed=seed)
+    assert posterior["theta"][posterior.weights > 0].min() > 5.0
+    # theta - 5 is exponential with rate 1/2
+    of_mean, of_variance = z_scores(posterior, "theta", 7.0, 4.0)
+    assert abs(of_mean) < LIMIT
+    assert abs(of_variance) < LIMIT
+    assert abs(posterior.log_evidence - np.log(0.5 * np.exp(-2.5))) < LIMIT * posterior.log_evidence_se
+
+
+def test_naive_and_exact_fits_share_no_random_numbers(seed):
+    found = nw.compare(count_model(), count_release(), draws=1_000, seed=seed)
+    assert not np.intersect1d(found.exact["theta"], found.naive["theta"]).size

@@ -81,15 +81,8 @@ def slow_when_large(rng, inputs, rows, poll):
 def drawn_in(order, seed, draws=40):
     stream = Stream(0, 1, slow_when_large, "x")
     if order == "completion":
-
-        def absorb_at_once(block, result):
-            columns, positions = result
-            stream._ready.append(columns)
-            stream._ready_rows += len(positions)
-            stream.absorbed += 1
-            stream.accepted += len(positions)
-
-        stream._done = absorb_at_once
+        # Broken: whichever block arrives is taken as the next one.
+        stream._done = lambda block, result: stream._early.__setitem__(stream.absorbed, result)
     outcome = run([stream], draws, seed, 0, engine=Threads(8), progress=Progress(False, ""))
     return outcome.columns["x"]
 
@@ -236,6 +229,35 @@ def test_max_proposals_gives_the_same_prefix_on_any_threads(plan, seed):
     assert "400000" in runs[0].message
 
 
+def test_max_proposals_just_below_what_the_draws_need(seed):
+    """The last block alone would complete the run: the limit holds all the same, on any number of threads."""
+    model, release = count_model(), count_release()
+    full = nw.sample(model, release, draws=15_000, seed=seed)
+    sampler = nw.Rejection(max_proposals=40_000)
+    for _ in range(5):
+        for workers in (1, 2, 4):
+            found = nw.sample(
+                model, release, sampler, draws=15_000, seed=seed, engine=Threads(workers), on_failure="return"
+            )
+            assert found.status == "max_proposals"
+            assert found.proposals <= 40_000
+            assert f"allowed {len(found)} of 15000" in found.message
+            assert np.array_equal(found["theta"], full["theta"][: len(found)])
+            more = nw.sample(model, release, draws=len(found) + 1, seed=seed)
+            assert more.proposals > 40_000  # no draw was left out that the limit allowed
+    exact = nw.Rejection(max_proposals=full.proposals)
+    assert nw.sample(model, release, exact, draws=15_000, seed=seed).status == "complete"
+
+
+def test_no_draws_within_the_limit(seed):
+    found = nw.sample(
+        count_model(2.0), count_release(), nw.Rejection(max_proposals=1), draws=10, seed=seed, on_failure="return"
+    )
+    assert len(found) == 0
+    assert math.isnan(found.log_evidence)
+    assert math.isnan(found.acceptance_rate)
+
+
 def test_hopeless_acceptance_is_noticed_early(seed):
     model = nw.Model(prior={"m": dist.Normal(0.0, 1.0)}, statistics={"s": lambda m: dist.Normal(m, 1.0)})
     release = nw.Release(s=nw.Laplace(scale=0.01).released(30.0))
@@ -244,7 +266,7 @@ def test_hopeless_acceptance_is_noticed_early(seed):
     assert caught.value.result.status == "hopeless"
     assert caught.value.result.proposals < 2 * 10**7  # of the 10**9 allowed
     assert len(caught.value.result) == 0
-    assert caught.value.result.log_evidence == -math.inf
+    assert math.isnan(caught.value.result.log_evidence)
 
 
 def test_clock_budget_says_that_it_may_bias(seed):

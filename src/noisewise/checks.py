@@ -60,7 +60,7 @@ def numeric(who: str, argument: str, value: Any, advice: str) -> Any:
     return array
 
 
-def choice(who: str, argument: str, value: Any, allowed: Iterable[str], advice: str = "") -> str:
+def choice(who: str, argument: str, value: Any, allowed: Iterable[str], advice: str = "Choose one.") -> str:
     """`value` if it is one of `allowed`."""
     options = list(allowed)
     if value not in options:

@@ -8,7 +8,7 @@ tracing, and stays fixed.
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,7 +22,7 @@ from numpyro.distributions.distribution import ExpandedDistribution, Independent
 
 from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.numerics import double
-from noisewise.variates import Variate, variate_for
+from noisewise.variates import BadParameter, Variate, variate_for
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[str, Any]
@@ -74,7 +74,10 @@ def form_of(law: Distribution) -> Form:
     """The static description of `law`."""
     base, base_shape, transforms = peel(law)
     variate = variate_for(base)
-    discrete = bool(getattr(law.support, "is_discrete", False)) or isinstance(base, dist.Delta)
+    if isinstance(base, dist.Delta):
+        discrete = jnp.asarray(base.v).dtype.kind == "i"
+    else:
+        discrete = bool(getattr(law.support, "is_discrete", False))
     transformed = variate is not None and bool(transforms)
     return Form(variate, base_shape, law.shape(), transformed, discrete)
 
@@ -94,13 +97,28 @@ def attributes(law: Distribution) -> dict[str, Any]:
     return found
 
 
+def parts(law: Distribution) -> Iterator[Distribution]:
+    """`law` and every law inside it: what a wrapper wraps, what a mixture mixes."""
+    yield law
+    for value in vars(law).values():
+        for inner in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(inner, Distribution):
+                yield from parts(inner)
+
+
 def refused_kind(law: Distribution) -> str | None:
     """Why this kind of law cannot be drawn from, or None."""
-    while True:
-        reason = _REFUSED.get(type(law).__name__)
-        if reason is not None or not hasattr(law, "base_dist"):
-            return reason
-        law = law.base_dist
+    return next((_REFUSED[type(part).__name__] for part in parts(law) if type(part).__name__ in _REFUSED), None)
+
+
+def well_formed(law: Distribution) -> Any:
+    """Whether every parameter, of laws inside too, obeys its constraint; for laws that JAX itself draws."""
+    found = jnp.asarray(True)
+    for part in parts(law):
+        for name, constraint in part.arg_constraints.items():
+            if name in vars(part) and not getattr(constraint, "is_dependent", False):
+                found &= jnp.all(constraint(vars(part)[name]))
+    return found
 
 
 def in_64_bit(law: Distribution, used: list[Any]) -> Distribution:
@@ -146,13 +164,22 @@ def rounded_to_32_bit(leaves: Any) -> bool:
     return False
 
 
-def quiet(law: Distribution) -> Distribution:
-    """`law` with NumPyro's validation off, so that a density formula holds off its support too."""
-    inner: Any = law
-    while inner is not None:
-        inner._validate_args = False
-        inner = getattr(inner, "base_dist", None)
-    return law
+def density(law: Distribution, value: Any) -> Any:
+    """log density of one value: -inf off the law's support, for whatever parameters made that support.
+
+    Whole-numbered laws are extended to the numbers between: a Poisson law at 37.4 is evaluated by its formula, as a
+    naive analysis would, and likewise counts that noise keeps from adding up to a multinomial's total.
+    """
+    for part in parts(law):
+        part._validate_args = False  # NumPyro's validation would call the numbers between impossible
+    support = law.support
+    if not getattr(support, "is_discrete", False):
+        possible = support(value)
+    elif support.event_dim > 0:
+        possible = value >= 0
+    else:
+        possible = support(jnp.floor(value)) & support(jnp.ceil(value))
+    return jnp.where(jnp.all(possible), jnp.sum(law.log_prob(value)), -jnp.inf)
 
 
 class Law:
@@ -242,17 +269,15 @@ class Law:
 
     @cached_property
     def _fallback(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        def sample(values: Values, key: Any) -> Any:
-            return self.function(**values).sample(jax.random.wrap_key_data(key))
+        def sample(values: Values, key: Any) -> tuple[Any, Any]:
+            law = self.function(**values)
+            return law.sample(jax.random.wrap_key_data(key)), well_formed(law)
 
         return self._mapped(sample, False), self._mapped(sample, True)
 
     @cached_property
     def _density(self) -> Callable[..., Any]:
-        def density(values: Values, value: Any) -> Any:
-            return jnp.sum(quiet(self.function(**values)).log_prob(value))
-
-        return self._mapped(density, False)
+        return self._mapped(lambda values, value: density(self.function(**values), value), False)
 
     # Use --------------------------------------------------------------------------------------------
 
@@ -263,12 +288,15 @@ class Law:
         lead = (rows,) if records is None else (rows, records)
         if self.form.variate is None:
             keys = rng.integers(0, 2**32, size=(*lead, 2), dtype=np.uint32)
-            return self._run(self._fallback[records is not None], outer, inner, keys)
+            drawn, good = self._run(self._fallback[records is not None], outer, inner, keys)
+            if not np.all(good):
+                raise self._bad_parameter(BadParameter("a parameter of it is out of its domain", ~good), values)
+            return drawn
         given = self._attributes_of(outer, inner, records)
         try:
             base = self.form.variate(rng, (*lead, *self.form.batch), given)
         except ValueError as error:
-            raise self._bad_parameter(error, given, values) from error
+            raise self._bad_parameter(error, values) from error
         if self.form.transformed:
             base = self._run(self._transform[records is not None], outer, inner, base)
         return base
@@ -293,7 +321,7 @@ class Law:
         shaped = np.broadcast_to(np.asarray(value, dtype=float), (rows, *self.form.shape))
         return self._run(self._density, outer, {}, shaped)
 
-    def _bad_parameter(self, error: ValueError, given: Values, values: Values) -> InputError:
+    def _bad_parameter(self, error: ValueError, values: Values) -> InputError:
         lead = getattr(error, "where", None)
         row = 0
         if lead is not None and lead.ndim and self.parents:
@@ -319,7 +347,7 @@ def warn_about_32_bit(who: str) -> None:
     """Name the culprit whose numbers were rounded before they reached us."""
     warnings.warn(
         f"{who}: holds 32-bit JAX arrays whose values were rounded (0.1 became 0.10000000149). "
-        "Use Python numbers or NumPy arrays, or make it inside a function: lambda: dist.Normal(...).",
+        "Make it inside a function, lambda: dist.Normal(...), which runs in 64 bits, or from Python numbers.",
         NoisewiseWarning,
         stacklevel=2,
     )

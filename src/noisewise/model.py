@@ -177,10 +177,11 @@ class Model:
         values = dict(given or {})
         for name in names:
             node = self._nodes[name]
-            if isinstance(node, Law):
-                values[name] = node.draw(rng, values, rows)
-            else:
-                values[name] = node.draw(rng, values, rows, poll)
+            with np.errstate(over="ignore", under="ignore"):  # a variate beyond range is infinite, or zero
+                if isinstance(node, Law):
+                    values[name] = node.draw(rng, values, rows)
+                else:
+                    values[name] = node.draw(rng, values, rows, poll)
             _refuse_nan(f"Model['{name}']", values, name, self._edges[name])
         return values
 

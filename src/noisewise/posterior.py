@@ -9,6 +9,7 @@ from functools import cached_property
 from html import escape
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -54,7 +55,8 @@ class Posterior:
     def __post_init__(self) -> None:
         # Views, so that freezing ours does not freeze an array the caller still holds.
         frozen = {name: _read_only(column) for name, column in self.draws.items()}
-        object.__setattr__(self, "draws", frozen)
+        for name, mapping in (("draws", frozen), ("released", self.released), ("diagnostics", self.diagnostics)):
+            object.__setattr__(self, name, MappingProxyType(dict(mapping)))
         if self.log_weights is not None:
             object.__setattr__(self, "log_weights", _read_only(self.log_weights))
 

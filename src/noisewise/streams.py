@@ -57,11 +57,15 @@ class Stream:
         """Proposals made so far, in whole blocks and in order."""
         return self.absorbed * self.rows
 
-    def next_task(self, seed: int, purpose: int) -> Task:
-        """The next block of this stream, or of a descendant whose rows it lacks."""
+    def next_stream(self) -> "Stream":
+        """This stream if the rows for its next block are there, else the descendant that must supply them first."""
         for child in self.children:
             if child._ready_rows < self.rows:
-                return child.next_task(seed, purpose)
+                return child.next_stream()
+        return self
+
+    def next_task(self, seed: int, purpose: int) -> Task:
+        """The next block; each row it takes from a child is taken once."""
         inputs: Columns = {}
         for child in self.children:
             inputs |= child.take(self.rows)
@@ -72,14 +76,19 @@ class Stream:
 
     def _done(self, block: int, result: tuple[Columns, Array]) -> None:
         self._early[block] = result
-        while self.absorbed in self._early:
-            columns, positions = self._early.pop(self.absorbed)
-            if len(positions):
-                self._positions.append((self.accepted, self.absorbed, positions.astype(np.int32)))
-                self._ready.append(columns)
-                self._ready_rows += len(positions)
-            self.absorbed += 1
-            self.accepted += len(positions)
+
+    def absorb(self) -> bool:
+        """Take in the next block in order, if it has arrived."""
+        if self.absorbed not in self._early:
+            return False
+        columns, positions = self._early.pop(self.absorbed)
+        if len(positions):
+            self._positions.append((self.accepted, self.absorbed, positions.astype(np.int32)))
+            self._ready.append(columns)
+            self._ready_rows += len(positions)
+        self.absorbed += 1
+        self.accepted += len(positions)
+        return True
 
     def take(self, rows: int) -> Columns:
         """The next `rows` survivors, each once (fewer only if fewer are ready)."""
@@ -134,8 +143,7 @@ class Stream:
 def _run_block(
     work: Work, key: np.random.SeedSequence, inputs: Columns, rows: int, poll: Callable[[], None]
 ) -> tuple[Columns, Array]:
-    with np.errstate(over="ignore", under="ignore"):
-        return work(np.random.default_rng(key), inputs, rows, poll)
+    return work(np.random.default_rng(key), inputs, rows, poll)
 
 
 @dataclass
@@ -183,21 +191,24 @@ class Run:
         if self.finished:
             return None
         root = self.roots[self.filled.index(min(self.filled))]
-        task = root.next_task(self.seed, self.purpose)
-        return Task(task.work, partial(self._done, task.done))
+        stream = root.next_stream()
+        task = stream.next_task(self.seed, self.purpose)
+        return Task(task.work, partial(self._done, stream, task.done))
 
     @property
     def finished(self) -> bool:
         """Whether nothing more is wanted."""
         return self.status != "complete" or min(self.filled) >= self.draws
 
-    def _done(self, done: Callable[[Any], None], result: Any) -> None:
+    def _done(self, stream: Stream, done: Callable[[Any], None], result: Any) -> None:
         done(result)
-        before = min(self.filled)
-        self._collect()
-        self._check_counts()
-        for root in self.roots:
-            root.prune([(before - 1, float("inf"))])
+        # Block by block, so that every check sees the same counts however the blocks arrived.
+        while self.status == "complete" and stream.absorb():
+            before = min(self.filled)
+            self._collect()
+            self._check_counts(stream)
+            for root in self.roots:
+                root.prune([(before - 1, float("inf"))])
 
     def tick(self) -> None:
         """Show progress; stop by the clock when asked to."""
@@ -243,13 +254,13 @@ class Run:
                 columns[name][start : start + len(part)] = part
             self.filled[number] = start + len(part)
 
-    def _check_counts(self) -> None:
+    def _check_counts(self, stream: Stream) -> None:
+        """Keep to `max_proposals`: the result is the most draws whose own work fits, on any number of threads."""
         limit = self.budget.max_proposals
-        if limit is None or self.finished:
+        if limit is None:
             return
-        if self._work_for(min(self.filled) + 1) > limit:
-            # The most draws whose own work fits: the same for any number of threads.
-            keep = min(self.filled)
+        keep = min(self.filled)
+        if self._work_for(min(keep + 1, self.draws)) > limit:
             while keep > 0 and self._work_for(keep) > limit:
                 keep -= 1
             self.filled = [keep] * len(self.roots)
@@ -258,33 +269,20 @@ class Run:
                 f"max_proposals={limit} allowed {keep} of {self.draws} draws. Raise it, ask for fewer draws, or use "
                 "a prior that agrees better with the release.",
             )
-            return
-        for stream, needed in self._needed():
-            self._check_hope(stream, needed, limit)
+        elif keep < self.draws:
+            self._check_hope(stream, limit)
 
     def _work_for(self, draws: int) -> int:
         return sum(n for root in self.roots for stream, _, n in root.tally(draws) if stream.counted)
 
-    def _needed(self) -> list[tuple[Stream, float]]:
-        """For each stream, at least how many survivors the whole run needs of it."""
-        found: list[tuple[Stream, float]] = []
-
-        def visit(stream: Stream, needed: float) -> None:
-            found.append((stream, needed))
-            for child in stream.children:
-                visit(child, needed / _upper_rate(stream))
-
-        for root in self.roots:
-            visit(root, float(self.draws))
-        return found
-
-    def _check_hope(self, stream: Stream, needed: float, limit: int) -> None:
+    def _check_hope(self, stream: Stream, limit: int) -> None:
         """Say so early when even an optimistic rate cannot finish within the budget; end if next to nothing comes."""
-        looks = stream.absorbed & (stream.absorbed - 1) == 0  # at powers of two: few looks, the same for all threads
-        if self.finished or stream.proposals < PILOT or not looks:
+        power_of_two = stream.absorbed & (stream.absorbed - 1) == 0
+        if stream.proposals < PILOT or not power_of_two:
             return
-        rate = _upper_rate(stream)
-        if needed / rate <= limit:
+        # Exact Poisson upper limit, at a confidence that leaves a false alarm to one run in a million.
+        rate = min(1.0, 0.5 * float(chdtri(2 * (stream.accepted + 1), 1e-6)) / stream.proposals)
+        if self.draws / rate <= limit:
             return
         message = (
             f"{stream.accepted} of the first {stream.proposals} proposals for {stream.label} were accepted "
@@ -293,6 +291,7 @@ class Run:
             "use a sampler that weights instead of rejecting."
         )
         if stream.accepted < NEXT_TO_NOTHING:
+            self.filled = [0] * len(self.roots)
             self._end("hopeless", message)
         elif not self.warned:
             self.warned = True
@@ -306,16 +305,9 @@ class Run:
         kept = min(min(self.filled), self.draws)
         columns = {name: column[:kept] for part in self.columns for name, column in part.items()} if kept else {}
         tally = [entry for root in self.roots for entry in root.tally(kept)]
-        if kept == 0:  # nothing accepted: what was tried is all there is to tell
+        if kept == 0:  # nothing to return: what was tried is all there is to tell
             tally = [(stream, stream.accepted, stream.proposals) for stream in self.streams()]
         return Outcome(columns, kept, self.status, self.message, tally, time.monotonic() - self.start)
-
-
-def _upper_rate(stream: Stream) -> float:
-    """An upper confidence bound (one in a million) of the acceptance probability: exact Poisson limit."""
-    if stream.proposals < PILOT:
-        return 1.0
-    return min(1.0, 0.5 * float(chdtri(2 * (stream.accepted + 1), 1e-6)) / stream.proposals)
 
 
 def run(

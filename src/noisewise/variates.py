@@ -18,6 +18,8 @@ from scipy.special import expit, log_ndtr, ndtri_exp, softmax
 Array = np.ndarray[Any, Any]
 Draw = Callable[..., Array]
 
+MOST = 9e18
+"""Beyond this NumPy's 64-bit counts overflow."""
 _ROUNDING = 1e-6
 
 
@@ -50,8 +52,10 @@ class Variate:
 
 def _require(condition: Array, name: str, rule: str, value: Array) -> None:
     if not np.all(condition):
-        bad = np.asarray(value)[~np.broadcast_to(condition, np.shape(value))].flat[0]
-        raise BadParameter(f"'{name}' must be {rule}, got {bad}", ~np.asarray(condition))
+        wrong = ~np.asarray(condition)
+        shown, marked = np.broadcast_arrays(value, wrong)
+        bad = shown[marked].flat[0]
+        raise BadParameter(f"'{name}' must be {rule}, got {bad}", wrong)
 
 
 def _finite(name: str, value: Array) -> Array:
@@ -64,13 +68,14 @@ def _positive(name: str, value: Array) -> Array:
     return value
 
 
-def _nonnegative(name: str, value: Array) -> Array:
-    _require((value >= 0) & (value < np.inf), name, "non-negative and finite", value)
+def _rate(name: str, value: Array) -> Array:
+    _require((value >= 0) & (value < MOST), name, f"non-negative and below {MOST:g}", value)
     return value
 
 
 def _count(name: str, value: Array) -> Array:
-    _require((value >= 0) & (value == np.floor(value)), name, "a non-negative whole number", value)
+    whole = (value >= 0) & (value < MOST) & (value == np.floor(value))
+    _require(whole, name, f"a non-negative whole number below {MOST:g}", value)
     return np.asarray(value).astype(np.int64)
 
 
@@ -78,6 +83,12 @@ def _probability(name: str, value: Array) -> Array:
     inside = (value >= -_ROUNDING) & (value <= 1 + _ROUNDING)
     _require(inside, name, "a probability", value)
     return np.clip(value, 0.0, 1.0)
+
+
+def _chance(name: str, value: Array) -> Array:
+    value = _probability(name, value)
+    _require(value > 0, name, "a positive probability", value)
+    return value
 
 
 def _simplex(name: str, value: Array) -> Array:
@@ -93,7 +104,8 @@ def _logit(name: str, value: Array) -> Array:
 
 
 def _logits(name: str, value: Array) -> Array:
-    _require(value < np.inf, name, "below infinity", value)
+    top = np.max(value, axis=-1, keepdims=True)
+    _require(np.isfinite(top), name, "below infinity with one above minus infinity", top)
     return softmax(value, axis=-1)
 
 
@@ -105,9 +117,10 @@ def _bound(name: str, value: Array) -> Array:
 RULES: dict[str, Callable[[str, Array], Array]] = {
     "finite": _finite,
     "positive": _positive,
-    "nonnegative": _nonnegative,
+    "rate": _rate,
     "count": _count,
     "probability": _probability,
+    "chance": _chance,
     "simplex": _simplex,
     "logit": _logit,
     "logits": _logits,
@@ -197,7 +210,7 @@ def _gamma(rng: Any, shape: Any, concentration: Array, rate: Array) -> Array:
 
 @_law("InverseGamma", concentration="positive", rate="positive")
 def _inverse_gamma(rng: Any, shape: Any, concentration: Array, rate: Array) -> Array:
-    with np.errstate(divide="ignore"):  # a gamma variate below 1e-308 is 0: the reciprocal is beyond range
+    with np.errstate(divide="ignore", over="ignore"):  # the reciprocal of a tiny gamma variate is beyond range
         return rate / rng.standard_gamma(concentration, shape)
 
 
@@ -315,7 +328,7 @@ def _categorical_logits(rng: Any, shape: Any, logits: Array) -> Array:
     return _categorical(rng, shape, logits)
 
 
-@_law("Poisson", rate="nonnegative")
+@_law("Poisson", rate="rate")
 def _poisson(rng: Any, shape: Any, rate: Array) -> Array:
     return rng.poisson(rate, shape)
 
@@ -329,7 +342,7 @@ def _gamma_poisson(rng: Any, shape: Any, concentration: Array, rate: Array) -> A
     return rng.poisson(rng.standard_gamma(concentration, shape) / rate)
 
 
-@_law("GeometricProbs", probs="probability")
+@_law("GeometricProbs", probs="chance")
 def _geometric(rng: Any, shape: Any, probs: Array) -> Array:
     """Failures before the first success."""
     return rng.geometric(probs, shape) - 1
@@ -340,7 +353,7 @@ def _geometric_logits(rng: Any, shape: Any, logits: Array) -> Array:
     return rng.geometric(logits, shape) - 1
 
 
-@_law("ZeroInflatedPoisson", gate="probability", rate="nonnegative")
+@_law("ZeroInflatedPoisson", gate="probability", rate="rate")
 def _zero_inflated_poisson(rng: Any, shape: Any, gate: Array, rate: Array) -> Array:
     return np.where(rng.random(shape) < gate, 0, rng.poisson(rate, shape))
 

@@ -54,7 +54,7 @@ class Mechanism(ABC):
     """Base of all mechanisms. Frozen, compared by value, and a JAX pytree whose leaves are `fields`.
 
     Subclasses set the class attributes, call `_freeze` in `__init__`, and define `sample`, `log_prob`
-    and `log_sup`; see `docs/mechanisms.md` for the list of files to touch.
+    and `log_sup`; CONTRIBUTING.md lists the files to touch.
     """
 
     fields: ClassVar[tuple[str, ...]] = ("scale",)
@@ -106,7 +106,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def log_sup(self, released: Any) -> Any:
-        """A certified upper bound of `log_prob(released, .)` over the confidential value."""
+        """A certified upper bound of `log_prob(released, ...)` over the confidential value and any other `inputs`."""
 
     def released(self, value: Any) -> "Released":
         """`value` as published by this mechanism."""
@@ -181,14 +181,13 @@ class Lattice(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Whole numbers, kept as int64."""
         who = f"{type(self).__name__}.released"
-        exact = np.asarray(value)
-        value = super().check_released(value)
+        given, value = value, super().check_released(value)
         if not np.all(np.asarray(value) == np.floor(value)):
             raise refusal(who, "value", "must be whole numbers", value, "Integer noise gives integer releases.")
         if np.any(np.abs(value) > 2.0**53):
             advice = "Beyond that, differences are not exact in floating point."
             raise refusal(who, "value", "must be at most 2**53 in size", value, advice)
-        whole = exact.astype(np.int64)
+        whole = np.asarray(given).astype(np.int64)  # not by way of floats
         whole.flags.writeable = False
         return int(whole) if whole.ndim == 0 else whole
 

@@ -22,7 +22,8 @@ from noisewise.streams import Columns, Stream, run
 
 Array = np.ndarray[Any, Any]
 
-PROPOSALS = 0
+WEIGHTED = 1
+"""Purpose number in the random streams' keys: other numbers than `Rejection` draws from the same seed."""
 ROWS = 2**14
 
 
@@ -50,7 +51,7 @@ class Importance(Sampler):
         while rows > 64 and rows * cells > 2**19:
             rows //= 2
         stream = Stream(0, rows, Weigh(problem), "the prior")
-        outcome = run([stream], draws, seed, PROPOSALS, engine=engine, progress=progress)
+        outcome = run([stream], draws, seed, WEIGHTED, engine=engine, progress=progress)
         columns = dict(outcome.columns)
         log_weights = columns.pop("log_weights", np.empty(0))
         names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
@@ -58,7 +59,8 @@ class Importance(Sampler):
         if not np.any(log_weights > -np.inf):
             raise InferenceError(
                 f"Importance: all {len(log_weights)} weights are zero: no draw of the prior could have given the "
-                "release. Check the model's support against the released values, or ask for more draws."
+                "release. Check the model's support against the released values (a negative count, say, has no "
+                "naive analysis), or ask for more draws."
             )
         effective = weights.effective_size(log_weights)
         if status == "complete" and effective < self.min_ess:
@@ -97,18 +99,20 @@ class Weigh:
         model, release = self.problem.model, self.problem.release
         values: Columns = dict(inputs)
         total: Any = np.zeros(rows)
+        noise_free = [name for name in release if isinstance(release[name].mechanism, Exact)]
         for name in model.order:
-            if name not in release or not isinstance(release[name].mechanism, Exact):
+            if name in noise_free:
+                value = release[name].value
+                values[name] = np.broadcast_to(value, (rows, *model.shape(name)))
+                total = total + model.log_prob(name, value, values)
+            else:
                 values = model.draw(rng, [name], rows, values, poll)
-                if name in release:
-                    total = total + self.problem.log_eta(name, values)
-                continue
-            value = release[name].value
-            values[name] = np.broadcast_to(value, (rows, *model.shape(name)))
-            total = total + model.log_prob(name, value, values)
-        if np.isnan(total).any():
-            noise_free = [name for name in release if isinstance(release[name].mechanism, Exact)]
-            rule = "must lie where the statistic's density formula is defined"
+        for name in release:  # after all draws: a mechanism may read values other than its own
+            if name not in noise_free:
+                total = total + self.problem.log_eta(name, values)
+        if not np.all(total < np.inf):  # NaN too
+            rule = "must lie where the statistic's density is a finite number"
             shown = {name: release[name].value for name in noise_free}
-            raise refusal("sample", "release", rule, shown, "A negative count, say, has no naive analysis.")
+            advice = "The law's log_prob overflows there: use another law, or a truncation nearer its centre."
+            raise refusal("sample", "release", rule, shown, advice)
         return {**values, "log_weights": total}, np.arange(rows)

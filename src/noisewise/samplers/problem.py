@@ -66,7 +66,9 @@ class Problem:
         """log density of the released value given each row of the confidential ones."""
         item = self.release[name]
         extra = {other: values[other] for other in item.mechanism.inputs}
-        return _summed(item.mechanism.log_prob(item.value, values[name], **extra), rows=len(values[name]))
+        with np.errstate(over="ignore", under="ignore"):
+            log_prob = np.asarray(item.mechanism.log_prob(item.value, values[name], **extra))
+        return log_prob.reshape(len(values[name]), -1).sum(axis=1)
 
     def log_sup(self, name: str) -> float:
         """Certified bound of `log_eta` over the confidential values."""
@@ -95,8 +97,3 @@ class Problem:
                 rule = f"has no noise and is continuous, so {sampler} would never accept"
                 advice = "Use nw.Importance(), which conditions on it."
                 raise refusal("sample", f"release['{name}']", rule, "Exact", advice)
-
-
-def _summed(log_prob: Array, rows: int) -> Array:
-    found = np.asarray(log_prob)
-    return found.reshape(rows, -1).sum(axis=1)

@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 PROPOSALS = 0
 """Purpose number in the random streams' keys."""
-LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**15, 2**12, 2**6, 2**19
+LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**12, 2**6, 2**19
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,9 @@ def _posterior(sampler: Rejection, problem: Problem, seed: int, outcome: Outcome
         for stream, accepted, proposals in outcome.tally
         if stream.counted
     ]
-    rate, error = log_rate([(k, n) for stream, k, n in outcome.tally if stream.counted])
+    rate, error = math.nan, math.inf
+    if outcome.draws:
+        rate, error = log_rate([(k, n) for stream, k, n in outcome.tally if stream.counted])
     log_sup = sum(problem.log_sup(name) for name in problem.release)
     model = problem.model
     names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
@@ -173,13 +175,13 @@ def log_rate(counts: list[tuple[int, int]]) -> tuple[float, float]:
     """log of the unbiased estimate prod (k - 1)/(N - 1) of the joint acceptance probability, and its error.
 
     k survivors fixed, N proposals random: (k - 1)/(N - 1) is unbiased for the rate, k/N is not. The relative
-    variance of one factor is about (1 - rate)/(k - 2); factors are uncorrelated. One survivor says too little.
+    variance of one factor is at most (1 - rate)/(k - 2); factors are uncorrelated. One survivor says too little.
     """
     total, variance = 0.0, 0.0
     for survivors, proposals in counts:
         if survivors < 2:
-            return (-math.inf if survivors == 0 else math.nan), math.inf
+            return math.nan, math.inf
         rate = (survivors - 1) / (proposals - 1)
         total += math.log(rate)
-        variance += (1 - rate) / max(survivors - 2, 1)
+        variance += (1 - rate) / (survivors - 2) if survivors > 2 else math.inf
     return total, math.sqrt(variance)

@@ -1,0 +1,282 @@
+"""The model language: what it reads from functions, and what it refuses at construction."""
+
+import re
+import warnings
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import agrees, variance_agrees
+
+import noisewise as nw
+
+GAMMA = dist.Gamma(25.0, 1.0)
+
+
+def poisson(theta):
+    return dist.Poisson(theta)
+
+
+def test_graph_is_read_from_argument_names():
+    constant = 3.0
+    model = nw.Model(
+        prior={"rate": lambda spread: dist.LogNormal(0.0, spread).expand([5]), "spread": dist.HalfNormal(1.0)},
+        statistics={
+            "late": lambda early, rate: dist.Normal(early + rate.sum(), 1.0),
+            "early": lambda rate, c=constant: dist.Normal(c * rate[0], 1.0),
+        },
+    )
+    assert model.parents("rate") == ("spread",)
+    assert model.parents("early") == ("rate",)
+    assert model.order.index("spread") < model.order.index("rate") < model.order.index("early")
+    assert model.order.index("early") < model.order.index("late")
+    assert model.ancestors("late") == ["spread", "rate", "early"]
+    assert model.shape("rate") == (5,)
+    assert not model.is_discrete("rate")
+    assert "late" in repr(model)
+
+
+def test_vector_parameters_and_laws_of_every_shape(seed):
+    model = nw.Model(
+        prior={
+            "beta": dist.MultivariateNormal(np.zeros(3), 2.0 * np.eye(3)),
+            "matrix": dist.Normal(0.0, 1.0).expand([2, 3]).to_event(2),
+        },
+        statistics={"y": lambda beta, matrix: dist.Normal(matrix @ beta, 1.0).to_event(1)},
+    )
+    draws = model.simulate(20_000, seed)
+    assert draws["matrix"].shape == (20_000, 2, 3)
+    assert draws["y"].shape == (20_000, 2)
+    assert agrees(draws["y"], 0.0)
+    assert variance_agrees(draws["y"], 3 * 2.0 + 1.0)  # sum of three independent products, plus noise
+
+
+def test_total_moments_with_two_fields_and_unknown_n(seed):
+    model = nw.Model(
+        prior={"size": dist.Poisson(90.0), "slope": dist.Normal(1.0, 0.1)},
+        statistics={
+            "cross": nw.Total(
+                record={"x": dist.Normal(0.0, 1.0), "y": lambda x, slope: dist.Normal(slope * x, 1.0)},
+                contribution=lambda x, y: jnp.stack([x * y, x * x, jnp.ones_like(x)]),
+                n="size",
+            )
+        },
+    )
+    draws = model.simulate(8_000, seed)
+    assert np.array_equal(draws["cross"][:, 2], draws["size"])  # the masked sum counts exactly n records
+    assert agrees(draws["cross"], [90.0, 90.0, 90.0])
+
+
+def test_n_of_zero_gives_an_empty_sum(seed):
+    model = nw.Model(
+        prior={"size": dist.Poisson(0.3)},
+        statistics={"t": nw.Total({"x": dist.Normal(5.0, 1.0)}, lambda x: x, "size")},
+    )
+    draws = model.simulate(2_000, seed)
+    assert np.all(draws["t"][draws["size"] == 0] == 0.0)
+    assert np.all(draws["t"][draws["size"] > 0] != 0.0)
+
+
+def test_simulators_row_by_row_and_batched(seed):
+    def one(rng, theta):
+        return rng.normal(theta, 1.0, size=2)
+
+    def many(rng, theta):
+        return rng.normal(theta[:, None], 1.0, size=(len(theta), 2))
+
+    for simulator in (nw.Simulator(one), nw.Simulator(many, batched=True)):
+        model = nw.Model(prior={"theta": dist.Normal(3.0, 1.0)}, statistics={"s": simulator})
+        assert model.shape("s") == (2,)
+        assert agrees(model.simulate(5_000, seed)["s"], 3.0)
+
+
+def test_a_constant_function_is_made_in_64_bits(seed):
+    model = nw.Model(
+        prior={"p": lambda: dist.NegativeBinomial2(3.0, 2.0)}, statistics={"s": lambda p: dist.Normal(p, 1.0)}
+    )
+    assert agrees(model.simulate(20_000, seed)["p"], 3.0)
+
+
+def test_a_32_bit_constant_in_a_function_is_named():
+    weights = jnp.array([0.1, 0.2])
+    with pytest.warns(nw.NoisewiseWarning, match=r"Model\.statistics\['s'\]: holds 32-bit"):
+        nw.Model(prior={"a": GAMMA}, statistics={"s": lambda a: dist.Normal(jnp.sum(a * weights), 1.0)})
+
+
+def test_unused_parameter_is_a_warning():
+    with pytest.warns(nw.NoisewiseWarning, match="'idle' is used by no statistic"):
+        nw.Model(prior={"theta": GAMMA, "idle": GAMMA}, statistics={"count": poisson})
+
+
+REFUSED = {
+    "unknown name": (dict(prior={"theta": GAMMA}, statistics={"count": lambda thetta: None}), "Did you mean 'theta'"),
+    "prior reads statistic": (
+        dict(prior={"theta": lambda count: dist.Gamma(count, 1.0)}, statistics={"count": poisson}),
+        "must be a parameter of the model",
+    ),
+    "cycle in the prior": (
+        dict(
+            prior={"a": lambda b: dist.Normal(b, 1.0), "b": lambda a: dist.Normal(a, 1.0)},
+            statistics={"s": lambda a: dist.Normal(a, 1.0)},
+        ),
+        "a -> b -> a",
+    ),
+    "cycle in the statistics": (
+        dict(
+            prior={"a": GAMMA},
+            statistics={"s": lambda a, t: dist.Normal(t, a), "t": lambda s: dist.Normal(s, 1.0)},
+        ),
+        "s -> t -> s",
+    ),
+    "improper": (
+        dict(prior={"theta": dist.ImproperUniform(dist.constraints.real, (), ())}, statistics={"count": poisson}),
+        r"prior\['theta'\]: ImproperUniform is improper",
+    ),
+    "infinite bounds": (
+        dict(prior={"theta": dist.Uniform(0.0, np.inf)}, statistics={"count": poisson}),
+        "'high' must be finite, got inf",
+    ),
+    "negative rate": (
+        dict(prior={"theta": dist.Gamma(-1.0, 1.0, validate_args=False)}, statistics={"count": poisson}),
+        r"prior\['theta'\].*'concentration' must be positive and finite, got -1.0",
+    ),
+    "returns a number": (
+        dict(prior={"theta": GAMMA}, statistics={"count": lambda theta: theta * 2}),
+        r"statistics\['count'\]: the function must return a NumPyro distribution",
+    ),
+    "returns nothing": (
+        dict(prior={"theta": GAMMA}, statistics={"count": lambda theta: None}),
+        "must return a NumPyro distribution; got NoneType",
+    ),
+    "branches on a value": (
+        dict(prior={"theta": GAMMA}, statistics={"count": lambda theta: dist.Poisson(1.0 if theta > 1 else 2.0)}),
+        "jnp.where in place of if",
+    ),
+    "raises": (
+        dict(prior={"theta": GAMMA}, statistics={"count": lambda theta: dist.Poisson(theta.nope)}),
+        r"statistics\['count'\]: .* raised AttributeError",
+    ),
+    "star arguments": (dict(prior={"theta": GAMMA}, statistics={"count": lambda *theta: None}), r"no \*args"),
+    "keyword arguments": (dict(prior={"theta": GAMMA}, statistics={"count": lambda **theta: None}), r"\*\*kwargs"),
+    "positional only": (
+        dict(prior={"theta": GAMMA}, statistics={"count": eval("lambda theta, /: None")}),
+        "positional-only",
+    ),
+    "no dict": (dict(prior=[GAMMA], statistics={"count": poisson}), "'prior' must be a dict"),
+    "no statistics": (dict(prior={"theta": GAMMA}, statistics={}), "'statistics' must hold at least one"),
+    "not a law": (dict(prior={"theta": 3.0}, statistics={"count": poisson}), r"prior\['theta'\]: 'law' must be"),
+    "a class": (dict(prior={"theta": dist.Gamma}, statistics={"count": poisson}), "must be a NumPyro distribution"),
+    "reserved name": (dict(prior={"draw": GAMMA}, statistics={"count": poisson}), "reserved names"),
+    "arviz dimension": (dict(prior={"x_dim_0": GAMMA}, statistics={"count": poisson}), "reserved names"),
+    "slash": (dict(prior={"a/b": GAMMA}, statistics={"count": poisson}), "must be names"),
+    "same name twice": (dict(prior={"theta": GAMMA}, statistics={"theta": poisson}), "must not be used twice"),
+    "record field clashes": (
+        dict(prior={"theta": GAMMA}, statistics={"t": nw.Total({"theta": GAMMA}, lambda theta: theta, 3)}),
+        "must not be used twice",
+    ),
+    "n is a vector": (
+        dict(
+            prior={"size": dist.Poisson(np.array([1.0, 2.0]))},
+            statistics={"t": nw.Total({"x": GAMMA}, lambda x: x, "size")},
+        ),
+        "'n' must name a scalar",
+    ),
+    "unknown n": (
+        dict(prior={"theta": GAMMA}, statistics={"t": nw.Total({"x": GAMMA}, lambda x: x, "size")}),
+        "must be a parameter or statistic of the model",
+    ),
+    "contribution raises": (
+        dict(prior={"a": GAMMA}, statistics={"t": nw.Total({"x": GAMMA}, lambda x, a: x + {}, 3)}),
+        "'contribution' must run on one record",
+    ),
+    "simulator raises": (
+        dict(prior={"a": GAMMA}, statistics={"t": nw.Simulator(lambda rng, a: 1 / 0)}),
+        r"statistics\['t'\]: the simulator raised ZeroDivisionError",
+    ),
+    "simulator returns text": (
+        dict(prior={"a": GAMMA}, statistics={"t": nw.Simulator(lambda rng, a: "x")}),
+        "must return numbers",
+    ),
+    "simulator returns NaN": (
+        dict(prior={"a": GAMMA}, statistics={"t": nw.Simulator(lambda rng, a: np.nan)}),
+        "must not return NaN",
+    ),
+    "batched simulator loses rows": (
+        dict(prior={"a": GAMMA}, statistics={"t": nw.Simulator(lambda rng, a: 1.0, batched=True)}),
+        "must return numbers of one row per parameter",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused_at_construction(arguments, message):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", nw.NoisewiseWarning)
+        with pytest.raises(nw.NoisewiseError, match=message) as caught:
+            nw.Model(**arguments)
+    assert re.match(r"(Model|Total|Simulator)\b", str(caught.value)), "the message must say who"
+
+
+TOTALS = {
+    "empty record": (dict(record={}, contribution=lambda x: x, n=3), "'record' must be a non-empty dict"),
+    "no function": (dict(record={"x": GAMMA}, contribution=3, n=3), "'contribution' must be a function"),
+    "zero n": (dict(record={"x": GAMMA}, contribution=lambda x: x, n=0), "'n' must be a whole number, at least 1"),
+    "float n": (dict(record={"x": GAMMA}, contribution=lambda x: x, n=3.0), "'n' must be a whole number"),
+    "no field used": (dict(record={"x": GAMMA}, contribution=lambda a: a, n=3), "at least one record field"),
+    "cycle": (
+        dict(record={"x": lambda y: None, "y": lambda x: None}, contribution=lambda x: x, n=3),
+        "x -> y -> x",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), TOTALS.values(), ids=TOTALS)
+def test_totals_refused(arguments, message):
+    with pytest.raises(nw.InputError, match=message):
+        nw.Total(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3,), "'f' must be callable"),
+        ((lambda theta: theta,), "'rng' as its first argument"),
+        ((lambda rng: 1, "yes"), "'batched' must be True or False"),
+    ],
+)
+def test_simulators_refused(arguments, message):
+    with pytest.raises(nw.InputError, match=message):
+        nw.Simulator(*arguments)
+
+
+def test_bad_values_at_run_time_name_the_parents(seed):
+    model = nw.Model(prior={"a": dist.Normal(0.0, 1.0)}, statistics={"s": lambda a: dist.Poisson(a)})
+    with pytest.raises(nw.InputError, match=r"statistics\['s'\]: .* at a=-\d.*'rate' must be non-negative") as caught:
+        model.simulate(100, seed)
+    at = float(re.search(r"at a=([^:]+):", str(caught.value)).group(1))
+    assert f"got {at}" in str(caught.value)
+
+
+def test_nan_from_a_law_is_an_error_that_names_the_parents(seed):
+    model = nw.Model(
+        prior={"a": dist.Normal(0.0, 1.0)},
+        statistics={"t": nw.Total({"x": dist.Normal(0.0, 1.0)}, lambda x, a: x + jnp.sqrt(a), 3)},
+    )
+    with pytest.raises(nw.InputError, match=r"Model\['t'\]: a draw is NaN at a=-"):
+        model.simulate(100, seed)
+
+
+def test_non_integer_n_is_refused(seed):
+    model = nw.Model(
+        prior={"size": dist.Gamma(3.0, 1.0)}, statistics={"t": nw.Total({"x": GAMMA}, lambda x: x, "size")}
+    )
+    with pytest.raises(nw.InputError, match="'n' must be whole and not negative"):
+        model.simulate(10, seed)
+
+
+def test_probabilities_are_clipped_by_rounding_errors_only(seed):
+    model = nw.Model(
+        prior={"p": dist.Beta(1.0, 1.0)}, statistics={"s": lambda p: dist.Binomial(5, jnp.where(p > 0.5, 1 + 1e-9, p))}
+    )
+    assert model.simulate(100, seed)["s"].max() == 5

@@ -1,0 +1,178 @@
+"""Posteriors: immutable, complete, readable by other tools, the same after a file."""
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from targets import count_model, count_release
+
+import noisewise as nw
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return nw.sample(count_model(), count_release(), draws=2_000, seed=7)
+
+
+@pytest.fixture(scope="module")
+def weighted():
+    return nw.sample(count_model(), count_release().naive(), draws=5_000, seed=7)
+
+
+@pytest.fixture(scope="module")
+def vector():
+    model = nw.Model(
+        prior={"share": dist.Dirichlet(np.ones(3))},
+        statistics={"cells": lambda share: dist.Multinomial(15, share)},
+    )
+    return nw.sample(model, nw.Release(cells=nw.DiscreteGaussian(scale=2.0).released([7, 2, 5])), draws=500, seed=7)
+
+
+def test_what_it_carries(plain):
+    assert len(plain) == 2_000
+    assert plain["theta"].shape == plain["count"].shape == (2_000,)
+    assert plain["count"].dtype == np.int64
+    assert plain.parameters == ("theta",)
+    assert plain.statistics == ("count",)
+    assert plain.ess == {"theta": 2_000.0, "count": 2_000.0}
+    assert plain.release_hash == count_release().hash
+    assert plain.seed == 7
+    assert plain.status == "complete"
+    assert set(plain.versions) >= {"noisewise", "numpy", "jax", "numpyro", "python"}
+    assert plain.log_weights is None
+    assert "theta" in plain
+    assert plain.proposals > len(plain)
+
+
+def test_it_cannot_be_changed(plain):
+    with pytest.raises(ValueError, match="read-only"):
+        plain["theta"][0] = 1.0
+    with pytest.raises(AttributeError):
+        plain.seed = 8
+    with pytest.raises(TypeError):
+        plain.draws["theta"] = 1
+    with pytest.raises(KeyError, match="Did you mean 'theta'"):
+        plain["thetta"]
+
+
+def test_summary_of_plain_draws(plain):
+    row = plain.summary().loc["theta"]
+    assert row["mean"] == pytest.approx(plain["theta"].mean())
+    assert row["sd"] == pytest.approx(plain["theta"].std(ddof=1))
+    assert row["2.5%"] == pytest.approx(np.quantile(plain["theta"], 0.025))
+    assert row["mcse"] == pytest.approx(plain["theta"].std(ddof=1) / np.sqrt(2_000))
+    assert list(plain.summary(0.5).columns)[2:4] == ["25%", "75%"]
+    low, high = plain.interval(0.5)["theta"]
+    assert low == pytest.approx(np.quantile(plain["theta"], 0.25))
+    assert low < high
+
+
+def test_summary_of_weighted_draws(weighted):
+    weight = np.exp(weighted.log_weights - weighted.log_weights.max())
+    weight /= weight.sum()
+    row = weighted.summary().loc["theta"]
+    assert row["mean"] == pytest.approx(weight @ weighted["theta"])
+    assert row["ess"] == pytest.approx(1 / np.sum(weight**2))
+    assert np.sum(weight[weighted["theta"] <= row["97.5%"]]) == pytest.approx(0.975, abs=1e-3)
+    assert "log_weight" in weighted.to_pandas()
+
+
+def test_vectors_have_a_row_per_entry(vector):
+    assert list(vector.summary().index) == [f"{n}[{i}]" for n in ("share", "cells") for i in range(3)]
+    assert list(vector.to_pandas().columns) == list(vector.summary().index)
+    assert vector.interval()["share"][0].shape == (3,)
+
+
+def test_arviz_reads_it(plain, vector):
+    arviz_stats = pytest.importorskip("arviz_stats")
+    tree = plain.to_arviz()
+    assert tree["posterior"]["theta"].dims == ("chain", "draw")
+    assert float(tree["observed_data"]["count"]) == 37.4
+    table = arviz_stats.summary(tree, round_to="none")
+    assert float(table.loc["theta", "mean"]) == pytest.approx(plain["theta"].mean())
+    assert vector.to_arviz()["posterior"]["share"].dims == ("chain", "draw", "share_dim_0")
+
+
+def test_arviz_of_weighted_draws_is_resampled_and_says_so(weighted):
+    tree = weighted.to_arviz()
+    assert "resampling" in tree.attrs["resampled"]
+    mean = float(tree["posterior"]["theta"].mean())
+    assert mean == pytest.approx(weighted.summary().loc["theta", "mean"], abs=0.05)
+
+
+@pytest.mark.parametrize("kind", ["plain", "weighted", "vector"])
+def test_files_give_it_back(kind, request, tmp_path):
+    posterior = request.getfixturevalue(kind)
+    path = tmp_path / "run.nc"
+    posterior.save(path)
+    again = nw.Posterior.load(path)
+    assert list(again.draws) == list(posterior.draws)
+    for name in posterior.draws:
+        assert np.array_equal(again[name], posterior[name])
+        assert again[name].dtype == posterior[name].dtype
+    if posterior.log_weights is not None:
+        assert np.array_equal(again.log_weights, posterior.log_weights)
+    for field in ("sampler", "seed", "status", "reason", "release_hash", "acceptance_rate", "proposals"):
+        assert getattr(again, field) == getattr(posterior, field)
+    assert again.log_evidence == posterior.log_evidence
+    assert dict(again.versions) == dict(posterior.versions)
+    assert dict(again.diagnostics) == dict(posterior.diagnostics)
+    assert again.summary().equals(posterior.summary())
+
+
+def test_other_files_are_refused(tmp_path):
+    with pytest.raises(nw.InputError, match="must be an existing file"):
+        nw.Posterior.load(tmp_path / "none.nc")
+    (tmp_path / "text.nc").write_text("hello")
+    with pytest.raises(nw.InputError, match=r"text\.nc: not a posterior"):
+        nw.Posterior.load(tmp_path / "text.nc")
+    import xarray as xr
+
+    xr.Dataset({"a": 1}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
+    with pytest.raises(nw.InputError, match=r"other\.nc: not a posterior"):
+        nw.Posterior.load(tmp_path / "other.nc")
+
+
+def test_displays(plain, weighted):
+    assert "2,000 draws by Rejection" in repr(plain)
+    assert "theta" in repr(plain)
+    assert "<table" in plain._repr_html_()
+    assert "effective" in weighted._repr_html_()
+
+
+def test_empty_posterior_displays_and_saves(tmp_path):
+    model = nw.Model(prior={"m": dist.Normal(0.0, 1.0)}, statistics={"s": lambda m: dist.Normal(m, 1.0)})
+    release = nw.Release(s=nw.Laplace(scale=0.01).released(30.0))
+    empty = nw.sample(model, release, nw.Rejection(max_proposals=1000), draws=10, seed=1, on_failure="return")
+    assert len(empty) == 0
+    assert empty["m"].shape == (0,)
+    assert "max_proposals" in repr(empty)
+    assert "<p>" in empty._repr_html_()
+    empty.save(tmp_path / "empty.nc")
+    assert len(nw.Posterior.load(tmp_path / "empty.nc")) == 0
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.5, "95%"])
+def test_levels_are_checked(plain, level):
+    with pytest.raises(nw.InputError, match="'level' must lie between 0 and 1"):
+        plain.summary(level)
+
+
+def test_plots_show_every_part(plain, weighted, vector):
+    figure = nw.plot(plain, prior=count_model(), naive=weighted)
+    shown = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert shown == {"exact posterior", "naive posterior", "prior", "released value"}
+    assert len(nw.plot(vector).axes) == 6
+    assert len(nw.plot(vector, names=["share"]).axes) == 3
+    with pytest.raises(nw.InputError, match="must be names of the posterior"):
+        nw.plot(plain, names=["nope"])
+
+
+def test_comparison(plain):
+    found = nw.compare(count_model(), count_release(), draws=20_000, seed=3)
+    row = found.table().loc["theta"]
+    assert row["naive sd"] < row["exact sd"]
+    assert row["wider"] > 1.1
+    assert row["shift"] < -0.5
+    assert "theta" in repr(found)
+    assert "<table" in found._repr_html_()
+    assert found.plot() is not None
