@@ -135,7 +135,7 @@ def test_in_64_bit_reports_the_fields_it_used():
 )
 def test_rounded_arrays_are_named_in_a_warning(law):
     with pytest.warns(
-        NoisewiseWarning, match=r"Model: prior 'theta': holds 32-bit JAX arrays .*make it inside a function"
+        NoisewiseWarning, match=r"Model: prior 'theta': holds 32-bit JAX arrays .*Make it inside a function"
     ):
         constant_law(law(), WHO)
 
