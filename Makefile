@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench schema clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
@@ -39,3 +39,6 @@ $(VENV)/.package: pyproject.toml | $(BIN)/python
 $(VENV)/.developer: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.package
+
+schema: $(VENV)/.package
+	$(BIN)/python -c 'import json, pathlib; from noisewise.release import current_schema; pathlib.Path("src/noisewise/release.schema.json").write_text(json.dumps(current_schema(), indent=2) + "\n")'

@@ -45,7 +45,10 @@ CASES = {
     "progress": (lambda: sample(progress="yes"), "'progress' must be True, False or None"),
     "on_failure": (lambda: sample(on_failure="ignore"), "'on_failure' must be one of 'raise', 'return'"),
     "unknown statistic": (lambda: sample(release=released(counts=3.0)), "'release' must name statistics.*'count'"),
-    "shape": (lambda: sample(release=released(count=[1.0, 2.0])), r"release\['count'\].*the shape \(\)"),
+    "shape": (
+        lambda: sample(release=released(count=[1.0, 2.0])),
+        r"'count' must have the shape \(2,\) of its release",
+    ),
     "unreleased": (
         lambda: sample(model=chain_model(), release=released(n=3.0)),
         "'x' must be released, or needed by a statistic that is",

@@ -8,7 +8,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.mechanisms import CATALOGUE
-from noisewise.release import schema
+from noisewise.release import current_schema, schema
 
 EVERYTHING = {
     "count": nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4),
@@ -39,6 +39,7 @@ def test_round_trip_is_exact(tmp_path):
 def test_files_follow_the_published_schema():
     validator = jsonschema.Draft202012Validator(schema())
     validator.check_schema(schema())
+    assert schema() == current_schema(), "the published file is out of date: run make schema"
     validator.validate(nw.Release(EVERYTHING).to_dict())
     assert {type(item.mechanism).__name__ for item in EVERYTHING.values()} == set(CATALOGUE)
     budget = {"value": 37.4, "mechanism": "Laplace", "epsilon": 0.2, "sensitivity": 1}

@@ -7,12 +7,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax.scipy.special
 import numpy as np
+import scipy.special
 
 
 def namespace(*arguments: Any) -> Any:
     """`jax.numpy` if any argument (or any leaf of one) is a JAX array or tracer, else `numpy`."""
     return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(arguments)) else np
+
+
+def special(*arguments: Any) -> Any:
+    """The special functions (`log_ndtr`, `gammaln`, `betainc` ...) that go with `namespace`."""
+    return jax.scipy.special if namespace(*arguments) is jnp else scipy.special
 
 
 @cache

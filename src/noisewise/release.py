@@ -8,11 +8,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from noisewise import checks
 from noisewise.errors import InputError, refusal
 from noisewise.mechanisms import CATALOGUE, Exact, Guarantee, Released
+from noisewise.mechanisms.base import mechanism_from_dict
 
 FORMAT = "noisewise-release"
 VERSION = 1
@@ -71,7 +70,7 @@ class Release(Mapping[str, Released]):
     def to_dict(self) -> dict[str, Any]:
         """The file's content as plain data; numbers are such that JSON gives them back bit by bit."""
         statistics = {
-            name: {"value": np.asarray(item.value).tolist(), **item.mechanism.to_dict()}
+            name: {"value": item.mechanism.encode(item.value), **item.mechanism.to_dict()}
             for name, item in self._values.items()
         }
         return {"format": FORMAT, "version": VERSION, "statistics": statistics}
@@ -130,21 +129,87 @@ def schema() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
+def current_schema() -> dict[str, Any]:
+    """The schema as the catalogue of mechanisms makes it; `make schema` writes it to the published file."""
+    reference = "#/$defs/"
+    mechanisms = {name: kind.schema() for name, kind in sorted(CATALOGUE.items())}
+    any_mechanism = {
+        "type": "object",
+        "oneOf": [{"$ref": reference + name} for name in mechanisms],
+        "unevaluatedProperties": False,
+    }
+    entry = {
+        "type": "object",
+        "required": ["value", "mechanism"],
+        "properties": {"value": {"$ref": reference + "value"}},
+        "oneOf": [{"$ref": reference + name} for name in mechanisms],
+        "unevaluatedProperties": False,
+    }
+    guarantee: dict[str, Any] = {name: {"$ref": reference + "budget"} for name in Guarantee.__dataclass_fields__}
+    guarantee |= {name: {"enum": choices} for name, choices in Guarantee.choices.items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "noisewise release, version 1",
+        "description": "Statistics published with privacy noise, each with the exact law of that noise. "
+        "Holds nothing confidential.",
+        "type": "object",
+        "required": ["format", "version", "statistics"],
+        "additionalProperties": False,
+        "properties": {
+            "format": {"const": FORMAT},
+            "version": {"const": VERSION},
+            "statistics": {
+                "type": "object",
+                "minProperties": 1,
+                "propertyNames": {"pattern": r"^[^\W\d]\w*$"},
+                "additionalProperties": {"$ref": reference + "statistic"},
+            },
+        },
+        "$defs": {
+            "statistic": entry,
+            "mechanism": any_mechanism,
+            "number_or_array": {
+                "description": "A number, or nested arrays of numbers, row by row. Values are IEEE doubles.",
+                "oneOf": [{"type": "number"}, {"type": "array", "items": {"$ref": reference + "number_or_array"}}],
+            },
+            "value": {
+                "description": "Numbers, or a word that the mechanism defines, such as 'suppressed'.",
+                "oneOf": [
+                    {"type": ["number", "string"]},
+                    {"type": "array", "items": {"$ref": reference + "value"}},
+                ],
+            },
+            "positive": {
+                "description": "One positive number, or one per entry.",
+                "oneOf": [
+                    {"type": "number", "exclusiveMinimum": 0},
+                    {"type": "array", "minItems": 1, "items": {"$ref": reference + "positive"}},
+                ],
+            },
+            "budget": {"type": "number", "exclusiveMinimum": 0},
+            "guarantee": {
+                "description": "What the noise was calibrated to. Information only: the law is in the other fields.",
+                "type": "object",
+                "additionalProperties": False,
+                "properties": guarantee,
+            },
+            **mechanisms,
+        },
+    }
+
+
 def _released(entry: Any, where: str) -> Released:
     if not isinstance(entry, dict):
         raise refusal(
             where, "entry", "must be an object", entry, "Give value, mechanism and the mechanism's arguments."
         )
     arguments = dict(entry)
-    for key in ("value", "mechanism"):
-        if key not in arguments:
-            raise refusal(where, key, "is missing", sorted(arguments), f'Add "{key}".')
-    value, kind = arguments.pop("value"), arguments.pop("mechanism")
-    if not isinstance(kind, str) or kind not in CATALOGUE:
-        raise refusal(where, "mechanism", "must be a known mechanism", kind, checks.nearest(kind, CATALOGUE))
-    mechanism = CATALOGUE[kind].from_dict(arguments, where)
+    if "value" not in arguments:
+        raise refusal(where, "value", "is missing", sorted(arguments), 'Add "value".')
+    value = arguments.pop("value")
+    mechanism = mechanism_from_dict(arguments, where)
     try:
-        return mechanism.released(value)
+        return mechanism.released(mechanism.decode(value))
     except InputError as error:
         raise InputError(f"{where}.value: {error}") from None
 

@@ -6,7 +6,7 @@ and a certified bound of the density over the confidential value: all that exact
 
 import inspect
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import jax
@@ -14,40 +14,19 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import InputError, refusal
+from noisewise.mechanisms.guarantee import Guarantee
 
 CATALOGUE: dict[str, type["Mechanism"]] = {}
 """Every mechanism by its name, as files spell it."""
 
+Measure = Literal["density", "lattice", "atoms", "mixed"]
+Supremum = Literal["attained", "approached", "bound"]
 
-@dataclass(frozen=True)
-class Guarantee:
-    """The privacy guarantee a mechanism was calibrated to; None where a field was not stated."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-    rho: float | None = None
-    mu: float | None = None
-    sensitivity: float | None = None
-    norm: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The stated fields only."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
-
-    @classmethod
-    def from_dict(cls, entry: Any, where: str) -> Self:
-        """A guarantee from a file's object; `where` locates it for the message."""
-        known = list(cls.__dataclass_fields__)
-        if not isinstance(entry, dict):
-            raise refusal(where, "guarantee", "must be an object", entry, f"Give any of {', '.join(known)}.")
-        for key, value in entry.items():
-            if key not in known:
-                raise refusal(where, key, "is not a field of a guarantee", value, checks.nearest(key, known))
-            if key == "norm":
-                checks.choice(where, key, value, ["l1", "l2", "linf"], "Name the sensitivity's norm.")
-            else:
-                checks.positive_number(where, key, value, "Leave it out if it is not known.")
-        return cls(**entry)
+NUMBERS = {"$ref": "#/$defs/number_or_array"}
+POSITIVE = {"$ref": "#/$defs/positive"}
+BUDGET = {"$ref": "#/$defs/budget"}
+MECHANISM = {"$ref": "#/$defs/mechanism"}
+"""Fragments for `Mechanism.arguments`, the mechanism's part of the release file's JSON schema."""
 
 
 class Mechanism(ABC):
@@ -58,16 +37,26 @@ class Mechanism(ABC):
     """
 
     fields: ClassVar[tuple[str, ...]] = ("scale",)
-    """Numeric parameters of the law: what a file stores and JAX traces."""
+    """Parameters of the law that are numbers, arrays or mechanisms: stored in files, traced by JAX."""
+    static: ClassVar[tuple[str, ...]] = ()
+    """Parameters that decide the form of the law (a norm's name, a statistic's name): stored, never traced."""
+    arguments: ClassVar[dict[str, Any]] = {"scale": POSITIVE}
+    """JSON schema of each constructor argument, as files spell them."""
+    alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("scale",),)
+    """Which sets of arguments suffice, one of them each time."""
+
     event_dim: ClassVar[int] = 0
-    """0: acts entry by entry; 1: the last axis jointly. `log_prob` gives one number per independent part."""
+    """0: acts entry by entry; 1: the last axis of the release jointly. `log_prob` gives one number per part."""
+    measure: Measure
+    """What `log_prob` is relative to: Lebesgue measure, counting on the integers, counting on the possible
+    values, or Lebesgue measure with added atoms."""
+    supremum: Supremum
+    """How `log_sup` relates to the density over the confidential value."""
     inputs: tuple[str, ...] = ()
     """Names of further confidential values it reads beyond the statistic's own (a latent scale, say);
-    they are passed to `log_prob` as keyword arguments."""
-    measure: ClassVar[Literal["density", "lattice", "atoms"]]
-    """What `log_prob` is relative to: Lebesgue measure, counting on the integers, or the given atoms."""
-    supremum: ClassVar[Literal["attained", "approached", "bound"]]
-    """How `log_sup` relates to the density over the confidential value."""
+    they are passed to `log_prob` and `sample` as keyword arguments."""
+    integers: bool = False
+    """Whether the confidential values must be whole numbers."""
 
     guarantee: Guarantee | None
 
@@ -75,10 +64,10 @@ class Mechanism(ABC):
         super().__init_subclass__(**kwargs)
         if not inspect.isabstract(cls):
             CATALOGUE[cls.__name__] = cls
-            jax.tree_util.register_pytree_node(cls, _flatten, cls._unflatten)
+            jax.tree_util.register_pytree_node(cls, cls._flatten, cls._unflatten)
 
-    def _freeze(self, guarantee: Guarantee | None = None, **fields: Any) -> None:
-        for name, value in fields.items():
+    def _freeze(self, guarantee: Guarantee | None = None, **parameters: Any) -> None:
+        for name, value in parameters.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "guarantee", guarantee)
 
@@ -86,11 +75,20 @@ class Mechanism(ABC):
         raise AttributeError(f"{type(self).__name__} is frozen: make a new one instead of setting '{name}'.")
 
     @classmethod
-    def _unflatten(cls, guarantee: Guarantee | None, leaves: Any) -> Self:
+    def _flatten(cls, mechanism: "Mechanism") -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        leaves = tuple(getattr(mechanism, name) for name in cls.fields)
+        return leaves, (mechanism.guarantee, *(getattr(mechanism, name) for name in cls.static))
+
+    @classmethod
+    def _unflatten(cls, kept: tuple[Any, ...], leaves: Any) -> Self:
         # JAX passes tracers and placeholders here, so nothing may be checked.
         made = object.__new__(cls)
-        made._freeze(guarantee, **dict(zip(cls.fields, leaves, strict=True)))
+        made._freeze(
+            kept[0], **dict(zip(cls.fields, leaves, strict=True)), **dict(zip(cls.static, kept[1:], strict=True))
+        )
         return made
+
+    # The law ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
@@ -108,27 +106,43 @@ class Mechanism(ABC):
     def log_sup(self, released: Any) -> Any:
         """A certified upper bound of `log_prob(released, ...)` over the confidential value and any other `inputs`."""
 
+    # Released values ------------------------------------------------------------------------------------
+
     def released(self, value: Any) -> "Released":
         """`value` as published by this mechanism."""
         return Released(self, value)
 
     def check_released(self, value: Any) -> Any:
         """`value` as this mechanism can have released it: a number or read-only array; refused otherwise."""
-        who = type(self).__name__
-        value = checks.numeric(f"{who}.released", "value", value, "Give the published number or array.")
+        who = f"{type(self).__name__}.released"
+        value = checks.numeric(who, "value", value, "Give the published number or array.")
         if not np.all(np.isfinite(value)):
-            raise refusal(f"{who}.released", "value", "must be finite", value, "Check the published file.")
+            raise refusal(who, "value", "must be finite", value, "Check the published file.")
         for name in self.fields:
             shape = np.shape(getattr(self, name))
             if not _broadcasts(shape, np.shape(value)):
                 rule = f"must have a shape that '{name}' of shape {shape} broadcasts to"
-                raise refusal(f"{who}.released", "value", rule, value, f"Give one {name}, or one per entry.")
+                raise refusal(who, "value", rule, value, f"Give one {name}, or one per entry.")
         return value
+
+    def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
+        """The rule that a confidential statistic's shape breaks for a release of the given shape, or None."""
+        return None if released == confidential else f"must have the shape {released} of its release"
+
+    def encode(self, value: Any) -> Any:
+        """A released value as JSON data."""
+        return np.asarray(value).tolist()
+
+    def decode(self, entry: Any) -> Any:
+        """What `released` takes, from JSON data."""
+        return entry
+
+    # Files ----------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a file: the name, the law's parameters, the guarantee."""
         entry: dict[str, Any] = {"mechanism": type(self).__name__}
-        entry |= {name: np.asarray(getattr(self, name)).tolist() for name in self.fields}
+        entry |= {name: _plain(getattr(self, name)) for name in (*self.fields, *self.static)}
         if self.guarantee is not None:
             entry["guarantee"] = self.guarantee.to_dict()
         return entry
@@ -138,28 +152,71 @@ class Mechanism(ABC):
         """A mechanism from a file's arguments (either the law's parameters or a budget)."""
         arguments = dict(entry)
         stated = arguments.pop("guarantee", None)
-        known = list(inspect.signature(cls).parameters)
         for key, value in arguments.items():
-            if key not in known:
-                raise refusal(where, key, f"is not an argument of {cls.__name__}", value, checks.nearest(key, known))
+            if key not in cls.arguments:
+                rule = f"is not an argument of {cls.__name__}"
+                raise refusal(where, key, rule, value, checks.nearest(key, cls.arguments))
+            arguments[key] = _restored(value, f"{where}.{key}", cls.arguments[key])
         try:
             made = cls(**arguments)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if stated is not None:
-            guarantee = Guarantee.from_dict(stated, f"{where}.guarantee")
-            object.__setattr__(made, "guarantee", guarantee)
+            object.__setattr__(made, "guarantee", Guarantee.from_dict(stated, f"{where}.guarantee"))
         return made
 
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """The JSON schema of this mechanism's entry in a release file, without the value."""
+        properties = {"mechanism": {"const": cls.__name__}, **cls.arguments}
+        properties["guarantee"] = {"$ref": "#/$defs/guarantee"}
+        choices = [{"required": list(names)} for names in cls.alternatives if names]
+        found: dict[str, Any] = {"properties": properties, "required": ["mechanism"]}
+        return found | ({"oneOf": choices} if choices else {})
+
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and isinstance(other, Mechanism) and self.to_dict() == other.to_dict()
+        return isinstance(other, Mechanism) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
         return hash(repr(self.to_dict()))
 
     def __repr__(self) -> str:
-        shown = [f"{name}={np.asarray(getattr(self, name)).tolist()}" for name in self.fields]
+        parameters = {name: getattr(self, name) for name in (*self.fields, *self.static)}
+        shown = [
+            f"{name}={value if isinstance(value, Mechanism) else _plain(value)!r}" for name, value in parameters.items()
+        ]
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def mechanism_from_dict(entry: Any, where: str) -> Mechanism:
+    """Any mechanism of the catalogue from a file's object."""
+    if not isinstance(entry, dict):
+        raise refusal(where, "entry", "must be an object", entry, "Give the mechanism and its arguments.")
+    arguments = dict(entry)
+    if "mechanism" not in arguments:
+        raise refusal(where, "mechanism", "is missing", sorted(arguments), 'Add "mechanism".')
+    kind = arguments.pop("mechanism")
+    if not isinstance(kind, str) or kind not in CATALOGUE:
+        raise refusal(where, "mechanism", "must be a known mechanism", kind, checks.nearest(kind, CATALOGUE))
+    return CATALOGUE[kind].from_dict(arguments, where)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mechanism):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    return np.asarray(value).tolist()
+
+
+def _restored(value: Any, where: str, schema: dict[str, Any]) -> Any:
+    if schema == MECHANISM:
+        return mechanism_from_dict(value, where)
+    if schema.get("items") == MECHANISM and isinstance(value, list):
+        return [mechanism_from_dict(part, f"{where}[{index}]") for index, part in enumerate(value)]
+    return value
 
 
 def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
@@ -167,29 +224,6 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
         return np.broadcast_shapes(shape, target) == target
     except ValueError:
         return False
-
-
-def _flatten(mechanism: Mechanism) -> tuple[tuple[Any, ...], Guarantee | None]:
-    return tuple(getattr(mechanism, name) for name in mechanism.fields), mechanism.guarantee
-
-
-class Lattice(Mechanism):
-    """Mechanisms on the integers: both sides are whole numbers, the density is a probability."""
-
-    measure = "lattice"
-
-    def check_released(self, value: Any) -> Any:
-        """Whole numbers, kept as int64."""
-        who = f"{type(self).__name__}.released"
-        given, value = value, super().check_released(value)
-        if not np.all(np.asarray(value) == np.floor(value)):
-            raise refusal(who, "value", "must be whole numbers", value, "Integer noise gives integer releases.")
-        if np.any(np.abs(value) > 2.0**53):
-            advice = "Beyond that, differences are not exact in floating point."
-            raise refusal(who, "value", "must be at most 2**53 in size", value, advice)
-        whole = np.asarray(given).astype(np.int64)  # not by way of floats
-        whole.flags.writeable = False
-        return int(whole) if whole.ndim == 0 else whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,25 +248,3 @@ class Released:
 
     def __hash__(self) -> int:
         return hash((self.mechanism, np.asarray(self.value).tobytes()))
-
-
-def scale_from_budget(
-    who: str, scale: Any, sensitivity: Any, budget: dict[str, Any]
-) -> tuple[Any, float, dict[str, float]]:
-    """Sort out `scale` against `sensitivity` plus a budget: exactly one way must be given.
-
-    Returns (scale or None, sensitivity, budget as floats).
-    """
-    names = " and ".join([*budget, "sensitivity"])
-    given = {key: value for key, value in budget.items() if value is not None}
-    advice = f"Give scale, or {names}."
-    if scale is not None:
-        if given or sensitivity is not None:
-            raise refusal(who, "scale", "must not come together with a budget", scale, advice)
-        return checks.positive(who, "scale", scale, advice), float("nan"), {}
-    if not given:
-        raise refusal(who, "scale", "must be given when there is no budget", scale, advice)
-    budget_numbers = {key: checks.positive_number(who, key, value, advice) for key, value in given.items()}
-    if sensitivity is None:
-        raise refusal(who, "sensitivity", "must come with a budget", sensitivity, advice)
-    return None, checks.positive_number(who, "sensitivity", sensitivity, advice), budget_numbers

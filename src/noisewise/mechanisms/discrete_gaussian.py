@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from noisewise.mechanisms import discrete_laplace
-from noisewise.mechanisms.base import Guarantee, Lattice, scale_from_budget
+from noisewise.mechanisms.additive import Lattice, calibrate
+from noisewise.mechanisms.base import BUDGET, POSITIVE
 from noisewise.numerics import namespace
 
 _TERMS = np.arange(1, 13)
@@ -18,36 +19,25 @@ class DiscreteGaussian(Lattice):
     `scale` is the sigma of the formula, not exactly the standard deviation. Calibration: scale =
     sensitivity / sqrt(2 rho), `sensitivity` in the l2 norm, is rho-zCDP (their Theorem 14).
     Sampler: their Algorithm 3 (rejection from discrete Laplace noise), in floating point.
-    Supremum: attained at s = s_dp.
     """
 
-    supremum = "attained"
+    arguments = {"scale": POSITIVE, "rho": BUDGET, "sensitivity": BUDGET}
+    alternatives = (("scale",), ("rho", "sensitivity"))
     scale: Any
 
     def __init__(self, scale: Any = None, *, rho: Any = None, sensitivity: Any = None) -> None:
-        scale, sensitivity, budget = scale_from_budget("DiscreteGaussian", scale, sensitivity, {"rho": rho})
-        guarantee = None
-        if scale is None:
-            scale = sensitivity / math.sqrt(2.0 * budget["rho"])
-            guarantee = Guarantee(**budget, sensitivity=sensitivity, norm="l2")
-        self._freeze(guarantee, scale=scale)
+        budget, rule = {"rho": rho}, lambda delta, rho: delta / math.sqrt(2.0 * rho)
+        self._freeze(**calibrate("DiscreteGaussian", scale, sensitivity, budget, norm="l2", rule=rule))
 
-    def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
-        """Simulated release; not for publishing (see `Mechanism.sample`)."""
-        return confidential + draw(rng, self.scale, np.shape(confidential))
+    def noise_log_prob(self, z: Any) -> Any:
+        """-z^2 / (2 scale^2) less the log normaliser."""
+        xp = namespace(z, self.scale)
+        standard = z / self.scale
+        return -0.5 * standard * standard - _log_normaliser(xp, self.scale)
 
-    def log_prob(self, released: Any, confidential: Any) -> Any:
-        """-(released - confidential)^2 / (2 scale^2) less the normaliser on the integers, else -inf."""
-        xp = namespace(released, confidential, self.scale)
-        distance = xp.abs(released - confidential)
-        standard = distance / self.scale
-        value = -0.5 * standard * standard - _log_normaliser(xp, self.scale)
-        return xp.where(distance == xp.floor(distance), value, -xp.inf)
-
-    def log_sup(self, released: Any) -> Any:
-        """Minus the log normaliser, at confidential = released."""
-        xp = namespace(released, self.scale)
-        return xp.zeros_like(released, dtype=float) - _log_normaliser(xp, self.scale)
+    def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        """Discrete Gaussian variates, int64."""
+        return draw(rng, self.scale, shape)
 
 
 def _log_normaliser(xp: Any, scale: Any) -> Any:

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.mechanisms.base import Guarantee, Lattice, scale_from_budget
+from noisewise.mechanisms.additive import Lattice, calibrate
+from noisewise.mechanisms.base import BUDGET, POSITIVE
 from noisewise.numerics import namespace
 
 
@@ -13,45 +14,37 @@ class DiscreteLaplace(Lattice):
 
     Calibration: scale = sensitivity / epsilon, `sensitivity` in the l1 norm, is epsilon-DP.
     Sampler: the difference of two geometric variates with success probability 1 - exp(-1/scale).
-    Supremum: attained at s = s_dp.
     """
 
-    supremum = "attained"
+    arguments = {"scale": POSITIVE, "epsilon": BUDGET, "sensitivity": BUDGET}
+    alternatives = (("scale",), ("epsilon", "sensitivity"))
     scale: Any
 
     def __init__(self, scale: Any = None, *, epsilon: Any = None, sensitivity: Any = None) -> None:
-        asked = {"epsilon": epsilon}
-        scale, sensitivity, budget = scale_from_budget("DiscreteLaplace", scale, sensitivity, asked)
-        guarantee = None
-        if scale is None:
-            scale = sensitivity / budget["epsilon"]
-            guarantee = Guarantee(**budget, sensitivity=sensitivity, norm="l1")
-        self._freeze(guarantee, scale=scale)
+        budget, rule = {"epsilon": epsilon}, lambda delta, epsilon: delta / epsilon
+        self._freeze(**calibrate("DiscreteLaplace", scale, sensitivity, budget, norm="l1", rule=rule))
 
-    def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
-        """Simulated release; not for publishing (see `Mechanism.sample`)."""
-        return confidential + draw(rng, self.scale, np.shape(confidential))
+    def noise_log_prob(self, z: Any) -> Any:
+        """log tanh(1 / (2 scale)) - |z| / scale."""
+        xp = namespace(z, self.scale)
+        # (1 - a)/(1 + a) with a = exp(-1/scale); expm1 keeps the digits when the scale is large.
+        decay = -1.0 / xp.asarray(self.scale)
+        return xp.log(-xp.expm1(decay)) - xp.log1p(xp.exp(decay)) - xp.abs(z) / self.scale
 
-    def log_prob(self, released: Any, confidential: Any) -> Any:
-        """log tanh(1/(2 scale)) - |released - confidential| / scale on the integers, else -inf."""
-        xp = namespace(released, confidential, self.scale)
-        distance = xp.abs(released - confidential)
-        value = _log_mode(xp, self.scale) - distance / self.scale
-        return xp.where(distance == xp.floor(distance), value, -xp.inf)
+    def noise_log_cdf(self, z: Any) -> Any:
+        """log P(noise <= z): a^-floor(z) / (1 + a) below zero, 1 - a^(floor(z) + 1) / (1 + a) from zero on."""
+        xp = namespace(z, self.scale)
+        point = xp.floor(z)
+        log_half = -xp.log1p(xp.exp(-1.0 / xp.asarray(self.scale)))
+        above = xp.log1p(-xp.exp(-(xp.maximum(point, 0.0) + 1.0) / self.scale + log_half))
+        return xp.where(point < 0, point / self.scale + log_half, above)
 
-    def log_sup(self, released: Any) -> Any:
-        """log tanh(1/(2 scale)), at confidential = released."""
-        xp = namespace(released, self.scale)
-        return xp.zeros_like(released, dtype=float) + _log_mode(xp, self.scale)
-
-
-def _log_mode(xp: Any, scale: Any) -> Any:
-    # (1 - a)/(1 + a) with a = exp(-1/scale); expm1 keeps the digits when the scale is large.
-    decay = -1.0 / xp.asarray(scale)
-    return xp.log(-xp.expm1(decay)) - xp.log1p(xp.exp(decay))
+    def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        """Discrete Laplace variates, int64."""
+        return draw(rng, self.scale, shape)
 
 
 def draw(rng: np.random.Generator, scale: Any, shape: tuple[int, ...]) -> Any:
-    """Discrete Laplace variates, int64."""
+    """Discrete Laplace variates of any scales, int64."""
     success = -np.expm1(-1.0 / np.asarray(scale))
     return rng.geometric(success, shape) - rng.geometric(success, shape)

@@ -17,6 +17,8 @@ class Exact(Mechanism):
     """
 
     fields = ()
+    arguments = {}
+    alternatives = ()
     measure = "atoms"
     supremum = "attained"
 

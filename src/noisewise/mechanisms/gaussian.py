@@ -8,23 +8,24 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from noisewise.errors import refusal
-from noisewise.mechanisms.base import Guarantee, Mechanism, scale_from_budget
-from noisewise.numerics import namespace
+from noisewise.mechanisms.additive import Additive, calibrate
+from noisewise.mechanisms.base import BUDGET, POSITIVE
+from noisewise.numerics import namespace, special
 
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
-class Gaussian(Mechanism):
+class Gaussian(Additive):
     """s_dp = s + scale * u, with u standard normal.
 
     Calibration, `sensitivity` in the l2 norm: `epsilon` with `delta` (the smallest scale that is
     (epsilon, delta)-DP; Balle and Wang 2018, Theorem 8), or `rho` (zCDP, scale = sensitivity / sqrt(2 rho);
     Bun and Steinke 2016), or `mu` (GDP, scale = sensitivity / mu; Dong, Roth and Su 2022).
-    Sampler: `Generator.standard_normal`. Supremum: attained at s = s_dp.
+    Sampler: `Generator.standard_normal`.
     """
 
-    measure = "density"
-    supremum = "attained"
+    arguments = {"scale": POSITIVE} | dict.fromkeys(("epsilon", "delta", "rho", "mu", "sensitivity"), BUDGET)
+    alternatives = (("scale",), ("epsilon", "delta", "sensitivity"), ("rho", "sensitivity"), ("mu", "sensitivity"))
     scale: Any
 
     def __init__(
@@ -37,31 +38,25 @@ class Gaussian(Mechanism):
         mu: Any = None,
         sensitivity: Any = None,
     ) -> None:
-        asked = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        scale, sensitivity, budget = scale_from_budget("Gaussian", scale, sensitivity, asked)
-        guarantee = None
-        if scale is None:
-            scale = _calibrated(sensitivity, budget)
-            guarantee = Guarantee(**budget, sensitivity=sensitivity, norm="l2")
-        self._freeze(guarantee, scale=scale)
+        budget = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
+        self._freeze(**calibrate("Gaussian", scale, sensitivity, budget, norm="l2", rule=_calibrated))
 
-    def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
-        """Simulated release; not for publishing (see `Mechanism.sample`)."""
-        return confidential + self.scale * rng.standard_normal(np.shape(confidential))
-
-    def log_prob(self, released: Any, confidential: Any) -> Any:
-        """Normal log density of the difference."""
-        xp = namespace(released, confidential, self.scale)
-        standard = (released - confidential) / self.scale
+    def noise_log_prob(self, z: Any) -> Any:
+        """Normal log density."""
+        xp = namespace(z, self.scale)
+        standard = z / self.scale
         return -0.5 * standard * standard - xp.log(self.scale) - _LOG_ROOT_TWO_PI
 
-    def log_sup(self, released: Any) -> Any:
-        """-log(scale sqrt(2 pi)), at confidential = released."""
-        xp = namespace(released, self.scale)
-        return xp.zeros_like(released, dtype=float) - xp.log(self.scale) - _LOG_ROOT_TWO_PI
+    def noise_log_cdf(self, z: Any) -> Any:
+        """log Phi(z / scale)."""
+        return special(z, self.scale).log_ndtr(z / self.scale)
+
+    def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        """Scaled standard normal variates."""
+        return self.scale * rng.standard_normal(shape)
 
 
-def _calibrated(sensitivity: float, budget: dict[str, float]) -> float:
+def _calibrated(sensitivity: float, **budget: float) -> float:
     match sorted(budget):
         case ["rho"]:
             return sensitivity / math.sqrt(2.0 * budget["rho"])

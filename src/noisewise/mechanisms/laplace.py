@@ -4,39 +4,39 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.mechanisms.base import Guarantee, Mechanism, scale_from_budget
+from noisewise.mechanisms.additive import Additive, calibrate
+from noisewise.mechanisms.base import BUDGET, POSITIVE
 from noisewise.numerics import namespace
 
 
-class Laplace(Mechanism):
+class Laplace(Additive):
     """s_dp = s + scale * u, with u standard Laplace: density exp(-|s_dp - s| / scale) / (2 scale).
 
     Calibration: scale = sensitivity / epsilon, `sensitivity` in the l1 norm, is epsilon-DP.
-    Sampler: `Generator.laplace`, an inverse CDF. Supremum: attained at s = s_dp.
+    Sampler: `Generator.laplace`, an inverse CDF.
     """
 
-    measure = "density"
-    supremum = "attained"
+    arguments = {"scale": POSITIVE, "epsilon": BUDGET, "sensitivity": BUDGET}
+    alternatives = (("scale",), ("epsilon", "sensitivity"))
     scale: Any
 
     def __init__(self, scale: Any = None, *, epsilon: Any = None, sensitivity: Any = None) -> None:
-        scale, sensitivity, budget = scale_from_budget("Laplace", scale, sensitivity, {"epsilon": epsilon})
-        guarantee = None
-        if scale is None:
-            scale = sensitivity / budget["epsilon"]
-            guarantee = Guarantee(**budget, sensitivity=sensitivity, norm="l1")
-        self._freeze(guarantee, scale=scale)
+        budget = {"epsilon": epsilon}
+        self._freeze(
+            **calibrate("Laplace", scale, sensitivity, budget, norm="l1", rule=lambda delta, epsilon: delta / epsilon)
+        )
 
-    def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
-        """Simulated release; not for publishing (see `Mechanism.sample`)."""
-        return confidential + self.scale * rng.laplace(size=np.shape(confidential))
+    def noise_log_prob(self, z: Any) -> Any:
+        """-|z| / scale - log(2 scale)."""
+        xp = namespace(z, self.scale)
+        return -xp.abs(z) / self.scale - xp.log(2.0 * self.scale)
 
-    def log_prob(self, released: Any, confidential: Any) -> Any:
-        """-|released - confidential| / scale - log(2 scale)."""
-        xp = namespace(released, confidential, self.scale)
-        return -xp.abs(released - confidential) / self.scale - xp.log(2.0 * self.scale)
+    def noise_log_cdf(self, z: Any) -> Any:
+        """log of exp(z / scale) / 2 below zero, of 1 - exp(-z / scale) / 2 above."""
+        xp = namespace(z, self.scale)
+        tail = 0.5 * xp.exp(-xp.abs(z) / self.scale)
+        return xp.where(z < 0, -xp.abs(z) / self.scale - xp.log(2.0), xp.log1p(-tail))
 
-    def log_sup(self, released: Any) -> Any:
-        """-log(2 scale), at confidential = released."""
-        xp = namespace(released, self.scale)
-        return xp.zeros_like(released, dtype=float) - xp.log(2.0 * self.scale)
+    def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        """Scaled standard Laplace variates."""
+        return self.scale * rng.laplace(size=shape)

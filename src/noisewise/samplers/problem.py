@@ -43,10 +43,11 @@ class Problem:
             if other not in model.order:
                 advice = checks.nearest(other, model.order)
                 raise refusal("sample", f"release['{name}']", "reads a value the model must have", other, advice)
-        if item.shape != model.shape(name):
-            rule = f"must have the shape {model.shape(name)} that the model gives it"
-            raise refusal("sample", f"release['{name}']", rule, f"shape {item.shape}", "Check the model or the file.")
-        if item.mechanism.measure == "lattice" and not model.is_discrete(name):
+        misfit = item.mechanism.misfit(item.shape, model.shape(name))
+        if misfit is not None:
+            shape = f"shape {model.shape(name)}"
+            raise refusal("sample", name, misfit, shape, "Check the model or the release.")
+        if item.mechanism.integers and not model.is_discrete(name):
             rule = f"has integer noise ({type(item.mechanism).__name__}), so the model must make it a whole number"
             advice = "Use a discrete law such as dist.Poisson, or the continuous mechanism."
             raise refusal("sample", f"release['{name}']", rule, "a continuous statistic", advice)

@@ -1,0 +1,145 @@
+"""Additive noise: s_dp = s + z with a law of z that does not depend on s."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import refusal
+from noisewise.mechanisms.base import Measure, Mechanism, Supremum
+from noisewise.mechanisms.guarantee import Guarantee
+from noisewise.numerics import namespace
+
+
+class Additive(Mechanism):
+    """s_dp = s + z, z independent of s with a density that is symmetric about zero and largest there.
+
+    Subclasses give `noise_log_prob` and `noise_sample`, and `noise_log_cdf` where it is tractable (rounding,
+    clipping and thresholds need it). Supremum: attained at s = s_dp.
+    """
+
+    measure: Measure = "density"
+    supremum: Supremum = "attained"
+
+    @abstractmethod
+    def noise_log_prob(self, z: Any) -> Any:
+        """log density of the noise at `z`."""
+
+    @abstractmethod
+    def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        """Independent noise of the given shape."""
+
+    def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
+        """Simulated release; not for publishing (see `Mechanism.sample`)."""
+        return confidential + self.noise_sample(rng, np.shape(confidential))
+
+    def log_prob(self, released: Any, confidential: Any) -> Any:
+        """log density of the noise at the difference."""
+        return self.noise_log_prob(released - confidential)
+
+    def log_sup(self, released: Any) -> Any:
+        """log density of the noise at zero, attained at confidential = released."""
+        return self.noise_log_prob(namespace(released).zeros_like(released, dtype=float))
+
+    # Intervals, for post-processing -----------------------------------------------------------------------
+
+    def noise_log_cdf(self, z: Any) -> Any:
+        """log P(noise <= z), accurate in the lower tail; not every law has one that can be computed."""
+        raise NotImplementedError
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether probabilities of intervals are tractable."""
+        return type(self).noise_log_cdf is not Additive.noise_log_cdf
+
+    def log_interval(self, low: Any, high: Any, confidential: Any) -> Any:
+        """log P(low <= released < high | confidential); `low` may be -inf and `high` inf."""
+        return self._log_mass(low - confidential, high - confidential)
+
+    def log_sup_interval(self, low: Any, high: Any) -> Any:
+        """Supremum of `log_interval` over the confidential value: attained at the middle; 0 for a half-line."""
+        xp = namespace(low, high, self)
+        bounded = xp.isfinite(low) & xp.isfinite(high)
+        half = 0.5 * xp.where(bounded, high - low, 0.0)
+        return xp.where(bounded, self._log_mass(-half, half), 0.0)
+
+    def _log_mass(self, low: Any, high: Any) -> Any:
+        """log P(low <= noise < high), from the side where the distribution function keeps its digits."""
+        xp = namespace(low, high, self)
+        flip = low > 0
+        first, last = xp.where(flip, -high, low), xp.where(flip, -low, high)
+        return log_difference(xp, self.noise_log_cdf(last), self.noise_log_cdf(first))
+
+
+class Lattice(Additive):
+    """Additive noise on the integers: both sides are whole numbers, the density is a probability."""
+
+    measure = "lattice"
+    integers = True
+
+    def log_prob(self, released: Any, confidential: Any) -> Any:
+        """log probability of the noise at the difference; -inf where that is not a whole number."""
+        xp = namespace(released, confidential, self)
+        distance = xp.abs(released - confidential)
+        return xp.where(distance == xp.floor(distance), self.noise_log_prob(distance), -xp.inf)
+
+    def _log_mass(self, low: Any, high: Any) -> Any:
+        # The noise lies among ceil(low), ..., ceil(high) - 1.
+        xp = namespace(low, high, self)
+        first, last = xp.ceil(low), xp.ceil(high) - 1.0
+        flip = first > 0
+        first, last = xp.where(flip, -last, first), xp.where(flip, -first, last)
+        return log_difference(xp, self.noise_log_cdf(last), self.noise_log_cdf(first - 1.0))
+
+    def log_sup_interval(self, low: Any, high: Any) -> Any:
+        """Supremum over whole confidential values: attained at the middle of the integers in the interval."""
+        xp = namespace(low, high, self)
+        bounded = xp.isfinite(low) & xp.isfinite(high)
+        first = xp.ceil(xp.where(bounded, low, 0.0))
+        count = xp.ceil(xp.where(bounded, high, 0.0)) - first
+        start = -xp.floor(0.5 * count)
+        return xp.where(bounded, self._log_mass(start, start + count), 0.0)
+
+    def check_released(self, value: Any) -> Any:
+        """Whole numbers, kept as int64."""
+        who = f"{type(self).__name__}.released"
+        given, value = value, super().check_released(value)
+        if not np.all(np.asarray(value) == np.floor(value)):
+            raise refusal(who, "value", "must be whole numbers", value, "Integer noise gives integer releases.")
+        if np.any(np.abs(value) > 2.0**53):
+            advice = "Beyond that, differences are not exact in floating point."
+            raise refusal(who, "value", "must be at most 2**53 in size", value, advice)
+        whole = np.asarray(given).astype(np.int64)  # not by way of floats
+        whole.flags.writeable = False
+        return int(whole) if whole.ndim == 0 else whole
+
+
+def log_difference(xp: Any, larger: Any, smaller: Any) -> Any:
+    """log(exp(larger) - exp(smaller)); -inf where they are equal."""
+    gap = xp.where(larger > smaller, smaller - larger, 0.0)
+    gap = xp.where(xp.isnan(gap), -xp.inf, gap)
+    inner = xp.where(gap > -0.6931471805599453, xp.log(-xp.expm1(xp.where(gap < 0, gap, -1.0))), xp.log1p(-xp.exp(gap)))
+    return xp.where(gap < 0, larger + inner, -xp.inf)
+
+
+def calibrate(
+    who: str, scale: Any, sensitivity: Any, budget: dict[str, Any], *, norm: str, rule: Callable[..., float]
+) -> dict[str, Any]:
+    """`scale` as given, or `rule(sensitivity, **budget)`: exactly one way must be given. Arguments for `_freeze`."""
+    names = " and ".join([*budget, "sensitivity"])
+    stated = {key: value for key, value in budget.items() if value is not None}
+    advice = f"Give scale, or {names}."
+    if scale is not None:
+        if stated or sensitivity is not None:
+            raise refusal(who, "scale", "must not come together with a budget", scale, advice)
+        return {"scale": checks.positive(who, "scale", scale, advice), "guarantee": None}
+    if not stated:
+        raise refusal(who, "scale", "must be given when there is no budget", scale, advice)
+    numbers = {key: checks.positive_number(who, key, value, advice) for key, value in stated.items()}
+    if sensitivity is None:
+        raise refusal(who, "sensitivity", "must come with a budget", sensitivity, advice)
+    sensitivity = checks.positive_number(who, "sensitivity", sensitivity, advice)
+    scale = rule(sensitivity, **numbers)
+    return {"scale": scale, "guarantee": Guarantee(**numbers, sensitivity=sensitivity, norm=norm)}
