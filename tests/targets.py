@@ -1,5 +1,6 @@
 """Problems whose exact answers are known by closed form, enumeration or quadrature: the targets of every sampler."""
 
+import importlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -347,3 +348,11 @@ TARGETS = [
     Target("multinomial", _table_problem, _table_solution),
     Target("simulator", _simulator_problem, _beta_binomial_solution),
 ]
+
+
+def all_targets():
+    """These targets, and those of every `targets_*.py`."""
+    found = list(TARGETS)
+    for path in sorted(Path(__file__).parent.glob("targets_*.py")):
+        found += importlib.import_module(path.stem).TARGETS
+    return found

@@ -4,7 +4,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT, agrees, variance_agrees
-from targets import TARGETS, count_model, count_release, lalonde_model, lalonde_release
+from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
 
@@ -26,7 +26,7 @@ def z_scores(posterior, name, truth, variance):
     return z(values - truth), z((values - truth) ** 2 - variance)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+@pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
 @pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
 def test_posterior_and_evidence_are_exact(sampler, target, seed):
     model, release = target.make()
