@@ -1,6 +1,5 @@
 """`make bench`: ratios measured side by side in one run, interleaved, best of several."""
 
-import os
 import subprocess
 import sys
 import time
@@ -13,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 import noisewise as nw
+from noisewise.engine import processors
 
-WORKERS = len(os.sched_getaffinity(0))
+WORKERS = processors()
 LALONDE = (6.3491435, 4.554801, 61.89601, 30.072458)
 
 

@@ -32,6 +32,7 @@ CASES = {
     "no draws": (lambda: sample(draws=0), "'draws' must be a whole number, at least 1; got 0"),
     "negative draws": (lambda: sample(draws=-5), "'draws'"),
     "fractional draws": (lambda: sample(draws=10.5), "'draws'.*got 10.5"),
+    "draws in powers": (lambda: sample(draws=1e4), "'draws'.*got 10000.0. Write 10_000, not 1e4"),
     "true draws": (lambda: sample(draws=True), "'draws'.*got True"),
     "text seed": (lambda: sample(seed="1"), "'seed' must be a whole number, at least 0; got '1'"),
     "float seed": (lambda: sample(seed=1.0), "'seed'"),
@@ -42,6 +43,16 @@ CASES = {
     "sampler": (lambda: sample(sampler="rejection"), "'sampler' must be a sampler; got 'rejection'"),
     "sampler class": (lambda: sample(sampler=nw.Rejection), "'sampler' must be a sampler"),
     "engine": (lambda: sample(engine=2), "'engine' must be an engine; got 2"),
+    "engine class": (lambda: sample(engine=nw.Threads), "'engine' must be an engine"),
+    "checkpoint": (lambda: sample(checkpoint="run.nwc"), "'checkpoint' cannot be kept by this version"),
+    "too many draws": (lambda: sample(draws=10**15), "'draws' must fit in memory"),
+    "no such folder for a release": (lambda: count_release().save("/nonexistent/x.json"), "'path' must be writable"),
+    "no release path": (lambda: nw.Release.load(None), "'path' must be a file's path; got None"),
+    "no posterior path": (lambda: nw.Posterior.load(None), "'path' must be an existing file; got None"),
+    "empty release": (lambda: nw.Laplace(scale=1.0).released([]), "'value' must not be empty"),
+    "plot of a model": (lambda: nw.plot(count_model()), "'posterior' must be a Posterior"),
+    "plot prior": (lambda: nw.plot(sample(), prior={"theta": 1}), "'prior' must be the Model"),
+    "plot naive": (lambda: nw.plot(sample(), naive=count_release()), "'naive' must be a Posterior"),
     "progress": (lambda: sample(progress="yes"), "'progress' must be True, False or None"),
     "on_failure": (lambda: sample(on_failure="ignore"), "'on_failure' must be one of 'raise', 'return'"),
     "unknown statistic": (lambda: sample(release=released(counts=3.0)), "'release' must name statistics.*'count'"),
@@ -107,8 +118,12 @@ def test_low_effective_size_is_a_failure_with_its_result():
 
 
 def test_a_negative_count_has_no_naive_analysis():
-    with pytest.raises(nw.InferenceError, match=r"all 1000 weights are zero.*a negative count"):
+    with pytest.raises(nw.InferenceError, match=r"all 1000 weights are zero.*a negative count") as caught:
         sample(release=released(count=-3.7).naive(), draws=1000)
+    assert caught.value.result.status == "no_weight"
+    kept = sample(release=released(count=-3.7).naive(), draws=1000, on_failure="return")
+    assert kept.ess["theta"] == 0.0
+    assert kept.summary()["mean"].isna().all()
 
 
 def test_impossible_release_under_importance():

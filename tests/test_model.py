@@ -180,8 +180,20 @@ REFUSED = {
             prior={"size": dist.Poisson(np.array([1.0, 2.0]))},
             statistics={"t": nw.Total({"x": GAMMA}, lambda x: x, "size")},
         ),
-        "'n' must name a scalar",
+        "'n' must name a single whole number",
     ),
+    "n is continuous": (
+        dict(prior={"size": GAMMA}, statistics={"t": nw.Total({"x": GAMMA}, lambda x: x, "size")}),
+        "'n' must name a single whole number",
+    ),
+    "infinite bounds from a function": (
+        dict(
+            prior={"a": dist.Normal(0.0, 1.0), "b": lambda a: dist.Uniform(a, jnp.inf)},
+            statistics={"s": lambda b: dist.Normal(b, 1.0)},
+        ),
+        r"prior\['b'\].* at a=.*'high' must be finite, got inf",
+    ),
+    "compatibility character": (dict(prior={"\u00b5": GAMMA}, statistics={"count": poisson}), "as Python reads them"),
     "unknown n": (
         dict(prior={"theta": GAMMA}, statistics={"t": nw.Total({"x": GAMMA}, lambda x: x, "size")}),
         "must be a parameter or statistic of the model",
@@ -251,7 +263,7 @@ def test_simulators_refused(arguments, message):
 
 
 def test_bad_values_at_run_time_name_the_parents(seed):
-    model = nw.Model(prior={"a": dist.Normal(0.0, 1.0)}, statistics={"s": lambda a: dist.Poisson(a)})
+    model = nw.Model(prior={"a": dist.Normal(2.0, 1.0)}, statistics={"s": lambda a: dist.Poisson(a)})
     with pytest.raises(nw.InputError, match=r"statistics\['s'\]: .* at a=-\d.*'rate' must be non-negative") as caught:
         model.simulate(100, seed)
     at = float(re.search(r"at a=([^:]+):", str(caught.value)).group(1))
@@ -267,12 +279,13 @@ def test_nan_from_a_law_is_an_error_that_names_the_parents(seed):
         model.simulate(100, seed)
 
 
-def test_non_integer_n_is_refused(seed):
+def test_negative_n_is_refused(seed):
     model = nw.Model(
-        prior={"size": dist.Gamma(3.0, 1.0)}, statistics={"t": nw.Total({"x": GAMMA}, lambda x: x, "size")}
+        prior={"size": lambda: dist.DiscreteUniform(-5, 5)},
+        statistics={"t": nw.Total({"x": GAMMA}, lambda x: x, "size")},
     )
-    with pytest.raises(nw.InputError, match="'n' must be whole and not negative"):
-        model.simulate(10, seed)
+    with pytest.raises(nw.InputError, match="'n' must not be negative, as 'size' gives it; got -5"):
+        model.simulate(1_000, seed)
 
 
 def test_probabilities_are_clipped_by_rounding_errors_only(seed):
@@ -280,3 +293,71 @@ def test_probabilities_are_clipped_by_rounding_errors_only(seed):
         prior={"p": dist.Beta(1.0, 1.0)}, statistics={"s": lambda p: dist.Binomial(5, jnp.where(p > 0.5, 1 + 1e-9, p))}
     )
     assert model.simulate(100, seed)["s"].max() == 5
+
+
+# What once went wrong -------------------------------------------------------------------------------------------
+
+
+def counted_by(simulate, seed, released=5):
+    model = nw.Model(prior={"theta": dist.Gamma(5.0, 1.0)}, statistics={"s": nw.Simulator(simulate, batched=True)})
+    return nw.sample(model, nw.Release(s=nw.DiscreteLaplace(scale=2.0).released(released)), draws=5_000, seed=seed)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint32, np.int16, bool, np.int64])
+def test_every_integer_type_of_a_simulator_counts_alike(kind, seed):
+    """An unsigned difference must not wrap around."""
+    as_int64 = counted_by(lambda rng, theta: (rng.poisson(theta) % 2).astype(np.int64), seed)
+    as_given = counted_by(lambda rng, theta: (rng.poisson(theta) % 2).astype(kind), seed)
+    assert as_given["s"].dtype == np.int64
+    assert np.array_equal(as_given["theta"], as_int64["theta"])
+
+
+def test_a_simulator_that_turns_to_fractions_is_refused(seed):
+    with pytest.raises(nw.InputError, match="must return whole numbers, as in its trial"):
+        counted_by(lambda rng, theta: np.zeros(len(theta), int) if len(theta) < 3 else np.full(len(theta), 0.5), seed)
+
+
+def test_a_simulator_cannot_change_its_parents(seed):
+    def meddle(rng, theta):
+        theta *= 0.0
+        return rng.poisson(theta)
+
+    with pytest.raises(nw.InferenceError, match=r"simulator raised ValueError: .*read-only"):
+        counted_by(meddle, seed)
+
+
+def test_options_of_a_prior_that_are_no_parameters_are_kept():
+    model = nw.Model(
+        prior={"walk": dist.GaussianRandomWalk(1.0, num_steps=10)},
+        statistics={"s": lambda walk: dist.Normal(walk.sum(), 1.0)},
+    )
+    assert model.shape("walk") == (10,)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        lambda: dist.DiscreteUniform(2, 7),
+        lambda: dist.MultivariateNormal(covariance_matrix=np.eye(2)),
+        lambda: dist.MultivariateNormal(0.0, scale_tril=np.eye(2)),
+        lambda: dist.TruncatedCauchy(0.0, 1.0, low=0.0),
+        lambda: dist.WishartCholesky(5.0, np.eye(2)),
+        lambda: dist.LKJCholesky(2, 1.0),
+        lambda: dist.OrderedLogistic(0.3, np.array([-1.0, 1.0])),
+    ],
+)
+def test_laws_of_other_kinds_draw_too(law, seed):
+    model = nw.Model(prior={"a": law}, statistics={"s": lambda a: dist.Normal(jnp.sum(a), 1.0)})
+    assert np.isfinite(model.simulate(100, seed)["a"]).all()
+
+
+def test_the_users_own_jax_works_afterwards(seed):
+    """Tracing a function that closes over a NumPy array must not break 32-bit use of the same array."""
+    x = np.array([1.5])
+    model = nw.Model(prior={"t": dist.Gamma(2.0, 1.0)}, statistics={"s": lambda t: dist.Normal(t * jnp.log(x), 1.0)})
+    nw.sample(model, nw.Release(s=nw.Laplace(scale=1.0).released([1.0])), draws=100, seed=seed)
+    assert jnp.log(x).dtype == np.float32
+    record = {"y": lambda t: dist.Normal(t * jnp.sin(x), 1.0)}
+    total = nw.Total(record, lambda y: y * jnp.exp(x), n=3)
+    nw.Model(prior={"t": dist.Gamma(2.0, 1.0)}, statistics={"s": total}).simulate(10, seed)
+    assert jnp.sin(x).dtype == jnp.exp(x).dtype == np.float32

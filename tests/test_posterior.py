@@ -1,5 +1,8 @@
 """Posteriors: immutable, complete, readable by other tools, the same after a file."""
 
+import copy
+import pickle
+
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -50,8 +53,31 @@ def test_it_cannot_be_changed(plain):
         plain.seed = 8
     with pytest.raises(TypeError):
         plain.draws["theta"] = 1
+    with pytest.raises(TypeError):
+        plain.diagnostics["merges"][0]["accepted"] = -1
+    with pytest.raises(TypeError):
+        plain.versions.update(numpy="0")
     with pytest.raises(KeyError, match="Did you mean 'theta'"):
         plain["thetta"]
+
+
+def test_weights_cannot_be_changed(weighted):
+    with pytest.raises(ValueError, match="read-only"):
+        weighted.weights[:] = 0.0
+
+
+def test_it_can_be_copied_and_pickled(plain, weighted):
+    for posterior in (plain, weighted):
+        for again in (pickle.loads(pickle.dumps(posterior)), copy.deepcopy(posterior)):
+            assert np.array_equal(again["theta"], posterior["theta"])
+            assert again.diagnostics == posterior.diagnostics
+            assert again.sampler == posterior.sampler
+
+
+def test_settings_from_numpy_can_be_saved(tmp_path):
+    sampler = nw.Rejection(max_proposals=np.int64(10**6), max_seconds=np.float32(60.0))
+    nw.sample(count_model(), count_release(), sampler, draws=np.int64(100), seed=np.int64(3)).save(tmp_path / "run.nc")
+    assert nw.Posterior.load(tmp_path / "run.nc").sampler.max_proposals == 10**6
 
 
 def test_summary_of_plain_draws(plain):
@@ -147,6 +173,12 @@ def test_empty_posterior_displays_and_saves(tmp_path):
     assert empty["m"].shape == (0,)
     assert "max_proposals" in repr(empty)
     assert "<p>" in empty._repr_html_()
+    assert empty.summary().isna()["mean"].all()
+    assert np.isnan(empty.interval()["m"][0])
+    with pytest.raises(nw.InputError, match="must hold at least two draws"):
+        nw.plot(empty)
+    with pytest.raises(nw.InputError, match="'path' must be writable"):
+        empty.save("/nonexistent/run.nc")
     empty.save(tmp_path / "empty.nc")
     assert len(nw.Posterior.load(tmp_path / "empty.nc")) == 0
 
@@ -176,3 +208,33 @@ def test_comparison(plain):
     assert "theta" in repr(found)
     assert "<table" in found._repr_html_()
     assert found.plot() is not None
+
+
+def test_comparison_without_a_naive_analysis():
+    """A total has no density: the exact side is there all the same, with the reason."""
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 1.0)},
+        statistics={"t": nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x: x, n=5)},
+    )
+    found = nw.compare(model, nw.Release(t=nw.Laplace(scale=3.0).released(4.0)), draws=500, seed=1)
+    assert found.naive is None
+    assert "needs a density" in found.reason
+    assert list(found.table().columns) == ["exact mean", "exact sd", "exact 2.5%", "exact 97.5%"]
+    assert "No naive analysis" in repr(found)
+    negative = nw.compare(count_model(), nw.Release(count=nw.Laplace(scale=5.0).released(-1.5)), draws=100, seed=1)
+    assert "negative count" in negative.reason
+
+
+def test_plot_follows_the_weighted_posterior():
+    """A wide prior must not stretch the picture of a narrow posterior, and its line must have its height there."""
+    model = nw.Model(
+        prior={"scale": dist.HalfCauchy(1.0)}, statistics={"s": lambda scale: dist.Normal(0.0, scale).expand([50])}
+    )
+    release = nw.Release(s=nw.Exact().released(np.linspace(-2.0, 2.0, 50)))
+    posterior = nw.sample(model, release, draws=20_000, seed=1)
+    axis = nw.plot(posterior, names="scale", prior=model).axes[0]
+    low, high = axis.get_xlim()
+    assert high - low < 3.0
+    (line,) = [line for line in axis.get_lines() if line.get_label() == "prior"]
+    x, y = line.get_data()
+    assert np.interp(1.2, x, y) == pytest.approx(2 / np.pi / (1 + 1.2**2), rel=0.25)

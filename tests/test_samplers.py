@@ -1,9 +1,11 @@
 """Every sampler against every target it applies to: means, variances and evidence within Monte Carlo error."""
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT, agrees, variance_agrees
+from numpyro.distributions import transforms
 from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
@@ -145,3 +147,39 @@ def test_noise_free_statistics_respect_a_support_that_moves(seed):
 def test_naive_and_exact_fits_share_no_random_numbers(seed):
     found = nw.compare(count_model(), count_release(), draws=1_000, seed=seed)
     assert not np.intersect1d(found.exact["theta"], found.naive["theta"]).size
+
+
+MOVING = {
+    "shifted": (
+        lambda theta: dist.TransformedDistribution(dist.Exponential(1.0), transforms.AffineTransform(theta, 1.0)),
+        2.0,
+        lambda theta: np.where(theta <= 2.0, np.exp(theta - 2.0), 0.0),
+    ),
+    "scaled": (
+        lambda theta: dist.TransformedDistribution(dist.Uniform(0.0, 1.0), transforms.AffineTransform(0.0, theta)),
+        2.0,
+        lambda theta: np.where(theta >= 2.0, 1.0 / theta, 0.0),
+    ),
+    "independent-discrete": (
+        lambda theta: dist.DiscreteUniform(0, jnp.floor(theta).astype(int)).expand([3]).to_event(1),
+        [3, 1, 2],
+        lambda theta: np.where(theta >= 3.0, 1.0 / (np.floor(theta) + 1.0) ** 3, 0.0),
+    ),
+    "categorical": (
+        lambda theta: dist.Categorical(jnp.stack([theta, 5.0 - theta]) / 5.0),
+        1,
+        lambda theta: (5.0 - theta) / 5.0,
+    ),
+}
+
+
+@pytest.mark.parametrize(("law", "value", "likelihood"), MOVING.values(), ids=MOVING)
+def test_noise_free_laws_through_their_wrappers(law, value, likelihood, seed):
+    """theta ~ Uniform(0, 5): mean and evidence by quadrature over the likelihood."""
+    model = nw.Model(prior={"theta": dist.Uniform(0.0, 5.0)}, statistics={"s": law})
+    posterior = nw.sample(model, nw.Release(s=nw.Exact().released(value)), nw.Importance(), draws=50_000, seed=seed)
+    grid = (np.arange(500_000) + 0.5) * 5.0 / 500_000
+    weight = likelihood(grid)
+    of_mean, _ = z_scores(posterior, "theta", np.sum(weight * grid) / weight.sum(), 1.0)
+    assert abs(of_mean) < LIMIT
+    assert abs(posterior.log_evidence - np.log(weight.mean())) < LIMIT * posterior.log_evidence_se

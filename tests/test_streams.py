@@ -4,6 +4,7 @@ import math
 import threading
 import time
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -13,6 +14,7 @@ from targets import count_model, count_release, lalonde_model, lalonde_release
 import noisewise as nw
 from noisewise.engine import Threads
 from noisewise.progress import Progress
+from noisewise.samplers import rejection
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.rejection import plan_streams, prior_groups
 from noisewise.streams import Stream, run
@@ -22,6 +24,23 @@ RELEASED = (7.9, 3.1, 66.0, 27.5)
 
 def same(a, b):
     return all(np.array_equal(a[name], b[name]) for name in a.draws)
+
+
+def chunked_total():
+    return nw.Model(
+        prior={"mu": dist.Normal(0.0, 1.0)},
+        statistics={"t": nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x: x, n=30)},
+    )
+
+
+def mixture_model():
+    """A law without a NumPy sampler."""
+
+    def law(m):
+        parts = dist.Normal(jnp.stack([m, m + 4.0]), 1.0)
+        return dist.MixtureSameFamily(dist.Categorical(jnp.array([0.5, 0.5])), parts)
+
+    return nw.Model(prior={"m": dist.Normal(0.0, 1.0)}, statistics={"s": law})
 
 
 # One seed, one result ---------------------------------------------------------------------------------------------
@@ -59,13 +78,24 @@ def test_a_second_call_compiles_nothing(seed):
 
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compiled.append(event))
-    model = lalonde_model()
-    nw.sample(model, lalonde_release(RELEASED), draws=1_000, seed=seed)
-    first = sum("compile" in event for event in compiled)
-    compiled.clear()
-    nw.sample(model, lalonde_release((6.3, 4.5, 61.8, 30.0)), draws=5_000, seed=seed + 1, engine=Threads(1))
-    assert first > 0
-    assert not [event for event in compiled if "compile" in event or "trace" in event]
+    lalonde, total, mixture = lalonde_model(), chunked_total(), mixture_model()
+    calls = [
+        lambda x: nw.sample(lalonde, lalonde_release((7.9 + x, 3.1, 66.0, 27.5)), draws=1_000, seed=seed),
+        lambda x: nw.sample(
+            total, nw.Release(t=nw.Laplace(epsilon=0.01 + x, sensitivity=1.0).released(x)), draws=9, seed=seed
+        ),
+        lambda x: nw.sample(mixture, nw.Release(s=nw.Gaussian(scale=2.0 + x).released(x)), draws=1_000, seed=seed),
+        lambda x: nw.sample(
+            lalonde, lalonde_release((7.9, x, 66.0, 27.5)).naive(), draws=1_000, seed=seed, on_failure="return"
+        ),
+    ]
+    for call in calls:
+        call(0.0)
+        first = sum("compile" in event for event in compiled)
+        compiled.clear()
+        call(0.005)
+        assert first > 0
+        assert not [event for event in compiled if "compile" in event or "trace" in event]
 
 
 # Order of completion ----------------------------------------------------------------------------------------------
@@ -98,15 +128,27 @@ def test_order_of_completion_would_bias(seed):
     assert not agrees(draws, 1.0)
 
 
-def test_slow_simulator_end_to_end(seed):
+def slow_simulator(seed):
+    """Posterior draws of p, symmetric about 1/2, with a simulator that takes far longer for large p."""
+
     def slow(rng, p):
-        time.sleep(2e-5 * 4 ** (3 * p))
+        time.sleep(0.006 * (p > 0.5))
         return rng.binomial(10, p)
 
     model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": nw.Simulator(slow)})
-    release = nw.Release(yes=nw.DiscreteLaplace(scale=3.0).released(5))
-    posterior = nw.sample(model, release, draws=1_500, seed=seed, engine=Threads(4))
-    assert agrees(posterior["p"], 0.5)  # by symmetry
+    release = nw.Release(yes=nw.DiscreteLaplace(scale=5.0).released(5))
+    runs = [nw.sample(model, release, draws=12, seed=seed + i, engine=Threads(8)) for i in range(40)]
+    return np.concatenate([run["p"] for run in runs])
+
+
+@pytest.mark.parametrize("order", ["blocks", "completion"])
+def test_slow_simulator_end_to_end(order, seed, monkeypatch):
+    """Blocks of one proposal, so that a slow one shows; order of completion is the negative control."""
+    monkeypatch.setattr(rejection, "LEAF_ROWS", 1)
+    monkeypatch.setattr(rejection, "LEAST_ROWS", 1)
+    if order == "completion":
+        monkeypatch.setattr(Stream, "_done", lambda self, block, result: self._early.__setitem__(self.absorbed, result))
+    assert agrees(slow_simulator(seed), 0.5) == (order == "blocks")
 
 
 # The plan ---------------------------------------------------------------------------------------------------------
@@ -321,3 +363,28 @@ def test_worker_errors_reach_the_caller(seed):
 
 def test_limit_is_the_stated_one():
     assert pytest.approx(4.89, abs=0.01) == LIMIT
+
+
+def test_blocks_do_not_pile_up_behind_a_slow_one(seed):
+    """While block 0 is slow, only so many others may wait for it."""
+    waiting = []
+
+    def work(rng, inputs, rows, poll):
+        if not waiting:
+            waiting.append(True)
+            time.sleep(1.0)
+        return {"x": rng.random(rows)}, np.arange(rows)
+
+    stream = Stream(0, 4, work, "x")
+    seen = []
+    absorb = stream.absorb
+    stream.absorb = lambda: (seen.append(len(stream._early)), absorb())[1]
+    run([stream], 2_000, seed, 0, engine=Threads(2), progress=Progress(False, ""))
+    assert max(seen) <= 64
+
+
+def test_a_run_that_will_take_long_says_so(seed, monkeypatch):
+    clock = iter(np.arange(0.0, 1e7, 400.0))
+    monkeypatch.setattr("noisewise.streams.time.monotonic", lambda: float(next(clock)))
+    with pytest.warns(nw.NoisewiseWarning, match=r"draws after \d+ s \(.* accepted for 'count'\): .* minutes to go"):
+        nw.sample(count_model(2.0), count_release(), draws=2_000, seed=seed, progress=False, engine=Threads(1))

@@ -4,6 +4,7 @@ import difflib
 import keyword
 import operator
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from noisewise.errors import refusal
 
 _ARVIZ_DIMENSION = re.compile(r"chain|draw|.*_dim_\d+")
-_RESERVED = {"rng", "log_weights"}
+_RESERVED = {"rng", "log_weight", "log_weights"}
 
 
 def integer(who: str, argument: str, value: Any, *, least: int, advice: str) -> int:
@@ -73,8 +74,16 @@ def name(who: str, argument: str, value: Any) -> str:
     advice = "Rename it, for example to 'theta' or 'count'."
     if not isinstance(value, str) or not value.isidentifier() or keyword.iskeyword(value):
         raise refusal(who, argument, "must be names that can be Python arguments", value, advice)
+    if unicodedata.normalize("NFKC", value) != value:  # Python would read the argument as another name
+        raise refusal(
+            who,
+            argument,
+            "must be written as Python reads them",
+            value,
+            f"Write {unicodedata.normalize('NFKC', value)!r}.",
+        )
     if _ARVIZ_DIMENSION.fullmatch(value) or value in _RESERVED:
-        rule = "must not use the reserved names 'chain', 'draw', '*_dim_0', 'rng', 'log_weights'"
+        rule = "must not use the reserved names 'chain', 'draw', '*_dim_0', 'rng', 'log_weight', 'log_weights'"
         raise refusal(who, argument, rule, value, advice)
     return value
 

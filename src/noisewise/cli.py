@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import noisewise as nw
-from noisewise.errors import NoisewiseError
+from noisewise.errors import NoisewiseError, refusal
 
 app = typer.Typer(
     help="Exact statistical inference from differentially private releases.",
@@ -50,7 +50,10 @@ def demo(
     )
     found = nw.compare(model, release, draws=draws, seed=seed)
     _print_demo(found)
-    found.plot().savefig(out, dpi=150)
+    try:
+        found.plot().savefig(out, dpi=150)
+    except OSError as error:
+        raise refusal("demo", "out", f"must be writable ({error})", str(out), "Check that its folder exists.") from None
     typer.echo(f"Picture: {out}   ({time.monotonic() - start:.1f} s)")
 
 
@@ -70,6 +73,7 @@ def _print_demo(found: "nw.Comparison") -> None:
         ("the confidential count, exact", found.exact, "count"),
     )
     for label, posterior, name in rows:
+        assert posterior is not None  # a Poisson law has a naive analysis
         row = posterior.summary().loc[name]
         table.add_row(label, f"{row['mean']:.2f}", f"{row['sd']:.2f}", f"{row['2.5%']:.1f} to {row['97.5%']:.1f}")
     console.print(table)

@@ -5,10 +5,11 @@ from typing import Any
 
 from noisewise import checks
 from noisewise.engine import Engine
+from noisewise.errors import NoisewiseError
 from noisewise.model import Model
 from noisewise.posterior import Posterior
 from noisewise.release import Release
-from noisewise.samplers import sample
+from noisewise.samplers import Importance, sample
 from noisewise.settings import Sampler
 
 
@@ -19,7 +20,9 @@ class Comparison:
     model: Model
     release: Release
     exact: Posterior
-    naive: Posterior
+    naive: Posterior | None
+    reason: str = ""
+    """Why there is no naive posterior, where there is none."""
 
     def table(self, level: float = 0.95) -> Any:
         """A pandas table of the parameters: both posteriors, how much wider the exact interval, how far the shift.
@@ -29,26 +32,17 @@ class Comparison:
         """
         import pandas as pd
 
-        rows = {}
-        exact, naive = self.exact.summary(level), self.naive.summary(level)
+        exact = self.exact.summary(level)
         low, high = exact.columns[2:4]
-        for name in exact.index:
-            if name.split("[")[0] not in self.exact.parameters:
-                continue
-            a, b = exact.loc[name], naive.loc[name]
-            rows[name] = {
-                "naive mean": b["mean"],
-                "naive sd": b["sd"],
-                f"naive {low}": b[low],
-                f"naive {high}": b[high],
-                "exact mean": a["mean"],
-                "exact sd": a["sd"],
-                f"exact {low}": a[low],
-                f"exact {high}": a[high],
-                "wider": (a[high] - a[low]) / (b[high] - b[low]),
-                "shift": (a["mean"] - b["mean"]) / b["sd"],
-            }
-        return pd.DataFrame.from_dict(rows, orient="index")
+        kept = [label for label in exact.index if label.split("[")[0] in self.exact.parameters]
+        columns = ["mean", "sd", low, high]
+        found = exact.loc[kept, columns].add_prefix("exact ")
+        if self.naive is not None:
+            other = self.naive.summary(level).loc[kept, columns]
+            wider = (exact.loc[kept, high] - exact.loc[kept, low]) / (other[high] - other[low])
+            shift = (exact.loc[kept, "mean"] - other["mean"]) / other["sd"]
+            found = pd.concat([other.add_prefix("naive "), found, wider.rename("wider"), shift.rename("shift")], axis=1)
+        return found
 
     def plot(self) -> Any:
         """Exact posterior beside naive and prior, as a matplotlib figure."""
@@ -57,7 +51,8 @@ class Comparison:
         return plot(self.exact, prior=self.model, naive=self.naive)
 
     def __repr__(self) -> str:
-        return f"Comparison\n{self.table().to_string(float_format=lambda x: f'{x:.4g}')}"
+        note = f"\nNo naive analysis: {self.reason}" if self.reason else ""
+        return f"Comparison\n{self.table().to_string(float_format=lambda x: f'{x:.4g}')}{note}"
 
     def _repr_html_(self) -> str:
         return str(self.table().to_html(float_format=lambda x: f"{x:.4g}"))
@@ -76,10 +71,16 @@ def compare(
     """Fit the release exactly and naively (as if it carried no noise), with the same model.
 
     The naive fit is for comparison only: its draws are weighted, and where they are worth fewer than 400 its
-    `status` says so.
+    `status` says so. Where the model has no naive analysis (a `Total`, a negative count) `naive` is None.
     """
     draws = checks.integer("compare", "draws", draws, least=2, advice="Ask for 1000 or more.")
     common: dict[str, Any] = {"seed": seed, "engine": engine, "progress": progress}
+    naive, reason = None, ""
+    try:
+        naive = sample(model, release.naive(), Importance(), draws=4 * draws, on_failure="return", **common)
+        if naive.status == "no_weight":
+            reason, naive = naive.message, None
+    except NoisewiseError as error:  # a statistic without a density, say
+        reason = str(error)
     exact = sample(model, release, sampler, draws=draws, **common)
-    naive = sample(model, release.naive(), draws=4 * draws, on_failure="return", **common)
-    return Comparison(model, release, exact, naive)
+    return Comparison(model, release, exact, naive, reason)

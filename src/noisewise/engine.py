@@ -10,6 +10,13 @@ from typing import Any, Protocol
 from noisewise import checks
 
 
+def processors() -> int:
+    """Processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 class Stopped(Exception):
     """Raised inside a block that is no longer wanted."""
 
@@ -29,7 +36,7 @@ class Source(Protocol):
     """Hands out tasks until there is nothing left to do."""
 
     def next_task(self) -> Task | None:
-        """A task whose inputs are ready, or None when the run is over."""
+        """A task whose inputs are ready, or None when the run is over or must wait for what is in flight."""
 
     @property
     def finished(self) -> bool:
@@ -61,7 +68,7 @@ class Threads:
 
     def execute(self, source: Source) -> None:
         """Keep every thread busy until the source runs dry."""
-        workers = self.workers or len(os.sched_getaffinity(0))
+        workers = self.workers or processors()
         stop = threading.Event()
 
         def poll() -> None:

@@ -16,17 +16,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions import Distribution
 from numpyro.distributions.distribution import ExpandedDistribution, Independent, TransformedDistribution
 
 from noisewise.errors import InputError, NoisewiseWarning
-from noisewise.numerics import double
+from noisewise.numerics import Compiled, double
 from noisewise.variates import BadParameter, Variate, variate_for
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[str, Any]
 
+KEYS = "threefry2x32"
 _REFUSED = {
     "ImproperUniform": "is improper: rejection needs a proper prior",
     "MaskedDistribution": "is masked: its draws and its density disagree",
@@ -116,8 +118,12 @@ def well_formed(law: Distribution) -> Any:
     found = jnp.asarray(True)
     for part in parts(law):
         for name, constraint in part.arg_constraints.items():
-            if name in vars(part) and not getattr(constraint, "is_dependent", False):
+            if name not in vars(part):
+                continue
+            try:
                 found &= jnp.all(constraint(vars(part)[name]))
+            except (ValueError, NotImplementedError, TypeError):
+                continue  # a constraint that depends on other parameters cannot be checked by itself
     return found
 
 
@@ -144,6 +150,8 @@ def in_64_bit(law: Distribution, used: list[Any]) -> Distribution:
     if "covariance_matrix" in names or "precision_matrix" in names:
         names.remove("scale_tril")  # derived from the others, in 32 bits
     try:
+        if variate_for(law) is None:  # its constructor may take more than its parameters
+            raise TypeError
         fields = {name: stored[name] for name in names}
         if "base_dist" in stored and "base_dist" in inspect.signature(type(law)).parameters:
             fields["base_dist"] = in_64_bit(stored["base_dist"], used)
@@ -172,14 +180,31 @@ def density(law: Distribution, value: Any) -> Any:
     """
     for part in parts(law):
         part._validate_args = False  # NumPyro's validation would call the numbers between impossible
+    inside = possible(law, value)
+    try:
+        log_prob = law.log_prob(value)
+    except TypeError:  # a formula that looks up whole numbers has no extension
+        inside &= jnp.all(value == jnp.floor(value))
+        log_prob = law.log_prob(jnp.floor(value).astype(int))
+    return jnp.where(inside, jnp.sum(log_prob), -jnp.inf)
+
+
+def possible(law: Distribution, value: Any) -> Any:
+    """Whether `value` lies in the support of `law`, seen through its wrappers (see `density` for whole numbers)."""
+    if isinstance(law, (Independent, ExpandedDistribution)):
+        return possible(law.base_dist, value)
+    if isinstance(law, TransformedDistribution):
+        inside = jnp.asarray(True)
+        for transform in reversed(law.transforms):
+            inside &= jnp.all(transform.codomain(value))
+            value = transform.inv(value)
+        return inside & possible(law.base_dist, value)
     support = law.support
     if not getattr(support, "is_discrete", False):
-        possible = support(value)
-    elif support.event_dim > 0:
-        possible = value >= 0
-    else:
-        possible = support(jnp.floor(value)) & support(jnp.ceil(value))
-    return jnp.where(jnp.all(possible), jnp.sum(law.log_prob(value)), -jnp.inf)
+        return jnp.all(support(value))
+    if law.event_shape:
+        return jnp.all(value >= 0)
+    return jnp.all(support(jnp.floor(value)) & support(jnp.ceil(value)))
 
 
 class Law:
@@ -211,10 +236,34 @@ class Law:
             return attributes(law)
 
         with double():
-            traced = jax.make_jaxpr(probe)(arguments)
+            if not arguments:
+                probe({})
+                return seen[-1]
+            # Traced under vmap, as it will run: JAX 0.10 traces NumPy constants outside one in a way that makes
+            # 32-bit computations with the same array fail later.
+            rows = {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in arguments.items()}
+            traced = jax.make_jaxpr(jax.vmap(probe))(rows)
         if rounded_to_32_bit(traced.consts):
             warn_about_32_bit(self.who)
         return seen[-1]
+
+    def trial(self, rng: np.random.Generator, values: Values) -> Any:
+        """One draw at one value of each parent, uncompiled: a law that cannot be drawn from shows now."""
+        with double(), numpyro.validation_enabled(False):  # rounding errors of probabilities are clipped, not refused
+            law = self._call({name: jnp.asarray(values[name]) for name in self.parents})
+            given = {name: np.asarray(value) for name, value in attributes(law).items()}
+            if self.form.variate is None:
+                key = jax.random.key(int(rng.integers(2**31)), impl=KEYS)
+                if not well_formed(law):
+                    raise self._bad_parameter(ValueError("a parameter of it is out of its domain"), values, row=None)
+                return np.asarray(law.sample(key))
+            try:
+                drawn: Any = self.form.variate(rng, self.form.batch, given)
+            except ValueError as error:
+                raise self._bad_parameter(error, values, row=None) from error
+            for transform in peel(law)[2]:
+                drawn = transform(drawn)
+            return np.asarray(drawn)
 
     def _call(self, values: Values) -> Distribution:
         try:
@@ -243,11 +292,13 @@ class Law:
     # Compiled pieces; each is built on first use and kept -------------------------------------------
 
     def _mapped(self, body: Callable[[Values, Any], Any], records: bool) -> Callable[..., Any]:
-        def one(outer: Values, inner: Values, extra: Any) -> Any:
-            return body({**outer, **inner}, extra)
+        def build() -> Callable[..., Any]:
+            def one(outer: Values, inner: Values, extra: Any) -> Any:
+                return body({**outer, **inner}, extra)
 
-        function = jax.vmap(one, in_axes=(None, 0, 0)) if records else one
-        return jax.jit(jax.vmap(function))
+            return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)) if records else one)
+
+        return Compiled(build)
 
     @cached_property
     def _attributes(self) -> Callable[..., Any]:
@@ -271,7 +322,7 @@ class Law:
     def _fallback(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         def sample(values: Values, key: Any) -> tuple[Any, Any]:
             law = self.function(**values)
-            return law.sample(jax.random.wrap_key_data(key)), well_formed(law)
+            return law.sample(jax.random.wrap_key_data(key, impl=KEYS)), well_formed(law)
 
         return self._mapped(sample, False), self._mapped(sample, True)
 
@@ -321,12 +372,12 @@ class Law:
         shaped = np.broadcast_to(np.asarray(value, dtype=float), (rows, *self.form.shape))
         return self._run(self._density, outer, {}, shaped)
 
-    def _bad_parameter(self, error: ValueError, values: Values) -> InputError:
+    def _bad_parameter(self, error: ValueError, values: Values, row: int | None = 0) -> InputError:
         lead = getattr(error, "where", None)
-        row = 0
-        if lead is not None and lead.ndim and self.parents:
+        if row is not None and lead is not None and lead.ndim and self.parents:
             row = int(np.argmax(lead.reshape(len(lead), -1).any(axis=1))) if len(lead) > 1 else 0
-        at = ", ".join(f"{name}={np.asarray(values[name])[row].tolist()}" for name in self.parents)
+        shown = {name: np.asarray(values[name]) for name in self.parents}
+        at = ", ".join(f"{name}={(value if row is None else value[row]).tolist()}" for name, value in shown.items())
         return InputError(
             f"{self.who}: the law cannot be drawn from{' at ' + at if at else ''}: {error}. "
             "Check the function, or the prior that lets such values arise."

@@ -53,6 +53,7 @@ class Model:
         self._edges, bodies = self._read(prior, statistics)
         self._order = ordered("Model", self._edges)
         self._nodes: dict[str, Node] = {}
+        self._trial: dict[str, Any] = {}
         for name in self._order:
             self._nodes[name] = self._bind(name, bodies[name])
         self._warn_of_unused()
@@ -101,8 +102,8 @@ class Model:
         if isinstance(body, Simulator):
             return body.bind(who, self.draw(np.random.default_rng(0), self.ancestors(name), 2))
         law = Law(who, body, self._edges[name], known)
-        if not law.parents:
-            law.draw(np.random.default_rng(0), {}, 1)  # constants are known now: refuse bad ones now
+        if all(parent in self._trial for parent in law.parents):  # refuse now what cannot be drawn from at all
+            self._trial[name] = law.trial(np.random.default_rng(0), self._trial)
         return law
 
     def _warn_of_unused(self) -> None:
@@ -149,6 +150,12 @@ class Model:
     def is_discrete(self, name: str) -> bool:
         """Whether its values are whole numbers."""
         return self.dtype(name).kind == "i"
+
+    def law(self, name: str) -> Law:
+        """The law of a parameter or of a statistic that has one."""
+        node = self._nodes[name]
+        assert isinstance(node, Law)
+        return node
 
     def has_density(self, name: str) -> bool:
         """Whether its law can be evaluated, not only simulated."""
@@ -197,7 +204,7 @@ class Model:
     def simulate(self, draws: int, seed: int) -> dict[str, Array]:
         """Draws of every parameter and statistic from the prior: the prior predictive."""
         draws = checks.integer("Model.simulate", "draws", draws, least=1, advice="Ask for at least one.")
-        seed = checks.integer("Model.simulate", "seed", seed, least=0, advice="Give any whole number.")
+        seed = checks.integer("Model.simulate", "seed", seed, least=0, advice="Give a whole number from 0 on.")
         rows = 4096
         blocks = [
             self.draw(np.random.default_rng([seed, block]), self._order, rows) for block in range(-(-draws // rows))

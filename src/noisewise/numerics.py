@@ -1,6 +1,6 @@
 """The seam between NumPy and JAX: one namespace for both, and 64-bit JAX on the CPU as a context."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -20,6 +20,27 @@ def namespace(*arguments: Any) -> Any:
 def special(*arguments: Any) -> Any:
     """The special functions (`log_ndtr`, `gammaln`, `betainc` ...) that go with `namespace`."""
     return jax.scipy.special if namespace(*arguments) is jnp else scipy.special
+
+
+class Compiled:
+    """`build()` gives a function; it is compiled once per shape of its arguments, and only the program is kept.
+
+    `jax.jit` would keep the traced function, and with it the NumPy arrays the analyst's functions close over: JAX
+    remembers such an array in 64 bits, and the analyst's own 32-bit use of it would fail. Called within `double`.
+    """
+
+    def __init__(self, build: Callable[[], Callable[..., Any]]) -> None:
+        self._build = build
+        self._programs: dict[Any, Any] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the program for these arguments."""
+        leaves, tree = jax.tree.flatten(arguments)
+        key = (tree, *((np.shape(leaf), np.result_type(leaf)) for leaf in leaves))
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = jax.jit(self._build()).lower(*arguments).compile()
+        return program(*arguments)
 
 
 @cache

@@ -32,6 +32,8 @@ def plot(
     """
     import matplotlib.pyplot as plt
 
+    _check(posterior, prior, naive)
+    names = [names] if isinstance(names, str) else names
     wanted = list(posterior.draws) if names is None else list(names)
     for name in wanted:
         if name not in posterior:
@@ -54,14 +56,29 @@ def plot(
     return figure
 
 
+def _check(posterior: Any, prior: Any, naive: Any) -> None:
+    if not isinstance(posterior, Posterior):
+        raise refusal("plot", "posterior", "must be a Posterior", posterior, "Give what nw.sample returned.")
+    if len(posterior) < 2:
+        advice = posterior.message or "Draw more."
+        raise refusal("plot", "posterior", "must hold at least two draws", len(posterior), advice)
+    if prior is not None and not isinstance(prior, Model):
+        raise refusal("plot", "prior", "must be the Model", prior, "Its prior is drawn.")
+    if naive is not None and not isinstance(naive, Posterior):
+        raise refusal("plot", "naive", "must be a Posterior", naive, "Give nw.sample(model, release.naive(), ...).")
+
+
 def _panel(
     axis: Any, posterior: Posterior, name: str, index: tuple[int, ...], before: Any, naive: Posterior | None
 ) -> None:
     at: Any = (slice(None), *index)
     values = posterior[name][at]
+    low, high = weights.quantiles(values.astype(float), posterior.weights, [0.0005, 0.9995])
+    margin = 0.35 * max(high - low, 1e-12)
+    view = (low - margin, high + margin)
     axis.hist(
         values,
-        bins=_bins(values),
+        bins=_bins(values, low, high),
         weights=posterior.weights,
         density=True,
         color=COLOURS["exact"],
@@ -69,13 +86,13 @@ def _panel(
         label="exact posterior",
     )
     if naive is not None and name in naive.parameters:
-        _line(axis, naive[name][at], naive.weights, "naive", ":", "naive posterior")
+        _line(axis, naive[name][at], naive.weights, view, ":", "naive posterior")
     if name in before:
         _line(
             axis,
             before[name][at],
             None,
-            "prior",
+            view,
             "--",
             "prior",
         )
@@ -87,9 +104,7 @@ def _panel(
     label = name + (f"[{','.join(map(str, index))}]" if index else "")
     axis.set_xlabel(label if name in posterior.parameters else f"{label} (confidential)")
     axis.spines[["top", "right"]].set_visible(False)
-    low, high = np.quantile(values, [0.0005, 0.9995])
-    margin = 0.35 * max(high - low, 1e-12)
-    axis.set_xlim(low - margin, high + margin)
+    axis.set_xlim(*view)
     axis.set_ylim(bottom=0)
 
 
@@ -101,24 +116,25 @@ def _legend(figure: Any, axes: Any) -> None:
     figure.legend(found.values(), found.keys(), loc="outside upper center", ncols=len(found), frameon=False)
 
 
-def _bins(values: Array) -> Any:
+def _bins(values: Array, low: float, high: float) -> Any:
     if values.dtype.kind in "iu":
-        low, high = int(values.min()), int(values.max())
-        step = max(1, (high - low) // 60)
-        return np.arange(low, high + step + 1, step) - 0.5
-    low, high = np.quantile(values, [0.0005, 0.9995])
+        step = max(1, int(high - low) // 60)
+        return np.arange(int(low), int(high) + step + 1, step) - 0.5
     return np.linspace(low, high, 61) if high > low else 10
 
 
-def _line(axis: Any, values: Array, log_free: Array | None, kind: str, style: str, label: str) -> None:
-    """A density estimate from at most 10,000 equally weighted draws, within their range."""
-    if log_free is not None:
+def _line(axis: Any, values: Array, weight: Array | None, view: tuple[float, float], style: str, label: str) -> None:
+    """A density estimate within the view, from at most 10,000 equally weighted draws."""
+    if weight is not None:
         with np.errstate(divide="ignore"):
-            index = weights.systematic(np.random.default_rng(0), np.log(log_free), min(10_000, len(values)))
-        values = values[index]
+            values = values[weights.systematic(np.random.default_rng(0), np.log(weight), min(10_000, len(values)))]
     values = values[:10_000].astype(float)
-    if np.ptp(values) == 0:
-        axis.axvline(values[0], color=COLOURS[kind], linestyle=style, label=label)
+    colour = COLOURS[label.split()[0]]
+    inside = values[(values >= view[0]) & (values <= view[1])]
+    if len(inside) < 2 or np.ptp(inside) == 0:
+        if len(inside):
+            axis.axvline(inside[0], color=colour, linestyle=style, label=label)
         return
-    grid = np.linspace(values.min(), values.max(), 400)
-    axis.plot(grid, gaussian_kde(values)(grid), color=COLOURS[kind], linestyle=style, linewidth=1.8, label=label)
+    grid = np.linspace(inside.min(), inside.max(), 400)
+    share = len(inside) / len(values)
+    axis.plot(grid, share * gaussian_kde(inside)(grid), color=colour, linestyle=style, linewidth=1.8, label=label)

@@ -9,7 +9,6 @@ from functools import cached_property
 from html import escape
 from importlib import metadata
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +27,26 @@ def current_versions() -> dict[str, str]:
     """Versions of what decides a run's numbers."""
     names = ("noisewise", "numpy", "scipy", "jax", "jaxlib", "numpyro")
     return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed; it pickles and becomes JSON like any other."""
+
+    def _refuse(self, *arguments: Any, **named: Any) -> Any:
+        raise TypeError("A posterior cannot be changed: copy this to a dict of your own first.")
+
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
+
+    def __reduce__(self) -> Any:
+        return FrozenDict, (dict(self),)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return FrozenDict({name: _frozen(item) for name, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item) for item in value)
+    return _read_only(value) if isinstance(value, np.ndarray) else value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,8 +74,9 @@ class Posterior:
     def __post_init__(self) -> None:
         # Views, so that freezing ours does not freeze an array the caller still holds.
         frozen = {name: _read_only(column) for name, column in self.draws.items()}
-        for name, mapping in (("draws", frozen), ("released", self.released), ("diagnostics", self.diagnostics)):
-            object.__setattr__(self, name, MappingProxyType(dict(mapping)))
+        object.__setattr__(self, "draws", FrozenDict(frozen))
+        for name in ("released", "diagnostics", "versions"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
         if self.log_weights is not None:
             object.__setattr__(self, "log_weights", _read_only(self.log_weights))
 
@@ -82,7 +102,7 @@ class Posterior:
     @cached_property
     def weights(self) -> Array | None:
         """Normalised weights, or None where every draw counts alike."""
-        return None if self.log_weights is None else weights.normalised(self.log_weights)
+        return None if self.log_weights is None else _read_only(weights.normalised(self.log_weights))
 
     @property
     def ess(self) -> dict[str, float]:
@@ -103,7 +123,7 @@ class Posterior:
             values = values.astype(float)
             mean, sd = weights.mean_and_sd(values, self.weights)
             error = weights.standard_error(values, self.weights)
-            interval = weights.quantiles(values, self.weights, [tail, 1 - tail])
+            interval = self._quantiles(values, [tail, 1 - tail])
             for index in np.ndindex(values.shape[1:]):
                 label = name + (f"[{','.join(map(str, index))}]" if index else "")
                 rows[label] = {
@@ -121,9 +141,14 @@ class Posterior:
         tail = _tail(level)
         found = {}
         for name, values in self.draws.items():
-            low, high = weights.quantiles(values.astype(float), self.weights, [tail, 1 - tail])
+            low, high = self._quantiles(values.astype(float), [tail, 1 - tail])
             found[name] = (low[()], high[()])
         return found
+
+    def _quantiles(self, values: Array, levels: list[float]) -> Array:
+        if len(self) == 0 or (self.weights is not None and np.isnan(self.weights).any()):
+            return np.full((len(levels), *values.shape[1:]), np.nan)
+        return weights.quantiles(values, self.weights, levels)
 
     def to_pandas(self) -> Any:
         """One row per draw, one column per scalar; a column `log_weight` where draws are weighted."""
@@ -172,10 +197,14 @@ class Posterior:
     # Files -------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives an equal posterior back."""
+        """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives the same draws and metadata back."""
         extra = None if self.log_weights is None else {"log_weights": self.log_weights}
         tree = self._tree(self.draws, {"noisewise": json.dumps(self._metadata())}, extra)
-        tree.to_netcdf(Path(path), engine="h5netcdf")
+        try:
+            tree.to_netcdf(Path(path), engine="h5netcdf")
+        except OSError as error:
+            advice = "Check that the folder exists and can be written to."
+            raise refusal("Posterior.save", "path", f"must be writable ({error})", str(path), advice) from None
 
     def _metadata(self) -> dict[str, Any]:
         kept = ("status", "message", "reason", "seed", "release_hash", "acceptance_rate", "proposals", "seconds")
@@ -189,8 +218,8 @@ class Posterior:
         """Read what `save` wrote. Only data is restored, never code."""
         import xarray as xr
 
-        if not Path(path).exists():
-            raise refusal("Posterior.load", "path", "must be an existing file", str(path), "Check the path.")
+        if not isinstance(path, (str, os.PathLike)) or not Path(path).exists():
+            raise refusal("Posterior.load", "path", "must be an existing file", path, "Check the path.")
         try:
             tree = xr.load_datatree(Path(path), engine="h5netcdf")
             found = json.loads(tree.attrs["noisewise"])
@@ -218,9 +247,9 @@ class Posterior:
         ]
         if self.log_weights is not None:
             parts.insert(1, f"effective {next(iter(self.ess.values()), 0):,.0f}")
-        if self.acceptance_rate is not None:
+        if self.acceptance_rate is not None and np.isfinite(self.acceptance_rate):
             parts.append(f"acceptance {self.acceptance_rate:.3g}")
-        if self.log_evidence is not None:
+        if self.log_evidence is not None and np.isfinite(self.log_evidence):
             parts.append(f"log evidence {self.log_evidence:.4g} ± {self.log_evidence_se:.2g}")
         return ", ".join(parts)
 

@@ -98,11 +98,17 @@ class Release(Mapping[str, Released]):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release as JSON, in the format of `noisewise.release.schema()`."""
         text = json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
-        Path(path).write_text(text, encoding="utf-8")
+        try:
+            Path(path).write_text(text, encoding="utf-8")
+        except OSError as error:
+            advice = "Check that the folder exists and can be written to."
+            raise refusal("Release.save", "path", f"must be writable ({error})", str(path), advice) from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a release; every refusal says where in the file and what to do."""
+        if not isinstance(path, (str, os.PathLike)):
+            raise refusal("Release.load", "path", "must be a file's path", path, "Give 'release.json', say.")
         where = str(path)
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_unique)

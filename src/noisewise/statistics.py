@@ -1,5 +1,6 @@
 """Statistics that are not a single law: sums over records, and black-box simulators."""
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -13,7 +14,7 @@ from numpyro.distributions import Distribution
 from noisewise import checks
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.laws import Law, Values, constant_law
-from noisewise.numerics import double
+from noisewise.numerics import Compiled, double
 
 Array = np.ndarray[Any, Any]
 Structs = Mapping[str, jax.ShapeDtypeStruct]
@@ -102,23 +103,28 @@ class BoundTotal:
         for field in total._order:
             law = Law(f"{who}.record['{field}']", total.record[field], total._edges[field], everything, inner)
             self.laws[field], everything[field] = law, law.struct
-        if isinstance(total.n, str) and known[total.n].shape != ():
-            rule = "must name a scalar"
-            raise refusal(who, "n", rule, f"{total.n} of shape {known[total.n].shape}", "Sum it first.")
+        if isinstance(total.n, str):
+            size = known[total.n]
+            if size.shape != () or size.dtype.kind != "i":
+                rule = "must name a single whole number"
+                shown = f"'{total.n}' of shape {size.shape} and type {size.dtype}"
+                raise refusal(who, "n", rule, shown, "Use a discrete prior such as dist.Poisson.")
         self.struct = self._trace({name: everything[name] for name in total._arguments})
         self.discrete = bool(np.issubdtype(self.struct.dtype, np.integer))
 
     def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> jax.ShapeDtypeStruct:
         try:
             with double():
-                found = jax.eval_shape(lambda values: jnp.asarray(self.total.contribution(**values)), arguments)
+                rows = {name: jax.ShapeDtypeStruct((1, *s.shape), s.dtype) for name, s in arguments.items()}
+                each = jax.vmap(lambda values: jnp.asarray(self.total.contribution(**values)))  # as in Law._trace
+                found = jax.eval_shape(each, rows)
         except Exception as error:
             raise InputError(
                 f"{self.who}: 'contribution' must run on one record in jax.numpy and return a number or an array; "
                 f"it raised {type(error).__name__}: {error}. Use jnp functions, and jnp.where in place of if."
             ) from error
         whole = found.dtype.kind in "iub"
-        return jax.ShapeDtypeStruct(found.shape, np.int64 if whole else np.float64)
+        return jax.ShapeDtypeStruct(found.shape[1:], np.int64 if whole else np.float64)
 
     @cached_property
     def _partial(self) -> Callable[..., Any]:
@@ -136,7 +142,7 @@ class BoundTotal:
             inner = {name: values[name] for name in names if name in fields}
             return jax.vmap(summed)(outer, inner, left)
 
-        return jax.jit(split)
+        return Compiled(lambda: functools.partial(split))
 
     def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
         """One total per row."""
@@ -166,11 +172,10 @@ class BoundTotal:
         if not isinstance(self.total.n, str):
             return np.full(rows, self.total.n)
         n = np.asarray(values[self.total.n])
-        good = (n >= 0) & (n == np.floor(n))
-        if not np.all(good):
-            rule = f"must be whole and not negative, as '{self.total.n}' gives it"
-            raise refusal(self.who, "n", rule, n[~good].flat[0].item(), "Use a discrete prior such as dist.Poisson.")
-        return n.astype(np.int64)
+        if np.any(n < 0):
+            rule = f"must not be negative, as '{self.total.n}' gives it"
+            raise refusal(self.who, "n", rule, n.min().item(), "Use a prior on 0, 1, 2, ... such as dist.Poisson.")
+        return n
 
 
 class Simulator:
@@ -201,6 +206,7 @@ class BoundSimulator:
     def __init__(self, simulator: Simulator, who: str, trial: Values) -> None:
         self.who, self.simulator, self.parents = who, simulator, simulator.parents
         self.shape: tuple[int, ...] | None = None
+        self.discrete = False
         found = self.draw(np.random.default_rng(0), trial, 2, lambda: None)
         self.shape = found.shape[1:]
         self.discrete = found.dtype.kind in "iub"
@@ -208,7 +214,7 @@ class BoundSimulator:
 
     def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
         """One simulated statistic per row."""
-        given = {name: values[name] for name in self.parents}
+        given = {name: read_only(values[name]) for name in self.parents}
         if self.simulator.batched:
             poll()
             return self._checked(self._call(rng, given, None), (rows,), given, None)
@@ -239,13 +245,30 @@ class BoundSimulator:
         if np.isnan(found).any():
             rule = f"must not return NaN{self._at(given, row)}"
             raise refusal(self.who, "simulator", rule, result, "A failed simulation cannot be dropped without bias.")
-        return found
+        whole = found.dtype.kind in "iub"
+        if self.shape is not None and self.discrete and not whole:
+            rule = f"must return whole numbers, as in its trial{self._at(given, row)}"
+            raise refusal(
+                self.who, "simulator", rule, result, "Return one type always: float(...) if it can be a fraction."
+            )
+        if self.shape is None:
+            return found  # the trial itself: its type decides
+        if found.dtype.kind == "u" and np.any(found > np.iinfo(np.int64).max):
+            raise refusal(self.who, "simulator", "must return numbers below 2**63", result, advice)
+        return found.astype(np.int64 if self.discrete else np.float64)
 
     @staticmethod
     def _at(given: Values, row: int | None) -> str:
         if row is None:
             return ""
         return " at " + ", ".join(f"{name}={np.asarray(value).tolist()}" for name, value in given.items())
+
+
+def read_only(values: Any) -> Array:
+    """A view that cannot be written to."""
+    view = np.asarray(values).view()
+    view.flags.writeable = False
+    return view
 
 
 def ordered(who: str, edges: Mapping[str, tuple[str, ...]]) -> list[str]:

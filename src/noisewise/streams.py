@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from noisewise.engine import Engine, Task
-from noisewise.errors import NoisewiseWarning
+from noisewise.errors import NoisewiseWarning, refusal
 from noisewise.progress import Progress
 
 Array = np.ndarray[Any, Any]
@@ -28,6 +28,10 @@ Work = Callable[[np.random.Generator, Columns, int, Callable[[], None]], tuple[C
 
 PILOT = 2**17
 """Proposals of one stream before it may be called hopeless."""
+MOST_AHEAD = 64
+"""Blocks of one stream that may wait for a slow one before them."""
+LONG = 600.0
+"""Seconds still to go, at the present rate, that deserve a warning."""
 NEXT_TO_NOTHING = 10
 """Survivors below which a stream that cannot finish in its budget is hopeless; above, the budget buys something."""
 
@@ -192,6 +196,8 @@ class Run:
             return None
         root = self.roots[self.filled.index(min(self.filled))]
         stream = root.next_stream()
+        if stream.launched - stream.absorbed >= MOST_AHEAD:
+            return None
         task = stream.next_task(self.seed, self.purpose)
         return Task(task.work, partial(self._done, stream, task.done))
 
@@ -216,13 +222,14 @@ class Run:
         self.progress.update(
             min(self.filled), self.draws, lambda: sum(s.proposals for s in self.streams() if s.counted)
         )
+        self._warn_of_a_long_run(seconds)
         limit = self.budget.max_seconds
         if limit is not None and seconds > limit and not self.finished:
             self._end(
                 "max_seconds",
-                f"stopped by the clock after max_seconds={limit:g} with {min(self.filled)} of {self.draws} draws. "
-                "Stopping by the clock favours parameters that are quick to simulate, so these draws may be biased. "
-                "Raise max_seconds, or limit max_proposals instead.",
+                f"stopped by the clock after max_seconds={limit:g} with {min(self.filled)} of {self.draws} draws "
+                f"({self._counts()}). Stopping by the clock favours parameters that are quick to simulate, so "
+                "draws may be biased. Raise max_seconds, or limit max_proposals instead.",
             )
 
     # Bookkeeping, all in the calling thread --------------------------------------------------------------
@@ -250,7 +257,7 @@ class Run:
             columns, start = self.columns[number], self.filled[number]
             for name, part in rows.items():
                 if name not in columns:
-                    columns[name] = np.empty((self.draws, *part.shape[1:]), dtype=part.dtype)
+                    columns[name] = _room(name, (self.draws, *part.shape[1:]), part.dtype)
                 columns[name][start : start + len(part)] = part
             self.filled[number] = start + len(part)
 
@@ -266,8 +273,8 @@ class Run:
             self.filled = [keep] * len(self.roots)
             self._end(
                 "max_proposals",
-                f"max_proposals={limit} allowed {keep} of {self.draws} draws. Raise it, ask for fewer draws, or use "
-                "a prior that agrees better with the release.",
+                f"max_proposals={limit} allowed {keep} of {self.draws} draws ({self._counts()}). Raise it, ask for "
+                "fewer draws, or use a prior that agrees better with the release.",
             )
         elif keep < self.draws:
             self._check_hope(stream, limit)
@@ -293,7 +300,24 @@ class Run:
         if stream.accepted < NEXT_TO_NOTHING:
             self.filled = [0] * len(self.roots)
             self._end("hopeless", message)
-        elif not self.warned:
+        else:
+            self._warn(message)
+
+    def _counts(self) -> str:
+        counted = [stream for stream in self.streams() if stream.counted]
+        return "; ".join(f"{s.accepted} of {s.proposals} proposals accepted for {s.label}" for s in counted)
+
+    def _warn_of_a_long_run(self, seconds: float) -> None:
+        """The clock decides nothing here; it only says what to expect."""
+        if self.warned or self.finished or seconds < 10.0:
+            return
+        done = min(self.filled)
+        if done == 0 or seconds * (self.draws / done - 1.0) > LONG:
+            left = f"about {seconds * (self.draws / done - 1.0) / 60:.0f} minutes to go" if done else "no end in sight"
+            self._warn(f"{done} of {self.draws} draws after {seconds:.0f} s ({self._counts()}): {left}.")
+
+    def _warn(self, message: str) -> None:
+        if not self.warned:
             self.warned = True
             warnings.warn(f"sample: {message}", NoisewiseWarning, stacklevel=2)
 
@@ -308,6 +332,14 @@ class Run:
         if kept == 0:  # nothing to return: what was tried is all there is to tell
             tally = [(stream, stream.accepted, stream.proposals) for stream in self.streams()]
         return Outcome(columns, kept, self.status, self.message, tally, time.monotonic() - self.start)
+
+
+def _room(name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+    try:
+        return np.empty(shape, dtype=dtype)
+    except MemoryError:
+        advice = "Ask for fewer draws, or run in parts with different seeds."
+        raise refusal("sample", "draws", f"must fit in memory (here for '{name}')", shape[0], advice) from None
 
 
 def run(
@@ -328,7 +360,7 @@ def run(
     except KeyboardInterrupt:
         source._end(
             "interrupted",
-            f"interrupted with {min(source.filled)} of {draws} draws. Draws taken when the run was cut short by hand "
-            "may favour parameters that are quick to simulate.",
+            f"interrupted with {min(source.filled)} of {draws} draws ({source._counts()}). Draws taken when the run "
+            "was cut short by hand may favour parameters that are quick to simulate.",
         )
     return source.outcome()

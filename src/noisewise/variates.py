@@ -274,7 +274,7 @@ def _dirichlet(rng: Any, shape: Any, concentration: Array) -> Array:
 
 @_law("MultivariateNormal", axes={"loc": 1, "scale_tril": 2}, event_dim=1, loc="finite", scale_tril="finite")
 def _multivariate_normal(rng: Any, shape: Any, loc: Array, scale_tril: Array) -> Array:
-    standard = rng.standard_normal((*shape, loc.shape[-1]))
+    standard = rng.standard_normal((*shape, scale_tril.shape[-1]))
     return loc + np.matmul(scale_tril, standard[..., None])[..., 0]
 
 

@@ -63,6 +63,9 @@ class Mechanism(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if not inspect.isabstract(cls):
+            other = CATALOGUE.get(cls.__name__)
+            if other is not None and other.__module__.startswith("noisewise.") and cls.__module__ != other.__module__:
+                raise refusal(cls.__name__, "name", "must not be that of a mechanism here", other, "Choose another.")
             CATALOGUE[cls.__name__] = cls
             jax.tree_util.register_pytree_node(cls, cls._flatten, cls._unflatten)
 
@@ -76,16 +79,16 @@ class Mechanism(ABC):
 
     @classmethod
     def _flatten(cls, mechanism: "Mechanism") -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        # The guarantee is left out: it is no part of the law, and another budget must not compile anew.
         leaves = tuple(getattr(mechanism, name) for name in cls.fields)
-        return leaves, (mechanism.guarantee, *(getattr(mechanism, name) for name in cls.static))
+        return leaves, tuple(getattr(mechanism, name) for name in cls.static)
 
     @classmethod
     def _unflatten(cls, kept: tuple[Any, ...], leaves: Any) -> Self:
         # JAX passes tracers and placeholders here, so nothing may be checked.
         made = object.__new__(cls)
-        made._freeze(
-            kept[0], **dict(zip(cls.fields, leaves, strict=True)), **dict(zip(cls.static, kept[1:], strict=True))
-        )
+        names = (*cls.fields, *cls.static)
+        made._freeze(None, **dict(zip(names, (*leaves, *kept), strict=True)))
         return made
 
     # The law ------------------------------------------------------------------------------------------
@@ -116,6 +119,8 @@ class Mechanism(ABC):
         """`value` as this mechanism can have released it: a number or read-only array; refused otherwise."""
         who = f"{type(self).__name__}.released"
         value = checks.numeric(who, "value", value, "Give the published number or array.")
+        if np.size(value) == 0:
+            raise refusal(who, "value", "must not be empty", value, "Give the published number or array.")
         if not np.all(np.isfinite(value)):
             raise refusal(who, "value", "must be finite", value, "Check the published file.")
         for name in self.fields:
@@ -206,7 +211,7 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, tuple):
         return [_plain(part) for part in value]
-    if value is None or isinstance(value, (str, bool)):
+    if value is None or isinstance(value, (str, bool, jax.core.Tracer)):
         return value
     return np.asarray(value).tolist()
 

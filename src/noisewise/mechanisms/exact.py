@@ -25,6 +25,16 @@ class Exact(Mechanism):
     def __init__(self) -> None:
         self._freeze()
 
+    def check_released(self, value: Any) -> Any:
+        """As it is; whole numbers stay whole."""
+        checked = super().check_released(value)
+        given = np.asarray(value)
+        if given.dtype.kind not in "iu":
+            return checked
+        whole = given.astype(np.int64)
+        whole.flags.writeable = False
+        return int(whole) if whole.ndim == 0 else whole
+
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
         """The confidential value itself."""
         return np.array(confidential)

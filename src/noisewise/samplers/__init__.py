@@ -27,6 +27,7 @@ def sample(
     draws: int,
     seed: int,
     engine: Engine | None = None,
+    checkpoint: None = None,
     progress: bool | None = None,
     on_failure: str = "raise",
 ) -> Posterior:
@@ -36,12 +37,14 @@ def sample(
     the `engine`. `progress` is a bar: True, False, or None for terminals and notebooks only. A run that cannot
     deliver raises `InferenceError` with the partial result, or returns it with `on_failure="return"`.
     """
-    draws = checks.integer("sample", "draws", draws, least=1, advice="Ask for 1000 or more.")
-    seed = checks.integer("sample", "seed", seed, least=0, advice="Give any whole number, for example seed=1.")
+    draws = checks.integer("sample", "draws", draws, least=1, advice="Write 10_000, not 1e4.")
+    seed = checks.integer("sample", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
     checks.choice("sample", "on_failure", on_failure, ["raise", "return"])
     if progress is not None and not isinstance(progress, bool):
         raise refusal("sample", "progress", "must be True, False or None", progress, "Leave it out if unsure.")
-    if engine is not None and not hasattr(engine, "execute"):
+    if checkpoint is not None:
+        raise refusal("sample", "checkpoint", "cannot be kept by this version", checkpoint, "Leave it out.")
+    if engine is not None and (isinstance(engine, type) or not hasattr(engine, "execute")):
         raise refusal("sample", "engine", "must be an engine", engine, "For example nw.Threads(2).")
     problem = Problem(model, release)
     reason = "asked for"

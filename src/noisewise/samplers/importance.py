@@ -12,7 +12,7 @@ import numpy as np
 
 from noisewise import checks, weights
 from noisewise.engine import Engine
-from noisewise.errors import InferenceError, refusal
+from noisewise.errors import refusal
 from noisewise.mechanisms import Exact
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
@@ -37,7 +37,8 @@ class Importance(Sampler):
     min_ess: float = 400.0
 
     def __post_init__(self) -> None:
-        checks.positive_number("Importance", "min_ess", self.min_ess, "The default is 400.")
+        least = checks.positive_number("Importance", "min_ess", self.min_ess, "The default is 400.")
+        object.__setattr__(self, "min_ess", least)
 
     def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
         """Weigh draws of the prior."""
@@ -56,21 +57,22 @@ class Importance(Sampler):
         log_weights = columns.pop("log_weights", np.empty(0))
         names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
         status, message = outcome.status, outcome.message
-        if not np.any(log_weights > -np.inf):
-            raise InferenceError(
-                f"Importance: all {len(log_weights)} weights are zero: no draw of the prior could have given the "
-                "release. Check the model's support against the released values (a negative count, say, has no "
-                "naive analysis), or ask for more draws."
-            )
         effective = weights.effective_size(log_weights)
-        if status == "complete" and effective < self.min_ess:
+        if status == "complete" and effective == 0.0:
+            status = "no_weight"
+            message = (
+                f"all {len(log_weights)} weights are zero: no draw of the prior could have given the release. Check "
+                "the model's support against the released values (a negative count, say, has no naive analysis), or "
+                "ask for more draws."
+            )
+        elif status == "complete" and effective < self.min_ess:
             status = "low_ess"
             message = (
                 f"the {len(log_weights)} weighted draws are worth {effective:.0f} independent ones, fewer than "
                 f"min_ess={self.min_ess:g}. Ask for more draws, or use a sampler that adapts to the release."
             )
         return Posterior(
-            draws={name: columns[name] for name in names},
+            draws={name: columns.get(name, np.empty((0, *model.shape(name)))) for name in names},
             parameters=model.parameters,
             released={name: item.value for name, item in problem.release.items()},
             release_hash=problem.release.hash,

@@ -41,9 +41,12 @@ class Rejection(Sampler):
     def __post_init__(self) -> None:
         checks.choice("Rejection", "plan", self.plan, ["divide", "joint"])
         if self.max_proposals is not None:
-            checks.integer("Rejection", "max_proposals", self.max_proposals, least=1, advice="Or None for no limit.")
+            advice = "Write 10**6, not 1e6; or None for no limit."
+            limit = checks.integer("Rejection", "max_proposals", self.max_proposals, least=1, advice=advice)
+            object.__setattr__(self, "max_proposals", limit)
         if self.max_seconds is not None:
-            checks.positive_number("Rejection", "max_seconds", self.max_seconds, "Or None for no limit.")
+            seconds = checks.positive_number("Rejection", "max_seconds", self.max_seconds, "Or None for no limit.")
+            object.__setattr__(self, "max_seconds", seconds)
 
     def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
         """Draw from the posterior."""
