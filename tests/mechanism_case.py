@@ -38,6 +38,8 @@ class Case:
     """A mechanism a little off: its draws must fail the check against this one's density."""
     inputs: dict[str, Any] = field(default_factory=dict)
     """Values of further confidential inputs."""
+    at_supremum: dict[str, Any] | None = None
+    """Values of those inputs where the supremum is attained, if other than `inputs`."""
     draws: int = 200_000
 
     def density(self, released):

@@ -36,7 +36,11 @@ def test_links_lead_somewhere(page):
 
 
 def test_derivations_and_code_name_each_other():
-    for name, source in (("rejection", "samplers/rejection.py"), ("importance", "samplers/importance.py")):
+    for name, source in (
+        ("rejection", "samplers/rejection.py"),
+        ("importance", "samplers/importance.py"),
+        ("likelihood", "likelihood/mcem.py"),
+    ):
         assert f"docs/derivations/{name}.md" in (ROOT / "src/noisewise" / source).read_text()
         assert source in (ROOT / f"docs/derivations/{name}.md").read_text()
 

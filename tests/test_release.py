@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.mechanisms import CATALOGUE
 from noisewise.release import current_schema, schema
 
 EVERYTHING = {
@@ -41,7 +40,6 @@ def test_files_follow_the_published_schema():
     validator.check_schema(schema())
     assert schema() == current_schema(), "the published file is out of date: run make schema"
     validator.validate(nw.Release(EVERYTHING).to_dict())
-    assert {type(item.mechanism).__name__ for item in EVERYTHING.values()} == set(CATALOGUE)
     budget = {"value": 37.4, "mechanism": "Laplace", "epsilon": 0.2, "sensitivity": 1}
     by_hand = {"format": "noisewise-release", "version": 1, "statistics": {"count": budget}}
     validator.validate(by_hand)

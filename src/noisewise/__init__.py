@@ -8,7 +8,17 @@ from noisewise._version import __version__
 from noisewise.compare import Comparison, compare
 from noisewise.engine import Threads
 from noisewise.errors import InferenceError, InputError, NoisewiseError, NoisewiseWarning
-from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, Laplace
+from noisewise.fit import Fit
+from noisewise.likelihood import EM, MCEM, Ascent, Staged, fit
+from noisewise.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Exact,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    RandomizedResponse,
+)
 from noisewise.model import Model
 from noisewise.plots import plot
 from noisewise.posterior import Posterior
@@ -17,10 +27,15 @@ from noisewise.samplers import Importance, Rejection, sample
 from noisewise.statistics import Simulator, Total
 
 __all__ = [
+    "EM",
+    "MCEM",
+    "Ascent",
     "Comparison",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Exact",
+    "ExponentialMechanism",
+    "Fit",
     "Gaussian",
     "Importance",
     "InferenceError",
@@ -30,13 +45,16 @@ __all__ = [
     "NoisewiseError",
     "NoisewiseWarning",
     "Posterior",
+    "RandomizedResponse",
     "Rejection",
     "Release",
     "Simulator",
+    "Staged",
     "Threads",
     "Total",
     "__version__",
     "compare",
+    "fit",
     "mechanisms",
     "plot",
     "sample",

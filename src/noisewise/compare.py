@@ -7,6 +7,7 @@ from noisewise import checks
 from noisewise.engine import Engine
 from noisewise.errors import NoisewiseError
 from noisewise.model import Model
+from noisewise.plots import plot
 from noisewise.posterior import Posterior
 from noisewise.release import Release
 from noisewise.samplers import Importance, sample
@@ -46,8 +47,6 @@ class Comparison:
 
     def plot(self) -> Any:
         """Exact posterior beside naive and prior, as a matplotlib figure."""
-        from noisewise.plots import plot
-
         return plot(self.exact, prior=self.model, naive=self.naive)
 
     def __repr__(self) -> str:

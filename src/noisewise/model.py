@@ -9,6 +9,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import InputError, NoisewiseWarning, refusal
 from noisewise.laws import Law, Values
+from noisewise.numerics import Compiled
 from noisewise.statistics import (
     BoundSimulator,
     BoundTotal,
@@ -54,6 +55,8 @@ class Model:
         self._order = ordered("Model", self._edges)
         self._nodes: dict[str, Node] = {}
         self._trial: dict[str, Any] = {}
+        self.compiled: dict[Any, Compiled] = {}
+        """Programs made for this model by others: one per model, not one per call."""
         for name in self._order:
             self._nodes[name] = self._bind(name, bodies[name])
         self._warn_of_unused()

@@ -2,11 +2,14 @@
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, Self
+
+import numpy as np
 
 from noisewise import checks
 from noisewise.errors import InputError, refusal
@@ -41,6 +44,8 @@ class Release(Mapping[str, Released]):
                 advice = f"Write {name}=nw.Laplace(scale=5.0).released(...) with the mechanism that was used."
                 raise refusal("Release", name, "must be a mechanism's released value", value, advice)
         self._values = merged
+        self._groups: tuple[tuple[str, ...], ...] = ()
+        self._public_groups = False
 
     def __getitem__(self, name: str) -> Released:
         return self._values[name]
@@ -52,13 +57,57 @@ class Release(Mapping[str, Released]):
         return len(self._values)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Release) and self._values == other._values
+        if not isinstance(other, Release) or self._values != other._values:
+            return False
+        return (self._groups, self._public_groups) == (other._groups, other._public_groups)
 
     def __hash__(self) -> int:
         return hash(self.hash)
 
+    def with_disjoint(self, *groups: Iterable[str], public: bool = False) -> "Release":
+        """The same release, declaring that each group's statistics were computed from records of their own.
+
+        Groups share no records, so their guarantees compose in parallel. `public` says that everybody's group is public
+        and cannot change, which parallel composition needs under replace-one neighbours.
+        """
+        who, advice = "Release.with_disjoint", 'Give lists of names: with_disjoint(["north"], ["south"]).'
+        found = tuple(() if isinstance(group, str) else tuple(group) for group in groups)
+        named = [name for group in found for name in group]
+        if len(found) < 2 or not all(found) or len(set(named)) < len(named):
+            rule = "must be at least two lists of names without repetition"
+            raise refusal(who, "groups", rule, groups, advice)
+        for name in named:
+            if name not in self._values:
+                raise refusal(who, "groups", "must name released statistics", name, checks.nearest(name, self._values))
+        made = type(self)(self._values)
+        made._groups, made._public_groups = found, bool(public)
+        return made
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What publishing all of it guarantees; None where some statistic states nothing (a bare scale, `Exact`).
+
+        Statistics compose sequentially, declared disjoint groups in parallel; see `Guarantee.compose`.
+        """
+        stated: dict[str, Guarantee] = {}
+        for name, item in self._values.items():
+            found = _whole_guarantee(item)
+            if found is None:
+                return None
+            stated[name] = found
+        grouped = [Guarantee.compose(stated.pop(name) for name in group) for group in self._groups]
+        parts = list(stated.values())
+        if grouped:
+            parts.append(Guarantee.parallel(grouped, public_groups=self._public_groups))
+        return Guarantee.compose(parts)
+
     def naive(self) -> "Release":
         """The same values as if they carried no noise: the mistaken analysis, for comparison."""
+        for name, item in self.items():
+            if np.any(np.isnan(item.value)):
+                raise refusal(
+                    "Release.naive", name, "must not be suppressed", "suppressed", "It has no naive analysis."
+                )
         return Release({name: Exact().released(item.value) for name, item in self.items()})
 
     @property
@@ -73,7 +122,10 @@ class Release(Mapping[str, Released]):
             name: {"value": item.mechanism.encode(item.value), **item.mechanism.to_dict()}
             for name, item in self._values.items()
         }
-        return {"format": FORMAT, "version": VERSION, "statistics": statistics}
+        content: dict[str, Any] = {"format": FORMAT, "version": VERSION, "statistics": statistics}
+        if self._groups:
+            content["disjoint"] = {"groups": [list(group) for group in self._groups], "public": self._public_groups}
+        return content
 
     @classmethod
     def from_dict(cls, content: Any, where: str = "release") -> Self:
@@ -81,8 +133,8 @@ class Release(Mapping[str, Released]):
         if not isinstance(content, dict):
             raise refusal(where, "content", "must be a JSON object", content, f'Start with "format": "{FORMAT}".')
         for key in content:
-            if key not in ("format", "version", "statistics"):
-                advice = "Only format, version and statistics belong in a release."
+            if key not in ("format", "version", "statistics", "disjoint"):
+                advice = "Only format, version, statistics and disjoint belong in a release."
                 raise refusal(where, key, "is not a field of a release", content[key], advice)
         if content.get("format") != FORMAT:
             raise refusal(where, "format", f"must be '{FORMAT}'", content.get("format"), "Is this a release file?")
@@ -93,7 +145,21 @@ class Release(Mapping[str, Released]):
         if not isinstance(statistics, dict) or not statistics:
             advice = 'Give {"count": {"value": 37.4, "mechanism": "Laplace", "scale": 5.0}}.'
             raise refusal(where, "statistics", "must be a non-empty object", statistics, advice)
-        return cls({name: _released(entry, f"{where}: statistics.{name}") for name, entry in statistics.items()})
+        made = cls({name: _released(entry, f"{where}: statistics.{name}") for name, entry in statistics.items()})
+        return made if "disjoint" not in content else made._with_stated_groups(content["disjoint"], where)
+
+    def _with_stated_groups(self, stated: Any, where: str) -> Any:
+        lists: Any = stated.get("groups") if isinstance(stated, dict) and set(stated) <= {"groups", "public"} else None
+        named = isinstance(lists, list) and all(
+            isinstance(group, list) and all(isinstance(name, str) for name in group) for group in lists
+        )
+        if not named or not isinstance(stated.get("public", False), bool):
+            advice = 'Give {"groups": [["north"], ["south"]], "public": false}.'
+            raise refusal(where, "disjoint", "must hold groups of names, and public", stated, advice)
+        try:
+            return self.with_disjoint(*lists, public=stated.get("public", False))
+        except InputError as error:
+            raise InputError(f"{where}: disjoint: {error}") from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release as JSON, in the format of `noisewise.release.schema()`."""
@@ -170,6 +236,20 @@ def current_schema() -> dict[str, Any]:
                 "propertyNames": {"pattern": r"^[^\W\d]\w*$"},
                 "additionalProperties": {"$ref": reference + "statistic"},
             },
+            "disjoint": {
+                "description": "Groups of statistics computed from disjoint records; public: nobody's group is secret.",
+                "type": "object",
+                "required": ["groups"],
+                "additionalProperties": False,
+                "properties": {
+                    "groups": {
+                        "type": "array",
+                        "minItems": 2,
+                        "items": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+                    },
+                    "public": {"type": "boolean"},
+                },
+            },
         },
         "$defs": {
             "statistic": entry,
@@ -202,6 +282,23 @@ def current_schema() -> dict[str, Any]:
             **mechanisms,
         },
     }
+
+
+def _whole_guarantee(item: Released) -> Guarantee | None:
+    """The guarantee of all entries of one released value.
+
+    A sensitivity in the l1 or l2 norm is that of the whole value, for mechanisms that act entry by entry; and what
+    has no sensitivity (randomised response, smooth sensitivity) states it for the whole too. Otherwise the guarantee
+    is that of one part (a staircase's entry, one of several selections, one row of vectors), and a record may touch
+    all of them.
+    """
+    mechanism, stated = item.mechanism, item.mechanism.guarantee
+    if stated is None or stated.kind == "none":
+        return None
+    if stated.sensitivity is None or (stated.norm in ("l1", "l2") and mechanism.event_dim == 0):
+        return stated
+    parts = math.prod(item.shape[: len(item.shape) - mechanism.event_dim])
+    return Guarantee.compose([stated] * parts) if parts > 1 else stated
 
 
 def _released(entry: Any, where: str) -> Released:

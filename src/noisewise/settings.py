@@ -28,3 +28,7 @@ class Sampler:
         if name not in Sampler.known:
             raise refusal("Sampler", "name", "must be a known sampler", name, checks.nearest(name, Sampler.known))
         return Sampler.known[name](**settings)
+
+
+class Estimator:
+    """Settings of one maximum likelihood algorithm. Subclasses are frozen dataclasses with a `run` method."""

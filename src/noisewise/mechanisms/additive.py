@@ -70,7 +70,12 @@ class Additive(Mechanism):
         xp = namespace(low, high, self)
         flip = low > 0
         first, last = xp.where(flip, -high, low), xp.where(flip, -low, high)
-        return log_difference(xp, self.noise_log_cdf(last), self.noise_log_cdf(first))
+        return log_difference(xp, self._log_cdf(xp, last), self._log_cdf(xp, first))
+
+    def _log_cdf(self, xp: Any, z: Any) -> Any:
+        # Infinite ends are kept out of the formulas, whose derivatives there are not numbers.
+        inner = self.noise_log_cdf(xp.where(xp.isfinite(z), z, 0.0))
+        return xp.where(xp.isfinite(z), inner, xp.where(z > 0, 0.0, -xp.inf))
 
 
 class Lattice(Additive):
@@ -91,7 +96,7 @@ class Lattice(Additive):
         first, last = xp.ceil(low), xp.ceil(high) - 1.0
         flip = first > 0
         first, last = xp.where(flip, -last, first), xp.where(flip, -first, last)
-        return log_difference(xp, self.noise_log_cdf(last), self.noise_log_cdf(first - 1.0))
+        return log_difference(xp, self._log_cdf(xp, last), self._log_cdf(xp, first - 1.0))
 
     def log_sup_interval(self, low: Any, high: Any) -> Any:
         """Supremum over whole confidential values: attained at the middle of the integers in the interval."""
@@ -118,10 +123,11 @@ class Lattice(Additive):
 
 def log_difference(xp: Any, larger: Any, smaller: Any) -> Any:
     """log(exp(larger) - exp(smaller)); -inf where they are equal."""
-    gap = xp.where(larger > smaller, smaller - larger, 0.0)
-    gap = xp.where(xp.isnan(gap), -xp.inf, gap)
-    inner = xp.where(gap > -0.6931471805599453, xp.log(-xp.expm1(xp.where(gap < 0, gap, -1.0))), xp.log1p(-xp.exp(gap)))
-    return xp.where(gap < 0, larger + inner, -xp.inf)
+    above = larger > smaller
+    gap = xp.where(above, smaller, -1.0) - xp.where(above, larger, 0.0)  # both may be -inf
+    near = gap > -0.6931471805599453
+    inner = xp.where(near, xp.log(-xp.expm1(xp.where(near, gap, -1.0))), xp.log1p(-xp.exp(xp.where(near, -1.0, gap))))
+    return xp.where(above, larger + inner, -xp.inf)
 
 
 def calibrate(
@@ -141,5 +147,5 @@ def calibrate(
     if sensitivity is None:
         raise refusal(who, "sensitivity", "must come with a budget", sensitivity, advice)
     sensitivity = checks.positive_number(who, "sensitivity", sensitivity, advice)
-    scale = rule(sensitivity, **numbers)
-    return {"scale": scale, "guarantee": Guarantee(**numbers, sensitivity=sensitivity, norm=norm)}
+    stated = {**numbers, "sensitivity": sensitivity, "norm": norm}
+    return {"scale": rule(sensitivity, **numbers), "guarantee": Guarantee(**stated)}

@@ -4,9 +4,10 @@ A mechanism knows nothing of parameters, priors or samplers. It states its densi
 and a certified bound of the density over the confidential value: all that exact inference needs.
 """
 
+import copy
 import inspect
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import jax
@@ -109,6 +110,16 @@ class Mechanism(ABC):
     def log_sup(self, released: Any) -> Any:
         """A certified upper bound of `log_prob(released, ...)` over the confidential value and any other `inputs`."""
 
+    def under(self, neighbours: str) -> Self:
+        """The same mechanism, its guarantee stated for "add-remove" or "replace-one" neighbours."""
+        who, advice = f"{type(self).__name__}.under", "Give a budget, or set the guarantee in the release file."
+        checks.choice(who, "neighbours", neighbours, ["add-remove", "replace-one"])
+        if self.guarantee is None:
+            raise refusal(who, "neighbours", "needs a guarantee to speak of", self, advice)
+        made = copy.copy(self)
+        object.__setattr__(made, "guarantee", replace(self.guarantee, neighbours=neighbours))
+        return made
+
     # Released values ------------------------------------------------------------------------------------
 
     def released(self, value: Any) -> "Released":
@@ -133,6 +144,10 @@ class Mechanism(ABC):
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """The rule that a confidential statistic's shape breaks for a release of the given shape, or None."""
         return None if released == confidential else f"must have the shape {released} of its release"
+
+    def impossible(self, confidential: Any) -> str | None:
+        """The rule that simulated confidential values, rows first, break for this mechanism, or None."""
+        return None
 
     def encode(self, value: Any) -> Any:
         """A released value as JSON data."""
@@ -249,7 +264,7 @@ class Released:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Released):
             return NotImplemented
-        return self.mechanism == other.mechanism and np.array_equal(self.value, other.value)
+        return self.mechanism == other.mechanism and np.array_equal(self.value, other.value, equal_nan=True)
 
     def __hash__(self) -> int:
         return hash((self.mechanism, np.asarray(self.value).tobytes()))

@@ -39,7 +39,7 @@ class Gaussian(Additive):
         sensitivity: Any = None,
     ) -> None:
         budget = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        self._freeze(**calibrate("Gaussian", scale, sensitivity, budget, norm="l2", rule=_calibrated))
+        self._freeze(**calibrate("Gaussian", scale, sensitivity, budget, norm="l2", rule=calibrated))
 
     def noise_log_prob(self, z: Any) -> Any:
         """Normal log density."""
@@ -56,7 +56,8 @@ class Gaussian(Additive):
         return self.scale * rng.standard_normal(shape)
 
 
-def _calibrated(sensitivity: float, **budget: float) -> float:
+def calibrated(sensitivity: float, **budget: float) -> float:
+    """The scale for an l2 sensitivity and one whole budget: epsilon with delta, rho, or mu."""
     match sorted(budget):
         case ["rho"]:
             return sensitivity / math.sqrt(2.0 * budget["rho"])

@@ -7,7 +7,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import InferenceError, refusal
-from noisewise.mechanisms import Exact
+from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.release import Release
 
@@ -28,6 +28,7 @@ class Problem:
             raise refusal("sample", "release", "must be a noisewise Release", self.release, "Build it with nw.Release.")
         for name in self.release:
             self._check_statistic(name)
+        self._check_possible()
         for name in self.model.statistics:
             if name not in self.needed:
                 advice = "Release it, or remove it from the model."
@@ -51,6 +52,18 @@ class Problem:
             rule = f"has integer noise ({type(item.mechanism).__name__}), so the model must make it a whole number"
             advice = "Use a discrete law such as dist.Poisson, or the continuous mechanism."
             raise refusal("sample", f"release['{name}']", rule, "a continuous statistic", advice)
+
+    def _check_possible(self) -> None:
+        """Where a mechanism restricts the confidential values beyond their shape, look at a few simulated ones."""
+        mechanisms = {name: item.mechanism for name, item in self.release.items()}
+        asking = {n: m for n, m in mechanisms.items() if type(m).impossible is not Mechanism.impossible}
+        if asking:
+            simulated = self.model.simulate(64, 0)
+            for name, mechanism in asking.items():
+                rule = mechanism.impossible(simulated[name])
+                if rule is not None:
+                    advice = "Give the statistic a law that obeys it by construction."
+                    raise refusal("sample", name, rule, simulated[name][0].tolist(), advice)
 
     @property
     def needed(self) -> set[str]:

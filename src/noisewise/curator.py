@@ -1,0 +1,467 @@
+"""The curator's side: real releases drawn with OpenDP, and OpenDP's own summaries read into a `Release`.
+
+`Mechanism.sample` adds noise in floating point, which is not safe to publish. Here OpenDP computes the statistic,
+chooses the scale for the budget and adds the noise; the result is a `Release` with the exact law of that noise. OpenDP
+is an optional dependency, imported where it is used. Messages name files, keys and columns, never confidential values.
+"""
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import InputError, refusal
+from noisewise.mechanisms import CATALOGUE, DiscreteGaussian, DiscreteLaplace, Exact, Gaussian, Laplace, Released
+from noisewise.mechanisms.base import Mechanism
+from noisewise.mechanisms.clipped import Clipped
+from noisewise.mechanisms.guarantee import NEIGHBOURS
+from noisewise.mechanisms.randomized_response import RandomizedResponse
+from noisewise.mechanisms.rounded import Rounded
+from noisewise.mechanisms.thresholded import Thresholded
+from noisewise.release import Release
+
+KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "count": ((), ("column", "value")),
+    "sum": (("column", "bounds"), ()),
+    "mean": (("column", "bounds"), ()),
+    "histogram": (("column", "categories"), ()),
+    "answers": (("column", "categories"), ()),
+}
+"""Kinds of statistics: the keys each needs, and those it may have beside `kind`, a budget and `mechanism`."""
+_ADDITIVE = {"Laplace": "epsilon", "DiscreteLaplace": "epsilon", "Gaussian": "rho", "DiscreteGaussian": "rho"}
+_CONTINUOUS = ("Laplace", "Gaussian")
+_ALLOWED = {
+    "count": tuple(_ADDITIVE),
+    "sum": tuple(_ADDITIVE),
+    "mean": _CONTINUOUS,
+    "histogram": tuple(_ADDITIVE),
+    "answers": ("RandomizedResponse",),
+}
+ROUNDING = 1e-8
+"""Rounding of a release by up to this part of the scale is left out of its law; more is taken into account."""
+LONGEST_FLOAT_SUM = 2**20
+"""OpenDP's sum of floats drops records beyond this many where their number is secret."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """One statistic of a plan, checked."""
+
+    where: str
+    kind: str
+    mechanism: str | None
+    budget: float
+    pure: bool
+    """Whether the budget is epsilon (Laplace noise, randomised response) rather than rho (Gaussian noise)."""
+    column: str | None = None
+    value: str | None = None
+    bounds: tuple[float, float] | None = None
+    categories: tuple[str, ...] = ()
+
+
+def release(
+    data: Any, statistics: Mapping[str, Any], *, neighbours: str = "add-remove", where: str = "plan"
+) -> Release:
+    """Draw a release from confidential `data` with OpenDP.
+
+    `data` is a pandas table or a dict of columns; `statistics` says what to publish, by name, in the form of the
+    plan files of docs/curators.md. `neighbours` is the relation the budgets speak of: under "add-remove" the number of
+    records is secret, under "replace-one" it is public. Every call draws anew, and spends the budgets again.
+    """
+    checks.choice(where, "neighbours", neighbours, NEIGHBOURS)
+    if not isinstance(statistics, Mapping) or not statistics:
+        advice = 'Give {"adults": {"kind": "count", "epsilon": 0.5}}.'
+        raise refusal(where, "statistics", "must be a non-empty table", statistics, advice)
+    queries = {}
+    for name, entry in statistics.items():
+        checks.name(where, "statistics", name)
+        queries[name] = _query(entry, neighbours, f"{where}: statistics.{name}")
+    table = Table(data)
+    for query in queries.values():  # every column is looked at before any budget is spent
+        table.prepared(query, neighbours)
+    dp = _opendp()
+    return Release({name: _drawn(dp, query, table, neighbours) for name, query in queries.items()})
+
+
+def release_file(data: str | Path, plan: str | Path) -> Release:
+    """Draw a release from a CSV file as a TOML plan says; the form of both is in docs/curators.md."""
+    import pandas
+
+    content = _read_plan(plan)
+    try:
+        table = pandas.read_csv(data)
+    except FileNotFoundError:
+        raise refusal("release", "data", "must be an existing file", str(data), "Check the path.") from None
+    except (OSError, ValueError) as error:  # the reader's message may quote the data: name its kind only
+        rule = f"must be a CSV file with a header ({type(error).__name__})"
+        raise refusal("release", "data", rule, str(data), "Check the file.") from None
+    return release(table, content["statistics"], neighbours=content.get("neighbours", "add-remove"), where=str(plan))
+
+
+def _read_plan(path: str | Path) -> dict[str, Any]:
+    where = str(path)
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise refusal("release", "plan", "must be an existing file", where, "Check the path.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{where}: cannot be read as UTF-8 text: {error}. Check the file.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{where}: not valid TOML: {error}. Mend it there.") from None
+    for key in content:
+        if key not in ("neighbours", "statistics"):
+            rule = "is not a key of a plan"
+            raise refusal(where, key, rule, content[key], checks.nearest(key, ("neighbours", "statistics")))
+    if "statistics" not in content:
+        raise refusal(where, "statistics", "is missing", sorted(content), "Add a table such as [statistics.adults].")
+    return content
+
+
+# Plans ---------------------------------------------------------------------------------------------------------
+
+
+def _query(entry: Any, neighbours: str, where: str) -> Query:
+    if not isinstance(entry, Mapping):
+        raise refusal(where, "entry", "must be a table", entry, "Give kind, a budget and what the kind needs.")
+    if "kind" not in entry:
+        raise refusal(where, "kind", "is missing", sorted(entry), f"Give one of {', '.join(KINDS)}.")
+    kind = checks.choice(where, "kind", entry["kind"], KINDS)
+    needed, optional = KINDS[kind]
+    known = ("kind", "epsilon", "rho", "mechanism", *needed, *optional)
+    for key, value in entry.items():
+        if key not in known:
+            raise refusal(where, key, f"is not a key of a {kind}", value, checks.nearest(key, known))
+    for key in needed:
+        if key not in entry:
+            raise refusal(where, key, f"is missing for a {kind}", sorted(entry), f"A {kind} needs {', '.join(needed)}.")
+    if kind == "count" and ("column" in entry) != ("value" in entry):
+        raise refusal(where, "value", "must come together with column", sorted(entry), "Count where column is value.")
+    if kind == "count" and "column" not in entry and neighbours == "replace-one":
+        rule = "must name a column and a value under replace-one neighbours"
+        raise refusal(where, "kind", rule, "count", "The number of records is public there.")
+    if kind == "mean" and neighbours != "replace-one":
+        rule = "must be used with neighbours = 'replace-one', since a mean divides by the number of records"
+        raise refusal(where, "kind", rule, "mean", "Or publish a sum and a count.")
+    if kind == "answers" and neighbours != "replace-one":
+        rule = "must be used with neighbours = 'replace-one', since every record gives an answer"
+        raise refusal(where, "kind", rule, "answers", "Their number shows how many records there are.")
+    mechanism, budget, pure = _budget(entry, kind, where)
+    return Query(
+        where,
+        kind,
+        mechanism,
+        budget,
+        pure,
+        column=_text(entry, "column", where),
+        value=_word(entry["value"]) if "value" in entry else None,
+        bounds=_bounds(entry["bounds"], where) if "bounds" in entry else None,
+        categories=_categories(entry["categories"], where) if "categories" in entry else (),
+    )
+
+
+def _budget(entry: Mapping[str, Any], kind: str, where: str) -> tuple[str | None, float, bool]:
+    """The mechanism's name, if given; the budget; and whether it is epsilon."""
+    given = [key for key in ("epsilon", "rho") if key in entry]
+    if len(given) != 1:
+        advice = "epsilon is for Laplace noise and answers, rho for Gaussian noise."
+        raise refusal(where, "epsilon", "or rho must be given, exactly one of them", given, advice)
+    budget = checks.positive_number(where, given[0], entry[given[0]], "Give one positive number.")
+    name = entry.get("mechanism")
+    if name is not None:
+        checks.choice(
+            where, "mechanism", name, _ALLOWED[kind], f"These are for a {kind}; leave it out to let us choose."
+        )
+    wanted = "epsilon" if kind == "answers" else _ADDITIVE.get(name or "", given[0])
+    if given[0] != wanted:
+        raise refusal(where, given[0], f"must be {wanted} for {name or kind}", budget, f"Give {wanted}.")
+    return name, budget, given[0] == "epsilon"
+
+
+def _text(entry: Mapping[str, Any], key: str, where: str) -> str | None:
+    if key not in entry:
+        return None
+    if not isinstance(entry[key], str):
+        raise refusal(where, key, "must be a column's name", entry[key], "Give it in quotes.")
+    return str(entry[key])
+
+
+def _bounds(value: Any, where: str) -> tuple[float, float]:
+    rule, advice = "must be two numbers, the lower first", "Records are clamped to them, for example [0, 100]."
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise refusal(where, "bounds", rule, value, advice)
+    low, high = (checks.numeric(where, "bounds", bound, advice) for bound in value)
+    if not (isinstance(low, float) and isinstance(high, float) and math.isfinite(high - low) and low < high):
+        raise refusal(where, "bounds", rule, value, advice)
+    return low, high
+
+
+def _categories(value: Any, where: str) -> tuple[str, ...]:
+    words = tuple(map(_word, value)) if isinstance(value, (list, tuple)) else ()
+    if len(words) < 2 or len(set(words)) < len(words):
+        advice = "They decide the order of the release; list all that are public knowledge."
+        raise refusal(where, "categories", "must list at least two different values", value, advice)
+    return words
+
+
+def _word(value: Any) -> str:
+    """A category as text; 2.0 is 2, as a column of whole numbers with gaps is read."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+# Data ----------------------------------------------------------------------------------------------------------
+
+
+class Table:
+    """Confidential columns of equal length. It prints as its column names, nothing else."""
+
+    def __init__(self, data: Any) -> None:
+        names = list(data.columns) if hasattr(data, "columns") else list(data) if isinstance(data, Mapping) else None
+        if not names:
+            kind = type(data).__name__
+            raise refusal("curator", "data", "must be a pandas table or a dict of columns", kind, "Name the columns.")
+        self._columns = {str(name): np.asarray(data[name]) for name in names}
+        shapes = {column.shape for column in self._columns.values()}
+        if len(shapes) != 1 or len(shapes.pop()) != 1:
+            raise refusal("curator", "data", "must have columns of one length", sorted(self._columns), "Check them.")
+
+    def __repr__(self) -> str:
+        return f"Table({', '.join(self._columns)})"
+
+    @property
+    def size(self) -> int:
+        """The number of records."""
+        return len(next(iter(self._columns.values())))
+
+    def prepared(self, query: Query, neighbours: str) -> Any:
+        """What OpenDP is given for a query: whole numbers, floats or words; refused where it cannot be."""
+        if query.column is None:
+            return np.zeros(self.size, dtype=np.int64)
+        if query.column not in self._columns:
+            advice = checks.nearest(query.column, self._columns)
+            raise refusal(query.where, "column", "must be a column of the data", query.column, advice)
+        column = self._columns[query.column]
+        if query.kind in ("sum", "mean"):
+            return self._as_numbers(column, query, neighbours)
+        words = np.array([_word(entry) for entry in column.tolist()], dtype=object)
+        if query.kind == "answers" and not set(words.tolist()) <= set(query.categories):
+            advice = "Everyone answers, so every value needs its category: list them all, or recode the column."
+            raise refusal(query.where, "categories", "must hold every value of the column", query.categories, advice)
+        if query.kind != "count":
+            return words
+        return self._as_numbers((words == query.value).astype(np.int64), query, neighbours)
+
+    def _as_numbers(self, column: Any, query: Query, neighbours: str) -> Any:
+        """A column to be added up, as int64 for noise on the integers, else as float64."""
+        if column.dtype.kind not in "iufb":
+            advice = "Recode it, or publish a histogram."
+            raise refusal(query.where, "column", "must hold numbers", query.column, advice)
+        if column.dtype.kind == "f" and np.isnan(column).any():
+            advice = "Impute or drop them, and tell the analysts."
+            raise refusal(query.where, "column", "must have no missing values", query.column, advice)
+        whole = column.dtype.kind != "f" and all(bound == math.floor(bound) for bound in query.bounds or ())
+        discrete = whole and query.kind != "mean" and query.mechanism not in _CONTINUOUS
+        if not whole and query.mechanism not in (None, *_CONTINUOUS):
+            rule = "must be Laplace or Gaussian unless column and bounds are whole numbers"
+            raise refusal(query.where, "mechanism", rule, query.mechanism, "Or leave it out.")
+        if not discrete and neighbours == "add-remove" and self.size > LONGEST_FLOAT_SUM:
+            rule = f"must be whole numbers where more than {LONGEST_FLOAT_SUM} are added up under add-remove"
+            advice = "OpenDP would drop records: round the column, or use replace-one neighbours."
+            raise refusal(query.where, "column", rule, query.column, advice)
+        return column.astype(np.int64 if discrete else np.float64)
+
+
+# Drawing -------------------------------------------------------------------------------------------------------
+
+
+def _opendp() -> Any:
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        advice = "Install it: python -m pip install 'noisewise[opendp]'."
+        raise refusal("curator", "opendp", "must be installed to draw releases", "no module opendp", advice) from None
+    dp.enable_features("contrib")
+    return dp
+
+
+def _drawn(dp: Any, query: Query, table: Table, neighbours: str) -> Released:
+    data = table.prepared(query, neighbours)
+    try:
+        return _answers(dp, query, data) if query.kind == "answers" else _noisy(dp, query, data, neighbours)
+    except dp.OpenDPException as error:  # its text may quote what it was given: name its kind only
+        advice = "Check bounds and budget."
+        raise refusal(query.where, "entry", "was refused by OpenDP", str(error.variant), advice) from None
+
+
+def _noisy(dp: Any, query: Query, data: Any, neighbours: str) -> Released:
+    statistic = _statistic(dp, query, data, neighbours)
+    noise = dp.m.then_laplace if query.pure else dp.m.then_gaussian
+    # Distances count added and removed records: a replaced one is two.
+    distance = 1 if neighbours == "add-remove" else 2
+    scale = dp.binary_search_param(lambda scale: statistic >> noise(scale=scale), d_in=distance, d_out=query.budget)
+    value = (statistic >> noise(scale=scale))(data.tolist())
+    floats = data.dtype.kind == "f" or query.mechanism in _CONTINUOUS
+    name = ("" if floats else "Discrete") + ("Laplace" if query.pure else "Gaussian")
+    guarantee = {
+        "epsilon" if query.pure else "rho": query.budget,
+        "sensitivity": float(statistic.map(distance)),
+        "norm": "l1" if query.pure else "l2",
+        "neighbours": neighbours,
+    }
+    mechanism = CATALOGUE[name].from_dict({"scale": float(scale), "guarantee": guarantee}, query.where)
+    return _as_rounded(mechanism, value).released(value)
+
+
+def _statistic(dp: Any, query: Query, data: Any, neighbours: str) -> Any:
+    """OpenDP's transformation from records to the exact statistic; it knows the sensitivity."""
+    size = {"size": len(data)} if neighbours == "replace-one" else {}
+    to = "f64" if query.mechanism in _CONTINUOUS else "i64"
+    if query.kind == "histogram":
+        space = dp.vector_domain(dp.atom_domain(T=str), **size), dp.symmetric_distance()
+        norm = f"L1Distance<{to}>" if query.pure else "L2Distance<f64>"
+        return space >> dp.t.then_count_by_categories(list(query.categories), null_category=False, MO=norm, TOA=to)
+    if query.column is None:
+        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.symmetric_distance()
+        return space >> dp.t.then_count(TO=to)
+    number = int if data.dtype.kind == "i" else float
+    low, high = (0.0, 1.0) if query.bounds is None else query.bounds
+    atoms = dp.atom_domain(T="i64") if number is int else dp.atom_domain(T=float, nan=False)
+    space = dp.vector_domain(atoms, **size), dp.symmetric_distance()
+    clamped = space >> dp.t.then_clamp((number(low), number(high)))
+    return clamped >> (dp.t.then_mean() if query.kind == "mean" else dp.t.then_sum())
+
+
+def _answers(dp: Any, query: Query, data: Any) -> Released:
+    """Randomised response, record by record, in the order of the table."""
+    others = len(query.categories) - 1
+    keep = 1.0 / (1.0 + others * math.exp(-query.budget))
+
+    def make(share: float) -> Any:
+        return dp.m.make_randomized_response(list(query.categories), share)
+
+    while make(keep).map(1) > query.budget:  # OpenDP rounds its epsilon up
+        keep = math.nextafter(keep, 0.0)
+    answer = make(keep)
+    place = {word: index for index, word in enumerate(query.categories)}
+    value = np.array([place[answer(entry)] for entry in data.tolist()], dtype=np.int64)
+    return RandomizedResponse(keep=keep, categories=others + 1).released(value)
+
+
+def _as_rounded(mechanism: Any, value: Any) -> Mechanism:
+    """OpenDP rounds float releases to the nearest float: part of the law where that is not small beside the scale."""
+    array = np.asarray(value)
+    if mechanism.measure != "density" or array.dtype.kind != "f":
+        return mechanism
+    step = np.spacing(np.abs(array)).astype(np.float64)
+    if np.all(0.5 * step <= ROUNDING * np.asarray(mechanism.scale)):
+        return mechanism
+    return Rounded(mechanism, step=float(step) if step.ndim == 0 else step)
+
+
+# OpenDP's own summaries ----------------------------------------------------------------------------------------
+
+_DISTRIBUTIONS: dict[str, type[Mechanism]] = {
+    "Integer Laplace": DiscreteLaplace,
+    "Float Laplace": Laplace,
+    "Integer Gaussian": DiscreteGaussian,
+    "Float Gaussian": Gaussian,
+}
+_COUNTS = ("Frame Length", "Length", "Count", "Null Count", "N Unique")
+
+
+def from_opendp_summary(summary: Any, values: Any, *, signed: bool | None = None) -> Release:
+    """A release from `query.summarize()` and the published values of an OpenDP Context query.
+
+    `summary` is the table as a polars or pandas frame, or a list of dicts, with the columns `column`, `aggregate`,
+    `distribution`, `scale` and, where OpenDP gives it, `threshold`. `values` is the frame from
+    `query.release().collect()`, or a dict from column to a number or array; a threshold's column may hold the word
+    "suppressed" for groups that could have been shown. `signed` says whether counts may be negative: by default as
+    the frame's column types say, and without them not, as in OpenDP 0.16, which sets negative counts to zero
+    although the summary does not tell.
+    """
+    who = "from_opendp_summary"
+    rows = _rows(who, summary)
+    names = [row["column"] for row in rows]
+    released = {}
+    for row in rows:
+        name = row["column"]
+        if names.count(name) > 1:
+            rule = "must be made of one noisy value; this one combines several, and has no tractable law"
+            advice = "Publish the sum and the length instead of the mean."
+            raise refusal(who, name, rule, [each["aggregate"] for each in rows if each["column"] == name], advice)
+        value, unsigned = _published(who, values, name)
+        clamped = row["aggregate"] in _COUNTS and (not signed if signed is not None else unsigned is not False)
+        released[name] = _described(who, row, value, clamped)
+    return Release(released)
+
+
+def _rows(who: str, summary: Any) -> list[dict[str, Any]]:
+    if hasattr(summary, "to_dicts"):  # polars
+        summary = summary.to_dicts()
+    elif hasattr(summary, "to_dict"):  # pandas
+        summary = summary.to_dict("records")
+    advice = "Give query.summarize()."
+    if not isinstance(summary, (list, tuple)) or not summary:
+        raise refusal(who, "summary", "must be a table with at least one row", summary, advice)
+    for row in summary:
+        for key in ("column", "aggregate", "distribution", "scale"):
+            if not isinstance(row, Mapping) or key not in row:
+                raise refusal(who, "summary", f"must have the column '{key}'", row, advice)
+    return [{key: None if _missing(value) else value for key, value in row.items()} for row in summary]
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _published(who: str, values: Any, name: str) -> tuple[Any, bool | None]:
+    """The value of a column, and whether its type is unsigned (None where the type does not say)."""
+    try:
+        found = values[name]
+    except Exception:
+        known = list(values.columns) if hasattr(values, "columns") else list(values)
+        raise refusal(who, "values", "must have every column of the summary", known, f"'{name}' is missing.") from None
+    kind = str(getattr(found, "dtype", "")).lower()
+    if hasattr(found, "to_list") and hasattr(values, "columns"):  # a frame's column: one row is a number
+        found = np.asarray(found.to_list(), dtype=np.float32 if kind == "float32" else None)
+        found = found.reshape(()) if found.size == 1 else found
+    unsigned = True if kind.startswith("uint") else False if kind.startswith("int") else None
+    return found, unsigned
+
+
+def _described(who: str, row: dict[str, Any], value: Any, clamped: bool) -> Released:
+    name, distribution, threshold = row["column"], row["distribution"], row.get("threshold")
+    if distribution is None or row["scale"] == 0:
+        return Exact().released(value)
+    if distribution not in _DISTRIBUTIONS:
+        rule = f"must have one of the distributions {', '.join(_DISTRIBUTIONS)}"
+        advice = "A quantile's law needs its candidates, which the summary does not hold: describe it by hand."
+        raise refusal(who, name, rule, distribution, advice)
+    base = _DISTRIBUTIONS[distribution](scale=row["scale"])  # type: ignore[call-arg]
+    if threshold is not None:
+        # Groups are shown where the noisy length is above the threshold; groups without records never.
+        return _with_atoms(who, name, base, value, lambda: Thresholded(base, threshold + 1, absent_when_zero=True))
+    if clamped:
+        return _with_atoms(who, name, base, value, lambda: Clipped(base, low=0))
+    return _as_rounded(base, value).released(value)
+
+
+def _with_atoms(who: str, name: str, base: Mechanism, value: Any, wrap: Callable[[], Mechanism]) -> Released:
+    """A wrapped mechanism; where its law is not tractable, the base if no value lies at an atom, which is as good."""
+    try:
+        mechanism = wrap()
+    except InputError:
+        entries = np.asarray(value, dtype=object).ravel().tolist()
+        if all(not isinstance(entry, str) and entry > 0 for entry in entries):
+            return base.released(value)
+        kind = type(base).__name__
+        rule = f"must be positive and shown for {kind}, whose probability of zero or suppression is not tractable"
+        raise refusal(who, name, rule, value, "Ask for a signed count, or leave this column out.") from None
+    return mechanism.released(value)
+
+
+__all__ = ["Query", "Table", "from_opendp_summary", "release", "release_file"]

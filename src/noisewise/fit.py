@@ -1,0 +1,94 @@
+"""The result of a likelihood run: estimate, information, standard errors that count the noise, and the path."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from noisewise.errors import refusal
+from noisewise.posterior import current_versions
+from noisewise.settings import Estimator
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """Maximum likelihood estimate of a model's parameters from a release, exact for model and noise together."""
+
+    estimate: Mapping[str, Array]
+    labels: tuple[str, ...]
+    covariance: Array
+    information: Array | None
+    score: Array
+    log_likelihood: float
+    estimator: Estimator
+    seed: int | None
+    release_hash: str
+    status: str = "converged"
+    message: str = ""
+    efficiency: Mapping[str, Array] = field(default_factory=dict)
+    """Information kept: the variance the confidential statistic itself would have left, over the variance here."""
+    monte_carlo_error: Mapping[str, Array] = field(default_factory=dict)
+    trace: tuple[Mapping[str, Any], ...] = ()
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=current_versions)
+
+    def __post_init__(self) -> None:
+        for name in ("covariance", "information", "score"):
+            value = getattr(self, name)
+            if value is not None:
+                view = np.asarray(value).view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
+
+    @property
+    def standard_error(self) -> dict[str, Array]:
+        """Square roots of the covariance's diagonal, by name."""
+        return self._by_name(np.sqrt(np.diag(self.covariance)))
+
+    def _by_name(self, flat: Array) -> dict[str, Array]:
+        found, start = {}, 0
+        for name, value in self.estimate.items():
+            found[name] = flat[start : start + value.size].reshape(value.shape)[()]
+            start += value.size
+        return found
+
+    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
+        """Wald intervals: the estimate, give or take a normal quantile of standard errors."""
+        if not isinstance(level, (int, float)) or not 0 < level < 1:
+            raise refusal("Fit", "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval.")
+        z = norm.isf((1 - level) / 2)
+        errors = self.standard_error
+        return {name: (value - z * errors[name], value + z * errors[name]) for name, value in self.estimate.items()}
+
+    def summary(self, level: float = 0.95) -> Any:
+        """A pandas table: estimate, standard error, Wald interval, and the Monte Carlo error of the estimate."""
+        import pandas as pd
+
+        tail = (1 - level) / 2
+        low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
+        ends = self.interval(level)
+        flat = {
+            "estimate": self.estimate,
+            "standard error": self.standard_error,
+            low: {name: pair[0] for name, pair in ends.items()},
+            high: {name: pair[1] for name, pair in ends.items()},
+        }
+        if self.monte_carlo_error:
+            flat["Monte Carlo error"] = self.monte_carlo_error
+        columns = {
+            title: np.concatenate([np.ravel(values[name]) for name in self.estimate]) for title, values in flat.items()
+        }
+        return pd.DataFrame(columns, index=list(self.labels))
+
+    def __repr__(self) -> str:
+        head = f"Fit: {type(self.estimator).__name__}, status {self.status}, log likelihood {self.log_likelihood:.6g}"
+        return f"{head}\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}"
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<div><p>{repr(self).splitlines()[0]}</p>{self.summary().to_html(float_format=lambda x: f'{x:.4g}')}</div>"
+        )

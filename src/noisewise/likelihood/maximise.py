@@ -1,0 +1,159 @@
+"""The M-step, and derivatives of the observed log likelihood, from weighted clouds."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.likelihood.cloud import Cloud
+from noisewise.likelihood.coordinates import Coordinates
+from noisewise.likelihood.parts import Part
+from noisewise.numerics import Compiled, double
+
+Array = np.ndarray[Any, Any]
+
+CHUNK = 2**22
+"""Numbers handled at once: values times entries times coordinates squared."""
+
+
+class Objective:
+    """Q(theta) = sum_k w_k log pi(s_k | theta) over all parts, with derivatives in the free coordinates."""
+
+    def __init__(self, parts: list[Part], coordinates: Coordinates) -> None:
+        self.parts, self.coordinates = parts, coordinates
+        self._q = [self._compiled(part) for part in parts]
+        self._moments = [self._louis(part) for part in parts]
+
+    def _compiled(self, part: Part) -> Compiled:
+        def build() -> Any:
+            def q(free: Any, s: Any, weight: Any) -> Any:
+                values = self.coordinates.constrained(free)
+                each = jax.vmap(lambda one: part.log_prob(values, one))(s)
+                return jnp.sum(jnp.where(weight > 0, weight * each, 0.0))
+
+            def all_of(free: Any, s: Any, weight: Any) -> Any:
+                return q(free, s, weight), jax.grad(q)(free, s, weight), jax.hessian(q)(free, s, weight)
+
+            return all_of
+
+        return part.compiled("q", build)
+
+    def _louis(self, part: Part) -> Compiled:
+        """Sums over values, entry by entry: w lambda and w (lambda' + lambda lambda^T)."""
+
+        def build() -> Any:
+            def log_prob(x: Any, one: Any) -> Any:
+                return part.log_prob(self._values(x), one)
+
+            def moments(x: Any, s: Any, weight: Any) -> Any:
+                score = jax.vmap(lambda one: jax.jacfwd(log_prob)(x, one))(s)  # (K, entries, d)
+                curve = jax.vmap(lambda one: jax.jacfwd(jax.jacrev(log_prob))(x, one))(s)
+                score = jnp.where(weight[..., None] > 0, score, 0.0)
+                curve = jnp.where(weight[..., None, None] > 0, curve, 0.0)
+                outer = score[..., :, None] * score[..., None, :]
+                first = jnp.einsum("ke,ked->ed", weight, score)
+                square = jnp.einsum("ke,kedf->edf", weight**2, outer)
+                cross = jnp.einsum("ke,ked->ed", weight**2, score)
+                complete = jnp.einsum("ke,kedf->edf", weight, curve)
+                second = complete + jnp.einsum("ke,kedf->edf", weight, outer)
+                return first, second, square, cross, jnp.sum(weight**2, 0), complete
+
+            return moments
+
+        return part.compiled("louis", build)
+
+    def _values(self, x: Any) -> Any:
+        """Parameters from the coordinates in which information is reported."""
+        return self.coordinates.split(x) if self.coordinates.is_square else self.coordinates.constrained(x)
+
+    def q(self, free: Array, clouds: list[Cloud]) -> tuple[float, Array, Array]:
+        """Value, gradient and Hessian of Q."""
+        size = self.coordinates.size
+        total, gradient, hessian = 0.0, np.zeros(size), np.zeros((size, size))
+        for number, cloud in enumerate(clouds):
+            for s, weight in _chunks(cloud, size):
+                with double():
+                    parts = [np.asarray(piece) for piece in self._q[number](free, s, weight)]
+                total, gradient, hessian = total + float(parts[0]), gradient + parts[1], hessian + parts[2]
+        return total, gradient, hessian
+
+    def maximise(self, free: Array, clouds: list[Cloud], iterations: int = 100) -> Array:
+        """Damped Newton ascent of Q from `free`; Q never falls."""
+        value, gradient, hessian = self.q(free, clouds)
+        for _ in range(iterations):
+            step = _ascent_direction(gradient, hessian)
+            scale = 1.0
+            while True:
+                trial = free + scale * step
+                new = self.q(trial, clouds)
+                if np.isfinite(new[0]) and new[0] >= value - 1e-13 * abs(value):
+                    break
+                scale *= 0.5
+                if scale < 1e-12:
+                    return free
+            moved = np.max(np.abs(trial - free) / (1.0 + np.abs(free)))
+            free, (value, gradient, hessian) = trial, new
+            if moved < 1e-12:
+                break
+        return free
+
+    def stepped(self, free: Array, step: Array) -> Array:
+        """`free` after a step in the coordinates in which information is reported, shortened to stay inside."""
+        if not self.coordinates.is_square:
+            return free + step
+        with double():
+            x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
+        for _ in range(60):
+            new = self.coordinates.free_from(self.coordinates.split(x + step))
+            if np.all(np.isfinite(new)):
+                return new
+            step = 0.5 * step
+        return free
+
+    def score_and_information(self, free: Array, clouds: list[Cloud]) -> tuple[Array, Array, Array, Array]:
+        """Observed score, observed information (Louis 1982), Monte Carlo covariance of the score, and the complete
+        information: what the confidential statistic itself would have given, on average given the release."""
+        x = free
+        if self.coordinates.is_square:
+            with double():
+                x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
+        size = len(x)
+        score, complete = np.zeros(size), np.zeros((size, size))
+        information, noise = np.zeros((size, size)), np.zeros((size, size))
+        for number, cloud in enumerate(clouds):
+            sums: Any = None
+            for s, weight in _chunks(cloud, size):
+                with double():
+                    piece = [np.asarray(part) for part in self._moments[number](x, s, weight)]
+                sums = piece if sums is None else [a + b for a, b in zip(sums, piece, strict=True)]
+            first, second, square, cross, weight_square, curve = sums
+            complete -= curve.sum(axis=0)
+            outer = first[:, :, None] * first[:, None, :]
+            score += first.sum(axis=0)
+            information += np.sum(outer - second, axis=0)
+            mixed = cross[:, :, None] * first[:, None, :]
+            noise += np.sum(square - mixed - mixed.transpose(0, 2, 1) + weight_square[:, None, None] * outer, axis=0)
+        return score, information, noise, complete
+
+
+def _ascent_direction(gradient: Array, hessian: Array) -> Array:
+    """Newton's direction where Q is concave, else along its eigenvectors with their curvature made positive."""
+    curvature, vectors = np.linalg.eigh(-hessian)
+    safe = np.maximum(np.abs(curvature), 1e-8 * max(np.max(np.abs(curvature)), 1e-300))
+    step = vectors @ ((vectors.T @ gradient) / safe)
+    length = np.max(np.abs(step))
+    return step if length <= 5.0 else step * (5.0 / length)
+
+
+def _chunks(cloud: Cloud, size: int) -> Any:
+    """The cloud in pieces of one length, the last filled up with weightless copies."""
+    entries = cloud.weights.shape[1]
+    rows = max(1, min(len(cloud.values), CHUNK // max(1, entries * size * size)))
+    for start in range(0, len(cloud.values), rows):
+        s, weight = cloud.values[start : start + rows], cloud.weights[start : start + rows]
+        if len(s) < rows:
+            missing = rows - len(s)
+            s = np.concatenate([s, np.repeat(s[:1], missing, axis=0)])
+            weight = np.concatenate([weight, np.zeros((missing, entries))])
+        yield s.astype(float), weight

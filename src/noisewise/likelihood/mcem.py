@@ -1,0 +1,331 @@
+"""Monte Carlo EM (Gong 2022, Algorithms 2 and 3), with the ascent-based schedule of Caffo, Jank and Jones (2005).
+
+The E-step simulates the confidential statistic from the current model and weighs it by the noise density; entries that
+are independent are weighted one by one. Derivations: docs/derivations/likelihood.md.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from noisewise import checks
+from noisewise.engine import Engine
+from noisewise.fit import Fit
+from noisewise.likelihood.cloud import Cloud, moved, weighted
+from noisewise.likelihood.coordinates import Coordinates
+from noisewise.likelihood.maximise import Objective
+from noisewise.likelihood.parts import Part, parts_of
+from noisewise.likelihood.result import finish
+from noisewise.likelihood.sufficient import condensed
+from noisewise.progress import Progress
+from noisewise.samplers.problem import Problem
+from noisewise.settings import Estimator
+from noisewise.streams import Columns, Stream, run
+
+Array = np.ndarray[Any, Any]
+Values = dict[str, Any]
+
+E_STEP = 1_000
+"""Purpose number of iteration 0's random streams; iteration t has E_STEP + t, the last sample LAST."""
+LAST = 999
+ROWS = 2**14
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """Sample sizes by the rise of Q (Caffo, Jank and Jones 2005).
+
+    A step is taken when the lower confidence bound of the rise is positive, else the sample grows by `growth`. The run
+    stops when the upper bound of the rise is below `tolerance`.
+    """
+
+    start: int = 1_000
+    tolerance: float = 1e-6
+    growth: float = 1.5
+    alpha: float = 0.25
+    beta: float = 0.25
+    gamma: float = 0.25
+    most: int = 4_000_000
+
+    def __post_init__(self) -> None:
+        checks.integer("Ascent", "start", self.start, least=10, advice="The default is 1000.")
+        checks.integer("Ascent", "most", self.most, least=self.start, advice="The default is 4_000_000.")
+        checks.positive_number("Ascent", "tolerance", self.tolerance, "The default is 1e-6.")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The paper's schedule: tolerances on the parameters' change with growing samples, each stage from the last's end.
+
+    Redrawn at each iteration, the change does not settle below the step's own noise, so a stage ends after `cap` steps.
+    """
+
+    tolerances: tuple[float, ...] = (1e-3, 1e-4, 1e-5)
+    sizes: tuple[int, ...] = (10**3, 10**5, 10**7)
+    cap: int = 25
+
+    def __post_init__(self) -> None:
+        checks.integer("Staged", "cap", self.cap, least=1, advice="The default is 25.")
+
+
+E_STEPS = ("importance", "rejection", "resampled", "markov", "recycled")
+
+
+@dataclass(frozen=True)
+class MCEM(Estimator):
+    """Settings: the E-step's variant, the schedule of sample sizes, and the most iterations."""
+
+    e_step: str = "importance"
+    schedule: Ascent | Staged = field(default_factory=Ascent)
+    max_iterations: int = 500
+    final: int = 1_000_000
+    """Fresh values at the maximiser, for score, information and Monte Carlo error."""
+
+    def __post_init__(self) -> None:
+        checks.choice("MCEM", "e_step", self.e_step, E_STEPS)
+        checks.integer("MCEM", "max_iterations", self.max_iterations, least=1, advice="The default is 500.")
+        checks.integer("MCEM", "final", self.final, least=100, advice="The default is 1_000_000.")
+
+    def run(self, problem: Problem, start: dict[str, Array], seed: int, engine: Engine, progress: Progress) -> Fit:
+        """Climb; then step to the top by Newton's method on fresh samples, and measure there."""
+        climb = Climb(self, problem, seed, engine)
+        free = climb.coordinates.free_from(start)
+        climber = climb.ascent if isinstance(self.schedule, Ascent) else climb.staged
+        free, status, message = climber(free)
+        free, clouds = climb.settle(free)
+        diagnostics = {"simulated": climb.simulated, "ess": min(cloud.ess for cloud in clouds)}
+        end = (seed, status, message, climb.trace)
+        return finish(self, problem, climb.objective, free, clouds, *end, diagnostics=diagnostics, monte_carlo=True)
+
+
+class Climb:
+    """One run's state: where it is, what it has simulated, and the trace."""
+
+    def __init__(self, settings: MCEM, problem: Problem, seed: int, engine: Engine) -> None:
+        self.settings, self.seed, self.engine = settings, seed, engine
+        self.parts, self.coordinates = parts_of(problem), Coordinates(problem.model)
+        self.objective = Objective(self.parts, self.coordinates)
+        self.trace: list[dict[str, Any]] = []
+        self.simulated = 0
+        self._last: tuple[Values, list[Cloud]] | None = None
+
+    # E-steps ------------------------------------------------------------------------------------------------------
+
+    def clouds(self, free: Array, purpose: int, batch: int, size: int, variant: str) -> list[Cloud]:
+        """A simulated cloud for every part at the current parameters."""
+        values = self.coordinates.values(free)
+        found = []
+        for index, part in enumerate(self.parts):
+            number = index + len(self.parts) * batch
+            s, log_eta = self._simulate(part, values, purpose, number, size)
+            self.simulated += size
+            rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, number, 2**31)))
+            found.append(VARIANTS[variant](rng, part, s, log_eta))
+        return found
+
+    def _simulate(self, part: Part, values: Values, purpose: int, index: int, size: int) -> tuple[Array, Array]:
+        if part.exact:
+            s = np.broadcast_to(np.asarray(part.item.value, float), (1, *part.shape))
+            return s, part.log_prob_many(values, s)
+        rows = max(64, min(ROWS, 2**19 // max(1, int(np.prod(part.shape)))))
+        parents = {name: np.broadcast_to(values[name], (rows, *np.shape(values[name]))) for name in part.law.parents}
+
+        def work(rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]) -> Any:
+            s = part.law.draw(rng, parents, rows)
+            return {"s": s, "log_eta": part.log_eta(s)}, np.arange(rows)
+
+        stream = Stream(index, rows, work, part.name)
+        quiet = Progress(False, "")
+        columns = run([stream], size, self.seed, purpose, engine=self.engine, progress=quiet).columns
+        return columns["s"], columns["log_eta"]
+
+    def _e_step(self, free: Array, iteration: int, batch: int, size: int) -> list[Cloud]:
+        variant = self.settings.e_step
+        if variant == "recycled" and batch == 0 and self._last is not None:
+            again = self._recycled(self.coordinates.values(free))
+            if again is not None:
+                return again
+        clouds = self.clouds(free, E_STEP + iteration, batch, size, "importance" if variant == "recycled" else variant)
+        self._last = (self.coordinates.values(free), clouds)
+        return clouds
+
+    def _recycled(self, values: Values) -> list[Cloud] | None:
+        """The last cloud, moved from its parameters to the current ones; None if too uneven."""
+        assert self._last is not None
+        before, old = self._last
+        found = [moved(part, cloud, before, values) for part, cloud in zip(self.parts, old, strict=True)]
+        uneven = any(new.ess < 0.5 * cloud.ess for new, cloud in zip(found, old, strict=True))
+        return None if uneven else found
+
+    def settle(self, free: Array) -> tuple[Array, list[Cloud]]:
+        """Newton steps on the observed score of fresh samples, until a step is within its own Monte Carlo error.
+
+        The estimate is then the root of the last sample's score, whose error Louis's moments give.
+        """
+        for attempt in range(5):
+            before = self.coordinates.values(free)
+            clouds = self.clouds(free, LAST - attempt, 0, self.settings.final, "importance")
+            score, information, noise, _ = self.objective.score_and_information(free, clouds)
+            if np.linalg.eigvalsh(information).min() <= 0:
+                break
+            step = np.linalg.solve(information, score)
+            error = np.sqrt(np.diag(np.linalg.solve(information, np.linalg.solve(information, noise).T)))
+            free = self.objective.stepped(free, step)
+            after = self.coordinates.values(free)
+            clouds = [moved(part, cloud, before, after) for part, cloud in zip(self.parts, clouds, strict=True)]
+            if np.all(np.abs(step) <= 4.0 * error):
+                break
+        return free, clouds
+
+    # Schedules ------------------------------------------------------------------------------------------------------
+
+    def _m_step(self, free: Array, clouds: list[Cloud]) -> Array:
+        small = [condensed(part, cloud) for part, cloud in zip(self.parts, clouds, strict=True)]
+        return self.objective.maximise(free, small)
+
+    def rise(self, free: Array, new: Array, clouds: list[Cloud]) -> tuple[float, float]:
+        """Q(new) - Q(free) and its Monte Carlo standard error (delta method for normalised weights)."""
+        before, after = self.coordinates.values(free), self.coordinates.values(new)
+        total, variance = 0.0, 0.0
+        for part, cloud in zip(self.parts, clouds, strict=True):
+            change = part.log_prob_many(after, cloud.values) - part.log_prob_many(before, cloud.values)
+            change = np.where(cloud.weights > 0, change, 0.0)
+            mean = np.sum(cloud.weights * change, axis=0)
+            total += float(mean.sum())
+            variance += float(np.sum(cloud.weights**2 * (change - mean) ** 2))
+        return total, math.sqrt(variance)
+
+    def _record(self, iteration: int, free: Array, size: int, clouds: list[Cloud], **more: Any) -> None:
+        ess = min(cloud.ess for cloud in clouds)
+        self.trace.append({"iteration": iteration, "size": size, "ess": ess, **self.coordinates.values(free), **more})
+
+    def ascent(self, free: Array) -> tuple[Array, str, str]:
+        """Caffo, Jank and Jones: climb only when the sample shows a rise, and grow the sample until it does."""
+        plan = self.settings.schedule
+        assert isinstance(plan, Ascent)
+        lower, upper, power = norm.isf(plan.alpha), norm.isf(plan.gamma), norm.isf(plan.beta)
+        size = plan.start
+        for iteration in range(self.settings.max_iterations):
+            clouds, batch = self._e_step(free, iteration, 0, size), 1
+            while True:
+                new = self._m_step(free, clouds)
+                rise, error = self.rise(free, new, clouds)
+                if rise - lower * error > 0 or rise + upper * error < plan.tolerance or size >= plan.most:
+                    break
+                more = min(math.ceil(size * (plan.growth - 1.0)), plan.most - size)
+                clouds = [
+                    joined(a, b, size, more)
+                    for a, b in zip(clouds, self._e_step(free, iteration, batch, more), strict=True)
+                ]
+                size, batch = size + more, batch + 1
+            self._record(iteration, new, size, clouds, rise=rise, rise_error=error)
+            free = new
+            if rise + upper * error < plan.tolerance:
+                return free, "converged", ""
+            if size >= plan.most and rise - lower * error <= 0:
+                return free, "converged", f"the sample size reached most={plan.most}: the rise is within its noise."
+            size = min(plan.most, max(size, next_size(rise, error, size, lower, power)))
+        limit = self.settings.max_iterations
+        return free, "max_iterations", f"MCEM has not converged in max_iterations={limit} steps. Raise it."
+
+    def staged(self, free: Array) -> tuple[Array, str, str]:
+        """The paper's three stages."""
+        plan = self.settings.schedule
+        assert isinstance(plan, Staged)
+        iteration, capped = 0, []
+        for stage, (tolerance, size) in enumerate(zip(plan.tolerances, plan.sizes, strict=True)):
+            for step in range(plan.cap + 1):
+                if step == plan.cap:
+                    capped.append(stage + 1)
+                    break
+                clouds = self._e_step(free, iteration, 0, size)
+                new = self._m_step(free, clouds)
+                iteration += 1
+                self._record(iteration, new, size, clouds, stage=stage + 1)
+                before, after = self.coordinates.values(free), self.coordinates.values(new)
+                change = max(float(np.max(np.abs(after[name] - before[name]))) for name in after)
+                free = new
+                if change < tolerance:
+                    break
+        message = f"stages {capped} ended at their cap of {plan.cap} steps, within their own noise." if capped else ""
+        return free, "converged", message
+
+
+def next_size(rise: float, error: float, size: int, lower: float, power: float) -> int:
+    """The sample size at which a rise like this one would be seen: sigma^2 (z_alpha + z_beta)^2 / rise^2.
+
+    sigma^2 is the variance of the Monte Carlo average times the size of the sample behind it, not the squared error.
+    """
+    sigma_squared = size * error**2
+    return math.ceil(sigma_squared * (lower + power) ** 2 / rise**2) if rise > 0 else size
+
+
+def joined(first: Cloud, second: Cloud, size: int, more: int) -> Cloud:
+    """Two clouds of one law as one: each weighs as much as its share of the simulations times its likelihood."""
+    if len(first.values) == 1:
+        return first
+    logs = np.stack([math.log(size) + first.log_likelihoods, math.log(more) + second.log_likelihoods])
+    logs -= math.log(size + more)
+    total = logsumexp(logs, axis=0)
+    weights = np.concatenate([first.weights * np.exp(logs[0] - total), second.weights * np.exp(logs[1] - total)])
+    return Cloud(np.concatenate([first.values, second.values]), weights, total)
+
+
+# Variants of the E-step: (rng, part, simulated s, log eta) -> cloud ---------------------------------------------------
+
+
+def _importance(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> Cloud:
+    """Weights eta (the paper's Algorithm 3)."""
+    return weighted(s, log_eta - math.log(len(s)))
+
+
+def _rejection(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> Cloud:
+    """Weight one where a proposal is accepted with probability eta / sup, else zero."""
+    if len(s) == 1:
+        return _importance(rng, part, s, log_eta)
+    log_sup = np.asarray(part.mechanism.log_sup(part.item.value), float).reshape(-1)
+    log_sup = np.broadcast_to(log_sup, log_eta.shape[1]) if part.by_entry else log_sup.sum(keepdims=True)
+    kept = rng.standard_exponential(log_eta.shape) >= log_sup - log_eta
+    kept[np.argmax(log_eta, axis=0), np.arange(log_eta.shape[1])] |= ~kept.any(axis=0)
+    counts = kept.sum(axis=0)
+    return Cloud(s, kept / counts, np.log(counts / len(s)) + log_sup)
+
+
+def _resampled(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> Cloud:
+    """An equally weighted sample drawn by weight, systematically, entry by entry."""
+    cloud = _importance(rng, part, s, log_eta)
+    points = (rng.random(cloud.weights.shape[1]) + np.arange(len(s))[:, None]) / len(s)
+    counts = np.empty_like(cloud.weights)
+    for entry in range(cloud.weights.shape[1]):
+        index = np.searchsorted(np.cumsum(cloud.weights[:, entry]), points[:, entry])
+        counts[:, entry] = np.bincount(np.minimum(index, len(s) - 1), minlength=len(s))
+    return Cloud(s, counts / len(s), cloud.log_likelihoods)
+
+
+def _markov(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> Cloud:
+    """An independence Metropolis chain per entry, proposals from the model: weight by time spent."""
+    if len(s) == 1:
+        return _importance(rng, part, s, log_eta)
+    length, entries = log_eta.shape
+    thresholds = -rng.standard_exponential((length, entries))
+    state = np.argmax(log_eta[: max(1, length // 100)], axis=0)  # starts where the chain would soon be
+    spent = np.zeros((length, entries))
+    columns = np.arange(entries)
+    for step in range(length):
+        accepted = log_eta[step] - log_eta[state, columns] >= thresholds[step]
+        state = np.where(accepted, step, state)
+        spent[state, columns] += 1.0
+    return Cloud(s, spent / length, _importance(rng, part, s, log_eta).log_likelihoods)
+
+
+VARIANTS = {
+    "importance": _importance,
+    "rejection": _rejection,
+    "resampled": _resampled,
+    "markov": _markov,
+}

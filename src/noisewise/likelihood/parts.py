@@ -1,0 +1,111 @@
+"""The likelihood's independent parts: each released law, entry by entry where its entries are independent.
+
+A part knows log pi(s | theta) and log eta(s_dp | s). Everything a fit needs is a weighted cloud of values of s for
+each entry: nodes of a sum or an integral (EM), or simulated values (MCEM). See docs/derivations/likelihood.md.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions.distribution import Independent
+
+from noisewise import laws
+from noisewise.errors import refusal
+from noisewise.laws import Law
+from noisewise.mechanisms import Exact
+from noisewise.numerics import Compiled, double
+from noisewise.samplers.problem import Problem
+
+Array = np.ndarray[Any, Any]
+Values = dict[str, Any]
+
+
+class Part:
+    """One released statistic: a law of parameters alone, and its mechanism."""
+
+    def __init__(self, problem: Problem, name: str) -> None:
+        self.name, self.model, self.item = name, problem.model, problem.release[name]
+        self.mechanism = self.item.mechanism
+        self.law = problem.model.law(name)
+        self.exact = isinstance(self.mechanism, Exact)
+        self.shape = problem.model.shape(name)
+        self.discrete = problem.model.is_discrete(name)
+        self.by_entry = self.mechanism.event_dim == 0 and self._entry_shape() == self.shape
+        self.kind = self._kind()
+
+    def _entry_shape(self) -> tuple[int, ...]:
+        structs = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), float) for name in self.law.parents}
+        value = jax.ShapeDtypeStruct((1, *self.shape), float)
+        with double():
+            return tuple(jax.eval_shape(jax.vmap(lambda v, s: unreduced(self.law, v, s)), structs, value).shape[1:])
+
+    def _kind(self) -> str:
+        """The class of the law beneath its wrappers; nothing where it is transformed."""
+        structs = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), float) for name in self.law.parents}
+        seen: list[str] = []
+
+        def look(values: Values) -> Any:
+            base, _, transforms = laws.peel(self.law.function(**values))
+            seen.append("" if transforms else type(base).__name__)
+            return 0.0
+
+        with double():
+            jax.eval_shape(jax.vmap(look), structs)
+        return seen[-1]
+
+    @property
+    def entries(self) -> int:
+        """How many independent parts it falls into: every entry by itself, or the whole statistic."""
+        return int(np.prod(self.shape)) if self.by_entry else 1
+
+    def log_prob(self, values: Values, s: Any) -> Any:
+        """log pi(s | theta) for one value of s: one number per entry; traceable."""
+        each = unreduced(self.law, {name: values[name] for name in self.law.parents}, s)
+        return each.reshape(self.entries) if self.by_entry else jnp.sum(each).reshape(1)
+
+    def log_eta(self, s: Array) -> Array:
+        """log eta(s_dp | s) for many values of s: (values, entries)."""
+        with np.errstate(over="ignore", under="ignore"):
+            found = np.asarray(self.mechanism.log_prob(self.item.value, s)).reshape(len(s), -1)
+        return found if self.by_entry else found.sum(axis=1, keepdims=True)
+
+    def compiled(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
+        """A program of this part, kept on the model: other releases and calls use it again."""
+        return self.model.compiled.setdefault((purpose, self.name, self.by_entry), Compiled(build))
+
+    def log_prob_many(self, values: Values, s: Array) -> Array:
+        """`log_prob` over a leading axis of values of s: (values, entries)."""
+        program = self.compiled("law", lambda: jax.vmap(lambda v, one: self.log_prob(v, one), in_axes=(None, 0)))
+        with double():
+            return np.asarray(program({name: values[name] for name in self.law.parents}, s))
+
+
+def unreduced(law: Law, values: Values, s: Any) -> Any:
+    """log density entry by entry where the law's entries are independent."""
+    made = law.function(**values)
+    while isinstance(made, Independent):
+        made = made.base_dist
+    for inner in laws.parts(made):
+        inner._validate_args = False
+    return made.log_prob(s)
+
+
+def parts_of(problem: Problem) -> list[Part]:
+    """All released statistics as parts; refused where the model is more than a set of laws of parameters."""
+    model = problem.model
+    for name in problem.needed:
+        if name in model.parameters:
+            continue
+        if not model.has_density(name):
+            advice = "Give it as a law, or use nw.sample."
+            raise refusal("fit", f"statistics['{name}']", "must have a density", "a Total or Simulator", advice)
+        if name not in problem.release or set(model.parents(name)) - set(model.parameters):
+            rule = "must be released and depend on parameters only"
+            raise refusal("fit", f"statistics['{name}']", rule, model.parents(name), "Use nw.sample.")
+        if problem.release[name].mechanism.inputs:
+            rule = "must not take its scale from another statistic"
+            raise refusal("fit", f"release['{name}']", rule, problem.release[name].mechanism, "Use nw.sample.")
+    return [Part(problem, name) for name in problem.release]

@@ -1,0 +1,89 @@
+"""Noise whose scale is itself confidential: smooth sensitivity and other data-dependent scales."""
+
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import refusal
+from noisewise.mechanisms.additive import Additive
+from noisewise.mechanisms.base import MECHANISM, POSITIVE, Mechanism
+from noisewise.numerics import namespace
+
+
+class LatentScale(Mechanism):
+    """s_dp = s + h z with h = max(bound, t): z is the noise of `base`, t the confidential value named `statistic`.
+
+    Density: base((s_dp - s) / h) / h. So the scale of the noise is h times that of `base`. One t serves all entries
+    of s, or there is one per entry. The model must have `statistic`, released or not.
+
+    Calibration: none of its own; `noisewise.mechanisms.smooth` makes one from a privacy budget where t is a smooth
+    sensitivity (Nissim, Raskhodnikova and Smith 2007). Taking the larger of t and a constant keeps it smooth.
+    Sampler: h times a variate of `base`.
+    Supremum: base(0) / bound, attained at s = s_dp and any t <= bound; without `bound` there would be none.
+    """
+
+    fields = ("base", "bound")
+    static = ("statistic",)
+    arguments = {"base": MECHANISM, "statistic": {"type": "string"}, "bound": POSITIVE}
+    alternatives = (("base", "statistic", "bound"),)
+    measure = "density"
+    supremum = "attained"
+    base: Additive
+    statistic: str
+    bound: Any
+
+    def __init__(self, base: Additive, statistic: str, bound: Any) -> None:
+        if not isinstance(base, Additive) or base.measure != "density" or base.event_dim:
+            rule = "must be an additive mechanism that has a density and acts entry by entry"
+            advice = "Give the noise at t = 1, for example Laplace(scale=2.0)."
+            raise refusal("LatentScale", "base", rule, base, advice)
+        if base.guarantee is not None:
+            rule = "must be given by its scale, without a budget"
+            advice = "A budget for a known sensitivity does not carry over: use noisewise.mechanisms.smooth."
+            raise refusal("LatentScale", "base", rule, base.guarantee, advice)
+        advice = "Give the least value that the curator lets the scale take."
+        self._freeze(
+            base=base,
+            statistic=checks.name("LatentScale", "statistic", statistic),
+            bound=checks.positive("LatentScale", "bound", bound, advice),
+        )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The one further confidential value it reads."""
+        return (self.statistic,)
+
+    def sample(self, rng: np.random.Generator, confidential: Any, **inputs: Any) -> Any:
+        """Simulated release; not for publishing (see `Mechanism.sample`)."""
+        return confidential + self._scale(confidential, inputs) * self.base.noise_sample(rng, np.shape(confidential))
+
+    def log_prob(self, released: Any, confidential: Any, **inputs: Any) -> Any:
+        """log density of the base noise at (released - confidential) / h, less log h."""
+        xp = namespace(released, confidential, inputs, self)
+        scale = self._scale(confidential, inputs)
+        finite = xp.isfinite(scale)  # a heavy-tailed model may propose infinity: no density is left there
+        scale = xp.where(finite, scale, 1.0)
+        return xp.where(finite, self.base.noise_log_prob((released - confidential) / scale) - xp.log(scale), -xp.inf)
+
+    def log_sup(self, released: Any) -> Any:
+        """log density of the base noise at zero, less log bound: at confidential = released, t <= bound."""
+        return self.base.log_sup(released) - namespace(released, self).log(self.bound)
+
+    def check_released(self, value: Any) -> Any:
+        """Finite numbers of a shape that `bound` and the base's scale fit."""
+        return super().check_released(self.base.check_released(value))
+
+    def _scale(self, confidential: Any, inputs: dict[str, Any]) -> Any:
+        """max(bound, t), its axes lined up from the front: rows first, then one t per entry or one for all."""
+        if set(inputs) != {self.statistic}:
+            advice = f"Pass {self.statistic}=..., the confidential value of the scale."
+            rule = "must be given, and nothing else"
+            raise refusal("LatentScale.log_prob", self.statistic, rule, sorted(inputs), advice)
+        xp = namespace(confidential, inputs, self)
+        latent = xp.asarray(inputs[self.statistic])
+        missing = np.ndim(confidential) - latent.ndim
+        if missing < 0:
+            rule = f"must have at most as many axes as the value of shape {np.shape(confidential)}"
+            raise refusal("LatentScale", self.statistic, rule, latent.shape, "Give one scale, or one per entry.")
+        return xp.maximum(self.bound, latent.reshape(latent.shape + (1,) * missing))

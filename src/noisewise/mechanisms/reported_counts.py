@@ -1,0 +1,262 @@
+"""The law of reported category counts: a sum of independent multinomials, one per true category.
+
+With n_i records of true category i, each reported as j with probability C_ij, the reported counts are
+sum_i Multinomial(n_i, C_i.). Two exact routes, both sums of positive terms in logs:
+
+- `separable`: C_ij = b_j + a_i [j = s(i)] with s one to one, as in k-ary randomised response. A record reports
+  s(i) outright with probability a_i, or else draws from b. Summing over the numbers K_i that report outright,
+      P(r | n) = sum_K (n - sum K)! prod_i binom(n_i, K_i) a_i^K_i prod_j b_j^(r_j - K_j) / (r_j - K_j)!,
+  which ties the categories together only through sum K: one convolution per category, O(n^2) in all each.
+- any channel: closed multinomials for the two largest categories, the other records one by one over all partial
+  counts (a grid over all reported categories but one).
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import refusal
+from noisewise.mechanisms.discrete import by_rows, log, log_sum, repeat, times
+from noisewise.numerics import namespace, special
+
+GRID = 2**21
+"""Largest grid of partial counts."""
+
+
+def outright(channel: Any) -> Any:
+    """s(i), the category that each row reports outright, where the channel is separable; else None."""
+    common = channel.min(axis=0)
+    rest = np.where(channel > common * (1.0 + 1e-15), channel - common, 0.0)  # rounding is no structure
+    target = rest.argmax(axis=1)
+    single = np.all(np.count_nonzero(rest, axis=1) <= 1)
+    return target if single and len(set(target.tolist())) == len(target) else None
+
+
+def largest_grid(channel: Any, n: int) -> int:
+    """Cells of the grid when the reported counts are least favourable; 0 where no grid is needed."""
+    categories, reported = channel.shape
+    if categories > 2 and outright(channel) is not None:
+        return 0
+    return int((n // reported + 1) ** (reported - 1))
+
+
+def log_prob(channel: Any, n: int, released: Any, confidential: Any) -> Any:
+    """log P(released | confidential) over the last axes; -inf unless both are whole, nonnegative and sum to n."""
+    xp = namespace(released, confidential)
+    released, confidential = xp.asarray(released, dtype=float), xp.asarray(confidential, dtype=float)
+    lead = np.broadcast_shapes(released.shape[:-1], confidential.shape[:-1])
+    released = xp.broadcast_to(released, (*lead, released.shape[-1])).reshape(-1, released.shape[-1])
+    confidential = xp.broadcast_to(confidential, (*lead, confidential.shape[-1])).reshape(-1, confidential.shape[-1])
+    valid = _is_table(xp, released, n) & _is_table(xp, confidential, n)
+    # Rows that are no tables are replaced by one that is, and masked at the end.
+    released = xp.where(valid[:, None], released, _corner(released.shape[1], n))
+    confidential = xp.where(valid[:, None], confidential, _corner(confidential.shape[1], n))
+    route = _separable if largest_grid(channel, n) == 0 else _any_channel
+    if xp is np:  # simulated tables repeat: evaluate each once
+        both, index = np.unique(np.concatenate([released, confidential], axis=1), axis=0, return_inverse=True)
+        found = route(np, channel, n, both[:, : released.shape[1]], both[:, released.shape[1] :])[index.reshape(-1)]
+    else:
+        found = route(xp, channel, n, released, confidential)
+    return xp.where(valid, found, -xp.inf).reshape(lead)
+
+
+def _is_table(xp: Any, counts: Any, n: int) -> Any:
+    return xp.all((counts >= 0) & (counts == xp.floor(counts)), axis=1) & (xp.sum(counts, axis=1) == n)
+
+
+def _corner(width: int, n: int) -> Any:
+    return np.eye(width)[0] * n
+
+
+# Separable channels -------------------------------------------------------------------------------------------------
+
+
+def _separable(xp: Any, channel: Any, n: int, released: Any, confidential: Any) -> Any:
+    return by_rows(xp, lambda r, c: _separable_block(xp, channel, n, r, c), (released, confidential), n + 1)
+
+
+def _separable_block(xp: Any, channel: Any, n: int, released: Any, confidential: Any) -> Any:
+    log_factorial = _log_factorial(xp, released, confidential)
+    common, target = channel.min(axis=0), outright(channel)
+    log_common = log(np, common)
+    log_own = log(np, (channel - common)[np.arange(len(target)), target])
+    total = xp.arange(n + 1.0)
+    law = xp.where(total == 0, 0.0, -xp.inf) * xp.ones((len(released), 1))  # log weight of sum K so far
+    for row, column in enumerate(target):
+        have, seen = confidential[:, row, None], released[:, column, None]
+        steps = n + 1 if xp is not np else int(min(have.max(), seen.max())) + 1
+        kept = xp.arange(float(steps))
+        inside = (kept <= have) & (kept <= seen)
+        weight = log_factorial(have) - log_factorial(kept) - log_factorial(xp.maximum(have - kept, 0.0))
+        others = xp.maximum(seen - kept, 0.0)
+        weight = weight + times(xp, kept, log_own[row]) + times(xp, others, log_common[column]) - log_factorial(others)
+        law = _convolve(xp, law, xp.where(inside, weight, -xp.inf))
+    for column in sorted(set(range(channel.shape[1])) - set(target.tolist())):
+        seen = released[:, column, None]
+        law = law + times(xp, seen, log_common[column]) - log_factorial(seen)
+    return log_sum(xp, law + log_factorial(n - total), axis=1)
+
+
+def _convolve(xp: Any, law: Any, weight: Any) -> Any:
+    """log of the convolution of exp(law) and exp(weight), cut to the length of `law`."""
+    places = xp.arange(law.shape[1])
+
+    def add(step: Any, found: Any) -> Any:
+        source = places - step
+        moved = xp.where(source >= 0, xp.take(law, xp.maximum(source, 0), axis=1), -xp.inf)
+        return xp.logaddexp(found, moved + xp.take(weight, xp.asarray([step]), axis=1))
+
+    return repeat(xp, weight.shape[1], add, xp.full_like(law, -xp.inf))
+
+
+# Any channel --------------------------------------------------------------------------------------------------------
+
+
+def _any_channel(xp: Any, channel: Any, n: int, released: Any, confidential: Any) -> Any:
+    reported = channel.shape[1]
+    if xp is np:  # the last, implied, reported category is the largest; the grid ends at the released counts
+        largest = released.max(axis=0)
+        order = np.argsort(largest, kind="stable")
+        channel, released = channel[:, order], released[:, order]
+        extents = tuple(int(largest[column]) + 1 for column in order[:-1])
+    else:
+        extents = (n + 1,) * (reported - 1)
+    cells = math.prod(extents)
+    if cells > 4 * GRID:
+        rule = f"must keep the grid of partial counts within {4 * GRID} cells"
+        advice = "Inside JAX the grid cannot be cut at the released counts: evaluate this law with NumPy arrays."
+        raise refusal("RandomizedResponse", "n", rule, n, advice)
+    return by_rows(xp, lambda r, c: _any_block(xp, channel, n, r, c, extents), (released, confidential), cells)
+
+
+def _any_block(xp: Any, channel: Any, n: int, released: Any, confidential: Any, extents: tuple[int, ...]) -> Any:
+    categories, reported = channel.shape
+    order = xp.argsort(-confidential, axis=1)
+    count = xp.take_along_axis(confidential, order, axis=1)
+    log_channel = xp.asarray(log(np, channel))[order]  # row, category by size, reported
+    spread = (slice(None), *(None,) * len(extents))  # a number per row, against the grid
+    grid = [_along(xp, extents, axis) for axis in range(len(extents))]
+    law = _log_multinomial(xp, count[:, 0][spread], grid, [log_channel[:, 0, j][spread] for j in range(reported)])
+
+    # Records beyond the two largest categories number at most n (k - 2) / k.
+    ends = xp.cumsum(count[:, 2:], axis=1)
+    steps = n * (categories - 2) // categories if xp is not np else int(count[:, 2:].sum(axis=1).max(initial=0))
+
+    def add_record(step: Any, law: Any) -> Any:
+        category = xp.minimum(2 + xp.sum(ends <= step, axis=1), categories - 1)
+        entry = xp.take_along_axis(log_channel, category[:, None, None], axis=1)[:, 0]
+        terms = [_shifted(xp, law, axis + 1) + entry[:, axis][spread] for axis in range(len(extents))]
+        grown = _log_sum_of(xp, [*terms, law + entry[:, -1][spread]])
+        return xp.where((step < ends[:, -1])[spread], grown, law)
+
+    law = repeat(xp, steps, add_record, law) if steps else law
+    rest = [released[:, axis][spread] - grid[axis] for axis in range(len(extents))]
+    second = _log_multinomial(xp, count[:, 1][spread], rest, [log_channel[:, 1, j][spread] for j in range(reported)])
+    return log_sum(xp, (law + second).reshape(len(released), -1), axis=1)
+
+
+def _along(xp: Any, extents: tuple[int, ...], axis: int) -> Any:
+    shape = [1] * (len(extents) + 1)
+    shape[axis + 1] = extents[axis]
+    return xp.arange(float(extents[axis])).reshape(shape)
+
+
+def _shifted(xp: Any, law: Any, axis: int) -> Any:
+    """`law` one record further along an axis of the grid."""
+    front, back = [slice(None)] * law.ndim, [slice(None)] * law.ndim
+    front[axis], back[axis] = slice(0, 1), slice(0, -1)
+    return xp.concatenate([xp.full_like(law[tuple(front)], -xp.inf), law[tuple(back)]], axis=axis)
+
+
+def _log_sum_of(xp: Any, terms: list[Any]) -> Any:
+    top = terms[0]
+    for term in terms[1:]:
+        top = xp.maximum(top, term)
+    top = xp.where(top > -xp.inf, top, 0.0)
+    return log(xp, sum(xp.exp(term - top) for term in terms)) + top
+
+
+def _log_multinomial(xp: Any, total: Any, counts: list[Any], log_weights: list[Any]) -> Any:
+    """log pmf over `counts` with the last count implied by the total."""
+    log_factorial = _log_factorial(xp, total, *counts)
+    last = total - sum(counts)
+    inside = last >= 0
+    for part in counts:
+        inside = inside & (part >= 0)
+    found = log_factorial(total)
+    for part, log_weight in zip([*counts, last], log_weights, strict=True):
+        whole = xp.maximum(part, 0.0)
+        found = found + times(xp, whole, log_weight) - log_factorial(whole)
+    return xp.where(inside, found, -xp.inf)
+
+
+def _log_factorial(xp: Any, *like: Any) -> Any:
+    gammaln = special(*like).gammaln
+    return lambda count: gammaln(count + 1.0)
+
+
+# The bound ----------------------------------------------------------------------------------------------------------
+
+
+def log_sup(channel: Any, n: int, released: Any) -> Any:
+    """A bound of `log_prob` over all tables of n true categories; attained where two categories are reported.
+
+    Chain rule: given the records reported as categories before j, each of the N_j others reports j with probability
+    C_ij / sum_{l >= j} C_il, whatever became of the rest. Hence P(r | n) <= prod_j sup P(R_j = r_j), the sup over any
+    N_j independent records with such probabilities. That probability is linear in each record's own, so its largest
+    value has every record at the smallest or largest: it is enough to look at a records with the one and N_j - a with
+    the other.
+    """
+    xp = namespace(released)
+    released = xp.asarray(released, dtype=float)
+    tails = np.cumsum(channel[:, ::-1], axis=1)[:, ::-1]
+    total: Any = 0.0
+    for column in range(channel.shape[1] - 1):
+        here = tails[:, column] > 0
+        yes, tail, after = channel[here, column], tails[here, column], tails[here, column + 1]
+        if not here.any():  # no record can get this far
+            continue
+        low, high = (yes / tail).argmin(), (yes / tail).argmax()
+        rates = [(log(np, yes[at] / tail[at]), log(np, after[at] / tail[at])) for at in (high, low)]
+        total = total + _best_split(xp, n, xp.sum(released[..., column:], axis=-1), released[..., column], rates)
+    return xp.minimum(total, 0.0)
+
+
+def _best_split(xp: Any, n: int, size: Any, seen: Any, rates: list[tuple[Any, Any]]) -> Any:
+    """max over a of log P(Binomial(a, high) + Binomial(size - a, low) = seen), by bisection.
+
+    The probability is unimodal in a: its increments are (high - low)(Q(seen - 1) - Q(seen)), Q the law of the other
+    records, and Q(seen) / Q(seen - 1) grows when a low rate becomes a high one, because Q is log-concave.
+    """
+
+    def at(high: Any) -> Any:
+        return _log_two_binomials(xp, n, high, size - high, seen, rates)
+
+    mean_high, mean_low = math.exp(rates[0][0]), math.exp(rates[1][0])
+    first, last = xp.zeros_like(size), size
+    for _ in range(max(1, math.ceil(math.log2(n + 1)) + 1)):
+        middle = xp.floor(0.5 * (first + last))
+        here, there = at(middle), at(xp.minimum(middle + 1, size))
+        nowhere = (here == -xp.inf) & (there == -xp.inf) & (middle * mean_high + (size - middle) * mean_low < seen)
+        up = ((there > here) | nowhere) & (first < last)
+        first, last = xp.where(up, xp.minimum(middle + 1, size), first), xp.where(up | (first >= last), last, middle)
+    sides = [at(xp.clip(first + step, 0.0, size)) for step in (-1.0, 0.0, 1.0)]
+    return xp.maximum(xp.maximum(sides[0], sides[1]), sides[2])
+
+
+def _log_two_binomials(xp: Any, n: int, first: Any, second: Any, seen: Any, rates: list[tuple[Any, Any]]) -> Any:
+    log_factorial = _log_factorial(xp, seen)
+    part = xp.arange(n + 1.0)  # successes among the first records
+    found: Any = 0.0
+    inside = xp.ones((*np.shape(seen), n + 1), dtype=bool)
+    for total, yes, (log_yes, log_no) in (
+        (first[..., None], part, rates[0]),
+        (second[..., None], seen[..., None] - part, rates[1]),
+    ):
+        no = total - yes
+        inside = inside & (yes >= 0) & (no >= 0)
+        yes, no = xp.maximum(yes, 0.0), xp.maximum(no, 0.0)
+        found = found + log_factorial(total) - log_factorial(yes) - log_factorial(no)
+        found = found + times(xp, yes, log_yes) + times(xp, no, log_no)
+    return log_sum(xp, xp.where(inside, found, -xp.inf), axis=-1)
