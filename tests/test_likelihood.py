@@ -34,13 +34,12 @@ def test_em_gives_the_papers_numbers(count_reference):
     assert naive.estimate["theta"] == pytest.approx(truth["naive_estimate"], abs=1e-8)
     assert naive.information[0, 0] == pytest.approx(truth["naive_information"], abs=1e-6)
     assert naive.information[0, 0] / fit.information[0, 0] == pytest.approx(1.69, abs=0.005)
-    assert fit.efficiency["theta"] == pytest.approx(
-        fit.information[0, 0] * truth["estimate"], rel=1e-6
-    )  # Poisson: 1/theta
+    # a Poisson count has information 1/theta
+    assert fit.efficiency["theta"] == pytest.approx(fit.information[0, 0] * truth["estimate"], rel=1e-6)
     assert naive.efficiency["theta"] == pytest.approx(1.0)
 
 
-SCHEDULES = {"ascent": nw.Ascent(most=200_000), "staged": nw.Staged(sizes=(10**3, 10**4, 10**5))}
+SCHEDULES = {"ascent": nw.Ascent(most=50_000), "staged": nw.Staged(sizes=(1_000, 3_000, 10_000), cap=12)}
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
@@ -60,9 +59,9 @@ def test_mcem_agrees_within_its_own_error(e_step, schedule, count_reference, see
 def test_monte_carlo_error_is_honest(count_reference, seed):
     """Over repeated runs the estimate scatters as the error says."""
     truth = count_reference["maximum_likelihood"]["estimate"]
-    estimator = nw.MCEM(schedule=nw.Ascent(most=5_000), final=5_000)
+    estimator = nw.MCEM(schedule=nw.Ascent(most=3_000, tolerance=1e-3), final=5_000)
     model = count_model()
-    runs = [nw.fit(model, count_release(), estimator, start=START, seed=seed + i) for i in range(60)]
+    runs = [nw.fit(model, count_release(), estimator, start={"theta": 30.0}, seed=seed + i) for i in range(60)]
     z = np.array([(run.estimate["theta"] - truth) / run.monte_carlo_error["theta"] for run in runs])
     assert agrees(z, 0.0)
     assert agrees(z**2, 1.0, truth_error=0.1)

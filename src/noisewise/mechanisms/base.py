@@ -46,7 +46,7 @@ class Mechanism(ABC):
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("scale",),)
     """Which sets of arguments suffice, one of them each time."""
 
-    event_dim: ClassVar[int] = 0
+    event_dim: int = 0
     """0: acts entry by entry; 1: the last axis of the release jointly. `log_prob` gives one number per part."""
     measure: Measure
     """What `log_prob` is relative to: Lebesgue measure, counting on the integers, counting on the possible

@@ -108,8 +108,8 @@ def log_laplace_choice(xp: Any, gaps: Any, own: Any) -> Any:
     """log P(i has the largest score plus standard Laplace noise).
 
     Measure from i's own score: d_j = gap_j - gap_i, F and f the Laplace distribution function and density, so that
-    P(i) is the integral of f(x) prod_{j != i} F(x - d_j). A candidate above x has the factor exp(x - d_j) / 2, also i itself;
-    one below has 1 - exp(d_j - x) / 2, and i has exp(-x) / 2.
+    P(i) is the integral of f(x) prod_{j != i} F(x - d_j). A candidate above x has the factor exp(x - d_j) / 2, also i
+    itself; one below has 1 - exp(d_j - x) / 2, and i has exp(-x) / 2.
     - Below all scores: a pure exponential, in closed form.
     - Above all scores: a polynomial in exp(-x), exact by Gauss-Legendre.
     - Between consecutive scores a < b: exp(rate x) times a product over those below that is bounded and increasing;
