@@ -164,3 +164,61 @@ def test_missing_and_binary_files(tmp_path):
 def test_bad_releases_are_refused(make, message):
     with pytest.raises(nw.InputError, match=message):
         make()
+
+
+# The guarantee of a whole release -------------------------------------------------------------------------------------
+
+
+def test_guarantees_add_up_over_statistics():
+    pure = nw.Release(
+        a=nw.Laplace(epsilon=0.2, sensitivity=1.0).released(1.0),
+        b=nw.DiscreteLaplace(epsilon=0.5, sensitivity=1).released([1, 2]),
+    )
+    assert pure.guarantee.epsilon == pytest.approx(0.7)
+    rho = nw.Release(
+        a=nw.Gaussian(rho=0.3, sensitivity=1.0).released(1.0), b=nw.DiscreteGaussian(rho=0.2, sensitivity=1).released(3)
+    )
+    assert rho.guarantee.rho == pytest.approx(0.5)
+    mu = nw.Release(
+        a=nw.Gaussian(mu=3.0, sensitivity=1.0).released(1.0), b=nw.Gaussian(mu=4.0, sensitivity=1.0).released(1.0)
+    )
+    assert mu.guarantee.mu == pytest.approx(5.0)
+    approximate = nw.Release(
+        a=nw.Gaussian(epsilon=1.0, delta=1e-6, sensitivity=1.0).released(1.0),
+        b=nw.Laplace(epsilon=0.5, sensitivity=1.0).released(1.0),
+    )
+    assert approximate.guarantee.epsilon == pytest.approx(1.5)
+    assert approximate.guarantee.delta == pytest.approx(1e-6)
+    assert nw.Release(a=nw.Laplace(scale=1.0).released(1.0)).guarantee is None
+    assert pure.naive().guarantee is None
+
+
+def test_guarantees_do_not_add_across_neighbour_relations():
+    noise = nw.Laplace(epsilon=0.2, sensitivity=1.0)
+    mixed = nw.Release(a=noise.under("add-remove").released(1.0), b=noise.under("replace-one").released(1.0))
+    with pytest.raises(nw.InputError, match="neighbour"):
+        mixed.guarantee  # noqa: B018
+    same = nw.Release(a=noise.under("replace-one").released(1.0), b=noise.under("replace-one").released(1.0))
+    assert same.guarantee.neighbours == "replace-one"
+    with pytest.raises(nw.InputError, match="'neighbours' must be one of"):
+        noise.under("both")
+    with pytest.raises(nw.InputError, match="needs a guarantee"):
+        nw.Laplace(scale=1.0).under("replace-one")
+
+
+def test_disjoint_groups_compose_in_parallel_and_survive_files(tmp_path):
+    noise = nw.Laplace(epsilon=0.2, sensitivity=1.0).under("add-remove")
+    release = nw.Release(north=noise.released(1.0), south=noise.released(2.0), total=noise.released(3.0))
+    assert release.guarantee.epsilon == pytest.approx(0.6)
+    apart = release.with_disjoint(["north"], ["south"])
+    assert apart.guarantee.epsilon == pytest.approx(0.4)
+    assert apart != release
+    apart.save(tmp_path / "release.json")
+    jsonschema.Draft202012Validator(schema()).validate(json.loads((tmp_path / "release.json").read_text()))
+    again = nw.Release.load(tmp_path / "release.json")
+    assert again == apart
+    assert again.guarantee == apart.guarantee
+    with pytest.raises(nw.InputError, match="must name released statistics"):
+        release.with_disjoint(["north"], ["east"])
+    with pytest.raises(nw.InputError, match="at least two lists"):
+        release.with_disjoint(["north"])

@@ -4,7 +4,7 @@ A part knows log pi(s | theta) and log eta(s_dp | s). Everything a fit needs is 
 each entry: nodes of a sum or an integral (EM), or simulated values (MCEM). See docs/derivations/likelihood.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -79,8 +79,22 @@ class Part:
     def log_prob_many(self, values: Values, s: Array) -> Array:
         """`log_prob` over a leading axis of values of s: (values, entries)."""
         program = self.compiled("law", lambda: jax.vmap(lambda v, one: self.log_prob(v, one), in_axes=(None, 0)))
-        with double():
-            return np.asarray(program({name: values[name] for name in self.law.parents}, s))
+        given = {name: values[name] for name in self.law.parents}
+        found = np.empty((len(s), self.entries))
+        for start, piece in padded(s, self.entries):
+            with double():
+                found[start : start + len(piece)] = np.asarray(program(given, piece))[: len(s) - start]
+        return found
+
+
+def padded(s: Array, cells: int) -> Iterator[tuple[int, Array]]:
+    """Pieces of `s` of one length, a power of two that keeps memory small: few shapes to compile, whatever the size."""
+    rows = 2**18 // max(1, cells)
+    rows = min(1 << max(rows, 1).bit_length() - 1, 1 << (len(s) - 1).bit_length())
+    for start in range(0, len(s), rows):
+        piece = np.asarray(s[start : start + rows], dtype=np.float64)
+        missing = rows - len(piece)
+        yield start, np.concatenate([piece, np.repeat(piece[:1], missing, axis=0)]) if missing else piece
 
 
 def unreduced(law: Law, values: Values, s: Any) -> Any:
