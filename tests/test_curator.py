@@ -241,8 +241,8 @@ def test_float_noise_is_fine_grained(dp):
     space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
     tiny = one_by_one(space >> dp.m.then_laplace(scale=1e-300), 0.0, 50)
     assert len(np.unique(tiny)) == 50  # a grid of, say, 2^-40 would give zeros
-    coarse = one_by_one(space >> dp.m.then_laplace(scale=1e-17), 1.0, 50)
-    assert np.all(coarse == 1.0)
+    coarse = one_by_one(space >> dp.m.then_laplace(scale=1e-18), 1.0, 50)
+    assert np.all(coarse == 1.0)  # a change takes noise beyond 5.5e-17, which has probability exp(-55)
 
 
 # Releases ------------------------------------------------------------------------------------------------------
