@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from exactness import agrees, counts_agree
+from scipy import stats
 from scipy.special import roots_legendre
 
 
@@ -76,6 +77,17 @@ class Case:
             return self.density(np.asarray(self.points)).sum()
         total = self.cells()[1].sum()
         return total + (self.density(np.asarray(self.atoms)).sum() if self.atoms else 0.0)
+
+    def mass_ratios(self, rng, size=100_000):
+        """Density over that of an independent Student proposal about the draws' mean, on the space that they span."""
+        pilot = np.asarray(self.sample(self.mechanism, rng, 4_000)).reshape(4_000, -1)
+        centre, spread = pilot.mean(axis=0), np.cov(pilot.T).reshape(pilot.shape[1], -1)
+        values, vectors = np.linalg.eigh(spread)
+        basis = vectors[:, values > 1e-10 * values.max()]  # invariants leave fewer dimensions than entries
+        law = stats.multivariate_t(shape=basis.T @ spread @ basis, df=4)
+        steps = np.asarray(law.rvs(size, random_state=rng)).reshape(size, -1)
+        points = (centre + steps @ basis.T).reshape(size, *np.shape(self.sample(self.mechanism, rng, 1))[1:])
+        return np.exp(self.log_prob(points) - law.logpdf(steps))
 
     def follows(self, mechanism, rng):
         """Whether draws of `mechanism` follow this case's density."""

@@ -4,6 +4,7 @@ import jax
 import jsonschema
 import numpy as np
 import pytest
+from exactness import agrees
 from mechanism_case import all_cases
 
 import noisewise as nw
@@ -32,11 +33,13 @@ def test_every_mechanism_has_a_case():
 
 
 @every_case
-def test_mass_is_one(case):
+def test_mass_is_one(case, seed):
     if case.nearby is None:
         assert case.mass() == pytest.approx(1.0, abs=1e-9)
-    else:
-        assert case.wrong is not None
+    elif case.mechanism.measure == "density":
+        ratios = case.mass_ratios(np.random.default_rng(seed))
+        assert agrees(ratios, 1.0)
+        assert not agrees(1.05 * ratios, 1.0)  # negative control: a normaliser 5% off
 
 
 @every_case

@@ -421,13 +421,8 @@ def test_guarantees_are_taken_over():
     ("make", "message"),
     [
         (lambda: Rounded(2.0, 1.0), r"Rounded: 'base' must be a mechanism; got 2\.0"),
-        (
-            lambda: Rounded(nw.DiscreteGaussian(scale=2.0), 1.0),
-            r"Rounded: 'base' must be noise whose intervals.*DiscreteG",
-        ),
         (lambda: Clipped(nw.Exact(), 0.0), r"Clipped: 'base' must be noise whose intervals .* got Exact\(\)"),
         (lambda: Thresholded(Product([LAPLACE]), 0.0), "Thresholded: 'base' must be noise whose intervals"),
-        (lambda: Rounded(Affine(nw.DiscreteGaussian(scale=2.0)), 1.0), "'base' must be noise whose intervals"),
         (lambda: Rounded(Projected(1.0, **TOTALS), 1.0), "'base' must act entry by entry, since joint noise"),
         (lambda: Affine(Projected(1.0, **TOTALS)), "Affine: 'base' must act entry by entry"),
         (lambda: Affine(nw.Exact()), "Affine: 'base' must release numbers by a density or on the integers"),
@@ -538,7 +533,8 @@ def test_a_model_without_the_totals_ends_with_a_message(sampler):
     with pytest.raises((InferenceError, InputError)):
         nw.sample(model, release, sampler, draws=500, seed=1)
     assert "by construction" in mechanism.impossible(np.ones((4, 3)))
-    assert mechanism.impossible([[5.0, 5.0, 5.0], [1.0, 1.0, 1.0]]) is None
+    assert "by construction" in mechanism.impossible([[5.0, 5.0, 5.0], [1.0, 1.0, 1.0]])
+    assert mechanism.impossible([[5.0, 5.0, 5.0], [4.0, 5.0, 6.0]]) is None
 
 
 # Product ------------------------------------------------------------------------------------------------------------

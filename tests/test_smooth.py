@@ -40,7 +40,7 @@ def test_guarantee_survives_a_file():
     mechanism = smooth.cauchy(epsilon=1.0, neighbours="replace-one").latent("spread", 0.5)
     again = mechanism_from_dict(mechanism.to_dict(), "here")
     assert again == mechanism
-    assert again.guarantee == Guarantee(epsilon=1.0, norm="l1", neighbours="replace-one")
+    assert again.guarantee == Guarantee(epsilon=1.0, norm="l1", neighbours="replace-one", dimension=1)
 
 
 def test_supremum_is_attained_at_small_scales_only():

@@ -13,7 +13,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import InputError, refusal
-from noisewise.mechanisms import CATALOGUE, Exact, Guarantee, Released
+from noisewise.mechanisms import CATALOGUE, Exact, Guarantee, Product, Released
 from noisewise.mechanisms.base import mechanism_from_dict
 
 FORMAT = "noisewise-release"
@@ -293,8 +293,15 @@ def _whole_guarantee(item: Released) -> Guarantee | None:
     all of them.
     """
     mechanism, stated = item.mechanism, item.mechanism.guarantee
+    if isinstance(mechanism, Product):
+        columns = [np.asarray(item.value)[..., index] for index in range(len(mechanism.parts))]
+        each = [_whole_guarantee(p.released(column)) for p, column in zip(mechanism.parts, columns, strict=True)]
+        whole = [found for found in each if found is not None]
+        return Guarantee.compose(whole) if len(whole) == len(each) else None
     if stated is None or stated.kind == "none":
         return None
+    if stated.dimension is not None and math.prod(item.shape) > stated.dimension:
+        return None  # calibrated for fewer entries than were released
     if stated.sensitivity is None or (stated.norm in ("l1", "l2") and mechanism.event_dim == 0):
         return stated
     parts = math.prod(item.shape[: len(item.shape) - mechanism.event_dim])

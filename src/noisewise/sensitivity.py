@@ -189,8 +189,17 @@ def by_enumeration(
         for data in combinations_with_replacement(range(len(points)), size):
             for other in _neighbours_of(data, len(points), neighbours, least, n):
                 if other > data or len(other) < len(data):  # each pair once
-                    largest = max(largest, of(values(data) - values(other)))
+                    largest = max(largest, _finite(who, of(values(data) - values(other)), data))
     return largest
+
+
+def _finite(who: str, change: float, data: Any) -> float:
+    if not np.isfinite(change):
+        advice = "An average of no records, say, is none: raise `least`, or define it."
+        raise refusal(
+            who, "query", f"must give a number for every data set, {len(data)} records included", change, advice
+        )
+    return change
 
 
 def local_by_enumeration(
@@ -203,9 +212,11 @@ def local_by_enumeration(
     who = "sensitivity.local_by_enumeration"
     of, points = _norm(who, norm), _domain(who, domain)
     _relation(who, neighbours)
+    if not all(isinstance(place, (int, np.integer)) and 0 <= place < len(points) for place in data):
+        raise refusal(who, "data", f"must be positions from 0 to {len(points) - 1}", data, "Give indices of `domain`.")
     values, here = _Values(query, points), tuple(sorted(data))
     near = _neighbours_of(here, len(points), neighbours, least, len(here) + 1)
-    return max((of(values(here) - values(other)) for other in near), default=0.0)
+    return max((_finite(who, of(values(here) - values(other)), here) for other in near), default=0.0)
 
 
 def smooth_by_enumeration(

@@ -1,8 +1,9 @@
 """Additive noise: s_dp = s + z with a law of z that does not depend on s."""
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +12,10 @@ from noisewise.errors import refusal
 from noisewise.mechanisms.base import Measure, Mechanism, Supremum
 from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
+
+NARROW = 1e-2
+"""Intervals narrower than this part of the scale are integrated instead of subtracted."""
+_NODES, _WEIGHTS = (0.5 * (np.polynomial.legendre.leggauss(5)[0] + 1.0), 0.5 * np.polynomial.legendre.leggauss(5)[1])
 
 
 class Additive(Mechanism):
@@ -22,6 +27,9 @@ class Additive(Mechanism):
 
     measure: Measure = "density"
     supremum: Supremum = "attained"
+    smooth: ClassVar[bool] = False
+    """Whether the density has all derivatives on either side of zero, on the scale of `scale`."""
+    scale: Any
 
     @abstractmethod
     def noise_log_prob(self, z: Any) -> Any:
@@ -70,7 +78,34 @@ class Additive(Mechanism):
         xp = namespace(low, high, self)
         flip = low > 0
         first, last = xp.where(flip, -high, low), xp.where(flip, -low, high)
-        return log_difference(xp, self._log_cdf(xp, last), self._log_cdf(xp, first))
+        found = log_difference(xp, self._log_cdf(xp, last), self._log_cdf(xp, first))
+        if not self.smooth:
+            return found
+        narrow = last - first < NARROW * self.scale
+        return xp.where(narrow, self._log_narrow(xp, first, xp.where(narrow, last - first, 0.0)), found)
+
+    def log_cell(self, centre: Any, width: Any) -> Any:
+        """log mass of the noise in [centre - width/2, centre + width/2), however narrow beside the centre."""
+        xp = namespace(centre, width, self)
+        wide = self._log_mass(centre - 0.5 * width, centre + 0.5 * width)
+        if not self.smooth:
+            return wide
+        narrow = width < NARROW * self.scale
+        return xp.where(narrow, self._log_narrow(xp, centre - 0.5 * width, xp.where(narrow, width, 0.0)), wide)
+
+    def _log_narrow(self, xp: Any, low: Any, width: Any) -> Any:
+        """log mass of [low, low + width) by five-point Gauss-Legendre quadrature on either side of zero.
+
+        A difference of distribution functions would lose the digits that the width lacks against one.
+        """
+        low = xp.where(xp.isfinite(low), low, 0.0)
+        below = xp.clip(-low, 0.0, width)
+        sides = []
+        for start, part in ((low, below), (xp.maximum(low, 0.0), width - below)):
+            logs = [self.noise_log_prob(start + part * x) + np.log(w) for x, w in zip(_NODES, _WEIGHTS, strict=True)]
+            inner = functools.reduce(xp.logaddexp, logs) + xp.log(xp.where(part > 0, part, 1.0))
+            sides.append(xp.where(part > 0, inner, -xp.inf))
+        return xp.logaddexp(*sides)
 
     def _log_cdf(self, xp: Any, z: Any) -> Any:
         # Infinite ends are kept out of the formulas, whose derivatives there are not numbers.
@@ -131,12 +166,18 @@ def log_difference(xp: Any, larger: Any, smaller: Any) -> Any:
 
 
 def calibrate(
-    who: str, scale: Any, sensitivity: Any, budget: dict[str, Any], *, norm: str, rule: Callable[..., float]
+    who: str,
+    scale: Any,
+    sensitivity: Any,
+    budget: dict[str, Any],
+    *,
+    norm: str,
+    rule: Callable[..., float],
+    advice: str = "",
 ) -> dict[str, Any]:
     """`scale` as given, or `rule(sensitivity, **budget)`: exactly one way must be given. Arguments for `_freeze`."""
-    names = " and ".join([*budget, "sensitivity"])
     stated = {key: value for key, value in budget.items() if value is not None}
-    advice = f"Give scale, or {names}."
+    advice = f"Give scale, or sensitivity with {advice or ' and '.join(budget)}."
     if scale is not None:
         if stated or sensitivity is not None:
             raise refusal(who, "scale", "must not come together with a budget", scale, advice)

@@ -49,8 +49,11 @@ class Affine(Processed):
         """shift + factor * x."""
         return self.shift + self.factor * value
 
-    def _inside(self, value: Any) -> Any:
-        return self.inner.nearest((value - self.shift) / self.factor)
+    def _inside(self, value: Any, slack: Any = 0.0) -> Any:
+        # Adding the shift rounds off: pulled back, a possible value of the base is met only so closely.
+        xp = namespace(value, self)
+        size = xp.abs(xp.where(xp.isfinite(value), value, 0.0)) + abs(self.shift)
+        return self.inner.nearest((value - self.shift) / self.factor, (ROUND_OFF * size + slack) / abs(self.factor))
 
     def preimage(self, start: Cut, stop: Cut) -> tuple[Cut, Cut]:
         """Divided through; a negative factor exchanges the cuts, and before with after."""
@@ -61,12 +64,12 @@ class Affine(Processed):
         last = xp.where(flip, low, high), xp.where(flip, ~xp.asarray(start[1]), stop[1])
         return first, last
 
-    def nearest(self, value: Any) -> Any:
+    def nearest(self, value: Any, slack: Any = 0.0) -> Any:
         """The image of a possible value of `base`."""
         if self.inner.measure == "density":
             return value
         xp = namespace(value, self)
-        inside = self._inside(value)
+        inside = self._inside(value, slack)
         return xp.where(self.inner.atomic(inside), self.shift + self.factor * inside, value)
 
     def atomic(self, value: Any) -> Any:

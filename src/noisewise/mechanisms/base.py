@@ -6,6 +6,7 @@ and a certified bound of the density over the confidential value: all that exact
 
 import copy
 import inspect
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
@@ -136,7 +137,7 @@ class Mechanism(ABC):
             raise refusal(who, "value", "must be finite", value, "Check the published file.")
         for name in self.fields:
             shape = np.shape(getattr(self, name))
-            if not _broadcasts(shape, np.shape(value)):
+            if not broadcasts(shape, np.shape(value)):
                 rule = f"must have a shape that '{name}' of shape {shape} broadcasts to"
                 raise refusal(who, "value", rule, value, f"Give one {name}, or one per entry.")
         return value
@@ -144,6 +145,10 @@ class Mechanism(ABC):
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """The rule that a confidential statistic's shape breaks for a release of the given shape, or None."""
         return None if released == confidential else f"must have the shape {released} of its release"
+
+    def beyond(self, released: Any, confidential: tuple[int, ...]) -> str | None:
+        """The rule that a released value breaks for a confidential statistic of the given shape, or None."""
+        return None
 
     def impossible(self, confidential: Any) -> str | None:
         """The rule that simulated confidential values, rows first, break for this mechanism, or None."""
@@ -177,12 +182,22 @@ class Mechanism(ABC):
                 rule = f"is not an argument of {cls.__name__}"
                 raise refusal(where, key, rule, value, checks.nearest(key, cls.arguments))
             arguments[key] = _restored(value, f"{where}.{key}", cls.arguments[key])
+        for name, parameter in inspect.signature(cls).parameters.items():
+            if parameter.default is parameter.empty and name not in arguments:
+                raise refusal(where, name, f"is missing for {cls.__name__}", sorted(arguments), f'Add "{name}".')
         try:
             made = cls(**arguments)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if stated is not None:
-            object.__setattr__(made, "guarantee", Guarantee.from_dict(stated, f"{where}.guarantee"))
+            given = Guarantee.from_dict(stated, f"{where}.guarantee")
+            if made.guarantee is not None:
+                own = made.guarantee.to_dict()
+                for key in ("epsilon", "delta", "rho", "mu"):
+                    if key in own and key in stated and not math.isclose(own[key], stated[key], rel_tol=1e-9):
+                        rule = f"must agree with the budget, {key}={own[key]}"
+                        raise refusal(f"{where}.guarantee", key, rule, stated[key], "Drop one of the two.")
+            object.__setattr__(made, "guarantee", given)
         return made
 
     @classmethod
@@ -239,7 +254,8 @@ def _restored(value: Any, where: str, schema: dict[str, Any]) -> Any:
     return value
 
 
-def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+def broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Whether `shape` broadcasts to `target`."""
     try:
         return np.broadcast_shapes(shape, target) == target
     except ValueError:

@@ -73,13 +73,13 @@ class Clipped(Processed):
     def _at(self, xp: Any, value: Any, bound: Any) -> Any:
         return close(xp, value, bound, self.inner.tolerance())
 
-    def nearest(self, value: Any) -> Any:
+    def nearest(self, value: Any, slack: Any = 0.0) -> Any:
         """An end, or a possible value of `base`."""
         xp = namespace(value, self)
-        found = self.inner.nearest(value)
+        found = self.inner.nearest(value, slack)
         for bound in (self.low, self.high):
             if bound is not None:
-                found = xp.where(self._at(xp, value, bound), bound, found)
+                found = xp.where(close(xp, value, bound, self.inner.tolerance() + slack), bound, found)
         return found
 
     def atomic(self, value: Any) -> Any:

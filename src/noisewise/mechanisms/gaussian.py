@@ -10,8 +10,10 @@ from scipy.special import log_ndtr
 from noisewise.errors import refusal
 from noisewise.mechanisms.additive import Additive, calibrate
 from noisewise.mechanisms.base import BUDGET, POSITIVE
-from noisewise.numerics import namespace, special
+from noisewise.numerics import log_ndtr as log_ndtr_of
+from noisewise.numerics import namespace
 
+_BUDGETS = "epsilon and delta, or rho, or mu"
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -24,6 +26,7 @@ class Gaussian(Additive):
     Sampler: `Generator.standard_normal`.
     """
 
+    smooth = True
     arguments = {"scale": POSITIVE} | dict.fromkeys(("epsilon", "delta", "rho", "mu", "sensitivity"), BUDGET)
     alternatives = (("scale",), ("epsilon", "delta", "sensitivity"), ("rho", "sensitivity"), ("mu", "sensitivity"))
     scale: Any
@@ -39,7 +42,7 @@ class Gaussian(Additive):
         sensitivity: Any = None,
     ) -> None:
         budget = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        self._freeze(**calibrate("Gaussian", scale, sensitivity, budget, norm="l2", rule=calibrated))
+        self._freeze(**calibrate("Gaussian", scale, sensitivity, budget, norm="l2", rule=calibrated, advice=_BUDGETS))
 
     def noise_log_prob(self, z: Any) -> Any:
         """Normal log density."""
@@ -49,7 +52,7 @@ class Gaussian(Additive):
 
     def noise_log_cdf(self, z: Any) -> Any:
         """log Phi(z / scale)."""
-        return special(z, self.scale).log_ndtr(z / self.scale)
+        return log_ndtr_of(z / self.scale)
 
     def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         """Scaled standard normal variates."""

@@ -30,6 +30,7 @@ class GeneralizedCauchy(Additive):
     """
 
     fields = ("power", "scale")
+    smooth = True
     arguments = {"power": POSITIVE, "scale": POSITIVE}
     alternatives = (("power", "scale"),)
     power: Any

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from noisewise import checks
-from noisewise.errors import refusal
+from noisewise.errors import InputError, refusal
 
 NEIGHBOURS = ["add-remove", "replace-one"]
 """The relations: one record more or fewer; or the same number of records, one of them different."""
@@ -30,12 +30,24 @@ class Guarantee:
     sensitivity: float | None = None
     norm: str | None = None
     neighbours: str | None = None
+    dimension: int | None = None
+    """For how many released entries the calibration was made, where that matters (smooth sensitivity)."""
 
     choices: ClassVar[dict[str, list[str]]] = {"norm": ["l1", "l2", "linf"], "neighbours": NEIGHBOURS}
 
     def __post_init__(self) -> None:
+        who, advice = "Guarantee", "Leave it out if it is not known."
+        for key in ("epsilon", "delta", "rho", "mu", "sensitivity"):
+            if getattr(self, key) is not None:
+                object.__setattr__(self, key, checks.positive_number(who, key, getattr(self, key), advice))
+        if self.delta is not None and self.delta >= 1.0:
+            raise refusal(who, "delta", "must be below 1", self.delta, "Such a guarantee says nothing.")
         if self.neighbours is not None:
-            checks.choice("Guarantee", "neighbours", self.neighbours, NEIGHBOURS)
+            checks.choice(who, "neighbours", self.neighbours, NEIGHBOURS)
+        if self.dimension is not None:
+            object.__setattr__(
+                self, "dimension", checks.integer(who, "dimension", self.dimension, least=1, advice=advice)
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """The stated fields only."""
@@ -54,7 +66,10 @@ class Guarantee:
                 checks.choice(where, key, value, cls.choices[key])
             else:
                 checks.positive_number(where, key, value, "Leave it out if it is not known.")
-        return cls(**entry)
+        try:
+            return cls(**entry)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
 
     # Composition ----------------------------------------------------------------------------------------------
 
@@ -72,7 +87,7 @@ class Guarantee:
         """
         who = "Guarantee.compose"
         parts, neighbours = _common(who, guarantees)
-        budget: dict[str, float]
+        budget: dict[str, Any]
         match parts[0].kind:
             case "mu":
                 budget = {"mu": math.sqrt(sum(_stated(part.mu) ** 2 for part in parts))}
@@ -177,7 +192,7 @@ def _common(who: str, guarantees: Iterable[Guarantee]) -> tuple[list[Guarantee],
     relations = {part.neighbours for part in parts}
     if len(relations) > 1:
         rule = "must be the same neighbour relation in all"
-        advice = "Guarantees about different relations do not add: calibrate all to one, and state it in each."
+        advice = "Calibrate all to one relation, and state it in each: mechanism.under('replace-one')."
         raise refusal(who, "neighbours", rule, sorted(str(relation) for relation in relations), advice)
     kinds = {part.kind for part in parts}
     if len(kinds) > 1 and not kinds <= {"pure", "approximate"}:

@@ -13,7 +13,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.base import Measure, Mechanism, Supremum, _broadcasts
+from noisewise.mechanisms.base import Measure, Mechanism, Supremum, broadcasts
 from noisewise.numerics import namespace
 
 SUPPRESSED = "suppressed"
@@ -83,8 +83,8 @@ class Processed(Mechanism):
         """The cuts of the base's line that bound all x with g(x) between the given cuts."""
 
     @abstractmethod
-    def nearest(self, value: Any) -> Any:
-        """The possible value that `value` is, up to rounding errors; `value` itself where there is none."""
+    def nearest(self, value: Any, slack: Any = 0.0) -> Any:
+        """The possible value that `value` is, up to rounding errors and `slack`; `value` itself where there is none."""
 
     @abstractmethod
     def atomic(self, value: Any) -> Any:
@@ -166,11 +166,13 @@ class Processed(Mechanism):
             value = checks.numeric(who, "value", value, advice)
         except ValueError:  # show what was given, not what it was turned into
             raise refusal(who, "value", "must be a number or an array of numbers", given, advice) from None
+        if np.size(value) == 0:
+            raise refusal(who, "value", "must not be empty", given, "Give the published number or array.")
         finite = np.isfinite(value) | (np.isnan(value) & self.suppresses)
         if not np.all(finite):
             raise refusal(who, "value", "must be finite", given, "Check the published file.")
         for name, shape in shapes(self):
-            if not _broadcasts(shape, np.shape(value)):
+            if not broadcasts(shape, np.shape(value)):
                 rule = f"must have a shape that '{name}' of shape {shape} broadcasts to"
                 raise refusal(who, "value", rule, given, f"Give one {name}, or one per entry.")
         value = np.asarray(self.nearest(value), dtype=float)
@@ -199,12 +201,12 @@ class Root:
         self.measure: Measure = mechanism.measure
         self.has_intervals: bool = getattr(mechanism, "has_intervals", False)
 
-    def nearest(self, value: Any) -> Any:
-        """The nearest whole number, on the lattice and up to rounding errors."""
+    def nearest(self, value: Any, slack: Any = 0.0) -> Any:
+        """The nearest whole number, on the lattice and up to rounding errors and `slack`."""
         if not self.lattice:
             return value
         xp = namespace(value)
-        index, near = near_multiple(xp, value, 1.0, STEP)
+        index, near = near_multiple(xp, value, 1.0, STEP + slack)
         return xp.where(near, index, value)
 
     def atomic(self, value: Any) -> Any:
@@ -295,7 +297,7 @@ def check_base(who: str, base: Any) -> Any:
     advice = "Give additive noise such as Laplace, Gaussian or DiscreteLaplace, or a wrapper of it."
     check_entrywise(who, base, advice)
     if not getattr(base, "has_intervals", False):
-        rule = "must be noise whose intervals have a known probability (a distribution function in closed form)"
+        rule = "must be noise whose intervals have a known probability (a distribution function that is known)"
         raise refusal(who, "base", rule, base, advice)
     return base
 

@@ -103,8 +103,8 @@ class Projected(Mechanism):
         return xp.all(xp.abs(xp.sum(terms, axis=-1) - self.totals) <= TOLERANCE * size, axis=-1)
 
     def impossible(self, confidential: Any) -> str | None:
-        """The rule that every row of `confidential` breaks, or None: a model must meet the totals by construction."""
-        if np.any(self._meets(np, np.asarray(confidential, dtype=float))):
+        """The rule that some row of `confidential` breaks, or None: a model must meet the totals by construction."""
+        if np.all(self._meets(np, np.asarray(confidential, dtype=float))):
             return None
         totals = np.asarray(self.totals).tolist()
         return f"must meet the totals {totals} of its release by construction (a Multinomial given its size, say)"

@@ -153,6 +153,13 @@ class RandomizedResponse(Mechanism):
         found.flags.writeable = False
         return int(found) if found.ndim == 0 else found
 
+    def impossible(self, confidential: Any) -> str | None:
+        """Records must be categories of the channel."""
+        known = len(self.channel)
+        if self.on == "counts" or np.all((np.asarray(confidential) >= 0) & (np.asarray(confidential) < known)):
+            return None
+        return f"must hold categories 0 to {known - 1} by construction"
+
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """Shapes agree entry by entry, or but for the number of categories on the last axis."""
         if self.on == "records":

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
 from noisewise import checks
+from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.base import MECHANISM, POSITIVE, Measure, Mechanism
-from noisewise.mechanisms.processed import STEP, Cut, Processed, Root, check_base, near_multiple
+from noisewise.mechanisms.processed import STEP, Cut, Processed, check_base, near_multiple
 from noisewise.numerics import namespace
 
 
@@ -53,10 +56,10 @@ class Rounded(Processed):
         first = xp.where(near, index + after, xp.ceil(value / self.step))
         return (first - 0.5) * self.step, False
 
-    def nearest(self, value: Any) -> Any:
+    def nearest(self, value: Any, slack: Any = 0.0) -> Any:
         """The nearest multiple."""
         xp = namespace(value, self)
-        index, near = near_multiple(xp, value, self.step, STEP * self.step)
+        index, near = near_multiple(xp, value, self.step, STEP * self.step + slack)
         return xp.where(near, self.step * index, value)
 
     def atomic(self, value: Any) -> Any:
@@ -75,22 +78,27 @@ class Rounded(Processed):
     def _log_prob(self, released: Any, confidential: Any, inputs: dict[str, Any]) -> Any:
         xp = namespace(released, confidential, inputs, self)
         index, near = near_multiple(xp, released, self.step, STEP * self.step)
-        start, stop, shift = self._cell(index)
-        return xp.where(near, self.inner.log_between(start, stop, confidential - shift, inputs), -xp.inf)
+        start, stop = self._cell(index)
+        if isinstance(self.base, Additive) and self.base.measure == "density":
+            # The law depends on x - s only. Measured from s, a cell narrow beside r keeps its width.
+            with np.errstate(all="ignore"):  # far out, logs of zero probabilities meet: the result is -inf
+                found = self.base.log_cell(self.step * index - confidential, self.step + 0.0 * index)
+            found = xp.minimum(found, self.inner.log_sup_between(start, stop))
+        else:
+            found = self.inner.log_between(start, stop, confidential, inputs)
+        return xp.where(near, found, -xp.inf)
 
     def _log_sup(self, released: Any) -> Any:
         xp = namespace(released, self)
         index, near = near_multiple(xp, released, self.step, STEP * self.step)
-        start, stop, _ = self._cell(index)
+        start, stop = self._cell(index)
         return xp.where(near, self.inner.log_sup_between(start, stop), -xp.inf)
 
-    def _cell(self, index: Any) -> tuple[Cut, Cut, Any]:
-        """The cuts about a multiple of the step, less a shift."""
-        if isinstance(self.inner, Root) and self.inner.measure == "density":
-            # The law depends on x - s only. Measured from r, a narrow cell far from zero keeps its width.
-            zero = 0.0 * index
-            return (zero - 0.5 * self.step, False), (zero + 0.5 * self.step, False), self.step * index
-        return ((index - 0.5) * self.step, False), ((index + 0.5) * self.step, False), 0.0
+    def _cell(self, index: Any) -> tuple[Cut, Cut]:
+        """The cuts about a multiple of the step; about zero where only their distance matters, to keep its digits."""
+        if isinstance(self.base, Additive) and self.base.measure == "density":
+            index = 0.0 * index
+        return ((index - 0.5) * self.step, False), ((index + 0.5) * self.step, False)
 
 
 def _shown(value: Any) -> str:

@@ -38,6 +38,9 @@ class Selection(Mechanism):
 
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
         """Simulated release; not for publishing (see `Mechanism.sample`)."""
+        if np.isnan(confidential).any():
+            who = f"{type(self).__name__}.sample"
+            raise refusal(who, "confidential", "must not hold NaN", confidential, "Every candidate needs a score.")
         return self.choose(rng, self._gaps(np, confidential))
 
     def log_prob(self, released: Any, confidential: Any) -> Any:
@@ -72,6 +75,10 @@ class Selection(Mechanism):
         super().check_released(found)
         found.flags.writeable = False
         return int(found) if found.ndim == 0 else found
+
+    def beyond(self, released: Any, confidential: tuple[int, ...]) -> str | None:
+        """Indices must be those of the scores."""
+        return None if np.all(np.asarray(released) < confidential[-1]) else beyond_scores(confidential)
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """One more axis than the release, of scores."""
@@ -110,3 +117,8 @@ def selection_of(who: str, value: Any) -> Selection:
     if np.ndim(value.scale):
         raise refusal(who, "selection", "must have a single scale", value, "Give one number.")
     return value
+
+
+def beyond_scores(confidential: tuple[int, ...]) -> str:
+    """The rule for an index that is none of the scores'."""
+    return f"must hold indices from 0 to {confidential[-1] - 1}, one of the model's {confidential[-1]} scores"

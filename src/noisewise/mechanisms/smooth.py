@@ -59,7 +59,11 @@ def laplace(epsilon: float, delta: float, *, dimension: int = 1, neighbours: str
     delta)-DP.
     """
     epsilon, xi = _approximate("smooth.laplace", epsilon, delta, dimension)
-    return Smooth(Laplace(scale=2.0 / epsilon), xi, Guarantee(epsilon, delta, norm="l1", neighbours=neighbours))
+    return Smooth(
+        Laplace(scale=2.0 / epsilon),
+        xi,
+        Guarantee(epsilon, delta, norm="l1", neighbours=neighbours, dimension=dimension),
+    )
 
 
 def gaussian(epsilon: float, delta: float, *, dimension: int = 1, neighbours: str | None = None) -> Smooth:
@@ -70,7 +74,9 @@ def gaussian(epsilon: float, delta: float, *, dimension: int = 1, neighbours: st
     """
     epsilon, xi = _approximate("smooth.gaussian", epsilon, delta, dimension)
     scale = 5.0 * math.sqrt(2.0 * math.log(2.0 / delta)) / epsilon
-    return Smooth(Gaussian(scale=scale), xi, Guarantee(epsilon, delta, norm="l2", neighbours=neighbours))
+    return Smooth(
+        Gaussian(scale=scale), xi, Guarantee(epsilon, delta, norm="l2", neighbours=neighbours, dimension=dimension)
+    )
 
 
 def cauchy(epsilon: float, power: float = 4.0, *, dimension: int = 1, neighbours: str | None = None) -> Smooth:
@@ -86,7 +92,9 @@ def cauchy(epsilon: float, power: float = 4.0, *, dimension: int = 1, neighbours
     power = checks.positive_number(who, "power", power, "Give one number above 1.")
     factor = 2.0 * (power + 1.0) / epsilon
     noise = GeneralizedCauchy(power=power, scale=factor)
-    return Smooth(noise, 1.0 / (factor * dimension), Guarantee(epsilon, norm="l1", neighbours=neighbours))
+    return Smooth(
+        noise, 1.0 / (factor * dimension), Guarantee(epsilon, norm="l1", neighbours=neighbours, dimension=dimension)
+    )
 
 
 def _approximate(who: str, epsilon: float, delta: float, dimension: int) -> tuple[float, float]:

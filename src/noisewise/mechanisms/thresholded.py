@@ -83,9 +83,9 @@ class Thresholded(Processed):
         below = (value < self.threshold) & ~at
         return xp.where(below | at, self.threshold, value), xp.where(below, False, after)
 
-    def nearest(self, value: Any) -> Any:
+    def nearest(self, value: Any, slack: Any = 0.0) -> Any:
         """A possible value of `base`."""
-        return self.inner.nearest(value)
+        return self.inner.nearest(value, slack)
 
     def atomic(self, value: Any) -> Any:
         """The token, and where `base` is."""

@@ -9,7 +9,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.base import MECHANISM, Mechanism
 from noisewise.mechanisms.discrete import whole
-from noisewise.mechanisms.selection import Selection, selection_of
+from noisewise.mechanisms.selection import Selection, beyond_scores, selection_of
 from noisewise.numerics import namespace
 
 
@@ -84,6 +84,10 @@ class TopSelection(Mechanism):
             raise refusal(who, "value", "must be different indices from 0", value, "No candidate is selected twice.")
         found.flags.writeable = False
         return found
+
+    def beyond(self, released: Any, confidential: tuple[int, ...]) -> str | None:
+        """Indices must be those of the scores."""
+        return None if np.all(np.asarray(released) < confidential[-1]) else beyond_scores(confidential)
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """The last axis holds the scores, at least `top` of them."""

@@ -118,6 +118,12 @@ class UnaryEncoding(Mechanism):
         bits.flags.writeable = False
         return bits
 
+    def impossible(self, confidential: Any) -> str | None:
+        """Records must be categories."""
+        found = np.asarray(confidential)
+        inside = np.all((found >= 0) & (found < self.categories))
+        return None if inside else f"must hold categories 0 to {self.categories - 1} by construction"
+
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """One category for each row of bits."""
         wanted = released[:-1]

@@ -48,6 +48,14 @@ class Problem:
         if misfit is not None:
             shape = f"shape {model.shape(name)}"
             raise refusal("sample", name, misfit, shape, "Check the model or the release.")
+        beyond = item.mechanism.beyond(item.value, model.shape(name))
+        if beyond is not None:
+            raise refusal("sample", f"release['{name}']", beyond, item.value, "Check the model or the release.")
+        parts = getattr(item.mechanism, "parts", ())
+        if any(isinstance(part, Exact) for part in parts) and not model.is_discrete(name):
+            rule = "has entries without noise, which a continuous statistic never meets"
+            advice = "Make them a statistic of their own, released with nw.Exact()."
+            raise refusal("sample", f"release['{name}']", rule, item.mechanism, advice)
         if item.mechanism.integers and not model.is_discrete(name):
             rule = f"has integer noise ({type(item.mechanism).__name__}), so the model must make it a whole number"
             advice = "Use a discrete law such as dist.Poisson, or the continuous mechanism."
