@@ -7,7 +7,7 @@ is an optional dependency, imported where it is used. Messages name files, keys 
 
 import math
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -444,24 +444,10 @@ def _described(who: str, row: dict[str, Any], value: Any, clamped: bool) -> Rele
     base = _DISTRIBUTIONS[distribution](scale=row["scale"])  # type: ignore[call-arg]
     if threshold is not None:
         # Groups are shown where the noisy length is above the threshold; groups without records never.
-        return _with_atoms(who, name, base, value, lambda: Thresholded(base, threshold + 1, absent_when_zero=True))
+        return Thresholded(base, threshold + 1, absent_when_zero=True).released(value)
     if clamped:
-        return _with_atoms(who, name, base, value, lambda: Clipped(base, low=0))
+        return Clipped(base, low=0).released(value)
     return _as_rounded(base, value).released(value)
-
-
-def _with_atoms(who: str, name: str, base: Mechanism, value: Any, wrap: Callable[[], Mechanism]) -> Released:
-    """A wrapped mechanism; where its law is not tractable, the base if no value lies at an atom, which is as good."""
-    try:
-        mechanism = wrap()
-    except InputError:
-        entries = np.asarray(value, dtype=object).ravel().tolist()
-        if all(not isinstance(entry, str) and entry > 0 for entry in entries):
-            return base.released(value)
-        kind = type(base).__name__
-        rule = f"must be positive and shown for {kind}, whose probability of zero or suppression is not tractable"
-        raise refusal(who, name, rule, value, "Ask for a signed count, or leave this column out.") from None
-    return mechanism.released(value)
 
 
 __all__ = ["Query", "Table", "from_opendp_summary", "release", "release_file"]
