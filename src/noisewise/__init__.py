@@ -25,6 +25,7 @@ from noisewise.posterior import Posterior
 from noisewise.release import Release
 from noisewise.samplers import Importance, Rejection, sample
 from noisewise.statistics import Simulator, Total
+from noisewise.trace_plot import plot_trace
 
 __all__ = [
     "EM",
@@ -57,5 +58,6 @@ __all__ = [
     "fit",
     "mechanisms",
     "plot",
+    "plot_trace",
     "sample",
 ]

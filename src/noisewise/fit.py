@@ -84,6 +84,24 @@ class Fit:
         }
         return pd.DataFrame(columns, index=list(self.labels))
 
+    def beside(self, naive: "Fit") -> Any:
+        """A pandas table of this fit beside one that ignored the noise, `nw.fit(model, release.naive(), ...)`.
+
+        `wider` is the ratio of the standard errors, `shift` the difference of the estimates in naive standard errors,
+        `information ratio` the information the naive fit claims over the information there is.
+        """
+        import pandas as pd
+
+        if not isinstance(naive, Fit) or naive.labels != self.labels:
+            advice = "Give nw.fit(model, release.naive(), ...) of the same model."
+            raise refusal("Fit.beside", "naive", "must be a fit of the same parameters", naive, advice)
+        kept = ["estimate", "standard error"]
+        exact, other = self.summary()[kept], naive.summary()[kept]
+        wider = exact["standard error"] / other["standard error"]
+        shift = (exact["estimate"] - other["estimate"]) / other["standard error"]
+        columns = [wider.rename("wider"), shift.rename("shift"), (wider**2).rename("information ratio")]
+        return pd.concat([other.add_prefix("naive "), exact.add_prefix("exact "), *columns], axis=1)
+
     def __repr__(self) -> str:
         head = f"Fit: {type(self.estimator).__name__}, status {self.status}, log likelihood {self.log_likelihood:.6g}"
         return f"{head}\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}"

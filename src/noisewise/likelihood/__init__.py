@@ -1,5 +1,6 @@
 """Maximum likelihood from a release: exact for model and noise together."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noisewise import checks
@@ -7,10 +8,12 @@ from noisewise.engine import Engine, Threads
 from noisewise.errors import InferenceError, refusal
 from noisewise.fit import Fit
 from noisewise.likelihood.coordinates import Coordinates
+from noisewise.likelihood.display import Steps
 from noisewise.likelihood.em import EM
+from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
 from noisewise.likelihood.mcem import MCEM, Ascent, Staged
+from noisewise.likelihood.starts import best_of, starting_points
 from noisewise.model import Model
-from noisewise.progress import Progress
 from noisewise.release import Release
 from noisewise.samplers.problem import Problem
 from noisewise.settings import Estimator
@@ -21,7 +24,7 @@ def fit(
     release: Release,
     estimator: Estimator | None = None,
     *,
-    start: dict[str, Any],
+    start: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     seed: int | None = None,
     engine: Engine | None = None,
     progress: bool | None = None,
@@ -30,7 +33,9 @@ def fit(
     """The maximum likelihood estimate of the model's parameters given the release, with its standard errors.
 
     Prior densities are ignored; the prior's support is the parameter space. `EM()` (the default) is exact and needs
-    no seed; `MCEM()` works for any law with a density.
+    no seed; `MCEM()` works for any law with a density. `start`: a value for every parameter, or a list of such; left
+    out, five draws from the prior. The start that ends highest gives the result, and `diagnostics["starts"]` says
+    where each ended.
     """
     if estimator is None:
         estimator = EM()
@@ -40,12 +45,27 @@ def fit(
     if seed is not None or not isinstance(estimator, EM):
         seed = checks.integer("fit", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
     problem = Problem(model, release)
-    begin = Coordinates(model).check_start(start)
-    bar = Progress(progress, type(estimator).__name__)
-    found: Fit = estimator.run(problem, begin, seed, engine or Threads(), bar)  # type: ignore[attr-defined]
+    points = starting_points(model, Coordinates(model), start, seed)
+    name, engine = type(estimator).__name__, engine or Threads()
+
+    def run(number: int) -> Fit:
+        label = name if len(points) == 1 else f"{name}, start {number + 1} of {len(points)}"
+        return estimator.run(problem, points[number], seed, engine, Steps(progress, label))  # type: ignore[attr-defined]
+
+    found = best_of(points, run)
     if found.status != "converged" and on_failure == "raise":
-        raise InferenceError(f"{type(estimator).__name__}: {found.message}", found)
+        raise InferenceError(f"{name}: {found.message}", found)
     return found
 
 
-__all__ = ["EM", "MCEM", "Ascent", "Staged", "fit"]
+__all__ = [
+    "EM",
+    "MCEM",
+    "Ascent",
+    "Staged",
+    "bootstrap",
+    "exact_interval",
+    "fit",
+    "likelihood_ratio_test",
+    "profile_interval",
+]

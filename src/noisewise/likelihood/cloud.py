@@ -5,31 +5,42 @@ E(g(s) | s_dp, theta). Enumeration and quadrature make clouds whose error is bou
 Monte Carlo error (MCEM). The M-step and Louis's identity see only the cloud.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, roots_legendre
 
 from noisewise.errors import refusal
+from noisewise.likelihood import streamed
 from noisewise.likelihood.parts import Part
+from noisewise.likelihood.streamed import Condensed, Sweep
 from noisewise.mechanisms.additive import Additive
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]
 
-NEGLECTED = 1e-10
+NEGLECTED = streamed.NEGLECTED
 """Most mass that a window may leave out, relative to the likelihood it keeps."""
+LARGE = 2**22
+"""Numbers in a cloud above which it is streamed, or its nodes are chosen more sparingly."""
+MOST = 2**26
+"""Numbers that a cloud may hold."""
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """`values`: (K, *shape); `weights`: (K, entries), each column summing to one; log likelihoods of the entries."""
+    """`values`: (K, *shape); `weights`: (K, entries), each column summing to one; log likelihoods of the entries.
+
+    A streamed cloud holds r + 1 points per entry in which b(s) has affine coordinates. `weights` are the means of these
+    (they may be negative) and `spread`, (r, r, entries), the covariance of all but the first, given the release.
+    """
 
     values: Array
     weights: Array
     log_likelihoods: Array
     neglected: float = 0.0
+    spread: Array | None = None
 
     @property
     def log_likelihood(self) -> float:
@@ -44,12 +55,19 @@ class Cloud:
 
 def weighted(values: Array, log_weights: Array, neglected: float = 0.0) -> Cloud:
     """A cloud from log weights whose sum over values is the likelihood."""
-    log_sum = logsumexp(log_weights, axis=0)
-    return Cloud(values, np.exp(log_weights - log_sum), log_sum, neglected)
+    top = np.max(log_weights, axis=0)
+    top = np.where(np.isfinite(top), top, 0.0)
+    weights = np.exp(log_weights - top)
+    total = np.sum(weights, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weights /= total
+        return Cloud(values, weights, top + np.log(total), neglected)
 
 
 def moved(part: Part, cloud: Cloud, before: Values, after: Values) -> Cloud:
     """The cloud reweighted from one value of the parameters to another (Quintana et al. 1999)."""
+    if cloud.spread is not None:  # sums over nodes that are gone
+        return exact_cloud(part, after)
     ratio = part.log_prob_many(after, cloud.values) - part.log_prob_many(before, cloud.values)
     with np.errstate(divide="ignore"):
         log_weights = np.where(cloud.weights > 0, np.log(cloud.weights) + ratio, -np.inf)
@@ -65,7 +83,37 @@ def exact_cloud(part: Part, values: Values) -> Cloud:
     if not part.by_entry:
         rule = "must have independent entries and noise for an exact E-step"
         raise refusal("EM", f"release['{part.name}']", rule, part.mechanism, "Use nw.MCEM().")
-    return _enumerated(part, values) if part.discrete else _integrated(part, values)
+    if part.discrete:
+        return _enumerated(part, values)
+    large = part.entries * PANELS * FINE > LARGE
+    if not streamed.applies(part) or (part.chart == "real" and not large):
+        _refuse_beyond(part, PANELS * FINE)
+        return _integrated(part, values)
+    if large and part.kind in streamed.FAMILIES:
+        return _from_sums(part, *_sweep(part).condense(values))
+    cloud, error = _sweep(part).nodes(values, lambda nodes: _refuse_beyond(part, nodes), weighted)
+    return replace(cloud, neglected=error)
+
+
+def _sweep(part: Part) -> Sweep:
+    """The part's own, which remembers windows from one step to the next."""
+    if part.sweep is None:
+        part.sweep = Sweep(part)
+    found: Sweep = part.sweep
+    return found
+
+
+def _refuse_beyond(part: Part, nodes: int) -> None:
+    most = MOST // nodes
+    if part.entries > most:
+        rule = f"must have at most {most} entries for an exact E-step of such a law and mechanism"
+        advice = "Use nw.MCEM(), or an exponential family such as dist.Normal, whose sums can be streamed."
+        raise refusal("EM", f"statistics['{part.name}']", rule, part.entries, advice)
+
+
+def _from_sums(part: Part, sums: Condensed, neglected: float) -> Cloud:
+    points = sums.points.reshape(-1, *part.shape)
+    return Cloud(points, sums.weights, sums.log_likelihoods, neglected, sums.spread)
 
 
 def _enumerated(part: Part, values: Values) -> Cloud:
@@ -79,21 +127,46 @@ def _enumerated(part: Part, values: Values) -> Cloud:
     centre = np.round(released) if additive else np.zeros(part.shape)
     scale = np.asarray(getattr(part.mechanism, "scale", 1.0), dtype=np.float64)
     reach = float(np.ceil(30.0 * scale.max())) + 10.0
+    if part.entries * (2.0 * reach + 1.0) > LARGE and streamed.applies(part):
+        return _streamed_whole(part, values, centre, reach)
+    low, high = part.bounds(values)
     while True:
+        _refuse_beyond(part, int(2.0 * reach) + 1)
         nodes = centre + _upright(np.arange(-reach, reach + 1.0), part)
+        inside = ((nodes >= low) & (nodes <= high)).reshape(len(nodes), -1)
         log_law = part.log_prob_many(values, nodes)
-        log_law = np.where(np.isnan(log_law), -np.inf, log_law)  # formulas off the support
+        log_law = np.where(inside & ~np.isnan(log_law), log_law, -np.inf)  # formulas go on beyond the support
         log_weights = log_law + part.log_eta(nodes)
-        if additive:
-            outside = part.log_eta(centre + _upright(reach * np.array([-1.0, 1.0]), part)).max(axis=0)
-        else:
-            outside = np.broadcast_to(np.asarray(part.mechanism.log_sup(part.item.value)).reshape(-1), part.entries)
-        missing = np.maximum(1.0 - np.exp(logsumexp(log_law, axis=0)), 1e-15)
-        with np.errstate(over="ignore"):
-            neglected = float(np.max(missing * np.exp(outside - logsumexp(log_weights, axis=0))))
+        mass = np.exp(logsumexp(log_law, axis=0))
+        neglected = _left_out(part, centre, reach, mass, logsumexp(log_weights, axis=0))
         if neglected <= NEGLECTED:
             return weighted(nodes, log_weights, neglected)
         if reach * part.entries > 1e7:
+            advice = "Start nearer to the release, or use nw.MCEM()."
+            raise refusal("EM", f"release['{part.name}']", "must be likelier where the fit stands", values, advice)
+        reach *= 2.0
+
+
+def _left_out(part: Part, centre: Array, reach: float, mass: Array, log_likelihoods: Array) -> float:
+    """Bound on what lies outside centre - reach, ..., centre + reach, relative to the likelihood inside."""
+    if isinstance(part.mechanism, Additive):
+        outside = part.log_eta(centre + _upright(reach * np.array([-1.0, 1.0]), part)).max(axis=0)
+    else:
+        outside = np.broadcast_to(np.asarray(part.mechanism.log_sup(part.item.value)).reshape(-1), part.entries)
+    missing = np.maximum(1.0 - mass, 1e-15)
+    with np.errstate(over="ignore"):
+        return float(np.max(missing * np.exp(outside - log_likelihoods)))
+
+
+def _streamed_whole(part: Part, values: Values, centre: Array, reach: float) -> Cloud:
+    """As `_enumerated`, without holding the nodes."""
+    while True:
+        low, high = (0.0, 1.0) if part.kind.startswith("Bernoulli") and not centre.any() else (-reach, reach)
+        sums = _sweep(part).condense_whole(values, centre, low, high)
+        neglected = _left_out(part, centre, reach, sums.mass, sums.log_likelihoods)
+        if neglected <= NEGLECTED:
+            return _from_sums(part, sums, neglected)
+        if reach > 1e5:
             advice = "Start nearer to the release, or use nw.MCEM()."
             raise refusal("EM", f"release['{part.name}']", "must be likelier where the fit stands", values, advice)
         reach *= 2.0
@@ -106,7 +179,7 @@ def _upright(numbers: Array, part: Part) -> Array:
 
 def _integrated(part: Part, values: Values) -> Cloud:
     """Composite Gauss-Legendre over panels that grow geometrically from the release and from the law's centre."""
-    cloud = _panels(part, values, 12)
+    cloud = _panels(part, values, FINE // 2)
     while True:
         finer = _panels(part, values, 2 * (len(cloud.values) // PANELS))
         error = abs(np.expm1(finer.log_likelihood - cloud.log_likelihood))
@@ -117,6 +190,8 @@ def _integrated(part: Part, values: Values) -> Cloud:
 
 POWERS = np.concatenate([[0.0], 2.0 ** np.arange(-3, 12)])
 PANELS = 4 * len(POWERS) - 1
+FINE = 24
+"""Nodes per panel, at least."""
 
 
 def _panels(part: Part, values: Values, order: int) -> Cloud:
@@ -128,7 +203,7 @@ def _panels(part: Part, values: Values, order: int) -> Cloud:
     scale = np.broadcast_to(np.asarray(getattr(part.mechanism, "scale", 1.0), dtype=np.float64), part.shape)
     released = np.broadcast_to(np.asarray(part.item.value, dtype=np.float64), part.shape)
     cuts = [c + s * side * p for c, s in ((released, scale), (centre, spread)) for side in (-1.0, 1.0) for p in POWERS]
-    edges = np.sort(np.stack(cuts), axis=0)
+    edges = np.clip(np.sort(np.stack(cuts), axis=0), *part.bounds(values))
     half = 0.5 * np.diff(edges, axis=0)
     points = (edges[:-1] + half)[:, None] + half[:, None] * _upright(nodes, part)[None]
     points = points.reshape(-1, *part.shape)

@@ -50,6 +50,19 @@ class Coordinates:
                 found.append(name + (f"[{','.join(map(str, index))}]" if index else ""))
         return found
 
+    @property
+    def bounded(self) -> list[str | None]:
+        """For every free coordinate the parameter it belongs to, where that has an edge; None on the whole line."""
+        found: list[str | None] = []
+        for name in self.names:
+            size = int(np.prod(self.free[name]))
+            with double():
+                far = jnp.full(self.free[name], -20.0)
+                moved = self.transforms[name](far)
+                edged = moved.shape != far.shape or not bool(jnp.all(moved == far))
+            found += [name if edged else None] * size
+        return found
+
     def constrained(self, free: Any) -> Values:
         """Parameter values by name from a free vector; traceable."""
         found, start = {}, 0

@@ -9,50 +9,122 @@ from typing import Any
 import numpy as np
 
 from noisewise import checks
+from noisewise.errors import InputError, refusal
 from noisewise.fit import Fit
-from noisewise.likelihood.cloud import exact_cloud
+from noisewise.likelihood.cloud import Cloud, exact_cloud
 from noisewise.likelihood.coordinates import Coordinates
+from noisewise.likelihood.display import Steps
 from noisewise.likelihood.maximise import Objective
 from noisewise.likelihood.parts import parts_of
-from noisewise.likelihood.result import finish
+from noisewise.likelihood.result import EDGE, at_edge, edge_message, finish, standard_errors_left
 from noisewise.likelihood.sufficient import condensed
 from noisewise.samplers.problem import Problem
 from noisewise.settings import Estimator
 
 Array = np.ndarray[Any, Any]
 
+NEAR = 1.0
+"""Standard errors from the top, by Newton's reckoning, within which Newton's step is tried."""
+
 
 @dataclass(frozen=True)
 class EM(Estimator):
-    """Settings: stop when no free coordinate moves by more than `tolerance`, or after `max_iterations`."""
+    """Settings: stop when no free coordinate moves by more than `tolerance`, or after `max_iterations`.
+
+    With `score_tolerance` also stop when the score says that the top is at most so many standard errors away. With
+    `accelerate`, Newton steps on the observed likelihood replace EM's near the top (Meilijson 1989); one that would
+    lower the likelihood is not taken.
+    """
 
     tolerance: float = 1e-10
     max_iterations: int = 5_000
+    accelerate: bool = False
+    score_tolerance: float | None = None
 
     def __post_init__(self) -> None:
         checks.positive_number("EM", "tolerance", self.tolerance, "The default is 1e-10.")
         checks.integer("EM", "max_iterations", self.max_iterations, least=1, advice="The default is 5000.")
+        if not isinstance(self.accelerate, bool):
+            raise refusal("EM", "accelerate", "must be True or False", self.accelerate, "Leave it out if unsure.")
+        if self.score_tolerance is not None:
+            advice = "In standard errors, for example 1e-6."
+            checks.positive_number("EM", "score_tolerance", self.score_tolerance, advice)
 
-    def run(self, problem: Problem, start: dict[str, Array], seed: int | None, engine: Any, progress: Any) -> Fit:
-        """Alternate exact E-steps and M-steps."""
-        parts, coordinates = parts_of(problem), Coordinates(problem.model)
-        objective = Objective(parts, coordinates)
-        free = coordinates.free_from(start)
-        trace: list[dict[str, Any]] = []
-        status, message = "max_iterations", f"EM has not converged in max_iterations={self.max_iterations} steps."
-        for iteration in range(self.max_iterations):
-            values = coordinates.values(free)
-            clouds = [exact_cloud(part, values) for part in parts]
+    def run(self, problem: Problem, start: dict[str, Array], seed: int | None, engine: Any, progress: Steps) -> Fit:
+        """Alternate exact E-steps and M-steps. Ctrl-C ends with the current state."""
+        walk = Walk(self, problem, start)
+        with progress:
+            try:
+                status, message = walk.climb(progress)
+            except KeyboardInterrupt:
+                status, message = "interrupted", f"interrupted after {len(walk.trace)} iterations."
+        clouds = walk.e_step(walk.free)
+        diagnostics = {"neglected": max(cloud.neglected for cloud in clouds), "iterations": len(walk.trace)}
+        end = (seed, status, message, walk.trace)
+        return finish(self, problem, walk.objective, walk.free, clouds, *end, diagnostics=diagnostics)
+
+
+class Walk:
+    """One run's state: where it is, and the trace."""
+
+    def __init__(self, settings: EM, problem: Problem, start: dict[str, Array]) -> None:
+        self.settings, self.parts, self.coordinates = settings, parts_of(problem), Coordinates(problem.model)
+        self.objective = Objective(self.parts, self.coordinates)
+        self.free = self.coordinates.free_from(start)
+        self.trace: list[dict[str, Any]] = []
+
+    def e_step(self, free: Array) -> list[Cloud]:
+        """The exact cloud of every part."""
+        values = self.coordinates.values(free)
+        return [exact_cloud(part, values) for part in self.parts]
+
+    def climb(self, progress: Steps) -> tuple[str, str]:
+        """Steps until one is small enough: (status, message)."""
+        settings, clouds = self.settings, None
+        for iteration in range(settings.max_iterations):
+            clouds = clouds or self.e_step(self.free)
             likelihood = sum(cloud.log_likelihood for cloud in clouds)
-            trace.append({"iteration": iteration, "log_likelihood": likelihood, **values})
-            new = objective.maximise(free, [condensed(p, c) for p, c in zip(parts, clouds, strict=True)])
-            moved = float(np.max(np.abs(new - free)))
-            free = new
-            if moved <= self.tolerance:
-                status, message = "converged", ""
-                break
-        clouds = [exact_cloud(part, coordinates.values(free)) for part in parts]
-        neglected = max(cloud.neglected for cloud in clouds)
-        return finish(
-            self, problem, objective, free, clouds, seed, status, message, trace, diagnostics={"neglected": neglected}
-        )
+            values = self.coordinates.values(self.free)
+            self.trace.append({"iteration": iteration, "log_likelihood": likelihood, **values})
+            progress.step(iteration, f"log likelihood {likelihood:.8g}")
+            left, newton = self._newton(clouds)
+            if settings.score_tolerance is not None and left <= settings.score_tolerance:
+                return "converged", ""
+            ahead = self._safe(newton, likelihood) if left < NEAR else None
+            if ahead is None:
+                small = [condensed(part, cloud) for part, cloud in zip(self.parts, clouds, strict=True)]
+                new = self.objective.maximise(self.free, small)
+            else:
+                new = newton
+                self.trace[-1]["newton"] = True
+            step = new - self.free
+            if np.any((np.abs(self.free) > EDGE) & (step * self.free > 0)):
+                edge = at_edge(self.objective, self.free, clouds)
+                if edge is not None:
+                    return "boundary", edge_message(edge, values)
+            self.free, clouds = new, ahead
+            if float(np.max(np.abs(step))) <= settings.tolerance:
+                return "converged", ""
+        limit = f"EM has not converged in max_iterations={settings.max_iterations} steps."
+        return "max_iterations", limit if settings.accelerate else f"{limit} Raise it, or use nw.EM(accelerate=True)."
+
+    def _newton(self, clouds: list[Cloud]) -> tuple[float, Array]:
+        """Standard errors left to the top, and Newton's step to it, where asked for."""
+        if not self.settings.accelerate and self.settings.score_tolerance is None:
+            return float("inf"), self.free
+        score, information, _, _ = self.objective.score_and_information(self.free, clouds)
+        left = standard_errors_left(score, information)
+        if not self.settings.accelerate or not np.isfinite(left):
+            return left, self.free
+        return left, self.objective.stepped(self.free, np.linalg.solve(information, score))
+
+    def _safe(self, new: Array, likelihood: float) -> list[Cloud] | None:
+        """The clouds at `new`, or nothing where the log likelihood would fall (by more than rounding)."""
+        if not self.settings.accelerate:
+            return None
+        try:
+            clouds = self.e_step(new)
+        except InputError:  # too far out for a sum or an integral
+            return None
+        rise = sum(cloud.log_likelihood for cloud in clouds) - likelihood
+        return clouds if rise >= -1e-12 * abs(likelihood) else None

@@ -24,13 +24,14 @@ class Objective:
         self.parts, self.coordinates = parts, coordinates
         self._q = [self._compiled(part) for part in parts]
         self._moments = [self._louis(part) for part in parts]
+        self._affine = [self._louis_of_points(part) for part in parts]
 
     def _compiled(self, part: Part) -> Compiled:
         def build() -> Any:
             def q(free: Any, s: Any, weight: Any) -> Any:
                 values = self.coordinates.constrained(free)
                 each = jax.vmap(lambda one: part.log_prob(values, one))(s)
-                return jnp.sum(jnp.where(weight > 0, weight * each, 0.0))
+                return jnp.sum(jnp.where(weight != 0, weight * each, 0.0))
 
             def all_of(free: Any, s: Any, weight: Any) -> Any:
                 return q(free, s, weight), jax.grad(q)(free, s, weight), jax.hessian(q)(free, s, weight)
@@ -46,22 +47,50 @@ class Objective:
             def log_prob(x: Any, one: Any) -> Any:
                 return part.log_prob(self._values(x), one)
 
-            def moments(x: Any, s: Any, weight: Any) -> Any:
+            def moments(x: Any, s: Any, weight: Any, squared: Any) -> Any:
                 score = jax.vmap(lambda one: jax.jacfwd(log_prob)(x, one))(s)  # (K, entries, d)
-                curve = jax.vmap(lambda one: jax.jacfwd(jax.jacrev(log_prob))(x, one))(s)
+                curve = jax.vmap(lambda one: jax.jacfwd(jax.jacfwd(log_prob))(x, one))(s)
                 score = jnp.where(weight[..., None] > 0, score, 0.0)
                 curve = jnp.where(weight[..., None, None] > 0, curve, 0.0)
                 outer = score[..., :, None] * score[..., None, :]
                 first = jnp.einsum("ke,ked->ed", weight, score)
-                square = jnp.einsum("ke,kedf->edf", weight**2, outer)
-                cross = jnp.einsum("ke,ked->ed", weight**2, score)
+                square = jnp.einsum("ke,kedf->edf", squared, outer)
+                cross = jnp.einsum("ke,ked->ed", squared, score)
                 complete = jnp.einsum("ke,kedf->edf", weight, curve)
                 second = complete + jnp.einsum("ke,kedf->edf", weight, outer)
-                return first, second, square, cross, jnp.sum(weight**2, 0), complete
+                return first, second, square, cross, jnp.sum(squared, 0), complete
 
             return moments
 
         return part.compiled("louis", build)
+
+    def _louis_of_points(self, part: Part) -> Compiled:
+        """Score, complete information and the score's variance, summed over entries, from a streamed cloud.
+
+        lambda is affine in b(s), so its mean and variance follow from its values at the points.
+        """
+
+        def build() -> Any:
+            def log_prob(x: Any, one: Any) -> Any:
+                return part.log_prob(self._values(x), one)
+
+            def moments(x: Any, s: Any, weight: Any, spread: Any) -> Any:
+                def at_point(point: Any) -> Any:
+                    one, w = point
+                    curve = jax.hessian(lambda y: jnp.sum(w * log_prob(y, one)))(x)
+                    return jax.jacfwd(log_prob)(x, one), curve
+
+                score, curve = jax.lax.map(at_point, (s, weight))  # point by point: half the memory
+                ahead = [one - score[0] for one in score[1:]]
+                variance = sum(
+                    (one.T * spread[a, b]) @ two for a, one in enumerate(ahead) for b, two in enumerate(ahead)
+                )
+                mean = sum(weight[k] @ score[k] for k in range(len(score)))
+                return mean, -jnp.sum(curve, axis=0), variance
+
+            return moments
+
+        return part.compiled("louis of points", build)
 
     def _values(self, x: Any) -> Any:
         """Parameters from the coordinates in which information is reported."""
@@ -72,15 +101,20 @@ class Objective:
         size = self.coordinates.size
         total, gradient, hessian = 0.0, np.zeros(size), np.zeros((size, size))
         for number, cloud in enumerate(clouds):
-            for s, weight in _chunks(cloud, size):
+            for s, weight, _ in _chunks(cloud.values, cloud.weights, None, size):
                 with double():
                     parts = [np.asarray(piece) for piece in self._q[number](free, s, weight)]
                 total, gradient, hessian = total + float(parts[0]), gradient + parts[1], hessian + parts[2]
         return total, gradient, hessian
 
     def maximise(self, free: Array, clouds: list[Cloud], iterations: int = 100) -> Array:
-        """Damped Newton ascent of Q from `free`; Q never falls."""
+        """Damped Newton ascent of Q from `free`; Q never falls.
+
+        With streamed clouds, where Q is costly, it ends once a step is a thousandth of the first: a rise of Q is all
+        that EM needs, and its steps shrink with EM's own.
+        """
         value, gradient, hessian = self.q(free, clouds)
+        share, enough = (1e-3 if any(cloud.spread is not None for cloud in clouds) else 0.0), 1e-12
         for _ in range(iterations):
             step = _ascent_direction(gradient, hessian)
             scale = 1.0
@@ -94,8 +128,9 @@ class Objective:
                     return free
             moved = np.max(np.abs(trial - free) / (1.0 + np.abs(free)))
             free, (value, gradient, hessian) = trial, new
-            if moved < 1e-12:
+            if moved < enough:
                 break
+            enough = max(enough, share * moved)
         return free
 
     def stepped(self, free: Array, step: Array) -> Array:
@@ -122,10 +157,16 @@ class Objective:
         score, complete = np.zeros(size), np.zeros((size, size))
         information, noise = np.zeros((size, size)), np.zeros((size, size))
         for number, cloud in enumerate(clouds):
-            sums: Any = None
-            for s, weight in _chunks(cloud, size):
+            if cloud.spread is not None:
                 with double():
-                    piece = [np.asarray(part) for part in self._moments[number](x, s, weight)]
+                    found = self._affine[number](x, cloud.values, cloud.weights, cloud.spread)
+                    mean, whole, variance = (np.asarray(one) for one in found)
+                score, complete, information = score + mean, complete + whole, information + whole - variance
+                continue
+            sums: Any = None
+            for s, weight, squared in _chunks(*_by_level(self.parts[number], cloud), size):
+                with double():
+                    piece = [np.asarray(part) for part in self._moments[number](x, s, weight, squared)]
                 sums = piece if sums is None else [a + b for a, b in zip(sums, piece, strict=True)]
             first, second, square, cross, weight_square, curve = sums
             complete -= curve.sum(axis=0)
@@ -146,14 +187,25 @@ def _ascent_direction(gradient: Array, hessian: Array) -> Array:
     return step if length <= 5.0 else step * (5.0 / length)
 
 
-def _chunks(cloud: Cloud, size: int) -> Any:
-    """The cloud in pieces of one length, the last filled up with weightless copies."""
-    entries = cloud.weights.shape[1]
-    rows = max(1, min(len(cloud.values), CHUNK // max(1, entries * size * size)))
-    for start in range(0, len(cloud.values), rows):
-        s, weight = cloud.values[start : start + rows], cloud.weights[start : start + rows]
-        if len(s) < rows:
-            missing = rows - len(s)
+def _by_level(part: Part, cloud: Cloud) -> tuple[Array, Array, Array | None]:
+    """Values, weights and squared weights (nothing where they are just that), each level of a whole number once."""
+    levels = part.levels(cloud.values) if part.discrete else None
+    if levels is None:
+        return cloud.values, cloud.weights, None
+    index, weight = cloud.values - levels[0], cloud.weights[:, 0]
+    sums = [np.bincount(index, one, levels[1] - levels[0] + 1)[:, None] for one in (weight, weight**2)]
+    return np.arange(levels[0], levels[1] + 1.0), sums[0], sums[1]
+
+
+def _chunks(values: Array, weights: Array, squared: Array | None, size: int) -> Any:
+    """A cloud in pieces of one length, the last filled up with weightless copies."""
+    entries = weights.shape[1]
+    rows = max(1, min(len(values), CHUNK // max(1, entries * size * size)))
+    for start in range(0, len(values), rows):
+        s, weight = values[start : start + rows], weights[start : start + rows]
+        square = weight**2 if squared is None else squared[start : start + rows]
+        missing = rows - len(s)
+        if missing:
             s = np.concatenate([s, np.repeat(s[:1], missing, axis=0)])
-            weight = np.concatenate([weight, np.zeros((missing, entries))])
-        yield s.astype(float), weight
+            weight, square = (np.concatenate([one, np.zeros((missing, entries))]) for one in (weight, square))
+        yield s.astype(float), weight, square

@@ -18,9 +18,11 @@ from noisewise.engine import Engine
 from noisewise.fit import Fit
 from noisewise.likelihood.cloud import Cloud, moved, weighted
 from noisewise.likelihood.coordinates import Coordinates
+from noisewise.likelihood.display import Steps
 from noisewise.likelihood.maximise import Objective
-from noisewise.likelihood.parts import Part, parts_of
-from noisewise.likelihood.result import finish
+from noisewise.likelihood.parts import Part
+from noisewise.likelihood.records import parts_with_totals, room_for
+from noisewise.likelihood.result import at_edge, edge_message, finish, near_edge
 from noisewise.likelihood.sufficient import condensed
 from noisewise.progress import Progress
 from noisewise.samplers.problem import Problem
@@ -91,27 +93,42 @@ class MCEM(Estimator):
         checks.integer("MCEM", "max_iterations", self.max_iterations, least=1, advice="The default is 500.")
         checks.integer("MCEM", "final", self.final, least=100, advice="The default is 1_000_000.")
 
-    def run(self, problem: Problem, start: dict[str, Array], seed: int, engine: Engine, progress: Progress) -> Fit:
-        """Climb; then step to the top by Newton's method on fresh samples, and measure there."""
-        climb = Climb(self, problem, seed, engine)
-        free = climb.coordinates.free_from(start)
-        climber = climb.ascent if isinstance(self.schedule, Ascent) else climb.staged
-        free, status, message = climber(free)
-        free, clouds = climb.settle(free)
-        diagnostics = {"simulated": climb.simulated, "ess": min(cloud.ess for cloud in clouds)}
-        end = (seed, status, message, climb.trace)
-        return finish(self, problem, climb.objective, free, clouds, *end, diagnostics=diagnostics, monte_carlo=True)
+    def run(self, problem: Problem, start: dict[str, Array], seed: int, engine: Engine, progress: Steps) -> Fit:
+        """Climb; then step to the top by Newton's method on fresh samples, and measure there. Ctrl-C ends early."""
+        climb = Climb(self, problem, start, seed, engine, progress)
+        with progress:
+            try:
+                status, message = climb.ascent() if isinstance(self.schedule, Ascent) else climb.staged()
+                clouds, edge = climb.settle(newton=status != "boundary")
+                if edge is not None:
+                    status, message = climb.at_edge(edge)
+            except KeyboardInterrupt:
+                status, message = "interrupted", f"interrupted after {len(climb.trace)} iterations."
+                clouds = climb.here()
+        diagnostics = {
+            "simulated": climb.simulated,
+            "ess": min(cloud.ess for cloud in clouds),
+            "log_likelihood_error": math.sqrt(sum(_log_variance(cloud) for cloud in clouds)),
+            "iterations": len(climb.trace),
+        }
+        end = (climb.free, clouds, seed, status, message, climb.trace)
+        return finish(self, problem, climb.objective, *end, diagnostics=diagnostics, monte_carlo=True)
 
 
 class Climb:
     """One run's state: where it is, what it has simulated, and the trace."""
 
-    def __init__(self, settings: MCEM, problem: Problem, seed: int, engine: Engine) -> None:
-        self.settings, self.seed, self.engine = settings, seed, engine
-        self.parts, self.coordinates = parts_of(problem), Coordinates(problem.model)
+    def __init__(
+        self, settings: MCEM, problem: Problem, start: Values, seed: int, engine: Engine, progress: Steps
+    ) -> None:
+        self.settings, self.seed, self.engine, self.progress = settings, seed, engine, progress
+        self.parts, self.coordinates = parts_with_totals(problem), Coordinates(problem.model)
         self.objective = Objective(self.parts, self.coordinates)
+        self.free = self.coordinates.free_from(start)
         self.trace: list[dict[str, Any]] = []
         self.simulated = 0
+        self.room = room_for(self.parts)
+        """Most values a cloud may hold: records take room."""
         self._last: tuple[Values, list[Cloud]] | None = None
 
     # E-steps ------------------------------------------------------------------------------------------------------
@@ -141,8 +158,10 @@ class Climb:
 
         stream = Stream(index, rows, work, part.name)
         quiet = Progress(False, "")
-        columns = run([stream], size, self.seed, purpose, engine=self.engine, progress=quiet).columns
-        return columns["s"], columns["log_eta"]
+        outcome = run([stream], size, self.seed, purpose, engine=self.engine, progress=quiet)
+        if outcome.status == "interrupted":
+            raise KeyboardInterrupt
+        return outcome.columns["s"], outcome.columns["log_eta"]
 
     def _e_step(self, free: Array, iteration: int, batch: int, size: int) -> list[Cloud]:
         variant = self.settings.e_step
@@ -162,25 +181,40 @@ class Climb:
         uneven = any(new.ess < 0.5 * cloud.ess for new, cloud in zip(found, old, strict=True))
         return None if uneven else found
 
-    def settle(self, free: Array) -> tuple[Array, list[Cloud]]:
+    def settle(self, newton: bool = True) -> tuple[list[Cloud], str | None]:
         """Newton steps on the observed score of fresh samples, until a step is within its own Monte Carlo error.
 
-        The estimate is then the root of the last sample's score, whose error Louis's moments give.
+        The estimate is then the root of the last sample's score, whose error Louis's moments give. A climb may end
+        near an edge that it reaches too slowly to see: then the parameter is named, and no step taken.
         """
+        size = min(self.settings.final, self.room)
         for attempt in range(5):
-            before = self.coordinates.values(free)
-            clouds = self.clouds(free, LAST - attempt, 0, self.settings.final, "importance")
-            score, information, noise, _ = self.objective.score_and_information(free, clouds)
-            if np.linalg.eigvalsh(information).min() <= 0:
+            self.progress.step(len(self.trace), f"measuring at the top with {size:,} values")
+            before = self.coordinates.values(self.free)
+            clouds = self.clouds(self.free, LAST - attempt, 0, size, "importance")
+            self._last = (before, clouds)
+            score, information, noise, _ = self.objective.score_and_information(self.free, clouds)
+            if newton:
+                edge = near_edge(self.objective, self.free, clouds, score, information)
+                if edge is not None:
+                    return clouds, edge
+            if not newton or np.linalg.eigvalsh(information).min() <= 0:
                 break
             step = np.linalg.solve(information, score)
             error = np.sqrt(np.diag(np.linalg.solve(information, np.linalg.solve(information, noise).T)))
-            free = self.objective.stepped(free, step)
-            after = self.coordinates.values(free)
-            clouds = [moved(part, cloud, before, after) for part, cloud in zip(self.parts, clouds, strict=True)]
+            self.free = self.objective.stepped(self.free, step)
+            clouds = self.here()
             if np.all(np.abs(step) <= 4.0 * error):
                 break
-        return free, clouds
+        return clouds, None
+
+    def here(self) -> list[Cloud]:
+        """The last clouds, moved to where the run is; a small fresh sample if there are none yet."""
+        if self._last is None:
+            return self.clouds(self.free, LAST, 0, min(1_000, self.room), "importance")
+        before, clouds = self._last
+        after = self.coordinates.values(self.free)
+        return [moved(part, cloud, before, after) for part, cloud in zip(self.parts, clouds, strict=True)]
 
     # Schedules ------------------------------------------------------------------------------------------------------
 
@@ -200,60 +234,79 @@ class Climb:
             variance += float(np.sum(cloud.weights**2 * (change - mean) ** 2))
         return total, math.sqrt(variance)
 
-    def _record(self, iteration: int, free: Array, size: int, clouds: list[Cloud], **more: Any) -> None:
+    def _advance(self, new: Array, size: int, clouds: list[Cloud], note: str, **more: Any) -> str | None:
+        """Record a step and take it; the parameter, if any, that it shows to run to the edge of its space."""
         ess = min(cloud.ess for cloud in clouds)
-        self.trace.append({"iteration": iteration, "size": size, "ess": ess, **self.coordinates.values(free), **more})
+        iteration = len(self.trace)
+        self.trace.append({"iteration": iteration, "size": size, "ess": ess, **self.coordinates.values(new), **more})
+        self.progress.step(iteration, f"{size:,} values, {note}")
+        outwards = (new - self.free) * self.free > 0
+        edge = at_edge(self.objective, self.free, clouds) if outwards.any() else None
+        self.free = new
+        return edge
 
-    def ascent(self, free: Array) -> tuple[Array, str, str]:
+    def at_edge(self, name: str) -> tuple[str, str]:
+        """Status and message of a run that ends there."""
+        return "boundary", edge_message(name, self.coordinates.values(self.free))
+
+    def ascent(self) -> tuple[str, str]:
         """Caffo, Jank and Jones: climb only when the sample shows a rise, and grow the sample until it does."""
         plan = self.settings.schedule
         assert isinstance(plan, Ascent)
         lower, upper, power = norm.isf(plan.alpha), norm.isf(plan.gamma), norm.isf(plan.beta)
-        size = plan.start
+        most = min(plan.most, self.room)
+        size = min(plan.start, most)
         for iteration in range(self.settings.max_iterations):
-            clouds, batch = self._e_step(free, iteration, 0, size), 1
+            clouds, batch = self._e_step(self.free, iteration, 0, size), 1
             while True:
-                new = self._m_step(free, clouds)
-                rise, error = self.rise(free, new, clouds)
-                if rise - lower * error > 0 or rise + upper * error < plan.tolerance or size >= plan.most:
+                new = self._m_step(self.free, clouds)
+                rise, error = self.rise(self.free, new, clouds)
+                if rise - lower * error > 0 or rise + upper * error < plan.tolerance or size >= most:
                     break
-                more = min(math.ceil(size * (plan.growth - 1.0)), plan.most - size)
+                more = min(math.ceil(size * (plan.growth - 1.0)), most - size)
                 clouds = [
                     joined(a, b, size, more)
-                    for a, b in zip(clouds, self._e_step(free, iteration, batch, more), strict=True)
+                    for a, b in zip(clouds, self._e_step(self.free, iteration, batch, more), strict=True)
                 ]
                 size, batch = size + more, batch + 1
-            self._record(iteration, new, size, clouds, rise=rise, rise_error=error)
-            free = new
+            edge = self._advance(new, size, clouds, f"rise {rise:.3g}", rise=rise, rise_error=error)
+            if edge is not None:
+                return self.at_edge(edge)
             if rise + upper * error < plan.tolerance:
-                return free, "converged", ""
-            if size >= plan.most and rise - lower * error <= 0:
-                return free, "converged", f"the sample size reached most={plan.most}: the rise is within its noise."
-            size = min(plan.most, max(size, next_size(rise, error, size, lower, power)))
+                return "converged", ""
+            if size >= most and rise - lower * error <= 0:
+                return "converged", f"the sample size reached most={most}: the rise is within its noise."
+            size = min(most, max(size, next_size(rise, error, size, lower, power)))
         limit = self.settings.max_iterations
-        return free, "max_iterations", f"MCEM has not converged in max_iterations={limit} steps. Raise it."
+        return "max_iterations", f"MCEM has not converged in max_iterations={limit} steps. Raise it."
 
-    def staged(self, free: Array) -> tuple[Array, str, str]:
+    def staged(self) -> tuple[str, str]:
         """The paper's three stages."""
         plan = self.settings.schedule
         assert isinstance(plan, Staged)
-        iteration, capped = 0, []
-        for stage, (tolerance, size) in enumerate(zip(plan.tolerances, plan.sizes, strict=True)):
+        capped = []
+        for stage, (tolerance, wanted) in enumerate(zip(plan.tolerances, plan.sizes, strict=True)):
+            size = min(wanted, self.room)
             for step in range(plan.cap + 1):
                 if step == plan.cap:
                     capped.append(stage + 1)
                     break
-                clouds = self._e_step(free, iteration, 0, size)
-                new = self._m_step(free, clouds)
-                iteration += 1
-                self._record(iteration, new, size, clouds, stage=stage + 1)
-                before, after = self.coordinates.values(free), self.coordinates.values(new)
+                clouds = self._e_step(self.free, len(self.trace), 0, size)
+                new = self._m_step(self.free, clouds)
+                before, after = self.coordinates.values(self.free), self.coordinates.values(new)
                 change = max(float(np.max(np.abs(after[name] - before[name]))) for name in after)
-                free = new
+                edge = self._advance(new, size, clouds, f"change {change:.3g}", stage=stage + 1)
+                if edge is not None:
+                    return self.at_edge(edge)
                 if change < tolerance:
                     break
         message = f"stages {capped} ended at their cap of {plan.cap} steps, within their own noise." if capped else ""
-        return free, "converged", message
+        return "converged", message
+
+
+def _log_variance(cloud: Cloud) -> float:
+    """Of the log likelihood's estimate, by the delta method: weights of equal size have none."""
+    return float(np.sum(np.maximum(np.sum(cloud.weights**2, axis=0) - 1.0 / len(cloud.values), 0.0)))
 
 
 def next_size(rise: float, error: float, size: int, lower: float, power: float) -> int:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions.constraints import boolean, nonnegative, positive, real, unit_interval
 from numpyro.distributions.distribution import Independent
 
 from noisewise import laws
@@ -34,7 +36,8 @@ class Part:
         self.shape = problem.model.shape(name)
         self.discrete = problem.model.is_discrete(name)
         self.by_entry = self.mechanism.event_dim == 0 and self._entry_shape() == self.shape
-        self.kind = self._kind()
+        self.kind, self.chart = self._kind()
+        self.sweep: Any = None  # an E-step over very many entries keeps its windows here from one step to the next
 
     def _entry_shape(self) -> tuple[int, ...]:
         structs = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), float) for name in self.law.parents}
@@ -42,19 +45,24 @@ class Part:
         with double():
             return tuple(jax.eval_shape(jax.vmap(lambda v, s: unreduced(self.law, v, s)), structs, value).shape[1:])
 
-    def _kind(self) -> str:
-        """The class of the law beneath its wrappers; nothing where it is transformed."""
-        structs = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), float) for name in self.law.parents}
-        seen: list[str] = []
+    def _kind(self) -> tuple[str, str]:
+        """The class of the law beneath its wrappers, and its support's chart: "real", "positive", "unit" or nothing.
+
+        No class where the law is transformed, or where a size that must be known depends on the parameters.
+        """
+        structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in self.law.parents}
+        kinds, charts = [], []
 
         def look(values: Values) -> Any:
-            base, _, transforms = laws.peel(self.law.function(**values))
-            seen.append("" if transforms else type(base).__name__)
-            return 0.0
+            law = self.law.function(**values)
+            base, _, transforms = laws.peel(law)
+            kinds.append("" if transforms else type(base).__name__)
+            charts.append(_chart(law.support))
+            return [jnp.asarray(getattr(base, KNOWN[kinds[-1]]))] if kinds[-1] in KNOWN else []
 
         with double():
-            jax.eval_shape(jax.vmap(look), structs)
-        return seen[-1]
+            program = jax.make_jaxpr(look)(structs).jaxpr
+        return ("" if _depends(program) else kinds[-1]), charts[-1]
 
     @property
     def entries(self) -> int:
@@ -65,6 +73,22 @@ class Part:
         """log pi(s | theta) for one value of s: one number per entry; traceable."""
         each = unreduced(self.law, {name: values[name] for name in self.law.parents}, s)
         return each.reshape(self.entries) if self.by_entry else jnp.sum(each).reshape(1)
+
+    def bounds(self, values: Values) -> tuple[Array, Array]:
+        """Ends of every entry's support. Density formulas go on beyond them, so sums and integrals must not."""
+
+        def build() -> Any:
+            def ends(given: Values) -> Any:
+                support = _inner(self.law.function(**given).support)
+                low, high = (0.0, 1.0) if support is boolean else (-jnp.inf, jnp.inf)
+                low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
+                return [jnp.broadcast_to(jnp.asarray(end, float), self.shape) for end in (low, high)]
+
+            return ends
+
+        with double():
+            low, high = self.compiled("bounds", build)({name: values[name] for name in self.law.parents})
+            return np.asarray(low), np.asarray(high)
 
     def log_eta(self, s: Array) -> Array:
         """log eta(s_dp | s) for many values of s: (values, entries)."""
@@ -78,6 +102,9 @@ class Part:
 
     def log_prob_many(self, values: Values, s: Array) -> Array:
         """`log_prob` over a leading axis of values of s: (values, entries)."""
+        levels = self.levels(s)
+        if levels is not None:
+            return self.log_prob_many(values, np.arange(levels[0], levels[1] + 1.0))[np.asarray(s, int) - levels[0]]
         program = self.compiled("law", lambda: jax.vmap(lambda v, one: self.log_prob(v, one), in_axes=(None, 0)))
         given = {name: values[name] for name in self.law.parents}
         found = np.empty((len(s), self.entries))
@@ -85,6 +112,42 @@ class Part:
             with double():
                 found[start : start + len(piece)] = np.asarray(program(given, piece))[: len(s) - start]
         return found
+
+    def levels(self, s: Array) -> tuple[int, int] | None:
+        """Least and greatest of many values of one whole number that repeat a lot: work per level is work saved."""
+        if not self.discrete or self.shape != () or len(s) < 2**12 or np.asarray(s).dtype.kind not in "iu":
+            return None
+        low, high = int(np.min(s)), int(np.max(s))
+        return (low, high) if high - low < len(s) // 4 else None
+
+
+KNOWN = {
+    **dict.fromkeys(("BinomialProbs", "BinomialLogits", "MultinomialProbs", "MultinomialLogits"), "total_count"),
+    **dict.fromkeys(("GammaPoisson", "NegativeBinomial2"), "concentration"),
+    **dict.fromkeys(("NegativeBinomialProbs", "NegativeBinomialLogits"), "concentration"),
+}
+"""Laws that are exponential families with b(s) = s only while this attribute is not estimated."""
+
+
+def _depends(program: Any) -> bool:
+    """Whether any output may depend on any input; a step that reads one input counts as depending on it whole."""
+    reached = set(program.invars)
+    for step in program.eqns:
+        if any(isinstance(one, jax.extend.core.Var) and one in reached for one in step.invars):
+            reached.update(step.outvars)
+    return any(isinstance(one, jax.extend.core.Var) and one in reached for one in program.outvars)
+
+
+def _inner(support: Any) -> Any:
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support
+
+
+def _chart(support: Any) -> str:
+    support = _inner(support)
+    charts = (("real", [real]), ("positive", [positive, nonnegative]), ("unit", [unit_interval]))
+    return next((name for name, known in charts if any(support is one for one in known)), "")
 
 
 def padded(s: Array, cells: int) -> Iterator[tuple[int, Array]]:

@@ -73,11 +73,16 @@ FAMILIES: dict[str, Callable[[Mean], list[Array]]] = {
     "Beta": _beta,
 }
 
+KNOWN_SIZE = dict.fromkeys(
+    ("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"), _mean
+)
+"""Families while their size is not estimated; `Part.kind` names the law only then."""
+
 
 def condensed(part: Part, cloud: Cloud) -> Cloud:
     """The cloud's sufficient statistics as one or two values per entry; the cloud itself for other laws."""
-    family = FAMILIES.get(part.kind)
-    if family is None or len(cloud.values) <= 2:
+    family = FAMILIES.get(part.kind) or KNOWN_SIZE.get(part.kind)
+    if family is None or cloud.spread is not None or len(cloud.values) <= 2:
         return cloud
     shape = cloud.values.shape[1:]
     weight = cloud.weights.reshape((len(cloud.weights), *(shape if part.by_entry else (1,) * len(shape))))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from scipy.optimize import brentq
@@ -30,7 +30,7 @@ class Guarantee:
     sensitivity: float | None = None
     norm: str | None = None
     neighbours: str | None = None
-    dimension: int | None = None
+    dimension: int | None = field(default=None, repr=False)
     """For how many released entries the calibration was made, where that matters (smooth sensitivity)."""
 
     choices: ClassVar[dict[str, list[str]]] = {"norm": ["l1", "l2", "linf"], "neighbours": NEIGHBOURS}

@@ -1,0 +1,179 @@
+"""`make bench`: Monte Carlo error per simulated value, wall clock beside a hand-written staged scheme, many rows.
+
+python benchmarks/likelihood.py            # all of it, some minutes
+python benchmarks/likelihood.py --quick    # smaller samples and fewer rows, to see that it runs
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpyro.distributions as dist
+from rich.console import Console
+from rich.table import Table
+
+import noisewise as nw
+from noisewise.engine import processors
+
+RELEASED, SCALE = 37.4, 5.0
+LIMIT = 2_000
+"""Iterations of the hand-written scheme in all, should luck never end a stage."""
+
+
+def count_problem():
+    model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
+    return model, nw.Release(count=nw.Laplace(scale=SCALE).released(RELEASED))
+
+
+def timed(function):
+    start = time.perf_counter()
+    found = function()
+    return found, time.perf_counter() - start
+
+
+# (a) Repeated runs --------------------------------------------------------------------------------------------------
+
+
+def repeated(final, repeats):
+    """Estimates of independent runs from theta = 1, with what each claims, simulated, and took."""
+    model, release = count_problem()
+    estimator = nw.MCEM(schedule=nw.Ascent(most=200_000), final=final)
+    rows = []
+    for seed in range(repeats):
+        fit, seconds = timed(lambda s=seed: nw.fit(model, release, estimator, start={"theta": 1.0}, seed=s))
+        rows.append((fit.estimate["theta"], fit.monte_carlo_error["theta"], fit.diagnostics["simulated"], seconds))
+    return np.array(rows, dtype=float).T
+
+
+# (b) The paper's staged scheme by hand ------------------------------------------------------------------------------
+
+
+def staged_by_hand(seed, sizes, workers, tolerances=(1e-3, 1e-4, 1e-5), chunk=2**16):
+    """Importance-weighted EM for the count: each stage ends when the step is below its tolerance, by luck if need be.
+
+    Chunked and threaded NumPy. Returns the estimate, the last stage's iterates and the values simulated.
+    """
+    rngs = [np.random.default_rng([seed, worker]) for worker in range(workers)]
+
+    def sums(job):
+        rng, theta, size = job
+        top = bottom = 0.0
+        for start in range(0, size, chunk):
+            s = rng.poisson(theta, min(chunk, size - start))
+            weight = np.exp(np.abs(s - RELEASED) / -SCALE)
+            top, bottom = top + weight @ s, bottom + weight.sum()
+        return top, bottom
+
+    theta, simulated, iterations = 1.0, 0, 0
+    with ThreadPoolExecutor(workers) as pool:
+        for tolerance, size in zip(tolerances, sizes, strict=True):
+            path = []
+            while iterations < LIMIT:
+                found = list(pool.map(sums, [(rng, theta, size // workers) for rng in rngs]))
+                new = sum(top for top, _ in found) / sum(bottom for _, bottom in found)
+                simulated, iterations = simulated + size, iterations + 1
+                path.append(new)
+                step, theta = abs(new - theta), new
+                if step < tolerance:
+                    break
+    return theta, np.array(path), simulated, iterations
+
+
+# (c) Local privacy ----------------------------------------------------------------------------------------------------
+
+
+ROWS = """
+import resource, time
+import jax.numpy as jnp, numpy as np, numpyro.distributions as dist, noisewise as nw
+n = {rows}
+rng = np.random.default_rng(1)
+x = rng.uniform(-1.0, 1.0, n)
+y = rng.normal(1.0 + 2.0 * x, 1.5) + rng.laplace(0.0, 1.0, n)
+model = nw.Model(
+    prior={{"a": dist.Normal(0.0, 10.0), "b": dist.Normal(0.0, 10.0), "sigma": dist.HalfNormal(10.0)}},
+    statistics={{"y": lambda a, b, sigma: dist.Normal(a + b * jnp.asarray(x), sigma)}},
+)
+release = nw.Release(y=nw.Laplace(scale=1.0).released(y))
+start = time.perf_counter()
+fit = nw.fit(model, release, nw.EM(accelerate=True), start={{"a": 0.0, "b": 0.0, "sigma": 1.0}}, progress=False)
+seconds = time.perf_counter() - start
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(seconds, peak, len(fit.trace), fit.diagnostics["neglected"], *(fit.standard_error[k] for k in model.parameters))
+"""
+
+
+def local_privacy(rows):
+    """(seconds, peak MB, iterations, neglected, standard errors) of a fit in a fresh process, compilation included."""
+    done = subprocess.run([sys.executable, "-c", ROWS.format(rows=rows)], capture_output=True, text=True, check=True)
+    return [float(word) for word in done.stdout.split()]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args().quick
+    final, repeats, last = (1_000_000, 4, 10**5) if quick else (29_000_000, 6, 10**7)
+    model, release = count_problem()
+    truth = float(nw.fit(model, release, nw.EM(), start={"theta": 1.0}).estimate["theta"])
+    repeated(10_000, 1)  # compile once, as a model does
+    table = Table("what", "noisewise", "beside it", "ratio", "goal", title=f"{processors()} threads")
+
+    estimates, claims, simulated, seconds = repeated(final, repeats)
+    error = float(np.sqrt(np.mean((estimates - truth) ** 2)))
+    claim = float(claims.mean())
+    table.add_row(
+        f"count: error over {repeats} runs (beside: claimed)",
+        f"{error:.2e}",
+        f"{claim:.2e}",
+        f"{error / claim:.2f}",
+        "1e-3",
+    )
+    table.add_row("count: values simulated, most of any run", f"{simulated.max():.3g}", "", "", "4e7")
+
+    (_, path, made, iterations), hand = timed(lambda: staged_by_hand(1, (10**3, 10**5, last), processors()))
+    capped = " (stopped at the limit)" if iterations >= LIMIT else ""
+    spread = float(np.sqrt(np.mean((path[-max(len(path) // 2, 1) :] - truth) ** 2)))
+    ours = float(np.median(seconds))
+    table.add_row(
+        f"count: seconds (beside: staged by hand, {iterations} iterations, {made:.3g} values{capped})",
+        f"{ours:.1f}",
+        f"{hand:.1f}",
+        f"{hand / ours:.1f}",
+        "10",
+    )
+    table.add_row(
+        "count: error (beside: by hand, its last iterates)",
+        f"{error:.2e}",
+        f"{spread:.2e}",
+        f"{spread / error:.2f}",
+        "1",
+    )
+
+    before = None
+    for rows in (10**4, 10**5) if quick else (10**4, 10**5, 10**6):
+        took, peak, steps, neglected, *errors = local_privacy(rows)
+        beside = "" if before is None else f"{before:.1f}"
+        growth = "" if before is None else f"{took / before:.1f}"
+        table.add_row(
+            f"local privacy, {rows:,} rows: seconds, {steps:.0f} steps (beside: a tenth of the rows)",
+            f"{took:.1f}",
+            beside,
+            growth,
+            "10",
+        )
+        table.add_row(
+            f"   peak MB; standard errors {errors[0]:.2g}, {errors[1]:.2g}, {errors[2]:.2g}; neglected {neglected:.0e}",
+            f"{peak:.0f}",
+            "",
+            "",
+            "2000",
+        )
+        before = took
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""A released `Total` as a part of the likelihood: the records are simulated, and the total weighs them.
+
+The law of a sum of clamped or transformed records seldom has a density, but each record has one. So the missing data of
+EM are the records themselves: n of them are drawn at the current parameters, their total gives the weight
+eta(s_dp | total), and Q is the weighted sum of the records' log densities. See docs/derivations/likelihood.md.
+"""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise import laws
+from noisewise.errors import refusal
+from noisewise.likelihood.parts import Part, padded, parts_of
+from noisewise.mechanisms import Exact
+from noisewise.numerics import Compiled, double
+from noisewise.samplers.problem import Problem
+from noisewise.statistics import BoundTotal
+
+Array = np.ndarray[Any, Any]
+Values = dict[str, Any]
+
+MOST_NUMBERS = 2**23
+"""Numbers a cloud of records may hold; draws of n records each are limited to this."""
+
+
+class Records:
+    """The records behind one released total; has the interface of a `Part` whose statistic is all n records."""
+
+    kind, by_entry, exact, entries, discrete = "", False, False, 1, False
+
+    def __init__(self, problem: Problem, name: str) -> None:
+        self.name, self.model, self.item = name, problem.model, problem.release[name]
+        self.mechanism = self.item.mechanism
+        self.bound = cast(BoundTotal, problem.model._nodes[name])
+        self._check(problem)
+        total = self.bound.total
+        self.n = cast(int, total.n)
+        self.laws = self.bound.laws
+        # Fields whose law does not name a parameter add a constant to Q.
+        self.fitted = [field for field, law in self.laws.items() if law.outer]
+        wanted = {*total._arguments, *self.fitted, *(p for field in self.fitted for p in self.laws[field].inner)}
+        self.kept = [field for field in self.laws if field in wanted]
+        self.widths = {field: int(np.prod(self.laws[field].form.shape)) for field in self.kept}
+        self.shape = (self.n, sum(self.widths.values()))
+        self.law = self  # parents and draw
+        self.parents = tuple(dict.fromkeys(p for field in self.fitted for p in self.laws[field].outer))
+        if self.most < 100:
+            rule = f"must have at most {MOST_NUMBERS // (100 * self.shape[1])} records to be simulated whole"
+            raise refusal("fit", f"statistics['{name}']", rule, self.n, "Use nw.sample.")
+
+    def _check(self, problem: Problem) -> None:
+        who, total = f"statistics['{self.name}']", self.bound.total
+        if isinstance(total.n, str):
+            raise refusal("fit", who, "must have a known number of records", total.n, "Give n, or use nw.sample.")
+        outside = set(self.bound.parents) - set(problem.model.parameters)
+        if outside:
+            raise refusal("fit", who, "must depend on parameters only", sorted(outside), "Use nw.sample.")
+        moving = [name for name in total._arguments if name not in total.record]
+        if moving:
+            rule = "must have a contribution of record fields alone: the noise would depend on the parameters"
+            raise refusal("fit", who, rule, moving, "Make it a record field's law, or use nw.sample.")
+        if isinstance(self.mechanism, Exact):
+            raise refusal("fit", f"release['{self.name}']", "must carry noise if it is a Total", "Exact", "Give a law.")
+        if self.mechanism.inputs:
+            rule = "must not take its scale from another statistic"
+            raise refusal("fit", f"release['{self.name}']", rule, self.mechanism, "Use nw.sample.")
+
+    @property
+    def most(self) -> int:
+        """Draws of all n records that one cloud may hold."""
+        return MOST_NUMBERS // int(np.prod(self.shape))
+
+    def _fields(self, s: Any) -> Values:
+        """Fields by name from stacked records of shape (..., width), in their own shapes and types."""
+        found, start = {}, 0
+        for field in self.kept:
+            form = self.laws[field].form
+            piece = s[..., start : start + self.widths[field]].reshape((*s.shape[:-1], *form.shape))
+            found[field] = piece.astype(int) if form.discrete else piece
+            start += self.widths[field]
+        return found
+
+    def draw(self, rng: np.random.Generator, values: Values, rows: int) -> Array:
+        """`rows` times n records, each record's fields side by side."""
+        everything = dict(values)
+        for field, law in self.laws.items():
+            everything[field] = law.draw(rng, everything, rows, records=self.n)
+        pieces = [np.asarray(everything[field], float).reshape(rows, self.n, -1) for field in self.kept]
+        return np.concatenate(pieces, axis=2)
+
+    def totals(self, s: Array) -> Array:
+        """The confidential total of each row of records."""
+        fields = self._fields(s)
+        given = {name: fields[name] for name in self.bound.total._arguments}
+        with double():
+            return np.asarray(self.bound._partial(given, np.full(len(s), self.n)))
+
+    def log_eta(self, s: Array) -> Array:
+        """log eta(s_dp | total of the records): (values, 1)."""
+        with np.errstate(over="ignore", under="ignore"):
+            found = np.asarray(self.mechanism.log_prob(self.item.value, self.totals(s)))
+        return found.reshape(len(s), -1).sum(axis=1, keepdims=True)
+
+    def log_prob(self, values: Values, s: Any) -> Any:
+        """The sum of the records' log densities, up to a constant in the parameters; traceable."""
+
+        def one(record: Values) -> Any:
+            total: Any = 0.0
+            for field in self.fitted:
+                law = self.laws[field]
+                given = {name: values[name] for name in law.outer} | {name: record[name] for name in law.inner}
+                total = total + laws.density(law.function(**given), record[field])
+            return total
+
+        return jnp.sum(jax.vmap(one)(self._fields(s))).reshape(1)
+
+    def compiled(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
+        """A program of this part, kept on the model."""
+        return self.model.compiled.setdefault((purpose, self.name, "records"), Compiled(build))
+
+    def log_prob_many(self, values: Values, s: Array) -> Array:
+        """`log_prob` over a leading axis of values of s: (values, 1)."""
+        program = self.compiled("law", lambda: jax.vmap(lambda v, one: self.log_prob(v, one), in_axes=(None, 0)))
+        given = {name: values[name] for name in self.parents}
+        found = np.empty((len(s), 1))
+        for start, piece in padded(s, int(np.prod(self.shape))):
+            with double():
+                found[start : start + len(piece)] = np.asarray(program(given, piece))[: len(s) - start]
+        return found
+
+
+def room_for(parts: list[Any]) -> int:
+    """Most values that a cloud of each part may hold."""
+    return min((part.most for part in parts if isinstance(part, Records)), default=2**62)
+
+
+def parts_with_totals(problem: Problem) -> list[Part]:
+    """As `parts_of`, with released totals as their records."""
+    totals = {name for name in problem.release if isinstance(problem.model._nodes[name], BoundTotal)}
+    rest = {name: problem.release[name] for name in problem.release if name not in totals}
+    view = SimpleNamespace(model=problem.model, release=rest, needed=problem.needed - totals)
+    others = {part.name: part for part in parts_of(cast(Problem, view))}
+    return [cast(Part, Records(problem, name)) if name in totals else others[name] for name in problem.release]

@@ -1,0 +1,484 @@
+"""Intervals and tests around a fit: against closed forms, and against each interval's own coverage."""
+
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import agrees, variance_agrees
+from scipy import integrate, optimize, special, stats
+from targets import count_model as new_count_model
+from targets import count_release
+
+import noisewise as nw
+from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
+
+CHI_SQUARE = stats.chi2.ppf(0.95, 1)
+Z = stats.norm.isf(0.025)
+
+
+count_model = cache(new_count_model)  # one model, compiled once
+
+
+def fitted(model, release, **start):
+    return model, release, nw.fit(model, release, start=start)
+
+
+def laplace_count(value):
+    return nw.Release(count=nw.Laplace(scale=5.0).released(value))
+
+
+# Profile likelihood ---------------------------------------------------------------------------------------------------
+
+
+def test_profile_of_the_count_ends_where_the_likelihood_has_fallen_enough():
+    model, release, fit = fitted(count_model(), count_release(), theta=30.0)
+    interval = profile_interval(model, release, fit, "theta")
+    s = np.arange(400)
+
+    def log_likelihood(theta):
+        return special.logsumexp(stats.poisson.logpmf(s, theta) - np.abs(37.4 - s) / 5.0)
+
+    top = log_likelihood(fit.estimate["theta"])
+    for end in interval:
+        assert 2 * (top - log_likelihood(end)) == pytest.approx(CHI_SQUARE, abs=1e-6)
+    assert interval.low < fit.estimate["theta"] < interval.high
+    assert (interval.low_end, interval.high_end, interval.message) == ("crossing", "crossing", "")
+    narrow = profile_interval(model, release, fit, "theta", level=0.5)
+    assert interval.low < narrow.low < narrow.high < interval.high
+
+
+RELEASED = np.array([2.1, -0.7, 4.4, 1.9, 3.2, 0.4, 2.8, 6.1])
+
+
+def normal_laplace(x, mean, sd, scale):
+    """log density of a normal plus a Laplace variate, in closed form."""
+    r, b = x - mean, sd / scale
+    halves = [
+        sign * r / scale + 0.5 * b * b + special.log_ndtr(-sign * r / sd - b) - np.log(2 * scale) for sign in (1, -1)
+    ]
+    return np.logaddexp(*halves)
+
+
+def test_profile_maximises_the_other_parameter_out():
+    model = nw.Model(
+        prior={"a": dist.Normal(0.0, 10.0), "b": dist.HalfNormal(10.0)},
+        statistics={"y": lambda a, b: dist.Normal(a, b).expand([8])},
+    )
+    model, release, fit = fitted(model, nw.Release(y=nw.Laplace(scale=0.7).released(RELEASED)), a=1.0, b=1.0)
+
+    def log_likelihood(a, b):
+        return np.sum(normal_laplace(RELEASED, a, b, 0.7))
+
+    top = log_likelihood(fit.estimate["a"], fit.estimate["b"])
+    profiles = {
+        "a": lambda a: (
+            -optimize.minimize_scalar(lambda b: -log_likelihood(a, b), bounds=(0.2, 9.0), method="bounded").fun
+        ),
+        "b": lambda b: (
+            -optimize.minimize_scalar(lambda a: -log_likelihood(a, b), bounds=(-5.0, 9.0), method="bounded").fun
+        ),
+    }
+    for name, profile in profiles.items():
+        interval = profile_interval(model, release, fit, name)
+        for end in interval:
+            assert 2 * (top - profile(end)) == pytest.approx(CHI_SQUARE, abs=1e-5)
+
+
+@cache
+def regression():
+    x, scale = np.linspace(-1.0, 2.0, 12), np.linspace(0.2, 1.5, 12)
+    y = np.array([0.1, -0.4, 0.3, 0.9, 0.7, 1.9, 1.2, 1.8, 2.9, 2.2, 3.1, 3.3])
+    model = nw.Model(
+        prior={"beta": dist.Normal(0.0, 10.0).expand([2])},
+        statistics={"y": lambda beta: dist.Normal(beta[0] + beta[1] * jnp.asarray(x), 0.5)},
+    )
+    design = np.column_stack([np.ones(12), x])
+    precision = design.T @ (design / (0.25 + scale**2)[:, None])
+    return *fitted(model, nw.Release(y=nw.Gaussian(scale=scale).released(y)), beta=np.zeros(2)), precision
+
+
+def test_a_gaussian_model_has_closed_forms_and_the_right_degrees_of_freedom(seed):
+    """The profile interval is Wald's and the statistic a quadratic form, whose law is chi-square exactly."""
+    model, release, fit, precision = regression()
+    covariance = np.linalg.inv(precision)
+    for entry in (0, 1):
+        interval = profile_interval(model, release, fit, f"beta[{entry}]")
+        error = Z * np.sqrt(covariance[entry, entry])
+        assert tuple(interval) == pytest.approx(
+            (fit.estimate["beta"][entry] - error, fit.estimate["beta"][entry] + error), abs=1e-6
+        )
+    gap = fit.estimate["beta"] - [0.2, 1.1]
+    both = likelihood_ratio_test(model, release, fit, {"beta": [0.2, 1.1]})
+    assert both.statistic == pytest.approx(gap @ precision @ gap, abs=1e-7)
+    assert both.degrees_of_freedom == 2
+    assert both.p_value == pytest.approx(stats.chi2.sf(both.statistic, 2))
+    one = likelihood_ratio_test(model, release, fit, {"beta[1]": 1.1})
+    assert one.statistic == pytest.approx(gap[1] ** 2 / covariance[1, 1], abs=1e-7)
+    assert one.degrees_of_freedom == 1
+    slope_given = fit.estimate["beta"][0] - covariance[0, 1] / covariance[1, 1] * gap[1]
+    assert one.estimate["beta"] == pytest.approx([slope_given, 1.1], abs=1e-5)
+    # negative control: over simulated estimates the p-values are uniform with two degrees of freedom, not with one
+    gaps = np.random.default_rng(seed).multivariate_normal(np.zeros(2), covariance, 20_000)
+    statistics = np.einsum("ki,ij,kj->k", gaps, precision, gaps)
+    assert agrees(stats.chi2.sf(statistics, both.degrees_of_freedom) < 0.05, 0.05)
+    assert not agrees(stats.chi2.sf(statistics, 1) < 0.05, 0.05)
+
+
+def test_an_interval_may_end_at_the_boundary():
+    model, release, fit = fitted(count_model(), laplace_count(3.0), theta=5.0)
+    interval = profile_interval(model, release, fit, "theta")
+    assert (interval.low, interval.low_end, interval.high_end) == (0.0, "boundary", "crossing")
+    assert "boundary of theta's space, 0." in interval.message
+
+
+def test_an_interval_may_be_unbounded():
+    """All of five said yes, and noise on top: no log odds are too large."""
+    model = nw.Model(
+        prior={"odds": dist.Normal(0.0, 10.0)}, statistics={"yes": lambda odds: dist.Binomial(5, logits=odds)}
+    )
+    release = nw.Release(yes=nw.DiscreteLaplace(scale=1.0).released(6))
+    fit = nw.fit(model, release, nw.EM(max_iterations=30), start={"odds": 1.0}, on_failure="return")
+    interval = profile_interval(model, release, fit, "odds")
+    assert (interval.high, interval.high_end) == (np.inf, "unbounded")
+    s = np.arange(6)
+    likelihood = special.expit(interval.low) ** s * special.expit(-interval.low) ** (5 - s) * special.comb(5, s)
+    statistic = 2 * (-1.0 - special.logsumexp(-np.abs(6.0 - s), b=likelihood))
+    assert statistic == pytest.approx(CHI_SQUARE, abs=1e-4)
+
+
+# Exact intervals ------------------------------------------------------------------------------------------------------
+
+
+def binomial_model():
+    return nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": lambda p: dist.Binomial(30, p)})
+
+
+def test_exact_interval_without_noise_is_garwoods_and_clopper_and_pearsons():
+    model, release, fit = fitted(count_model(), nw.Release(count=nw.Exact().released(37)), theta=30.0)
+    garwood = stats.chi2.ppf(0.025, 74) / 2, stats.chi2.ppf(0.975, 76) / 2
+    assert tuple(exact_interval(model, release, fit)) == pytest.approx(garwood, abs=1e-6)
+    model, release, fit = fitted(binomial_model(), nw.Release(yes=nw.Exact().released(19)), p=0.5)
+    pearson = stats.beta.ppf(0.025, 19, 12), stats.beta.ppf(0.975, 20, 11)
+    assert tuple(exact_interval(model, release, fit)) == pytest.approx(pearson, abs=1e-7)
+
+
+def test_exact_interval_of_a_falling_and_of_a_continuous_law():
+    model = nw.Model(prior={"rate": dist.Gamma(2.0, 1.0)}, statistics={"t": lambda rate: dist.Exponential(rate)})
+    model, release, fit = fitted(model, nw.Release(t=nw.Exact().released(0.4)), rate=1.0)
+    closed = -np.log1p(-0.025) / 0.4, -np.log(0.025) / 0.4
+    assert tuple(exact_interval(model, release, fit)) == pytest.approx(closed, rel=1e-6)
+    model = nw.Model(prior={"mu": dist.Normal(0.0, 9.0)}, statistics={"m": lambda mu: dist.Normal(mu, 0.6)})
+    model, release, fit = fitted(model, nw.Release(m=nw.Gaussian(scale=0.8).released(2.5)), mu=0.0)
+    assert tuple(exact_interval(model, release, fit)) == pytest.approx((2.5 - Z, 2.5 + Z), abs=1e-6)
+
+
+NOISES = {"Laplace": nw.Laplace, "DiscreteLaplace": nw.DiscreteLaplace, "DiscreteGaussian": nw.DiscreteGaussian}
+
+
+@pytest.mark.parametrize("kind", NOISES)
+def test_exact_interval_ends_where_a_tail_is_too_small(kind):
+    """Tails by plain sums over s and over the noise."""
+    model, release, fit = fitted(binomial_model(), nw.Release(yes=NOISES[kind](scale=2.0).released(19)), p=0.5)
+    s = np.arange(31)
+    if kind == "Laplace":
+        at_most = stats.laplace.cdf((19 - s) / 2.0)
+        at_least = stats.laplace.sf((19 - s) / 2.0)
+    else:
+        z = np.arange(-200, 201)
+        weight = np.exp(-np.abs(z) / 2.0) if kind == "DiscreteLaplace" else np.exp(-0.5 * (z / 2.0) ** 2)
+        weight /= weight.sum()
+        at_most = np.array([weight[z <= 19 - one].sum() for one in s])
+        at_least = np.array([weight[z >= 19 - one].sum() for one in s])
+    low, high = exact_interval(model, release, fit)
+    assert stats.binom.pmf(s, 30, low) @ at_least == pytest.approx(0.025, abs=1e-8)
+    assert stats.binom.pmf(s, 30, high) @ at_most == pytest.approx(0.025, abs=1e-8)
+
+
+def test_exact_interval_on_the_integers_covers_at_least_its_level():
+    """By enumeration of all releases: those that keep theta = 37 weigh at least 95%, and they are the ones tested."""
+    mechanism, theta, s = nw.DiscreteLaplace(scale=5.0), 37.0, np.arange(200)
+    y = np.arange(-150, 250)
+    probability = np.exp(mechanism.noise_log_prob(y[:, None] - s)) @ stats.poisson.pmf(s, theta)
+    below, above = np.cumsum(probability), np.cumsum(probability[::-1])[::-1]
+    kept = y[(below >= 0.025) & (above >= 0.025)]
+    coverage = probability[np.isin(y, kept)].sum()
+    assert 0.95 <= coverage < 0.97
+    for value, inside in ((kept[0] - 1, False), (kept[0], True), (kept[-1], True), (kept[-1] + 1, False)):
+        release = nw.Release(count=mechanism.released(int(value)))
+        low, high = exact_interval(*fitted(count_model(), release, theta=30.0))
+        assert (low <= theta <= high) is inside
+
+
+def test_a_release_that_no_parameter_explains():
+    release = laplace_count(-20.0)
+    fit = nw.fit(count_model(), release, nw.EM(max_iterations=50), start={"theta": 1.0}, on_failure="return")
+    interval = exact_interval(count_model(), release, fit)
+    assert tuple(interval) == (0.0, 0.0)
+    assert "Every value of theta is rejected" in interval.message
+
+
+# Coverage: simulation against each interval's own coverage ------------------------------------------------------------
+
+THETA = 37.0
+GRID = np.array([9.3, 17.3, 26.7, 37.4, 46.6, 63.8, 84.1])
+
+
+def count_interval(name, value):
+    """The package's interval from one released count; "two degrees" has the quantile of two degrees of freedom."""
+    model, release = count_model(), laplace_count(value)
+    start = {"theta": max(value, 5.0)}
+    if name == "naive":
+        return nw.fit(model, release.naive(), start=start).interval()["theta"]
+    fit = nw.fit(model, release, start=start)
+    if name == "wald":
+        return fit.interval()["theta"]
+    if name == "exact":
+        return exact_interval(model, release, fit)
+    level = 0.95 if name == "profile" else stats.chi2.cdf(stats.chi2.ppf(0.95, 2), 1)
+    return profile_interval(model, release, fit, "theta", level=level)
+
+
+@cache
+def kept(name):
+    """The releases, from first to last, whose interval holds theta.
+
+    Found by roots, not by interpolation: the ends ripple with the integers between which the release lies.
+    """
+
+    def excess(value):
+        low, high = count_interval(name, value)
+        return max(low - THETA, THETA - high)
+
+    switches = np.flatnonzero(np.diff(np.sign([excess(value) for value in GRID])))
+    assert len(switches) == 2  # one stretch of releases
+    return [optimize.brentq(excess, GRID[k], GRID[k + 1], xtol=2e-3) for k in switches]
+
+
+def covered(name, released):
+    first, last = kept(name)
+    return (released >= first) & (released <= last)
+
+
+@cache
+def true_coverage():
+    """By enumeration over s and a fine grid of releases, in plain NumPy: EM for all releases at once."""
+    y, s = np.arange(2.0, 95.0, 0.1), np.arange(200.0)
+    fixed = -np.abs(y[:, None] - s) / 5.0 - special.gammaln(s + 1)
+
+    def weights(theta):
+        log_weight = fixed + s * np.log(theta)[:, None] - theta[:, None]
+        total = special.logsumexp(log_weight, axis=1)
+        return np.exp(log_weight - total[:, None]), total
+
+    estimate = np.maximum(y, 1.0)
+    for _ in range(60):
+        estimate = weights(estimate)[0] @ s
+    weight, top = weights(estimate)
+    mean = weight @ s
+    information = mean / estimate**2 - (weight @ s**2 - mean**2) / estimate**2
+    statistic = 2 * (top - weights(np.full(len(y), THETA))[1])
+    below = stats.laplace.cdf((y[:, None] - s) / 5.0) @ stats.poisson.pmf(s, THETA)
+    criteria = {
+        "wald": (estimate - THETA) ** 2 * information - Z**2,
+        "profile": statistic - CHI_SQUARE,
+        "two degrees": statistic - stats.chi2.ppf(0.95, 2),
+        "exact": np.maximum(0.025 - below, below - 0.975),
+        "naive": (y - THETA) ** 2 / y - Z**2,
+    }
+    found = {}
+    for name, criterion in criteria.items():
+        first, last = np.flatnonzero(np.diff(np.sign(criterion)))  # one stretch of releases keeps theta
+        ends = [y[i] - criterion[i] * 0.1 / (criterion[i + 1] - criterion[i]) for i in (first, last)]
+        found[name] = np.interp(ends[1], y, below) - np.interp(ends[0], y, below)
+    return found
+
+
+def simulated_counts(seed, draws=40_000):
+    rng = np.random.default_rng(seed)
+    return nw.Laplace(scale=5.0).sample(
+        rng, count_model().law("count").draw(rng, {"theta": np.full(draws, THETA)}, draws)
+    )
+
+
+@pytest.mark.parametrize("name", ["wald", "profile", "exact", "naive"])
+def test_coverage_of_the_count_is_the_intervals_own(name, seed):
+    truth = true_coverage()[name]
+    assert truth == pytest.approx({"wald": 0.90, "profile": 0.93, "exact": 0.95, "naive": 0.81}[name], abs=0.01)
+    assert agrees(covered(name, simulated_counts(seed)), truth)
+
+
+def test_coverage_checks_can_fail(seed):
+    """Negative controls: two degrees of freedom for one parameter; intervals that ignore the noise."""
+    released = simulated_counts(seed)
+    assert not agrees(covered("two degrees", released), true_coverage()["profile"])
+    assert not agrees(covered("naive", released), 0.95)
+    assert not agrees(covered("naive", released), true_coverage()["wald"])
+    assert not agrees(covered("wald", released), 0.95)  # nor does Wald's cover 95%: the design says so
+    assert true_coverage()["naive"] < true_coverage()["wald"] - 0.05
+
+
+def test_coverage_of_a_normal_mean(seed):
+    """A location family: every interval is the release plus constants, so one fit gives all of them."""
+    model = nw.Model(prior={"mu": dist.Normal(0.0, 50.0)}, statistics={"m": lambda mu: dist.Normal(mu, 1.0)})
+    widths = {}
+    for value in (0.0, 3.3):
+        model, release, fit = fitted(model, nw.Release(m=nw.Laplace(scale=1.0).released(value)), mu=1.0)
+        pairs = {
+            "wald": fit.interval()["mu"],
+            "profile": profile_interval(model, release, fit, "mu"),
+            "exact": exact_interval(model, release, fit),
+        }
+        for name, pair in pairs.items():
+            assert np.subtract(tuple(pair), value) == pytest.approx(
+                widths.setdefault(name, np.subtract(tuple(pair), value)), abs=1e-5
+            )
+
+    def density(x):
+        return np.exp(normal_laplace(x, 0.0, 1.0, 1.0))
+
+    curvature = (
+        -(normal_laplace(1e-3, 0, 1, 1) + normal_laplace(-1e-3, 0, 1, 1) - 2 * normal_laplace(0.0, 0, 1, 1)) / 1e-6
+    )
+    profile = optimize.brentq(
+        lambda x: 2 * (normal_laplace(0.0, 0, 1, 1) - normal_laplace(x, 0, 1, 1)) - CHI_SQUARE, 0, 9
+    )
+    exact = optimize.brentq(lambda x: integrate.quad(density, x, np.inf)[0] - 0.025, 1, 9)
+    halves = {"wald": Z / np.sqrt(curvature), "profile": profile, "exact": exact, "naive": Z}
+    rng = np.random.default_rng(seed)
+    released = nw.Laplace(scale=1.0).sample(rng, model.law("m").draw(rng, {"mu": np.full(40_000, 0.7)}, 40_000))
+    coverage = {name: integrate.quad(density, -half, half)[0] for name, half in halves.items()}
+    for name, (low, high) in widths.items():
+        assert (low, high) == pytest.approx((-halves[name], halves[name]), abs=1e-4)
+        assert agrees((released + low <= 0.7) & (released + high >= 0.7), coverage[name])
+    assert coverage["exact"] == pytest.approx(0.95, abs=1e-8)
+    assert not agrees(np.abs(released - 0.7) <= Z, 0.95)  # the noise ignored
+    assert coverage["naive"] < 0.85
+
+
+# Bootstrap ------------------------------------------------------------------------------------------------------------
+
+
+def test_bootstrap_gives_the_sampling_law_of_the_estimate(seed):
+    """A normal mean with Gaussian noise: the estimate is the release, its variance the sum of the two."""
+    model = nw.Model(prior={"mu": dist.Normal(0.0, 9.0)}, statistics={"m": lambda mu: dist.Normal(mu, 1.2)})
+    model, release, fit = fitted(model, nw.Release(m=nw.Gaussian(scale=0.2).released(2.5)), mu=0.0)
+    found = bootstrap(model, release, fit, 100, seed, estimator=nw.EM(tolerance=1e-6))
+    assert agrees(found.estimates["mu"], 2.5)
+    assert variance_agrees(found.estimates["mu"], 1.48)
+    assert not variance_agrees(found.estimates["mu"], 0.04)  # the noise alone: s was simulated too
+    assert found.standard_error["mu"] == np.std(found.estimates["mu"], ddof=1)
+    low, high = found.interval()["mu"]
+    assert np.mean((found.estimates["mu"] >= low) & (found.estimates["mu"] <= high)) == pytest.approx(0.95, abs=0.02)
+    assert found.failed == 0
+    fewer = bootstrap(model, release, fit, 5, seed, estimator=nw.EM(tolerance=1e-6))
+    assert np.array_equal(fewer.estimates["mu"], found.estimates["mu"][:5])
+
+
+def test_bootstrap_counts_its_failures(seed):
+    model, release, fit = fitted(
+        nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": lambda p: dist.Binomial(3, p)}),
+        nw.Release(yes=nw.DiscreteLaplace(scale=2.0).released(2)),
+        p=0.5,
+    )
+    found = bootstrap(model, release, fit, 15, seed, estimator=nw.EM(max_iterations=60))
+    assert found.failed > 0  # many simulated releases lie below 0 or above 3
+    assert found.failed + len(found.estimates["p"]) == found.draws == 15
+    with pytest.raises(nw.InferenceError, match=r"of 3 refits nearly all failed.*max_iterations"):
+        bootstrap(model, release, fit, 3, seed, estimator=nw.EM(max_iterations=1))
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def count_fit():
+    return fitted(count_model(), count_release(), theta=30.0)
+
+
+def two_counts():
+    model = nw.Model(
+        prior={"theta": dist.Gamma(25.0, 1.0)},
+        statistics={"a": lambda theta: dist.Poisson(theta), "b": lambda theta: dist.Poisson(2 * theta)},
+    )
+    noise = nw.Laplace(scale=5.0)
+    return fitted(model, nw.Release(a=noise.released(30.0), b=noise.released(70.0)), theta=30.0)
+
+
+def squared():
+    model = nw.Model(prior={"x": dist.Normal(0.0, 3.0)}, statistics={"m": lambda x: dist.Normal(x**2, 1.0)})
+    return fitted(model, nw.Release(m=nw.Laplace(scale=1.0).released(0.3)), x=0.5)
+
+
+@cache
+def shares():
+    model = nw.Model(
+        prior={"share": dist.Dirichlet(np.ones(3))},
+        statistics={"cells": lambda share: dist.Poisson(60.0 * share).to_event(1)},
+    )
+    return fitted(model, nw.Release(cells=nw.Laplace(scale=2.0).released([20.0, 13.0, 28.0])), share=np.ones(3) / 3)
+
+
+REFUSED = {
+    "name": (lambda: profile_interval(*count_fit(), "thetas"), "'name' must be one scalar parameter.*'theta'"),
+    "vector": (lambda: profile_interval(*regression()[:3], "beta"), r"one entry; got 'beta'.*beta\[0\]"),
+    "tied": (lambda: profile_interval(*shares(), "share[0]"), "'name' must move by itself"),
+    "level": (lambda: profile_interval(*count_fit(), "theta", level=95), "'level' must lie between 0 and 1; got 95"),
+    "other release": (
+        lambda: profile_interval(count_model(), laplace_count(30.0), count_fit()[2], "theta"),
+        "'fit' must be a fit to this release",
+    ),
+    "no fit": (lambda: profile_interval(*count_fit()[:2], 37.0, "theta"), "'fit' must be a Fit; got 37.0"),
+    "no values": (lambda: likelihood_ratio_test(*count_fit(), {}), "'values' must be a dict"),
+    "unknown value": (lambda: likelihood_ratio_test(*count_fit(), {"rate": 1.0}), "'values' must be one scalar.*theta"),
+    "value outside": (lambda: likelihood_ratio_test(*count_fit(), {"theta": -1.0}), "inside the prior's support"),
+    "value on the edge": (lambda: likelihood_ratio_test(*count_fit(), {"theta": 0.0}), "inside the prior's support"),
+    "value shape": (lambda: likelihood_ratio_test(*count_fit(), {"theta": [1.0]}), r"must have the shape \(\)"),
+    "twice": (
+        lambda: likelihood_ratio_test(*regression()[:3], {"beta": [0.0, 0.0], "beta[0]": 1.0}),
+        "must fix a parameter once",
+    ),
+    "exact, two parameters": (lambda: exact_interval(*regression()[:3]), "'model' must have one scalar parameter"),
+    "exact, two releases": (lambda: exact_interval(*two_counts()), "'release' must hold one scalar value"),
+    "exact, both ways": (lambda: exact_interval(*squared()), "must move the release one way"),
+    "exact, level": (lambda: exact_interval(*count_fit(), level=1.0), "'level' must lie between 0 and 1"),
+    "draws": (lambda: bootstrap(*count_fit(), draws=1, seed=1), "'draws' must be a whole number, at least 2"),
+    "seed": (lambda: bootstrap(*count_fit(), draws=5, seed=None), "'seed' must be a whole number"),
+    "estimator": (lambda: bootstrap(*count_fit(), draws=5, seed=1, estimator="em"), "'estimator' must be an estimator"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(call, message):
+    with pytest.raises(nw.InputError, match=message):
+        call()
+
+
+def test_shares_are_tested_whole():
+    """Three shares that sum to one are two degrees of freedom."""
+    model, release, fit = shares()
+    test = likelihood_ratio_test(model, release, fit, {"share": np.ones(3) / 3})
+    assert test.degrees_of_freedom == 2
+    s, y = np.arange(150), np.array([20.0, 13.0, 28.0])
+
+    def log_likelihood(share):
+        terms = stats.poisson.logpmf(s, 60.0 * np.asarray(share)[:, None]) - np.abs(y[:, None] - s) / 2.0
+        return np.sum(special.logsumexp(terms, axis=1))
+
+    truth = 2 * (log_likelihood(fit.estimate["share"]) - log_likelihood(np.ones(3) / 3))
+    assert test.statistic == pytest.approx(truth, abs=1e-6)
+
+
+def test_a_second_top_is_not_hidden():
+    """The fit sits on the lower of two tops; a hypothesis near the higher one says so."""
+    model = nw.Model(
+        prior={"x": dist.Normal(0.0, 9.0)},
+        statistics={"square": lambda x: dist.Normal(x**2, 0.5), "sign": lambda x: dist.Normal(x, 1.0)},
+    )
+    noise = nw.Laplace(scale=0.5)
+    release = nw.Release(square=noise.released(4.0), sign=noise.released(0.5))
+    fit = nw.fit(model, release, start={"x": -2.0})
+    assert fit.estimate["x"] < 0
+    with pytest.raises(nw.InferenceError, match="several tops"):
+        likelihood_ratio_test(model, release, fit, {"x": 2.0})

@@ -1,0 +1,389 @@
+"""Maximum likelihood in practice: several starts, boundaries, Ctrl-C, acceleration, totals, pictures."""
+
+import json
+
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from conftest import REFERENCE
+from exactness import LIMIT, agrees
+from scipy import optimize, stats
+from targets import count_model, count_release
+
+import noisewise as nw
+from noisewise.likelihood.em import exact_cloud
+from noisewise.likelihood.mcem import E_STEPS
+from noisewise.likelihood.records import MOST_NUMBERS
+from noisewise.trace_plot import plot_trace
+
+matplotlib.use("Agg")
+START = {"theta": 1.0}
+COUNT = count_model()
+QUICK = nw.MCEM(schedule=nw.Ascent(most=4_000), final=20_000)
+
+
+# Several starts -----------------------------------------------------------------------------------------------------
+
+
+def two_humps():
+    """Only the square of theta is seen well; its sign, dimly."""
+    model = nw.Model(
+        prior={"theta": dist.Normal(0.0, 2.0)},
+        statistics={"square": lambda theta: dist.Normal(theta**2, 0.5), "sign": lambda theta: dist.Normal(theta, 2.0)},
+    )
+    noise = nw.Gaussian(scale=1.0)
+    return model, nw.Release(square=noise.released(4.0), sign=noise.released(1.0))
+
+
+def test_the_highest_of_several_maxima_wins_and_the_others_are_told():
+    model, release = two_humps()
+
+    def height(x):
+        return stats.norm.logpdf(4.0, x**2, np.sqrt(1.25)) + stats.norm.logpdf(1.0, x, np.sqrt(5.0))
+
+    tops = [optimize.minimize_scalar(lambda x: -height(x), bounds=ends).x for ends in ((-3, -1), (1, 3))]
+    fit = nw.fit(model, release, start=[{"theta": -1.0}, {"theta": 1.5}, {"theta": -2.5}])
+    assert fit.status == "converged"
+    assert fit.estimate["theta"] == pytest.approx(tops[1], abs=1e-5)
+    assert fit.log_likelihood == pytest.approx(height(tops[1]), abs=1e-8)
+    assert fit.diagnostics["multimodal"]
+    assert "multimodal: 2 of 3 starts ended at another maximum" in fit.message
+    ends = fit.diagnostics["starts"]
+    assert [end["estimate"]["theta"] for end in ends] == pytest.approx([tops[0], tops[1], tops[0]], abs=1e-5)
+    assert ends[0]["log_likelihood"] == pytest.approx(height(tops[0]), abs=1e-8)
+    one = nw.fit(model, release, start={"theta": -1.0})
+    assert one.estimate["theta"] == pytest.approx(tops[0], abs=1e-5)
+    assert not one.diagnostics["multimodal"]
+
+
+def test_simulated_maxima_are_told_apart_by_their_errors(seed):
+    model, release = two_humps()
+    fit = nw.fit(model, release, QUICK, start=[{"theta": -2.0}, {"theta": 2.0}, {"theta": 1.5}], seed=seed)
+    assert fit.diagnostics["multimodal"]
+    assert "multimodal: 1 of 3" in fit.message
+    assert fit.estimate["theta"] > 0
+    same = nw.fit(model, release, QUICK, start=[{"theta": 2.0}, {"theta": 1.5}], seed=seed)
+    assert not same.diagnostics["multimodal"]
+
+
+def test_without_a_start_the_prior_gives_five():
+    fits = [nw.fit(COUNT, count_release()) for _ in range(2)]
+    starts = [[end["start"]["theta"] for end in fit.diagnostics["starts"]] for fit in fits]
+    assert len(set(map(float, starts[0]))) == 5
+    assert starts[0] == starts[1]
+    assert fits[0].estimate["theta"] == fits[1].estimate["theta"]
+    assert not fits[0].diagnostics["multimodal"]
+    other = nw.fit(COUNT, count_release(), seed=7)
+    assert other.diagnostics["starts"][0]["start"]["theta"] != starts[0][0]
+    assert other.estimate["theta"] == pytest.approx(float(fits[0].estimate["theta"]), abs=1e-6)
+
+
+def test_a_hopeless_start_is_passed_over(monkeypatch):
+    """From a start too far out for an exact sum the fit is refused; another start does."""
+
+    def refusing(part, values):
+        if values["theta"] > 1e6:
+            raise nw.InputError("EM: too far out")
+        return exact_cloud(part, values)
+
+    monkeypatch.setattr("noisewise.likelihood.em.exact_cloud", refusing)
+    fit = nw.fit(COUNT, count_release(), start=[{"theta": 1e8}, START])
+    assert fit.status == "converged"
+    assert [end["status"] for end in fit.diagnostics["starts"]] == ["refused", "converged"]
+    with pytest.raises(nw.InputError, match="too far out"):
+        nw.fit(COUNT, count_release(), start=[{"theta": 1e8}])
+
+
+# Boundaries -----------------------------------------------------------------------------------------------------------
+
+
+ESTIMATORS = {
+    "em": nw.EM(),
+    "accelerated": nw.EM(accelerate=True),
+    "ascent": QUICK,
+    "staged": nw.MCEM(schedule=nw.Staged(sizes=(500, 1_000, 2_000), cap=12), final=10_000),
+}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
+def test_an_estimate_that_runs_to_the_edge_says_so(estimator, seed):
+    """A negative release of a count: the rate runs to zero."""
+    release = nw.Release(count=nw.Laplace(scale=5.0).released(-20.0))
+    with pytest.raises(nw.InferenceError, match="estimate of 'theta' runs to the edge of its space") as caught:
+        nw.fit(COUNT, release, estimator, start=START, seed=seed)
+    assert caught.value.result.status == "boundary"
+    assert caught.value.result.estimate["theta"] < 0.5
+
+
+def test_a_share_at_the_edge_is_found_and_a_large_estimate_is_no_edge():
+    """Only parameters with an edge have one, and a maximum far out is still a maximum."""
+    model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": lambda p: dist.Binomial(30, p)})
+    high = nw.Release(yes=nw.DiscreteLaplace(scale=2.0).released(36))
+    fit = nw.fit(model, high, start={"p": 0.5}, on_failure="return")
+    assert fit.status == "boundary"
+    assert "'p'" in fit.message
+    millions = nw.Model(
+        prior={"rate": dist.Gamma(2.0, 1e-7)}, statistics={"y": lambda rate: dist.Gamma(50.0, 50 / rate)}
+    )
+    fit = nw.fit(millions, nw.Release(y=nw.Laplace(scale=1e5).released(8e6)), start={"rate": 5e6})
+    assert fit.status == "converged"
+    assert fit.estimate["rate"] == pytest.approx(8e6, rel=0.05)  # a free coordinate of 15.9
+    line = nw.Model(prior={"mean": dist.Normal(0.0, 100.0)}, statistics={"y": lambda mean: dist.Normal(mean, 1.0)})
+    fit = nw.fit(line, nw.Release(y=nw.Laplace(scale=1.0).released(90.0)), start={"mean": 80.0})
+    assert fit.status == "converged"
+    assert fit.estimate["mean"] == pytest.approx(90.0, abs=1e-4)
+
+
+# Ctrl-C and progress --------------------------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """An engine on which the user presses Ctrl-C during the given piece of work."""
+
+    def __init__(self, at):
+        self.left, self.inner = at, nw.Threads(1)
+
+    def execute(self, source):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.inner.execute(source)
+
+
+@pytest.mark.parametrize("at", [1, 4])
+def test_ctrl_c_ends_simulation_with_the_current_state(at, seed):
+    with pytest.raises(nw.InferenceError, match="interrupted after") as caught:
+        nw.fit(COUNT, count_release(), QUICK, start={"theta": 30.0}, seed=seed, engine=Interrupted(at))
+    result = caught.value.result
+    assert result.status == "interrupted"
+    assert len(result.trace) < at
+    assert 20.0 < result.estimate["theta"] < 50.0
+
+
+def test_ctrl_c_ends_em_with_the_best_so_far(monkeypatch):
+    calls = []
+
+    def pressed(part, values):
+        calls.append(values)
+        if len(calls) == 60:
+            raise KeyboardInterrupt
+        return exact_cloud(part, values)
+
+    monkeypatch.setattr("noisewise.likelihood.em.exact_cloud", pressed)
+    starts = [START, {"theta": 3.0}, {"theta": 5.0}]
+    fit = nw.fit(COUNT, count_release(), start=starts, on_failure="return")
+    assert fit.status == "interrupted"
+    assert fit.message.startswith("interrupted in start 2 of 3")
+    assert fit.estimate["theta"] == pytest.approx(37.237, abs=1e-3)  # the first start had ended
+    assert [end["status"] for end in fit.diagnostics["starts"]] == ["converged", "interrupted"]
+
+
+@pytest.mark.parametrize(("estimator", "note"), [(nw.EM(), "log likelihood"), (QUICK, "measuring")])
+def test_progress_shows_iterations(estimator, note, monkeypatch, capsys, seed):
+    monkeypatch.setattr("noisewise.progress.SHOW_AFTER", 0.0)
+    monkeypatch.setattr("noisewise.likelihood.display.REFRESH", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    nw.fit(COUNT, count_release(), estimator, start={"theta": 30.0}, seed=seed, progress=True)
+    shown = capsys.readouterr().err
+    assert type(estimator).__name__ in shown
+    assert "iteration" in shown
+    assert note in shown
+    nw.fit(COUNT, count_release(), estimator, start={"theta": 30.0}, seed=seed, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+# Acceleration ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [5.0, 20.0])
+def test_newton_steps_near_the_top_save_iterations_and_never_fall(scale):
+    release = nw.Release(count=nw.Laplace(scale=scale).released(37.4))
+    plain = nw.fit(COUNT, release, nw.EM(), start=START)
+    fast = nw.fit(COUNT, release, nw.EM(accelerate=True), start=START)
+    assert fast.estimate["theta"] == pytest.approx(float(plain.estimate["theta"]), abs=1e-5)
+    assert fast.diagnostics["iterations"] < 0.7 * plain.diagnostics["iterations"]
+    heights = [step["log_likelihood"] for step in fast.trace]
+    assert np.all(np.diff(heights) > -1e-10)
+    assert any(step.get("newton") for step in fast.trace)
+    assert not any(step.get("newton") for step in plain.trace)
+    assert fast.diagnostics["standard_errors_left"] <= plain.diagnostics["standard_errors_left"] + 1e-12
+
+
+def test_acceleration_in_two_dimensions():
+    released = np.array([2.1, -0.7, 4.4, 1.9, 3.2, 0.4, 2.8, 6.1])
+    model = nw.Model(
+        prior={"a": dist.Normal(0.0, 10.0), "b": dist.HalfNormal(10.0)},
+        statistics={"y": lambda a, b: dist.Normal(a, b).expand([8])},
+    )
+    release = nw.Release(y=nw.Laplace(scale=1.0).released(released))
+    plain = nw.fit(model, release, nw.EM(tolerance=1e-9), start={"a": 1.0, "b": 1.0})
+    fast = nw.fit(model, release, nw.EM(tolerance=1e-9, accelerate=True), start={"a": 1.0, "b": 1.0})
+    for name in ("a", "b"):
+        assert fast.estimate[name] == pytest.approx(float(plain.estimate[name]), abs=1e-6)
+    assert fast.diagnostics["iterations"] < 0.5 * plain.diagnostics["iterations"]
+
+
+def test_the_score_can_stop_a_run(count_reference):
+    truth = count_reference["maximum_likelihood"]
+    fit = nw.fit(COUNT, count_release(), nw.EM(score_tolerance=1e-3), start=START)
+    assert fit.status == "converged"
+    assert fit.diagnostics["standard_errors_left"] <= 1e-3
+    assert 0 < abs(fit.estimate["theta"] - truth["estimate"]) < 1.1e-3 * truth["standard_error"]
+
+
+# Beside the naive fit, and pictures -----------------------------------------------------------------------------------
+
+
+def test_beside_the_naive_fit(count_reference):
+    truth = count_reference["maximum_likelihood"]
+    fit, naive = (nw.fit(COUNT, r, start=START) for r in (count_release(), count_release().naive()))
+    row = fit.beside(naive).loc["theta"]
+    assert row["naive estimate"] == pytest.approx(truth["naive_estimate"])
+    assert row["exact estimate"] == pytest.approx(truth["estimate"], abs=1e-5)
+    assert row["information ratio"] == pytest.approx(
+        truth["naive_information"] / truth["observed_information"], rel=1e-5
+    )
+    assert row["wider"] == pytest.approx(np.sqrt(row["information ratio"]))
+    assert row["shift"] == pytest.approx((truth["estimate"] - 37.4) * np.sqrt(truth["naive_information"]), rel=1e-4)
+
+
+def test_the_trace_is_drawn(seed):
+    import matplotlib.pyplot as plt
+
+    em = plot_trace(nw.fit(COUNT, count_release(), start=START))
+    assert [axis.get_ylabel() for axis in em.axes if axis.get_visible()] == ["theta", "log likelihood"]
+    fit = nw.fit(COUNT, count_release(), QUICK, start={"theta": 30.0}, seed=seed)
+    figure = plot_trace(fit)
+    labels = [axis.get_ylabel() for axis in figure.axes if axis.get_visible()]
+    assert labels == ["theta", "rise of Q", "simulated values"]
+    path, estimate = figure.axes[0].lines
+    assert list(path.get_ydata()) == [float(step["theta"]) for step in fit.trace]
+    assert estimate.get_ydata()[0] == fit.estimate["theta"]
+    plt.close("all")
+
+
+# Totals ---------------------------------------------------------------------------------------------------------------
+
+
+def normal_total(n=20):
+    return nw.Model(
+        prior={"mu": dist.Normal(0.0, 5.0)},
+        statistics={"total": nw.Total({"x": lambda mu: dist.Normal(mu, 2.0)}, lambda x: x, n)},
+    )
+
+
+TOTAL_RELEASE = nw.Release(total=nw.Gaussian(scale=6.0).released(31.0))
+
+
+def test_a_total_of_normal_records_has_its_closed_form(seed):
+    """The release is Normal(n mu, n 4 + 36). Negative control: without the noise the information would be n / 4."""
+    model = normal_total()
+    settings = nw.MCEM(schedule=nw.Ascent(start=500, most=500), final=3_000)
+    fits = [nw.fit(model, TOTAL_RELEASE, settings, start={"mu": 1.5}, seed=seed + i) for i in range(60)]
+    informations = [fit.information[0, 0] for fit in fits]
+    assert agrees([fit.estimate["mu"] for fit in fits], 31.0 / 20)
+    assert agrees(informations, 400 / (20 * 4 + 36))
+    assert not agrees(informations, 20 / 4)
+    assert agrees([fit.efficiency["mu"] for fit in fits], 80 / 116)
+    assert agrees([fit.log_likelihood for fit in fits], stats.norm.logpdf(31.0, 31.0, np.sqrt(116)))
+    assert all(abs(fit.estimate["mu"] - 31.0 / 20) < LIMIT * fit.monte_carlo_error["mu"] for fit in fits)
+
+
+def test_a_total_of_bits_is_a_binomial_count(seed):
+    release = nw.Release(yes=nw.DiscreteLaplace(scale=2.0).released(8))
+    bits = nw.Model(
+        prior={"p": dist.Beta(1.0, 1.0)},
+        statistics={"yes": nw.Total({"bit": lambda p: dist.Bernoulli(p)}, lambda bit: bit, 12)},
+    )
+    count = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": lambda p: dist.Binomial(12, p)})
+    truth = nw.fit(count, release, start={"p": 0.5})
+    for number, e_step in enumerate(E_STEPS):
+        settings = nw.MCEM(e_step=e_step, schedule=nw.Ascent(start=1_000, most=1_000), final=30_000)
+        fit = nw.fit(bits, release, settings, start={"p": 0.6}, seed=seed + number)
+        assert abs(fit.estimate["p"] - truth.estimate["p"]) < LIMIT * fit.monte_carlo_error["p"]
+        assert 0 < fit.monte_carlo_error["p"] < 0.003
+
+
+def test_totals_and_laws_together_with_fields_that_carry_no_parameter(seed):
+    """y + 2 x is Normal(beta, 9 + 1), so that the total and the law are two normal measurements of beta."""
+    n, total, hint = 30, 24.0, 0.3
+    record = {"x": dist.Normal(0.0, 1.0), "y": lambda x, beta: dist.Normal(beta + x, 1.0)}
+    model = nw.Model(
+        prior={"beta": dist.Normal(0.0, 5.0)},
+        statistics={
+            "total": nw.Total(record, lambda x, y: y + 2.0 * x, n),
+            "hint": lambda beta: dist.Normal(beta, 0.4),
+        },
+    )
+    noise = nw.Gaussian(scale=6.0).released(total)
+    release = nw.Release(total=noise, hint=nw.Gaussian(scale=0.3).released(hint))
+    settings = nw.MCEM(schedule=nw.Ascent(most=4_000), final=40_000)
+    fit = nw.fit(model, release, settings, start={"beta": 0.5}, seed=seed)
+    first, second = n**2 / (10 * n + 36), 1 / (0.3**2 + 0.4**2)
+    truth = (first * total / n + second * hint) / (first + second)
+    error = fit.monte_carlo_error["beta"]
+    assert abs(fit.estimate["beta"] - truth) < LIMIT * error
+    assert LIMIT * error < 0.1 * abs(total / n - hint)  # sharp enough to tell wrong weights
+
+
+def test_totals_are_the_same_on_any_threads(seed):
+    settings = nw.MCEM(schedule=nw.Ascent(most=1_000), final=20_000)
+    fits = [
+        nw.fit(normal_total(), TOTAL_RELEASE, settings, start={"mu": 1.0}, seed=seed, engine=nw.Threads(workers))
+        for workers in (1, 3)
+    ]
+    assert fits[0].estimate["mu"] == fits[1].estimate["mu"]
+
+
+# Randomised response --------------------------------------------------------------------------------------------------
+
+
+def test_randomised_response_reference():
+    truth = json.loads((REFERENCE / "randomized_response_2x2.json").read_text())
+    keep = np.array([[0.75, 0.25], [0.25, 0.75]])
+    channel = np.kron(keep, keep)
+    model = nw.Model(
+        prior={"share": dist.Dirichlet(np.ones(4))},
+        statistics={"reported": lambda share: dist.Multinomial(400, share @ jnp.asarray(channel))},
+    )
+    fit = nw.fit(model, nw.Release(reported=nw.Exact().released(truth["released"])))
+    assert fit.estimate["share"] == pytest.approx(truth["mle"], abs=1e-6)
+    assert fit.standard_error["share"] == pytest.approx(truth["mle_standard_error"], abs=5.1e-5)
+    assert not fit.diagnostics["multimodal"]
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+def fit_total(record=None, contribution=lambda x: x, n=20, mechanism=None, **prior):
+    record = record or {"x": lambda mu: dist.Normal(mu, 2.0)}
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 5.0), **prior}, statistics={"total": nw.Total(record, contribution, n)}
+    )
+    release = nw.Release(total=(mechanism or nw.Gaussian(scale=6.0)).released(31.0))
+    return nw.fit(model, release, QUICK, start={"mu": 1.0}, seed=1)
+
+
+REFUSED = {
+    "empty list": (lambda: nw.fit(COUNT, count_release(), start=[]), "'start' must be a dict of values, or a"),
+    "list of numbers": (lambda: nw.fit(COUNT, count_release(), start=[1.0]), "must give a value for each of"),
+    "accelerate": (lambda: nw.EM(accelerate="yes"), "'accelerate' must be True or False"),
+    "score tolerance": (lambda: nw.EM(score_tolerance=-1.0), "'score_tolerance' must be positive"),
+    "beside": (lambda: nw.fit(COUNT, count_release(), start=START).beside(3), "a fit of the same parameters"),
+    "plot": (lambda: plot_trace("fit"), "'fit' must be a Fit"),
+    "moving contribution": (
+        lambda: fit_total(contribution=lambda x, mu: x - mu),
+        "a contribution of record fields alone",
+    ),
+    "exact total": (lambda: fit_total(mechanism=nw.Exact()), "must carry noise if it is a Total"),
+    "too many records": (lambda: fit_total(n=MOST_NUMBERS), "records to be simulated whole"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(call, message):
+    with pytest.raises(nw.InputError, match=message):
+        call()
