@@ -11,7 +11,7 @@ demo: $(VENV)/.package
 	$(BIN)/noisewise demo
 
 test: $(VENV)/.developer
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest
 
 check: $(VENV)/.developer
 	$(BIN)/ruff check .
