@@ -133,21 +133,6 @@ def test_an_interval_may_end_at_the_boundary():
     assert "boundary of theta's space, 0." in interval.message
 
 
-def test_an_interval_may_be_unbounded():
-    """All of five said yes, and noise on top: no log odds are too large."""
-    model = nw.Model(
-        prior={"odds": dist.Normal(0.0, 10.0)}, statistics={"yes": lambda odds: dist.Binomial(5, logits=odds)}
-    )
-    release = nw.Release(yes=nw.DiscreteLaplace(scale=1.0).released(6))
-    fit = nw.fit(model, release, nw.EM(max_iterations=30), start={"odds": 1.0}, on_failure="return")
-    interval = profile_interval(model, release, fit, "odds")
-    assert (interval.high, interval.high_end) == (np.inf, "unbounded")
-    s = np.arange(6)
-    likelihood = special.expit(interval.low) ** s * special.expit(-interval.low) ** (5 - s) * special.comb(5, s)
-    statistic = 2 * (-1.0 - special.logsumexp(-np.abs(6.0 - s), b=likelihood))
-    assert statistic == pytest.approx(CHI_SQUARE, abs=1e-4)
-
-
 # Exact intervals ------------------------------------------------------------------------------------------------------
 
 
