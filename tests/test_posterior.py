@@ -218,7 +218,7 @@ def test_comparison_without_a_naive_analysis():
     )
     found = nw.compare(model, nw.Release(t=nw.Laplace(scale=3.0).released(4.0)), draws=500, seed=1)
     assert found.naive is None
-    assert "needs a density" in found.reason
+    assert "needs the density" in found.reason
     assert list(found.table().columns) == ["exact mean", "exact sd", "exact 2.5%", "exact 97.5%"]
     assert "No naive analysis" in repr(found)
     negative = nw.compare(count_model(), nw.Release(count=nw.Laplace(scale=5.0).released(-1.5)), draws=100, seed=1)

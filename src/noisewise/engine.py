@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -91,3 +91,39 @@ class Threads:
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Batch:
+    """Independent pieces of work whose results are wanted in order."""
+
+    def __init__(self, works: Sequence[Callable[[Callable[[], None]], Any]], tick: Callable[[], None]) -> None:
+        self.works, self.results, self.launched, self.missing = works, [None] * len(works), 0, len(works)
+        self.tick = tick
+
+    def next_task(self) -> Task | None:
+        if self.launched == len(self.works):
+            return None
+        number = self.launched
+        self.launched += 1
+
+        def done(result: Any) -> None:
+            self.results[number] = result
+            self.missing -= 1
+
+        return Task(self.works[number], done)
+
+    @property
+    def finished(self) -> bool:
+        return self.missing == 0
+
+
+def gather(
+    engine: Engine, works: Sequence[Callable[[Callable[[], None]], Any]], tick: Callable[[], None] = lambda: None
+) -> list[Any]:
+    """The results of `works`, each called with `poll` somewhere on the engine, in the order of `works`.
+
+    `tick` is called in the calling thread at least ten times a second, to show progress or to stop by raising.
+    """
+    batch = _Batch(works, tick)
+    engine.execute(batch)
+    return batch.results

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from noisewise import checks, weights
+from noisewise import chains, checks, weights
 from noisewise.errors import InputError, refusal
 from noisewise.settings import Sampler
 
@@ -21,6 +21,11 @@ Array = np.ndarray[Any, Any]
 
 FORMAT = "noisewise-posterior"
 VERSION = 1
+KEPT = (
+    *("status", "message", "reason", "seed", "release_hash", "acceptance_rate", "proposals", "seconds"),
+    *("log_evidence", "log_evidence_se", "chains", "superchains", "islands"),
+)
+"""Fields that go into the file's metadata as they are."""
 
 
 def current_versions() -> dict[str, str]:
@@ -70,6 +75,12 @@ class Posterior:
     seconds: float | None = None
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=current_versions)
+    chains: int | None = None
+    """Markov chains that the draws come from, chain by chain; None where draws are independent."""
+    superchains: int | None = None
+    """Groups of neighbouring chains that shared a starting point, where there are many chains."""
+    islands: int | None = None
+    """Independently run populations that the draws come from, one after the other."""
 
     def __post_init__(self) -> None:
         # Views, so that freezing ours does not freeze an array the caller still holds.
@@ -106,14 +117,48 @@ class Posterior:
 
     @property
     def ess(self) -> dict[str, float]:
-        """Effective number of draws, by name: all of them when independent, Kish's number when weighted."""
-        size = float(len(self)) if self.log_weights is None else weights.effective_size(self.log_weights)
-        return dict.fromkeys(self.draws, size)
+        """Effective number of draws by name, that of the worst entry.
+
+        All of them when independent, Kish's number when weighted, the bulk effective size for chains.
+        """
+        return {name: _worst(precision["ess"]) for name, precision in self._precision.items()}
+
+    @property
+    def r_hat(self) -> dict[str, float] | None:
+        """Agreement of the chains by name, that of the worst entry; None where draws are independent."""
+        if self.chains is None:
+            return None
+        return {name: _worst(-precision["r_hat"]) * -1.0 for name, precision in self._precision.items()}
+
+    @cached_property
+    def _precision(self) -> dict[str, dict[str, Array]]:
+        """For every name, entry by entry: effective size, error of the mean, and what chains tell besides."""
+        return {name: self._precision_of(values) for name, values in self.draws.items()}
+
+    def _precision_of(self, values: Array) -> dict[str, Array]:
+        values = values.astype(float)
+        shape = values.shape[1:]
+        groups = self.chains or self.islands
+        if groups is None or len(self) == 0:
+            size = float(len(self)) if self.log_weights is None else weights.effective_size(self.log_weights)
+            return {"ess": np.full(shape, size), "mcse": weights.standard_error(values, self.weights)}
+        spread = values.std(axis=0)
+        x = chains.by_chain(values, groups)
+        if self.islands is not None:
+            sizes = chains.island_size(x).reshape(shape)
+            return {"ess": sizes, "mcse": spread / np.sqrt(sizes)}
+        found = {"ess": chains.bulk_size(x), "ess_tail": chains.tail_size(x)}
+        found |= {"r_hat": chains.r_hat(x, self.superchains), "mean": chains.effective_size(chains.halves(x))}
+        found = {key: item.reshape(shape) for key, item in found.items()}
+        return found | {"mcse": spread / np.sqrt(found.pop("mean"))}
 
     # Tables ------------------------------------------------------------------------------------------
 
     def summary(self, level: float = 0.95) -> Any:
-        """A pandas table: mean, sd, central interval, effective draws, Monte Carlo standard error."""
+        """A pandas table: mean, sd, central interval, effective draws, Monte Carlo standard error.
+
+        For chains also the effective draws in the tails and R-hat.
+        """
         import pandas as pd
 
         tail = _tail(level)
@@ -122,7 +167,7 @@ class Posterior:
         for name, values in self.draws.items():
             values = values.astype(float)
             mean, sd = weights.mean_and_sd(values, self.weights)
-            error = weights.standard_error(values, self.weights)
+            precision = self._precision[name]
             interval = self._quantiles(values, [tail, 1 - tail])
             for index in np.ndindex(values.shape[1:]):
                 label = name + (f"[{','.join(map(str, index))}]" if index else "")
@@ -131,8 +176,10 @@ class Posterior:
                     "sd": float(sd[index]),
                     low: float(interval[0][index]),
                     high: float(interval[1][index]),
-                    "ess": self.ess[name],
-                    "mcse": float(error[index]),
+                } | {
+                    column: float(precision[column][index])
+                    for column in ("ess", "mcse", "ess_tail", "r_hat")
+                    if column in precision
                 }
         return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -184,11 +231,16 @@ class Posterior:
                 found[name] = ((*lead, *axes), array)
             return xr.Dataset(found)
 
-        posterior = dataset({name: values[None] for name, values in draws.items()}, ("chain", "draw"))
-        posterior = posterior.assign_coords(chain=[0], draw=np.arange(len(self)))
+        groups_of = self.chains or self.islands or 1
+
+        def split(values: Array) -> Array:
+            return values.reshape(groups_of, len(values) // groups_of, *values.shape[1:])
+
+        posterior = dataset({name: split(values) for name, values in draws.items()}, ("chain", "draw"))
+        posterior = posterior.assign_coords(chain=np.arange(groups_of), draw=np.arange(len(self) // groups_of))
         groups = {"posterior": posterior, "observed_data": dataset(self.released, ())}
         if extra is not None:
-            groups["sample_stats"] = dataset({name: values[None] for name, values in extra.items()}, ("chain", "draw"))
+            groups["sample_stats"] = dataset({name: split(values) for name, values in extra.items()}, ("chain", "draw"))
         tree = xr.DataTree.from_dict(groups)
         tree.attrs.update(attributes)
         tree["posterior"].attrs.update(attributes)
@@ -207,8 +259,7 @@ class Posterior:
             raise refusal("Posterior.save", "path", f"must be writable ({error})", str(path), advice) from None
 
     def _metadata(self) -> dict[str, Any]:
-        kept = ("status", "message", "reason", "seed", "release_hash", "acceptance_rate", "proposals", "seconds")
-        found = {name: getattr(self, name) for name in (*kept, "log_evidence", "log_evidence_se")}
+        found = {name: getattr(self, name) for name in KEPT}
         found |= {"format": FORMAT, "version": VERSION, "sampler": self.sampler.to_dict()}
         found |= {"parameters": list(self.parameters), "order": list(self.draws)}
         return found | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
@@ -225,9 +276,9 @@ class Posterior:
             found = json.loads(tree.attrs["noisewise"])
             if found.pop("format") != FORMAT or found.pop("version") != VERSION:
                 raise KeyError("format")
-            columns = {name: tree["posterior"][name].values[0] for name in found.pop("order")}
+            columns = {name: _joined(tree["posterior"][name].values) for name in found.pop("order")}
             released = {str(name): item.values[()] for name, item in tree["observed_data"].data_vars.items()}
-            weighted = tree["sample_stats"]["log_weights"].values[0] if "sample_stats" in tree.children else None
+            weighted = _joined(tree["sample_stats"]["log_weights"].values) if "sample_stats" in tree.children else None
             found["sampler"] = Sampler.from_dict(found["sampler"])
             found["parameters"] = tuple(found["parameters"])
             return cls(draws=columns, released=released, log_weights=weighted, **found)
@@ -245,6 +296,8 @@ class Posterior:
             f"seed {self.seed}",
             f"status {self.status}",
         ]
+        if self.chains is not None:
+            parts.insert(1, f"{self.chains} chains")
         if self.log_weights is not None:
             parts.insert(1, f"effective {next(iter(self.ess.values()), 0):,.0f}")
         if self.acceptance_rate is not None and np.isfinite(self.acceptance_rate):
@@ -261,6 +314,17 @@ class Posterior:
         table = self.summary().to_html(float_format=lambda x: f"{x:.4g}") if len(self) else ""
         message = f"<p>{escape(self.message)}</p>" if self.message else ""
         return f"<div><p><strong>Posterior</strong>: {escape(self._headline())}</p>{message}{table}</div>"
+
+
+def _joined(values: Array) -> Array:
+    """Chains one after the other."""
+    return values.reshape(-1, *values.shape[2:])
+
+
+def _worst(sizes: Array) -> float:
+    """The least, of those that can be told (a scalar that never varies has none)."""
+    known = sizes[~np.isnan(sizes)]
+    return float(known.min()) if known.size else float("nan")
 
 
 def _read_only(column: Array) -> Array:

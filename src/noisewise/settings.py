@@ -8,13 +8,20 @@ from noisewise.errors import refusal
 
 
 class Sampler:
-    """Settings of one sampling algorithm. Subclasses are frozen dataclasses with a `run` method."""
+    """Settings of one sampling algorithm. Subclasses are frozen dataclasses with a `run` method.
+
+    `unfit(problem)` says why the algorithm does not apply to a model and release, or None where it does.
+    """
 
     known: ClassVar[dict[str, type["Sampler"]]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         Sampler.known[cls.__name__] = cls
+
+    def unfit(self, problem: Any) -> str | None:
+        """Why this algorithm does not apply, as the end of a sentence about it; None where it does."""
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data."""

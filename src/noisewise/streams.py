@@ -11,6 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,27 @@ Array = np.ndarray[Any, Any]
 Columns = dict[str, Array]
 Work = Callable[[np.random.Generator, Columns, int, Callable[[], None]], tuple[Columns, Array]]
 """(rng, inputs, rows, poll) -> (survivors by name, their positions among the rows)."""
+
+
+class Purpose(IntEnum):
+    """What random numbers are for: the first number of every stream's key, so that no two uses share a stream."""
+
+    PROPOSALS = 0
+    WEIGHTED = 1
+    PILOT = 2
+    WARMUP = 3
+    CHAINS = 4
+    PARTICLES = 5
+    RESAMPLING = 6
+    FORECAST = 7
+    CALIBRATION = 8
+    STARTS = 900
+
+
+def generator(seed: int, purpose: Purpose, *index: int) -> np.random.Generator:
+    """The random stream for one piece of work."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(purpose), *index)))
+
 
 PILOT = 2**17
 """Proposals of one stream before it may be called hopeless."""

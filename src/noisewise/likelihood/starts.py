@@ -11,14 +11,13 @@ from noisewise.errors import InputError, refusal
 from noisewise.fit import Fit
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.model import Model
+from noisewise.streams import Purpose, generator
 
 Array = np.ndarray[Any, Any]
 Point = dict[str, Array]
 
 DRAWN = 5
 """Starts drawn from the prior where none is given."""
-STARTS = 900
-"""Purpose number of their random stream."""
 
 
 def starting_points(model: Model, coordinates: Coordinates, start: Any, seed: int | None) -> list[Point]:
@@ -34,7 +33,7 @@ def starting_points(model: Model, coordinates: Coordinates, start: Any, seed: in
 
 
 def _drawn(model: Model, coordinates: Coordinates, seed: int) -> list[Point]:
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(STARTS,)))
+    rng = generator(seed, Purpose.STARTS)
     draws = model.draw(rng, list(coordinates.names), 64)
     found: list[Point] = []
     problem: InputError | None = None

@@ -16,6 +16,8 @@ from noisewise.samplers.problem import Problem
 from noisewise.samplers.rejection import Rejection
 from noisewise.settings import Sampler
 
+ADVICE = "Leave it out, and one that applies is chosen."
+
 logger = logging.getLogger("noisewise")
 
 
@@ -53,6 +55,10 @@ def sample(
         logger.info("%s: %s", type(sampler).__name__, reason)
     elif not isinstance(sampler, Sampler):
         raise refusal("sample", "sampler", "must be a sampler", sampler, "For example nw.Rejection().")
+    reason_against = sampler.unfit(problem)
+    if reason_against is not None:
+        name = type(sampler).__name__
+        raise refusal("sample", "sampler", f"must apply to model and release; {name} {reason_against}", name, ADVICE)
     bar = Progress(progress, type(sampler).__name__)
     posterior: Any = sampler.run(problem, draws, seed, engine or Threads(), bar)  # type: ignore[attr-defined]
     object.__setattr__(posterior, "reason", reason)

@@ -17,13 +17,12 @@ from noisewise.mechanisms import Exact
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
 from noisewise.samplers.problem import Problem
+from noisewise.samplers.verdict import posterior_of
 from noisewise.settings import Sampler
-from noisewise.streams import Columns, Stream, run
+from noisewise.streams import Columns, Purpose, Stream, run
 
 Array = np.ndarray[Any, Any]
 
-WEIGHTED = 1
-"""Purpose number in the random streams' keys: other numbers than `Rejection` draws from the same seed."""
 ROWS = 2**14
 
 
@@ -40,22 +39,24 @@ class Importance(Sampler):
         least = checks.positive_number("Importance", "min_ess", self.min_ess, "The default is 400.")
         object.__setattr__(self, "min_ess", least)
 
-    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
-        """Weigh draws of the prior."""
+    def unfit(self, problem: Problem) -> str | None:
+        """Statistics without noise need a density to weigh by."""
         for name, item in problem.release.items():
             if isinstance(item.mechanism, Exact) and not problem.model.has_density(name):
-                rule = "is released without noise, so its law needs a density"
-                raise refusal("sample", f"release['{name}']", rule, "Total or Simulator", "Use a law, or its noise.")
+                return f"needs the density of '{name}', which has no noise and is a Total or Simulator"
+        return None
+
+    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+        """Weigh draws of the prior."""
         model = problem.model
         cells = sum(model.cost_of_row(name) for name in model.order)
         rows = ROWS
         while rows > 64 and rows * cells > 2**19:
             rows //= 2
         stream = Stream(0, rows, Weigh(problem), "the prior")
-        outcome = run([stream], draws, seed, WEIGHTED, engine=engine, progress=progress)
+        outcome = run([stream], draws, seed, Purpose.WEIGHTED, engine=engine, progress=progress)
         columns = dict(outcome.columns)
         log_weights = columns.pop("log_weights", np.empty(0))
-        names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
         status, message = outcome.status, outcome.message
         effective = weights.effective_size(log_weights)
         if status == "complete" and effective == 0.0:
@@ -71,13 +72,11 @@ class Importance(Sampler):
                 f"the {len(log_weights)} weighted draws are worth {effective:.0f} independent ones, fewer than "
                 f"min_ess={self.min_ess:g}. Ask for more draws, or use a sampler that adapts to the release."
             )
-        return Posterior(
-            draws={name: columns.get(name, np.empty((0, *model.shape(name)))) for name in names},
-            parameters=model.parameters,
-            released={name: item.value for name, item in problem.release.items()},
-            release_hash=problem.release.hash,
-            sampler=self,
-            seed=seed,
+        return posterior_of(
+            self,
+            problem,
+            seed,
+            columns,
             status=status,
             message=message,
             log_weights=log_weights,

@@ -112,10 +112,7 @@ class Problem:
             total = total + ratio
         return total
 
-    def refuse_continuous_exact(self, sampler: str) -> None:
-        """Refuse where a rejection ratio has no finite bound."""
-        for name, item in self.release.items():
-            if isinstance(item.mechanism, Exact) and not self.model.is_discrete(name):
-                rule = f"has no noise and is continuous, so {sampler} would never accept"
-                advice = "Use nw.Importance(), which conditions on it."
-                raise refusal("sample", f"release['{name}']", rule, "Exact", advice)
+    def continuous_exact(self) -> str | None:
+        """A continuous statistic released without noise, if there is one: its noise density has no finite bound."""
+        names = (name for name, item in self.release.items() if isinstance(item.mechanism, Exact))
+        return next((name for name in names if not self.model.is_discrete(name)), None)

@@ -17,13 +17,12 @@ from noisewise.engine import Engine
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
 from noisewise.samplers.problem import Problem
+from noisewise.samplers.verdict import posterior_of
 from noisewise.settings import Sampler
-from noisewise.streams import Budget, Columns, Outcome, Stream, run
+from noisewise.streams import Budget, Columns, Outcome, Purpose, Stream, run
 
 Array = np.ndarray[Any, Any]
 
-PROPOSALS = 0
-"""Purpose number in the random streams' keys."""
 LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**12, 2**6, 2**19
 
 
@@ -48,12 +47,16 @@ class Rejection(Sampler):
             seconds = checks.positive_number("Rejection", "max_seconds", self.max_seconds, "Or None for no limit.")
             object.__setattr__(self, "max_seconds", seconds)
 
+    def unfit(self, problem: Problem) -> str | None:
+        """Needs a finite supremum of the noise density."""
+        name = problem.continuous_exact()
+        return name and f"would never accept: '{name}' is continuous and has no noise"
+
     def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
         """Draw from the posterior."""
-        problem.refuse_continuous_exact("Rejection")
         roots = plan_streams(problem, joint=self.plan == "joint")
         budget = Budget(self.max_proposals, self.max_seconds)
-        outcome = run(roots, draws, seed, PROPOSALS, engine=engine, progress=progress, budget=budget)
+        outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget)
         return _posterior(self, problem, seed, outcome)
 
 
@@ -153,16 +156,11 @@ def _posterior(sampler: Rejection, problem: Problem, seed: int, outcome: Outcome
     if outcome.draws:
         rate, error = log_rate([(k, n) for stream, k, n in outcome.tally if stream.counted])
     log_sup = sum(problem.log_sup(name) for name in problem.release)
-    model = problem.model
-    names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
-    empty = {name: np.empty((0, *model.shape(name)), model.dtype(name)) for name in names}
-    return Posterior(
-        draws={name: outcome.columns.get(name, empty[name]) for name in names},
-        parameters=model.parameters,
-        released={name: item.value for name, item in problem.release.items()},
-        release_hash=problem.release.hash,
-        sampler=sampler,
-        seed=seed,
+    return posterior_of(
+        sampler,
+        problem,
+        seed,
+        outcome.columns,
         status=outcome.status,
         message=outcome.message,
         acceptance_rate=math.exp(rate),

@@ -1,0 +1,83 @@
+"""What a run amounts to: the result every sampler returns, and the status that refuses to pretend."""
+
+from typing import Any
+
+import numpy as np
+
+from noisewise import chains as diagnostics
+from noisewise.posterior import Posterior
+from noisewise.samplers.problem import Problem
+from noisewise.settings import Sampler
+
+Array = np.ndarray[Any, Any]
+
+SCREENED = 256
+"""Scalars that get the full diagnosis: of more, those whose chains disagree most by a cheaper one."""
+
+
+def posterior_of(sampler: Sampler, problem: Problem, seed: int, columns: dict[str, Array], **fields: Any) -> Posterior:
+    """A posterior of the problem's parameters and needed statistics from columns of draws; `fields` as Posterior's."""
+    model = problem.model
+    names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
+    empty = {name: np.empty((0, *model.shape(name)), model.dtype(name)) for name in names}
+    return Posterior(
+        draws={name: columns.get(name, empty[name]) for name in names},
+        parameters=model.parameters,
+        released={name: item.value for name, item in problem.release.items()},
+        release_hash=problem.release.hash,
+        sampler=sampler,
+        seed=seed,
+        **fields,
+    )
+
+
+def judge_chains(
+    columns: dict[str, Array], chains: int, superchains: int | None, min_ess: float
+) -> tuple[str, str, dict[str, Any]]:
+    """(status, message, diagnostics) of draws that come chain by chain: stuck, disagreeing, too few, or complete."""
+    joined = np.concatenate([diagnostics.by_chain(values, chains) for values in columns.values()], axis=2)
+    labels = [
+        name + (f"[{','.join(map(str, index))}]" if index else "")
+        for name, values in columns.items()
+        for index in np.ndindex(values.shape[1:])
+    ]
+    still = diagnostics.stuck(joined)
+    numbers: dict[str, Any] = {"stuck_chains": int(still.sum())}
+    if still.any():
+        told = (
+            f"{int(still.sum())} of {chains} chains never moved (the first is chain {int(np.argmax(still))}), so their "
+            "draws stand for nothing. Run longer chains, or use another sampler."
+        )
+        return "stuck", told, numbers
+    joined, labels = _varying(joined, labels)
+    if not labels:
+        return "complete", "", numbers
+    agreement = diagnostics.r_hat(joined, superchains)
+    size, tail = diagnostics.bulk_size(joined), diagnostics.tail_size(joined)
+    apart, least = int(np.nanargmax(agreement)), int(np.nanargmin(size))
+    numbers |= {"r_hat": float(agreement[apart]), "r_hat_of": labels[apart]}
+    numbers |= {"ess_bulk": float(size[least]), "ess_bulk_of": labels[least], "ess_tail": float(np.nanmin(tail))}
+    kind = "nested R-hat" if superchains else "R-hat"
+    if agreement[apart] > diagnostics.LIMIT:
+        told = (
+            f"the {chains} chains disagree about {labels[apart]}: {kind} {agreement[apart]:.4f} is above "
+            f"{diagnostics.LIMIT}. Ask for more draws or a longer warm-up; if that does not help, use another sampler."
+        )
+        return "disagree", told, numbers
+    if size[least] < min_ess:
+        told = (
+            f"the draws of {labels[least]} are worth {size[least]:.0f} independent ones, fewer than "
+            f"min_ess={min_ess:g}. Ask for more draws."
+        )
+        return "low_ess", told, numbers
+    return "complete", "", numbers
+
+
+def _varying(joined: Array, labels: list[str]) -> tuple[Array, list[str]]:
+    """Scalars that take more than one value; the most suspicious of them where there are very many."""
+    flat = joined.reshape(-1, joined.shape[2])
+    kept = np.flatnonzero(flat.max(axis=0) > flat.min(axis=0))
+    if len(kept) > SCREENED:
+        means, within = joined.mean(axis=1)[:, kept], joined.var(axis=(0, 1))[kept]
+        kept = kept[np.argsort(-means.var(axis=0) / within, kind="stable")[:SCREENED]]
+    return joined[:, :, kept], [labels[index] for index in kept]

@@ -1,0 +1,107 @@
+"""The parameters as points of an unconstrained space, with the prior's density there, Jacobian included.
+
+Chains, adapted proposals and gradients move in this space, where no step can leave the prior's support. Whole-numbered
+parameters have no such chart; they stay as they are, beside the free vector.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import biject_to
+
+from noisewise import laws
+from noisewise.model import Model
+from noisewise.numerics import Compiled, double
+
+Array = np.ndarray[Any, Any]
+Values = Mapping[str, Any]
+
+
+class Space:
+    """Unconstrained coordinates of a model's continuous parameters, hierarchies included."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.names = tuple(name for name in model.order if name in model.parameters)
+        self.discrete = tuple(name for name in self.names if model.is_discrete(name))
+        self.continuous = tuple(name for name in self.names if name not in self.discrete)
+        self.shapes = self._free_shapes()
+        self.size = sum(int(np.prod(shape)) for shape in self.shapes.values())
+        """Length of the free vector."""
+
+    def _free_shapes(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+
+        def look(values: Values) -> Any:
+            for name in self.continuous:
+                found[name] = tuple(biject_to(self.law(name, values).support).inverse_shape(self.model.shape(name)))
+            return 0.0
+
+        rows = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), self.model.dtype(name)) for name in self.names}
+        with double():
+            jax.eval_shape(jax.vmap(look), rows)
+        return found
+
+    def law(self, name: str, values: Values) -> Any:
+        """The prior law of `name` at its parents' values; traceable."""
+        law = self.model.law(name)
+        made = law.function(**{parent: values[parent] for parent in law.parents})
+        for part in laws.parts(made):
+            part._validate_args = False
+        return made
+
+    # Traceable: one point --------------------------------------------------------------------------------
+
+    def point(self, free: Any, whole: Values) -> tuple[dict[str, Any], Any]:
+        """Parameter values by name at one free vector (and whole-numbered values), and the log density there.
+
+        The density is the prior's, of the free coordinates: log pi0(theta) + log |d theta / d free|, plus the log
+        probability of the whole-numbered parameters. -inf where the prior is.
+        """
+        values: dict[str, Any] = {}
+        total = jnp.zeros(())
+        start = 0
+        for name in self.names:
+            if name in self.discrete:
+                values[name] = whole[name]
+                total = total + laws.density(self.law(name, values), whole[name])
+                continue
+            law = self.law(name, values)
+            transform = biject_to(law.support)
+            size = int(np.prod(self.shapes[name]))
+            piece = free[start : start + size].reshape(self.shapes[name])
+            values[name] = transform(piece)
+            start += size
+            log_prior = jnp.sum(law.log_prob(values[name]))
+            total = total + log_prior + jnp.sum(transform.log_abs_det_jacobian(piece, values[name]))
+        return values, jnp.where(jnp.isnan(total), -jnp.inf, total)
+
+    # Rows: NumPy in, NumPy out ---------------------------------------------------------------------------
+
+    def points(self, free: Array, whole: Values | None = None) -> tuple[dict[str, Array], Array]:
+        """`point` for each row; the shape of `free` decides what is compiled, so keep it fixed."""
+        program = self._program("points", lambda: jax.vmap(self.point))
+        given = {name: np.asarray((whole or {})[name]) for name in self.discrete}
+        with double():
+            values, density = program(np.asarray(free, dtype=np.float64), given)
+            return {name: np.asarray(value) for name, value in values.items()}, np.asarray(density)
+
+    def free_from(self, values: Values) -> Array:
+        """The free vector of each row of parameter values: (rows, size)."""
+
+        def one(row: Values) -> Any:
+            parts = [
+                jnp.ravel(biject_to(self.law(name, row).support).inv(jnp.asarray(row[name], float)))
+                for name in self.continuous
+            ]
+            return jnp.concatenate(parts) if parts else jnp.zeros(0)
+
+        program = self._program("free", lambda: jax.vmap(one))
+        with double():
+            return np.asarray(program({name: np.asarray(values[name]) for name in self.names}))
+
+    def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
+        return self.model.compiled.setdefault(("space", purpose), Compiled(build))
