@@ -24,6 +24,7 @@ format: $(VENV)/.developer
 
 bench: $(VENV)/.developer
 	$(BIN)/python benchmarks/foundation.py
+	$(BIN)/python benchmarks/likelihood.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -26,8 +26,8 @@ def one(records, features, **bounds):
     return data(np.random.default_rng(7), 3, records, features, **bounds)[0]
 
 
-LOGISTIC = dict(loss="logistic", records=6)
-LINEAR = dict(loss="linear", records=5, feature_bound=2.0, label_bound=3.0)
+LOGISTIC = dict(loss="logistic", n=6)
+LINEAR = dict(loss="linear", n=5, feature_bound=2.0, label_bound=3.0)
 
 # `nearby` has less noise and more ridge, so that its density falls faster; another ridge makes another Hessian, so that
 # the determinant does not cancel in the ratio.
@@ -39,6 +39,7 @@ CASES = [
         domain(6, 2),
         nearby=ObjectivePerturbation(1.6, ridge=1.3, **LOGISTIC),
         wrong=ObjectivePerturbation(2.1, ridge=1.0, **LOGISTIC),
+        draws=60_000,
     ),
     Case(
         "objective-logistic-gaussian",
@@ -47,6 +48,7 @@ CASES = [
         domain(6, 3),
         nearby=ObjectivePerturbation(1.2, ridge=1.0, noise="gaussian", **LOGISTIC),
         wrong=ObjectivePerturbation(1.6, ridge=0.8, noise="gaussian", **LOGISTIC),
+        draws=60_000,
     ),
     Case(
         "objective-linear-laplace",
@@ -55,6 +57,7 @@ CASES = [
         domain(5, 2, bound=2.0, label=3.0),
         nearby=ObjectivePerturbation(1.6, ridge=1.3, **LINEAR),
         wrong=ObjectivePerturbation(2.0, ridge=1.5, **LINEAR),
+        draws=60_000,
     ),
     Case(
         "objective-linear-gaussian",
@@ -63,5 +66,6 @@ CASES = [
         domain(5, 1, bound=2.0, label=3.0),
         nearby=ObjectivePerturbation(2.4, ridge=1.3, noise="gaussian", **LINEAR),
         wrong=ObjectivePerturbation(3.15, ridge=1.0, noise="gaussian", **LINEAR),
+        draws=60_000,
     ),
 ]

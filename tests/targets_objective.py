@@ -73,13 +73,13 @@ def _linear(rows):
 TARGETS = [
     Target(
         "objective-logistic",
-        lambda: _problem(ObjectivePerturbation(1.5, loss="logistic", ridge=0.8, records=RECORDS), [1.7]),
+        lambda: _problem(ObjectivePerturbation(1.5, loss="logistic", ridge=0.8, n=RECORDS), [1.7]),
         lambda: _solution(_logistic),
     ),
     Target(
         "objective-linear",
         lambda: _problem(
-            ObjectivePerturbation(0.9, loss="linear", noise="gaussian", ridge=0.5, records=RECORDS, label_bound=1.0),
+            ObjectivePerturbation(0.9, loss="linear", noise="gaussian", ridge=0.5, n=RECORDS, label_bound=1.0),
             [1.1],
         ),
         lambda: _solution(_linear),

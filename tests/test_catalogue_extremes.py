@@ -1,12 +1,14 @@
 """What once went wrong in the catalogue, and the far ends of its laws."""
 
 import inspect
+import itertools
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 from mechanism_case import all_cases
+from scipy.integrate import quad
 from scipy.special import logsumexp
 
 import noisewise as nw
@@ -15,31 +17,58 @@ from noisewise import sensitivity
 from noisewise.mechanisms.discrete_gaussian import _log_normaliser
 from noisewise.numerics import double, log_ndtr
 
+FINE = [
+    m.Laplace(scale=1.0),
+    m.Gaussian(scale=1.0),
+    m.GeneralizedCauchy(4.0, 1.0),
+    m.GeneralizedCauchy(1.05, 1.0),
+    m.Staircase(1.0, 1.0, 0.004),
+    m.Tulap(1.0, 0.01),
+    m.TruncatedLaplace(scale=1.0, bound=5.0),
+]
 
-def mean_or_nan(x):
-    return x.mean() if len(x) else np.nan
+
+@jax.jit
+def log_prob_at_zero(mechanism, s):
+    """Compiled once per kind of mechanism."""
+    return mechanism.log_prob(0.0, s)
 
 
-@pytest.mark.parametrize("step", [1e-3, 1e-6, 1e-9, 1e-12, 1e-15, 1e-100])
-@pytest.mark.parametrize("base", [m.Laplace(scale=1.0), m.Gaussian(scale=1.0), m.GeneralizedCauchy(4.0, 1.0)], ids=repr)
-def test_rounding_to_a_fine_step_is_the_density_times_the_step(base, step):
-    rounded = m.Rounded(base, step)
+@pytest.mark.parametrize("base", FINE, ids=repr)
+def test_rounding_to_a_fine_step_is_the_density_times_the_step(base):
     s = np.array([0.3, -20.1, 20.1, 200.7])
-    expected = base.log_prob(0.0, s) + np.log(step)
-    np.testing.assert_allclose(rounded.log_prob(0.0, s), expected, atol=2 * step**2 + 1e-11)
-    with double():
-        np.testing.assert_allclose(
-            np.asarray(jax.jit(rounded.log_prob)(0.0, jax.numpy.asarray(s))), expected, atol=1e-5
-        )
-    assert rounded.log_sup(0.0) == pytest.approx(base.log_sup(0.0) + np.log(step), abs=step)
+    for step in (1e-3, 1e-6, 1e-9, 1e-12, 1e-15, 1e-100):
+        rounded = m.Rounded(base, step)
+        expected = base.log_prob(0.0, s) + np.log(step)
+        np.testing.assert_allclose(rounded.log_prob(0.0, s), expected, atol=2 * step**2 + 1e-11)
+        with double():
+            np.testing.assert_allclose(np.asarray(log_prob_at_zero(rounded, s)), expected, atol=2 * step**2 + 1e-10)
+        assert rounded.log_sup(0.0) == pytest.approx(base.log_sup(0.0) + np.log(step), abs=3 * step)
 
 
-def test_rounded_cells_add_up_across_the_kink():
-    """Cells of a fine step, the one about the kink included, have the mass of the interval they make up."""
-    base, step = m.Laplace(scale=1.0), 1e-4
-    cells = m.Rounded(base, step).log_prob(step * np.arange(-50, 51), np.zeros(101) + 0.00003)
-    whole = base.log_interval(-50.5 * step, 50.5 * step, 0.00003)
-    assert logsumexp(cells) == pytest.approx(whole, abs=1e-12)
+@pytest.mark.parametrize("base", FINE, ids=repr)
+def test_rounded_cells_add_up_across_kinks_and_edges(base):
+    """Cells of a fine step, about zero and about the edges, have the mass of the interval they make up."""
+    step, index = 1e-4, np.arange(-60, 61)
+    edges = {m.Staircase: [0.004, 1.004, -2.004], m.Tulap: [0.5, -1.5, float(m.Tulap(1.0, 0.01)._bound(np))]}
+    for edge in [0.0, *edges.get(type(base), [5.0, -5.0])]:
+        s = 0.00003 - edge
+        whole = base.log_interval(-60.5 * step, 60.5 * step, s)
+        rounding = 1e-12 + 1e-15 * np.exp(-whole)  # of the one wide interval
+        assert logsumexp(m.Rounded(base, step).log_prob(step * index, s)) == pytest.approx(whole, abs=rounding)
+
+
+@pytest.mark.parametrize("power", [1.001, 1.05, 1.5, 2.5])
+def test_fine_steps_of_noise_that_is_not_smooth_at_zero(power):
+    base = m.GeneralizedCauchy(power, 1.0)
+    for step in (0.0099, 1e-3, 1e-5):
+        for s in step * np.array([0.0, 0.3, 0.5, 1.2, 4.3, 5.0, 9.0]):
+            ends = sorted({-0.5 * step - s, min(0.0, 0.5 * step - s), 0.5 * step - s})
+            parts = [
+                quad(lambda z: np.exp(base.noise_log_prob(z)), low, high, epsabs=0, epsrel=1e-13)[0]
+                for low, high in itertools.pairwise(ends)
+            ]
+            assert m.Rounded(base, step).log_prob(0.0, s) == pytest.approx(np.log(sum(parts)), abs=2e-11)
 
 
 @pytest.mark.parametrize("scale", [0.2, 0.5, 1.0, 3.0, 13.9, 14.1, 20.0, 50.0, 300.0, 5000.0])
@@ -104,8 +133,26 @@ def test_guarantees_of_more_entries_than_they_were_made_for():
     assert nw.Release(x=smooth.latent("t", 0.1).released([1.0, 2.0])).guarantee is None
     wide = m.smooth.cauchy(1.0, dimension=2, neighbours="replace-one")
     assert nw.Release(x=wide.latent("t", 0.1).released([1.0, 2.0])).guarantee.epsilon == 1.0
-    rows = m.Product([m.Staircase(1.0, 1.0)] * 2).released(np.zeros((3, 2)))
-    assert nw.Release(x=rows).guarantee.epsilon == pytest.approx(6.0)
+    rows = m.Product([m.Staircase(1.0, 1.0)] * 2)
+    for mechanism in (rows, m.Affine(rows, factor=2.0)):
+        assert nw.Release(x=mechanism.released(np.zeros((3, 2)))).guarantee.epsilon == pytest.approx(6.0)
+
+
+def test_a_guarantee_stated_for_a_whole_product_counts_where_the_parts_state_none():
+    entry = m.Product([m.Laplace(scale=1.0), m.Gaussian(scale=2.0)]).to_dict()
+    stated = {"epsilon": 1.0, "delta": 1e-6, "neighbours": "add-remove"}
+    entry |= {"value": [1.0, 2.0], "guarantee": stated}
+    content = {"format": "noisewise-release", "version": 1, "statistics": {"x": entry}}
+    assert nw.Release.from_dict(content).guarantee.to_dict() == stated
+
+
+@pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name)
+def test_masked_arrays_are_refused(case, seed):
+    """NumPy would drop the mask, and publish what it hides."""
+    value = np.ma.masked_array(case.sample(case.mechanism, np.random.default_rng(seed), 3))
+    value[0] = np.ma.masked
+    with pytest.raises(nw.InputError, match=r"released: 'value' must not be a masked array"):
+        case.mechanism.released(value)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +180,23 @@ def test_guarantees_of_more_entries_than_they_were_made_for():
             "must not hold NaN",
         ),
         (lambda: m.Thresholded(m.Laplace(scale=1.0), 3.0).released([]), "must not be empty"),
+        (lambda: m.KNorm("l1", 1.0, dimension=2).released(np.zeros((0, 2))), "must not be empty"),
+        (lambda: m.MultivariateGaussian(np.eye(2)).released(np.zeros((0, 2))), "must not be empty"),
+        (lambda: m.Projected(1.0, [[1.0, 1.0]], [4.0]).released(np.zeros((0, 2))), "must not be empty"),
+        (
+            lambda: m.KNorm("ellipsoid", 1.0, matrix=np.eye(2), dimension=np.array([2, 2])),
+            "KNorm: 'dimension' must be a whole number",
+        ),
+        (
+            lambda: m.KNorm("ellipsoid", 1.0, matrix=np.eye(2), dimension=3),
+            "KNorm: 'dimension' must be the matrix's number of columns, 2; got 3",
+        ),
+        (
+            lambda: m.ObjectivePerturbation(1.0, loss="logistic", ridge=1.0, n=3, label_bound=np.array([1, 2])),
+            "'label_bound' must be a single number",
+        ),
+        (lambda: m.Guarantee(mu=0.0), "'mu' must be positive"),
+        (lambda: m.Guarantee(epsilon=1.0, delta=0.0), "'delta' must be positive"),
     ],
 )
 def test_nonsense_is_refused(make, message):

@@ -133,6 +133,39 @@ def test_an_interval_may_end_at_the_boundary():
     assert "boundary of theta's space, 0." in interval.message
 
 
+def test_an_interval_may_be_unbounded(monkeypatch):
+    """All of five said yes, and noise on top: no log odds are too large.
+
+    At odds of 1e10 the density's formula is off by 1e-5, upwards at times: rounding, and no higher top (negative
+    control: taken at its face, it would be one).
+    """
+    model = nw.Model(
+        prior={"odds": dist.Normal(0.0, 10.0)}, statistics={"yes": lambda odds: dist.Binomial(5, logits=odds)}
+    )
+    release = nw.Release(yes=nw.DiscreteLaplace(scale=1.0).released(6))
+    s = np.arange(6)
+    for start in (-3.0, 1.0, 4.0):
+        fit = nw.fit(model, release, nw.EM(max_iterations=30), start={"odds": start}, on_failure="return")
+        interval = profile_interval(model, release, fit, "odds")
+        assert (interval.high, interval.high_end) == (np.inf, "unbounded")
+        likelihood = special.expit(interval.low) ** s * special.expit(-interval.low) ** (5 - s) * special.comb(5, s)
+        statistic = 2 * (-1.0 - special.logsumexp(-np.abs(6.0 - s), b=likelihood))
+        assert statistic == pytest.approx(CHI_SQUARE, abs=1e-6)
+    monkeypatch.setattr("noisewise.likelihood.observed.Observed._rounding", lambda *_: 0.0)
+    with pytest.raises(nw.InferenceError, match="several tops"):
+        profile_interval(model, release, fit, "odds")
+
+
+def test_parameters_of_any_size_are_found():
+    """A mean of thousands of millions: steps and tolerances in proportion."""
+    model = nw.Model(prior={"m": dist.Normal(0.0, 1e9)}, statistics={"x": lambda m: dist.Normal(m, 1e9)})
+    model, release, fit = fitted(model, nw.Release(x=nw.Gaussian(scale=1e9).released(3e9)), m=0.0)
+    error = Z * np.sqrt(2.0) * 1e9
+    assert fit.diagnostics["iterations"] < 60
+    assert fit.interval()["m"] == pytest.approx((3e9 - error, 3e9 + error), rel=1e-6)
+    assert tuple(profile_interval(model, release, fit, "m")) == pytest.approx((3e9 - error, 3e9 + error), rel=1e-6)
+
+
 # Exact intervals ------------------------------------------------------------------------------------------------------
 
 

@@ -240,7 +240,7 @@ for epsilon, quantile in product((0.1, 1.0, 4.0), (0.0, 0.3, 0.5)):  # one recor
 
 for epsilon, ridge in product((0.5, 2.0), (0.05, 1.0, 20.0)):
     for extra in (dict(noise="laplace"), dict(noise="gaussian", delta=1e-3)):
-        mechanism = ObjectivePerturbation(loss="logistic", ridge=ridge, records=2, epsilon=epsilon, **extra)
+        mechanism = ObjectivePerturbation(loss="logistic", ridge=ridge, n=2, epsilon=epsilon, **extra)
         reach = 45.0 * mechanism.scale / mechanism.ridge
         pairs = []
         for old, new, rest in (

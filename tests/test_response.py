@@ -16,7 +16,7 @@ from targets_response import THREE, TWO_BITS, law_of_counts
 
 import noisewise as nw
 from noisewise.errors import InputError
-from noisewise.mechanisms import reported_counts
+from noisewise.mechanisms import Guarantee, reported_counts
 from noisewise.mechanisms.randomized_response import RandomizedResponse, draw
 from noisewise.mechanisms.unary_encoding import UnaryEncoding
 from noisewise.numerics import double
@@ -154,8 +154,57 @@ def test_guarantee_of_a_channel():
     assert RandomizedResponse(keep=0.4, categories=4).channel[0] == pytest.approx((0.4, 0.2, 0.2, 0.2))
     assert RandomizedResponse(UNEVEN).guarantee.epsilon == pytest.approx(np.log(5.0))
     assert RandomizedResponse(WIDE).guarantee is None  # a report of 0 rules the third category out
-    assert RandomizedResponse(keep=0.5).guarantee is None  # nothing is said at all
     assert RandomizedResponse([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0]]).guarantee.epsilon == pytest.approx(np.log(2.0))
+
+
+def largest_loss(mechanism, shape, first, second):
+    """Largest log ratio over all reports between two tables that differ in one record."""
+    reports = np.array(list(product((0, 1), repeat=int(np.prod(shape))))).reshape(-1, *shape)
+    gaps = mechanism.log_prob(reports, first) - mechanism.log_prob(reports, second)
+    return gaps.reshape(len(reports), -1).sum(axis=1).max()
+
+
+def test_a_record_of_several_answers_spends_all_of_them():
+    """Two people with three bits each: replacing one person may turn all three."""
+    coin = RandomizedResponse(keep=0.75)
+    people, other = np.array([[0, 1, 0], [1, 1, 0]]), np.array([[1, 0, 1], [1, 1, 0]])
+    found = nw.Release(bits=coin.released(people)).guarantee
+    assert found.epsilon == pytest.approx(largest_loss(coin, (2, 3), people, other))
+    assert found.epsilon == pytest.approx(3 * coin.guarantee.epsilon)
+    assert nw.Release(bits=coin.released([0, 1, 1])).guarantee == coin.guarantee  # one answer each
+    assert nw.Release(bits=coin.released(1)).guarantee == coin.guarantee
+    assert nw.Release(bits=coin.released([[0, 1, 1]])).guarantee.epsilon == pytest.approx(found.epsilon)
+
+
+def test_tables_and_encodings_of_one_record_compose():
+    counts = RandomizedResponse(keep=0.75, on="counts", n=5)
+    assert nw.Release(x=counts.released([2, 3])).guarantee == counts.guarantee
+    twice = nw.Release(x=counts.released([[2, 3], [4, 1]])).guarantee
+    assert twice.epsilon == pytest.approx(2 * counts.guarantee.epsilon)
+    rappor = UnaryEncoding(3, epsilon=1.0)
+    assert nw.Release(x=rappor.released(np.zeros((4, 3)))).guarantee == rappor.guarantee
+    assert nw.Release(x=rappor.released(np.zeros((4, 2, 3)))).guarantee.epsilon == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        RandomizedResponse(keep=0.5),
+        RandomizedResponse(keep=0.25, categories=4),
+        RandomizedResponse([[0.3, 0.7], [0.3, 0.7]]),
+        UnaryEncoding(3, keep=0.4, add=0.4),
+    ],
+    ids=repr,
+)
+def test_answers_that_say_nothing_spend_nothing(mechanism):
+    assert mechanism.guarantee.to_dict() == {"epsilon": 0.0, "neighbours": "replace-one"}
+    release = nw.Release(x=mechanism.released(np.zeros((2, 3))))
+    assert release.guarantee.epsilon == 0.0
+    content = release.to_dict()
+    jsonschema.Draft202012Validator(current_schema()).validate(content)
+    assert nw.Release.from_dict(content).guarantee == release.guarantee
+    spent = Guarantee(mu=1.0, neighbours="replace-one")
+    assert (mechanism.guarantee + spent).rho == 0.5
 
 
 @pytest.mark.parametrize("encoding", ["symmetric", "optimised"])

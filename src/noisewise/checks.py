@@ -64,7 +64,7 @@ def numeric(who: str, argument: str, value: Any, advice: str) -> Any:
 def choice(who: str, argument: str, value: Any, allowed: Iterable[str], advice: str = "Choose one.") -> str:
     """`value` if it is one of `allowed`."""
     options = list(allowed)
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise refusal(who, argument, "must be one of " + ", ".join(map(repr, options)), value, advice)
     return str(value)
 

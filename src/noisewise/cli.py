@@ -3,7 +3,7 @@
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -85,6 +85,40 @@ def _print_demo(found: "nw.Comparison") -> None:
         f"{len(exact):,} independent exact draws from {exact.proposals:,} proposals "
         f"(acceptance {100 * (exact.acceptance_rate or 0):.2f}%)."
     )
+
+
+@app.command()
+def paper(
+    out: Annotated[Path, typer.Option(help="Folder for figures, tables and paper.html.")] = Path("noisewise-paper"),
+    seed: Annotated[int, typer.Option(help="Decides every random number.")] = 1,
+    reduced: Annotated[bool, typer.Option("--reduced", help="A quick run with larger Monte Carlo errors.")] = False,
+) -> None:
+    """Recompute every number and figure of Gong (2022), beside the paper's and beside exact values."""
+    from rich.console import Console
+
+    from noisewise.paper import REDUCED, reproduce, write
+
+    start = time.monotonic()
+    console = Console(stderr=True)
+    with console.status("Starting") as status:
+        found = reproduce(REDUCED if reduced else None, seed=seed, progress=lambda text: _step(console, status, text))
+        status.update("Writing figures, tables and page")
+        written = write(found, out)
+    for number in found.numbers:
+        if not number.holds:
+            typer.echo(f"{number.section}: {number.label}: {number.verdict}")
+    agreeing = sum(number.holds for number in found.numbers)
+    typer.echo(f"{agreeing} of {len(found.numbers)} numbers are within their Monte Carlo error of the exact value.")
+    typer.echo(f"Page: {written[-1]}   ({time.monotonic() - start:.0f} s)")
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+def _step(console: Any, status: Any, text: str) -> None:
+    """Say what comes next: on a terminal in place, elsewhere as a line."""
+    status.update(text)
+    if not console.is_terminal:
+        typer.echo(text, err=True)
 
 
 @app.command()

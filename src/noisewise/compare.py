@@ -10,7 +10,8 @@ from noisewise.model import Model
 from noisewise.plots import plot
 from noisewise.posterior import Posterior
 from noisewise.release import Release
-from noisewise.samplers import Importance, sample
+from noisewise.samplers import NUTS, Importance, sample
+from noisewise.samplers.problem import Problem
 from noisewise.settings import Sampler
 
 
@@ -69,17 +70,28 @@ def compare(
 ) -> Comparison:
     """Fit the release exactly and naively (as if it carried no noise), with the same model.
 
-    The naive fit is for comparison only: its draws are weighted, and where they are worth fewer than 400 its
-    `status` says so. Where the model has no naive analysis (a `Total`, a negative count) `naive` is None.
+    The naive fit is for comparison only: weighted draws of the prior or, where these are worth too little, Markov
+    chains (`NUTS`); its `status` says whether even those fell short. Where the model has no naive analysis (a `Total`,
+    a negative count) `naive` is None and `reason` says why.
     """
     draws = checks.integer("compare", "draws", draws, least=2, advice="Ask for 1000 or more.")
     common: dict[str, Any] = {"seed": seed, "engine": engine, "progress": progress}
     naive, reason = None, ""
     try:
-        naive = sample(model, release.naive(), Importance(), draws=4 * draws, on_failure="return", **common)
+        naive = _naive(model, release.naive(), draws, common)
         if naive.status == "no_weight":
             reason, naive = naive.message, None
     except NoisewiseError as error:  # a statistic without a density, say
         reason = str(error)
     exact = sample(model, release, sampler, draws=draws, **common)
     return Comparison(model, release, exact, naive, reason)
+
+
+def _naive(model: Model, release: Release, draws: int, common: dict[str, Any]) -> Posterior:
+    """Weighted draws of the prior; where few of them carry the weight, Markov chains, if those fare better."""
+    found = sample(model, release, Importance(), draws=4 * draws, on_failure="return", **common)
+    if found.status in ("low_ess", "high_k") and NUTS().unfit(Problem(model, release)) is None:
+        chains = sample(model, release, NUTS(), draws=draws, on_failure="return", **common)
+        if chains.status == "complete" or min(chains.ess.values()) > min(found.ess.values()):
+            return chains
+    return found

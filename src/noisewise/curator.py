@@ -224,6 +224,10 @@ class Table:
         if not names:
             kind = type(data).__name__
             raise refusal("curator", "data", "must be a pandas table or a dict of columns", kind, "Name the columns.")
+        for name in names:
+            if isinstance(data[name], np.ma.MaskedArray):
+                advice = "Its mask would be lost: drop or impute those records, and tell the analysts."
+                raise refusal("curator", "data", "must not hold masked arrays", str(name), advice)
         self._columns = {str(name): np.asarray(data[name]) for name in names}
         shapes = {column.shape for column in self._columns.values()}
         if len(shapes) != 1 or len(shapes.pop()) != 1:

@@ -32,12 +32,16 @@ class Fit:
     efficiency: Mapping[str, Array] = field(default_factory=dict)
     """Information kept: the variance the confidential statistic itself would have left, over the variance here."""
     monte_carlo_error: Mapping[str, Array] = field(default_factory=dict)
+    """Standard error of the estimate over repeated simulation; nothing for `EM`."""
+    information_error: Array | None = None
+    """Monte Carlo standard error of every entry of the information at the estimate; nothing for `EM`."""
+    score_error: Array | None = None
     trace: tuple[Mapping[str, Any], ...] = ()
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=current_versions)
 
     def __post_init__(self) -> None:
-        for name in ("covariance", "information", "score"):
+        for name in ("covariance", "information", "score", "information_error", "score_error"):
             value = getattr(self, name)
             if value is not None:
                 view = np.asarray(value).view()

@@ -1,12 +1,13 @@
 """The analyst's model: priors, and how each confidential statistic arises from the parameters."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from noisewise import checks
+from noisewise.accelerated import on_accelerator, simulate
 from noisewise.errors import InputError, NoisewiseWarning, refusal
 from noisewise.laws import Law, Values
 from noisewise.numerics import Compiled
@@ -164,6 +165,10 @@ class Model:
         """Whether its law can be evaluated, not only simulated."""
         return isinstance(self._nodes[name], Law)
 
+    def simulates_on_accelerator(self, names: Iterable[str]) -> bool:
+        """Whether all of `names` can be drawn by a compiled program: Python simulators cannot."""
+        return not any(isinstance(self._nodes[name], BoundSimulator) for name in names)
+
     def cost_of_row(self, name: str) -> int:
         """A rough count of numbers handled per row, to choose block sizes by."""
         node = self._nodes[name]
@@ -184,6 +189,8 @@ class Model:
         poll: Poll = lambda: None,
     ) -> dict[str, Array]:
         """`given` values with `names` drawn after them, one row each."""
+        if on_accelerator() and self.simulates_on_accelerator(names):
+            return simulate(self, rng, names, rows, given or {}, poll)
         values = dict(given or {})
         for name in names:
             node = self._nodes[name]

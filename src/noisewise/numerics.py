@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -55,11 +57,37 @@ class Compiled:
     def __call__(self, *arguments: Any) -> Any:
         """Run the program for these arguments."""
         leaves, tree = jax.tree.flatten(arguments)
-        key = (tree, *((np.shape(leaf), np.result_type(leaf)) for leaf in leaves))
+        key = (placement(), tree, *((np.shape(leaf), np.result_type(leaf)) for leaf in leaves))
         program = self._programs.get(key)
         if program is None:
             program = self._programs[key] = jax.jit(self._build()).lower(*arguments).compile()
         return program(*arguments)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """An accelerator that compiled programs run on, and the precision of what is simulated there."""
+
+    device: jax.Device
+    single: bool = False
+
+
+_placement: ContextVar[Placement | None] = ContextVar("placement", default=None)
+
+
+def placement() -> Placement | None:
+    """The accelerator of the calling thread's work; None for the CPU."""
+    return _placement.get()
+
+
+@contextmanager
+def placed(where: Placement | None) -> Iterator[None]:
+    """Run what is compiled inside on an accelerator, in the calling thread only."""
+    token = _placement.set(where)
+    try:
+        yield
+    finally:
+        _placement.reset(token)
 
 
 @cache
@@ -69,9 +97,18 @@ def _cpu() -> jax.Device:
 
 @contextmanager
 def double() -> Iterator[None]:
-    """64-bit JAX on the CPU, for the calling thread only; nothing global changes.
+    """64-bit JAX on the CPU, or on the accelerator the work is placed on; for the calling thread only.
 
     Threads do not inherit JAX's configuration, so every piece of work enters this anew.
     """
-    with jax.enable_x64(True), jax.default_device(_cpu()):
+    where = _placement.get()
+    with jax.enable_x64(True), jax.default_device(_cpu() if where is None else where.device):
+        yield
+
+
+@contextmanager
+def single() -> Iterator[None]:
+    """As `double`, in 32 bits."""
+    where = _placement.get()
+    with jax.enable_x64(False), jax.default_device(_cpu() if where is None else where.device):
         yield

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from noisewise import chains, checks, weights
+from noisewise._version import __version__
 from noisewise.errors import InputError, refusal
 from noisewise.settings import Sampler
 
@@ -30,8 +31,9 @@ KEPT = (
 
 def current_versions() -> dict[str, str]:
     """Versions of what decides a run's numbers."""
-    names = ("noisewise", "numpy", "scipy", "jax", "jaxlib", "numpyro")
-    return {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
+    names = ("numpy", "scipy", "jax", "jaxlib", "numpyro")
+    ours = {"python": platform.python_version(), "noisewise": __version__}
+    return ours | {name: metadata.version(name) for name in names}
 
 
 class FrozenDict(dict[str, Any]):

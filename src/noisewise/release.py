@@ -14,7 +14,9 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import InputError, refusal
 from noisewise.mechanisms import CATALOGUE, Exact, Guarantee, Product, Released
-from noisewise.mechanisms.base import mechanism_from_dict
+from noisewise.mechanisms.base import Mechanism, mechanism_from_dict
+from noisewise.mechanisms.guarantee import ZERO
+from noisewise.mechanisms.processed import Processed
 
 FORMAT = "noisewise-release"
 VERSION = 1
@@ -91,7 +93,7 @@ class Release(Mapping[str, Released]):
         """
         stated: dict[str, Guarantee] = {}
         for name, item in self._values.items():
-            found = _whole_guarantee(item)
+            found = _whole_guarantee(item.mechanism, item.shape)
             if found is None:
                 return None
             stated[name] = found
@@ -218,6 +220,7 @@ def current_schema() -> dict[str, Any]:
         "unevaluatedProperties": False,
     }
     guarantee: dict[str, Any] = {name: {"$ref": reference + "budget"} for name in Guarantee.__dataclass_fields__}
+    guarantee |= {name: {"type": "number", "minimum": 0} for name in ZERO}
     guarantee |= {name: {"enum": choices} for name, choices in Guarantee.choices.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -284,27 +287,21 @@ def current_schema() -> dict[str, Any]:
     }
 
 
-def _whole_guarantee(item: Released) -> Guarantee | None:
-    """The guarantee of all entries of one released value.
-
-    A sensitivity in the l1 or l2 norm is that of the whole value, for mechanisms that act entry by entry; and what
-    has no sensitivity (randomised response, smooth sensitivity) states it for the whole too. Otherwise the guarantee
-    is that of one part (a staircase's entry, one of several selections, one row of vectors), and a record may touch
-    all of them.
-    """
-    mechanism, stated = item.mechanism, item.mechanism.guarantee
+def _whole_guarantee(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee | None:
+    """The guarantee of all entries of one released value, composed over the parts that one record may move."""
+    stated = mechanism.guarantee
+    if isinstance(mechanism, Processed) and stated == mechanism.base.guarantee:
+        return _whole_guarantee(mechanism.base, shape)
     if isinstance(mechanism, Product):
-        columns = [np.asarray(item.value)[..., index] for index in range(len(mechanism.parts))]
-        each = [_whole_guarantee(p.released(column)) for p, column in zip(mechanism.parts, columns, strict=True)]
+        each = [_whole_guarantee(part, shape[:-1]) for part in mechanism.parts]
         whole = [found for found in each if found is not None]
-        return Guarantee.compose(whole) if len(whole) == len(each) else None
+        if len(whole) == len(each):
+            return Guarantee.compose(whole)
     if stated is None or stated.kind == "none":
         return None
-    if stated.dimension is not None and math.prod(item.shape) > stated.dimension:
+    if stated.dimension is not None and math.prod(shape) > stated.dimension:
         return None  # calibrated for fewer entries than were released
-    if stated.sensitivity is None or (stated.norm in ("l1", "l2") and mechanism.event_dim == 0):
-        return stated
-    parts = math.prod(item.shape[: len(item.shape) - mechanism.event_dim])
+    parts = mechanism.record_parts(shape)
     return Guarantee.compose([stated] * parts) if parts > 1 else stated
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import biject_to
+from numpyro.distributions import Delta, biject_to
 
 from noisewise import laws
 from noisewise.model import Model
@@ -37,7 +37,9 @@ class Space:
 
         def look(values: Values) -> Any:
             for name in self.continuous:
-                found[name] = tuple(biject_to(self.law(name, values).support).inverse_shape(self.model.shape(name)))
+                law = self.law(name, values)
+                shape = self.model.shape(name)
+                found[name] = (0,) if _is_fixed(law) else tuple(biject_to(law.support).inverse_shape(shape))
             return 0.0
 
         rows = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), self.model.dtype(name)) for name in self.names}
@@ -70,6 +72,9 @@ class Space:
                 total = total + laws.density(self.law(name, values), whole[name])
                 continue
             law = self.law(name, values)
+            if _is_fixed(law):
+                values[name] = jnp.broadcast_to(law.sample(jax.random.key(0)), self.model.shape(name))
+                continue
             transform = biject_to(law.support)
             size = int(np.prod(self.shapes[name]))
             piece = free[start : start + size].reshape(self.shapes[name])
@@ -96,6 +101,7 @@ class Space:
             parts = [
                 jnp.ravel(biject_to(self.law(name, row).support).inv(jnp.asarray(row[name], float)))
                 for name in self.continuous
+                if np.prod(self.shapes[name]) > 0
             ]
             return jnp.concatenate(parts) if parts else jnp.zeros(0)
 
@@ -105,3 +111,8 @@ class Space:
 
     def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
         return self.model.compiled.setdefault(("space", purpose), Compiled(build))
+
+
+def _is_fixed(law: Any) -> bool:
+    """Whether the law is a point: no coordinate, and no density to count."""
+    return isinstance(laws.peel(law)[0], Delta)

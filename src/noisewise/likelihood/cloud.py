@@ -26,6 +26,8 @@ LARGE = 2**22
 """Numbers in a cloud above which it is streamed, or its nodes are chosen more sparingly."""
 MOST = 2**26
 """Numbers that a cloud may hold."""
+WIDEST = 1e7
+"""Half the width of the widest window, times the entries."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,26 @@ class Cloud:
 
 
 def weighted(values: Array, log_weights: Array, neglected: float = 0.0) -> Cloud:
-    """A cloud from log weights whose sum over values is the likelihood."""
+    """A cloud from log weights whose sum over values is the likelihood.
+
+    Values without weight become their entry's heaviest one: a density's derivatives there may be no numbers.
+    """
     top = np.max(log_weights, axis=0)
     top = np.where(np.isfinite(top), top, 0.0)
     weights = np.exp(log_weights - top)
     total = np.sum(weights, axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         weights /= total
-        return Cloud(values, weights, top + np.log(total), neglected)
+        return Cloud(_settled(values, weights), weights, top + np.log(total), neglected)
+
+
+def _settled(values: Array, weights: Array) -> Array:
+    idle = weights == 0
+    if not idle.any():
+        return values
+    flat = values.reshape(*weights.shape, -1)  # a value per entry, or one whole value
+    heaviest = np.take_along_axis(flat, np.argmax(weights, axis=0)[None, :, None], axis=0)
+    return np.where(idle[..., None], heaviest, flat).reshape(values.shape)
 
 
 def moved(part: Part, cloud: Cloud, before: Values, after: Values) -> Cloud:
@@ -141,10 +155,16 @@ def _enumerated(part: Part, values: Values) -> Cloud:
         neglected = _left_out(part, centre, reach, mass, logsumexp(log_weights, axis=0))
         if neglected <= NEGLECTED:
             return weighted(nodes, log_weights, neglected)
-        if reach * part.entries > 1e7:
+        if reach * part.entries > WIDEST or (reach > 1e5 and _hopeless(part, values, centre)):
             advice = "Start nearer to the release, or use nw.MCEM()."
             raise refusal("EM", f"release['{part.name}']", "must be likelier where the fit stands", values, advice)
         reach *= 2.0
+
+
+def _hopeless(part: Part, values: Values, centre: Array) -> bool:
+    """Whether some entry's law lies beyond the widest window: known before that is filled."""
+    away = np.min(np.abs(_sample(part, values) - centre), axis=0)
+    return bool(np.any(away * part.entries > WIDEST))
 
 
 def _left_out(part: Part, centre: Array, reach: float, mass: Array, log_likelihoods: Array) -> float:
@@ -172,6 +192,12 @@ def _streamed_whole(part: Part, values: Values, centre: Array, reach: float) -> 
         reach *= 2.0
 
 
+def _sample(part: Part, values: Values) -> Array:
+    """A few values of s, to know where it lies; nothing else rests on them."""
+    parents = {name: np.repeat(np.asarray(values[name])[None], 512, axis=0) for name in part.law.parents}
+    return part.law.draw(np.random.default_rng(0), parents, 512)
+
+
 def _upright(numbers: Array, part: Part) -> Array:
     """Numbers along a new first axis."""
     return numbers.reshape((-1,) + (1,) * len(part.shape))
@@ -196,9 +222,9 @@ FINE = 24
 
 def _panels(part: Part, values: Values, order: int) -> Cloud:
     nodes, quadrature = roots_legendre(order)
-    parents = {name: np.repeat(np.asarray(values[name])[None], 512, axis=0) for name in part.law.parents}
-    sample = part.law.draw(np.random.default_rng(0), parents, 512)
-    centre = np.median(sample, axis=0)
+    sample = _sample(part, values)
+    kink = part.kink(values)
+    centre = np.median(sample, axis=0) if kink is None else kink
     spread = np.quantile(sample, 0.84, axis=0) - np.quantile(sample, 0.16, axis=0) + 1e-300
     scale = np.broadcast_to(np.asarray(getattr(part.mechanism, "scale", 1.0), dtype=np.float64), part.shape)
     released = np.broadcast_to(np.asarray(part.item.value, dtype=np.float64), part.shape)

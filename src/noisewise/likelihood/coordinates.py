@@ -1,5 +1,6 @@
 """Parameters as one vector: from names to coordinates on their own scale, and to unconstrained ones."""
 
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -50,7 +51,7 @@ class Coordinates:
                 found.append(name + (f"[{','.join(map(str, index))}]" if index else ""))
         return found
 
-    @property
+    @cached_property
     def bounded(self) -> list[str | None]:
         """For every free coordinate the parameter it belongs to, where that has an edge; None on the whole line."""
         found: list[str | None] = []
@@ -62,6 +63,10 @@ class Coordinates:
                 edged = moved.shape != far.shape or not bool(jnp.all(moved == far))
             found += [name if edged else None] * size
         return found
+
+    def reach(self, free: Array) -> Array:
+        """How far one step may go: five units on a chart of a bounded space, in proportion on the whole line."""
+        return np.where([name is not None for name in self.bounded], 5.0, 5.0 * (1.0 + np.abs(free)))
 
     def constrained(self, free: Any) -> Values:
         """Parameter values by name from a free vector; traceable."""

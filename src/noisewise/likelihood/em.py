@@ -16,7 +16,7 @@ from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.display import Steps
 from noisewise.likelihood.maximise import Objective
 from noisewise.likelihood.parts import parts_of
-from noisewise.likelihood.result import EDGE, at_edge, edge_message, finish, standard_errors_left
+from noisewise.likelihood.result import EDGE, End, at_edge, edge_message, finish, standard_errors_left
 from noisewise.likelihood.sufficient import condensed
 from noisewise.samplers.problem import Problem
 from noisewise.settings import Estimator
@@ -29,7 +29,7 @@ NEAR = 1.0
 
 @dataclass(frozen=True)
 class EM(Estimator):
-    """Settings: stop when no free coordinate moves by more than `tolerance`, or after `max_iterations`.
+    """Settings: stop when no free coordinate u moves by more than `tolerance` (1 + |u|), or after `max_iterations`.
 
     With `score_tolerance` also stop when the score says that the top is at most so many standard errors away. With
     `accelerate`, Newton steps on the observed likelihood replace EM's near the top (Meilijson 1989); one that would
@@ -59,9 +59,12 @@ class EM(Estimator):
             except KeyboardInterrupt:
                 status, message = "interrupted", f"interrupted after {len(walk.trace)} iterations."
         clouds = walk.e_step(walk.free)
-        diagnostics = {"neglected": max(cloud.neglected for cloud in clouds), "iterations": len(walk.trace)}
-        end = (seed, status, message, walk.trace)
-        return finish(self, problem, walk.objective, walk.free, clouds, *end, diagnostics=diagnostics)
+        diagnostics: dict[str, Any] = {"neglected": max(cloud.neglected for cloud in clouds)}
+        diagnostics["iterations"] = len(walk.trace)
+        slope = walk.slope(clouds)
+        diagnostics["information"] = "Louis" if slope is None else "slope of the score"
+        end = End(walk.free, clouds, status, message, walk.trace, diagnostics, information=slope)
+        return finish(self, problem, seed, walk.objective, end)
 
 
 class Walk:
@@ -77,6 +80,18 @@ class Walk:
         """The exact cloud of every part."""
         values = self.coordinates.values(free)
         return [exact_cloud(part, values) for part in self.parts]
+
+    def slope(self, clouds: list[Cloud]) -> Array | None:
+        """The information by differences of the exact score, where Louis's identity does not agree with it."""
+        if all(part.smooth for part in self.parts):
+            return None
+        louis = self.objective.score_and_information(self.free, clouds)
+        try:
+            found = self.objective.slope(self.free, louis, 1e-3, self.e_step)
+        except InputError:  # at an edge
+            return None
+        size = np.sqrt(np.outer(np.abs(np.diag(found)), np.abs(np.diag(found))))
+        return None if np.all(np.abs(found - louis.information) <= 1e-3 * size) else found
 
     def climb(self, progress: Steps) -> tuple[str, str]:
         """Steps until one is small enough: (status, message)."""
@@ -103,7 +118,7 @@ class Walk:
                 if edge is not None:
                     return "boundary", edge_message(edge, values)
             self.free, clouds = new, ahead
-            if float(np.max(np.abs(step))) <= settings.tolerance:
+            if np.all(np.abs(step) <= settings.tolerance * (1.0 + np.abs(new))):
                 return "converged", ""
         limit = f"EM has not converged in max_iterations={settings.max_iterations} steps."
         return "max_iterations", limit if settings.accelerate else f"{limit} Raise it, or use nw.EM(accelerate=True)."
@@ -112,11 +127,11 @@ class Walk:
         """Standard errors left to the top, and Newton's step to it, where asked for."""
         if not self.settings.accelerate and self.settings.score_tolerance is None:
             return float("inf"), self.free
-        score, information, _, _ = self.objective.score_and_information(self.free, clouds)
-        left = standard_errors_left(score, information)
+        louis = self.objective.score_and_information(self.free, clouds)
+        left = standard_errors_left(louis.score, louis.information)
         if not self.settings.accelerate or not np.isfinite(left):
             return left, self.free
-        return left, self.objective.stepped(self.free, np.linalg.solve(information, score))
+        return left, self.objective.stepped(self.free, np.linalg.solve(louis.information, louis.score))
 
     def _safe(self, new: Array, likelihood: float) -> list[Cloud] | None:
         """The clouds at `new`, or nothing where the log likelihood would fall (by more than rounding)."""

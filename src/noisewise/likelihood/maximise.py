@@ -1,5 +1,7 @@
 """The M-step, and derivatives of the observed log likelihood, from weighted clouds."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import jax
@@ -41,7 +43,7 @@ class Objective:
         return part.compiled("q", build)
 
     def _louis(self, part: Part) -> Compiled:
-        """Sums over values, entry by entry: w lambda and w (lambda' + lambda lambda^T)."""
+        """Sums over values, entry by entry, of lambda and of lambda' + lambda lambda^T, by w and by w^2."""
 
         def build() -> Any:
             def log_prob(x: Any, one: Any) -> Any:
@@ -53,12 +55,18 @@ class Objective:
                 score = jnp.where(weight[..., None] > 0, score, 0.0)
                 curve = jnp.where(weight[..., None, None] > 0, curve, 0.0)
                 outer = score[..., :, None] * score[..., None, :]
-                first = jnp.einsum("ke,ked->ed", weight, score)
-                square = jnp.einsum("ke,kedf->edf", squared, outer)
-                cross = jnp.einsum("ke,ked->ed", squared, score)
-                complete = jnp.einsum("ke,kedf->edf", weight, curve)
-                second = complete + jnp.einsum("ke,kedf->edf", weight, outer)
-                return first, second, square, cross, jnp.sum(squared, 0), complete
+                both = curve + outer
+                return {
+                    "first": jnp.einsum("ke,ked->ed", weight, score),
+                    "second": jnp.einsum("ke,kedf->edf", weight, both),
+                    "complete": jnp.einsum("ke,kedf->edf", weight, curve),
+                    "squared": jnp.sum(squared, 0),
+                    "squared score": jnp.einsum("ke,ked->ed", squared, score),
+                    "squared outer": jnp.einsum("ke,kedf->edf", squared, outer),
+                    "squared both": jnp.einsum("ke,kedf->edf", squared, both),
+                    "squared both score": jnp.einsum("ke,kedf,ked->edf", squared, both, score),
+                    "squared both both": jnp.einsum("ke,kedf->edf", squared, both**2),
+                }
 
             return moments
 
@@ -116,7 +124,7 @@ class Objective:
         value, gradient, hessian = self.q(free, clouds)
         share, enough = (1e-3 if any(cloud.spread is not None for cloud in clouds) else 0.0), 1e-12
         for _ in range(iterations):
-            step = _ascent_direction(gradient, hessian)
+            step = _ascent_direction(gradient, hessian, self.coordinates.reach(free))
             scale = 1.0
             while True:
                 trial = free + scale * step
@@ -146,45 +154,94 @@ class Objective:
             step = 0.5 * step
         return free
 
-    def score_and_information(self, free: Array, clouds: list[Cloud]) -> tuple[Array, Array, Array, Array]:
-        """Observed score, observed information (Louis 1982), Monte Carlo covariance of the score, and the complete
-        information: what the confidential statistic itself would have given, on average given the release."""
+    def score_and_information(self, free: Array, clouds: list[Cloud]) -> "Louis":
+        """Observed score and information (Louis 1982) of these clouds."""
         x = free
         if self.coordinates.is_square:
             with double():
                 x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
-        size = len(x)
-        score, complete = np.zeros(size), np.zeros((size, size))
-        information, noise = np.zeros((size, size)), np.zeros((size, size))
-        for number, cloud in enumerate(clouds):
-            if cloud.spread is not None:
-                with double():
-                    found = self._affine[number](x, cloud.values, cloud.weights, cloud.spread)
-                    mean, whole, variance = (np.asarray(one) for one in found)
-                score, complete, information = score + mean, complete + whole, information + whole - variance
-                continue
-            sums: Any = None
-            for s, weight, squared in _chunks(*_by_level(self.parts[number], cloud), size):
-                with double():
-                    piece = [np.asarray(part) for part in self._moments[number](x, s, weight, squared)]
-                sums = piece if sums is None else [a + b for a, b in zip(sums, piece, strict=True)]
-            first, second, square, cross, weight_square, curve = sums
-            complete -= curve.sum(axis=0)
-            outer = first[:, :, None] * first[:, None, :]
-            score += first.sum(axis=0)
-            information += np.sum(outer - second, axis=0)
-            mixed = cross[:, :, None] * first[:, None, :]
-            noise += np.sum(square - mixed - mixed.transpose(0, 2, 1) + weight_square[:, None, None] * outer, axis=0)
-        return score, information, noise, complete
+        return sum((self._of_part(number, x, cloud) for number, cloud in enumerate(clouds)), Louis.nothing(len(x)))
+
+    def slope(self, free: Array, louis: "Louis", steps: float, clouds_at: Callable[[Array], list[Cloud]]) -> Array:
+        """Minus the slope of the observed score: the information where the score jumps, as for a law with a kink.
+
+        Central differences; each free coordinate moves by `steps` of what the complete score's spread gives for its
+        standard error. The score itself needs no second derivative, so it is right for such laws too.
+        """
+        square = self.coordinates.is_square
+        jacobian = self.coordinates.jacobian(free) if square else np.eye(len(free))
+        scale = np.diag(jacobian.T @ (np.abs(louis.complete) + np.abs(louis.complete - louis.information)) @ jacobian)
+        moves = np.diag(steps / np.sqrt(np.maximum(np.abs(scale), 1e-300)))
+        ends = [[self.score_and_information(u, clouds_at(u)).score for u in (free - h, free + h)] for h in moves]
+        slopes = [(high - low) / (2.0 * h.max()) for (low, high), h in zip(ends, moves, strict=True)]
+        found = -np.linalg.solve(jacobian.T, np.array(slopes))
+        return np.asarray(0.5 * (found + found.T))
+
+    def _of_part(self, number: int, x: Array, cloud: Cloud) -> "Louis":
+        if cloud.spread is not None:
+            with double():
+                found = self._affine[number](x, cloud.values, cloud.weights, cloud.spread)
+                score, complete, variance = (np.asarray(one) for one in found)
+            return replace(Louis.nothing(len(x)), score=score, information=complete - variance, complete=complete)
+        sums: dict[str, Array] = {}
+        for s, weight, squared in _chunks(*_by_level(self.parts[number], cloud), len(x)):
+            with double():
+                piece = self._moments[number](x, s, weight, squared)
+                sums = {name: np.asarray(one) + sums.get(name, 0.0) for name, one in piece.items()}
+        return _louis(sums)
 
 
-def _ascent_direction(gradient: Array, hessian: Array) -> Array:
+@dataclass(frozen=True)
+class Louis:
+    """Observed score and information, the Monte Carlo variances of both, and the complete information: what the
+    confidential statistic itself would have given, on average given the release."""
+
+    score: Array
+    information: Array
+    noise: Array
+    """Covariance of the score."""
+    complete: Array
+    information_noise: Array
+    """Variance of every entry of the information, at these parameters."""
+
+    @classmethod
+    def nothing(cls, size: int) -> "Louis":
+        """Of no parts."""
+        return cls(np.zeros(size), *(np.zeros((size, size)) for _ in range(4)))
+
+    def __add__(self, other: "Louis") -> "Louis":
+        return Louis(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+
+def _louis(sums: dict[str, Array]) -> Louis:
+    """Equation (1) of the derivation from sums entry by entry, and its variance by the delta method.
+
+    With G = lambda' + lambda lambda^T, the information moves with one value by w (H - mean H), where
+    H = -G + lambda m^T + m lambda^T and m is the mean of lambda.
+    """
+    mean, second = sums["first"], sums["second"]
+    cross, square, total = sums["squared score"], sums["squared outer"], sums["squared"][:, None, None]
+    outer = mean[:, :, None] * mean[:, None, :]
+    mixed = cross[:, :, None] * mean[:, None, :]
+    noise = square - mixed - mixed.transpose(0, 2, 1) + total * outer
+    by_score = sums["squared both score"] * mean[:, None, :]
+    own = np.einsum("edd->ed", square)[:, :, None] * (mean**2)[:, None, :]
+    h = 2.0 * outer - second
+    h_first = mixed + mixed.transpose(0, 2, 1) - sums["squared both"]
+    h_second = sums["squared both both"] + own + own.transpose(0, 2, 1) + 2.0 * square * outer
+    h_second = h_second - 2.0 * (by_score + by_score.transpose(0, 2, 1))
+    spread = h_second - 2.0 * h * h_first + h**2 * total
+    information = np.sum(outer - second, axis=0)
+    summed = (np.sum(noise, axis=0), -np.sum(sums["complete"], axis=0), np.maximum(np.sum(spread, axis=0), 0.0))
+    return Louis(mean.sum(axis=0), information, *summed)
+
+
+def _ascent_direction(gradient: Array, hessian: Array, reach: Array) -> Array:
     """Newton's direction where Q is concave, else along its eigenvectors with their curvature made positive."""
     curvature, vectors = np.linalg.eigh(-hessian)
     safe = np.maximum(np.abs(curvature), 1e-8 * max(np.max(np.abs(curvature)), 1e-300))
     step = vectors @ ((vectors.T @ gradient) / safe)
-    length = np.max(np.abs(step))
-    return step if length <= 5.0 else step * (5.0 / length)
+    return step * min(1.0, float(np.min(reach / np.maximum(np.abs(step), 1e-300))))
 
 
 def _by_level(part: Part, cloud: Cloud) -> tuple[Array, Array, Array | None]:
@@ -200,7 +257,8 @@ def _by_level(part: Part, cloud: Cloud) -> tuple[Array, Array, Array | None]:
 def _chunks(values: Array, weights: Array, squared: Array | None, size: int) -> Any:
     """A cloud in pieces of one length, the last filled up with weightless copies."""
     entries = weights.shape[1]
-    rows = max(1, min(len(values), CHUNK // max(1, entries * size * size)))
+    wide = max(entries, int(np.prod(values.shape[1:])))
+    rows = max(1, min(len(values), CHUNK // max(1, wide * size * size)))
     for start in range(0, len(values), rows):
         s, weight = values[start : start + rows], weights[start : start + rows]
         square = weight**2 if squared is None else squared[start : start + rows]

@@ -22,7 +22,7 @@ from noisewise.likelihood.display import Steps
 from noisewise.likelihood.maximise import Objective
 from noisewise.likelihood.parts import Part
 from noisewise.likelihood.records import parts_with_totals, room_for
-from noisewise.likelihood.result import at_edge, edge_message, finish, near_edge
+from noisewise.likelihood.result import End, at_edge, edge_message, finish, near_edge
 from noisewise.likelihood.sufficient import condensed
 from noisewise.progress import Progress
 from noisewise.samplers.problem import Problem
@@ -75,6 +75,13 @@ class Staged:
         checks.integer("Staged", "cap", self.cap, least=1, advice="The default is 25.")
 
 
+LIMIT = 6.0
+"""Monte Carlo errors that two estimates of the information may lie apart."""
+ROUGH = (
+    "the score has jumps (a law with a kink, such as dist.Laplace?), so that Louis's identity does not give the "
+    "information, nor the standard errors. Use nw.EM(), or nw.sample."
+)
+
 E_STEPS = ("importance", "rejection", "resampled", "markov", "recycled")
 
 
@@ -102,6 +109,8 @@ class MCEM(Estimator):
                 clouds, edge = climb.settle(newton=status != "boundary")
                 if edge is not None:
                     status, message = climb.at_edge(edge)
+                elif climb.is_rough(clouds):
+                    status, message = "rough", ROUGH
             except KeyboardInterrupt:
                 status, message = "interrupted", f"interrupted after {len(climb.trace)} iterations."
                 clouds = climb.here()
@@ -111,8 +120,8 @@ class MCEM(Estimator):
             "log_likelihood_error": math.sqrt(sum(_log_variance(cloud) for cloud in clouds)),
             "iterations": len(climb.trace),
         }
-        end = (climb.free, clouds, seed, status, message, climb.trace)
-        return finish(self, problem, climb.objective, *end, diagnostics=diagnostics, monte_carlo=True)
+        end = End(climb.free, clouds, status, message, climb.trace, diagnostics, monte_carlo=True)
+        return finish(self, problem, seed, climb.objective, end)
 
 
 class Climb:
@@ -193,7 +202,8 @@ class Climb:
             before = self.coordinates.values(self.free)
             clouds = self.clouds(self.free, LAST - attempt, 0, size, "importance")
             self._last = (before, clouds)
-            score, information, noise, _ = self.objective.score_and_information(self.free, clouds)
+            louis = self.objective.score_and_information(self.free, clouds)
+            score, information, noise = louis.score, louis.information, louis.noise
             if newton:
                 edge = near_edge(self.objective, self.free, clouds, score, information)
                 if edge is not None:
@@ -207,6 +217,21 @@ class Climb:
             if np.all(np.abs(step) <= 4.0 * error):
                 break
         return clouds, None
+
+    def is_rough(self, clouds: list[Cloud]) -> bool:
+        """Whether the score's slope over a third of a standard error is not at all what Louis's identity says."""
+        if all(part.smooth for part in self.parts):
+            return False
+        before = self.coordinates.values(self.free)
+
+        def clouds_at(free: Array) -> list[Cloud]:
+            after = self.coordinates.values(free)
+            return [moved(part, cloud, before, after) for part, cloud in zip(self.parts, clouds, strict=True)]
+
+        louis = self.objective.score_and_information(self.free, clouds)
+        slope = self.objective.slope(self.free, louis, 0.3, clouds_at)
+        gap = np.abs(np.diag(slope - louis.information)) - LIMIT * np.sqrt(np.diag(louis.information_noise))
+        return bool(np.any(gap > 0.5 * np.maximum(np.abs(np.diag(slope)), np.abs(np.diag(louis.information)))))
 
     def here(self) -> list[Cloud]:
         """The last clouds, moved to where the run is; a small fresh sample if there are none yet."""

@@ -11,8 +11,9 @@ import jax
 import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions.constraints import boolean, nonnegative, positive, real, unit_interval
+from numpyro.distributions.constraints import boolean, circular, nonnegative, positive, real, unit_interval
 from numpyro.distributions.distribution import Independent
+from numpyro.distributions.transforms import AffineTransform, ExpTransform, SigmoidTransform, SoftplusTransform
 
 from noisewise import laws
 from noisewise.errors import refusal
@@ -20,6 +21,7 @@ from noisewise.laws import Law
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Compiled, double
 from noisewise.samplers.problem import Problem
+from noisewise.statistics import BoundTotal
 
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]
@@ -37,6 +39,8 @@ class Part:
         self.discrete = problem.model.is_discrete(name)
         self.by_entry = self.mechanism.event_dim == 0 and self._entry_shape() == self.shape
         self.kind, self.chart = self._kind()
+        if not self.exact:
+            self._refuse_a_moving_support()
         self.sweep: Any = None  # an E-step over very many entries keeps its windows here from one step to the next
 
     def _entry_shape(self) -> tuple[int, ...]:
@@ -64,6 +68,28 @@ class Part:
             program = jax.make_jaxpr(look)(structs).jaxpr
         return ("" if _depends(program) else kinds[-1]), charts[-1]
 
+    def _refuse_a_moving_support(self) -> None:
+        structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in self.law.parents}
+        if support_moves(lambda given: self.law.function(**given), structs):
+            rule = "must have a support that does not depend on the parameters"
+            raise refusal("fit", f"statistics['{self.name}']", rule, self.kind or "a law", "Use nw.sample.")
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the score is known to be absolutely continuous, as Louis's identity needs; families have it so."""
+        return self.discrete or self.exact or self.kind in SMOOTH
+
+    def kink(self, values: Values) -> Array | None:
+        """Where the law has a kink of its own, for every entry."""
+        if self.kind not in KINKED:
+            return None
+
+        def build() -> Any:
+            return lambda given: jnp.broadcast_to(laws.peel(self.law.function(**given))[0].loc, self.shape)
+
+        with double():
+            return np.asarray(self.compiled("kink", build)({name: values[name] for name in self.law.parents}))
+
     @property
     def entries(self) -> int:
         """How many independent parts it falls into: every entry by itself, or the whole statistic."""
@@ -79,10 +105,7 @@ class Part:
 
         def build() -> Any:
             def ends(given: Values) -> Any:
-                support = _inner(self.law.function(**given).support)
-                low, high = (0.0, 1.0) if support is boolean else (-jnp.inf, jnp.inf)
-                low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
-                return [jnp.broadcast_to(jnp.asarray(end, float), self.shape) for end in (low, high)]
+                return [jnp.broadcast_to(end, self.shape) for end in support_ends(self.law.function(**given))]
 
             return ends
 
@@ -127,6 +150,40 @@ KNOWN = {
     **dict.fromkeys(("NegativeBinomialProbs", "NegativeBinomialLogits"), "concentration"),
 }
 """Laws that are exponential families with b(s) = s only while this attribute is not estimated."""
+
+MONOTONE = (AffineTransform, ExpTransform, SigmoidTransform, SoftplusTransform)
+SMOOTH = {"Normal", "LogNormal", "Gamma", "InverseGamma", "Beta", "Chi2", "Exponential", "Dirichlet"}
+KINKED = {"Laplace", "AsymmetricLaplace", "AsymmetricLaplaceQuantile"}
+
+
+def support_moves(law: Callable[[Values], Any], structs: Values) -> bool:
+    """Whether the ends of the law's support may depend on the parameters: then Louis's identity lacks a term."""
+
+    with double():
+        return _depends(jax.make_jaxpr(lambda given: support_ends(law(given)))(structs).jaxpr)
+
+
+def support_ends(law: Any) -> list[Any]:
+    """Lower and upper end of the law's support; infinite where it has none; traceable.
+
+    An affine transform declares the whole line unless it is told its domain, so for transforms that rise or fall
+    throughout the ends are those of the base law, transformed.
+    """
+    base, _, transforms = laws.peel(law)
+    if not all(isinstance(one, MONOTONE) for one in transforms):
+        base, transforms = law, []
+    support = _inner(base.support)
+    low, high = (0.0, 1.0) if support is boolean else (-jnp.inf, jnp.inf)
+    if support is circular:
+        low, high = -jnp.pi, jnp.pi
+    ends = [getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)]
+    found = [jnp.asarray(end, float) for end in ends]
+    for transform in transforms:
+        if np.all(np.isinf(ends)) and isinstance(transform, AffineTransform):
+            continue  # the whole line stays so, whatever the parameters
+        moved = [transform(end) for end in found]
+        found, ends = [jnp.minimum(*moved), jnp.maximum(*moved)], [0.0, 0.0]
+    return found
 
 
 def _depends(program: Any) -> bool:
@@ -177,8 +234,10 @@ def parts_of(problem: Problem) -> list[Part]:
         if name in model.parameters:
             continue
         if not model.has_density(name):
-            advice = "Give it as a law, or use nw.sample."
-            raise refusal("fit", f"statistics['{name}']", "must have a density", "a Total or Simulator", advice)
+            total = isinstance(model._nodes[name], BoundTotal)
+            advice = "Use nw.MCEM(), which simulates the records." if total else "Give it as a law, or use nw.sample."
+            given = "a Total" if total else "a Simulator"
+            raise refusal("fit", f"statistics['{name}']", "must have a density", given, advice)
         if name not in problem.release or set(model.parents(name)) - set(model.parameters):
             rule = "must be released and depend on parameters only"
             raise refusal("fit", f"statistics['{name}']", rule, model.parents(name), "Use nw.sample.")

@@ -15,7 +15,7 @@ import numpy as np
 
 from noisewise import laws
 from noisewise.errors import refusal
-from noisewise.likelihood.parts import Part, padded, parts_of
+from noisewise.likelihood.parts import Part, padded, parts_of, support_moves
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Compiled, double
 from noisewise.samplers.problem import Problem
@@ -31,7 +31,7 @@ MOST_NUMBERS = 2**23
 class Records:
     """The records behind one released total; has the interface of a `Part` whose statistic is all n records."""
 
-    kind, by_entry, exact, entries, discrete = "", False, False, 1, False
+    kind, by_entry, exact, entries, discrete, smooth = "", False, False, 1, False, False
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name, self.model, self.item = name, problem.model, problem.release[name]
@@ -49,6 +49,8 @@ class Records:
         self.shape = (self.n, sum(self.widths.values()))
         self.law = self  # parents and draw
         self.parents = tuple(dict.fromkeys(p for field in self.fitted for p in self.laws[field].outer))
+        for field in self.fitted:
+            self._refuse_a_moving_support(field)
         if self.most < 100:
             rule = f"must have at most {MOST_NUMBERS // (100 * self.shape[1])} records to be simulated whole"
             raise refusal("fit", f"statistics['{name}']", rule, self.n, "Use nw.sample.")
@@ -69,6 +71,14 @@ class Records:
         if self.mechanism.inputs:
             rule = "must not take its scale from another statistic"
             raise refusal("fit", f"release['{self.name}']", rule, self.mechanism, "Use nw.sample.")
+
+    def _refuse_a_moving_support(self, field: str) -> None:
+        law = self.laws[field]
+        inner = {name: np.zeros(self.laws[name].form.shape) for name in law.inner}
+        structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in law.outer}
+        if support_moves(lambda given: law.function(**given, **inner), structs):
+            rule = "must have a support that does not depend on the parameters"
+            raise refusal("fit", f"statistics['{self.name}'], record['{field}']", rule, field, "Use nw.sample.")
 
     @property
     def most(self) -> int:

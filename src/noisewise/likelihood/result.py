@@ -1,5 +1,6 @@
 """From a maximiser and a cloud at it to a `Fit`."""
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,57 +15,70 @@ from noisewise.settings import Estimator
 Array = np.ndarray[Any, Any]
 
 
-def finish(
-    estimator: Estimator,
-    problem: Problem,
-    objective: Objective,
-    free: Array,
-    clouds: list[Cloud],
-    seed: int | None,
-    status: str,
-    message: str,
-    trace: list[dict[str, Any]],
-    *,
-    diagnostics: dict[str, Any],
-    monte_carlo: bool = False,
-) -> Fit:
-    """Information by Louis's identity at `free`, covariance on the parameters' own scale, Monte Carlo errors."""
-    coordinates = objective.coordinates
-    score, information, noise, complete = objective.score_and_information(free, clouds)
+STALLED = 0.05
+"""Standard errors from the top beyond which an end is none."""
+
+
+@dataclass(frozen=True)
+class End:
+    """Where a run ended, with the clouds at that place, and how."""
+
+    free: Array
+    clouds: list[Cloud]
+    status: str
+    message: str
+    trace: list[dict[str, Any]]
+    diagnostics: dict[str, Any]
+    monte_carlo: bool = False
+    information: Array | None = None
+    """In place of Louis's, where that does not hold."""
+
+
+def finish(estimator: Estimator, problem: Problem, seed: int | None, objective: Objective, end: End) -> Fit:
+    """Information by Louis's identity at the end, covariance on the parameters' own scale, Monte Carlo errors."""
+    coordinates, status, message = objective.coordinates, end.status, end.message
+    louis = objective.score_and_information(end.free, end.clouds)
+    information = louis.information if end.information is None else end.information
     inverse, definite = _inverse(information)
-    diagnostics = diagnostics | {"standard_errors_left": standard_errors_left(score, information)}
     if not definite and status == "converged":
         status = "flat"
         message = (
             f"the observed information is not positive definite (eigenvalues {np.linalg.eigvalsh(information)}): the "
             "likelihood is flat or the estimate lies on a boundary. Intervals are not available in those directions."
         )
-    best, _ = _inverse(complete)
-    spread = inverse @ noise @ inverse  # of the maximiser, from the simulated score's own noise
+    left = standard_errors_left(louis.score, information)
+    if status == "converged" and left > STALLED and not end.monte_carlo:
+        status = "stalled"
+        message = f"no step rises, yet the score says that the top is {left:.2g} standard errors away. Start elsewhere."
+    best, _ = _inverse(louis.complete)
+    spread = inverse @ louis.noise @ inverse  # of the maximiser, from the simulated score's own noise
     if not coordinates.is_square:
-        jacobian = coordinates.jacobian(free)
+        jacobian = coordinates.jacobian(end.free)
         inverse, spread = jacobian @ inverse @ jacobian.T, jacobian @ spread @ jacobian.T
         best = jacobian @ best @ jacobian.T
-    estimate = coordinates.values(free)
+    estimate = coordinates.values(end.free)
     fit = Fit(
         estimate=estimate,
         labels=tuple(coordinates.labels),
         covariance=inverse,
         information=information if coordinates.is_square else None,
-        score=score,
-        log_likelihood=sum(cloud.log_likelihood for cloud in clouds),
+        score=louis.score,
+        log_likelihood=sum(cloud.log_likelihood for cloud in end.clouds),
         estimator=estimator,
         seed=seed,
         release_hash=problem.release.hash,
         status=status,
         message=message,
-        trace=tuple(trace),
-        diagnostics=diagnostics,
+        trace=tuple(end.trace),
+        diagnostics=end.diagnostics | {"standard_errors_left": left},
     )
     object.__setattr__(fit, "efficiency", fit._by_name(np.diag(best) / np.diag(inverse)))
-    if monte_carlo:
-        object.__setattr__(fit, "monte_carlo_error", fit._by_name(np.sqrt(np.maximum(np.diag(spread), 0.0))))
-    return fit
+    if not end.monte_carlo:
+        return fit
+    error = fit._by_name(np.sqrt(np.maximum(np.diag(spread), 0.0)))
+    of_information = np.sqrt(louis.information_noise) if coordinates.is_square else None
+    of_score = np.sqrt(np.maximum(np.diag(louis.noise), 0.0))
+    return replace(fit, monte_carlo_error=error, information_error=of_information, score_error=of_score)
 
 
 def standard_errors_left(score: Array, information: Array) -> float:

@@ -18,7 +18,7 @@ from scipy.special import roots_legendre
 
 from noisewise import laws
 from noisewise.engine import processors
-from noisewise.likelihood.parts import Part
+from noisewise.likelihood.parts import KINKED, Part
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.additive import Additive
 from noisewise.numerics import Compiled, double
@@ -109,8 +109,6 @@ WHOLE_KINDS = NEGATIVE_BINOMIAL | {
     *("Poisson", "BernoulliProbs", "BernoulliLogits", "BinomialProbs", "BinomialLogits", "GeometricProbs"),
     "GeometricLogits",
 }
-KINKED = {"Laplace"}
-"""Laws with a kink of their own, which the panels would not heed."""
 
 
 @dataclass(frozen=True)

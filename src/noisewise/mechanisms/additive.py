@@ -1,6 +1,5 @@
 """Additive noise: s_dp = s + z with a law of z that does not depend on s."""
 
-import functools
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -10,6 +9,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.base import Measure, Mechanism, Supremum
+from noisewise.mechanisms.discrete import log, log_sum
 from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
 
@@ -27,8 +27,9 @@ class Additive(Mechanism):
 
     measure: Measure = "density"
     supremum: Supremum = "attained"
-    smooth: ClassVar[bool] = False
-    """Whether the density has all derivatives on either side of zero, on the scale of `scale`."""
+    unit: ClassVar[str | None] = None
+    """The parameter on whose scale the density is smooth, but for zero and what `_log_side` takes care of. Intervals
+    much narrower are integrated. None: they are always differences of the distribution function."""
     scale: Any
 
     @abstractmethod
@@ -76,36 +77,41 @@ class Additive(Mechanism):
     def _log_mass(self, low: Any, high: Any) -> Any:
         """log P(low <= noise < high), from the side where the distribution function keeps its digits."""
         xp = namespace(low, high, self)
+        return self._unless_narrow(xp, low, high - low, self._log_wide(xp, low, high))
+
+    def _log_wide(self, xp: Any, low: Any, high: Any) -> Any:
         flip = low > 0
         first, last = xp.where(flip, -high, low), xp.where(flip, -low, high)
-        found = log_difference(xp, self._log_cdf(xp, last), self._log_cdf(xp, first))
-        if not self.smooth:
-            return found
-        narrow = last - first < NARROW * self.scale
-        return xp.where(narrow, self._log_narrow(xp, first, xp.where(narrow, last - first, 0.0)), found)
+        return log_difference(xp, self._log_cdf(xp, last), self._log_cdf(xp, first))
 
     def log_cell(self, centre: Any, width: Any) -> Any:
         """log mass of the noise in [centre - width/2, centre + width/2), however narrow beside the centre."""
         xp = namespace(centre, width, self)
-        wide = self._log_mass(centre - 0.5 * width, centre + 0.5 * width)
-        if not self.smooth:
-            return wide
-        narrow = width < NARROW * self.scale
-        return xp.where(narrow, self._log_narrow(xp, centre - 0.5 * width, xp.where(narrow, width, 0.0)), wide)
+        low = centre - 0.5 * width
+        return self._unless_narrow(xp, low, width, self._log_wide(xp, low, centre + 0.5 * width))
 
-    def _log_narrow(self, xp: Any, low: Any, width: Any) -> Any:
-        """log mass of [low, low + width) by five-point Gauss-Legendre quadrature on either side of zero.
-
-        A difference of distribution functions would lose the digits that the width lacks against one.
-        """
-        low = xp.where(xp.isfinite(low), low, 0.0)
+    def _unless_narrow(self, xp: Any, low: Any, width: Any, found: Any) -> Any:
+        """`found`, or log mass of [low, low + width) without a difference where that loses digits against the width."""
+        if self.unit is None:
+            return found
+        narrow = width < NARROW * xp.asarray(getattr(self, self.unit))
+        low, width = xp.broadcast_arrays(xp.where(narrow, low, 0.0), xp.where(narrow, width, 0.0))
         below = xp.clip(-low, 0.0, width)
-        sides = []
-        for start, part in ((low, below), (xp.maximum(low, 0.0), width - below)):
-            logs = [self.noise_log_prob(start + part * x) + np.log(w) for x, w in zip(_NODES, _WEIGHTS, strict=True)]
-            inner = functools.reduce(xp.logaddexp, logs) + xp.log(xp.where(part > 0, part, 1.0))
-            sides.append(xp.where(part > 0, inner, -xp.inf))
-        return xp.logaddexp(*sides)
+        sides = self._log_side(xp, xp.stack([low, xp.maximum(low, 0.0)]), xp.stack([below, width - below]))
+        return xp.where(narrow, xp.logaddexp(sides[0], sides[1]), found)
+
+    def _log_side(self, xp: Any, start: Any, width: Any) -> Any:
+        """log mass of each narrow [start, start + width) on one side of zero: five Gauss-Legendre nodes."""
+        ahead = (-1, *(1,) * np.ndim(width))  # the nodes go first: parameters may have one number per entry
+        points = start + width * _NODES.reshape(ahead)
+        return log_sum(xp, self.noise_log_prob(points) + np.log(_WEIGHTS).reshape(ahead), axis=0) + log(xp, width)
+
+    def _log_pieces(self, xp: Any, start: Any, width: Any, *edges: Any) -> Any:
+        """`_log_side` in pieces, cut where |noise| is at one of the edges."""
+        sign = xp.where(start < 0, -1.0, 1.0)
+        cuts = [xp.clip(sign * edge - start, 0.0, width) for edge in edges]
+        ends = xp.sort(xp.stack([xp.zeros_like(width), *cuts, width]), axis=0)
+        return log_sum(xp, Additive._log_side(self, xp, start + ends[:-1], ends[1:] - ends[:-1]), axis=0)
 
     def _log_cdf(self, xp: Any, z: Any) -> Any:
         # Infinite ends are kept out of the formulas, whose derivatives there are not numbers.

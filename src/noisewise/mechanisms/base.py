@@ -111,6 +111,18 @@ class Mechanism(ABC):
     def log_sup(self, released: Any) -> Any:
         """A certified upper bound of `log_prob(released, ...)` over the confidential value and any other `inputs`."""
 
+    def record_parts(self, shape: tuple[int, ...]) -> int:
+        """How many parts of a release of this shape one record may move, each at the cost of `guarantee`.
+
+        A sensitivity in the l1 or l2 norm is that of the whole value, for mechanisms that act entry by entry; a
+        guarantee without any sensitivity is that of the whole too. Otherwise the guarantee is that of one part (a
+        staircase's entry, one of several selections, one row of vectors), and a record may move all of them.
+        """
+        stated = self.guarantee
+        if stated is None or stated.sensitivity is None or (stated.norm in ("l1", "l2") and self.event_dim == 0):
+            return 1
+        return math.prod(shape[: len(shape) - self.event_dim])
+
     def under(self, neighbours: str) -> Self:
         """The same mechanism, its guarantee stated for "add-remove" or "replace-one" neighbours."""
         who, advice = f"{type(self).__name__}.under", "Give a budget, or set the guarantee in the release file."
@@ -270,6 +282,10 @@ class Released:
     value: Any
 
     def __post_init__(self) -> None:
+        if isinstance(self.value, np.ma.MaskedArray):
+            who = f"{type(self.mechanism).__name__}.released"
+            advice = "What its mask hides would be published: give the entries that were, by a plain array."
+            raise refusal(who, "value", "must not be a masked array", self.value, advice)
         object.__setattr__(self, "value", self.mechanism.check_released(self.value))
 
     @property

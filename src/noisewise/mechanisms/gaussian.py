@@ -26,7 +26,7 @@ class Gaussian(Additive):
     Sampler: `Generator.standard_normal`.
     """
 
-    smooth = True
+    unit = "scale"
     arguments = {"scale": POSITIVE} | dict.fromkeys(("epsilon", "delta", "rho", "mu", "sensitivity"), BUDGET)
     alternatives = (("scale",), ("epsilon", "delta", "sensitivity"), ("rho", "sensitivity"), ("mu", "sensitivity"))
     scale: Any

@@ -14,13 +14,17 @@ from noisewise.errors import InputError, refusal
 NEIGHBOURS = ["add-remove", "replace-one"]
 """The relations: one record more or fewer; or the same number of records, one of them different."""
 
+ZERO = ("epsilon", "rho")
+"""Budgets that may be zero: such a release does not depend on the data."""
+
 
 @dataclass(frozen=True)
 class Guarantee:
     """The privacy guarantee a mechanism was calibrated to; None where a field was not stated.
 
     One of: `epsilon` (pure), `epsilon` with `delta`, `rho` (zCDP), `mu` (GDP). `neighbours` is the relation between
-    data sets that it speaks of. `sensitivity` is that of the whole released value, in the named `norm`.
+    data sets that it speaks of. An `epsilon` (or `rho`) of 0 says that the release does not depend on the data.
+    `sensitivity` is that of the whole released value, in the named `norm`.
     """
 
     epsilon: float | None = None
@@ -39,7 +43,7 @@ class Guarantee:
         who, advice = "Guarantee", "Leave it out if it is not known."
         for key in ("epsilon", "delta", "rho", "mu", "sensitivity"):
             if getattr(self, key) is not None:
-                object.__setattr__(self, key, checks.positive_number(who, key, getattr(self, key), advice))
+                object.__setattr__(self, key, _budget(who, key, getattr(self, key), advice))
         if self.delta is not None and self.delta >= 1.0:
             raise refusal(who, "delta", "must be below 1", self.delta, "Such a guarantee says nothing.")
         if self.neighbours is not None:
@@ -65,7 +69,7 @@ class Guarantee:
             if key in cls.choices:
                 checks.choice(where, key, value, cls.choices[key])
             else:
-                checks.positive_number(where, key, value, "Leave it out if it is not known.")
+                _budget(where, key, value, "Leave it out if it is not known.")
         try:
             return cls(**entry)
         except InputError as error:
@@ -202,6 +206,13 @@ def _common(who: str, guarantees: Iterable[Guarantee]) -> tuple[list[Guarantee],
             raise refusal(who, "guarantees", rule, sorted(kinds), advice)
         parts = [part.concentrated() for part in parts]
     return parts, relations.pop()
+
+
+def _budget(who: str, key: str, value: Any, advice: str) -> float:
+    """A positive number; epsilon and rho may be zero."""
+    if key in ZERO and isinstance(value, (int, float)) and not isinstance(value, bool) and value == 0:
+        return 0.0
+    return checks.positive_number(who, key, value, advice)
 
 
 def _stated(value: float | None) -> float:

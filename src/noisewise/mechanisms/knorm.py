@@ -75,11 +75,14 @@ class KNorm(Additive):
             advice = "Give the length of the last axis of the release."
             dimension = checks.integer(_WHO, "dimension", dimension, least=1, advice=advice)
         else:
-            matrix = _check_matrix(norm, matrix)
+            matrix, unneeded = _check_matrix(norm, matrix), "Leave it out: the matrix has it."
             columns = matrix.shape[1]
-            if dimension not in (None, columns):
+            if (
+                dimension is not None
+                and checks.integer(_WHO, "dimension", dimension, least=1, advice=unneeded) != columns
+            ):
                 rule = f"must be the matrix's number of columns, {columns}"
-                raise refusal(_WHO, "dimension", rule, dimension, "Leave it out.")
+                raise refusal(_WHO, "dimension", rule, dimension, unneeded)
             dimension = columns
         budget = {"epsilon": epsilon}
         found = calibrate(_WHO, scale, sensitivity, budget, norm=norm, rule=lambda size, epsilon: size / epsilon)

@@ -16,7 +16,7 @@ class Laplace(Additive):
     Sampler: `Generator.laplace`, an inverse CDF.
     """
 
-    smooth = True
+    unit = "scale"
     arguments = {"scale": POSITIVE, "epsilon": BUDGET, "sensitivity": BUDGET}
     alternatives = (("scale",), ("epsilon", "sensitivity"))
     scale: Any

@@ -10,6 +10,9 @@ from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.base import MECHANISM, POSITIVE, Mechanism
 from noisewise.numerics import namespace
 
+_LARGEST = 1e300
+"""An infinite scale is as good as this one: nothing bounded has any probability left."""
+
 
 class LatentScale(Mechanism):
     """s_dp = s + h z with h = max(bound, t): z is the noise of `base`, t the confidential value named `statistic`.
@@ -20,7 +23,8 @@ class LatentScale(Mechanism):
     Calibration: none of its own; `noisewise.mechanisms.smooth` makes one from a privacy budget where t is a smooth
     sensitivity (Nissim, Raskhodnikova and Smith 2007). Taking the larger of t and a constant keeps it smooth.
     Sampler: h times a variate of `base`.
-    Supremum: base(0) / bound, attained at s = s_dp and any t <= bound; without `bound` there would be none.
+    Supremum: base(0) / bound, attained at s = s_dp and any t <= bound; without `bound` there would be none. That of a
+    bounded interval (rounding, thresholds) is attained there too: unimodal noise of the least scale, centred on it.
     """
 
     fields = ("base", "bound")
@@ -69,6 +73,20 @@ class LatentScale(Mechanism):
     def log_sup(self, released: Any) -> Any:
         """log density of the base noise at zero, less log bound: at confidential = released, t <= bound."""
         return self.base.log_sup(released) - namespace(released, self).log(self.bound)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether probabilities of intervals are tractable."""
+        return self.base.has_intervals
+
+    def log_interval(self, low: Any, high: Any, confidential: Any, **inputs: Any) -> Any:
+        """log P(low <= released < high | confidential)."""
+        scale = namespace(confidential, inputs, self).minimum(self._scale(confidential, inputs), _LARGEST)
+        return self.base.log_interval((low - confidential) / scale, (high - confidential) / scale, 0.0)
+
+    def log_sup_interval(self, low: Any, high: Any) -> Any:
+        """Supremum of `log_interval` over the confidential values: at the middle, with the least scale."""
+        return self.base.log_sup_interval(low / self.bound, high / self.bound)
 
     def check_released(self, value: Any) -> Any:
         """Finite numbers of a shape that `bound` and the base's scale fit."""

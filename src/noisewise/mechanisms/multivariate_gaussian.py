@@ -111,6 +111,8 @@ def check_vector(who: str, value: Any, length: int, rule: str) -> Any:
     value = checks.numeric(who, "value", value, "Give the published array.")
     if not np.all(np.isfinite(value)):
         raise refusal(who, "value", "must be finite", value, "Check the published file.")
+    if np.size(value) == 0:
+        raise refusal(who, "value", "must not be empty", value, "Give the published array.")
     if np.ndim(value) == 0 or np.shape(value)[-1] != length:
         raise refusal(
             who, "value", f"must have a last axis {rule}, {length}", value, "Give one vector, or rows of them."

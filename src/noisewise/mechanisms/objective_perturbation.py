@@ -25,7 +25,7 @@ class ObjectivePerturbation(Mechanism):
     """Coefficients of a ridge regression whose objective carries a random linear term.
 
     Released: the b of d entries that minimises  sum_i loss(b; x_i, y_i) + (ridge / 2) |b|^2 + v . b  (sums, not
-    averages). Confidential: the data, a row (x_i, y_i) for each of `records` records, y last. `loss` is
+    averages). Confidential: the data, a row (x_i, y_i) for each of `n` records, y last. `loss` is
     "logistic", log(1 + exp(-y x.b)) with y in {-1, 1}, or "linear", (y - x.b)^2 / 2 with |y| <= `label_bound`.
     The noise v has density proportional to exp(-|v|_2 / scale) (`noise="laplace"`) or is normal with variance
     scale^2 in each entry ("gaussian").
@@ -46,13 +46,13 @@ class ObjectivePerturbation(Mechanism):
     """
 
     fields = ("scale", "ridge", "feature_bound", "label_bound")
-    static = ("loss", "noise", "records")
+    static = ("loss", "noise", "n")
     arguments = {
         "loss": {"enum": list(_LOSSES)},
         "noise": {"enum": list(_NOISES)},
-        "records": {"type": "integer", "minimum": 1},
+        "n": {"type": "integer", "minimum": 1},
     } | dict.fromkeys(("scale", "ridge", "feature_bound", "label_bound", "epsilon", "delta"), BUDGET)
-    alternatives = (("scale", "loss", "ridge", "records"), ("epsilon", "loss", "ridge", "records"))
+    alternatives = (("scale", "loss", "ridge", "n"), ("epsilon", "loss", "ridge", "n"))
     event_dim = 1
     measure = "density"
     supremum = "bound"
@@ -63,7 +63,7 @@ class ObjectivePerturbation(Mechanism):
     label_bound: Any
     loss: str
     noise: str
-    records: int
+    n: int
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ObjectivePerturbation(Mechanism):
         *,
         loss: Any,
         ridge: Any,
-        records: Any,
+        n: Any,
         noise: Any = "laplace",
         feature_bound: Any = 1.0,
         label_bound: Any = None,
@@ -80,9 +80,7 @@ class ObjectivePerturbation(Mechanism):
     ) -> None:
         loss = checks.choice(_WHO, "loss", loss, _LOSSES)
         noise = checks.choice(_WHO, "noise", noise, _NOISES)
-        records = checks.integer(
-            _WHO, "records", records, least=1, advice="Give the number of records, which is public."
-        )
+        n = checks.integer(_WHO, "n", n, least=1, advice="Give the number of records, which is public.")
         ridge = checks.positive_number(_WHO, "ridge", ridge, "Give the weight of |b|^2 / 2 beside a sum of losses.")
         bound = checks.positive_number(
             _WHO, "feature_bound", feature_bound, "Give the largest norm of a record's features."
@@ -97,7 +95,7 @@ class ObjectivePerturbation(Mechanism):
             label_bound=label_bound,
             loss=loss,
             noise=noise,
-            records=records,
+            n=n,
         )
 
     # The law ------------------------------------------------------------------------------------------
@@ -123,7 +121,7 @@ class ObjectivePerturbation(Mechanism):
         """
         xp = namespace(released, self)
         released = xp.asarray(released)
-        size, n, bound = released.shape[-1], self.records, self.feature_bound
+        size, n, bound = released.shape[-1], self.n, self.feature_bound
         length = _norm(xp, released)
         reach = bound * length
         if self.loss == "logistic":
@@ -195,7 +193,7 @@ class ObjectivePerturbation(Mechanism):
             slope = gradient + v[active]
             step = np.linalg.solve(hessian, slope[..., None])[..., 0]
             # What the sum of its terms cannot resolve counts as zero.
-            size = self.records * self.feature_bound * max(self.label_bound, 1.0)
+            size = self.n * self.feature_bound * max(self.label_bound, 1.0)
             rounding = size + _norm(np, v[active]) + hessian.max(axis=(-1, -2)) * _norm(np, b[active])
             done = _norm(np, slope) <= 1e-13 * rounding
             b[active[done]] -= step[done]
@@ -230,15 +228,15 @@ class ObjectivePerturbation(Mechanism):
         return value
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
-        """The data are `records` rows, one column more than coefficients."""
-        wanted = (self.records, released[-1] + 1)
+        """The data are `n` rows, one column more than coefficients."""
+        wanted = (self.n, released[-1] + 1)
         if confidential == wanted:
             return None
         return f"must have the shape {wanted}: a row for each record, its features and then its label"
 
     def _check_data(self, xp: Any, data: Any, size: int) -> None:
-        if data.ndim < 2 or data.shape[-2:] != (self.records, size + 1):
-            rule = f"must have rows of data of shape {(self.records, size + 1)}"
+        if data.ndim < 2 or data.shape[-2:] != (self.n, size + 1):
+            rule = f"must have rows of data of shape {(self.n, size + 1)}"
             raise refusal(_WHO, "confidential", rule, f"shape {data.shape}", "Give features and then the label.")
         if xp is not np:
             return  # traced values cannot be looked at; the law itself is the same
@@ -268,7 +266,7 @@ def _weight(margin: Any, *like: Any) -> Any:
 
 def _label_bound(loss: str, value: Any) -> float:
     if loss == "logistic":
-        if value is not None and value != 1.0:
+        if value is not None and checks.positive_number(_WHO, "label_bound", value, "Leave it out.") != 1.0:
             rule = "must be 1, or left out, for the logistic loss"
             raise refusal(_WHO, "label_bound", rule, value, "Its labels are -1 and 1.")
         return 1.0

@@ -116,6 +116,8 @@ class Projected(Mechanism):
         if not np.all(np.isfinite(value)):
             raise refusal(who, "value", "must be finite", value, "Check the published file.")
         entries = np.shape(self.matrix)[1]
+        if np.size(value) == 0:
+            raise refusal(who, "value", "must not be empty", value, "Give the published vector.")
         if np.shape(value)[-1:] != (entries,):
             rule = f"must have {entries} entries along its last axis, one per column of matrix"
             raise refusal(who, "value", rule, value, "Check the matrix.")

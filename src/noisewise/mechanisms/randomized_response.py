@@ -30,7 +30,9 @@ class RandomizedResponse(Mechanism):
     Arguments: `channel` (k rows, m columns, rows summing to one); or `keep`, the probability that the true one of
     `categories` is reported, the others being equally likely; or `epsilon`, with keep = e^epsilon / (e^epsilon + k - 1)
     (Kairouz, Bonawitz and Ramage 2016). Guarantee: epsilon is the largest log ratio within a column, for replacing one
-    record. Sampler: inverse distribution function for records, multinomials for counts.
+    record; 0 where all rows are equal, none where a report rules out a category. It is that of one answer: on a matrix
+    of answers, rows being records, a record's answers compose (`record_parts`). Sampler: inverse
+    distribution function for records, multinomials for counts.
     """
 
     fields = ()
@@ -160,6 +162,10 @@ class RandomizedResponse(Mechanism):
             return None
         return f"must hold categories 0 to {known - 1} by construction"
 
+    def record_parts(self, shape: tuple[int, ...]) -> int:
+        """The first axis numbers the records, the others a record's answers; each table of counts may hold them all."""
+        return math.prod(shape[1:] if self.on == "records" else shape[:-1])
+
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """Shapes agree entry by entry, or but for the number of categories on the last axis."""
         if self.on == "records":
@@ -219,7 +225,7 @@ def _guarantee(table: Any) -> Guarantee | None:
     if np.any(used == 0):
         return None  # some report rules out a category: no finite epsilon
     epsilon = float(np.max(np.log(used.max(axis=0)) - np.log(used.min(axis=0))))
-    return Guarantee(epsilon=epsilon, neighbours="replace-one") if epsilon > 0 else None
+    return Guarantee(epsilon=epsilon, neighbours="replace-one")
 
 
 def _check_size(who: str, table: Any, n: int) -> None:

@@ -234,13 +234,16 @@ def _best_split(xp: Any, n: int, size: Any, seen: Any, rates: list[tuple[Any, An
         return _log_two_binomials(xp, n, high, size - high, seen, rates)
 
     mean_high, mean_low = math.exp(rates[0][0]), math.exp(rates[1][0])
-    first, last = xp.zeros_like(size), size
-    for _ in range(max(1, math.ceil(math.log2(n + 1)) + 1)):
+
+    def halve(step: Any, ends: tuple[Any, Any]) -> tuple[Any, Any]:
+        first, last = ends
         middle = xp.floor(0.5 * (first + last))
         here, there = at(middle), at(xp.minimum(middle + 1, size))
         nowhere = (here == -xp.inf) & (there == -xp.inf) & (middle * mean_high + (size - middle) * mean_low < seen)
         up = ((there > here) | nowhere) & (first < last)
-        first, last = xp.where(up, xp.minimum(middle + 1, size), first), xp.where(up | (first >= last), last, middle)
+        return xp.where(up, xp.minimum(middle + 1, size), first), xp.where(up | (first >= last), last, middle)
+
+    first, _ = repeat(xp, max(1, math.ceil(math.log2(n + 1)) + 1), halve, (xp.zeros_like(size), size))
     sides = [at(xp.clip(first + step, 0.0, size)) for step in (-1.0, 0.0, 1.0)]
     return xp.maximum(xp.maximum(sides[0], sides[1]), sides[2])
 

@@ -28,6 +28,7 @@ class Staircase(Additive):
     """
 
     fields = ("epsilon", "sensitivity", "gamma")
+    unit = "sensitivity"
     arguments = dict.fromkeys(fields, POSITIVE)
     alternatives = (("epsilon", "sensitivity"),)
     epsilon: Any
@@ -68,6 +69,11 @@ class Staircase(Additive):
         log_rest = xp.log(xp.where(inside, before, after)) - xp.where(inside, 0.0, self.epsilon)
         log_tail = log_rest - self.epsilon * steps - xp.log(2.0 * self._width(xp))
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
+
+    def _log_side(self, xp: Any, start: Any, width: Any) -> Any:
+        """Cut at the one edge that a narrow interval can hold."""
+        near = xp.minimum(xp.abs(start), xp.abs(start + width)) / self.sensitivity
+        return self._log_pieces(xp, start, width, self.sensitivity * (xp.floor(near - self.gamma) + 1.0 + self.gamma))
 
     def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         """Whole steps, a place in the last one, a sign."""

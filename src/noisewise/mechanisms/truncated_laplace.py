@@ -27,6 +27,7 @@ class TruncatedLaplace(Additive):
     """
 
     fields = ("scale", "bound")
+    unit = "scale"
     arguments = {"scale": POSITIVE, "bound": POSITIVE} | dict.fromkeys(("epsilon", "delta", "sensitivity"), BUDGET)
     alternatives = (("scale", "bound"), ("epsilon", "delta", "sensitivity"))
     scale: Any
@@ -69,6 +70,10 @@ class TruncatedLaplace(Additive):
         log_tail = -size / self.scale + self._log_kept(xp, self.bound - size) - self._log_kept(xp, self.bound)
         log_tail = xp.where(inside, log_tail - math.log(2.0), -xp.inf)
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
+
+    def _log_side(self, xp: Any, start: Any, width: Any) -> Any:
+        """Cut at the end of the noise."""
+        return self._log_pieces(xp, start, width, xp.asarray(self.bound))
 
     def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         """Inverted truncated exponential variates with a fair sign."""

@@ -8,6 +8,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.base import NUMBERS, POSITIVE
+from noisewise.mechanisms.discrete import log
 from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
 
@@ -28,6 +29,7 @@ class Tulap(Additive):
     """
 
     fields = ("epsilon", "delta", "sensitivity")
+    unit = "sensitivity"
     arguments = {"epsilon": POSITIVE, "delta": NUMBERS, "sensitivity": POSITIVE}
     alternatives = (("epsilon",),)
     epsilon: Any
@@ -73,6 +75,12 @@ class Tulap(Additive):
         log_tail = xp.where(inside & (mass > 0), log_mass, -xp.inf)
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
 
+    def _log_side(self, xp: Any, start: Any, width: Any) -> Any:
+        """Cut at the one half step that a narrow interval can hold, and at the end of the noise."""
+        near = xp.minimum(xp.abs(start), xp.abs(start + width)) / self.sensitivity
+        step = xp.floor(near + 0.5) + 0.5
+        return self._log_pieces(xp, start, width, self.sensitivity * step, self.sensitivity * self._bound(xp))
+
     def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         """Inverted tail probabilities with a fair sign."""
         size = self.sensitivity * self._inverse(np, 1.0 - rng.random(shape))
@@ -93,8 +101,8 @@ class Tulap(Additive):
         gap = -xp.expm1(-loss)
         total = gap + 2.0 * self.delta * xp.exp(-loss)
         # log of 2 T, T = q / 2 + share (1 - q) / 2 the untruncated tail: by adding, or by subtracting from 1 if near it
-        log_cut = _log(xp, 2.0 * self.delta) - loss - xp.log(total)
-        added = xp.logaddexp(log_cut, _log(xp, share) + xp.log(gap / total))
+        log_cut = log(xp, xp.asarray(2.0 * self.delta)) - loss - xp.log(total)
+        added = xp.logaddexp(log_cut, log(xp, xp.asarray(share)) + xp.log(gap / total))
         possible, near_one = added > -xp.inf, added > -0.5
         subtracted = xp.log1p(-xp.where(near_one, (1.0 - share) * gap / total, 0.0))
         # log of (1 + b) T = b^steps (1 - rest (1 - b))
@@ -102,9 +110,3 @@ class Tulap(Additive):
         steps = xp.floor(-level / loss)
         rest = xp.clip(-xp.expm1(level + loss * steps) / gap, 0.0, 1.0)
         return xp.where(possible, xp.maximum(steps + rest - 0.5, 0.0), xp.inf)
-
-
-def _log(xp: Any, value: Any) -> Any:
-    """log of a value that may be zero."""
-    value = xp.asarray(value)
-    return xp.where(value > 0, xp.log(xp.where(value > 0, value, 1.0)), -xp.inf)

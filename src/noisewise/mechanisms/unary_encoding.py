@@ -30,6 +30,7 @@ class UnaryEncoding(Mechanism):
     Erlingsson, Pihur and Korolova 2014); `encoding="optimised"`: keep = 1/2, add = 1 / (1 + e^epsilon) (Wang et al.
     2017).
     Sampler: independent Bernoulli bits. Supremum: the best category for the reported bits, attained.
+    The guarantee is that of one category; several of one record compose (`record_parts`).
     Records that are bits themselves, any number of them ones, are `RandomizedResponse`, bit by bit.
     """
 
@@ -73,8 +74,7 @@ class UnaryEncoding(Mechanism):
                 keep, add = 1.0 / (1.0 + math.exp(-0.5 * budget)), 1.0 / (1.0 + math.exp(0.5 * budget))
             else:
                 keep, add = 0.5, 1.0 / (1.0 + math.exp(budget))
-        guarantee = Guarantee(epsilon=budget, neighbours="replace-one") if budget > 0 else None
-        self._freeze(guarantee, categories=categories, keep=keep, add=add)
+        self._freeze(Guarantee(epsilon=budget, neighbours="replace-one"), categories=categories, keep=keep, add=add)
 
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
         """Simulated release; not for publishing (see `Mechanism.sample`)."""
@@ -123,6 +123,10 @@ class UnaryEncoding(Mechanism):
         found = np.asarray(confidential)
         inside = np.all((found >= 0) & (found < self.categories))
         return None if inside else f"must hold categories 0 to {self.categories - 1} by construction"
+
+    def record_parts(self, shape: tuple[int, ...]) -> int:
+        """The first axis numbers the records, the last the bits; those between number a record's categories."""
+        return math.prod(shape[1:-1])
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """One category for each row of bits."""

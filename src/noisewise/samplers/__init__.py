@@ -1,22 +1,34 @@
 """Samplers of the exact posterior, and the verb that runs them."""
 
 import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from noisewise import checks
 from noisewise.engine import Engine, Threads
-from noisewise.errors import InferenceError, refusal
-from noisewise.mechanisms import Exact
+from noisewise.errors import InferenceError, InputError, NoisewiseWarning, refusal
 from noisewise.model import Model
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
 from noisewise.release import Release
+from noisewise.samplers import choice
+from noisewise.samplers.augmentation import Augmentation
 from noisewise.samplers.importance import Importance
+from noisewise.samplers.importance_rejection import ImportanceRejection
+from noisewise.samplers.mcmc import MCMC
+from noisewise.samplers.nuts import NUTS
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.rejection import Rejection
+from noisewise.samplers.rejection_control import RejectionControl
+from noisewise.samplers.smc import SMC
 from noisewise.settings import Sampler
+from noisewise.streams import Purpose, generator
 
 ADVICE = "Leave it out, and one that applies is chosen."
+MISSED = ("hopeless", "max_proposals", "low_ess", "high_k", "disagree", "stuck")
+"""Statuses of a run that missed its forecast, so that another sampler is worth trying."""
 
 logger = logging.getLogger("noisewise")
 
@@ -35,9 +47,11 @@ def sample(
 ) -> Posterior:
     """Draw from the exact posterior of the model's parameters and confidential statistics given the release.
 
-    Without a `sampler`, one is chosen and `posterior.reason` says why. `seed` decides every number, whatever
-    the `engine`. `progress` is a bar: True, False, or None for terminals and notebooks only. A run that cannot
-    deliver raises `InferenceError` with the partial result, or returns it with `on_failure="return"`.
+    Without a `sampler`, one is chosen by `nw.forecast`'s rules and `posterior.reason` says why; where its run misses
+    what was forecast, the next is tried. `seed` decides every number, whatever the `engine`, and `posterior.sampler`
+    with `posterior.seed` replays the run. `progress` is a bar: True, False, or None for terminals and notebooks only.
+    A run that cannot deliver raises `InferenceError` with the partial result, or returns it with
+    `on_failure="return"`.
     """
     draws = checks.integer("sample", "draws", draws, least=1, advice="Write 10_000, not 1e4.")
     seed = checks.integer("sample", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
@@ -49,35 +63,120 @@ def sample(
     if engine is not None and (isinstance(engine, type) or not hasattr(engine, "execute")):
         raise refusal("sample", "engine", "must be an engine", engine, "For example nw.Threads(2).")
     problem = Problem(model, release)
-    reason = "asked for"
+    used = engine or Threads()
     if sampler is None:
-        sampler, reason = choose(problem)
-        logger.info("%s: %s", type(sampler).__name__, reason)
+        posterior = _sample_by_choice(problem, draws, seed, used, progress)
     elif not isinstance(sampler, Sampler):
         raise refusal("sample", "sampler", "must be a sampler", sampler, "For example nw.Rejection().")
+    else:
+        posterior = _run(problem, sampler, draws, seed, used, progress, "asked for")
+    if posterior.status != "complete" and on_failure == "raise":
+        raise InferenceError(f"{type(posterior.sampler).__name__}: {posterior.message}", posterior)
+    return posterior
+
+
+def _run(
+    problem: Problem, sampler: Sampler, draws: int, seed: int, engine: Engine, progress: bool | None, reason: str
+) -> Posterior:
     reason_against = sampler.unfit(problem)
     if reason_against is not None:
         name = type(sampler).__name__
         raise refusal("sample", "sampler", f"must apply to model and release; {name} {reason_against}", name, ADVICE)
     bar = Progress(progress, type(sampler).__name__)
-    posterior: Any = sampler.run(problem, draws, seed, engine or Threads(), bar)  # type: ignore[attr-defined]
+    posterior: Any = sampler.run(problem, draws, seed, engine, bar)  # type: ignore[attr-defined]
     object.__setattr__(posterior, "reason", reason)
-    if posterior.status != "complete" and on_failure == "raise":
-        raise InferenceError(f"{type(sampler).__name__}: {posterior.message}", posterior)
     return posterior
 
 
-def choose(problem: Problem) -> tuple[Sampler, str]:
-    """A sampler for the problem, and why."""
-    for name, item in problem.release.items():
-        if isinstance(item.mechanism, Exact) and not problem.model.is_discrete(name):
-            return (
-                Importance(),
-                f"'{name}' is continuous and has no noise, so its own density must weigh the draws",
-            )
-        if isinstance(item.mechanism, Exact) and problem.model.has_density(name):
-            return Importance(), f"'{name}' has no noise, and weighting by its density wastes no draw"
-    return Rejection(), "every released value has noise of bounded density: independent exact draws"
+def _sample_by_choice(problem: Problem, draws: int, seed: int, engine: Engine, progress: bool | None) -> Posterior:
+    """Try rejection for as long as a pilot would take; else run the pilot, and go down its ranking."""
+    found = _probe(problem, draws, seed, engine)
+    if found is not None:
+        logger.info("Rejection: %s", found.reason)
+        return found
+    pilot = choice.pilot(problem, seed, engine)
+    steps: list[str] = []
+    for number, (sampler, told) in enumerate(_candidates(pilot, draws, seed, engine)):
+        logger.info("%s: %s", type(sampler).__name__, told)
+        # A fallback starts on new streams: it was called for by what the run before it drew.
+        own = seed if number == 0 else int(generator(seed, Purpose.FORECAST, 1, number).integers(2**53))
+        latest = _run(problem, sampler, draws, own, engine, progress, "; ".join([*steps, told]))
+        found = latest if found is None or latest.status not in MISSED else replace(found, reason=latest.reason)
+        if not _worth_another(latest, draws):
+            break
+        steps.append(f"{type(sampler).__name__} ({told}) ended with '{latest.status}' and was discarded")
+        logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
+    assert found is not None
+    return found
 
 
-__all__ = ["Importance", "Rejection", "choose", "sample"]
+def _candidates(pilot: choice.Pilot, draws: int, seed: int, engine: Engine) -> Iterator[tuple[Sampler, str]]:
+    """Samplers in the order of the forecast, each with why; the full ranking is made only when it comes to that."""
+    first = choice.settled(pilot, draws)
+    if first:
+        yield first[0].sampler, choice.reason_for(first, pilot)
+    ranking = choice.estimates(pilot, draws, seed, engine)
+    if not ranking:
+        raise _nothing_applies(pilot.problem)
+    for number, each in enumerate(ranking):
+        if not first or each.sampler != first[0].sampler:
+            why = choice.reason_for(ranking, pilot) if number == 0 else f"the next in the forecast: {each.told}"
+            yield each.sampler, why
+
+
+def _worth_another(found: Posterior, draws: int) -> bool:
+    """Whether another sampler could do better than a run that ended like this."""
+    if found.status == "low_ess":  # too few draws asked for are too few by any sampler's measure
+        return draws >= choice.SAFETY * float(getattr(found.sampler, "min_ess", 0.0))
+    return found.status in MISSED
+
+
+def _probe(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:
+    """Rejection's result, if it comes within what a pilot would cost."""
+    limit = choice.probe_limit(problem)
+    if draws > limit or Rejection().unfit(problem) is not None or choice.noise_free(problem) is not None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoisewiseWarning)  # a trial that ends early is no news
+        found = Rejection(max_proposals=limit).run(problem, draws, seed, engine, Progress(False, "Rejection"))
+    if found.status == "interrupted":
+        return replace(found, reason="interrupted while the sampler was being chosen")
+    if found.status != "complete":
+        return None
+    reason = (
+        "every released value has noise of bounded density, and rejection gave the independent exact draws at once, "
+        f"from {found.proposals:,} simulated rows"
+    )
+    return replace(found, sampler=Rejection(), reason=reason)
+
+
+def _nothing_applies(problem: Problem) -> InputError:
+    samplers = choice.public_samplers().items()
+    against = "; ".join(f"{name} {why}" for name, cls in samplers if (why := cls().unfit(problem)) is not None)
+    rule = f"must allow some sampler to apply; {against}"
+    return refusal("sample", "release", rule, sorted(problem.release), "Give noise, or a law with a density.")
+
+
+def forecast_of(
+    problem: Problem, draws: int, seed: int, engine: Engine
+) -> tuple[list[choice.Estimate], str, choice.Pilot]:
+    """Every sampler that applies, best first; why the first, which `sample` would choose; and the pilot behind it."""
+    pilot = choice.pilot(problem, seed, engine)
+    ranking = choice.estimates(pilot, draws, seed, engine)
+    if not ranking:
+        raise _nothing_applies(problem)
+    return ranking, choice.reason_for(ranking, pilot), pilot
+
+
+__all__ = [
+    "MCMC",
+    "NUTS",
+    "SMC",
+    "Augmentation",
+    "Importance",
+    "ImportanceRejection",
+    "Rejection",
+    "RejectionControl",
+    "forecast_of",
+    "sample",
+]

@@ -1,77 +1,68 @@
-"""Importance sampling from the prior: every proposal kept, weighted by the noise density (Gong 2022, section 3).
+"""Importance sampling: every proposal kept, weighted by noise density and prior over proposal (Gong 2022, section 3).
 
 Statistics released without noise (`Exact`) are set to their released value and weighted by their own density,
 which gives naive and confidential-data fits. Derivation: docs/derivations/importance.md.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from noisewise import checks, weights
 from noisewise.engine import Engine
-from noisewise.errors import refusal
 from noisewise.mechanisms import Exact
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
+from noisewise.samplers import proposal as proposals
+from noisewise.samplers.pilot import Plan, plan
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.verdict import posterior_of
+from noisewise.samplers.weigh import Weigh, block_rows
 from noisewise.settings import Sampler
-from noisewise.streams import Columns, Purpose, Stream, run
-
-Array = np.ndarray[Any, Any]
-
-ROWS = 2**14
+from noisewise.streams import Budget, Purpose, Stream, run
 
 
 @dataclass(frozen=True)
 class Importance(Sampler):
-    """Weighted draws: parameters from the prior, weights eta(s_dp | s). `draws` counts proposals.
+    """Weighted draws: parameters from a proposal g, weights eta(s_dp | s) pi0 / g. `draws` counts rows.
 
-    A run whose effective number of draws falls below `min_ess` ends with the status "low_ess".
+    `proposal`: None for the prior; "adapted" for a mixture fitted in pilot rounds; or a dict of laws by parameter, each
+    written as a prior is. Both of the latter are mixed with `prior_share` of the prior. `simulations` statistics are
+    tried for each parameter value (None: a number chosen in the pilot), the weight is their average and one is kept.
+    Status "low_ess" below `min_ess` effective draws, "high_k" where Pareto k-hat is above 0.7.
     """
 
+    proposal: str | Mapping[str, Any] | None = None
+    simulations: int | None = 1
+    prior_share: float = 0.1
     min_ess: float = 400.0
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        least = checks.positive_number("Importance", "min_ess", self.min_ess, "The default is 400.")
-        object.__setattr__(self, "min_ess", least)
+        settle(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and settings as plain data; a function among the proposal's laws is only described."""
+        return plain(self)
 
     def unfit(self, problem: Problem) -> str | None:
         """Statistics without noise need a density to weigh by."""
-        for name, item in problem.release.items():
-            if isinstance(item.mechanism, Exact) and not problem.model.has_density(name):
-                return f"needs the density of '{name}', which has no noise and is a Total or Simulator"
-        return None
+        return without_density(problem) or proposals.unfit(problem.model, self.proposal)
 
     def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
-        """Weigh draws of the prior."""
-        model = problem.model
-        cells = sum(model.cost_of_row(name) for name in model.order)
-        rows = ROWS
-        while rows > 64 and rows * cells > 2**19:
-            rows //= 2
-        stream = Stream(0, rows, Weigh(problem), "the prior")
-        outcome = run([stream], draws, seed, Purpose.WEIGHTED, engine=engine, progress=progress)
+        """Weigh draws of the proposal."""
+        pilot = plan("Importance", problem, self.proposal, self.prior_share, self.simulations, seed, engine)
+        rows = block_rows(problem, pilot.simulations)
+        stream = Stream(0, rows, Weigh(problem, pilot.proposal, pilot.simulations), "the proposal")
+        budget = remaining(None, self.max_seconds, pilot)
+        outcome = run([stream], draws, seed, Purpose.WEIGHTED, engine=engine, progress=progress, budget=budget)
         columns = dict(outcome.columns)
         log_weights = columns.pop("log_weights", np.empty(0))
-        status, message = outcome.status, outcome.message
-        effective = weights.effective_size(log_weights)
-        if status == "complete" and effective == 0.0:
-            status = "no_weight"
-            message = (
-                f"all {len(log_weights)} weights are zero: no draw of the prior could have given the release. Check "
-                "the model's support against the released values (a negative count, say, has no naive analysis), or "
-                "ask for more draws."
-            )
-        elif status == "complete" and effective < self.min_ess:
-            status = "low_ess"
-            message = (
-                f"the {len(log_weights)} weighted draws are worth {effective:.0f} independent ones, fewer than "
-                f"min_ess={self.min_ess:g}. Ask for more draws, or use a sampler that adapts to the release."
-            )
+        status, message, diagnostics = weights.judge(log_weights, self.min_ess)
+        if outcome.status != "complete":
+            status, message = outcome.status, outcome.message
         return posterior_of(
             self,
             problem,
@@ -80,40 +71,59 @@ class Importance(Sampler):
             status=status,
             message=message,
             log_weights=log_weights,
-            proposals=outcome.proposals,
+            proposals=outcome.proposals * pilot.simulations,
             log_evidence=weights.log_mean(log_weights),
             log_evidence_se=weights.log_mean_se(log_weights),
-            seconds=outcome.seconds,
+            seconds=outcome.seconds + pilot.seconds,
+            diagnostics=diagnostics | told(pilot),
         )
 
 
-@dataclass(frozen=True)
-class Weigh:
-    """One block of weighted draws."""
+# Shared by the samplers that weigh ----------------------------------------------------------------------------
 
-    problem: Problem
 
-    def __call__(
-        self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]
-    ) -> tuple[Columns, Array]:
-        """Draw in the model's order; a noise-free statistic is conditioned on instead of drawn."""
-        model, release = self.problem.model, self.problem.release
-        values: Columns = dict(inputs)
-        total: Any = np.zeros(rows)
-        noise_free = [name for name in release if isinstance(release[name].mechanism, Exact)]
-        for name in model.order:
-            if name in noise_free:
-                value = release[name].value
-                values[name] = np.broadcast_to(value, (rows, *model.shape(name)))
-                total = total + model.log_prob(name, value, values)
-            else:
-                values = model.draw(rng, [name], rows, values, poll)
-        for name in release:  # after all draws: a mechanism may read values other than its own
-            if name not in noise_free:
-                total = total + self.problem.log_eta(name, values)
-        if not np.all(total < np.inf):  # NaN too
-            rule = "must lie where the statistic's density is a finite number"
-            shown = {name: release[name].value for name in noise_free}
-            advice = "The law's log_prob overflows there: use another law, or a truncation nearer its centre."
-            raise refusal("sample", "release", rule, shown, advice)
-        return {**values, "log_weights": total}, np.arange(rows)
+def settle(sampler: Any) -> None:
+    """Check the settings that a weighing sampler has, and keep them in one form."""
+    who = type(sampler).__name__
+    found: dict[str, Any] = {
+        "proposal": proposals.checked(who, sampler.proposal),
+        "prior_share": proposals.checked_share(who, sampler.prior_share),
+        "min_ess": checks.positive_number(who, "min_ess", sampler.min_ess, "The default is 400."),
+    }
+    for name, advice in (
+        ("simulations", "Give 1, or None to let the pilot choose."),
+        ("max_proposals", "Write 10**6, not 1e6; or None for no limit."),
+    ):
+        if getattr(sampler, name, None) is not None:
+            found[name] = checks.integer(who, name, getattr(sampler, name), least=1, advice=advice)
+    if sampler.max_seconds is not None:
+        advice = "Or None for no limit."
+        found["max_seconds"] = checks.positive_number(who, "max_seconds", sampler.max_seconds, advice)
+    for name, value in found.items():
+        object.__setattr__(sampler, name, value)
+
+
+def plain(sampler: Any) -> dict[str, Any]:
+    """Name and settings as plain data."""
+    found = {item.name: getattr(sampler, item.name) for item in fields(sampler)}
+    return {"name": type(sampler).__name__, **found, "proposal": proposals.as_data(sampler.proposal)}
+
+
+def without_density(problem: Problem) -> str | None:
+    """A statistic without noise that has no density to weigh by, as the end of a sentence."""
+    for name, item in problem.release.items():
+        if isinstance(item.mechanism, Exact) and not problem.model.has_density(name):
+            return f"needs the density of '{name}', which has no noise and is a Total or Simulator"
+    return None
+
+
+def remaining(max_proposals: int | None, max_seconds: float | None, pilot: Plan) -> Budget:
+    """What the pilot has left of the budget; proposals are counted per simulated statistic."""
+    rows = None if max_proposals is None else max(1, max_proposals // pilot.simulations)
+    seconds = None if max_seconds is None else max(1e-3, max_seconds - pilot.seconds)
+    return Budget(rows, seconds)
+
+
+def told(pilot: Plan) -> dict[str, Any]:
+    """What the pilot did, for the diagnostics."""
+    return {"simulations": pilot.simulations, "pilot_rounds": pilot.rounds, "pilot_proposals": pilot.proposals}

@@ -8,11 +8,13 @@ exactness, of the independence of draws and of the unbiased evidence: docs/deriv
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from noisewise import checks
+from noisewise.accelerated import accept, on_accelerator
 from noisewise.engine import Engine
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
@@ -54,7 +56,7 @@ class Rejection(Sampler):
 
     def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
         """Draw from the posterior."""
-        roots = plan_streams(problem, joint=self.plan == "joint")
+        roots = plan_streams(problem, joint=self.plan == "joint", leaf_rows=getattr(engine, "rows", LEAF_ROWS))
         budget = Budget(self.max_proposals, self.max_seconds)
         outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget)
         return _posterior(self, problem, seed, outcome)
@@ -72,6 +74,9 @@ class Merge:
         self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]
     ) -> tuple[Columns, Array]:
         """One block. The acceptance variate is exponential: P(E >= -log r) = r, with 53 random bits in logs."""
+        if self.released and on_accelerator() and self.problem.model.simulates_on_accelerator(self.fresh):
+            poll()
+            return accept(self.problem, rng, self.fresh, self.released, inputs, rows)
         values = self.problem.model.draw(rng, list(self.fresh), rows, inputs, poll)
         if not self.released:
             return values, np.arange(rows)
@@ -93,12 +98,13 @@ def prior_groups(problem: Problem) -> list[set[str]]:
     return groups
 
 
-def plan_streams(problem: Problem, *, joint: bool) -> list[Stream]:
-    """The streams whose rows, side by side, are posterior draws."""
+def plan_streams(problem: Problem, *, joint: bool, leaf_rows: int = LEAF_ROWS) -> list[Stream]:
+    """The streams whose rows, side by side, are posterior draws; `leaf_rows` is the size of a block of scalars."""
+    _stream = partial(_stream_of, problem, leaf_rows)
     model, order = problem.model, problem.model.order
     if joint:
         everything = [name for name in order if name in problem.needed or name in model.parameters]
-        return [_stream(problem, 0, everything, tuple(problem.release), [])]
+        return [_stream(0, everything, tuple(problem.release), [])]
     groups: list[tuple[set[str], Stream | None]] = [(group, None) for group in prior_groups(problem)]
     waiting = [name for name in order if name in problem.release]
     count = 0
@@ -112,13 +118,13 @@ def plan_streams(problem: Problem, *, joint: bool) -> list[Stream]:
         # What a child stream holds is never drawn again, a statistic that was needed earlier included.
         fresh = [other for other in order if other in inside - have]
         children = [stream for _, stream in touched if stream is not None]
-        merged = _stream(problem, count, fresh, (name,), children)
+        merged = _stream(count, fresh, (name,), children)
         groups = [entry for entry in groups if not entry[0] & reach] + [(inside, merged)]
         count += 1
     roots: list[Stream] = []
     for names, stream in groups:
         if stream is None:  # parameters that nothing released speaks of: their prior
-            stream = _stream(problem, count, [other for other in order if other in names], (), [])
+            stream = _stream(count, [other for other in order if other in names], (), [])
             count += 1
         roots.append(stream)
     return roots
@@ -134,13 +140,13 @@ def _next_statistic(problem: Problem, waiting: list[str], groups: list[set[str]]
     return min(ready or waiting, key=cost)  # none ready: mechanisms that read each other's statistics
 
 
-def _stream(
-    problem: Problem, index: int, fresh: list[str], released: tuple[str, ...], children: list[Stream]
+def _stream_of(
+    problem: Problem, leaf_rows: int, index: int, fresh: list[str], released: tuple[str, ...], children: list[Stream]
 ) -> Stream:
-    # Block sizes follow from model and release alone, never from draws, threads or memory.
+    # Block sizes follow from model, release and kind of engine alone, never from draws, threads or memory.
     cells = sum(problem.model.cost_of_row(name) for name in fresh)
-    rows = MERGE_ROWS if children else LEAF_ROWS
-    while rows > LEAST_ROWS and rows * cells > CELLS:
+    rows = leaf_rows * MERGE_ROWS // LEAF_ROWS if children else leaf_rows
+    while rows > LEAST_ROWS and rows * cells > leaf_rows * CELLS // LEAF_ROWS:
         rows //= 2
     label = " and ".join(repr(name) for name in released) or "the prior"
     return Stream(index, rows, Merge(problem, tuple(fresh), released), label, children, counted=bool(released))

@@ -1,0 +1,161 @@
+"""`python benchmarks/device.py`, on a machine with an accelerator: exactness first, then speed beside hand-written JAX.
+
+The hand-written step draws the same laws with the same number of acceptance bits, compacts survivors the same way and
+fetches them block by block, in the precision asked for. Prints a table; `--out FILE` writes it as JSON.
+"""
+
+import argparse
+import json
+import resource
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+
+import noisewise as nw
+from noisewise.device_variates import poisson
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests")]
+ROWS = 2**24
+
+
+@partial(jax.jit, static_argnums=(1, 2, 3))
+def handwritten_step(key, alpha, rows, capacity):
+    """Algorithm 1 on the privatised count, one block."""
+    kind = jnp.zeros(()).dtype
+    first, second, third = random.split(key, 3)
+    theta = random.gamma(first, alpha, (rows,), kind)
+    count = poisson(second, theta, (rows,))
+    ratio = -jnp.abs(37.4 - count) / 5.0
+    bits = random.bits(third, (2, rows), jnp.uint32).astype(kind)
+    log_u = jnp.log(jnp.maximum(bits[0] * 2.0**-32 + (bits[1] + 0.5) * 2.0**-64, 2.0**-65))
+    accepted = log_u <= ratio
+    rank = jnp.cumsum(accepted) - 1
+    place = jnp.where(accepted & (rank < capacity), rank, capacity)
+    kept = [jnp.zeros(capacity, x.dtype).at[place].set(x, mode="drop") for x in (theta, count)]
+    return kept, rank[-1] + 1
+
+
+def handwritten(alpha, proposals, seed, capacity):
+    """Survivors of so many proposals, fetched block by block; the next block is launched before the last is read."""
+    found, waiting = [], None
+    for block in range(-(-proposals // ROWS) + 1):
+        running = None
+        if block * ROWS < proposals:
+            running = handwritten_step(random.fold_in(random.key(seed), block), alpha, ROWS, capacity)
+        if waiting is not None:
+            kept, count = waiting
+            size = int(count)
+            assert size <= capacity
+            found.append([np.asarray(x[: 1 << max(size - 1, 1).bit_length()])[:size] for x in kept])
+        waiting = running
+    return [np.concatenate(columns) for columns in zip(*found, strict=True)]
+
+
+def count_problem(alpha):
+    import numpyro.distributions as dist
+
+    model = nw.Model(prior={"theta": dist.Gamma(alpha, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
+    return model, nw.Release(count=nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4))
+
+
+RATES = {25.0: 0.16161176791702409, 2.0: 0.0009307896146712119}
+
+
+def ours(model, release, alpha, proposals, seed, precision):
+    draws = int(proposals * RATES[alpha])
+    sampler = nw.Rejection(plan="joint", max_proposals=None)
+    engine = nw.Device(precision=precision, rows=ROWS)
+    return nw.sample(model, release, sampler, draws=draws, seed=seed, engine=engine, progress=False)
+
+
+def speed(alpha, precision, proposals, repeats=3):
+    """Proposals per second, ours and hand-written, turn by turn; the best of each."""
+    model, release = count_problem(alpha)
+    capacity = 1 << int(1.3 * RATES[alpha] * ROWS).bit_length()
+    best = [0.0, 0.0]
+    for repeat in range(repeats + 1):
+        start = time.perf_counter()
+        made = ours(model, release, alpha, proposals, repeat, precision).proposals
+        middle = time.perf_counter()
+        with jax.enable_x64(precision == "double"):
+            handwritten(alpha, proposals, repeat, capacity)
+        end = time.perf_counter()
+        if repeat:  # the first compiles
+            best = [max(best[0], made / (middle - start)), max(best[1], proposals / (end - middle))]
+    return best
+
+
+def exactness(precision):
+    """|z| of every posterior mean and of the evidence, over the targets that a device can simulate."""
+    import targets
+
+    worst = []
+    for target in targets.TARGETS:
+        if target.name in ("simulator", "total-in-chunks"):
+            continue
+        model, release = target.make()
+        truth = dict(target.solve())
+        log_evidence = truth.pop("log_evidence")
+        for sampler in (nw.Rejection(), nw.Importance()):
+            engine = nw.Device(precision=precision, rows=2**20)
+            posterior = nw.sample(model, release, sampler, draws=100_000, seed=11, engine=engine, progress=False)
+            weight = posterior.weights if posterior.weights is not None else np.full(len(posterior), 1 / len(posterior))
+            z = abs(posterior.log_evidence - log_evidence) / posterior.log_evidence_se
+            for name, (mean, variance) in truth.items():
+                values = posterior[name].astype(float)
+                for terms in (values - mean, (values - mean) ** 2 - variance):
+                    error = np.sqrt(np.tensordot(weight**2, terms**2, axes=1))
+                    z = max(z, float(np.max(np.abs(np.tensordot(weight, terms, axes=1) / error))))
+            worst.append((f"{target.name} {type(sampler).__name__}", round(float(z), 2)))
+    return worst
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out")
+    parser.add_argument("--proposals", type=float, default=2e9)
+    parser.add_argument("--flat", type=float, default=1e10)
+    chosen = parser.parse_args()
+    found = {"device": str(jax.devices()[0]), "jax": jax.__version__, "exactness": {}, "speed": [], "memory": []}
+
+    def save():
+        if chosen.out:
+            Path(chosen.out).write_text(json.dumps(found, indent=2))
+
+    for precision in ("double", "single"):
+        found["exactness"][precision] = exactness(precision)
+        print(precision, "largest |z|", max(z for _, z in found["exactness"][precision]), found["exactness"][precision])
+        save()
+        for alpha in (25.0, 2.0):
+            mine, theirs = speed(alpha, precision, int(chosen.proposals))
+            found["speed"].append(
+                {"precision": precision, "alpha": alpha, "ours": mine, "handwritten": theirs, "ratio": mine / theirs}
+            )
+            print(found["speed"][-1], flush=True)
+            save()
+    model, release = count_problem(2.0)
+    for proposals in (1e6, 1e7, 1e8, 1e9, chosen.flat):
+        start = time.perf_counter()
+        posterior = ours(model, release, 2.0, int(proposals), 5, "double")
+        used = jax.devices()[0].memory_stats() or {}
+        found["memory"].append(
+            {
+                "proposals": posterior.proposals,
+                "draws": len(posterior),
+                "seconds": time.perf_counter() - start,
+                "host_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "device_mb": used.get("peak_bytes_in_use", 0) / 2**20,
+            }
+        )
+        print(found["memory"][-1], flush=True)
+        save()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What the site's generator does beyond Markdown: mathematics without scripts, and the project's own papers as pages."""
+
+import posixpath
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[2]
+PAPERS = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "VISION.md": "vision.md"}
+OUTSIDE = re.compile(r"\[(?P<text>`?[^\]]+`?)\]\((?P<target>(?:\.\./)*(?:src|tests|benchmarks|README)[^)\s]*)\)")
+MATHS = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+TAG = re.compile(r"\\tag\{([^}]*)\}")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Papers that live at the root of the repository become pages."""
+    for name, page in PAPERS.items():
+        files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Links to the source become names (the site holds no source tree); links to the papers become links to pages."""
+    here = posixpath.dirname(page.file.src_uri)
+    for name, target in PAPERS.items():
+        found = posixpath.relpath(target, here or ".")
+        markdown = re.sub(rf"\]\((?:\.\./)*{re.escape(name)}(#[^)]*)?\)", rf"]({found}\1)", markdown)
+    if page.file.src_uri in PAPERS.values():
+        markdown = re.sub(r"\]\(docs/", "](", markdown)
+    return OUTSIDE.sub(lambda match: match["text"], markdown)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """LaTeX becomes MathML, which browsers show by themselves."""
+    return MATHS.sub(lambda match: _mathml(unescape(match[2]), match[1] == "div", page.file.src_uri), html)
+
+
+def _mathml(latex: str, display: bool, where: str) -> str:
+    latex = latex.strip().removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
+    tag = TAG.search(latex)
+    made = convert(TAG.sub("", latex).replace("\\arg", "\\mathrm{arg}"), display="block" if display else "inline")
+    left = re.search(r"\\[A-Za-z]+", made)
+    if left:
+        raise PluginError(f"{where}: {left[0]} in {latex.strip()[:60]!r} is not understood; write it another way")
+    number = f'<span class="equation-number">({tag[1]})</span>' if tag else ""
+    return f'<div class="equation">{made}{number}</div>' if display else made

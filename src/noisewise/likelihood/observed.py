@@ -1,0 +1,143 @@
+"""The exact observed log likelihood, its gradient and its maximum, for the inference around a fit.
+
+It comes from exact clouds, so nothing here is simulated. Notation: docs/derivations/likelihood.md.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import InferenceError, InputError, refusal
+from noisewise.fit import Fit
+from noisewise.likelihood.cloud import exact_cloud
+from noisewise.likelihood.coordinates import Coordinates
+from noisewise.likelihood.maximise import Objective
+from noisewise.likelihood.parts import parts_of
+from noisewise.likelihood.sufficient import condensed
+from noisewise.model import Model
+from noisewise.release import Release
+from noisewise.samplers.problem import Problem
+
+Array = np.ndarray[Any, Any]
+
+
+class Observed:
+    """l(theta) and its gradient in the free coordinates, by sums and integrals; and its maximum near a fit."""
+
+    def __init__(self, who: str, model: Model, release: Release, fit: Fit) -> None:
+        problem = Problem(model, release)
+        check_fit(who, release, fit)
+        self.parts, self.coordinates = parts_of(problem), Coordinates(model)
+        if tuple(self.coordinates.labels) != fit.labels:
+            raise refusal(who, "fit", "must be a fit of this model", fit.labels, "Give the model that was fitted.")
+        self.objective = Objective(self.parts, self.coordinates)
+        free = self.coordinates.free_from(dict(fit.estimate))
+        start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # an estimate on the boundary, as good as
+        self._clouds(start)  # what has no exact cloud is refused here
+        self.free, self.top = self.maximise(start, np.ones(self.coordinates.size, bool))
+
+    def _clouds(self, free: Array) -> Any:
+        values = self.coordinates.values(free)
+        return [exact_cloud(part, values) for part in self.parts]
+
+    def at(self, free: Array) -> tuple[float, Array]:
+        """Log likelihood and gradient; -inf where it is too small to be computed.
+
+        The gradient is that of Q at its own parameters (Fisher's identity; see the derivation's score).
+        """
+        nothing = -math.inf, np.zeros(len(free))
+        with np.errstate(all="ignore"):
+            try:
+                clouds = self._clouds(free)
+            except InputError:  # a window that would have to be too wide
+                return nothing
+            small = [condensed(part, cloud) for part, cloud in zip(self.parts, clouds, strict=True)]
+            value, gradient = sum(cloud.log_likelihood for cloud in clouds), self.objective.q(free, small)[1]
+        return (value, gradient) if np.isfinite(value) and np.all(np.isfinite(gradient)) else nothing
+
+    def curvature(self, free: Array) -> Array:
+        """Observed information in the free coordinates, less the term that vanishes with the score."""
+        information = self.objective.score_and_information(free, self._clouds(free)).information
+        if not self.coordinates.is_square:
+            return information
+        jacobian = self.coordinates.jacobian(free)
+        return jacobian.T @ information @ jacobian
+
+    def maximise(self, free: Array, moving: Array) -> tuple[Array, float]:
+        """BFGS over the `moving` free coordinates, started with Louis's information; returns the top and its height."""
+        value, gradient = self.at(free)
+        if not np.isfinite(value) or not moving.any():
+            return free, value
+        inverse = positive_inverse(self.curvature(free)[np.ix_(moving, moving)])
+        gradient = gradient[moving]
+        for _ in range(500):
+            step = inverse @ gradient
+            rise = float(gradient @ step)
+            if rise < 1e-11:
+                return free, value
+            step *= min(1.0, float(np.min(self.coordinates.reach(free)[moving] / np.maximum(np.abs(step), 1e-300))))
+            while True:
+                trial = free.copy()
+                trial[moving] += step
+                new, new_gradient = self.at(trial)
+                if new > value + 1e-4 * float(gradient @ step):
+                    break
+                step *= 0.5
+                if float(gradient @ step) < 1e-11:  # no rise left that the arithmetic could show
+                    return free, value
+            inverse = _updated(inverse, step, gradient - new_gradient[moving])
+            free, value, gradient = trial, new, new_gradient[moving]
+        raise InferenceError("intervals: the log likelihood has no maximum within 500 steps. Is the model identified?")
+
+    def restricted(self, free: Array, moving: Array) -> tuple[Array, float]:
+        """The maximum with some coordinates held; higher than the fit's own maximum is an error, never hidden."""
+        free, value = self.maximise(free, moving)
+        if value > self.top + 1e-6 and value > self.top + self._rounding(free, value):
+            raise InferenceError(
+                f"intervals: the likelihood is higher by {value - self.top:.3g} at {self.coordinates.values(free)} "
+                "than at the fit: it has several tops. Fit again with this start.",
+                self.coordinates.values(free),
+            )
+        return free, value
+
+    def _rounding(self, free: Array, value: float) -> float:
+        """By how much the value may be wrong: a density's formula may lose its digits where a parameter is huge.
+
+        Binomial logits of 1e10 subtract n times that from s times that. Parameters that differ in their last digits
+        show it: multiples of an irrational number leave no digit the same.
+        """
+        near = [self.at(free * (1.0 + math.sqrt(2.0) * k * 2.0**-44))[0] for k in range(1, 17)]
+        return 4.0 * float(np.ptp([value, *near]))
+
+
+def positive_inverse(matrix: Array) -> Array:
+    """Inverse of a symmetric matrix, its eigenvalues made positive."""
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    safe = np.maximum(np.abs(values), 1e-8 * max(float(np.max(np.abs(values))), 1e-300))
+    return (vectors / safe) @ vectors.T
+
+
+def _updated(inverse: Array, step: Array, fall: Array) -> Array:
+    """The BFGS update of the inverse information from a step and the fall of the gradient along it."""
+    curve = float(step @ fall)
+    if curve <= 1e-12 * float(np.linalg.norm(step) * np.linalg.norm(fall)):
+        return inverse
+    shear = np.eye(len(step)) - np.outer(step, fall) / curve
+    return shear @ inverse @ shear.T + np.outer(step, step) / curve
+
+
+def check_level(who: str, level: Any) -> None:
+    """Refuse what is no confidence level."""
+    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise refusal(who, "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval.")
+
+
+def check_fit(who: str, release: Release, fit: Any) -> None:
+    """Refuse what is no fit, or a fit to another release."""
+    if not isinstance(fit, Fit):
+        raise refusal(who, "fit", "must be a Fit", fit, "Give the result of nw.fit(model, release, ...).")
+    if fit.release_hash != release.hash:
+        raise refusal(
+            who, "fit", "must be a fit to this release", fit.release_hash, "Fit this release, or give that one."
+        )

@@ -1,0 +1,182 @@
+"""Section 5.1 of the paper: the privatised count. Figures 1 and 2, Table 1, maximum likelihood."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+import noisewise as nw
+from noisewise.paper.exact import Count
+from noisewise.paper.numbers import Number
+
+Array = np.ndarray[Any, Any]
+Progress = Callable[[str], None]
+
+PRIORS = (2.0, 5.0, 25.0, 50.0, 75.0)
+PRINTED = {2.0: (0.09, 0.02), 5.0: (0.21, 0.06), 25.0: (16.24, 0.35), 50.0: (19.83, 0.31), 75.0: (0.64, 0.07)}
+"""Table 1: acceptance rate and its standard deviation over repetitions, in percent."""
+REPETITIONS, PROPOSALS = 20, 10_000
+
+
+def model(alpha: float) -> nw.Model:
+    """count ~ Poisson(theta), theta ~ Gamma(alpha, 1)."""
+    import numpyro.distributions as dist
+
+    return nw.Model(
+        prior={"theta": dist.Gamma(alpha, 1.0)},
+        statistics={"count": lambda theta: dist.Poisson(theta)},
+    )
+
+
+def release() -> nw.Release:
+    """37.4, published with Laplace noise for epsilon = 0.2."""
+    return nw.Release(count=nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One posterior of Figures 1 and 2."""
+
+    alpha: float
+    exact: Count
+    draws: Array
+
+    @property
+    def p_value(self) -> float:
+        """Kolmogorov-Smirnov: the draws against the analytic posterior."""
+        return float(stats.kstest(self.draws, self.exact.cdf).pvalue)
+
+
+def panels(draws: int, seed: int, progress: Progress) -> dict[float, Panel]:
+    """Exact draws for each prior."""
+    found = {}
+    for alpha in PRIORS:
+        progress(f"Figures 1 and 2: {draws:,} exact draws with prior Gamma({alpha:g}, 1)")
+        posterior = nw.sample(model(alpha), release(), nw.Rejection(), draws=draws, seed=seed, progress=False)
+        found[alpha] = Panel(alpha, Count(alpha=alpha), np.asarray(posterior["theta"]))
+    return found
+
+
+def figure_numbers(found: dict[float, Panel]) -> list[Number]:
+    """Posterior means and standard deviations behind the figures (the paper prints none)."""
+    numbers = []
+    for alpha, panel in found.items():
+        size = len(panel.draws)
+        mean, sd = float(panel.draws.mean()), float(panel.draws.std(ddof=1))
+        fourth = float(np.mean((panel.draws - mean) ** 4))
+        label = f"Gamma({alpha:g}, 1): posterior"
+        section = "Figures 1 and 2"
+        numbers.append(Number(section, f"{label} mean", mean, sd / np.sqrt(size), panel.exact.mean))
+        error = np.sqrt(max(fourth - sd**4, 0.0) / size) / (2 * sd)
+        numbers.append(Number(section, f"{label} sd", sd, error, panel.exact.sd))
+    return numbers
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One row of Table 1; rates in percent."""
+
+    alpha: float
+    predictive: float
+    rates: Array
+    exact: float
+
+    @property
+    def mean(self) -> float:
+        """Over the repetitions."""
+        return float(self.rates.mean())
+
+    @property
+    def sd(self) -> float:
+        """Over the repetitions: what the paper calls s.e."""
+        return float(self.rates.std(ddof=1))
+
+    def row(self) -> dict[str, Any]:
+        """As plain data."""
+        paper, error = PRINTED[self.alpha]
+        return {
+            "prior": f"Gamma({self.alpha:g}, 1)",
+            "prior predictive mean": self.predictive,
+            "paper: rate %": paper,
+            "paper: s.e. %": error,
+            "ours: rate %": self.mean,
+            "ours: s.e. %": self.sd,
+            "exact: rate %": self.exact,
+        }
+
+
+def table_1(repetitions: int, seed: int, progress: Progress) -> list[Rate]:
+    """Acceptance of Algorithm 1 over repetitions of 10^4 proposals."""
+    found = []
+    sampler = nw.Rejection(plan="joint", max_proposals=PROPOSALS)
+    for alpha in PRIORS:
+        progress(f"Table 1: {repetitions} repetitions with prior Gamma({alpha:g}, 1)")
+        one = model(alpha)
+        common: dict[str, Any] = {"draws": PROPOSALS, "progress": False, "on_failure": "return"}
+        # The draws that 10^4 proposals allow are the proposals accepted.
+        kept = [len(nw.sample(one, release(), sampler, seed=seed + k, **common)) for k in range(repetitions)]
+        rates = 100.0 * np.array(kept) / PROPOSALS
+        predictive = float(one.simulate(PROPOSALS, seed)["count"].mean())
+        found.append(Rate(alpha, predictive, rates, 100.0 * Count(alpha=alpha).acceptance_rate))
+    return found
+
+
+def table_numbers(rates: list[Rate]) -> list[Number]:
+    """Rates with their errors; the binomial error, since twenty repetitions know their own only roughly."""
+    numbers = []
+    for rate in rates:
+        paper, spread = PRINTED[rate.alpha]
+        share = rate.exact / 100.0
+        error = 100.0 * np.sqrt(share * (1 - share) / PROPOSALS / len(rate.rates))
+        label = f"Gamma({rate.alpha:g}, 1): acceptance rate, %"
+        paper_error = spread / np.sqrt(REPETITIONS)
+        numbers.append(Number("Table 1", label, rate.mean, error, rate.exact, paper, 0.01, paper_error))
+        error = np.sqrt(rate.alpha * 2.0 / PROPOSALS)  # the count's prior predictive variance is 2 alpha
+        label = f"Gamma({rate.alpha:g}, 1): prior predictive mean"
+        numbers.append(Number("Table 1", label, rate.predictive, error, rate.alpha, rate.alpha, 1.0))
+    return numbers
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """The maximum likelihood fits of section 5.1."""
+
+    staged: nw.Fit
+    exact: nw.Fit
+    naive: nw.Fit
+
+
+def likelihood(staged: nw.Staged, seed: int, progress: Progress) -> Likelihood:
+    """By the paper's staged Monte Carlo EM, by exact EM, and naively."""
+    one, start = model(25.0), {"theta": 1.0}
+    progress(f"Maximum likelihood: three stages, up to {max(staged.sizes):,} values a step")
+    climbed = nw.fit(one, release(), nw.MCEM(schedule=staged, final=max(staged.sizes)), start=start, seed=seed)
+    progress("Maximum likelihood: exact EM, and the naive fit")
+    return Likelihood(
+        climbed, nw.fit(one, release(), nw.EM(), start=start), nw.fit(one, release().naive(), nw.EM(), start=start)
+    )
+
+
+def likelihood_numbers(found: Likelihood) -> list[Number]:
+    """Estimates and information, beside the paper's."""
+    top, information = Count().maximum
+    naive = 1.0 / 37.4
+    staged = found.staged
+    error = float(staged.monte_carlo_error["theta"])
+    section, by_em = "Maximum likelihood", float(found.exact.information[0, 0])  # type: ignore[index]
+    by_stages = float(staged.information[0, 0])  # type: ignore[index]
+    spread = float(staged.information_error[0, 0])  # type: ignore[index]
+    claimed = float(found.naive.information[0, 0])  # type: ignore[index]
+    # The paper's third digit comes from 1e7 values: its own Monte Carlo error is about 1.5e-3.
+    printed = {"paper": 37.237, "printed": 1e-3, "paper_error": 2e-3}
+    return [
+        Number(section, "estimate, three stages", float(staged.estimate["theta"]), error, top, **printed),
+        Number(section, "estimate, exact EM", float(found.exact.estimate["theta"]), 0.0, top, **printed),
+        Number(section, "information, three stages", by_stages, spread, information, 1.582e-2, 1e-5, 1e-5),
+        Number(section, "information, exact EM", by_em, 0.0, information, 1.582e-2, 1e-5, 1e-5),
+        Number(section, "naive estimate", float(found.naive.estimate["theta"]), 0.0, 37.4, 37.4, 0.1),
+        Number(section, "naive information", claimed, 0.0, naive, 2.674e-2, 1e-5),
+        Number(section, "naive over exact information", claimed / by_em, 0.0, naive / information, 1.69, 0.01),
+    ]

@@ -1,0 +1,226 @@
+"""The exact answers of the paper's examples, by formulas and quadrature that use no sampler of this library.
+
+Count: s ~ Poisson(theta), theta ~ Gamma(alpha, 1), Laplace noise of scale 1/epsilon. The appendix's formula with
+incomplete gamma functions, in logs, so that no release and no rate can overflow it. Lalonde: the four-parameter
+posterior reduces to sums over one and two dimensions. Written out in docs/derivations/paper.md.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy import integrate, optimize, special, stats
+
+Array = np.ndarray[Any, Any]
+
+
+def log_gammaincc(a: Any, x: Any) -> Array:
+    """log of the regularised upper incomplete gamma function, also where the function itself is zero in floating point.
+
+    There x is far above a, and Legendre's continued fraction (by Lentz's method) converges fast.
+    """
+    a, x = np.broadcast_arrays(np.asarray(a, float), np.asarray(x, float))
+    with np.errstate(divide="ignore"):
+        plain = np.log(special.gammaincc(a, x))
+    far = plain < -600.0
+    return np.where(far, _by_fraction(a, np.where(far, x, a + 2.0)), plain)
+
+
+def _by_fraction(a: Array, x: Array) -> Array:
+    b = x + 1.0 - a
+    c, d = np.full_like(b, 1e300), 1.0 / b
+    total = d
+    for n in range(1, 500):
+        step = -n * (n - a)
+        b = b + 2.0
+        d = 1.0 / (step * d + b)
+        c = b + step / c
+        total = total * c * d
+    return a * np.log(x) - x - special.gammaln(a) + np.log(total)
+
+
+def log_gammainc(a: Any, x: Any) -> Array:
+    """log of the regularised lower incomplete gamma function, also where the function itself is zero.
+
+    There x is far below a, and the series in x^n / (a + 1) ... (a + n) converges fast.
+    """
+    a, x = np.broadcast_arrays(np.asarray(a, float), np.asarray(x, float))
+    with np.errstate(divide="ignore"):
+        plain = np.log(special.gammainc(a, x))
+        far = plain < -600.0
+        near = np.where(far, x, 0.5 * a)
+        term = total = np.ones_like(a)
+        for n in range(1, 500):
+            term = term * near / (a + n)
+            total = total + term
+        series = a * np.log(near) - near - special.gammaln(a + 1.0) + np.log(total)
+    return np.where(far, series, plain)
+
+
+@dataclass(frozen=True)
+class Count:
+    """The privatised count with prior Gamma(alpha, 1)."""
+
+    released: float = 37.4
+    epsilon: float = 0.2
+    alpha: float = 25.0
+
+    def log_likelihood(self, theta: Any) -> Array:
+        """log pi(s_dp | theta): the counts at or below the release, and those above it (appendix E)."""
+        theta = np.asarray(theta, dtype=float)
+        up, down = theta * np.exp(self.epsilon), theta * np.exp(-self.epsilon)
+        above = down - theta + self.epsilon * self.released
+        if self.released < 0.0:  # every count lies above the release
+            return np.log(0.5 * self.epsilon) + above
+        cells = np.floor(self.released) + 1.0
+        below = up - theta - self.epsilon * self.released + log_gammaincc(cells, up)
+        return np.log(0.5 * self.epsilon) + np.logaddexp(below, above + log_gammainc(cells, down))
+
+    def log_joint(self, theta: Any) -> Array:
+        """log of prior times likelihood."""
+        return stats.gamma.logpdf(theta, self.alpha) + self.log_likelihood(theta)
+
+    @cached_property
+    def evidence(self) -> float:
+        """pi(s_dp), by quadrature."""
+        return self._integral(lambda theta: 1.0)
+
+    def _integral(self, weigh: Any) -> float:
+        centre, spread = self.alpha, np.sqrt(self.alpha)
+        cuts = sorted({0.0, max(centre - 5 * spread, 1e-9), centre, max(self.released, 1.0), centre + 5 * spread})
+        top = max(4.0 * max(self.released, 1.0), centre + 40.0 * spread + 40.0)
+        edges = [*cuts, top] if cuts[-1] < top else cuts
+        parts = [
+            integrate.quad(lambda x: weigh(x) * np.exp(self.log_joint(x)), low, high, epsabs=0.0, epsrel=1e-11)[0]
+            for low, high in pairwise(edges)
+        ]
+        return float(sum(parts))
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Of Algorithm 1: the evidence over the largest noise density, epsilon / 2."""
+        return self.evidence / (0.5 * self.epsilon)
+
+    @cached_property
+    def mean(self) -> float:
+        """Posterior mean."""
+        return self._integral(lambda theta: theta) / self.evidence
+
+    @cached_property
+    def sd(self) -> float:
+        """Posterior standard deviation."""
+        return float(np.sqrt(self._integral(lambda theta: (theta - self.mean) ** 2) / self.evidence))
+
+    def density(self, theta: Any) -> Array:
+        """The posterior density, normalised by quadrature."""
+        return np.exp(self.log_joint(theta)) / self.evidence
+
+    def cdf(self, theta: Any) -> Array:
+        """The posterior distribution function, on a fine grid, interpolated."""
+        grid = np.linspace(1e-9, max(4.0 * max(self.released, 1.0), self.alpha + 40.0 * np.sqrt(self.alpha)), 40_001)
+        mass = integrate.cumulative_simpson(self.density(grid), x=grid, initial=0.0)
+        return np.interp(theta, grid, mass / mass[-1])
+
+    def naive_density(self, theta: Any) -> Array:
+        """The conjugate posterior that takes the release for the count."""
+        return stats.gamma.pdf(theta, self.alpha + self.released, scale=0.5)
+
+    @cached_property
+    def maximum(self) -> tuple[float, float]:
+        """Maximum likelihood estimate and observed information, by search and a central difference."""
+        top = optimize.minimize_scalar(
+            lambda x: -float(self.log_likelihood(x)),
+            bounds=(1e-6, 4.0 * max(self.released, 1.0)),
+            method="bounded",
+            options={"xatol": 1e-10},
+        ).x
+        h = 1e-2
+        five = [float(self.log_likelihood(top + k * h)) for k in (-2, -1, 0, 1, 2)]
+        second = (-five[0] + 16 * five[1] - 30 * five[2] + 16 * five[3] - five[4]) / (12 * h * h)
+        return float(top), -second
+
+
+class Grid:
+    """A density on an even grid: its quantiles and mean."""
+
+    def __init__(self, points: Array, log_density: Array) -> None:
+        self.points = points
+        density = np.exp(log_density - log_density.max())
+        mass = integrate.cumulative_simpson(density, x=points, initial=0.0)
+        self.cdf = mass / mass[-1]
+        self.mean = float(integrate.simpson(points * density, x=points) / integrate.simpson(density, x=points))
+
+    def quantile(self, level: float) -> float:
+        """The inverse of the distribution function, interpolated."""
+        keep = np.concatenate([[True], np.diff(self.cdf) > 0])
+        return float(np.interp(level, self.cdf[keep], self.points[keep]))
+
+
+@dataclass(frozen=True)
+class Lalonde:
+    """Two normal groups seen through noisy means and variances (section 5.2).
+
+    `released`: the means of treated and controls, then their variances.
+    """
+
+    released: tuple[float, ...]
+    sizes: tuple[int, int] = (185, 260)
+    scales: tuple[float, float] = (3.0, 6.0)
+
+    @cached_property
+    def _sigma(self) -> Array:
+        return np.linspace(1e-3, 40.0, 801)
+
+    @cached_property
+    def _centre(self) -> Array:
+        return np.linspace(-60.0, 60.0, 1201)
+
+    def _group(self, group: int) -> Array:
+        """log of sigma's prior, its noisy variance and its noisy mean: over (sigma, the group's mean)."""
+        sigma, n = self._sigma, self.sizes[group]
+        spread = sigma / np.sqrt(n)
+        log_mean = log_normal_laplace(self.released[group] - self._centre[None, :], spread[:, None], self.scales[0])
+        nodes, log_weights = np.polynomial.legendre.leggauss(400)
+        levels = 0.5 * (nodes + 1.0)
+        # the sample variance given sigma is sigma^2 times one fixed law: sum over that law's quantiles
+        ratio = stats.gamma.ppf(levels, (n - 1) / 2.0, scale=2.0 / (n - 1))
+        gap = np.abs(self.released[2 + group] - sigma[:, None] ** 2 * ratio)
+        log_var = special.logsumexp(-gap / self.scales[1], b=0.5 * log_weights, axis=1)
+        return stats.gamma.logpdf(sigma, 2.0, scale=5.0)[:, None] + log_var[:, None] + log_mean
+
+    @cached_property
+    def posterior(self) -> dict[str, Grid]:
+        """Marginals of tau, mu and the two variances."""
+        treated, control = self._group(0), self._group(1)
+        centre = self._centre
+        log_t, log_c = special.logsumexp(treated, axis=0), special.logsumexp(control, axis=0)
+        # tau = (treated mean) - mu
+        tau = centre[:, None] - centre[None, :]
+        prior = stats.norm.logpdf(tau, 0.0, 5.0) + stats.norm.logpdf(centre, 4.0, 5.0)[None, :]
+        joint = log_t[:, None] + log_c[None, :] + prior  # (treated mean, mu)
+        by_treated, by_mu = special.logsumexp(joint, axis=1), special.logsumexp(joint, axis=0)
+        sigma_t = special.logsumexp(treated + (by_treated - log_t)[None, :], axis=1)
+        sigma_c = special.logsumexp(control + (by_mu - log_c)[None, :], axis=1)
+        # differences of grid points: sums over the joint's diagonals
+        size = len(centre)
+        weight = np.exp(joint - joint.max())
+        sums = np.array([np.trace(weight, offset=-k) for k in range(-(size - 1), size)])
+        gaps = np.arange(-(size - 1), size) * (centre[1] - centre[0])
+        square = self._sigma**2
+        with np.errstate(divide="ignore"):
+            return {
+                "tau": Grid(gaps, np.log(sums)),
+                "mu": Grid(centre, by_mu),
+                "sigma_t_squared": Grid(square, sigma_t - np.log(2.0 * self._sigma)),
+                "sigma_c_squared": Grid(square, sigma_c - np.log(2.0 * self._sigma)),
+            }
+
+
+def log_normal_laplace(x: Array, sd: Array, scale: float) -> Array:
+    """log density at x of a centred normal plus Laplace noise, in closed form and in logs."""
+    ratio = sd / scale
+    right = special.log_ndtr(x / sd - ratio) - x / scale
+    left = special.log_ndtr(-x / sd - ratio) + x / scale
+    return 0.5 * ratio**2 - np.log(2.0 * scale) + np.logaddexp(right, left)

@@ -1,0 +1,427 @@
+"""Augmentation: Gibbs sampling over the parameters and the confidential statistic, or the records behind it.
+
+    repeat:  s     <- a step that keeps  pi(s | theta) eta(s_dp | s)
+             theta <- a step that keeps  pi0(theta) pi(s | theta)
+
+Many chains at once, in fixed groups with random streams of their own. Steps: latent.py (statistics with a law),
+records.py and renewal.py (totals; Ju, Awan, Gong and Rao 2022), conjugate.py and parameter_steps.py (parameters).
+Why each leaves the exact posterior as it is, and reaches all of it: docs/derivations/augmentation.md.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise import checks, laws
+from noisewise.engine import Engine, gather
+from noisewise.errors import InferenceError, refusal
+from noisewise.likelihood.parts import _depends
+from noisewise.mechanisms import Exact
+from noisewise.numerics import double
+from noisewise.posterior import Posterior
+from noisewise.progress import Progress
+from noisewise.samplers.conjugate import Conjugate, Family, class_of, family_of, structs_of
+from noisewise.samplers.joint import Joint, State, has_free_entries
+from noisewise.samplers.latent import Entries, Lines
+from noisewise.samplers.parameter_steps import Gradient
+from noisewise.samplers.problem import Problem
+from noisewise.samplers.records import Records
+from noisewise.samplers.records import unfit as unfit_total
+from noisewise.samplers.renewal import Renewal
+from noisewise.samplers.verdict import judge_chains, posterior_of
+from noisewise.settings import Sampler
+from noisewise.statistics import BoundTotal
+from noisewise.streams import Purpose, generator
+
+Array = np.ndarray[Any, Any]
+
+GROUPS = 4
+"""Pieces that many chains are cut into, whatever the number of threads."""
+STARTS = 16
+"""Different starting points, as many as there are superchains."""
+POOL = 1024
+"""Draws of the model that starts are chosen from."""
+TABLES = ("MultinomialProbs", "MultinomialLogits", "DirichletMultinomial")
+
+
+@dataclass(frozen=True)
+class Augmentation(Sampler):
+    """Markov chains on (theta, s). `draws` counts kept rows over all chains, filled up to equal chains.
+
+    `chains` and `warmup` (sweeps not kept) are chosen by the problem where they are None; one sweep in `thin` is kept.
+    """
+
+    chains: int | None = None
+    warmup: int | None = None
+    thin: int = 1
+    min_ess: float = 400.0
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        who = "Augmentation"
+        if self.chains is not None:
+            advice = "Leave it out, or give up to 16 or a multiple of 16."
+            chains = checks.integer(who, "chains", self.chains, least=1, advice=advice)
+            if chains > 16 and chains % 16:
+                raise refusal(who, "chains", "must be at most 16 or a multiple of 16", chains, advice)
+            object.__setattr__(self, "chains", chains)
+        if self.warmup is not None:
+            advice = "Leave it out if unsure."
+            object.__setattr__(self, "warmup", checks.integer(who, "warmup", self.warmup, least=0, advice=advice))
+        object.__setattr__(self, "thin", checks.integer(who, "thin", self.thin, least=1, advice="The default is 1."))
+        least = checks.positive_number(who, "min_ess", self.min_ess, "The default is 400.")
+        object.__setattr__(self, "min_ess", least)
+        if self.max_seconds is not None:
+            seconds = checks.positive_number(who, "max_seconds", self.max_seconds, "Or None for no limit.")
+            object.__setattr__(self, "max_seconds", seconds)
+
+    def unfit(self, problem: Problem) -> str | None:
+        """Every statistic must have a density or be a total that only its own noise depends on."""
+        return next(filter(None, (_objection(problem, name) for name in problem.needed)), None)
+
+    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+        """Draw from the posterior."""
+        began = time.monotonic()
+        joint = Joint(problem, _totals(problem))
+        chains = self.chains or _how_many(joint, draws)
+        sweeps = _Sweeps(self, joint, chains, -(-draws // chains), seed)
+        stopped = ""
+        try:
+            with progress:
+                gather(engine, sweeps.works(), partial(sweeps.tick, progress, began))
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        stopped = stopped or ("max_seconds" if sweeps.stop.is_set() else "")
+        columns = sweeps.columns()
+        kept = len(next(iter(columns.values()))) // chains
+        superchains = 16 if chains > 16 else None
+        judged: tuple[str, str, dict[str, Any]] = ("complete", "", {})
+        if kept:
+            judged = judge_chains(columns, chains, superchains, self.min_ess)
+        status, message, numbers = judged
+        if stopped:
+            status = stopped
+            why = f"after max_seconds={self.max_seconds:g}" if stopped == "max_seconds" else "by hand"
+            message = (
+                f"stopped {why} with {kept} of {sweeps.length} draws from each of {chains} chains. What is there comes "
+                "from chains that may not have met. Allow more time, or ask for fewer draws."
+            )
+        accepted, tried = np.sum(sweeps.tallies, axis=0)
+        return posterior_of(
+            self,
+            problem,
+            seed,
+            columns,
+            status=status,
+            message=message,
+            chains=chains if kept else None,
+            superchains=superchains if kept else None,
+            proposals=int(tried),
+            acceptance_rate=float(accepted / tried) if tried else None,
+            seconds=time.monotonic() - began,
+            diagnostics={**numbers, "warmup": sweeps.warmup, "steps": sweeps.described},
+        )
+
+
+def _objection(problem: Problem, name: str) -> str | None:
+    """Why one needed name cannot be handled."""
+    model = problem.model
+    if name in model.parameters:
+        return None
+    node = model._nodes[name]
+    exact = name in problem.release and isinstance(problem.release[name].mechanism, Exact)
+    if isinstance(node, BoundTotal):
+        return unfit_total(problem, name)
+    if not model.has_density(name):
+        return f"needs the density of '{name}', which is a Simulator"
+    if exact:
+        return None
+    kind = class_of(model.law(name), model)
+    if kind == "Delta":
+        return f"cannot move '{name}', which is a fixed function of others (Delta)"
+    if model.is_discrete(name) and _event_dim(problem, name):
+        if kind not in TABLES:
+            return f"cannot move within the support of '{name}', a joint law of whole numbers ({kind})"
+        if _varies(problem, name):
+            return f"needs '{name}' to have a fixed total"
+    return None
+
+
+def _event_dim(problem: Problem, name: str) -> int:
+    found: list[int] = []
+    _look(problem, name, lambda law: found.append(len(laws.peel(law)[0].event_shape)))
+    return found[-1]
+
+
+def _varies(problem: Problem, name: str) -> bool:
+    """Whether the total of a table depends on anything."""
+    law = problem.model.law(name)
+    structs = structs_of(law, problem.model)
+    if not structs:
+        return False
+    with double():
+        traced = jax.make_jaxpr(
+            jax.vmap(lambda values: jnp.asarray(laws.peel(law.function(**values))[0].total_count) * 1)
+        )(structs)
+    return _depends(traced.jaxpr)
+
+
+def _look(problem: Problem, name: str, action: Callable[[Any], Any]) -> None:
+    law = problem.model.law(name)
+
+    def look(values: Any) -> Any:
+        action(law.function(**values))
+        return 0.0
+
+    with double():
+        jax.eval_shape(jax.vmap(look, axis_size=1), structs_of(law, problem.model))
+
+
+def _totals(problem: Problem) -> dict[str, Any]:
+    names = [n for n in problem.model.order if n in problem.needed and isinstance(problem.model._nodes[n], BoundTotal)]
+    return {name: Records(problem, name) for name in names}
+
+
+def _how_many(joint: Joint, draws: int) -> int:
+    """Chains: many for small problems, at least about 50 draws each, and if possible a divisor of the draws."""
+    cells = sum(joint.model.cost_of_row(name) for name in joint.model.order)
+    most = 128 if cells <= 256 else 64
+    options = [count for count in (*range(128, 16, -16), 16, 10, 8, 5, 4) if count <= most and draws // count >= 50]
+    return next((count for count in options if draws % count == 0), options[0] if options else 4)
+
+
+class _Sweeps:
+    """All chains of a run: fixed groups, each with its own random stream, start and adaptation."""
+
+    def __init__(self, sampler: Augmentation, joint: Joint, chains: int, length: int, seed: int) -> None:
+        self.sampler, self.joint, self.chains, self.length, self.seed = sampler, joint, chains, length, seed
+        self.groups = GROUPS if chains % (4 * GROUPS) == 0 else 1
+        self.stop = threading.Event()
+        rng = generator(seed, Purpose.STARTS)
+        self.starts = self._with_records(rng, starting_points(joint, rng, STARTS))
+        self.closed = closed_forms(joint, self.starts)
+        steps = plan(joint, self.closed)
+        self.described = [describe(step) for step in steps]
+        adaptive = any(isinstance(step, (Gradient, Lines)) for step in steps) or bool(joint.totals)
+        self.warmup = sampler.warmup if sampler.warmup is not None else (200 if adaptive else 60)
+        self.done = [0] * self.groups
+        self.swept = [0] * self.groups
+        self.tallies = [np.zeros(2) for _ in range(self.groups)]
+        self.store: list[dict[str, Array]] = [{} for _ in range(self.groups)]
+
+    def works(self) -> list[Callable[[Callable[[], None]], Any]]:
+        """One piece of work per group."""
+        return [partial(self._run, number) for number in range(self.groups)]
+
+    def _run(self, number: int, poll: Callable[[], None]) -> None:
+        rng = generator(self.seed, Purpose.CHAINS, number)
+        state = self._start(rng, number)
+        steps = plan(self.joint, self.closed)
+        total = self.warmup + self.length * self.sampler.thin
+        for sweep in range(total):
+            poll()
+            if self.stop.is_set():
+                return
+            warm = sweep < self.warmup
+            counts = one_sweep(rng, self.joint, steps, state, warm)
+            if warm:
+                adapt(steps, sweep + 1, self.warmup)
+            else:
+                self.tallies[number] += counts
+                if (sweep - self.warmup) % self.sampler.thin == 0:
+                    self._keep(number, state)
+            self.swept[number] += 1
+
+    def _start(self, rng: np.random.Generator, number: int) -> State:
+        """Neighbouring chains share a start where there are many; few chains have one each."""
+        size = self.chains // self.groups
+        rows = np.repeat(np.arange(STARTS), max(1, self.chains // STARTS))[number * size : (number + 1) * size]
+        return self._with_records(rng, {name: column[rows] for name, column in self.starts.values.items()})
+
+    def _with_records(self, rng: np.random.Generator, values: dict[str, Array]) -> State:
+        state = State(dict(values))
+        for name, records in self.joint.totals.items():
+            state.records[name] = records.start(rng, state.values, state.chains)
+            _copy_total(self.joint, name, state)
+        return state
+
+    def _keep(self, number: int, state: State) -> None:
+        store, row = self.store[number], self.done[number]
+        for name, values in state.values.items():
+            if name not in store:
+                store[name] = np.empty((self.chains // self.groups, self.length, *values.shape[1:]), values.dtype)
+            store[name][:, row] = values
+        self.done[number] += 1
+
+    def tick(self, progress: Progress, began: float) -> None:
+        """Show progress; stop by the clock."""
+        each = self.chains // self.groups
+        total = self.groups * (self.warmup + self.length * self.sampler.thin)
+        progress.update(sum(self.swept) * each, total * each, lambda: 0)
+        limit = self.sampler.max_seconds
+        if limit is not None and time.monotonic() - began > limit and sum(self.swept) < total:
+            self.stop.set()
+
+    def columns(self) -> dict[str, Array]:
+        """Draws, chain by chain, as many as every group has."""
+        kept = min(self.done)
+        model, needed = self.joint.model, self.joint.problem.needed
+        names = [*model.parameters, *(name for name in model.statistics if name in needed)]
+        if not kept:
+            return {name: np.empty((0, *model.shape(name)), model.dtype(name)) for name in names}
+        parts = {name: np.concatenate([store[name][:, :kept] for store in self.store]) for name in names}
+        return {name: part.reshape(self.chains * kept, *part.shape[2:]) for name, part in parts.items()}
+
+
+# The sweep ------------------------------------------------------------------------------------------------------------
+
+
+def plan(joint: Joint, closed: dict[str, Family]) -> list[Any]:
+    """The steps of one sweep, statistics first; `closed` are the parameters that can be drawn at once."""
+    model = joint.model
+    owned = {name for records in joint.totals.values() for name in records.owned}
+    latent = [n for n in model.statistics if n in joint.problem.needed and n not in joint.fixed and n not in owned]
+    steps: list[Any] = []
+    for name in latent:
+        if has_free_entries(joint, name):
+            steps.append(Entries(joint, name))
+        elif model.is_discrete(name):
+            steps.append(Lines(joint, name, table=_event_dim(joint.problem, name) > 0))
+        else:
+            steps.append(Gradient(joint, [name]))
+    whole = [name for name in model.parameters if model.is_discrete(name) and name not in owned]
+    steps += [Lines(joint, name, table=_event_dim(joint.problem, name) > 0) for name in whole]
+    steps += [Renewal(joint, name) for name in joint.totals if Renewal.applies(joint, name)]
+    return steps + _parameter_steps(joint, closed)
+
+
+def closed_forms(joint: Joint, state: State) -> dict[str, Family]:
+    """Continuous parameters whose law given the rest is recognised, and confirmed at the given states."""
+    continuous = [name for name in joint.model.parameters if not joint.model.is_discrete(name)]
+    found = {name: family_of(joint, name) for name in continuous}
+    return {n: family for n, family in found.items() if family and Conjugate(joint, n, family).agrees(state)}
+
+
+def _parameter_steps(joint: Joint, families: dict[str, Family]) -> list[Any]:
+    """Conjugate draws where there are any, one Hamiltonian step for all the rest, integrating out what it can."""
+    model = joint.model
+    closed = [Conjugate(joint, name, family) for name, family in families.items()]
+    rest = [name for name in model.parameters if not model.is_discrete(name) and name not in families]
+    collapsed: list[Conjugate] = []
+    for one in closed:
+        kin = {one.name, *model.parents(one.name), *joint.children(one.name)}
+        alone = not any(kin & {other.name, *joint.children(other.name)} for other in collapsed)
+        if set(model.parents(one.name)) & set(rest) and alone:
+            collapsed.append(one)
+    steps: list[Any] = [Gradient(joint, rest, collapsed)] if rest else []
+    return steps + [one for one in closed if one not in collapsed]
+
+
+def one_sweep(rng: np.random.Generator, joint: Joint, steps: list[Any], state: State, warm: bool) -> Array:
+    """Every step once, records before parameters: (accepted, tried)."""
+    counts = np.zeros(2)
+    for name, records in joint.totals.items():
+        state.records[name], info = records.sweep(rng, state.records[name], state.values)
+        _copy_total(joint, name, state)
+        counts += (float(info["accepted"]), float(info["tried"]))
+        if info["impossible"] and not warm:
+            raise InferenceError(
+                f"Augmentation: {info['impossible']} chains found no records behind '{name}' from which the release is "
+                "possible. Check the model's support against the released values, or use a longer warmup."
+            )
+    for step in steps:
+        counts += step.step(rng, state, warm)
+    return counts
+
+
+def _copy_total(joint: Joint, name: str, state: State) -> None:
+    state.values.update(joint.totals[name].values(state.records[name]))
+
+
+def adapt(steps: list[Any], sweep: int, warmup: int) -> None:
+    """New metrics as the warm-up goes on, with a quarter left to tune the step; moves chosen at thirds."""
+    marks = {warmup // 8, warmup // 4, warmup // 2, (3 * warmup) // 4}
+    for step in steps:
+        if isinstance(step, (Gradient, Renewal)) and sweep in marks:
+            step.learn()
+        if isinstance(step, Entries) and sweep == warmup // 6:
+            step.forget()
+        if isinstance(step, Entries) and sweep in (warmup // 3, (2 * warmup) // 3):
+            step.settle_moves()
+
+
+def describe(step: Any) -> str:
+    """What a step does, for the diagnostics."""
+    if isinstance(step, Conjugate):
+        return f"{step.name}: {step.family.name}"
+    if isinstance(step, Renewal):
+        return f"{', '.join(step.names)}: with fresh records of {', '.join(step.totals)}"
+    if isinstance(step, Gradient):
+        inside = f" ({', '.join(one.name for one in step.collapsed)} integrated out)" if step.collapsed else ""
+        return f"{', '.join(step.chart.names)}: Hamiltonian{inside}"
+    return f"{step.name}: {'entry by entry' if isinstance(step, Entries) else 'along lines'}"
+
+
+# Starts ---------------------------------------------------------------------------------------------------------------
+
+
+def starting_points(joint: Joint, rng: np.random.Generator, rows: int) -> dict[str, Array]:
+    """Draws of the model, resampled by a power of the noise density that leaves the equivalent of many of them."""
+    problem, model = joint.problem, joint.model
+    names = [n for n in model.order if n in model.parameters or n in problem.needed]
+    pool: dict[str, Array] = {}
+    for name in names:
+        if name in joint.fixed:
+            value = np.broadcast_to(problem.release[name].value, (POOL, *model.shape(name)))
+            pool[name] = np.array(value)
+        else:
+            pool = model.draw(rng, [name], POOL, pool)
+    log_eta = np.zeros(POOL)
+    for name in joint.release:
+        log_eta = log_eta + problem.log_eta(name, pool)
+    for name in joint.fixed:
+        log_eta = log_eta + model.log_prob(name, pool[name], pool)
+    usable = ~np.isnan(log_eta) & (log_eta < np.inf)
+    log_eta = np.where(usable, log_eta, -np.inf)
+    chosen = _flattened(rng, log_eta, rows)
+    state = State({name: column[chosen] for name, column in pool.items()})
+    if not _possible(joint, rng, state):
+        raise InferenceError(
+            "Augmentation: no start was found at which the release is possible. Check the model's support against the "
+            "released values, or use another sampler."
+        )
+    return state.values
+
+
+def _flattened(rng: np.random.Generator, log_weights: Array, rows: int) -> Array:
+    """Rows drawn with weights raised to a power, the largest up to 1 that leaves at least 4 effective ones per row."""
+    finite = np.flatnonzero(np.isfinite(log_weights))
+    if len(finite) < 2:
+        return rng.choice(len(log_weights), rows) if not len(finite) else np.repeat(finite, rows)
+    logs = log_weights[finite]
+    power = 1.0
+    while power > 1e-12:
+        scaled = power * logs
+        if 2 * logsumexp(scaled) - logsumexp(2 * scaled) >= np.log(min(4 * rows, 0.5 * len(finite))):
+            break
+        power *= 0.7
+    weights = np.exp(power * logs - logsumexp(power * logs))
+    return finite[rng.choice(len(finite), rows, p=weights / weights.sum())]
+
+
+def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:
+    """Whether every chain starts where the joint density is positive, after moving entries that are not."""
+    for name in joint.release:
+        free = name not in joint.totals and has_free_entries(joint, name)
+        if free and not Entries(joint, name).settle(rng, state):
+            return False
+    log_eta = sum(joint.problem.log_eta(name, state.values) for name in joint.release)
+    return bool(np.all(np.isfinite(log_eta)))

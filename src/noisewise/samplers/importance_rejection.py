@@ -1,0 +1,135 @@
+"""Importance rejection: accept on the noise density, weigh by prior over proposal (Fearnhead and Prangle 2012).
+
+Derivation, with the evidence: docs/derivations/importance-rejection.md.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise import weights
+from noisewise.engine import Engine
+from noisewise.posterior import Posterior
+from noisewise.progress import Progress
+from noisewise.samplers import proposal as proposals
+from noisewise.samplers.importance import plain, remaining, settle, told
+from noisewise.samplers.pilot import plan
+from noisewise.samplers.problem import Problem
+from noisewise.samplers.proposal import Proposal
+from noisewise.samplers.rejection import log_rate
+from noisewise.samplers.verdict import posterior_of
+from noisewise.samplers.weigh import block_rows
+from noisewise.settings import Sampler
+from noisewise.streams import Budget, Columns, Outcome, Purpose, Stream, run
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ImportanceRejection(Sampler):
+    """Independent draws, accepted with probability eta / sup, with the weights pi0 / g. `draws` counts accepted rows.
+
+    `proposal` and `prior_share` as for `Importance`. No weight exceeds 1 / `prior_share`. `max_proposals` counts
+    simulated rows, the pilot's left out.
+    """
+
+    proposal: str | Mapping[str, Any] | None = "adapted"
+    prior_share: float = 0.1
+    min_ess: float = 400.0
+    max_proposals: int | None = 10**9
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        settle(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and settings as plain data; a function among the proposal's laws is only described."""
+        return plain(self)
+
+    def unfit(self, problem: Problem) -> str | None:
+        """Needs a finite supremum of the noise density."""
+        name = problem.continuous_exact()
+        if name:
+            return f"would never accept: '{name}' is continuous and has no noise"
+        return proposals.unfit(problem.model, self.proposal)
+
+    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+        """Draw from the proposal, accept on the noise, weigh what is left."""
+        pilot = plan("ImportanceRejection", problem, self.proposal, self.prior_share, 1, seed, engine)
+        stream = Stream(0, block_rows(problem), Accept(problem, pilot.proposal), "the proposal")
+        budget = remaining(self.max_proposals, self.max_seconds, pilot)
+        log_sup = sum(problem.log_sup(name) for name in problem.release)
+        return kept_posterior(self, problem, draws, seed, engine, progress, stream, budget, log_sup, told(pilot))
+
+
+@dataclass(frozen=True)
+class Accept:
+    """One block: parameters from the proposal, statistics from the model, accepted on the release."""
+
+    problem: Problem
+    proposal: Proposal
+
+    def __call__(
+        self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]
+    ) -> tuple[Columns, Array]:
+        """Survivors; the acceptance variate is exponential, as in `Rejection`."""
+        model = self.problem.model
+        values, log_ratio = self.proposal(rng, rows, poll)
+        values = model.draw(rng, [name for name in model.order if name not in model.parameters], rows, values, poll)
+        accepted = survivors(rng, self.problem.log_ratio(list(self.problem.release), values))
+        values["log_weights"] = log_ratio
+        return {name: column[accepted] for name, column in values.items()}, accepted
+
+
+def survivors(rng: np.random.Generator, log_chance: Array) -> Array:
+    """Rows kept, each with probability min(1, exp(log_chance)): 53 random bits, compared in logs."""
+    return np.flatnonzero(rng.standard_exponential(len(log_chance)) >= -log_chance)
+
+
+def kept_posterior(
+    sampler: Any,
+    problem: Problem,
+    draws: int,
+    seed: int,
+    engine: Engine,
+    progress: Progress,
+    stream: Stream,
+    budget: Budget,
+    log_scale: float,
+    diagnostics: dict[str, Any],
+) -> Posterior:
+    """The posterior from a stream whose survivors carry weights; evidence: exp(log_scale) * rate * mean weight."""
+    outcome = run([stream], draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget)
+    columns = dict(outcome.columns)
+    log_weights = columns.pop("log_weights", np.empty(0))
+    status, message, numbers = weights.judge(log_weights, sampler.min_ess)
+    if outcome.status != "complete":
+        status, message = outcome.status, outcome.message
+    rate, log_evidence, error = evidence(outcome, log_weights, log_scale)
+    return posterior_of(
+        sampler,
+        problem,
+        seed,
+        columns,
+        status=status,
+        message=message,
+        log_weights=log_weights,
+        acceptance_rate=math.exp(rate),
+        proposals=outcome.proposals * int(diagnostics.get("simulations", 1)),
+        log_evidence=log_evidence,
+        log_evidence_se=error,
+        seconds=outcome.seconds,
+        diagnostics=diagnostics | numbers,
+    )
+
+
+def evidence(outcome: Outcome, log_weights: Array, log_scale: float) -> tuple[float, float, float]:
+    """log of the acceptance rate, log evidence, and its error: rate and mean weight are independent, both unbiased."""
+    if not outcome.draws:
+        return math.nan, math.nan, math.inf
+    rate, rate_error = log_rate([(kept, made) for _, kept, made in outcome.tally])
+    error = math.hypot(rate_error, weights.log_mean_se(log_weights))
+    return rate, rate + log_scale + weights.log_mean(log_weights), error

@@ -1,0 +1,344 @@
+"""MCMC on parameters and simulated statistics (Marjoram et al. 2003), and its pseudo-marginal form.
+
+Hundreds of chains advance together in one batch. Proposals adapt while the chains warm up and are frozen afterwards.
+The estimate of the likelihood at a chain's current state is kept, never simulated again.
+Proofs: docs/derivations/mcmc.md.
+"""
+
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from noisewise import chains as diagnostics
+from noisewise import checks
+from noisewise.engine import Engine, gather
+from noisewise.errors import refusal
+from noisewise.posterior import Posterior
+from noisewise.progress import Progress
+from noisewise.samplers.moves import (
+    Columns,
+    Kernel,
+    Moves,
+    Poll,
+    Walkers,
+    affordable,
+    best_lengths,
+    chosen_by_weight,
+    joined,
+    pilot,
+    weighted_cloud,
+)
+from noisewise.samplers.problem import Problem
+from noisewise.samplers.verdict import judge_chains, posterior_of
+from noisewise.settings import Sampler
+from noisewise.streams import Purpose, generator
+
+Array = np.ndarray[Any, Any]
+
+SUPERCHAINS = 16
+"""Distinct starts; neighbouring chains share one where there are more chains."""
+FRESH = 8
+"""Every so many sweeps, one proposal comes from the prior."""
+ROUNDS = 16
+"""Pieces of the kept part of a run: between two, clocks are looked at."""
+MOST_THINNING = 100
+SNAPSHOTS, TRACED = 16, 32
+"""Positions kept of each warm-up window for the proposal's shape; coordinates followed to choose the thinning."""
+CELLS = 2**13
+"""Numbers simulated per sweep by one group of chains, before the chains are cut into more groups."""
+
+
+class _OutOfTime(Exception):
+    """The clock has run out."""
+
+
+@dataclass(frozen=True)
+class MCMC(Sampler):
+    """Settings of the Markov chains. The result has at least `draws` rows: every chain is equally long.
+
+    `simulations`: sets of statistics simulated per step; 1 is Marjoram's algorithm, None for up to 8 where they are
+    cheap. `chains`: at most 16, each with a start of its own, or a multiple of 16; fewer are run where `draws` is
+    small. `warmup`: sweeps that adapt and are thrown away. `thin`: sweeps from one kept draw to the next; None to
+    choose it from the warm-up. `max_proposals` limits the simulated rows, `max_seconds` the time.
+    """
+
+    simulations: int | None = None
+    chains: int = 256
+    warmup: int = 256
+    thin: int | None = None
+    min_ess: float = 400.0
+    max_proposals: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        whole = {"simulations": (1, "1 is Marjoram's algorithm; None chooses."), "chains": (1, "The default is 256.")}
+        whole |= {"warmup": (16, "The default is 256."), "thin": (1, "Or None, to choose it from the warm-up.")}
+        whole |= {"max_proposals": (1, "Write 10**6, not 1e6; or None for no limit.")}
+        for name, (least, advice) in whole.items():
+            value = getattr(self, name)
+            if value is not None or name not in ("simulations", "thin", "max_proposals"):
+                object.__setattr__(self, name, checks.integer("MCMC", name, value, least=least, advice=advice))
+        if self.chains > SUPERCHAINS and self.chains % SUPERCHAINS:
+            rule = f"must be at most {SUPERCHAINS}, or a multiple of {SUPERCHAINS}"
+            raise refusal("MCMC", "chains", rule, self.chains, "The default is 256.")
+        size = checks.positive_number("MCMC", "min_ess", self.min_ess, "The default is 400.")
+        object.__setattr__(self, "min_ess", size)
+        if self.max_seconds is not None:
+            seconds = checks.positive_number("MCMC", "max_seconds", self.max_seconds, "Or None for no limit.")
+            object.__setattr__(self, "max_seconds", seconds)
+
+    def unfit(self, problem: Problem) -> str | None:
+        """Needs noise, or statistics that are whole numbers."""
+        name = problem.continuous_exact()
+        return name and f"would never accept: '{name}' is continuous and has no noise"
+
+    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+        """Warm up, freeze, draw."""
+        run = _Run(self, problem, draws, seed, engine, progress)
+        try:
+            with progress:
+                run.start()
+                if run.groups:
+                    run.warm_up()
+                    run.draw()
+        except (KeyboardInterrupt, _OutOfTime) as stop:
+            run.stopped(by_clock=isinstance(stop, _OutOfTime))
+        return run.posterior()
+
+
+def layout(sampler: MCMC, draws: int) -> tuple[int, int]:
+    """(chains, length): no chain so short that nothing could be said of it."""
+    chains = sampler.chains
+    if chains > SUPERCHAINS and draws < SUPERCHAINS * chains:
+        chains = SUPERCHAINS * max(1, draws // SUPERCHAINS**2)
+    return chains, max(8, -(-draws // chains))
+
+
+@dataclass
+class _Run:
+    """One run: what is there so far."""
+
+    sampler: MCMC
+    problem: Problem
+    draws: int
+    seed: int
+    engine: Engine
+    progress: Progress
+    groups: list[Walkers] = field(default_factory=list)
+    status: str = "complete"
+    message: str = ""
+    proposals: int = 0
+    thin: int = 1
+    sweeps: int = 0
+    kept: list[list[Columns]] = field(default_factory=list)
+    """By group, by round: columns of shape (chains, length, ...)."""
+    accepted: Array = field(default_factory=lambda: np.zeros(0))
+    tried: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+        self.chains, self.length = layout(self.sampler, self.draws)
+        self.moves = Moves(self.problem, self.sampler.simulations or affordable(self.problem))
+        self.count = 0
+
+    @property
+    def superchains(self) -> int | None:
+        return SUPERCHAINS if self.chains > SUPERCHAINS else None
+
+    def tick(self) -> None:
+        """Show progress; stop by the clock."""
+        limit = self.sampler.max_seconds
+        done = self.count * self.chains
+        self.progress.update(done, self.length * self.chains, lambda: self.proposals)
+        if limit is not None and time.monotonic() - self.began > limit:
+            raise _OutOfTime
+
+    # Phases ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts chosen by weight from draws of the prior; steps shaped like the weighted draws."""
+        rng = generator(self.seed, Purpose.PILOT)
+        single = Moves(self.problem)
+
+        def work(poll: Poll) -> tuple[Walkers | None, int]:
+            return pilot(single, rng, SUPERCHAINS, self.problem.log_eta, poll)
+
+        found, rows = gather(self.engine, [work], self.tick)[0]
+        self.proposals += rows
+        if found is None:
+            self.status = "hopeless"
+            self.message = (
+                f"none of {rows} draws of the prior could have given the release, so there is nowhere to start from. "
+                "Check the model's support against the released values, or use a sampler that approaches them in steps."
+            )
+            return
+        self.floor = 1e-8 * np.maximum(_finite(found.free).var(axis=0), 1e-8)
+        cloud = weighted_cloud(rng, found, 1024)
+        self.kernel = self.moves.kernel(cloud.free, cloud.parameters, 1e4 * self.floor)
+        starts = found.take(chosen_by_weight(rng, found, min(self.chains, SUPERCHAINS)))
+        spread = starts.take(np.repeat(np.arange(len(starts)), self.chains // len(starts)))
+        cut = self._groups()
+        size = self.chains // cut
+        pieces = [spread.take(np.arange(size) + group * size) for group in range(cut)]
+        works = [partial(self._place, piece, group) for group, piece in enumerate(pieces)]
+        self.groups = gather(self.engine, works, self.tick)
+        self.kept = [[] for _ in self.groups]
+
+    def _groups(self) -> int:
+        """Groups of chains that advance together: by model and settings alone, so that threads change nothing."""
+        cells = self.chains * self.moves.simulations
+        cells *= sum(self.problem.model.cost_of_row(name) for name in self.moves.statistics)
+        most = SUPERCHAINS if self.superchains else 1
+        cut = 1
+        while cut < most and cells > CELLS * cut:
+            cut *= 2
+        return cut
+
+    def _place(self, piece: Walkers, group: int, poll: Poll) -> Walkers:
+        return self.moves.placed(generator(self.seed, Purpose.STARTS, group), piece, self.problem.log_eta, poll)
+
+    def warm_up(self) -> None:
+        """Windows of growing length; after each, steps take the shape of where the chains have been."""
+        before, window = 0, 16
+        while before < self.sampler.warmup:
+            left = self.sampler.warmup - before
+            length = left if left < 2 * window else window
+            works = [partial(self._warmed, group, before, length) for group in range(len(self.groups))]
+            results = gather(self.engine, works, self.tick)
+            self.groups = [result[0] for result in results]
+            self.proposals += length * self.chains * self.moves.cost
+            sums, tried = sum(result[1] for result in results), sum(result[2] for result in results)
+            cloud = joined([result[3] for result in results])
+            before, window = before + length, max(16, before + length)
+            lengths = best_lengths(sums, tried) if before >= self.sampler.warmup else None
+            self.kernel = self.moves.kernel(cloud.free, cloud.parameters, self.floor, lengths)
+        self.sweeps = before
+        self.thin = self.sampler.thin or _thinning(np.concatenate([result[4] for result in results]))
+
+    def _warmed(self, group: int, before: int, length: int, poll: Poll) -> tuple[Any, ...]:
+        """One window of one group: walkers, sums for adaptation, snapshots and a trace."""
+        rng, walkers = generator(self.seed, Purpose.WARMUP, before, group), self.groups[group]
+        total: Any = 0.0
+        tried: Any = 0.0
+        snapshots, trace = [], []
+        for number in range(length):
+            counts = self._sweep(rng, walkers, self.kernel, before + number, poll)
+            total, tried = total + counts[0], tried + counts[1]
+            if number % max(1, length // SNAPSHOTS) == 0:
+                snapshots.append(walkers.take(np.arange(len(walkers))))
+            followed = [walkers.free[:, :TRACED], walkers.height[:, None]]
+            followed += [walkers.parameters[name].reshape(len(walkers), -1)[:, :TRACED] for name in self._discrete]
+            trace.append(np.concatenate(followed, axis=1))
+        return walkers, total, tried, joined(snapshots), np.stack(trace, axis=1)
+
+    @property
+    def _discrete(self) -> tuple[str, ...]:
+        return self.moves.space.discrete
+
+    def _sweep(
+        self, rng: np.random.Generator, walkers: Walkers, kernel: Kernel, number: int, poll: Poll
+    ) -> tuple[Array, Array]:
+        return self.moves.sweep(rng, walkers, kernel, self.problem.log_eta, poll, fresh=number % FRESH == 0)
+
+    def draw(self) -> None:
+        """Kept draws, from a kernel that no longer changes."""
+        piece = -(-self.length // ROUNDS)
+        limit = self.sampler.max_proposals
+        while self.count < self.length:
+            length = min(piece, self.length - self.count)
+            cost = length * self.thin * self.chains * self.moves.cost
+            if limit is not None and self.proposals + cost > limit:
+                self.status = "max_proposals"
+                self.message = (
+                    f"max_proposals={limit} allowed {self.count * self.chains} of {self.draws} draws "
+                    f"(warm-up included, thinned to every {self.thin}. sweep). Raise it, or ask for fewer draws."
+                )
+                return
+            works = [partial(self._drawn, group, self.count, length) for group in range(len(self.groups))]
+            results = gather(self.engine, works, self.tick)
+            self.groups = [result[0] for result in results]
+            self.accepted = np.sum([result[1] for result in results], axis=0) + (self.accepted if self.count else 0.0)
+            self.tried = np.sum([result[2] for result in results], axis=0) + (self.tried if self.count else 0.0)
+            for group, result in enumerate(results):
+                self.kept[group].append(result[3])
+            self.proposals += cost
+            self.count += length
+
+    def _drawn(self, group: int, before: int, length: int, poll: Poll) -> tuple[Walkers, Array, Array, Columns]:
+        rng, walkers = generator(self.seed, Purpose.CHAINS, before, group), self.groups[group]
+        walkers = walkers.take(np.arange(len(walkers)))  # a round that is cut short leaves its start as it was
+        rows: list[Columns] = []
+        accepted: Any = 0.0
+        tried: Any = 0.0
+        for draw in range(before, before + length):
+            for sweep in range(self.thin):
+                counts = self._sweep(rng, walkers, self.kernel, self.sweeps + draw * self.thin + sweep, poll)
+                accepted, tried = accepted + counts[0].sum(axis=1), tried + counts[1].sum(axis=1)
+            rows.append(walkers.rows(rng, self.moves.parts))
+        return walkers, accepted, tried, {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
+
+    # The end ---------------------------------------------------------------------------------------------
+
+    def stopped(self, *, by_clock: bool) -> None:
+        """Say how a run that did not finish was stopped."""
+        have = f"with {self.count * self.chains} of {self.draws} draws"
+        if by_clock:
+            self.status = "max_seconds"
+            self.message = f"stopped by the clock after max_seconds={self.sampler.max_seconds:g} {have}. Raise it."
+        else:
+            self.status, self.message = "interrupted", f"interrupted {have}."
+        if self.count < 8:
+            self.message += " Chains this short have hardly left their warm-up."
+
+    def posterior(self) -> Posterior:
+        """The draws, chain by chain, and the verdict on them."""
+        columns: Columns = {}
+        numbers: dict[str, Any] = {}
+        if self.count:
+            names = self.kept[0][0]
+            stacked = {
+                name: np.concatenate([np.concatenate([part[name] for part in parts], axis=1) for parts in self.kept])
+                for name in names
+            }
+            columns = {name: values.reshape(-1, *values.shape[2:]) for name, values in stacked.items()}
+            if self.count >= 4:
+                verdict = judge_chains(columns, self.chains, self.superchains, self.sampler.min_ess)
+                numbers = verdict[2]
+                if self.status == "complete":
+                    self.status, self.message = verdict[:2]
+            rates = self.accepted / np.maximum(self.tried, 1.0)
+            numbers |= {"acceptance": {move.label: float(r) for move, r in zip(self.moves.list, rates, strict=True)}}
+        numbers |= {"thin": self.thin, "warmup": self.sweeps, "simulations": self.moves.simulations}
+        return posterior_of(
+            self.sampler,
+            self.problem,
+            self.seed,
+            columns,
+            status=self.status,
+            message=self.message,
+            acceptance_rate=float(self.accepted[0] / max(self.tried[0], 1.0)) if self.count else None,
+            proposals=self.proposals,
+            seconds=time.monotonic() - self.began,
+            diagnostics=numbers,
+            chains=self.chains if self.count else None,
+            superchains=self.superchains if self.count else None,
+        )
+
+
+def _finite(free: Array) -> Array:
+    return free[np.isfinite(free).all(axis=1)]
+
+
+def _thinning(trace: Array) -> int:
+    """Half the sweeps that one independent draw takes, by the slowest of the coordinates followed."""
+    size = diagnostics.bulk_size(trace)
+    known = size[~np.isnan(size)]
+    if not known.size:
+        return 1
+    return int(np.clip(np.ceil(0.5 * trace.shape[0] * trace.shape[1] / known.min()), 1, MOST_THINNING))
+
+
+__all__ = ["MCMC"]

@@ -1,0 +1,413 @@
+"""NUTS: NumPyro's no-U-turn sampler on parameters and continuous statistics; discrete statistics are summed out.
+
+Each state has the exact joint density of the release with all that is sampled, up to the truncation of the sums, whose
+bound is checked at every draw. Derivation: docs/derivations/nuts.md.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+from numpyro.infer.hmc import hmc
+
+from noisewise import checks
+from noisewise.chains import MANY
+from noisewise.engine import Engine, gather
+from noisewise.errors import refusal
+from noisewise.laws import KEYS
+from noisewise.numerics import Compiled, double
+from noisewise.posterior import Posterior
+from noisewise.progress import Progress
+from noisewise.samplers.density import Target, unfit
+from noisewise.samplers.problem import Problem
+from noisewise.samplers.verdict import judge_chains, posterior_of
+from noisewise.settings import Sampler
+from noisewise.streams import Purpose, generator
+
+Array = np.ndarray[Any, Any]
+Values = Mapping[str, Any]
+
+PIECE = 100
+"""Iterations between two looks at the clock."""
+CANDIDATES = 32
+"""Draws of the prior from which each chain's start is chosen."""
+NEGLECTED = 1e-10
+"""Most likelihood that the sums may leave out, relative to what they keep."""
+WIDENINGS = 6
+"""How often windows are doubled before giving up."""
+DIVERGENT = 0.01
+"""Share of divergent transitions that is too many."""
+DENSE = 32
+"""Unknowns up to which the mass matrix is dense by default."""
+
+
+@dataclass(frozen=True)
+class NUTS(Sampler):
+    """Gradient-based Markov chains (Hoffman and Gelman 2014), as NumPyro runs them.
+
+    Continuous confidential statistics are sampled with the parameters; discrete ones, and normal ones under Gaussian
+    noise, are summed out and drawn afterwards. Each of `chains` gives draws/chains rows, rounded up, after `warmup`
+    iterations in which step size and mass matrix adapt. `dense_mass`: None decides by the number of unknowns.
+    """
+
+    chains: int = 4
+    warmup: int = 1000
+    target_accept: float = 0.8
+    max_tree_depth: int = 10
+    dense_mass: bool | None = None
+    min_ess: float = 400.0
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("chains", 1), ("warmup", 50), ("max_tree_depth", 1)):
+            value = checks.integer(
+                "NUTS", name, getattr(self, name), least=least, advice="Leave it out for the default."
+            )
+            object.__setattr__(self, name, value)
+        if self.chains > MANY:
+            raise refusal("NUTS", "chains", f"must be at most {MANY}", self.chains, "Ask for more draws per chain.")
+        share = checks.positive_number("NUTS", "target_accept", self.target_accept, "The default is 0.8.")
+        if share >= 1.0:
+            raise refusal("NUTS", "target_accept", "must be below 1", share, "The default is 0.8.")
+        if self.dense_mass not in (None, True, False):
+            raise refusal("NUTS", "dense_mass", "must be True, False or None", self.dense_mass, "None decides.")
+        object.__setattr__(self, "target_accept", share)
+        object.__setattr__(
+            self, "min_ess", checks.positive_number("NUTS", "min_ess", self.min_ess, "The default is 400.")
+        )
+        if self.max_seconds is not None:
+            seconds = checks.positive_number("NUTS", "max_seconds", self.max_seconds, "Or None for no limit.")
+            object.__setattr__(self, "max_seconds", seconds)
+
+    def unfit(self, problem: Problem) -> str | None:
+        """Needs densities, continuous parameters, and discrete statistics that can be enumerated."""
+        return unfit(problem)
+
+    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+        """Run the chains; again, with wider windows, where a sum left too much out."""
+        run = Run(self, problem, -(-draws // self.chains), seed, engine, progress)
+        with progress:
+            while True:
+                run.once()
+                wider = run.too_narrow()
+                if run.status != "complete" or not wider:
+                    break
+                run.widen(wider)
+        return run.posterior()
+
+
+class Programs:
+    """The compiled pieces of a run, kept on the model."""
+
+    def __init__(self, settings: NUTS, target: Target) -> None:
+        self.target = target
+        self.lock, self.ready = threading.Lock(), set[str]()
+        dense = settings.dense_mass if settings.dense_mass is not None else target.size <= DENSE
+        self.options = {
+            "num_warmup": settings.warmup,
+            "target_accept_prob": settings.target_accept,
+            "max_tree_depth": settings.max_tree_depth,
+            "dense_mass": dense,
+        }
+
+    def _kernel(self, free: Any, key: Any, data: Any) -> tuple[Any, Any]:
+        """NumPyro's state for one chain at `free`, and its step."""
+        start, step = hmc(potential_fn_gen=lambda given: self.target.potential(given), algo="NUTS")
+        state = start(
+            free,
+            trajectory_length=None,
+            rng_key=jax.random.wrap_key_data(key, impl=KEYS),
+            model_args=(data,),
+            **self.options,
+        )
+        return state, lambda one: step(one, (data,))
+
+    def start(self, free: Array, key: Array, data: Any) -> Any:
+        """The state of a chain."""
+
+        def build() -> Any:
+            return lambda free, key, data: _plain(self._kernel(free, key, data)[0])
+
+        return self._once("start", build, free, key, data)
+
+    def advance(self, state: Any, data: Any) -> tuple[Any, dict[str, Any]]:
+        """A piece of a chain: (the state after it, what happened in each iteration)."""
+
+        def build() -> Any:
+            def one(state: Any, data: Any) -> Any:
+                _, step = self._kernel(state.z, state.rng_key, data)  # sets up the step; its own start is not used
+
+                def once(carry: Any, _: Any) -> Any:
+                    new = step(carry)
+                    seen = {"free": new.z, "steps": new.num_steps, "diverging": new.diverging}
+                    return new, seen | {"accept": new.accept_prob}
+
+                last, seen = jax.lax.scan(once, _keyed(state), None, length=PIECE)
+                return _plain(last), seen
+
+            return one
+
+        return self._once("advance", build, state, data)
+
+    def energies(self, rows: dict[str, Array], data: Any) -> tuple[Array, Array]:
+        """Free vectors of rows of values, and minus the log density there."""
+
+        def build() -> Any:
+            def one(row: Values, data: Any) -> Any:
+                free = self.target.free_from(row)
+                return free, self.target.potential(data)(free)
+
+            return jax.vmap(one, in_axes=(0, None))
+
+        return self._program("energies", build)(rows, data)
+
+    def finish(self, *arguments: Any) -> Any:
+        """`Target.finish`, row by row."""
+        return self._program("finish", lambda: jax.vmap(self.target.finish, in_axes=(0, None, None, 0, 0)))(*arguments)
+
+    def _once(self, purpose: str, build: Callable[[], Any], *arguments: Any) -> Any:
+        """Run a program that several threads ask for at the same time, and that one of them shall compile."""
+        program = self._program(purpose, build)
+        if purpose in self.ready:
+            return program(*arguments)
+        with self.lock:
+            found = program(*arguments)
+            self.ready.add(purpose)
+        return found
+
+    def _program(self, purpose: str, build: Callable[[], Any]) -> Compiled:
+        key = ("nuts", purpose, self.target.signature, tuple(sorted(self.options.items())))
+        return self.target.model.compiled.setdefault(key, Compiled(build))
+
+
+def _plain(state: Any) -> Any:
+    """A state whose random keys are plain arrays, to leave a program with."""
+    adapt = state.adapt_state._replace(rng_key=jax.random.key_data(state.adapt_state.rng_key))
+    return state._replace(rng_key=jax.random.key_data(state.rng_key), adapt_state=adapt)
+
+
+def _keyed(state: Any) -> Any:
+    """The inverse of `_plain`."""
+    wrap = partial(jax.random.wrap_key_data, impl=KEYS)
+    return state._replace(
+        rng_key=wrap(state.rng_key), adapt_state=state.adapt_state._replace(rng_key=wrap(state.adapt_state.rng_key))
+    )
+
+
+class _TimeUp(Exception):
+    """The clock has run out."""
+
+
+@dataclass
+class Run:
+    """One call of `NUTS.run`: the pieces of every chain as they come, and how it ended."""
+
+    settings: NUTS
+    problem: Problem
+    length: int
+    seed: int
+    engine: Engine
+    progress: Progress
+    attempt: int = 0
+    widened: dict[tuple[str, ...], int] = field(default_factory=dict)
+    status: str = "complete"
+    message: str = ""
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+        self.wasted = 0
+
+    def once(self) -> None:
+        """Warm up and run all chains with the present windows, then draw what was summed out."""
+        self.target = Target(self.problem, self.widened)
+        self.programs = Programs(self.settings, self.target)
+        self.data = self.target.data()
+        self.pieces: list[list[dict[str, Array]]] = [[] for _ in range(self.settings.chains)]
+        self.columns: dict[str, Array] = {}
+        self.left = np.zeros((0, len(self.target.sums)))
+        try:
+            starts = self._starts()
+            if starts is None:
+                return
+            gather(self.engine, [partial(self._chain, chain, free) for chain, free in enumerate(starts)], self._tick)
+        except _TimeUp:
+            limit = self.settings.max_seconds
+            self._end("max_seconds", f"stopped by the clock after max_seconds={limit:g}", "Raise max_seconds.")
+        except KeyboardInterrupt:
+            self._end("interrupted", "interrupted", "Run it again to the end.")
+        self._finish()
+
+    def _end(self, status: str, how: str, advice: str) -> None:
+        self.status = status
+        self.message = (
+            f"{how} with {self._kept() * self.settings.chains} of {self.length * self.settings.chains} draws. Chains "
+            f"cut short may favour values whose trajectories are short. {advice}"
+        )
+
+    def _tick(self) -> None:
+        self.progress.update(self._kept() * self.settings.chains, self.length * self.settings.chains, lambda: 0)
+        limit = self.settings.max_seconds
+        if limit is not None and time.monotonic() - self.began > limit:
+            raise _TimeUp
+
+    # Chains ----------------------------------------------------------------------------------------------
+
+    def _starts(self) -> Array | None:
+        """For each chain the likeliest of a few draws of the prior of its own; None where none is possible.
+
+        Half of the candidates have sampled statistics near their release.
+        """
+        target, model = self.target, self.problem.model
+        rng = generator(self.seed, Purpose.STARTS, self.attempt)
+        rows = CANDIDATES * self.settings.chains
+        drawn = model.draw(rng, [n for n in model.order if n in model.parameters or n in self.problem.needed], rows)
+        names = {*model.parameters, *target.sampled}
+        for name in {parent for one in target.sampled for parent in model.parents(one)} & set(target.exact):
+            drawn[name] = np.repeat(self.data["exact"][name][None], rows, axis=0)
+            names.add(name)
+        for name in target.sampled:
+            item = self.problem.release.get(name)
+            if item is not None and np.shape(item.value) == model.shape(name):
+                noise = np.asarray(item.value) - np.median(drawn[name], axis=0)
+                shift = np.where(np.arange(rows) % 2 == 0, 0.0, 1.0).reshape((-1,) + (1,) * np.ndim(item.value))
+                drawn[name] = drawn[name] + shift * np.nan_to_num(noise)
+        with double():
+            free, energy = self.programs.energies({name: drawn[name] for name in sorted(names)}, self.data)
+            free, energy = np.asarray(free), np.asarray(energy)
+        energy = np.where(np.isfinite(energy), energy, np.inf)
+        ranked = np.argsort(energy, kind="stable")
+        if energy[ranked[0]] == np.inf:
+            self.status = "no_weight"
+            self.message = (
+                f"none of {rows} draws of the prior could have given the release, so the chains cannot start. Check "
+                "the model's support against the released values (a negative count, say, has no naive analysis)."
+            )
+            return None
+        own = energy.reshape(-1, CANDIDATES)
+        best = own.argmin(axis=1) + CANDIDATES * np.arange(len(own))
+        possible = ranked[energy[ranked] < np.inf]
+        spare = possible[np.arange(len(own)) % len(possible)]  # for chains none of whose own candidates is possible
+        return free[np.where(own.min(axis=1) < np.inf, best, spare)]
+
+    def _chain(self, chain: int, free: Array, poll: Callable[[], None]) -> None:
+        """One chain from start to end, piece by piece; iterations past the warm-up are its draws."""
+        key = generator(self.seed, Purpose.CHAINS, self.attempt, chain).integers(2**32, size=2, dtype=np.uint32)
+        with double():
+            state = jax.tree.map(np.asarray, self.programs.start(free, key, self.data))
+            for _ in range(-(-(self.settings.warmup + self.length) // PIECE)):
+                poll()
+                state, seen = jax.tree.map(np.asarray, self.programs.advance(state, self.data))
+                self.pieces[chain].append(seen)
+
+    def _kept(self) -> int:
+        """Draws that every chain has."""
+        done = min((len(pieces) for pieces in self.pieces), default=0) * PIECE - self.settings.warmup
+        return max(0, min(done, self.length))
+
+    def _joined(self, name: str) -> Array:
+        """(chains, kept draws, ...) of what the pieces hold."""
+        kept, first = self._kept(), self.settings.warmup
+        whole = [np.concatenate([one[name] for one in pieces]) for pieces in self.pieces]
+        return np.stack([chain[first : first + kept] for chain in whole])
+
+    # Results ---------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """Columns of values, with what was summed out drawn from its law given the rest."""
+        if not self._kept():
+            return
+        free = self._joined("free").reshape(-1, self.target.size)
+        cells = sum(sum_.points * sum_.entries for sum_ in self.target.sums) + self.target.size
+        rows = min(512, 1 << max(0, (2**20 // cells).bit_length() - 1))
+        outside = [sum_.log_outside() for sum_ in self.target.sums]
+        rng = generator(self.seed, Purpose.RESAMPLING, self.attempt)
+        found = []
+        for first in range(0, len(free), rows):
+            piece = free[first : first + rows]
+            padded = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
+            uniform = [rng.random((rows, sum_.entries)) for sum_ in self.target.sums]
+            normal = {
+                f.name: rng.standard_normal((rows, *self.problem.model.shape(f.name))) for f in self.target.folded
+            }
+            with double():
+                drawn, left = self.programs.finish(padded, self.data, outside, uniform, normal)
+                found.append({name: np.asarray(value)[: len(piece)] for name, value in (drawn | {"": left}).items()})
+        columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        self.left = columns.pop("")
+        for name in self.target.exact:
+            columns[name] = np.broadcast_to(self.data["exact"][name], (len(free), *self.problem.model.shape(name)))
+        self.columns = columns
+
+    def too_narrow(self) -> list[tuple[str, ...]]:
+        """The sums whose windows left out more than may be, at some draw."""
+        if not len(self.left) or np.max(self.left.sum(axis=1)) <= NEGLECTED:
+            return []
+        worst = self.left.max(axis=0)
+        return [sum_.names for sum_, most in zip(self.target.sums, worst, strict=True) if most > NEGLECTED / len(worst)]
+
+    def widen(self, names: list[tuple[str, ...]]) -> None:
+        """Double the windows of these sums for another attempt, on new streams; or give up."""
+        self.wasted += self._steps()
+        wider = {**self.widened, **{one: self.widened.get(one, 0) + 1 for one in names}}
+        excess = next((sum_.excess() for sum_ in Target(self.problem, wider).sums if sum_.excess()), None)
+        if self.attempt + 1 == WIDENINGS or excess:
+            raise refusal(
+                "NUTS",
+                "release",
+                f"must be likelier under the model: sums over {' and '.join(map(repr, names[0]))} leave out up to "
+                f"{self.left.max():.2g} of the likelihood they keep",
+                {name: self.problem.release[name].value for name in names[0] if name in self.problem.release},
+                "Check the prior against the release, or use a sampler that only simulates, such as nw.Rejection().",
+            )
+        self.widened, self.attempt = wider, self.attempt + 1
+
+    def _steps(self) -> int:
+        return int(sum(piece["steps"].sum() for pieces in self.pieces for piece in pieces))
+
+    def posterior(self) -> Posterior:
+        """The draws with their verdict."""
+        numbers: dict[str, Any] = {}
+        if self.columns:
+            diverging = int(self._joined("diverging").sum())
+            deepest = 2**self.settings.max_tree_depth - 1
+            numbers = {
+                "divergences": diverging,
+                "longest_trees": int((self._joined("steps") >= deepest).sum()),
+                "mean_steps": float(self._joined("steps").mean()),
+                "mean_accept": float(self._joined("accept").mean()),
+                "widened": self.attempt,
+            }
+            if self.left.shape[1]:
+                numbers["neglected"] = float(self.left.sum(axis=1).max())
+                numbers["windows"] = {" ".join(sum_.names): sum_.points for sum_ in self.target.sums}
+            if self.status == "complete":
+                self._judge(numbers)
+        return posterior_of(
+            self.settings,
+            self.problem,
+            self.seed,
+            self.columns,
+            status=self.status,
+            message=self.message,
+            chains=self.settings.chains if self.columns else None,
+            proposals=self.wasted + self._steps(),
+            seconds=time.monotonic() - self.began,
+            diagnostics=numbers,
+        )
+
+    def _judge(self, numbers: dict[str, Any]) -> None:
+        self.status, self.message, found = judge_chains(self.columns, self.settings.chains, None, self.settings.min_ess)
+        numbers |= found
+        share = numbers["divergences"] / (self.length * self.settings.chains)
+        if self.status == "complete" and share > DIVERGENT:
+            self.status = "divergent"
+            self.message = (
+                f"{numbers['divergences']} of {self.length * self.settings.chains} transitions diverged: where the "
+                "density bends too sharply for the step size, draws may be missing. Raise target_accept (0.95), or use "
+                "another sampler."
+            )

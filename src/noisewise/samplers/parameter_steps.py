@@ -1,0 +1,181 @@
+"""Continuous parameters without a closed form: Hamiltonian steps in an unconstrained chart, Jacobian included.
+
+Parameters whose law given the rest is conjugate can be integrated out of the step (docs/derivations/augmentation.md).
+Step size and metric adapt in warm-up, to the chains of the same group, and are then frozen.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import biject_to
+
+from noisewise.numerics import double
+from noisewise.samplers.conjugate import LARGE, Conjugate
+from noisewise.samplers.joint import Joint, State, made
+
+Array = np.ndarray[Any, Any]
+Values = Mapping[str, Any]
+
+DENSE = 48
+"""Coordinates up to which the metric is a full matrix."""
+AIM = 0.8
+"""Mean acceptance that the step size is tuned to."""
+
+
+class Chart:
+    """Unconstrained coordinates of some names, the others given."""
+
+    def __init__(self, joint: Joint, names: Sequence[str]) -> None:
+        self.model = joint.model
+        self.names = tuple(name for name in self.model.order if name in names)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._look()
+        self.size = sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    def _look(self) -> None:
+        model = self.model
+        structs = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.order}
+
+        def look(values: Values) -> Any:
+            for name in self.names:
+                transform = biject_to(made(model, name, values).support)
+                self.shapes[name] = tuple(transform.inverse_shape(model.shape(name)))
+            return 0.0
+
+        with double():
+            jax.eval_shape(jax.vmap(look), structs)
+
+    def point(self, free: Any, values: Values) -> tuple[dict[str, Any], Any]:
+        """All values with the chart's names at `free`, and log |d values / d free|."""
+        found, total, start = dict(values), jnp.zeros(()), 0
+        for name in self.names:
+            size = int(np.prod(self.shapes[name]))
+            piece = free[start : start + size].reshape(self.shapes[name])
+            transform = biject_to(made(self.model, name, found).support)
+            found[name] = transform(piece)
+            total = total + jnp.sum(transform.log_abs_det_jacobian(piece, found[name]))
+            start += size
+        return found, total
+
+    def free(self, values: Values) -> Any:
+        """Coordinates of one chain's values."""
+        parts = [biject_to(made(self.model, name, values).support).inv(values[name]) for name in self.names]
+        return jnp.concatenate([jnp.ravel(part) for part in parts])
+
+
+class Gradient:
+    """One Hamiltonian trajectory per sweep for the named values; `collapsed` conjugate parameters integrated out.
+
+    Right after the step the collapsed ones must be drawn: `step` does so.
+    """
+
+    def __init__(self, joint: Joint, names: Sequence[str], collapsed: Sequence[Conjugate] = ()) -> None:
+        self.joint, self.chart, self.collapsed = joint, Chart(joint, names), tuple(collapsed)
+        self.density = joint.touching(self.chart.names)
+        moving, still = {"also": self.chart.names}, {"never": self.chart.names}
+        self.moving = [joint.touching([one.name], **moving) for one in collapsed]
+        self.still = [joint.touching([one.name], **still) for one in collapsed]
+        size = self.chart.size
+        self.leaps = 2 if size <= 4 else min(4 + size // 8, 12)
+        self.log_step = np.log(0.3)
+        self.root: Array = np.eye(size) if size <= DENSE else np.ones(size)
+        self.seen: list[Array] = []
+
+    def log_target(self, free: Any, values: Values, records: Any, release: Any, anchors: Any, fixed: Any) -> Any:
+        """log density of the free coordinates given everything but the collapsed; traceable.
+
+        p(x) p(children | x) / p(x | children) is the marginal density of the children, at any x: here at the anchor,
+        where p(children | x) is a constant and is left out. `fixed` are the coefficients of factors that do not move.
+        """
+        point, total = self.chart.point(free, values)
+        for one, anchor in zip(self.collapsed, anchors, strict=True):
+            point[one.name] = anchor
+        for one, anchor, part, (a, b) in zip(self.collapsed, anchors, self.moving, fixed, strict=True):
+            more = one.coefficients(point, records, release, anchor, part)
+            a, b = a + more[0], b + more[1]
+            sound = jnp.all(one.family.proper(a, b) & (jnp.abs(a) < LARGE))
+            total = jnp.where(sound, total - one.family.log_prob(anchor, a, b), -jnp.inf)
+        total = total + self.density(point, records, release)
+        return jnp.where(jnp.isnan(total), -jnp.inf, total)
+
+    def _move(
+        self, values: Values, records: Any, release: Any, anchors: Any, root: Any, push: Any, size: Any, bar: Any
+    ) -> Any:
+        """One trajectory of one chain, in coordinates whitened by `root`; accepted when it beats `bar`."""
+        origin = self.chart.free(values)
+        fixed = [
+            one.coefficients(values, records, release, anchor, part)
+            for one, anchor, part in zip(self.collapsed, anchors, self.still, strict=True)
+        ]
+
+        def target(z: Any) -> Any:
+            free = origin + (root @ z if root.ndim == 2 else root * z)
+            return self.log_target(free, values, records, release, anchors, fixed), free
+
+        slope = jax.value_and_grad(target, has_aux=True)
+
+        def gradient(z: Any) -> tuple[Any, Any]:
+            (level, _), found = slope(z)
+            return level, jnp.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0)
+
+        def leap(carry: Any, _: Any) -> tuple[Any, None]:
+            z, p, _, g = carry
+            p = p + 0.5 * size * g
+            z = z + size * p
+            level, g = gradient(z)
+            return (z, p + 0.5 * size * g, level, g), None
+
+        still = jnp.zeros_like(push)
+        before, g = gradient(still)
+        (z, p, after, _), _ = jax.lax.scan(leap, (still, push, before, g), length=self.leaps)
+        ratio = after - before + 0.5 * jnp.sum(push**2) - 0.5 * jnp.sum(p**2)
+        ratio = jnp.where(jnp.isnan(ratio), -jnp.inf, ratio)
+        yes = bar >= -ratio
+        free = jnp.where(yes, target(z)[1], origin)
+        point = self.chart.point(free, values)[0]
+        kept = {name: jnp.where(yes, point[name], values[name]) for name in self.chart.names}
+        return kept, free, jnp.exp(jnp.minimum(ratio, 0.0))
+
+    def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
+        """One trajectory for every chain, then fresh draws of what was integrated out."""
+        names = (*self.chart.names, *(one.name for one in self.collapsed))
+        purpose = ("gradient", names, len(self.collapsed), self.leaps)
+        axes = (0, 0, self.joint.axes, None, None, 0, 0, 0)
+        program = self.joint.program(purpose, lambda: jax.vmap(self._move, in_axes=axes))
+        chains = state.chains
+        push = rng.standard_normal((chains, self.chart.size))
+        size = np.exp(self.log_step) * rng.uniform(0.8, 1.2, chains)
+        bar = rng.standard_exponential(chains)
+        anchors = [one.anchor(state.values) for one in self.collapsed]
+        kept, free, rate = self.joint.run(
+            program, state.values, state.records, self.joint.release, anchors, self.root, push, size, bar
+        )
+        state.values.update(kept)
+        for one in self.collapsed:
+            one.step(rng, state, warm)
+        if warm:
+            self.log_step += 0.7 * (float(rate.mean()) - AIM)
+            self.seen.append(free)
+        return float(rate.sum()), float(chains)
+
+    def learn(self) -> None:
+        """A new metric from what was seen since the last, over chains and sweeps, pulled towards its diagonal."""
+        seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
+        self.seen = []
+        if len(seen) < 4 * min(self.chart.size, DENSE) or not np.all(np.isfinite(seen)):
+            return
+        variance = np.maximum(seen.var(axis=0), 1e-12)
+        old = np.exp(self.log_step) * np.exp(np.mean(np.log(self._spread())))
+        if self.root.ndim == 1:
+            self.root = np.sqrt(variance)
+        else:
+            covariance = np.cov(seen.T).reshape(len(variance), -1)
+            weight = len(seen) / (len(seen) + 5.0)
+            self.root = np.linalg.cholesky(weight * covariance + (1.0 - weight) * np.diag(variance))
+        self.log_step = np.clip(np.log(old / np.exp(np.mean(np.log(self._spread())))), -3.0, 0.3)
+
+    def _spread(self) -> Array:
+        return np.abs(np.diag(self.root)) if self.root.ndim == 2 else self.root

@@ -1,0 +1,161 @@
+"""Pilot rounds: they fit the proposal, choose how many statistics to simulate, and are never among the draws.
+
+Derivation: docs/derivations/importance.md.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from noisewise import weights
+from noisewise.engine import Engine, gather
+from noisewise.samplers import mixture
+from noisewise.samplers.problem import Problem
+from noisewise.samplers.proposal import Adapted, FromPrior, Proposal, given_proposal, space_of
+from noisewise.samplers.weigh import Weigh, block_rows, log_average
+from noisewise.space import Space
+from noisewise.streams import Columns, Purpose, generator
+
+Array = np.ndarray[Any, Any]
+
+ROUND = 2**14
+"""Parameter values of one pilot round."""
+MOST_ROUNDS = 8
+MOST_SIMULATIONS = 64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the pilot settled: where parameters come from, and how many statistics are tried for each."""
+
+    proposal: Proposal
+    simulations: int = 1
+    log_weights: Array = field(default_factory=lambda: np.empty(0))
+    """Weights of the last round, drawn from the proposal of the round before."""
+    proposals: int = 0
+    seconds: float = 0.0
+    rounds: int = 0
+
+
+def plan(
+    who: str,
+    problem: Problem,
+    proposal: str | Mapping[str, Any] | None,
+    share: float,
+    simulations: int | None,
+    seed: int,
+    engine: Engine,
+    look: bool = False,
+) -> Plan:
+    """Run what pilot the settings need: rounds to adapt a proposal, one more to `look` at its weights."""
+    start = time.monotonic()
+    pilot = _Pilot(problem, simulations or 2, seed, engine)
+    space = space_of(problem.model) if proposal == "adapted" else None
+    if space is not None and space.size:
+        law: Proposal = pilot.adapt(space, share)
+    elif isinstance(proposal, Mapping):
+        law = given_proposal(who, problem.model, proposal, share)
+    else:
+        law = FromPrior(problem.model)
+    if look or simulations is None:
+        pilot.round(law)
+    chosen = simulations or pilot.best_simulations(law)
+    return Plan(law, chosen, pilot.log_weights, pilot.proposals, time.monotonic() - start, pilot.rounds)
+
+
+class _Pilot:
+    """Rounds of weighted candidates, each on random streams of its own."""
+
+    def __init__(self, problem: Problem, simulations: int, seed: int, engine: Engine) -> None:
+        self.problem, self.simulations, self.seed, self.engine = problem, simulations, seed, engine
+        self.rows = block_rows(problem, simulations)
+        self.rounds = self.proposals = 0
+        self.columns: Columns = {}
+        self.log_weights: Array = np.empty(0)
+        self.log_each: Array = np.empty((0, simulations))
+
+    def round(self, law: Proposal) -> None:
+        """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
+        blocks = max(1, ROUND // self.rows)
+        works = [partial(self._block, law, self.rounds, block) for block in range(blocks)]
+        parts = gather(self.engine, works)
+        self.columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
+        self.log_weights, self.log_each = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+        self.rounds += 1
+        self.proposals += blocks * self.rows * self.simulations
+
+    def _block(self, law: Proposal, number: int, block: int, poll: Any) -> tuple[Columns, Array, Array]:
+        rng = generator(self.seed, Purpose.PILOT, number, block)
+        values, log_ratio = law(rng, self.rows, poll)
+        _, log_eta = Weigh(self.problem, law, self.simulations).tried(rng, values, self.rows, poll)
+        log_each = log_ratio[:, None] + log_eta
+        return values, log_average(log_each), log_each
+
+    def adapt(self, space: Space, share: float) -> Proposal:
+        """Rounds from the prior on, each fitting the next, until weights need no flattening; then one more."""
+        law: Proposal = FromPrior(space.model)
+        settled = 0
+        for number in range(MOST_ROUNDS):
+            self.round(law)
+            rng = generator(self.seed, Purpose.PILOT, number, 2**20)
+            fitted = self._fit(rng, space)
+            if fitted is None:
+                continue  # no weight at all: try again from the same law
+            found, power = fitted
+            law = Adapted(space, found.inflated(mixture.INFLATION), share)
+            settled += power == 1.0
+            if settled == 2:
+                break
+        return law
+
+    def _fit(self, rng: np.random.Generator, space: Space) -> tuple[mixture.Mixture, float] | None:
+        """A mixture fitted to the round's draws by their weights, flattened to a power that leaves enough of them."""
+        free = space.free_from(self.columns)
+        log_weights = np.where(np.isfinite(free).all(axis=1), self.log_weights, -np.inf)
+        positive = int(np.sum(log_weights > -np.inf))
+        least = 60.0 + 10.0 * space.size
+        if positive < least:
+            return None
+        power = flattening(log_weights, min(least, 0.5 * positive))
+        flat = np.where(log_weights > -np.inf, power * log_weights, -np.inf)
+        index = weights.systematic(rng, flat, mixture.POINTS)
+        return mixture.fit(rng, free[index], weights.effective_size(flat)), power
+
+    def best_simulations(self, law: Proposal) -> int:
+        """sqrt(within * c0 / (between * c1)): variance of the weights within and between parameter values, and work.
+
+        Work is counted, not timed: numbers handled for one parameter value (c0) and for one simulation (c1).
+        """
+        top = self.log_each.max()
+        if not np.isfinite(top):
+            return 1
+        each = np.exp(self.log_each - top)
+        within = float(each.var(axis=1, ddof=1).mean())
+        between = float(each.mean(axis=1).var()) - within / each.shape[1]
+        model = self.problem.model
+        c0 = sum(model.cost_of_row(name) for name in model.parameters) * (1 if isinstance(law, FromPrior) else 6)
+        c1 = sum(model.cost_of_row(name) for name in model.statistics)
+        if between <= 0.0:
+            return MOST_SIMULATIONS if within > 0.0 else 1
+        best = math.sqrt(within * c0 / (between * c1))
+        return max(1, min(MOST_SIMULATIONS, round(best)))
+
+
+def flattening(log_weights: Array, least: float) -> float:
+    """The largest power up to 1 whose flattened weights have an effective size of `least`."""
+    if weights.effective_size(log_weights) >= least:
+        return 1.0
+    finite = log_weights[log_weights > -np.inf]
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        if weights.effective_size(middle * finite) >= least:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -1,0 +1,110 @@
+"""Rejection control: small weights are dropped at random, so that those kept vary less (Liu, Chen and Wong 1998).
+
+Derivation, with the corrected weights and the evidence: docs/derivations/rejection-control.md.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.engine import Engine
+from noisewise.errors import refusal
+from noisewise.posterior import Posterior
+from noisewise.progress import Progress
+from noisewise.samplers import proposal as proposals
+from noisewise.samplers.importance import plain, remaining, settle, told, without_density
+from noisewise.samplers.importance_rejection import kept_posterior, survivors
+from noisewise.samplers.pilot import plan
+from noisewise.samplers.problem import Problem
+from noisewise.samplers.weigh import Weigh, block_rows
+from noisewise.settings import Sampler
+from noisewise.streams import Columns, Stream
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class RejectionControl(Sampler):
+    """Weighted draws kept with probability min(1, w / c), with the weight max(w, c). `draws` counts those kept.
+
+    The threshold c is a `quantile` of a pilot's positive weights, or given as `log_threshold`, in the units of
+    eta * pi0 / g. `proposal`, `simulations` and `prior_share` as for `Importance`.
+    """
+
+    proposal: str | Mapping[str, Any] | None = None
+    quantile: float = 0.9
+    log_threshold: float | None = None
+    simulations: int | None = 1
+    prior_share: float = 0.1
+    min_ess: float = 400.0
+    max_proposals: int | None = 10**9
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        settle(self)
+        advice = "Give a number between 0 and 1, such as 0.9."
+        quantile = checks.positive_number("RejectionControl", "quantile", self.quantile, advice)
+        if quantile >= 1.0:
+            raise refusal("RejectionControl", "quantile", "must be below 1", quantile, advice)
+        object.__setattr__(self, "quantile", quantile)
+        if self.log_threshold is not None:
+            advice = "Give the log of a weight, or None for a quantile of the pilot's."
+            value = checks.numeric("RejectionControl", "log_threshold", self.log_threshold, advice)
+            if np.ndim(value) or not np.isfinite(value):
+                raise refusal("RejectionControl", "log_threshold", "must be one finite number", value, advice)
+            object.__setattr__(self, "log_threshold", value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and settings as plain data; a function among the proposal's laws is only described."""
+        return plain(self)
+
+    def unfit(self, problem: Problem) -> str | None:
+        """Statistics without noise need a density to weigh by."""
+        return without_density(problem) or proposals.unfit(problem.model, self.proposal)
+
+    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+        """Weigh, and drop small weights at random."""
+        look = self.log_threshold is None
+        who = "RejectionControl"
+        pilot = plan(who, problem, self.proposal, self.prior_share, self.simulations, seed, engine, look)
+        log_threshold = self.log_threshold
+        if log_threshold is None:
+            log_threshold = threshold(pilot.log_weights, self.quantile)
+        work = Control(Weigh(problem, pilot.proposal, pilot.simulations), log_threshold)
+        stream = Stream(0, block_rows(problem, pilot.simulations), work, "the proposal")
+        budget = remaining(self.max_proposals, self.max_seconds, pilot)
+        diagnostics = {"log_threshold": log_threshold} | told(pilot)
+        return kept_posterior(self, problem, draws, seed, engine, progress, stream, budget, 0.0, diagnostics)
+
+
+def threshold(log_weights: Array, quantile: float) -> float:
+    """A quantile of the positive weights; -inf, which drops only zero weights, where there are none."""
+    positive = log_weights[log_weights > -np.inf]
+    return float(np.quantile(positive, quantile)) if len(positive) else -np.inf
+
+
+@dataclass(frozen=True)
+class Control:
+    """One block of weighted draws, small weights dropped at random."""
+
+    weigh: Weigh
+    log_threshold: float
+
+    def __call__(
+        self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]
+    ) -> tuple[Columns, Array]:
+        """Survivors, with weights at least the threshold."""
+        values, log_weights = self.weigh.candidates(rng, rows, poll)
+        with np.errstate(invalid="ignore"):
+            log_chance = np.where(log_weights == -np.inf, -np.inf, log_weights - self.log_threshold)
+        kept = survivors(rng, log_chance)
+        values["log_weights"] = corrected(log_weights, self.log_threshold)
+        return {name: column[kept] for name, column in values.items()}, kept
+
+
+def corrected(log_weights: Array, log_threshold: float) -> Array:
+    """log max(w, c): w over the probability min(1, w / c) with which it was kept, up to the rate of keeping."""
+    return np.maximum(log_weights, log_threshold)

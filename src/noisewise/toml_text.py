@@ -1,0 +1,291 @@
+"""TOML with places: where in the text each key and value stands, errors that point there, and a small writer.
+
+`tomllib` checks the syntax and gives the content, without positions; the scanner here runs over text that `tomllib`
+has accepted, and notes only where things are.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from noisewise.errors import InputError
+
+Path = tuple[str | int, ...]
+
+LARGEST = 1_000_000
+"""Characters of a file."""
+_AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {"u": 4, "U": 8}
+
+
+class FileError(InputError):
+    """A mistake in a file: the place, the cause and the line itself with a caret under the place."""
+
+    def __init__(self, where: str, text: str, offset: int, cause: str) -> None:
+        offset = max(0, min(offset, len(text)))
+        start = text.rfind("\n", 0, offset) + 1
+        self.where, self.cause = where, cause
+        self.line, self.column = text.count("\n", 0, offset) + 1, offset - start + 1
+        self.shown = text[start:].split("\n", 1)[0][:240]
+        pad = "".join("\t" if character == "\t" else " " for character in self.shown[: self.column - 1])
+        lead = f"{self.line:>5} | "
+        caret = " " * (len(lead) - 2) + "| " + pad + "^"
+        super().__init__(f"{where}, line {self.line}, column {self.column}: {cause}\n{lead}{self.shown}\n{caret}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Offsets of a key and of its value; for a string, one for each of its characters and one for its end."""
+
+    key: int
+    value: int
+    characters: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Document:
+    """Parsed TOML with the places of its keys and values, by path; array entries have whole numbers in theirs."""
+
+    text: str
+    where: str
+    content: dict[str, Any]
+    places: Mapping[Path, Place]
+
+    def error(self, path: Path, cause: str, *, at: int | None = None, key: bool = False) -> FileError:
+        """An error at a value (its character `at`, for strings) or at its key; at the nearest table above if absent."""
+        while path and path not in self.places:
+            path, at = path[:-1], None
+        place = self.places.get(path, Place(0, 0))
+        offset = place.key if key else place.value
+        if at is not None and place.characters:
+            offset = place.characters[min(at, len(place.characters) - 1)]
+        return FileError(self.where, self.text, offset, cause)
+
+
+def read(text: str, where: str) -> Document:
+    """Parse TOML; a syntax error names line and column."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if len(text) > LARGEST:
+        raise FileError(where, text, 0, f"the file is longer than {LARGEST:,} characters.")
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(where, text, *_syntax(text, str(error))) from None
+    except (ValueError, RecursionError) as error:
+        told = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(";")[0]
+        raise FileError(where, text, 0, f"not readable as TOML: {told}.") from None
+    return Document(text, where, content, _Scanner(text).places)
+
+
+def _syntax(text: str, message: str) -> tuple[int, str]:
+    found = _AT_LINE.search(message)
+    cause = f"not valid TOML: {_AT_LINE.sub('', message).replace(' (at end of document)', ' (the file ends here)')}."
+    if found is None:
+        return len(text.rstrip()), cause
+    line, column = int(found[1]), int(found[2])
+    start = 0
+    for _ in range(line - 1):
+        start = text.index("\n", start) + 1
+    return start + column - 1, cause + _hint(text[start:].split("\n", 1)[0])
+
+
+def _hint(line: str) -> str:
+    """What non-programmers forget most."""
+    _, sign, value = line.partition("=")
+    value = value.strip()
+    if sign and value[:1].isalpha() and value.split("#")[0].strip() not in ("true", "false", "inf", "nan"):
+        return ' Put text and expressions in quotation marks, as in theta = "Gamma(25, 1)".'
+    if sign and re.match(r"\d+,\d", value):
+        return " Write decimal numbers with a point."
+    return ""
+
+
+class _Scanner:
+    """Walks over valid TOML and notes where keys and values start."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.places: dict[Path, Place] = {}
+        self.arrays: dict[Path, int] = {}
+        self._document()
+
+    def _document(self) -> None:
+        table: Path = ()
+        while True:
+            self._blank(newlines=True)
+            if self.at >= len(self.text):
+                return
+            if self.text[self.at] == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+
+    def _blank(self, newlines: bool) -> None:
+        """Skip spaces and comments, and newlines where they mean nothing."""
+        while self.at < len(self.text):
+            character = self.text[self.at]
+            if character == "#":
+                end = self.text.find("\n", self.at)
+                self.at = len(self.text) if end < 0 else end
+            elif character in " \t" or (newlines and character == "\n"):
+                self.at += 1
+            else:
+                return
+
+    def _header(self) -> Path:
+        start = self.at
+        double = self.text.startswith("[[", self.at)
+        self.at += 2 if double else 1
+        names = self._key()
+        self.at += 2 if double else 1
+        table: Path = ()
+        for number, name in enumerate(names):
+            table = (*table, name)
+            last = number == len(names) - 1
+            if double and last:
+                self.arrays[table] = self.arrays.get(table, -1) + 1
+            self.places.setdefault(table, Place(start, start))
+            if last and not double:
+                self.places[table] = Place(start, start)
+            if table in self.arrays:
+                table = (*table, self.arrays[table])
+                self.places.setdefault(table, Place(start, start))
+        return table
+
+    def _key(self) -> list[str]:
+        """A dotted key; ends at what follows it."""
+        names = []
+        while True:
+            self._blank(newlines=False)
+            if self.text[self.at] in "\"'":
+                first = self.at
+                self._string()
+                quoted = self.text[first : self.at]
+                names.append(tomllib.loads(f"k = {quoted}")["k"])
+            else:
+                found = _BARE.match(self.text, self.at)
+                assert found is not None  # tomllib accepted the text
+                names.append(found[0])
+                self.at = found.end()
+            self._blank(newlines=False)
+            if self.text[self.at] != ".":
+                return names
+            self.at += 1
+
+    def _pair(self, table: Path) -> None:
+        start = self.at
+        names = self._key()
+        for number in range(1, len(names)):
+            self.places.setdefault((*table, *names[:number]), Place(start, start))
+        self.at += 1  # the equals sign
+        self._blank(newlines=False)
+        self._value((*table, *names), start)
+
+    def _value(self, path: Path, key: int) -> None:
+        start = self.at
+        character = self.text[self.at]
+        characters: tuple[int, ...] = ()
+        if character in "\"'":
+            characters = self._string()
+        elif character == "[":
+            self._array(path)
+        elif character == "{":
+            self._inline(path)
+        else:
+            while self.at < len(self.text) and self.text[self.at] not in ",]}#\n":
+                self.at += 1
+        self.places[path] = Place(key, start, characters)
+
+    def _array(self, path: Path) -> None:
+        self.at += 1
+        number = 0
+        while True:
+            self._blank(newlines=True)
+            if self.text[self.at] == "]":
+                self.at += 1
+                return
+            self._value((*path, number), self.at)
+            number += 1
+            self._blank(newlines=True)
+            if self.text[self.at] == ",":
+                self.at += 1
+
+    def _inline(self, path: Path) -> None:
+        self.at += 1
+        while True:
+            self._blank(newlines=True)
+            if self.text[self.at] == "}":
+                self.at += 1
+                return
+            self._pair(path)
+            self._blank(newlines=True)
+            if self.text[self.at] == ",":
+                self.at += 1
+
+    def _string(self) -> tuple[int, ...]:
+        """Move past a string; the offset of each character of its value, and of its end."""
+        quote = self.text[self.at]
+        ends = quote * 3 if self.text.startswith(quote * 3, self.at) else quote
+        self.at += len(ends)
+        if len(ends) == 3 and self.text.startswith("\n", self.at):
+            self.at += 1
+        found: list[int] = []
+        while not self.text.startswith(ends, self.at) or (
+            self.text.startswith(ends + quote, self.at) and len(ends) == 3
+        ):
+            if quote == '"' and self.text[self.at] == "\\":
+                self._escape(found)
+            else:
+                found.append(self.at)
+                self.at += 1
+        found.append(self.at)
+        self.at += len(ends)
+        return tuple(found)
+
+    def _escape(self, found: list[int]) -> None:
+        after = self.text[self.at + 1]
+        if after in " \t\n":  # a line ending in a backslash: what follows is joined
+            self.at += 1
+            while self.text[self.at] in " \t\n":
+                self.at += 1
+            return
+        found.append(self.at)
+        self.at += 2 + _ESCAPES.get(after, 0)
+
+
+# Writing -----------------------------------------------------------------------------------------------------------
+
+
+def write(content: Mapping[str, Any], table: Path = ()) -> str:
+    """Content as TOML text: plain values first, then tables; what is None is left out."""
+    plain = {key: value for key, value in content.items() if not isinstance(value, Mapping) and value is not None}
+    lines = [f"{_written_key(key)} = {_written(value)}" for key, value in plain.items()]
+    if table and (lines or not any(isinstance(value, Mapping) for value in content.values())):
+        lines.insert(0, f"[{'.'.join(_written_key(str(name)) for name in table)}]")
+    text = "\n".join(lines) + "\n" if lines else ""
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            inner = write(value, (*table, key))
+            text += ("\n" if text else "") + inner
+    return text
+
+
+def _written_key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _written(key)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        pairs = (f"{_written_key(key)} = {_written(item)}" for key, item in value.items() if item is not None)
+        return "{ " + ", ".join(pairs) + " }"
+    return "[" + ", ".join(_written(item) for item in value) + "]"

@@ -1,0 +1,256 @@
+"""The forecast: what the pilot tells is right, the ranking is counted, the choice is kept, explained and replayed."""
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import LIMIT, counts_agree
+from kinds import KINDS
+from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
+
+import noisewise as nw
+from noisewise import samplers
+from noisewise.engine import Threads
+from noisewise.forecast import applicability, conflict, forecast
+from noisewise.samplers import Importance, Rejection, choice
+from noisewise.samplers.problem import Problem
+
+ROOT = Path(__file__).parents[1]
+
+
+def piloted(model, release, seed, index=0):
+    return choice.pilot(Problem(model, release), seed, Threads(), index=index)
+
+
+def test_acceptance_is_estimated_within_its_error(count_reference, seed):
+    for alpha in ("2", "25", "75"):
+        found, error = piloted(count_model(float(alpha)), count_release(), seed).acceptance
+        assert abs(found - count_reference["by_alpha"][alpha]["acceptance_rate"]) < LIMIT * error
+
+
+@pytest.mark.parametrize("target", [t for t in all_targets() if t.name in ("hierarchy", "multinomial", "latent-scale")])
+def test_rows_per_draw_of_the_divided_plan_are_foreseen(target, seed):
+    model, release = target.make()
+    _, rows = piloted(model, release, seed).rejection()
+    run = nw.sample(model, release, Rejection(), draws=2_000, seed=seed)
+    assert rows == pytest.approx(run.proposals / len(run), rel=0.4)
+
+
+def test_divided_and_joint_plans_are_told_apart(seed, lalonde_reference):
+    release = lalonde_release(lalonde_reference["noisy_a"]["released"])
+    pilot = piloted(lalonde_model(), release, seed)
+    _, divided = pilot.rejection()
+    _, joint = pilot.rejection(joint=True)
+    run = nw.sample(lalonde_model(), release, Rejection(), draws=2_000, seed=seed)
+    assert 0.4 < divided / (run.proposals / len(run)) < 2.5
+    assert joint > 4 * divided
+
+
+def test_efficiency_of_weighting_is_foreseen(seed):
+    for alpha in (2.0, 25.0):
+        pilot = piloted(count_model(alpha), count_release(), seed)
+        run = nw.sample(count_model(alpha), count_release(), Importance(), draws=20_000, seed=seed)
+        assert pilot.efficiency == pytest.approx(run.ess["theta"] / len(run), rel=0.2)
+
+
+def test_the_choice_is_by_count_and_not_by_the_clock(seed, monkeypatch):
+    first = forecast(count_model(2.0), count_release(), seed=seed)
+    clock = iter(np.arange(0.0, 1e9, 1e3))
+    monkeypatch.setattr("noisewise.forecast.time.perf_counter", lambda: float(next(clock)))
+    second = forecast(count_model(2.0), count_release(), seed=seed, engine=Threads(1))
+    assert (first.choice, first.reason) == (second.choice, second.reason)
+    assert [each.work for each in first.ranking] == [each.work for each in second.ranking]
+    assert second.seconds_per_unit > 100 * first.seconds_per_unit
+
+
+def test_what_is_forecast_is_what_is_chosen(seed):
+    for alpha, draws in ((25.0, 1_000), (2.0, 20_000), (25.0, 100_000)):
+        told = forecast(count_model(alpha), count_release(), draws=draws, seed=seed)
+        run = nw.sample(count_model(alpha), count_release(), draws=draws, seed=seed)
+        assert run.sampler == told.choice
+        assert run.status == "complete"
+
+
+def test_conflict_and_agreement_choose_differently(seed):
+    easy = nw.sample(count_model(25.0), count_release(), draws=5_000, seed=seed)
+    hard = nw.sample(count_model(2.0), count_release(), draws=50_000, seed=seed)
+    assert easy.sampler == Rejection()
+    assert "bounded density" in easy.reason
+    assert hard.sampler == Importance()
+    assert "rejection accepts 0.09" in hard.reason
+    assert hard.status == "complete"
+
+
+def test_a_chosen_run_replays_bit_for_bit(seed, caplog):
+    for alpha, draws in ((25.0, 500), (25.0, 30_000), (2.0, 20_000)):
+        with caplog.at_level(logging.INFO, logger="noisewise"):
+            run = nw.sample(count_model(alpha), count_release(), draws=draws, seed=seed)
+        assert run.reason in caplog.text
+        again = nw.sample(count_model(alpha), count_release(), run.sampler, draws=draws, seed=run.seed)
+        assert run.seed == seed
+        assert np.array_equal(again["theta"], run["theta"])
+
+
+def test_a_run_that_misses_its_forecast_falls_back_on_new_streams(seed, monkeypatch):
+    """Importance ends with high_k, by force: the next sampler runs with another seed, and both steps are told."""
+    real = Importance.run
+
+    def missed(self, problem, draws, seed, engine, progress):
+        return replace(real(self, problem, draws, seed, engine, progress), status="high_k", message="by force")
+
+    monkeypatch.setattr(Importance, "run", missed)
+    monkeypatch.setattr(choice, "COSTS", {key: choice.COSTS[key] for key in ("Rejection", "Importance")})
+    run = nw.sample(count_model(2.0), count_release(), draws=20_000, seed=seed)
+    assert run.sampler == Rejection()
+    assert run.status == "complete"
+    assert "Importance (" in run.reason
+    assert "ended with 'high_k' and was discarded; the next in the forecast" in run.reason
+    assert run.seed != seed
+    again = nw.sample(count_model(2.0), count_release(), run.sampler, draws=20_000, seed=run.seed)
+    assert np.array_equal(again["theta"], run["theta"])
+
+
+def test_when_all_miss_the_first_is_returned_with_what_was_tried(seed, monkeypatch):
+    for cls in (Importance, Rejection):
+        real = cls.run
+
+        def missed(self, problem, draws, seed, engine, progress, real=real):
+            return replace(real(self, problem, draws, seed, engine, progress), status="hopeless", message="by force")
+
+        monkeypatch.setattr(cls, "run", missed)
+    monkeypatch.setattr(choice, "COSTS", {key: choice.COSTS[key] for key in ("Rejection", "Importance")})
+    with pytest.raises(nw.InferenceError, match="by force") as caught:
+        nw.sample(count_model(2.0), count_release(), draws=2_000, seed=seed)
+    assert "was discarded" in caught.value.result.reason
+
+
+def test_too_few_draws_do_not_start_a_search(seed, monkeypatch):
+    ran = []
+    real = samplers._run
+    monkeypatch.setattr(samplers, "_run", lambda *a: ran.append(1) or real(*a))
+    found = nw.sample(count_model(), count_release().naive(), draws=100, seed=seed, on_failure="return")
+    assert found.status == "low_ess"
+    assert len(ran) == 1
+
+
+def test_noise_free_statistics_are_conditioned_on(seed):
+    run = nw.sample(count_model(), count_release().naive(), draws=5_000, seed=seed)
+    assert run.sampler == Importance()
+    assert "'count' has no noise" in run.reason
+
+
+def test_nothing_applies_is_a_refusal(seed):
+    model = nw.Model(prior={"a": dist.Normal(0.0, 1.0)}, statistics={"s": nw.Simulator(lambda rng, a: rng.normal(a))})
+    with pytest.raises(nw.InputError, match=r"Importance needs the density of 's'.*got \['s'\]"):
+        nw.sample(model, nw.Release(s=nw.Exact().released(1.0)), draws=10, seed=seed)
+
+
+def test_expensive_rows_make_a_small_pilot():
+    def slow(rng, p):
+        return rng.binomial(10, p)
+
+    model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": nw.Simulator(slow)})
+    problem = Problem(model, nw.Release(yes=nw.DiscreteLaplace(scale=3.0).released(5)))
+    assert choice.pilot_rows(problem) <= 256
+    assert choice.pilot_rows(Problem(count_model(), count_release())) == 2**14
+
+
+def test_many_entries_call_for_augmentation_or_gradients(seed):
+    model = nw.Model(
+        prior={
+            "a": dist.HalfNormal(10.0),
+            "b": dist.HalfNormal(1.0),
+            "rate": lambda a, b: dist.Gamma(a, b).expand([300]),
+        },
+        statistics={"s": lambda rate: dist.Poisson(rate)},
+    )
+    rng = np.random.default_rng(seed)
+    y = rng.poisson(rng.gamma(5.0, 4.0, 300))
+    told = forecast(model, nw.Release(s=nw.DiscreteGaussian(scale=6.0).released(y)), seed=seed)
+    assert type(told.choice).__name__ in ("Augmentation", "NUTS")
+    assert told.acceptance < 1e-10
+
+
+def test_conflict_probabilities_are_uniform_under_the_model(seed):
+    """Evans and Moshonov's tail probability is a valid p-value: over simulated releases it is uniform on its grid."""
+    model = count_model(4.0)
+    truth = model.simulate(200, seed)
+    mechanism = nw.Laplace(scale=2.0)
+    noisy = mechanism.sample(np.random.default_rng(seed), truth["count"])
+    found = []
+    for number, value in enumerate(noisy):
+        problem = Problem(model, nw.Release(count=mechanism.released(value)))
+        rows = model.draw(np.random.default_rng([seed, number]), model.order, 256)
+        pilot = choice.Pilot(problem, rows, {"count": np.zeros(256)})
+        found.append(conflict(pilot, number)["count"])
+    counts = np.histogram(found, bins=np.linspace(0, 1, 11))[0]
+    assert counts_agree(counts, np.full(10, 0.1))
+
+
+def test_conflict_is_seen(seed):
+    assert not forecast(count_model(25.0), count_release(), seed=seed).in_conflict
+    far = forecast(count_model(2.0), count_release(), seed=seed)
+    assert far.in_conflict
+    assert "surprising under the prior" in repr(far)
+    model = nw.Model(
+        prior={"x": dist.Gamma(4.0, 1.0)},
+        statistics={"a": lambda x: dist.Poisson(x), "b": lambda x: dist.Poisson(3.0 * x).expand([2])},
+    )
+    release = nw.Release(a=nw.Laplace(scale=1.0).released(2.0), b=nw.Laplace(scale=1.0).released([30.0, 28.0]))
+    found = forecast(model, release, seed=seed).conflict
+    assert set(found) == {"a", "b", "release"}
+    assert found["release"] < found["a"]  # each is likely by itself, the two together are not
+
+
+def test_the_forecast_shows_and_refuses(seed):
+    found = forecast(count_model(), count_release(), draws=1_000, seed=seed)
+    assert set(found.table().columns) == {"work", "seconds", "efficiency", "note"}
+    assert "Rejection" in repr(found)
+    assert "<table" in found._repr_html_()
+    for wrong in (dict(draws=0), dict(seed=-1), dict(engine=3)):
+        with pytest.raises(nw.InputError, match="forecast: "):
+            forecast(count_model(), count_release(), **wrong)
+
+
+def test_a_forecast_row_for_each_sampler_or_asked_for_only():
+    """Every sampler is either counted or known to be left out of the choice."""
+    counted = {choice.SAMPLER_OF.get(key, key) for key in choice.COSTS}
+    assert set(choice.public_samplers()) - counted == {"ImportanceRejection", "RejectionControl"}
+
+
+def test_a_sampler_from_elsewhere_is_not_in_the_tables():
+    @dataclass(frozen=True)
+    class Mine(nw.Rejection):
+        pass
+
+    assert "Mine" not in choice.public_samplers()
+
+
+def published():
+    text = (ROOT / "docs/how-to-choose.md").read_text()
+    block = text.split("<!-- applicability -->")[1]
+    rows = [[cell.strip() for cell in line.strip("|\n ").split("|")] for line in block.strip().splitlines()]
+    return {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]}
+
+
+def test_the_published_table_is_what_unfit_says():
+    found = applicability({kind: make() for kind, make in KINDS.items()})
+    told = published()
+    assert list(told) == list(found.index)
+    for kind, row in told.items():
+        for name, cell in row.items():
+            assert (cell == "yes") == (found.loc[kind, name] == "yes"), (kind, name, found.loc[kind, name])
+        assert set(row) == set(found.columns)
+
+
+def test_refusals_in_the_table_are_refusals_of_sample():
+    for make in KINDS.values():
+        model, release = make()
+        for cls in choice.public_samplers().values():
+            why = cls().unfit(Problem(model, release))
+            if why is not None:
+                with pytest.raises(nw.InputError, match="must apply to model and release"):
+                    nw.sample(model, release, cls(), draws=1, seed=1)

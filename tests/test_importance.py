@@ -1,0 +1,304 @@
+"""The importance family: proposals, several simulations, acceptance, control of weights; means, variances, evidence."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import LIMIT
+from scipy import stats
+from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
+from test_samplers import z_scores
+
+import noisewise as nw
+from noisewise.errors import InferenceError, InputError
+from noisewise.samplers import proposal, rejection_control, weigh
+from noisewise.samplers.importance import Importance
+from noisewise.samplers.importance_rejection import ImportanceRejection
+from noisewise.samplers.problem import Problem
+from noisewise.samplers.rejection_control import RejectionControl
+from noisewise.settings import Sampler
+
+FAMILY = {
+    "adapted": (Importance(proposal="adapted"), 20_000),
+    "several": (Importance(proposal="adapted", simulations=3), 10_000),
+    "importance-rejection": (ImportanceRejection(), 3_000),
+    "rejection-control": (RejectionControl(), 5_000),
+}
+NAMES = (
+    *("count-2", "count-5", "count-25", "count-50", "count-75", "beta-binomial", "statistic-of-statistic", "hierarchy"),
+    *("clamped-total-unknown-n", "multinomial", "simulator"),
+)
+RESPONSES = ("randomised-response-bits", "randomised-response-three-counts")
+TARGETS = [t for t in all_targets() if t.name in NAMES or t.name in RESPONSES]
+
+
+def worst(posterior, truth):
+    """The largest |z| over means, variances and the evidence."""
+    truth = dict(truth)
+    log_evidence = truth.pop("log_evidence", None)
+    found = [np.abs(np.concatenate([np.ravel(z) for z in z_scores(posterior, n, *t)])).max() for n, t in truth.items()]
+    if log_evidence is not None:
+        found.append(abs(posterior.log_evidence - log_evidence) / posterior.log_evidence_se)
+    return max(found)
+
+
+def target(name):
+    found = next(t for t in TARGETS if t.name == name)
+    return (*found.make(), found.solve())
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_family_is_exact_on_every_target(target, seed):
+    model, release = target.make()
+    truth = target.solve()
+    for name, (sampler, draws) in FAMILY.items():
+        posterior = nw.sample(model, release, sampler, draws=draws, seed=seed)
+        assert set(posterior.draws) == set(truth) - {"log_evidence"}
+        assert worst(posterior, truth) < LIMIT, name
+
+
+# A posterior with two unequal modes ---------------------------------------------------------------------------------
+
+
+def two_modes():
+    model = nw.Model(
+        prior={"theta": dist.Normal(0.5, 2.0)}, statistics={"square": lambda theta: dist.Normal(theta**2, 0.5)}
+    )
+    return model, nw.Release(square=nw.Laplace(scale=0.5).released(9.0))
+
+
+def two_modes_solution():
+    theta, s = np.linspace(-5.0, 5.0, 2_001)[:, None], np.linspace(4.0, 14.0, 2_001)[None, :]
+    noise = np.exp(-np.abs(9.0 - s) / 0.5)
+    joint = stats.norm.pdf(theta, 0.5, 2.0) * stats.norm.pdf(s, theta**2, 0.5) * noise
+    cell = 0.005 * 0.005
+    evidence = joint.sum() * cell
+    weight = joint / joint.sum()
+    moments = {}
+    for name, x in (("theta", theta + 0 * s), ("square", s + 0 * theta)):
+        mean = np.sum(weight * x)
+        moments[name] = (mean, np.sum(weight * (x - mean) ** 2))
+    return moments | {"log_evidence": float(np.log(evidence))}
+
+
+def test_both_modes_are_found_and_weighed(seed):
+    model, release = two_modes()
+    truth = two_modes_solution()
+    for sampler, draws in FAMILY.values():
+        posterior = nw.sample(model, release, sampler, draws=draws, seed=seed)
+        assert worst(posterior, truth) < LIMIT
+    adapted = nw.sample(model, release, Importance(proposal="adapted"), draws=20_000, seed=seed)
+    prior = nw.sample(model, release, Importance(), draws=20_000, seed=seed)
+    assert adapted.diagnostics["ess"] > 3 * prior.diagnostics["ess"]
+
+
+# Users' proposals -----------------------------------------------------------------------------------------------------
+
+
+def test_users_proposals_are_exact_for_law_function_and_part(seed):
+    model, release, truth = target("count-75")
+    given = {"theta": dist.Normal(60.0, 10.0)}  # off the prior's support now and then: weight zero, never an error
+    for sampler in (Importance(proposal=given), Importance(proposal=given, simulations=4)):
+        assert worst(nw.sample(model, release, sampler, draws=20_000, seed=seed), truth) < LIMIT
+    model, release, truth = target("hierarchy")
+    proposals = (
+        {"rate": lambda level: dist.Gamma(9.0 + level, 1.0)},
+        {"rate": dist.Gamma(10.0, 1.0), "level": lambda rate: dist.Gamma(3.0 + rate / 10.0, 1.0)},  # turned round
+    )
+    for given in proposals:
+        for sampler in (Importance(proposal=given), ImportanceRejection(proposal=given, min_ess=100.0)):
+            posterior = nw.sample(model, release, sampler, draws=5_000, seed=seed)
+            assert worst(posterior, truth) < LIMIT
+
+
+def test_a_useless_proposal_is_still_exact_through_the_priors_share(seed):
+    model, release, truth = target("count-25")
+    sampler = Importance(proposal={"theta": dist.Gamma(1_000.0, 1.0)})
+    assert worst(nw.sample(model, release, sampler, draws=50_000, seed=seed), truth) < LIMIT
+
+
+def test_weights_stay_below_ten_times_the_priors(seed):
+    model, release, _ = target("count-2")
+    for sampler in (Importance(proposal="adapted"), Importance(proposal={"theta": dist.Gamma(50.0, 1.0)}, min_ess=1.0)):
+        posterior = nw.sample(model, release, sampler, draws=20_000, seed=seed, on_failure="return")
+        eta = Problem(model, release).log_eta("count", dict(posterior.draws))
+        inside = posterior.log_weights > -np.inf
+        assert np.all(posterior.log_weights[inside] - eta[inside] <= np.log(10.0) + 1e-9)
+
+
+def test_importance_from_an_adapted_proposal_is_consistent(count_reference, seed):
+    """Section 3: the weighted average nears E(a | s_dp) at the rate its own standard error claims."""
+    truth = count_reference["by_alpha"]["2"]["mean"]
+    errors = []
+    for draws in (1_000, 100_000):
+        posterior = nw.sample(count_model(2.0), count_release(), Importance("adapted"), draws=draws, seed=seed)
+        summary = posterior.summary().loc["theta"]
+        assert abs(summary["mean"] - truth) < LIMIT * summary["mcse"]
+        errors.append(summary["mcse"])
+    assert 7 < errors[0] / errors[1] < 14
+
+
+def test_standard_errors_are_the_spread_between_runs(seed):
+    model, release, truth = target("beta-binomial")
+    for sampler in (Importance("adapted", simulations=3), RejectionControl(quantile=0.5), ImportanceRejection()):
+        runs = [nw.sample(model, release, sampler, draws=1_000, seed=seed + i, on_failure="return") for i in range(40)]
+        means = np.array([run.weights @ run["p"] for run in runs])
+        claimed = np.mean([run.summary().loc["p", "mcse"] ** 2 for run in runs])
+        ratio = 39 * means.var(ddof=1) / claimed
+        assert stats.chi2.ppf(1e-6, 39) * 0.8 < ratio < stats.chi2.isf(1e-6, 39) * 1.25
+        z = (np.array([run.log_evidence for run in runs]) - truth["log_evidence"]) / runs[0].log_evidence_se
+        assert abs(z.mean()) < LIMIT / np.sqrt(40) + 0.1  # the log of an unbiased estimate is a little low
+
+
+def test_adapted_importance_finds_lalonde(lalonde_reference, seed):
+    entry = lalonde_reference["noisy_a"]
+    release = lalonde_release(entry["released"])
+    posterior = nw.sample(lalonde_model(), release, Importance("adapted", simulations=4), draws=60_000, seed=seed)
+    for name in ("tau", "mu"):
+        truth, found = entry["posterior"][name], posterior.summary().loc[name]
+        assert abs(found["mean"] - truth["mean"]) < LIMIT * np.hypot(found["mcse"], truth["mcse_of_mean"])
+    assert posterior.diagnostics["pareto_k"] < 0.7
+
+
+# Negative controls: the same check must fail ----------------------------------------------------------------------
+
+
+def broken(monkeypatch, where, name, replacement, sampler, seed, of="count-25", draws=30_000):
+    model, release, truth = target(of)
+    assert worst(nw.sample(model, release, sampler, draws=draws, seed=seed, on_failure="return"), truth) < LIMIT
+    monkeypatch.setattr(where, name, replacement)
+    assert worst(nw.sample(model, release, sampler, draws=draws, seed=seed, on_failure="return"), truth) > LIMIT
+
+
+def test_weights_without_prior_over_proposal_are_caught(monkeypatch, seed):
+    right = proposal.finish
+
+    def wrong(*arguments):
+        values, log_ratio = right(*arguments)
+        return values, np.zeros_like(log_ratio)
+
+    with monkeypatch.context() as patch:
+        broken(patch, proposal, "finish", wrong, Importance("adapted"), seed)
+    with monkeypatch.context() as patch:
+        broken(patch, proposal, "finish", wrong, ImportanceRejection(), seed, draws=5_000)
+
+
+def test_control_without_the_corrected_weight_is_caught(monkeypatch, seed):
+    broken(monkeypatch, rejection_control, "corrected", lambda w, c: w, RejectionControl(), seed, of="multinomial")
+
+
+def test_control_with_every_weight_at_the_threshold_is_caught(monkeypatch, seed):
+    flat = RejectionControl(quantile=0.3)
+    broken(monkeypatch, rejection_control, "corrected", lambda w, c: np.full_like(w, c), flat, seed, of="multinomial")
+
+
+def test_picking_a_simulation_blindly_is_caught(monkeypatch, seed):
+    blind = lambda rng, log_each: np.zeros(len(log_each), int)  # noqa: E731
+    broken(monkeypatch, weigh, "pick", blind, Importance("adapted", simulations=4), seed)
+
+
+def test_the_largest_instead_of_the_average_weight_is_caught(monkeypatch, seed):
+    sampler = Importance("adapted", simulations=4)
+    broken(monkeypatch, weigh, "log_average", lambda log_each: log_each.max(axis=1), sampler, seed)
+
+
+# Threads, budgets, files, refusals ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", [sampler for sampler, _ in FAMILY.values()], ids=FAMILY)
+def test_threads_change_nothing_and_fewer_draws_are_the_first(sampler, seed):
+    model, release, _ = target("clamped-total-unknown-n")
+    one, four, few = (
+        nw.sample(model, release, sampler, draws=draws, seed=seed, engine=nw.Threads(workers), on_failure="return")
+        for draws, workers in ((3_000, 1), (3_000, 4), (1_000, 2))
+    )
+    for name in one.draws:
+        assert np.array_equal(one[name], four[name])
+        assert np.array_equal(one[name][:1_000], few[name])
+    assert np.array_equal(one.log_weights, four.log_weights)
+    assert np.array_equal(one.log_weights[:1_000], few.log_weights)
+
+
+def test_max_proposals_returns_the_draws_it_allows(seed):
+    model, release, _ = target("count-2")
+    sampler = ImportanceRejection(proposal=None, max_proposals=200_000)
+    with pytest.warns(nw.NoisewiseWarning, match="max_proposals"):
+        posterior = nw.sample(model, release, sampler, draws=1_000, seed=seed, on_failure="return")
+    assert posterior.status == "max_proposals"
+    assert 0 < len(posterior) < 1_000
+    assert posterior.proposals <= 200_000
+
+
+def test_a_threshold_by_value_keeps_that_value(seed):
+    model, release, truth = target("count-25")
+    sampler = RejectionControl(log_threshold=-3.0)
+    posterior = nw.sample(model, release, sampler, draws=20_000, seed=seed)
+    assert posterior.diagnostics["log_threshold"] == -3.0
+    assert posterior.log_weights.min() == -3.0
+    assert posterior.diagnostics["pilot_proposals"] == 0
+    assert worst(posterior, truth) < LIMIT
+
+
+def test_the_pilot_chooses_a_number_of_simulations(seed):
+    model, release, truth = target("count-75")
+    posterior = nw.sample(model, release, Importance("adapted", simulations=None), draws=5_000, seed=seed)
+    assert posterior.diagnostics["simulations"] > 1
+    assert posterior.proposals == 5_000 * posterior.diagnostics["simulations"]
+    assert worst(posterior, truth) < LIMIT
+
+
+def test_files_keep_laws_and_describe_functions(tmp_path, seed):
+    model, release, _ = target("count-25")
+    law = Importance(proposal={"theta": dist.Gamma(30.0, 1.0)})
+    first = nw.sample(model, release, law, draws=2_000, seed=seed)
+    first.save(tmp_path / "run.nc")
+    again = nw.Posterior.load(tmp_path / "run.nc")
+    replay = nw.sample(model, release, again.sampler, draws=2_000, seed=seed)
+    assert np.array_equal(replay["theta"], first["theta"])
+    function = Sampler.from_dict(Importance(proposal={"theta": lambda: dist.Gamma(30.0, 1.0)}).to_dict())
+    with pytest.raises(InputError, match="files keep no functions"):
+        nw.sample(model, release, function, draws=10, seed=seed)
+    for sampler, _ in FAMILY.values():
+        assert Sampler.from_dict(sampler.to_dict()) == sampler
+
+
+def test_bad_settings_are_refused():
+    for make in (
+        lambda: Importance(proposal="prior"),
+        lambda: Importance(proposal={}),
+        lambda: Importance(proposal={"theta": 3.0}),
+        lambda: Importance(prior_share=0.05),
+        lambda: Importance(prior_share=1.0),
+        lambda: Importance(simulations=0),
+        lambda: ImportanceRejection(max_proposals=0),
+        lambda: RejectionControl(quantile=1.0),
+        lambda: RejectionControl(log_threshold=np.inf),
+    ):
+        with pytest.raises(InputError):
+            make()
+
+
+def test_proposals_that_do_not_fit_the_model_are_refused(seed):
+    model, release, _ = target("count-25")
+    for given in ({"thet": dist.Gamma(1.0)}, {"theta": dist.Poisson(3.0)}, {"theta": dist.Gamma(np.ones(2), 1.0)}):
+        with pytest.raises(InputError):
+            nw.sample(model, release, Importance(proposal=given), draws=100, seed=seed)
+    fixed = nw.Model(
+        prior={"theta": dist.Gamma(25.0, 1.0), "shift": dist.Delta(1.5)},
+        statistics={"count": lambda theta, shift: dist.Poisson(theta + shift)},
+    )
+    with pytest.raises(InputError, match="atoms"):
+        nw.sample(fixed, release, Importance("adapted"), draws=100, seed=seed)
+    with pytest.raises(InputError, match="density"):
+        nw.sample(fixed, release, Importance(proposal={"shift": dist.Normal(0.0, 1.0)}), draws=100, seed=seed)
+
+
+def test_dominated_weights_end_with_high_k(seed):
+    """No noise and a scale near zero: the density of the statistic is unbounded over the prior."""
+    model = nw.Model(
+        prior={"sigma": dist.HalfCauchy(1.0)}, statistics={"mean": lambda sigma: dist.Normal(0.0, jnp.square(sigma))}
+    )
+    release = nw.Release(mean=nw.Exact().released(1e-9))
+    with pytest.raises(InferenceError) as caught:
+        nw.sample(model, release, Importance(min_ess=1.0), draws=20_000, seed=seed)
+    assert caught.value.result.status == "high_k"

@@ -1,0 +1,280 @@
+"""NUTS: exact targets, naive fits, windows that widen, and what it refuses."""
+
+from dataclasses import replace
+from functools import cache
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import LIMIT
+from scipy import stats
+from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
+
+import noisewise as nw
+from noisewise import chains
+from noisewise.numerics import Compiled, double
+from noisewise.samplers import density, marginal, nuts
+from noisewise.samplers.density import Target
+from noisewise.samplers.marginal import Sum, compositions
+from noisewise.samplers.nuts import NUTS
+from noisewise.samplers.problem import Problem
+
+SHORT = NUTS(warmup=300)
+
+
+def z_scores(posterior, name, mean, variance):
+    """z of the mean and of the squared deviation, entry by entry, by the chains' effective sizes."""
+    values = posterior[name].astype(float)
+    found = []
+    for terms in (values - mean, (values - mean) ** 2 - variance):
+        x = chains.by_chain(terms, posterior.chains)
+        spread = x.reshape(-1, x.shape[2]).std(axis=0)
+        varies = spread > 0.0
+        size = chains.effective_size(chains.halves(x[:, :, varies]))
+        found.append(x[:, :, varies].mean(axis=(0, 1)) / (spread[varies] / np.sqrt(size)))
+    return np.concatenate(found)
+
+
+def is_exact(posterior, truth):
+    """Whether every mean and variance is within Monte Carlo error."""
+    scores = [z_scores(posterior, name, *moments) for name, moments in truth.items() if name != "log_evidence"]
+    return bool(np.all(np.abs(np.concatenate(scores)) < LIMIT))
+
+
+@cache
+def target(name):
+    """(model, release, truth): one model for all tests, so that it is compiled once."""
+    (found,) = [one for one in all_targets() if one.name == name]
+    return *found.make(), found.solve()
+
+
+COUNTS = [f"count-{alpha}" for alpha in (2, 5, 25, 50, 75)]
+OTHERS = ["beta-binomial", "hierarchy", "statistic-of-statistic", "multinomial", "randomised-response-bits"]
+
+
+@pytest.mark.parametrize("name", [*COUNTS, *OTHERS])
+def test_posterior_is_exact(name, seed):
+    model, release, truth = target(name)
+    posterior = nw.sample(model, release, SHORT, draws=6_000, seed=seed)
+    assert set(posterior.draws) == set(truth) - {"log_evidence"}
+    assert is_exact(posterior, truth)
+    assert posterior.diagnostics["neglected"] <= nuts.NEGLECTED
+
+
+@pytest.mark.parametrize("case", ["noisy_a"])
+def test_lalonde_matches_its_reference(case, lalonde_reference, seed):
+    entry = lalonde_reference[case]
+    posterior = nw.sample(
+        lalonde_model(), lalonde_release(entry["released"]), NUTS(target_accept=0.9), draws=6_000, seed=seed
+    )
+    values = {name: posterior[name] for name in ("tau", "mu")}
+    values |= {f"{name}_squared": posterior[name] ** 2 for name in ("sigma_t", "sigma_c")}
+    for name, truth in entry["posterior"].items():
+        for terms, aim, error in ((values[name], truth["mean"], truth["mcse_of_mean"]), *_levels(values[name], truth)):
+            x = chains.by_chain(terms, 4)
+            own = terms.std() / np.sqrt(chains.effective_size(chains.halves(x))[0])
+            assert abs(terms.mean() - aim) < LIMIT * np.hypot(own, error), name
+
+
+def _levels(values, truth):
+    size = (truth["sd"] / truth["mcse_of_mean"]) ** 2
+    for level, quantile in truth["quantiles"].items():
+        p = float(level)
+        yield (values <= quantile) * 1.0, p, np.sqrt(p * (1 - p) / size)
+
+
+# Continuous statistics ----------------------------------------------------------------------------------------
+
+
+@cache
+def waiting():
+    """A positive statistic under Laplace noise: the rate is Gamma given s, and s has one dimension to integrate."""
+    model = nw.Model(prior={"rate": dist.Gamma(3.0, 2.0)}, statistics={"s": lambda rate: dist.Gamma(3.0, rate)})
+    release = nw.Release(s=nw.Laplace(scale=0.7).released(0.4))
+    s = np.linspace(0.0, 40.0, 1_000_001)[1:]
+    weight = stats.betaprime.pdf(s, 3.0, 3.0, scale=2.0) * np.exp(-np.abs(s - 0.4) / 0.7)
+    weight /= weight.sum()
+    mean, of_rate = weight @ s, weight @ (6.0 / (2.0 + s))
+    truth = {
+        "s": (mean, weight @ (s - mean) ** 2),
+        "rate": (of_rate, weight @ (6.0 / (2.0 + s) ** 2 + (6.0 / (2.0 + s) - of_rate) ** 2)),
+    }
+    return model, release, truth
+
+
+def test_positive_statistic_is_sampled_exactly(seed):
+    model, release, truth = waiting()
+    assert is_exact(nw.sample(model, release, SHORT, draws=6_000, seed=seed), truth)
+
+
+def test_dropped_jacobian_is_caught(seed, monkeypatch):
+    """Negative control: the density of s in place of that of its free coordinate."""
+    _, release, truth = waiting()
+    monkeypatch.setattr(density, "log_jacobian", lambda transform, free, value: 0.0)
+    fresh = nw.Model(prior={"rate": dist.Gamma(3.0, 2.0)}, statistics={"s": lambda rate: dist.Gamma(3.0, rate)})
+    posterior = nw.sample(fresh, release, SHORT, draws=6_000, seed=seed, on_failure="return")
+    assert not is_exact(posterior, truth)
+
+
+def test_normal_statistic_under_gaussian_noise_is_integrated_out(seed):
+    model = nw.Model(prior={"mu": dist.Normal(1.0, 2.0)}, statistics={"mean": lambda mu: dist.Normal(mu, 0.5)})
+    release = nw.Release(mean=nw.Gaussian(scale=1.5).released(3.0))
+    assert not Target(Problem(model, release), {}).sampled
+    prior = np.array([[4.0, 4.0], [4.0, 4.25]])
+    gain = prior[:, 1] / (4.25 + 2.25)
+    mean, covariance = 1.0 + gain * 2.0, prior - np.outer(gain, prior[1])
+    posterior = nw.sample(model, release, SHORT, draws=6_000, seed=seed)
+    assert is_exact(posterior, {"mu": (mean[0], covariance[0, 0]), "mean": (mean[1], covariance[1, 1])})
+
+
+def test_naive_fit_is_the_conjugate_posterior(count_reference, seed):
+    model, release, _ = target("count-25")
+    entry = count_reference["by_alpha"]["25"]
+    naive = nw.sample(model, release.naive(), SHORT, draws=6_000, seed=seed)
+    assert is_exact(naive, {"theta": (entry["naive_mean"], entry["naive_sd"] ** 2)})
+    assert np.all(naive["count"] == 37.4)
+
+
+def test_naive_fit_without_a_density_says_so(seed):
+    model = target("count-25")[0]
+    with pytest.raises(nw.InferenceError, match="cannot start"):
+        nw.sample(model, nw.Release(count=nw.Exact().released(-3.0)), SHORT, draws=100, seed=seed)
+
+
+# Windows ------------------------------------------------------------------------------------------------------
+
+
+def test_five_noise_scales_are_not_enough_under_conflict(seed, monkeypatch):
+    """Negative control: such a window fails the exactness check; with the bound watched it is widened and passes."""
+    model, release, truth = target("count-2")
+    monkeypatch.setattr(marginal, "FALL", 5.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(nuts, "NEGLECTED", np.inf)
+        cut = nw.sample(model, release, SHORT, draws=6_000, seed=seed, on_failure="return")
+        assert not is_exact(cut, truth)
+        assert cut.diagnostics["neglected"] > 0.1
+    posterior = nw.sample(model, release, SHORT, draws=6_000, seed=seed)
+    assert posterior.diagnostics["widened"] > 0
+    assert posterior.diagnostics["neglected"] <= nuts.NEGLECTED
+    assert is_exact(posterior, truth)
+
+
+def test_bound_covers_what_a_window_leaves_out():
+    """The sum over a much wider window exceeds the narrow one by no more than the bound says."""
+    model, release = count_model(2.0), count_release()
+    narrow, wide = Sum(Problem(model, release), ("count",), 0), Sum(Problem(model, release), ("count",), 4)
+    # 13, ..., 52: the nearer end is 14.6 from the release, and the noise has scale 5
+    narrow.windows["count"] = marginal.Window(np.array(13), 40, np.array(-14.6 / 5.0))
+    with double():
+        for theta in (1.0, 5.0, 20.0, 40.0, 70.0):
+            values = {"theta": np.float64(theta)}
+            short, whole = (one.log_kept(values, {}, one.tables()) for one in (narrow, wide))
+            _, bound = narrow.conditional(values, {}, narrow.tables(), narrow.log_outside(), np.array([0.5]))
+            assert -1e-12 <= np.expm1(float(whole - short)) <= float(bound)
+
+
+def test_affine_tables_give_the_law(seed):
+    model, release, _ = target("beta-binomial")
+    one = Sum(Problem(model, release), ("yes",), 0)
+    assert one.affine
+    with double():
+        for p in (0.01, 0.4, 0.99):
+            values = {"p": np.float64(p)}
+            law = np.asarray(one.log_terms(values, {}, one.tables())[0])[:, 0]
+            assert np.allclose(law, stats.binom.logpmf(np.arange(31), 30, p), rtol=1e-12, atol=1e-11)
+
+
+def test_compositions_are_all_tables():
+    tables = compositions(6, 3)
+    assert len(tables) == len({tuple(row) for row in tables}) == 28
+    assert np.all(tables.sum(axis=1) == 6)
+
+
+def test_gradients_are_numbers_far_away():
+    for name in ("count-25", "hierarchy", "statistic-of-statistic"):
+        model, release, _ = target(name)
+        found = Target(Problem(model, release), {})
+        program = Compiled(lambda found=found: jax.grad(lambda free, data: found.potential(data)(free)))
+        with double():
+            for place in (-800.0, -30.0, 0.0, 6.0, 800.0):
+                assert np.all(np.isfinite(program(np.full(found.size, place), found.data()))), (name, place)
+
+
+# Runs -----------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_matter_and_fewer_draws_come_first(seed):
+    model, release, _ = target("count-25")
+    one = nw.sample(model, release, SHORT, draws=2_000, seed=seed, engine=nw.Threads(1))
+    four = nw.sample(model, release, SHORT, draws=2_000, seed=seed, engine=nw.Threads(4))
+    for name in one.draws:
+        assert np.array_equal(one[name], four[name])
+    fewer = nw.sample(model, release, SHORT, draws=1_000, seed=seed, on_failure="return")
+    first = one["theta"].reshape(4, 500)[:, :250]
+    assert np.array_equal(fewer["theta"].reshape(4, 250), first)
+
+
+def test_another_release_or_seed_compiles_nothing(seed):
+    model, release, _ = target("count-25")
+
+    def programs():
+        return sum(len(one._programs) for one in model.compiled.values())
+
+    nw.sample(model, release, SHORT, draws=2_000, seed=seed)
+    before = programs()
+    other = nw.Release(count=nw.Laplace(scale=5.1).released(36.6))
+    nw.sample(model, other, SHORT, draws=2_000, seed=seed + 1)
+    assert programs() == before
+
+
+def test_clock_is_reported(seed):
+    model, release, _ = target("count-25")
+    hurried = replace(SHORT, max_seconds=0.3)
+    found = nw.sample(model, release, hurried, draws=4_000_000, seed=seed, on_failure="return")
+    assert found.status == "max_seconds"
+    assert len(found) < 4_000_000
+
+
+def test_divergences_are_reported(seed, monkeypatch):
+    model, release, _ = target("count-25")
+    monkeypatch.setattr(nuts, "DIVERGENT", -1.0)
+    found = nw.sample(model, release, SHORT, draws=2_000, seed=seed, on_failure="return")
+    assert found.status == "divergent"
+    assert "target_accept" in found.message
+
+
+REFUSED = {
+    "clamped-total-unknown-n": "whole number",
+    "total-of-bits": "Total or Simulator",
+    "simulator": "Total or Simulator",
+}
+
+
+@pytest.mark.parametrize(("name", "why"), REFUSED.items(), ids=REFUSED)
+def test_what_it_cannot_do_is_refused(name, why, seed):
+    model, release, _ = target(name)
+    assert why in NUTS().unfit(Problem(model, release))
+    with pytest.raises(nw.InputError, match=why):
+        nw.sample(model, release, NUTS(), draws=100, seed=seed)
+
+
+def test_large_joint_tables_and_mixed_chains_are_refused():
+    table = nw.Model(
+        prior={"share": dist.Dirichlet(np.ones(10))}, statistics={"cells": lambda share: dist.Multinomial(500, share)}
+    )
+    release = nw.Release(cells=nw.DiscreteGaussian(scale=2.0).released([50] * 10))
+    assert "jointly" in NUTS().unfit(Problem(table, release))
+    mixed = nw.Model(
+        prior={"mu": dist.Normal(0.0, 1.0)},
+        statistics={"n": lambda mu: dist.Bernoulli(0.5), "x": lambda n, mu: dist.Normal(mu + n, 1.0)},
+    )
+    assert "depends" in NUTS().unfit(Problem(mixed, nw.Release(x=nw.Laplace(scale=1.0).released(0.3))))
+
+
+@pytest.mark.parametrize(
+    "bad", [{"chains": 0}, {"chains": 17}, {"warmup": 1.5}, {"target_accept": 1.0}, {"dense_mass": 2}]
+)
+def test_bad_settings_are_refused(bad):
+    with pytest.raises(nw.InputError, match="NUTS"):
+        NUTS(**bad)

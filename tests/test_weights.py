@@ -1,0 +1,75 @@
+"""Weights: sums without overflow, and Pareto k-hat against ArviZ, with ties and zeros."""
+
+import numpy as np
+import pytest
+from arviz_stats.base import array_stats
+
+from noisewise import weights
+
+
+def pareto_logs(k, size, seed):
+    return np.log1p(np.random.default_rng(seed).pareto(1.0 / k, size))
+
+
+@pytest.mark.parametrize("k", [0.2, 0.5, 0.7, 1.0])
+def test_k_hat_is_arviz_own(k, seed):
+    logs = pareto_logs(k, 20_000, seed)
+    assert abs(weights.pareto_k(logs) - array_stats.psislw(-logs)[1]) < 0.01  # ArviZ takes log likelihoods
+
+
+def test_the_fit_is_arviz_own_to_rounding(seed):
+    excess = np.sort(np.random.default_rng(seed).pareto(2.0, 500))
+    assert weights.fit_pareto(excess) == pytest.approx(array_stats._gpdfit(excess)[0], rel=1e-10)
+
+
+def test_k_hat_finds_the_shape_of_a_pareto_law(seed):
+    for k in (0.3, 0.9):
+        found = weights.pareto_k(pareto_logs(k, 10**6, seed))
+        assert abs(found - k) < 4.9 * (1 + k) / np.sqrt(3000)  # asymptotic error of the largest 3,000
+
+
+def test_k_hat_of_very_many_is_that_of_a_full_sort(seed, monkeypatch):
+    logs = pareto_logs(0.5, 500_000, seed)
+    quick = weights.pareto_k(logs)
+    monkeypatch.setattr(weights, "CHUNK", 10**9)
+    assert quick == weights.pareto_k(logs)
+
+
+def test_tied_and_zero_weights_raise_no_false_alarm(seed):
+    rng = np.random.default_rng(seed)
+    for logs in (
+        np.zeros(1_000),
+        np.r_[np.zeros(100), np.full(2_000, -1.0)],  # equal excesses: a point of the fit's grid is exactly zero
+        np.where(rng.random(10_000) < 0.5, 0.0, -np.inf),
+        np.where(rng.random(10_000) < 0.5, 0.0, -1.0) + 1e-14 * rng.normal(size=10_000),  # equal but for rounding
+        np.where(rng.random(10_000) < 0.01, 0.0, -3.0),  # fewer above the cut than the tail wants
+        -np.abs(37.4 - rng.poisson(35.0, 10_000)) / 5.0,  # whole-numbered statistics: some forty distinct weights
+        -np.abs(0.4 - rng.poisson(3.0, 10_000)) / 0.5,
+    ):
+        assert weights.pareto_k(logs) < weights.LARGEST_K
+
+
+def test_a_few_dominating_weights_are_refused(seed):
+    logs = pareto_logs(1.2, 20_000, seed)
+    status, message, numbers = weights.judge(logs, min_ess=1.0)
+    assert status == "high_k"
+    assert numbers["pareto_k"] > 0.7
+    assert "k-hat" in message
+    assert weights.pareto_k(np.zeros(10)) == np.inf  # too few to tell
+
+
+def test_statuses_come_in_order():
+    assert weights.judge(np.full(100, -np.inf), 1.0)[0] == "no_weight"
+    assert weights.judge(np.zeros(100), 101.0)[0] == "low_ess"
+    assert weights.judge(np.zeros(100), 100.0)[0] == "complete"
+    assert weights.judge(np.empty(0), 1.0)[0] == "no_weight"
+
+
+def test_sums_are_those_of_plain_arithmetic(seed):
+    logs = np.random.default_rng(seed).normal(size=200_000)
+    plain = np.exp(logs)
+    assert weights.log_mean(logs) == pytest.approx(np.log(plain.mean()), rel=1e-12)
+    assert weights.effective_size(logs) == pytest.approx(plain.sum() ** 2 / (plain**2).sum(), rel=1e-12)
+    error = plain.std(ddof=1) / plain.mean() / np.sqrt(len(plain))
+    assert weights.log_mean_se(logs) == pytest.approx(error, rel=1e-9)
+    assert weights.log_mean(logs - 2_000.0) == pytest.approx(np.log(plain.mean()) - 2_000.0, rel=1e-12)
