@@ -5,13 +5,20 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: demo test check format bench schema clean
+.PHONY: demo test test-long check format bench schema clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
 
+# two processes, then what must not have company
 test: $(VENV)/.developer
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -q -m alone
+
+# the longer tests, and every sampler against every target
+test-long: $(VENV)/.developer
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --long -m long
+	cd tests && ../$(BIN)/python campaign.py --jobs 2
 
 check: $(VENV)/.developer
 	$(BIN)/ruff check .
@@ -25,6 +32,7 @@ format: $(VENV)/.developer
 bench: $(VENV)/.developer
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/likelihood.py
+	$(BIN)/python benchmarks/samplers.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

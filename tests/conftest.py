@@ -8,8 +8,23 @@ import pytest
 REFERENCE = Path(__file__).parent / "reference"
 
 
+ALONE = {"test_engines", "test_faults", "test_checkpoint", "test_page", "test_report", "test_command_line"}
+"""Files that watch the clock, kill processes or drive a browser: not beside another test process."""
+
+
 def pytest_addoption(parser):
     parser.addoption("--seed-offset", type=int, default=0, help="added to every test's seed")
+    parser.addoption("--long", action="store_true", help="run the longer tests too (make test-long)")
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if item.path.stem in ALONE:
+            item.add_marker("alone")
+    if not config.getoption("--long"):
+        kept = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
+        items[:] = kept
 
 
 @pytest.fixture

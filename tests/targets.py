@@ -10,6 +10,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pytest
 from scipy import special, stats
 
 import noisewise as nw
@@ -348,6 +349,12 @@ TARGETS = [
     Target("multinomial", _table_problem, _table_solution),
     Target("simulator", _simulator_problem, _beta_binomial_solution),
 ]
+
+
+def briefly(names, kept):
+    """Parameters of a test: those `kept` always run, the others only with --long."""
+    assert set(kept) <= set(names), set(kept) - set(names)
+    return [name if name in kept else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
 def all_targets():

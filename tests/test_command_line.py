@@ -1,10 +1,17 @@
-"""The command line through its real entry point, and what an import pulls in."""
+"""The command line through its entry point, and what an import pulls in."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
+
+import noisewise as nw
+from noisewise.analysis import STARTERS, Analysis
+from noisewise.cli import main
 
 
 def run(*arguments, cwd=None):
@@ -18,6 +25,30 @@ def run(*arguments, cwd=None):
     )
 
 
+@pytest.fixture
+def noisewise(tmp_path, monkeypatch, capsys):
+    """The entry point in this process: `noisewise("fit", "count.toml")` gives (exit code, output, errors)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as caught:
+            main(list(arguments))
+        told = capsys.readouterr()
+        assert "Traceback" not in told.err
+        return caught.value.code or 0, told.out, told.err
+
+    return call
+
+
+@pytest.fixture
+def count(noisewise, tmp_path):
+    assert noisewise("new", "count")[0] == 0
+    return tmp_path / "count.toml"
+
+
+# A first look -------------------------------------------------------------------------------------------------------
+
+
 def test_demo_prints_the_table_and_draws_the_picture(tmp_path):
     done = run("demo", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -29,16 +60,270 @@ def test_demo_prints_the_table_and_draws_the_picture(tmp_path):
     assert len(picture) > 10_000
 
 
-def test_a_mistake_is_one_line_and_an_exit_code():
+def test_a_mistake_is_a_message_and_an_exit_code(tmp_path):
     done = run("demo", "--draws", "0")
     assert done.returncode == 2
     assert "'draws' must be a whole number, at least 2; got 0" in done.stderr
     assert "Traceback" not in done.stderr
+    (tmp_path / "bad.toml").write_text('[parameters]\ntheta = "Gama(25, 1)"\n')
+    done = run("check", "bad.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "bad.toml, line 2, column 10: 'Gama' is not a law. Did you mean 'Gamma'?" in done.stderr
+    assert done.stderr.rstrip().split("\n")[-1].endswith("^")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
 
 
 def test_version_and_help():
-    assert run("--version").stdout.strip() == __import__("noisewise").__version__
-    assert "demo" in run("--help").stdout
+    assert run("--version").stdout.strip() == nw.__version__
+    assert "noisewise new count" in run("--help").stdout
+
+
+COMMANDS = (
+    "new",
+    "check",
+    "fit",
+    "mle",
+    "compare",
+    "calibrate",
+    "report",
+    "status",
+    "serve",
+    "release",
+    "demo",
+    "paper",
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_help_worth_reading(noisewise, command):
+    code, out, _ = noisewise(command, "--help")
+    assert code == 0
+    assert "Usage: noisewise" in out
+    assert len(out.split()) > 40
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("fot",), ("fit",), ("fit", "count.toml", "--draws", "many"), ("fit", "nowhere.toml"), ("new", "cuont")],
+)
+def test_a_mistake_on_the_command_line_ends_with_2(noisewise, arguments):
+    code, out, err = noisewise(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err
+
+
+# Analysis files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", STARTERS)
+def test_new_writes_a_file_once(noisewise, tmp_path, kind):
+    assert noisewise("new", kind)[0] == 0
+    Analysis.load(tmp_path / f"{kind}.toml")
+    code, _, err = noisewise("new", kind)
+    assert code == 2
+    assert "must be a new file" in err
+
+
+def test_check_says_what_will_happen_and_writes_nothing(noisewise, count, tmp_path):
+    code, out, _ = noisewise("check", "count.toml")
+    assert code == 0
+    assert "count.toml: in order. A privatised count." in out
+    assert "Forecast for 10,000 effective draws: Rejection" in out
+    assert "Conflict of prior and release: none seen" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["count.toml"]
+    code, out, _ = noisewise("check", "count.toml", "--json", "--draws", "500")
+    told = json.loads(out)
+    assert told["draws"] == 500
+    assert told["forecast"]["choice"]["name"] == "Rejection"
+    assert told["released"] == ["count"]
+    assert "forecast" not in json.loads(noisewise("check", "count.toml", "--json", "--no-forecast")[1])
+
+
+def test_fit_writes_all_that_a_reader_and_a_replay_need(noisewise, count, tmp_path, seed):
+    import pandas as pd
+
+    code, out, err = noisewise("fit", "count.toml", "--draws", "2000", "--seed", str(seed))
+    assert code == 0, err
+    folder = tmp_path / "count-results"
+    assert "Results: count-results" in out
+    posterior = nw.Posterior.load(folder / "posterior.nc")
+    analysis = Analysis.load(folder / "analysis.toml")
+    expected = nw.sample(analysis.model, analysis.release, draws=2000, seed=seed)
+    assert np.array_equal(posterior["theta"], expected["theta"])
+    draws = pd.read_csv(folder / "draws.csv")
+    np.testing.assert_allclose(draws["theta"], posterior["theta"], rtol=1e-15)
+    assert np.array_equal(draws["count"], posterior["count"])
+    table = pd.read_csv(folder / "summary.csv", index_col="name")
+    np.testing.assert_allclose(table, posterior.summary(), rtol=1e-12)
+    told = json.loads((folder / "summary.json").read_text())
+    assert told["status"] == "complete"
+    assert told["quantities"]["theta"]["mean"] == pytest.approx(posterior["theta"].mean())
+    assert told["naive"]["theta"]["wider"] > 1
+    ran = json.loads((folder / "run.json").read_text())
+    assert (ran["seed"], ran["draws"], ran["sampler"]["name"]) == (seed, 2000, "Rejection")
+    assert ran["versions"]["noisewise"] == nw.__version__
+    assert nw.Release.load(folder / "release.json").hash == ran["release_hash"] == posterior.release_hash
+    assert (folder / "source.toml").read_text() == count.read_text()
+    assert len(nw.Posterior.load(folder / "naive.nc")) > 2000
+    assert (folder / "figures/posterior.png").read_bytes()[:4] == b"\x89PNG"
+    assert "<svg" in (folder / "figures/posterior.svg").read_text()
+
+
+def test_results_replay_from_their_own_folder(noisewise, count, tmp_path):
+    assert noisewise("fit", "count.toml", "--draws", "500", "--seed", "7", "--no-naive", "--quiet")[0] == 0
+    told = json.loads((tmp_path / "count-results/run.json").read_text())
+    command = told["replay"].replace("analysis.toml", "count-results/analysis.toml").split()
+    assert noisewise(*command[1:])[0] == 0
+    first, second = (nw.Posterior.load(tmp_path / name / "posterior.nc") for name in ("count-results", "replay"))
+    assert np.array_equal(first["theta"], second["theta"])
+
+
+def test_json_is_all_there_is_on_standard_output(noisewise, count):
+    code, out, _ = noisewise("fit", "count.toml", "--draws", "500", "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["folder"] == "count-results"
+    assert set(told["quantities"]) == {"theta", "count"}
+
+
+def test_results_never_replace_what_is_not_theirs(noisewise, count, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    code, _, err = noisewise("fit", "count.toml", "--out", "mine")
+    assert code == 2
+    assert "must be new, empty, or hold earlier results" in err
+    assert (mine / "thesis.txt").read_text() == "years of work"
+    (mine / "thesis.txt").rename(mine / "summary.csv")  # a name of ours, but no results folder
+    assert noisewise("fit", "count.toml", "--out", "mine")[0] == 2
+    assert (mine / "summary.csv").read_text() == "years of work"
+    assert noisewise("fit", "count.toml", "--out", "count.toml")[0] == 2
+    assert noisewise("fit", "count.toml", "--out", "no/where")[0] == 2
+
+
+def test_results_replace_earlier_results_but_not_a_file_put_beside_them(noisewise, count, tmp_path):
+    run = ("fit", "count.toml", "--draws", "300", "--no-naive", "--quiet")
+    assert noisewise(*run, "--seed", "1")[0] == 0
+    assert noisewise(*run, "--seed", "2")[0] == 0
+    folder = tmp_path / "count-results"
+    assert nw.Posterior.load(folder / "posterior.nc").seed == 2
+    (folder / "notes.txt").write_text("mine")
+    assert noisewise(*run, "--seed", "3")[0] == 2
+    assert nw.Posterior.load(folder / "posterior.nc").seed == 2
+
+
+def test_a_run_that_cannot_deliver_ends_with_1_and_keeps_what_it_has(noisewise, count, tmp_path):
+    text = count.read_text().replace(
+        "[inference]", '[inference]\nmethod = { name = "Rejection", max_proposals = 5000 }'
+    )
+    count.write_text(text)
+    code, _, err = noisewise("fit", "count.toml")
+    assert code == 1
+    assert "max_proposals" in err
+    assert json.loads((tmp_path / "count-results/summary.json").read_text())["status"] != "complete"
+
+
+def test_an_interruption_ends_with_130(noisewise, count, tmp_path, monkeypatch):
+    def interrupted(*arguments, **named):
+        raise KeyboardInterrupt
+
+    honest = nw.samplers.sample
+    monkeypatch.setattr("noisewise.samplers.sample", interrupted)
+    assert noisewise("fit", "count.toml")[0] == 130
+    # Ctrl-C during the run gives what there is: it is written, and says so.
+    part = {"status": "interrupted", "message": "stopped by the user"}
+    monkeypatch.setattr("noisewise.samplers.sample", lambda *given, **named: replace(honest(*given, **named), **part))
+    code, _, err = noisewise("fit", "count.toml", "--draws", "300")
+    assert code == 130
+    assert "stopped by the user" in err
+    assert json.loads((tmp_path / "count-results/summary.json").read_text())["status"] == "interrupted"
+
+
+def test_mle_agrees_with_the_library(noisewise, count, tmp_path):
+    code, out, _ = noisewise("mle", "count.toml", "--json")
+    assert code == 0
+    analysis = Analysis.load(count)
+    fit = nw.fit(analysis.model, analysis.release, seed=1)
+    told = json.loads(out)["quantities"]["theta"]
+    assert told["estimate"] == pytest.approx(float(fit.estimate["theta"]))
+    assert told["standard error"] == pytest.approx(float(fit.standard_error["theta"]))
+    names = {path.name for path in (tmp_path / "count-mle").iterdir()}
+    assert {"summary.csv", "covariance.csv", "analysis.toml", "release.json", "run.json"} <= names
+
+
+def test_compare_shows_naive_beside_exact(noisewise, count, tmp_path):
+    code, out, _ = noisewise("compare", "count.toml", "--draws", "1000")
+    assert code == 0
+    assert "naive mean" in out
+    assert "wider" in out
+    assert [path.name for path in tmp_path.iterdir()] == ["count.toml"]
+
+
+def test_compare_says_why_there_is_no_naive_analysis(noisewise, tmp_path):
+    assert noisewise("new", "regression")[0] == 0
+    code, out, err = noisewise("compare", "regression.toml", "--draws", "100", "--json")
+    assert code == 0
+    assert "there is no naive analysis" in err
+    assert "density" in json.loads(out)["no_naive"]
+
+
+def test_calibrate_passes_for_the_right_sampler_and_fails_for_a_wrong_one(noisewise, count, monkeypatch):
+    arguments = ("calibrate", "count.toml", "--replicates", "60", "--draws", "100", "--json", "--quiet")
+    code, out, _ = noisewise(*arguments, "--out", "picture.png")
+    assert code == 0
+    assert json.loads(out)["verdict"] == "calibrated"
+    # the negative control: draws of the prior in place of the posterior
+    honest = nw.samplers.sample
+
+    def wrong(model, release, sampler, **settings):
+        found = honest(model, release, sampler, **settings)
+        prior = model.simulate(len(found), settings["seed"] % 2**32)
+        return replace(found, draws={name: prior[name] for name in found.draws})
+
+    monkeypatch.setattr(sys.modules["noisewise.calibrate"], "sample", wrong)
+    code, out, _ = noisewise(*arguments[:3], "200", *arguments[4:])
+    assert code == 1
+    assert json.loads(out)["verdict"] == "miscalibrated"
+
+
+def test_notes_are_said_without_stopping(noisewise, count):
+    count.write_text(count.read_text().replace("[statistics]", 'spare = "Normal(0, 1)"\n[statistics]'))
+    code, _, err = noisewise("check", "count.toml", "--no-forecast")
+    assert code == 0
+    assert "note: parameter 'spare' is used by no statistic" in err
+
+
+@pytest.mark.parametrize("arguments", [("status", "nowhere.nwc"), ("report", "."), ("report", "nowhere")])
+def test_what_is_no_checkpoint_and_no_results_folder_is_refused(noisewise, arguments):
+    code, _, err = noisewise(*arguments)
+    assert code == 2
+    assert "must be" in err
+
+
+def test_a_checkpointed_fit_is_described_and_gives_the_same_draws(noisewise, count, tmp_path):
+    pytest.importorskip("noisewise.checkpoint")
+    assert noisewise("fit", "count.toml", "--no-naive", "--draws", "3000", "--checkpoint", "run.nwc")[0] == 0
+    code, out, _ = noisewise("status", "run.nwc")
+    assert code == 0
+    assert len(out.split()) > 5
+    assert noisewise("fit", "count.toml", "--no-naive", "--draws", "3000", "--out", "plain")[0] == 0
+    kept, plain = (nw.Posterior.load(tmp_path / name / "posterior.nc") for name in ("count-results", "plain"))
+    assert np.array_equal(kept["theta"], plain["theta"])
+
+
+def test_a_report_is_written_with_the_results_and_anew(noisewise, count, tmp_path):
+    pytest.importorskip("noisewise.report")
+    assert noisewise("fit", "count.toml", "--draws", "1000")[0] == 0
+    page = tmp_path / "count-results/report.html"
+    assert "A privatised count" in page.read_text()
+    page.unlink()
+    assert noisewise("report", "count-results")[0] == 0
+    assert page.exists()
+
+
+# What an import pulls in --------------------------------------------------------------------------------------------
 
 
 HEAVY = ("pandas", "xarray", "arviz_base", "arviz_stats", "arviz_plots", "matplotlib", "rich", "typer", "h5netcdf")
@@ -84,7 +369,8 @@ def test_progress_bar_appears_in_long_runs():
 import noisewise as nw, numpyro.distributions as dist, noisewise.progress
 noisewise.progress.SHOW_AFTER = 0.05
 model = nw.Model(prior={"theta": dist.Gamma(2.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
-nw.sample(model, nw.Release(count=nw.Laplace(scale=5.0).released(37.4)), draws=20_000, seed=1, progress=True)
+release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
+nw.sample(model, release, nw.Rejection(), draws=20_000, seed=1, progress=True)
 """
     terminal = os.environ | {"FORCE_COLOR": "1", "COLUMNS": "160"}
     command = [sys.executable, "-c", script]

@@ -6,7 +6,7 @@ import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT
 from scipy import stats
-from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
+from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release
 from test_samplers import z_scores
 
 import noisewise as nw
@@ -29,6 +29,7 @@ NAMES = (
     *("clamped-total-unknown-n", "multinomial", "simulator"),
 )
 RESPONSES = ("randomised-response-bits", "randomised-response-three-counts")
+KEPT = ("count-2", "count-25", "hierarchy", "clamped-total-unknown-n", "randomised-response-bits")
 TARGETS = [t for t in all_targets() if t.name in NAMES or t.name in RESPONSES]
 
 
@@ -47,14 +48,13 @@ def target(name):
     return (*found.make(), found.solve())
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_family_is_exact_on_every_target(target, seed):
-    model, release = target.make()
-    truth = target.solve()
-    for name, (sampler, draws) in FAMILY.items():
+@pytest.mark.parametrize("name", briefly([*NAMES, *RESPONSES], KEPT))
+def test_family_is_exact_on_every_target(name, seed):
+    model, release, truth = target(name)
+    for kind, (sampler, draws) in FAMILY.items():
         posterior = nw.sample(model, release, sampler, draws=draws, seed=seed)
         assert set(posterior.draws) == set(truth) - {"log_evidence"}
-        assert worst(posterior, truth) < LIMIT, name
+        assert worst(posterior, truth) < LIMIT, kind
 
 
 # A posterior with two unequal modes ---------------------------------------------------------------------------------

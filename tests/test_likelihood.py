@@ -57,6 +57,23 @@ def test_mcem_agrees_within_its_own_error(e_step, schedule, count_reference, see
     assert all(step["ess"] <= step["size"] + 1e-6 for step in fit.trace)
 
 
+def test_a_sample_of_one_value_does_not_stop_the_climb(monkeypatch, seed):
+    """From theta = 1 hardly any proposal is accepted. One value shows no error: negative control, that stops it."""
+    estimator = nw.MCEM(e_step="rejection", schedule=nw.Ascent(most=50_000), final=20_000)
+    model = count_model()
+
+    def ends():
+        fits = [
+            nw.fit(model, count_release(), estimator, start=START, seed=seed + i, on_failure="return")
+            for i in range(12)
+        ]
+        return [fit.status == "converged" and len(fit.trace) > 5 for fit in fits]
+
+    assert all(ends())
+    monkeypatch.setattr("noisewise.likelihood.mcem.FEW", 0.0)
+    assert not all(ends())
+
+
 def test_monte_carlo_error_is_honest(count_reference, seed):
     """Over repeated runs the estimate scatters as the error says."""
     truth = count_reference["maximum_likelihood"]["estimate"]

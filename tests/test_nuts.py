@@ -9,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT
 from scipy import stats
-from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
+from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
 from noisewise import chains
@@ -50,10 +50,11 @@ def target(name):
 
 
 COUNTS = [f"count-{alpha}" for alpha in (2, 5, 25, 50, 75)]
+KEPT = ["count-2", "count-25", "hierarchy", "statistic-of-statistic", "multinomial"]
 OTHERS = ["beta-binomial", "hierarchy", "statistic-of-statistic", "multinomial", "randomised-response-bits"]
 
 
-@pytest.mark.parametrize("name", [*COUNTS, *OTHERS])
+@pytest.mark.parametrize("name", briefly([*COUNTS, *OTHERS], KEPT))
 def test_posterior_is_exact(name, seed):
     model, release, truth = target(name)
     posterior = nw.sample(model, release, SHORT, draws=6_000, seed=seed)

@@ -64,15 +64,16 @@ def test_threads_do_not_change_the_draws(plan, seed):
 
 def test_fewer_draws_are_a_prefix_of_more(seed):
     model, release = lalonde_model(), lalonde_release(RELEASED)
-    few, many = (nw.sample(model, release, draws=draws, seed=seed) for draws in (1_000, 30_000))
+    few, many = (nw.sample(model, release, nw.Rejection(), draws=draws, seed=seed) for draws in (1_000, 30_000))
     assert all(np.array_equal(few[name], many[name][:1_000]) for name in few.draws)
 
 
 def test_other_seeds_give_other_draws(seed):
-    a, b = (nw.sample(count_model(), count_release(), draws=1_000, seed=s) for s in (seed, seed + 1))
+    a, b = (nw.sample(count_model(), count_release(), nw.Rejection(), draws=1_000, seed=s) for s in (seed, seed + 1))
     assert not np.intersect1d(a["theta"], b["theta"]).size
 
 
+@pytest.mark.alone
 def test_a_second_call_compiles_nothing(seed):
     import jax
 
@@ -80,13 +81,26 @@ def test_a_second_call_compiles_nothing(seed):
     jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compiled.append(event))
     lalonde, total, mixture = lalonde_model(), chunked_total(), mixture_model()
     calls = [
-        lambda x: nw.sample(lalonde, lalonde_release((7.9 + x, 3.1, 66.0, 27.5)), draws=1_000, seed=seed),
         lambda x: nw.sample(
-            total, nw.Release(t=nw.Laplace(epsilon=0.01 + x, sensitivity=1.0).released(x)), draws=9, seed=seed
+            lalonde, lalonde_release((7.9 + x, 3.1, 66.0, 27.5)), nw.Rejection(), draws=1_000, seed=seed
         ),
-        lambda x: nw.sample(mixture, nw.Release(s=nw.Gaussian(scale=2.0 + x).released(x)), draws=1_000, seed=seed),
         lambda x: nw.sample(
-            lalonde, lalonde_release((7.9, x, 66.0, 27.5)).naive(), draws=1_000, seed=seed, on_failure="return"
+            total,
+            nw.Release(t=nw.Laplace(epsilon=0.01 + x, sensitivity=1.0).released(x)),
+            nw.Rejection(),
+            draws=9,
+            seed=seed,
+        ),
+        lambda x: nw.sample(
+            mixture, nw.Release(s=nw.Gaussian(scale=2.0 + x).released(x)), nw.Rejection(), draws=1_000, seed=seed
+        ),
+        lambda x: nw.sample(
+            lalonde,
+            lalonde_release((7.9, x, 66.0, 27.5)).naive(),
+            nw.Importance(),
+            draws=1_000,
+            seed=seed,
+            on_failure="return",
         ),
     ]
     for call in calls:
@@ -117,11 +131,13 @@ def drawn_in(order, seed, draws=40):
     return outcome.columns["x"]
 
 
+@pytest.mark.alone
 def test_run_time_that_depends_on_theta_does_not_bias(seed):
     draws = np.concatenate([drawn_in("blocks", seed + i) for i in range(25)])
     assert agrees(draws, 1.0)
 
 
+@pytest.mark.alone
 def test_order_of_completion_would_bias(seed):
     """Negative control: the first to finish are not a sample."""
     draws = np.concatenate([drawn_in("completion", seed + i) for i in range(25)])
@@ -137,10 +153,11 @@ def slow_simulator(seed):
 
     model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": nw.Simulator(slow)})
     release = nw.Release(yes=nw.DiscreteLaplace(scale=5.0).released(5))
-    runs = [nw.sample(model, release, draws=12, seed=seed + i, engine=Threads(8)) for i in range(40)]
+    runs = [nw.sample(model, release, nw.Rejection(), draws=12, seed=seed + i, engine=Threads(8)) for i in range(40)]
     return np.concatenate([run["p"] for run in runs])
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("order", ["blocks", "completion"])
 def test_slow_simulator_end_to_end(order, seed, monkeypatch):
     """Blocks of one proposal, so that a slow one shows; order of completion is the negative control."""
@@ -238,13 +255,13 @@ def test_evidence_is_unbiased_on_the_natural_scale(plan, seed):
 
 def test_evidence_error_is_honest(seed):
     model, release, truth = two_merges()
-    runs = [nw.sample(model, release, draws=200, seed=seed + i, engine=Threads(1)) for i in range(300)]
+    runs = [nw.sample(model, release, nw.Rejection(), draws=200, seed=seed + i, engine=Threads(1)) for i in range(300)]
     z = np.array([(r.log_evidence - math.log(truth)) / r.log_evidence_se for r in runs])
     assert agrees(z**2, 1.0, truth_error=0.05)  # the log's own curvature is of order 1/k
 
 
 def test_one_draw_gives_no_evidence(seed):
-    posterior = nw.sample(count_model(), count_release(), draws=1, seed=seed)
+    posterior = nw.sample(count_model(), count_release(), nw.Rejection(), draws=1, seed=seed)
     assert math.isnan(posterior.log_evidence)
     assert posterior.log_evidence_se == math.inf
 
@@ -274,7 +291,7 @@ def test_max_proposals_gives_the_same_prefix_on_any_threads(plan, seed):
 def test_max_proposals_just_below_what_the_draws_need(seed):
     """The last block alone would complete the run: the limit holds all the same, on any number of threads."""
     model, release = count_model(), count_release()
-    full = nw.sample(model, release, draws=15_000, seed=seed)
+    full = nw.sample(model, release, nw.Rejection(), draws=15_000, seed=seed)
     sampler = nw.Rejection(max_proposals=40_000)
     for _ in range(5):
         for workers in (1, 2, 4):
@@ -285,7 +302,7 @@ def test_max_proposals_just_below_what_the_draws_need(seed):
             assert found.proposals <= 40_000
             assert f"allowed {len(found)} of 15000" in found.message
             assert np.array_equal(found["theta"], full["theta"][: len(found)])
-            more = nw.sample(model, release, draws=len(found) + 1, seed=seed)
+            more = nw.sample(model, release, nw.Rejection(), draws=len(found) + 1, seed=seed)
             assert more.proposals > 40_000  # no draw was left out that the limit allowed
     exact = nw.Rejection(max_proposals=full.proposals)
     assert nw.sample(model, release, exact, draws=15_000, seed=seed).status == "complete"
@@ -304,13 +321,14 @@ def test_hopeless_acceptance_is_noticed_early(seed):
     model = nw.Model(prior={"m": dist.Normal(0.0, 1.0)}, statistics={"s": lambda m: dist.Normal(m, 1.0)})
     release = nw.Release(s=nw.Laplace(scale=0.01).released(30.0))
     with pytest.raises(nw.InferenceError, match=r"'s' were accepted .* Prior and release disagree") as caught:
-        nw.sample(model, release, draws=1_000, seed=seed)
+        nw.sample(model, release, nw.Rejection(), draws=1_000, seed=seed)
     assert caught.value.result.status == "hopeless"
     assert caught.value.result.proposals < 2 * 10**7  # of the 10**9 allowed
     assert len(caught.value.result) == 0
     assert math.isnan(caught.value.result.log_evidence)
 
 
+@pytest.mark.alone
 def test_clock_budget_says_that_it_may_bias(seed):
     def slow(rng, p):
         time.sleep(0.002)
@@ -325,6 +343,7 @@ def test_clock_budget_says_that_it_may_bias(seed):
     assert posterior.seconds < 10
 
 
+@pytest.mark.alone
 def test_interrupt_keeps_what_was_accepted(seed):
     """Ctrl-C in a run of its own, as a user would press it."""
     import subprocess
@@ -337,7 +356,7 @@ import noisewise as nw
 from targets import count_model, count_release
 threading.Timer(2.5, _thread.interrupt_main).start()
 try:
-    nw.sample(count_model(2.0), count_release(), draws=10**7, seed={seed})
+    nw.sample(count_model(2.0), count_release(), nw.Rejection(), draws=10**7, seed={seed})
 except nw.InferenceError as error:
     print(error.result.status, len(error.result) > 0, "interrupted with" in str(error))
 """
@@ -355,7 +374,9 @@ def test_worker_errors_reach_the_caller(seed):
 
     def run_it():
         model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": nw.Simulator(broken)})
-        nw.sample(model, nw.Release(yes=nw.DiscreteLaplace(scale=3.0).released(5)), draws=100, seed=seed)
+        nw.sample(
+            model, nw.Release(yes=nw.DiscreteLaplace(scale=3.0).released(5)), nw.Rejection(), draws=100, seed=seed
+        )
 
     with pytest.raises(nw.InferenceError, match=r"raised ZeroDivisionError: no such p at p=0\.\d+"):
         run_it()
@@ -365,6 +386,7 @@ def test_limit_is_the_stated_one():
     assert pytest.approx(4.89, abs=0.01) == LIMIT
 
 
+@pytest.mark.alone
 def test_blocks_do_not_pile_up_behind_a_slow_one(seed):
     """While block 0 is slow, only so many others may wait for it."""
     waiting = []
@@ -383,8 +405,11 @@ def test_blocks_do_not_pile_up_behind_a_slow_one(seed):
     assert max(seen) <= 64
 
 
+@pytest.mark.alone
 def test_a_run_that_will_take_long_says_so(seed, monkeypatch):
     clock = iter(np.arange(0.0, 1e7, 400.0))
     monkeypatch.setattr("noisewise.streams.time.monotonic", lambda: float(next(clock)))
     with pytest.warns(nw.NoisewiseWarning, match=r"draws after \d+ s \(.* accepted for 'count'\): .* minutes to go"):
-        nw.sample(count_model(2.0), count_release(), draws=2_000, seed=seed, progress=False, engine=Threads(1))
+        nw.sample(
+            count_model(2.0), count_release(), nw.Rejection(), draws=2_000, seed=seed, progress=False, engine=Threads(1)
+        )

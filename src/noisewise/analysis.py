@@ -47,9 +47,12 @@ class Analysis:
         if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
             advice = "Check the path, or write a starter with: noisewise new count."
             raise refusal("Analysis.load", "path", "must be an existing file", str(path), advice)
-        raw = Path(path).read_bytes()
         try:
+            with Path(path).open("rb") as file:
+                raw = file.read(4 * toml_text.LARGEST + 4)  # longer ones are refused below
             text = raw.decode("utf-8")
+        except OSError as error:
+            raise refusal("Analysis.load", "path", f"must be readable ({error})", str(path), "Check it.") from None
         except UnicodeDecodeError as error:
             before = raw[: error.start].decode("utf-8", errors="replace")
             shown = raw.decode("utf-8", errors="replace")
@@ -76,7 +79,9 @@ class Analysis:
 
     def with_settings(self, *, draws: int | None = None, seed: int | None = None) -> Self:
         """The same analysis with other draws or another seed, where given."""
-        changes = {name: value for name, value in (("draws", draws), ("seed", seed)) if value is not None}
+        changes: dict[str, Any] = {
+            name: value for name, value in (("draws", draws), ("seed", seed)) if value is not None
+        }
         for name, least in (("draws", 1), ("seed", 0)):
             if name in changes:
                 checks.integer("Analysis", name, changes[name], least=least, advice="Give a whole number.")
@@ -96,6 +101,9 @@ class Analysis:
         )
 
     def _stated_release(self) -> dict[str, Any]:
+        inline = self.content.get("release")
+        if isinstance(inline, Mapping) and not isinstance(inline.get("file"), str):
+            return dict(inline)
         given = self.release.to_dict()
         found = {name: _without_none(entry) for name, entry in given["statistics"].items()}
         return found | ({"disjoint": given["disjoint"]} if "disjoint" in given else {})

@@ -57,12 +57,12 @@ class Reader:
         priors = table(self.document, ("parameters",), None)
         laws = table(self.document, ("statistics",), None)
         totals = table(self.document, ("totals",), None)
-        if not laws and not totals:
-            example = 'Add [statistics] with, say, count = "Poisson(theta)".'
-            raise self.document.error(("statistics",), f"the file must name at least one statistic. {example}")
         self.places = self._declared(priors, laws, totals)
         outside = [name for name, path in self.places.items() if len(path) == 2]
         prior = {name: self._law(("parameters", name), text, list(priors)) for name, text in priors.items()}
+        if not laws and not totals:
+            example = 'Add [statistics] with, say, count = "Poisson(theta)".'
+            raise self.document.error(("statistics",), f"the file must name at least one statistic. {example}")
         statistics: dict[str, Any] = {n: self._law(("statistics", n), text, outside) for n, text in laws.items()}
         statistics |= {name: self._total(name, outside) for name in totals}
         self._refuse_cycles()
@@ -135,6 +135,7 @@ class Reader:
         if not {used for part in parts for used in part.names} & set(record):
             cause = f"'contribution' must depend on the record. {checks.nearest('', record)}"
             raise self.document.error((*path, "contribution"), cause)
+        self._refuse_cycles()
         return self._located(lambda: Total(laws, contribution, given["n"]))
 
     def _check_size(self, path: Path, n: Any, outside: list[str]) -> None:
@@ -187,9 +188,12 @@ class Reader:
             path = ("totals", field[1], "record", field[2])
         elif node is not None and node[0].startswith("release"):
             path = ("release", node[1])
-        elif node is not None or argument is not None:
-            path = self.places.get((node or argument)[1], ("release",))  # type: ignore[index]
-        return self.document.error(path, cause_of(error))
+        elif node is not None:
+            path = self.places.get(node[1], ())
+        elif argument is not None:  # model and release do not fit
+            value: Path = ("release", argument[1], "value")
+            path = value if value in self.document.places else self.places.get(argument[1], ("release",))
+        return self.document.error(quoted_key(self.document, path, message), cause_of(error))
 
     # The release -------------------------------------------------------------------------------------
 
@@ -251,11 +255,13 @@ class Reader:
         if self.folder is None:
             raise self.document.error(path, "a release file cannot be read here: write the release out in the text.")
         file = self.folder / given
-        if self.confined and not file.resolve().is_relative_to(self.folder.resolve()):
-            raise self.document.error(path, "the release file must lie in the folder of the analysis file.")
         try:
+            if self.confined and not file.resolve().is_relative_to(self.folder.resolve()):
+                raise self.document.error(path, "the release file must lie in the folder of the analysis file.")
             return Release.load(file)
-        except InputError as error:
+        except FileError:
+            raise
+        except (ValueError, OSError) as error:  # InputError among them
             raise self.document.error(path, f"the release file cannot be used: {error}") from None
 
     def _check_together(self, model: Model, release: Release, settings: Settings) -> None:

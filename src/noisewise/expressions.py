@@ -6,6 +6,7 @@ evaluated as code; whatever is not named here is refused, with its place.
 """
 
 import ast
+import difflib
 import inspect
 import math
 import warnings
@@ -16,7 +17,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise import checks
 from noisewise.errors import InputError
 from noisewise.vocabulary import COUNTED, FUNCTIONS, LAWS, MOST_ENTRIES, broken_rule, missing_of, parameters_of
 
@@ -129,7 +129,7 @@ class _Parser:
                 warnings.simplefilter("ignore")
                 return ast.parse(self.flat, mode="eval").body
         except SyntaxError as error:
-            place = self.shift + max((error.offset or 1) - 1, 0)
+            place = self.shift + error.offset - 1 if error.offset and error.lineno == 1 else len(self.text.rstrip())
             message = (error.msg or "invalid syntax").removesuffix(". Perhaps you forgot a comma?")
             raise ExpressionError(f"not an expression: {message}. {EXAMPLE}", place, place + 1, self.label) from None
         except (ValueError, MemoryError, RecursionError):
@@ -163,7 +163,7 @@ class _Parser:
         positional = [n for n, p in parameters_of(law).items() if p.kind is not p.KEYWORD_ONLY]
         found: dict[str, _Piece] = {}
         places: dict[str, ast.AST] = {}
-        pairs: list[tuple[str, ast.AST, ast.AST]] = []
+        pairs: list[tuple[str, ast.AST, ast.AST]] = []  # argument, value, where to point
         for number, value in enumerate(node.args):
             if number >= len(positional):
                 listed = ", ".join(wanted)
@@ -175,13 +175,13 @@ class _Parser:
             if keyword.arg is None:
                 raise self.error(keyword, f"write the arguments of {law} out: {', '.join(wanted)}.")
             if keyword.arg not in wanted:
-                near = checks.nearest(keyword.arg, [*wanted, "size"])
+                near = _near(keyword.arg, [*wanted, "size"])
                 raise self.error(keyword, f"'{keyword.arg}' is not an argument of {law}. {near}")
             pairs.append((keyword.arg, keyword.value, keyword))
-        for argument, value, place in pairs:
+        for argument, given, place in pairs:
             if argument in found:
                 raise self.error(place, f"'{argument}' of {law} is given twice.")
-            found[argument], places[argument] = self.number(value, 1), value
+            found[argument], places[argument] = self.number(given, 1), given
         return found, places
 
     def _size(self, node: ast.Call) -> int | None:
@@ -206,7 +206,7 @@ class _Parser:
         if name in LAWS:
             advice = "Give it a line of its own, and use that name here."
             raise self.error(node.func, f"'{name}' is a law, and a number must stand here. {advice}")
-        raise self.error(node.func, f"'{name}' is not {what}. {checks.nearest(name, table)}")
+        raise self.error(node.func, f"'{name}' is not {what}. {_near(name, table)}")
 
     # Numbers -----------------------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class _Parser:
         if name not in self.known and name in CONSTANTS:
             return _plain(CONSTANTS[name])
         if name not in self.known:
-            near = checks.nearest(name, self.known)
+            near = _near(name, self.known)
             if name in FUNCTIONS or name in LAWS:
                 raise self.error(node, f"'{name}' needs arguments, in brackets. {near}")
             raise self.error(node, f"'{name}' is not a name that can be used here. {near}")
@@ -258,6 +258,8 @@ class _Parser:
         if operation is None:
             raise self.error(node, "only + - * / and ** (power) combine numbers. Use where() for conditions.")
         left, right = self.number(node.left, depth + 1), self.number(node.right, depth + 1)
+        if isinstance(node.op, ast.Div) and right.is_number and right.value == 0:
+            raise self.error(node.right, "division by zero.")
         if left.is_number and right.is_number:
             return self._folded(node, lambda: operation(left.value, right.value))
         return _Piece(self._guarded(node, lambda values: operation(left.run(values), right.run(values))))
@@ -267,7 +269,7 @@ class _Parser:
         try:
             with np.errstate(all="ignore"):
                 value = compute()
-        except ZeroDivisionError:
+        except ZeroDivisionError:  # a negative power of zero
             raise self.error(node, "division by zero.") from None
         except OverflowError:
             raise self.error(node, "the number is too large.") from None
@@ -354,6 +356,13 @@ class _Parser:
                 raise self.error(node, f"cannot be computed: {told.rstrip('.')}.") from None
 
         return guarded
+
+
+def _near(word: Any, known: Iterable[str]) -> str:
+    """The nearest word, or all of them where none is near."""
+    words = sorted(known)
+    close = difflib.get_close_matches(str(word), words, n=1)
+    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(words) or 'none'}."
 
 
 def _plain(value: Any) -> _Piece:

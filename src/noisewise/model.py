@@ -221,6 +221,10 @@ class Model:
         ]
         return {name: np.concatenate([block[name] for block in blocks])[:draws] for name in self._order}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the programs others made for it, which stay with the process that compiled them."""
+        return {**self.__dict__, "compiled": {}}
+
     def __repr__(self) -> str:
         lines = [f"{name}({', '.join(self._edges[name])})" for name in self._order]
         return f"Model(prior: {', '.join(lines[: len(self.parameters)])}; statistics: {', '.join(self.statistics)})"

@@ -1,5 +1,6 @@
 """The seam between NumPy and JAX: one namespace for both, and 64-bit JAX on the CPU as a context."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -48,11 +49,19 @@ class Compiled:
 
     `jax.jit` would keep the traced function, and with it the NumPy arrays the analyst's functions close over: JAX
     remembers such an array in 64 bits, and the analyst's own 32-bit use of it would fail. Called within `double`.
+    Threads that ask for one program at the same time wait for the first to compile it. Programs are not pickled.
     """
 
     def __init__(self, build: Callable[[], Callable[..., Any]]) -> None:
         self._build = build
         self._programs: dict[Any, Any] = {}
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> Any:
+        return self._build
+
+    def __setstate__(self, build: Any) -> None:
+        Compiled.__init__(self, build)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the program for these arguments."""
@@ -60,7 +69,10 @@ class Compiled:
         key = (placement(), tree, *((np.shape(leaf), np.result_type(leaf)) for leaf in leaves))
         program = self._programs.get(key)
         if program is None:
-            program = self._programs[key] = jax.jit(self._build()).lower(*arguments).compile()
+            with self._lock:
+                program = self._programs.get(key)
+                if program is None:
+                    program = self._programs[key] = jax.jit(self._build()).lower(*arguments).compile()
         return program(*arguments)
 
 

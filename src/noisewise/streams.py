@@ -10,7 +10,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from scipy.special import chdtri
 from noisewise.engine import Engine, Task
 from noisewise.errors import NoisewiseWarning, refusal
 from noisewise.progress import Progress
+from noisewise.resume import CHANGED, NOTHING, Log, fingerprint
 
 Array = np.ndarray[Any, Any]
 Columns = dict[str, Array]
@@ -201,10 +202,17 @@ class Run:
     """Pulls `draws` rows from each root stream; a `Source` for an engine."""
 
     def __init__(
-        self, roots: Sequence[Stream], draws: int, seed: int, purpose: int, budget: Budget, progress: Progress
+        self,
+        roots: Sequence[Stream],
+        draws: int,
+        seed: int,
+        purpose: int,
+        budget: Budget,
+        progress: Progress,
+        log: Log = NOTHING,
     ) -> None:
         self.roots, self.draws, self.seed, self.purpose = roots, draws, seed, purpose
-        self.budget, self.progress = budget, progress
+        self.budget, self.progress, self.log = budget, progress, log
         self.filled = [0] * len(roots)
         self.columns: list[Columns] = [{} for _ in roots]
         self.status, self.message, self.warned = "complete", "", False
@@ -213,20 +221,34 @@ class Run:
     # The engine's side -------------------------------------------------------------------------------
 
     def next_task(self) -> Task | None:
-        """Work for the root that lacks most rows."""
-        if self.finished:
-            return None
-        root = self.roots[self.filled.index(min(self.filled))]
-        stream = root.next_stream()
-        if stream.launched - stream.absorbed >= MOST_AHEAD:
-            return None
-        task = stream.next_task(self.seed, self.purpose)
-        return Task(task.work, partial(self._done, stream, task.done))
+        """Work for the root that lacks most rows; blocks that the log has are taken from there."""
+        while not self.finished:
+            root = self.roots[self.filled.index(min(self.filled))]
+            stream = root.next_stream()
+            if stream.launched - stream.absorbed >= MOST_AHEAD:
+                return None
+            block = stream.launched
+            task = stream.next_task(self.seed, self.purpose)
+            if block == 0 or not self.log.has("block", stream.index, block):
+                return replace(task, done=partial(self._ran, stream, block, task.done))
+            self._done(stream, task.done, read_block(self.log, stream, block))
+        return None
 
     @property
     def finished(self) -> bool:
         """Whether nothing more is wanted."""
         return self.status != "complete" or min(self.filled) >= self.draws
+
+    def _ran(self, stream: Stream, block: int, done: Callable[[Any], None], result: tuple[Columns, Array]) -> None:
+        """Keep a block that has been computed; or compare it with the one kept, which is done for each first block."""
+        if self.log and stream.counted:
+            kept = as_kept(stream, *result)
+            self.log.same(form_of(result[0]), "form", stream.index)
+            if not self.log.has("block", stream.index, block):
+                self.log.put(kept, "block", stream.index, block)
+            elif fingerprint(kept) != fingerprint(self.log.get("block", stream.index, block)):
+                raise self.log.refusal(CHANGED)
+        self._done(stream, done, result)
 
     def _done(self, stream: Stream, done: Callable[[Any], None], result: Any) -> None:
         done(result)
@@ -346,6 +368,12 @@ class Run:
     def _end(self, status: str, message: str) -> None:
         self.status, self.message = status, message
 
+    def describe(self) -> None:
+        """Tell the log what its blocks are of."""
+        streams = {str(s.index): {"label": s.label, "rows": s.rows} for s in self.streams() if s.counted}
+        roots = [root.index for root in self.roots if root.counted]
+        self.log.put({"streams": streams, "roots": roots, "draws": self.draws}, "streams")
+
     def outcome(self) -> Outcome:
         """The draws present, the same number from each root."""
         kept = min(min(self.filled), self.draws)
@@ -354,6 +382,36 @@ class Run:
         if kept == 0:  # nothing to return: what was tried is all there is to tell
             tally = [(stream, stream.accepted, stream.proposals) for stream in self.streams()]
         return Outcome(columns, kept, self.status, self.message, tally, time.monotonic() - self.start)
+
+
+# Blocks in a log ------------------------------------------------------------------------------------------------------
+
+
+def as_kept(stream: Stream, columns: Columns, positions: Array) -> dict[str, Any]:
+    """A block's survivors and their positions; these are left out where every row survived."""
+    places = None if len(positions) == stream.rows else positions.astype(np.int32)
+    return {"n": len(positions), "positions": places, "columns": columns}
+
+
+def form_of(columns: Columns) -> dict[str, Any]:
+    """Kinds of numbers and shapes, by name."""
+    return {name: [column.dtype.str, list(column.shape[1:])] for name, column in columns.items()}
+
+
+def read_block(log: Log, stream: Stream, block: int) -> tuple[Columns, Array]:
+    """A block from the log."""
+    kept = log.get("block", stream.index, block)
+    try:
+        columns, places, count = kept["columns"], kept["positions"], kept["n"]
+        positions = np.arange(stream.rows, dtype=np.int32) if places is None else places
+        good = len(positions) == count and all(len(column) == count for column in columns.values())
+        good = good and fingerprint(form_of(columns)) == log.get("form", stream.index)
+        good = good and positions.ndim == 1 and bool(np.all(np.diff(positions) > 0))
+        if good and (count == 0 or (columns and positions[0] >= 0 and positions[-1] < stream.rows)):
+            return columns, positions
+    except (KeyError, TypeError, AttributeError):
+        pass
+    raise log.refusal(f"block {block} of {stream.label} has no survivors and positions that fit")
 
 
 def _room(name: str, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -373,9 +431,11 @@ def run(
     engine: Engine,
     progress: Progress,
     budget: Budget | None = None,
+    log: Log = NOTHING,
 ) -> Outcome:
-    """`draws` rows of each root, on `engine`. Ctrl-C ends with what has been accepted."""
-    source = Run(roots, draws, seed, purpose, budget or Budget(), progress)
+    """`draws` rows of each root, on `engine`. Ctrl-C ends with what has been accepted. `log` keeps every block."""
+    source = Run(roots, draws, seed, purpose, budget or Budget(), progress, log)
+    source.describe()
     try:
         with progress:
             engine.execute(source)

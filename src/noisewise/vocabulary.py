@@ -37,7 +37,7 @@ def _join(*parts: Any) -> Any:
     return jnp.concatenate([jnp.atleast_1d(part) for part in parts])
 
 
-_BY_ENTRY = {
+_BY_ENTRY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "abs": (jnp.abs, np.abs),
     "ceil": (jnp.ceil, np.ceil),
     "cos": (jnp.cos, np.cos),
@@ -57,7 +57,13 @@ _BY_ENTRY = {
     "square": (jnp.square, lambda number: np.asarray(number * number, dtype=object)),  # whole numbers never wrap
     "tanh": (jnp.tanh, np.tanh),
 }
-_TO_ONE_NUMBER = {"max": jnp.max, "mean": jnp.mean, "min": jnp.min, "prod": jnp.prod, "sum": jnp.sum}
+_TO_ONE_NUMBER: dict[str, Callable[..., Any]] = {
+    "max": jnp.max,
+    "mean": jnp.mean,
+    "min": jnp.min,
+    "prod": jnp.prod,
+    "sum": jnp.sum,
+}
 
 FUNCTIONS: dict[str, Function] = {
     **{name: Function(1, 1, run, on_numbers) for name, (run, on_numbers) in _BY_ENTRY.items()},

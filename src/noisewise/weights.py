@@ -120,6 +120,8 @@ def fit_pareto(excess: Array) -> float:
     The empirical Bayes estimate, with the weak prior of Vehtari et al. (2024): k is drawn towards 1/2 as by ten draws.
     """
     size = len(excess)
+    if excess[int(size / 4 + 0.5) - 1] <= 0.0:  # most are nothing beside the largest: no tail is heavier
+        return math.inf
     points = 30 + int(math.sqrt(size))
     grid = 1.0 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
     grid = grid / (3.0 * excess[int(size / 4 + 0.5) - 1]) + 1.0 / excess[-1]

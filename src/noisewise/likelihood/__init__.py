@@ -1,9 +1,11 @@
 """Maximum likelihood from a release: exact for model and noise together."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noisewise import checks
+from noisewise.checkpoint import opened
 from noisewise.engine import Engine, Threads
 from noisewise.errors import InferenceError, refusal
 from noisewise.fit import Fit
@@ -15,6 +17,7 @@ from noisewise.likelihood.mcem import MCEM, Ascent, Staged
 from noisewise.likelihood.starts import best_of, starting_points
 from noisewise.model import Model
 from noisewise.release import Release
+from noisewise.resume import fingerprint
 from noisewise.samplers.problem import Problem
 from noisewise.settings import Estimator
 
@@ -27,6 +30,7 @@ def fit(
     start: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     seed: int | None = None,
     engine: Engine | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     on_failure: str = "raise",
 ) -> Fit:
@@ -35,7 +39,8 @@ def fit(
     Prior densities are ignored; the prior's support is the parameter space. `EM()` (the default) is exact and needs
     no seed; `MCEM()` works for any law with a density. `start`: a value for every parameter, or a list of such; left
     out, five draws from the prior. The start that ends highest gives the result, and `diagnostics["starts"]` says
-    where each ended.
+    where each ended. `checkpoint` is a file in which `MCEM` keeps its iterations; called again after an interruption
+    it goes on from there.
     """
     if estimator is None:
         estimator = EM()
@@ -46,13 +51,19 @@ def fit(
         seed = checks.integer("fit", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
     problem = Problem(model, release)
     points = starting_points(model, Coordinates(model), start, seed)
-    name, engine = type(estimator).__name__, engine or Threads()
+    name, used = type(estimator).__name__, engine or Threads()
+    if checkpoint is not None and not isinstance(estimator, MCEM):
+        raise refusal("fit", "checkpoint", "is for estimators that simulate", name, "Leave it out, or use nw.MCEM().")
+    with opened("fit", checkpoint, problem, estimator, seed, used, starts=fingerprint(points)) as log:
 
-    def run(number: int) -> Fit:
-        label = name if len(points) == 1 else f"{name}, start {number + 1} of {len(points)}"
-        return estimator.run(problem, points[number], seed, engine, Steps(progress, label))  # type: ignore[attr-defined]
+        def run(number: int) -> Fit:
+            label = name if len(points) == 1 else f"{name}, start {number + 1} of {len(points)}"
+            kept = {"log": log.within(number)} if log else {}
+            return estimator.run(problem, points[number], seed, used, Steps(progress, label), **kept)  # type: ignore[attr-defined]
 
-    found = best_of(points, run)
+        log.put(None, "begin")
+        found = best_of(points, run)
+        log.put({"status": found.status}, "end")
     if found.status != "converged" and on_failure == "raise":
         raise InferenceError(f"{name}: {found.message}", found)
     return found

@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 from noisewise import checks
 from noisewise.engine import Engine
+from noisewise.errors import InferenceError, InputError
 from noisewise.fit import Fit
 from noisewise.likelihood.cloud import Cloud, moved, weighted
 from noisewise.likelihood.coordinates import Coordinates
@@ -25,6 +26,7 @@ from noisewise.likelihood.records import parts_with_totals, room_for
 from noisewise.likelihood.result import End, at_edge, edge_message, finish, near_edge
 from noisewise.likelihood.sufficient import condensed
 from noisewise.progress import Progress
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers.problem import Problem
 from noisewise.settings import Estimator
 from noisewise.streams import Columns, Stream, run
@@ -35,6 +37,8 @@ Values = dict[str, Any]
 E_STEP = 1_000
 """Purpose number of iteration 0's random streams; iteration t has E_STEP + t, the last sample LAST."""
 LAST = 999
+CHECK = 990
+"""Purpose number of the few values by which a checkpoint is seen to be of the same model."""
 ROWS = 2**14
 
 
@@ -82,6 +86,15 @@ ROUGH = (
     "information, nor the standard errors. Use nw.EM(), or nw.sample."
 )
 
+UNSETTLED = (
+    "the climb ended, but five Newton steps on fresh samples each led further than their Monte Carlo error: this is "
+    "not the top. Start nearer to it, raise `most`, or use another e_step."
+)
+IDLE = 3
+"""Steps in a row without a rise above its noise, on the largest samples, that end a climb: one alone is chance."""
+FEW = 100.0
+"""Effective values below which a sample knows nothing of its own error: one value has no spread, whatever it is."""
+
 E_STEPS = ("importance", "rejection", "resampled", "markov", "recycled")
 
 
@@ -100,15 +113,25 @@ class MCEM(Estimator):
         checks.integer("MCEM", "max_iterations", self.max_iterations, least=1, advice="The default is 500.")
         checks.integer("MCEM", "final", self.final, least=100, advice="The default is 1_000_000.")
 
-    def run(self, problem: Problem, start: dict[str, Array], seed: int, engine: Engine, progress: Steps) -> Fit:
+    def run(
+        self,
+        problem: Problem,
+        start: dict[str, Array],
+        seed: int,
+        engine: Engine,
+        progress: Steps,
+        log: Log = NOTHING,
+    ) -> Fit:
         """Climb; then step to the top by Newton's method on fresh samples, and measure there. Ctrl-C ends early."""
-        climb = Climb(self, problem, start, seed, engine, progress)
+        climb = Climb(self, problem, start, seed, engine, progress, log)
         with progress:
             try:
-                status, message = climb.ascent() if isinstance(self.schedule, Ascent) else climb.staged()
+                status, message = climb.climbed()
                 clouds, edge = climb.settle(newton=status != "boundary")
                 if edge is not None:
                     status, message = climb.at_edge(edge)
+                elif not climb.settled:
+                    status, message = "stalled", UNSETTLED
                 elif climb.is_rough(clouds):
                     status, message = "rough", ROUGH
             except KeyboardInterrupt:
@@ -128,9 +151,9 @@ class Climb:
     """One run's state: where it is, what it has simulated, and the trace."""
 
     def __init__(
-        self, settings: MCEM, problem: Problem, start: Values, seed: int, engine: Engine, progress: Steps
+        self, settings: MCEM, problem: Problem, start: Values, seed: int, engine: Engine, progress: Steps, log: Log
     ) -> None:
-        self.settings, self.seed, self.engine, self.progress = settings, seed, engine, progress
+        self.settings, self.seed, self.engine, self.progress, self.log = settings, seed, engine, progress, log
         self.parts, self.coordinates = parts_with_totals(problem), Coordinates(problem.model)
         self.objective = Objective(self.parts, self.coordinates)
         self.free = self.coordinates.free_from(start)
@@ -138,7 +161,61 @@ class Climb:
         self.simulated = 0
         self.room = room_for(self.parts)
         """Most values a cloud may hold: records take room."""
+        self.settled = False
+        """Whether the last Newton step was within its Monte Carlo error."""
         self._last: tuple[Values, list[Cloud]] | None = None
+        self._made: tuple[Array, int, int, int] | None = None
+        """What the last E-step's simulation was made with."""
+
+    # Checkpoints --------------------------------------------------------------------------------------------------
+
+    def climbed(self) -> tuple[str, str]:
+        """Status and message of the climb; from the log, where that has it."""
+        self._check()
+        if (kept := self.log.get("climbed")) is not None:
+            self.trace, self.free, self.simulated = (kept[name] for name in ("trace", "free", "simulated"))
+            return kept["status"], kept["message"]
+        status, message = self.ascent() if isinstance(self.settings.schedule, Ascent) else self.staged()
+        kept = {"status": status, "message": message, "trace": self.trace}
+        self.log.put(kept | {"free": self.free, "simulated": self.simulated}, "climbed")
+        return status, message
+
+    def _check(self) -> None:
+        """That the model gives the numbers it gave when the log was begun."""
+        if not self.log:
+            return
+        values = self.coordinates.values(self.free)
+        found = [self._simulate(part, values, CHECK, index, 64) for index, part in enumerate(self.parts)]
+        laws = [np.asarray(part.log_prob_many(values, s)) for part, (s, _) in zip(self.parts, found, strict=True)]
+        try:
+            self.log.same([found, laws], "starts")
+        except InputError as error:  # not a matter of this start, which another could make good
+            raise InferenceError(str(error)) from None
+
+    def resumed(self, place: dict[str, Any]) -> dict[str, Any]:
+        """Take up the iterations in the log: the place in the schedule after them, `place` where there are none."""
+        simulated = 0
+        while (kept := self.log.get("iteration", len(self.trace) + 1)) is not None:
+            self.trace.append(kept["row"])
+            place, self.free, self._made = kept["place"], kept["free"], kept["made"]
+            simulated = kept["simulated"]
+        if self._made is not None:
+            if self.settings.e_step == "recycled":
+                free, iteration, batch, size = self._made
+                self._last = (
+                    self.coordinates.values(free),
+                    self.clouds(free, E_STEP + iteration, batch, size, "importance"),
+                )
+            self.simulated = simulated
+        return place
+
+    def saved(self, **place: Any) -> None:
+        """Keep the iteration that ended, and the place in the schedule that comes next."""
+        kept = {"row": self.trace[-1], "free": self.free, "simulated": self.simulated, "made": self._made}
+        number = len(self.trace)
+        self.log.put(
+            kept | {"place": place, "done": number, "total": self.settings.max_iterations}, "iteration", number
+        )
 
     # E-steps ------------------------------------------------------------------------------------------------------
 
@@ -179,7 +256,7 @@ class Climb:
             if again is not None:
                 return again
         clouds = self.clouds(free, E_STEP + iteration, batch, size, "importance" if variant == "recycled" else variant)
-        self._last = (self.coordinates.values(free), clouds)
+        self._last, self._made = (self.coordinates.values(free), clouds), (free, iteration, batch, size)
         return clouds
 
     def _recycled(self, values: Values) -> list[Cloud] | None:
@@ -197,7 +274,13 @@ class Climb:
         near an edge that it reaches too slowly to see: then the parameter is named, and no step taken.
         """
         size = min(self.settings.final, self.room)
-        for attempt in range(5):
+        self.settled = True
+        first = 0
+        if (kept := self.log.get("settling")) is not None:
+            first, self.free, self.simulated = kept["attempt"], kept["free"], kept["simulated"]
+        for attempt in range(first, 5):
+            kept = {"attempt": attempt, "free": self.free, "simulated": self.simulated}
+            self.log.put(kept, "settling")
             self.progress.step(len(self.trace), f"measuring at the top with {size:,} values")
             before = self.coordinates.values(self.free)
             clouds = self.clouds(self.free, LAST - attempt, 0, size, "importance")
@@ -216,6 +299,8 @@ class Climb:
             clouds = self.here()
             if np.all(np.abs(step) <= 4.0 * error):
                 break
+        else:
+            self.settled = False
         return clouds, None
 
     def is_rough(self, clouds: list[Cloud]) -> bool:
@@ -280,13 +365,15 @@ class Climb:
         assert isinstance(plan, Ascent)
         lower, upper, power = norm.isf(plan.alpha), norm.isf(plan.gamma), norm.isf(plan.beta)
         most = min(plan.most, self.room)
-        size = min(plan.start, most)
-        for iteration in range(self.settings.max_iterations):
+        place = self.resumed({"size": min(plan.start, most), "idle": 0})
+        size, idle = place["size"], place["idle"]
+        for iteration in range(len(self.trace), self.settings.max_iterations):
             clouds, batch = self._e_step(self.free, iteration, 0, size), 1
             while True:
                 new = self._m_step(self.free, clouds)
                 rise, error = self.rise(self.free, new, clouds)
-                if rise - lower * error > 0 or rise + upper * error < plan.tolerance or size >= most:
+                shown = not thin(clouds)  # else the error is not known, nor what it would decide
+                if size >= most or (shown and (rise - lower * error > 0 or rise + upper * error < plan.tolerance)):
                     break
                 more = min(math.ceil(size * (plan.growth - 1.0)), most - size)
                 clouds = [
@@ -297,11 +384,13 @@ class Climb:
             edge = self._advance(new, size, clouds, f"rise {rise:.3g}", rise=rise, rise_error=error)
             if edge is not None:
                 return self.at_edge(edge)
-            if rise + upper * error < plan.tolerance:
+            if shown and rise + upper * error < plan.tolerance:
                 return "converged", ""
-            if size >= most and rise - lower * error <= 0:
+            idle = idle + 1 if shown and size >= most and rise - lower * error <= 0 else 0
+            if idle == IDLE:
                 return "converged", f"the sample size reached most={most}: the rise is within its noise."
             size = min(most, max(size, next_size(rise, error, size, lower, power)))
+            self.saved(size=size, idle=idle)
         limit = self.settings.max_iterations
         return "max_iterations", f"MCEM has not converged in max_iterations={limit} steps. Raise it."
 
@@ -309,24 +398,31 @@ class Climb:
         """The paper's three stages."""
         plan = self.settings.schedule
         assert isinstance(plan, Staged)
-        capped = []
-        for stage, (tolerance, wanted) in enumerate(zip(plan.tolerances, plan.sizes, strict=True)):
-            size = min(wanted, self.room)
-            for step in range(plan.cap + 1):
-                if step == plan.cap:
-                    capped.append(stage + 1)
-                    break
-                clouds = self._e_step(self.free, len(self.trace), 0, size)
-                new = self._m_step(self.free, clouds)
-                before, after = self.coordinates.values(self.free), self.coordinates.values(new)
-                change = max(float(np.max(np.abs(after[name] - before[name]))) for name in after)
-                edge = self._advance(new, size, clouds, f"change {change:.3g}", stage=stage + 1)
-                if edge is not None:
-                    return self.at_edge(edge)
-                if change < tolerance:
-                    break
+        place = self.resumed({"stage": 0, "step": 0, "capped": []})
+        stage, step, capped = place["stage"], place["step"], place["capped"]
+        while stage < len(plan.sizes):
+            size = min(plan.sizes[stage], self.room)
+            clouds = self._e_step(self.free, len(self.trace), 0, size)
+            new = self._m_step(self.free, clouds)
+            before, after = self.coordinates.values(self.free), self.coordinates.values(new)
+            change = max(float(np.max(np.abs(after[name] - before[name]))) for name in after)
+            edge = self._advance(new, size, clouds, f"change {change:.3g}", stage=stage + 1)
+            if edge is not None:
+                return self.at_edge(edge)
+            small, step = change < plan.tolerances[stage] and not thin(clouds), step + 1
+            if not small and step == plan.cap:
+                capped.append(stage + 1)
+            if small or step == plan.cap:
+                stage, step = stage + 1, 0
+            self.saved(stage=stage, step=step, capped=capped)
         message = f"stages {capped} ended at their cap of {plan.cap} steps, within their own noise." if capped else ""
         return "converged", message
+
+
+def thin(clouds: list[Cloud]) -> bool:
+    """Whether the entries of some simulated cloud have too few effective values, all together, to tell its error."""
+    sizes = [np.sum(1.0 / np.sum(cloud.weights**2, axis=0)) for cloud in clouds if len(cloud.values) > 1]
+    return any(size < FEW for size in sizes)
 
 
 def _log_variance(cloud: Cloud) -> float:

@@ -1,18 +1,21 @@
 """Samplers of the exact posterior, and the verb that runs them."""
 
 import logging
+import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from noisewise import checks
+from noisewise.checkpoint import opened, settings_of
 from noisewise.engine import Engine, Threads
 from noisewise.errors import InferenceError, InputError, NoisewiseWarning, refusal
 from noisewise.model import Model
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
 from noisewise.release import Release
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers import choice
 from noisewise.samplers.augmentation import Augmentation
 from noisewise.samplers.importance import Importance
@@ -41,7 +44,7 @@ def sample(
     draws: int,
     seed: int,
     engine: Engine | None = None,
-    checkpoint: None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     on_failure: str = "raise",
 ) -> Posterior:
@@ -50,45 +53,58 @@ def sample(
     Without a `sampler`, one is chosen by `nw.forecast`'s rules and `posterior.reason` says why; where its run misses
     what was forecast, the next is tried. `seed` decides every number, whatever the `engine`, and `posterior.sampler`
     with `posterior.seed` replays the run. `progress` is a bar: True, False, or None for terminals and notebooks only.
-    A run that cannot deliver raises `InferenceError` with the partial result, or returns it with
-    `on_failure="return"`.
+    `checkpoint` is a file in which the run keeps what it has done; called again after an interruption it goes on from
+    there, to the same draws. A run that cannot deliver raises `InferenceError` with the partial result, or returns it
+    with `on_failure="return"`.
     """
     draws = checks.integer("sample", "draws", draws, least=1, advice="Write 10_000, not 1e4.")
     seed = checks.integer("sample", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
     checks.choice("sample", "on_failure", on_failure, ["raise", "return"])
     if progress is not None and not isinstance(progress, bool):
         raise refusal("sample", "progress", "must be True, False or None", progress, "Leave it out if unsure.")
-    if checkpoint is not None:
-        raise refusal("sample", "checkpoint", "cannot be kept by this version", checkpoint, "Leave it out.")
     if engine is not None and (isinstance(engine, type) or not hasattr(engine, "execute")):
         raise refusal("sample", "engine", "must be an engine", engine, "For example nw.Threads(2).")
     problem = Problem(model, release)
     used = engine or Threads()
-    if sampler is None:
-        posterior = _sample_by_choice(problem, draws, seed, used, progress)
-    elif not isinstance(sampler, Sampler):
+    if sampler is not None and not isinstance(sampler, Sampler):
         raise refusal("sample", "sampler", "must be a sampler", sampler, "For example nw.Rejection().")
-    else:
-        posterior = _run(problem, sampler, draws, seed, used, progress, "asked for")
+    more = {} if sampler is not None else {"draws": draws}  # the choice of a sampler looks at them
+    with opened("sample", checkpoint, problem, sampler, seed, used, **more) as log:
+        log.put(None, "begin")
+        if sampler is None:
+            posterior = _sample_by_choice(problem, draws, seed, used, progress, log)
+        else:
+            posterior = _run(problem, sampler, draws, seed, used, progress, "asked for", log.within(0))
+        log.put({"status": posterior.status}, "end")
     if posterior.status != "complete" and on_failure == "raise":
         raise InferenceError(f"{type(posterior.sampler).__name__}: {posterior.message}", posterior)
     return posterior
 
 
 def _run(
-    problem: Problem, sampler: Sampler, draws: int, seed: int, engine: Engine, progress: bool | None, reason: str
+    problem: Problem,
+    sampler: Sampler,
+    draws: int,
+    seed: int,
+    engine: Engine,
+    progress: bool | None,
+    reason: str,
+    log: Log = NOTHING,
 ) -> Posterior:
     reason_against = sampler.unfit(problem)
     if reason_against is not None:
         name = type(sampler).__name__
         raise refusal("sample", "sampler", f"must apply to model and release; {name} {reason_against}", name, ADVICE)
     bar = Progress(progress, type(sampler).__name__)
-    posterior: Any = sampler.run(problem, draws, seed, engine, bar)  # type: ignore[attr-defined]
+    log.put(settings_of(sampler), "run")
+    posterior: Any = sampler.run(problem, draws, seed, engine, bar, log)  # type: ignore[attr-defined]
     object.__setattr__(posterior, "reason", reason)
     return posterior
 
 
-def _sample_by_choice(problem: Problem, draws: int, seed: int, engine: Engine, progress: bool | None) -> Posterior:
+def _sample_by_choice(
+    problem: Problem, draws: int, seed: int, engine: Engine, progress: bool | None, log: Log
+) -> Posterior:
     """Try rejection for as long as a pilot would take; else run the pilot, and go down its ranking."""
     found = _probe(problem, draws, seed, engine)
     if found is not None:
@@ -96,17 +112,26 @@ def _sample_by_choice(problem: Problem, draws: int, seed: int, engine: Engine, p
         return found
     pilot = choice.pilot(problem, seed, engine)
     steps: list[str] = []
+    lost: InferenceError | None = None
     for number, (sampler, told) in enumerate(_candidates(pilot, draws, seed, engine)):
         logger.info("%s: %s", type(sampler).__name__, told)
         # A fallback starts on new streams: it was called for by what the run before it drew.
         own = seed if number == 0 else int(generator(seed, Purpose.FORECAST, 1, number).integers(2**53))
-        latest = _run(problem, sampler, draws, own, engine, progress, "; ".join([*steps, told]))
+        told_all = "; ".join([*steps, told])
+        try:
+            latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number))
+        except InferenceError as error:  # nowhere to start from: the next may find a way
+            lost = error
+            steps.append(f"{type(sampler).__name__} ({told}) could not start")
+            logger.info("%s", error)
+            continue
         found = latest if found is None or latest.status not in MISSED else replace(found, reason=latest.reason)
         if not _worth_another(latest, draws):
             break
         steps.append(f"{type(sampler).__name__} ({told}) ended with '{latest.status}' and was discarded")
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
-    assert found is not None
+    if found is None:
+        raise lost or InferenceError("sample: no sampler could start. Check the model against the release.")
     return found
 
 

@@ -28,10 +28,11 @@ from noisewise.mechanisms import Exact
 from noisewise.numerics import double
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
+from noisewise.resume import NOTHING, Log, attributes_of
 from noisewise.samplers.conjugate import Conjugate, Family, class_of, family_of, structs_of
 from noisewise.samplers.joint import Joint, State, has_free_entries
 from noisewise.samplers.latent import Entries, Lines
-from noisewise.samplers.parameter_steps import Gradient
+from noisewise.samplers.parameter_steps import WALKED, Gradient, Refresh
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.records import Records
 from noisewise.samplers.records import unfit as unfit_total
@@ -87,12 +88,15 @@ class Augmentation(Sampler):
         """Every statistic must have a density or be a total that only its own noise depends on."""
         return next(filter(None, (_objection(problem, name) for name in problem.needed)), None)
 
-    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+    def run(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+    ) -> Posterior:
         """Draw from the posterior."""
         began = time.monotonic()
         joint = Joint(problem, _totals(problem))
         chains = self.chains or _how_many(joint, draws)
-        sweeps = _Sweeps(self, joint, chains, -(-draws // chains), seed)
+        log.agree("draws", draws)
+        sweeps = _Sweeps(self, joint, chains, -(-draws // chains), seed, log)
         stopped = ""
         try:
             with progress:
@@ -201,16 +205,20 @@ def _how_many(joint: Joint, draws: int) -> int:
 class _Sweeps:
     """All chains of a run: fixed groups, each with its own random stream, start and adaptation."""
 
-    def __init__(self, sampler: Augmentation, joint: Joint, chains: int, length: int, seed: int) -> None:
+    def __init__(
+        self, sampler: Augmentation, joint: Joint, chains: int, length: int, seed: int, log: Log = NOTHING
+    ) -> None:
         self.sampler, self.joint, self.chains, self.length, self.seed = sampler, joint, chains, length, seed
         self.groups = GROUPS if chains % (4 * GROUPS) == 0 else 1
         self.stop = threading.Event()
         rng = generator(seed, Purpose.STARTS)
         self.starts = self._with_records(rng, starting_points(joint, rng, STARTS))
+        self.log = log
+        log.same(self.starts, "starts")
         self.closed = closed_forms(joint, self.starts)
         steps = plan(joint, self.closed)
         self.described = [describe(step) for step in steps]
-        adaptive = any(isinstance(step, (Gradient, Lines)) for step in steps) or bool(joint.totals)
+        adaptive = any(isinstance(step, (Gradient, Lines, Refresh)) for step in steps) or bool(joint.totals)
         self.warmup = sampler.warmup if sampler.warmup is not None else (200 if adaptive else 60)
         self.done = [0] * self.groups
         self.swept = [0] * self.groups
@@ -226,7 +234,12 @@ class _Sweeps:
         state = self._start(rng, number)
         steps = plan(self.joint, self.closed)
         total = self.warmup + self.length * self.sampler.thin
-        for sweep in range(total):
+        log = self.log.within("group", number)
+        saves = 0
+        while (kept := log.get(saves, classes=[State])) is not None:
+            rng, state, saves = self._restored(number, kept, steps), kept["state"], saves + 1
+        saved = self.done[number]
+        for sweep in range(self.swept[number], total):
             poll()
             if self.stop.is_set():
                 return
@@ -239,6 +252,21 @@ class _Sweeps:
                 if (sweep - self.warmup) % self.sampler.thin == 0:
                     self._keep(number, state)
             self.swept[number] += 1
+            if log.due() or (log and sweep + 1 == total):
+                rows = {name: values[:, saved : self.done[number]] for name, values in self.store[number].items()}
+                kept = {"rng": rng, "state": state, "steps": [attributes_of(step) for step in steps], "rows": rows}
+                kept |= {"tally": self.tallies[number], "done": sweep + 1, "total": total}
+                if log.save(kept, saves):
+                    saved, saves = self.done[number], saves + 1
+
+    def _restored(self, number: int, kept: dict[str, Any], steps: list[Any]) -> np.random.Generator:
+        """Take in what a group had when it was saved, and what it kept since the time before."""
+        self._fill(number, kept["rows"])
+        self.swept[number], self.tallies[number] = kept["done"], kept["tally"]
+        for step, known in zip(steps, kept["steps"], strict=True):
+            vars(step).update(known)
+        rng: np.random.Generator = kept["rng"]
+        return rng
 
     def _start(self, rng: np.random.Generator, number: int) -> State:
         """Neighbouring chains share a start where there are many; few chains have one each."""
@@ -254,12 +282,16 @@ class _Sweeps:
         return state
 
     def _keep(self, number: int, state: State) -> None:
+        self._fill(number, {name: values[:, None] for name, values in state.values.items()})
+
+    def _fill(self, number: int, rows: dict[str, Array]) -> None:
+        """The next draws of one group: (chains, draws, ...) by name."""
         store, row = self.store[number], self.done[number]
-        for name, values in state.values.items():
+        for name, values in rows.items():
             if name not in store:
-                store[name] = np.empty((self.chains // self.groups, self.length, *values.shape[1:]), values.dtype)
-            store[name][:, row] = values
-        self.done[number] += 1
+                store[name] = np.empty((self.chains // self.groups, self.length, *values.shape[2:]), values.dtype)
+            store[name][:, row : row + values.shape[1]] = values
+            self.done[number] = row + values.shape[1]
 
     def tick(self, progress: Progress, began: float) -> None:
         """Show progress; stop by the clock."""
@@ -300,7 +332,16 @@ def plan(joint: Joint, closed: dict[str, Family]) -> list[Any]:
     whole = [name for name in model.parameters if model.is_discrete(name) and name not in owned]
     steps += [Lines(joint, name, table=_event_dim(joint.problem, name) > 0) for name in whole]
     steps += [Renewal(joint, name) for name in joint.totals if Renewal.applies(joint, name)]
-    return steps + _parameter_steps(joint, closed)
+    return steps + _parameter_steps(joint, closed) + _refresh(joint, latent)
+
+
+def _refresh(joint: Joint, latent: list[str]) -> list[Any]:
+    """Parameters walking together with fresh statistics, where few enough parameters and entries are concerned."""
+    model = joint.model
+    names = [name for name in model.parameters if not model.is_discrete(name)]
+    entries = sum(max(1, int(np.prod(model.shape(name)))) for name in latent)
+    width = sum(max(1, int(np.prod(model.shape(name)))) for name in names)
+    return [Refresh(joint, names, latent)] if names and latent and max(entries, width) <= WALKED else []
 
 
 def closed_forms(joint: Joint, state: State) -> dict[str, Family]:
@@ -350,7 +391,7 @@ def adapt(steps: list[Any], sweep: int, warmup: int) -> None:
     """New metrics as the warm-up goes on, with a quarter left to tune the step; moves chosen at thirds."""
     marks = {warmup // 8, warmup // 4, warmup // 2, (3 * warmup) // 4}
     for step in steps:
-        if isinstance(step, (Gradient, Renewal)) and sweep in marks:
+        if isinstance(step, (Gradient, Renewal, Refresh)) and sweep in marks:
             step.learn()
         if isinstance(step, Entries) and sweep == warmup // 6:
             step.forget()
@@ -364,6 +405,8 @@ def describe(step: Any) -> str:
         return f"{step.name}: {step.family.name}"
     if isinstance(step, Renewal):
         return f"{', '.join(step.names)}: with fresh records of {', '.join(step.totals)}"
+    if isinstance(step, Refresh):
+        return f"{', '.join(step.chart.names)}: with fresh {', '.join(step.fresh)}"
     if isinstance(step, Gradient):
         inside = f" ({', '.join(one.name for one in step.collapsed)} integrated out)" if step.collapsed else ""
         return f"{', '.join(step.chart.names)}: Hamiltonian{inside}"
@@ -423,5 +466,6 @@ def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:
         free = name not in joint.totals and has_free_entries(joint, name)
         if free and not Entries(joint, name).settle(rng, state):
             return False
-    log_eta = sum(joint.problem.log_eta(name, state.values) for name in joint.release)
-    return bool(np.all(np.isfinite(log_eta)))
+    logs = [joint.problem.log_eta(name, state.values) for name in joint.release]
+    logs += [joint.model.log_prob(name, state.values[name], state.values) for name in joint.fixed]
+    return bool(np.all(np.isfinite(np.sum(logs, axis=0))))

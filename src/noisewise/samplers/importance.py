@@ -15,6 +15,7 @@ from noisewise.engine import Engine
 from noisewise.mechanisms import Exact
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers import proposal as proposals
 from noisewise.samplers.pilot import Plan, plan
 from noisewise.samplers.problem import Problem
@@ -51,13 +52,15 @@ class Importance(Sampler):
         """Statistics without noise need a density to weigh by."""
         return without_density(problem) or proposals.unfit(problem.model, self.proposal)
 
-    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+    def run(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+    ) -> Posterior:
         """Weigh draws of the proposal."""
-        pilot = plan("Importance", problem, self.proposal, self.prior_share, self.simulations, seed, engine)
+        pilot = plan("Importance", problem, self.proposal, self.prior_share, self.simulations, seed, engine, log=log)
         rows = block_rows(problem, pilot.simulations)
         stream = Stream(0, rows, Weigh(problem, pilot.proposal, pilot.simulations), "the proposal")
         budget = remaining(None, self.max_seconds, pilot)
-        outcome = run([stream], draws, seed, Purpose.WEIGHTED, engine=engine, progress=progress, budget=budget)
+        outcome = run([stream], draws, seed, Purpose.WEIGHTED, engine=engine, progress=progress, budget=budget, log=log)
         columns = dict(outcome.columns)
         log_weights = columns.pop("log_weights", np.empty(0))
         status, message, diagnostics = weights.judge(log_weights, self.min_ess)

@@ -14,6 +14,7 @@ from noisewise import weights
 from noisewise.engine import Engine
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers import proposal as proposals
 from noisewise.samplers.importance import plain, remaining, settle, told
 from noisewise.samplers.pilot import plan
@@ -56,13 +57,15 @@ class ImportanceRejection(Sampler):
             return f"would never accept: '{name}' is continuous and has no noise"
         return proposals.unfit(problem.model, self.proposal)
 
-    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+    def run(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+    ) -> Posterior:
         """Draw from the proposal, accept on the noise, weigh what is left."""
-        pilot = plan("ImportanceRejection", problem, self.proposal, self.prior_share, 1, seed, engine)
+        pilot = plan("ImportanceRejection", problem, self.proposal, self.prior_share, 1, seed, engine, log=log)
         stream = Stream(0, block_rows(problem), Accept(problem, pilot.proposal), "the proposal")
         budget = remaining(self.max_proposals, self.max_seconds, pilot)
         log_sup = sum(problem.log_sup(name) for name in problem.release)
-        return kept_posterior(self, problem, draws, seed, engine, progress, stream, budget, log_sup, told(pilot))
+        return kept_posterior(self, problem, draws, seed, engine, progress, stream, budget, log_sup, told(pilot), log)
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,10 @@ def kept_posterior(
     budget: Budget,
     log_scale: float,
     diagnostics: dict[str, Any],
+    log: Log = NOTHING,
 ) -> Posterior:
     """The posterior from a stream whose survivors carry weights; evidence: exp(log_scale) * rate * mean weight."""
-    outcome = run([stream], draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget)
+    outcome = run([stream], draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
     columns = dict(outcome.columns)
     log_weights = columns.pop("log_weights", np.empty(0))
     status, message, numbers = weights.judge(log_weights, sampler.min_ess)

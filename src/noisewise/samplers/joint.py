@@ -44,6 +44,8 @@ class Term:
 
     touches: frozenset[str]
     density: Density
+    law_of: str | None = None
+    """The name whose law it is, if it is one."""
 
 
 class Joint:
@@ -68,7 +70,7 @@ class Joint:
         def density(values: Values, records: Any, release: Any) -> Any:
             return laws.density(made(self.model, name, values), values[name])
 
-        return Term(frozenset({name, *self.model.parents(name)}), density)
+        return Term(frozenset({name, *self.model.parents(name)}), density, name)
 
     def _total(self, name: str) -> Term:
         def density(values: Values, records: Any, release: Any) -> Any:
@@ -90,8 +92,15 @@ class Joint:
         """
         wanted, besides, barred = frozenset(names), frozenset(also), frozenset(never)
         terms = [term for term in self.terms if term.touches & wanted and not term.touches & barred]
-        terms = [term for term in terms if not besides or term.touches & besides]
+        return self._sum([term for term in terms if not besides or term.touches & besides])
 
+    def without_laws_of(self, names: Iterable[str]) -> Density:
+        """The sum of all terms but the laws of the names."""
+        left_out = frozenset(names)
+        return self._sum([term for term in self.terms if term.law_of not in left_out])
+
+    @staticmethod
+    def _sum(terms: list[Term]) -> Density:
         def density(values: Values, records: Any, release: Any) -> Any:
             total = jnp.zeros(())
             for term in terms:

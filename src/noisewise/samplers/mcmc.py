@@ -18,6 +18,7 @@ from noisewise.engine import Engine, gather
 from noisewise.errors import refusal
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers.moves import (
     Columns,
     Kernel,
@@ -47,6 +48,8 @@ ROUNDS = 16
 MOST_THINNING = 100
 SNAPSHOTS, TRACED = 16, 32
 """Positions kept of each warm-up window for the proposal's shape; coordinates followed to choose the thinning."""
+LOST = 2**24
+"""Numbers simulated by one group in the longest piece."""
 CELLS = 2**13
 """Numbers simulated per sweep by one group of chains, before the chains are cut into more groups."""
 
@@ -95,9 +98,12 @@ class MCMC(Sampler):
         name = problem.continuous_exact()
         return name and f"would never accept: '{name}' is continuous and has no noise"
 
-    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+    def run(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+    ) -> Posterior:
         """Warm up, freeze, draw."""
-        run = _Run(self, problem, draws, seed, engine, progress)
+        log.agree("draws", draws)
+        run = _Run(self, problem, draws, seed, engine, progress, log)
         try:
             with progress:
                 run.start()
@@ -127,6 +133,7 @@ class _Run:
     seed: int
     engine: Engine
     progress: Progress
+    log: Log = NOTHING
     groups: list[Walkers] = field(default_factory=list)
     status: str = "complete"
     message: str = ""
@@ -185,6 +192,7 @@ class _Run:
         pieces = [spread.take(np.arange(size) + group * size) for group in range(cut)]
         works = [partial(self._place, piece, group) for group, piece in enumerate(pieces)]
         self.groups = gather(self.engine, works, self.tick)
+        self.log.same(self.groups, "starts")
         self.kept = [[] for _ in self.groups]
 
     def _groups(self) -> int:
@@ -207,7 +215,7 @@ class _Run:
             left = self.sampler.warmup - before
             length = left if left < 2 * window else window
             works = [partial(self._warmed, group, before, length) for group in range(len(self.groups))]
-            results = gather(self.engine, works, self.tick)
+            results = self.log.gather(self.engine, works, self.tick, "warm-up", before, classes=[Walkers])
             self.groups = [result[0] for result in results]
             self.proposals += length * self.chains * self.moves.cost
             sums, tried = sum(result[1] for result in results), sum(result[2] for result in results)
@@ -245,7 +253,7 @@ class _Run:
 
     def draw(self) -> None:
         """Kept draws, from a kernel that no longer changes."""
-        piece = -(-self.length // ROUNDS)
+        piece = min(-(-self.length // ROUNDS), self._longest())
         limit = self.sampler.max_proposals
         while self.count < self.length:
             length = min(piece, self.length - self.count)
@@ -258,7 +266,7 @@ class _Run:
                 )
                 return
             works = [partial(self._drawn, group, self.count, length) for group in range(len(self.groups))]
-            results = gather(self.engine, works, self.tick)
+            results = self.log.gather(self.engine, works, self.tick, "draws", self.count, classes=[Walkers])
             self.groups = [result[0] for result in results]
             self.accepted = np.sum([result[1] for result in results], axis=0) + (self.accepted if self.count else 0.0)
             self.tried = np.sum([result[2] for result in results], axis=0) + (self.tried if self.count else 0.0)
@@ -266,6 +274,13 @@ class _Run:
                 self.kept[group].append(result[3])
             self.proposals += cost
             self.count += length
+            self.log.put({"done": self.count, "total": self.length}, "draws", "done")
+
+    def _longest(self) -> int:
+        """Draws of each chain in one piece, so that an interruption never loses much."""
+        cells = self.thin * self.chains * self.moves.cost // len(self.groups)
+        cells *= sum(self.problem.model.cost_of_row(name) for name in self.moves.statistics)
+        return max(1, LOST // max(1, cells))
 
     def _drawn(self, group: int, before: int, length: int, poll: Poll) -> tuple[Walkers, Array, Array, Columns]:
         rng, walkers = generator(self.seed, Purpose.CHAINS, before, group), self.groups[group]

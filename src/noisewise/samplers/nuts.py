@@ -23,6 +23,7 @@ from noisewise.laws import KEYS
 from noisewise.numerics import Compiled, double
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers.density import Target, unfit
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.verdict import judge_chains, posterior_of
@@ -88,9 +89,12 @@ class NUTS(Sampler):
         """Needs densities, continuous parameters, and discrete statistics that can be enumerated."""
         return unfit(problem)
 
-    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+    def run(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+    ) -> Posterior:
         """Run the chains; again, with wider windows, where a sum left too much out."""
-        run = Run(self, problem, -(-draws // self.chains), seed, engine, progress)
+        log.agree("draws", draws)
+        run = Run(self, problem, -(-draws // self.chains), seed, engine, progress, log)
         with progress:
             while True:
                 run.once()
@@ -213,6 +217,7 @@ class Run:
     seed: int
     engine: Engine
     progress: Progress
+    log: Log = NOTHING
     attempt: int = 0
     widened: dict[tuple[str, ...], int] = field(default_factory=dict)
     status: str = "complete"
@@ -279,6 +284,7 @@ class Run:
         with double():
             free, energy = self.programs.energies({name: drawn[name] for name in sorted(names)}, self.data)
             free, energy = np.asarray(free), np.asarray(energy)
+        self.log.same((free, energy), "starts", self.attempt)
         energy = np.where(np.isfinite(energy), energy, np.inf)
         ranked = np.argsort(energy, kind="stable")
         if energy[ranked[0]] == np.inf:
@@ -297,12 +303,29 @@ class Run:
     def _chain(self, chain: int, free: Array, poll: Callable[[], None]) -> None:
         """One chain from start to end, piece by piece; iterations past the warm-up are its draws."""
         key = generator(self.seed, Purpose.CHAINS, self.attempt, chain).integers(2**32, size=2, dtype=np.uint32)
+        total = -(-(self.settings.warmup + self.length) // PIECE)
+        log, pieces = self.log.within("chain", self.attempt, chain), self.pieces[chain]
         with double():
             state = jax.tree.map(np.asarray, self.programs.start(free, key, self.data))
-            for _ in range(-(-(self.settings.warmup + self.length) // PIECE)):
+            state, records = self._resumed(log, pieces, state)
+            saved = len(pieces)
+            while len(pieces) < total:
                 poll()
                 state, seen = jax.tree.map(np.asarray, self.programs.advance(state, self.data))
-                self.pieces[chain].append(seen)
+                pieces.append(seen)
+                if log.due() or (log and len(pieces) == total):
+                    kept = {"state": jax.tree.leaves(state), "pieces": pieces[saved:]}
+                    if log.save(kept | {"done": len(pieces), "total": total}, records):
+                        saved, records = len(pieces), records + 1
+
+    def _resumed(self, log: Log, pieces: list[dict[str, Array]], state: Any) -> tuple[Any, int]:
+        """The state in which a chain was last saved, after adding its pieces; and how many records those are."""
+        leaves, form = jax.tree.flatten(state)
+        records = 0
+        while (kept := log.get(records)) is not None:
+            pieces += kept["pieces"]
+            leaves, records = kept["state"], records + 1
+        return jax.tree.unflatten(form, leaves), records
 
     def _kept(self) -> int:
         """Draws that every chain has."""

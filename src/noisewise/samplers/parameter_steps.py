@@ -179,3 +179,69 @@ class Gradient:
 
     def _spread(self) -> Array:
         return np.abs(np.diag(self.root)) if self.root.ndim == 2 else self.root
+
+
+WALKED = 16
+"""Coordinates beyond which a random walk with fresh statistics is not tried."""
+USEFUL = 0.02
+"""Acceptance in warm-up below which it is given up."""
+
+
+class Refresh:
+    """A random walk of the parameters together with fresh statistics drawn from their laws where the walk leads.
+
+    Serves where the noise is wide beside the law: there the statistic given the parameters, and they given it, hardly
+    move, while both together can. The laws of the statistics cancel; prior, noise and what is held fixed decide.
+    """
+
+    def __init__(self, joint: Joint, names: Sequence[str], fresh: Sequence[str]) -> None:
+        self.joint, self.chart = joint, Chart(joint, names)
+        self.fresh = [name for name in joint.model.order if name in fresh]
+        self.density = joint.without_laws_of(fresh)
+        self.most = float(np.log(2.4 / np.sqrt(self.chart.size)))
+        self.log_step, self.root = self.most - 1.0, np.eye(self.chart.size)
+        self.seen: list[Array] = []
+        self.rates: list[float] = []
+        self.active = True
+
+    def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
+        """One proposal for every chain."""
+        if not self.active:
+            return 0.0, 0.0
+        chains, run, axes = state.chains, self.joint.run, self.joint.axes
+        push = np.exp(self.log_step) * rng.standard_normal((chains, self.chart.size)) @ self.root.T
+        walk = self.joint.program(("walk", self.chart.names), lambda: jax.vmap(self._walk))
+        there, free, jacobian = run(walk, state.values, push)
+        values = self.joint.model.draw(rng, self.fresh, chains, {**state.values, **there})
+        weigh = self.joint.program(("fresh", *self.fresh), lambda: jax.vmap(self.density, in_axes=(0, 0, axes)))
+        new, old = (run(weigh, given, state.records, self.joint.release) for given in (values, state.values))
+        with np.errstate(invalid="ignore"):
+            ratio = new - old + jacobian
+        yes = rng.standard_exponential(chains) >= -ratio  # NaN: no
+        for name in (*self.chart.names, *self.fresh):
+            chosen = yes.reshape((-1,) + (1,) * (values[name].ndim - 1))
+            state.values[name] = np.where(chosen, values[name], state.values[name])
+        if warm:
+            self._watch(free, float(yes.mean()))
+        return float(yes.sum()), float(chains)
+
+    def _walk(self, values: Values, push: Any) -> Any:
+        free = self.chart.free(values)
+        there, jacobian = self.chart.point(free + push, values)
+        return {name: there[name] for name in self.chart.names}, free, jacobian - self.chart.point(free, values)[1]
+
+    def _watch(self, free: Array, rate: float) -> None:
+        self.log_step = min(self.log_step + 0.5 * (rate - 0.25), self.most + 0.5)
+        self.seen.append(free)
+        self.rates.append(rate)
+
+    def learn(self) -> None:
+        """The walk's shape from what was seen since the last call; given up where hardly any proposal is accepted."""
+        seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
+        if len(self.rates) >= 20 and np.mean(self.rates[len(self.rates) // 2 :]) < USEFUL:
+            self.active = False
+        self.seen, self.rates = [], []
+        if len(seen) >= 4 * self.chart.size and np.all(np.isfinite(seen)):
+            covariance = np.cov(seen.T).reshape(self.chart.size, -1)
+            self.root = np.linalg.cholesky(covariance + np.diag(1e-9 * np.diag(covariance) + 1e-18))
+            self.log_step = self.most - 0.5

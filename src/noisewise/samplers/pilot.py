@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from noisewise import weights
-from noisewise.engine import Engine, gather
+from noisewise.engine import Engine
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers import mixture
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.proposal import Adapted, FromPrior, Proposal, given_proposal, space_of
@@ -51,10 +52,11 @@ def plan(
     seed: int,
     engine: Engine,
     look: bool = False,
+    log: Log = NOTHING,
 ) -> Plan:
     """Run what pilot the settings need: rounds to adapt a proposal, one more to `look` at its weights."""
     start = time.monotonic()
-    pilot = _Pilot(problem, simulations or 2, seed, engine)
+    pilot = _Pilot(problem, simulations or 2, seed, engine, log)
     space = space_of(problem.model) if proposal == "adapted" else None
     if space is not None and space.size:
         law: Proposal = pilot.adapt(space, share)
@@ -71,8 +73,9 @@ def plan(
 class _Pilot:
     """Rounds of weighted candidates, each on random streams of its own."""
 
-    def __init__(self, problem: Problem, simulations: int, seed: int, engine: Engine) -> None:
+    def __init__(self, problem: Problem, simulations: int, seed: int, engine: Engine, log: Log) -> None:
         self.problem, self.simulations, self.seed, self.engine = problem, simulations, seed, engine
+        self.log = log
         self.rows = block_rows(problem, simulations)
         self.rounds = self.proposals = 0
         self.columns: Columns = {}
@@ -83,7 +86,7 @@ class _Pilot:
         """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
         blocks = max(1, ROUND // self.rows)
         works = [partial(self._block, law, self.rounds, block) for block in range(blocks)]
-        parts = gather(self.engine, works)
+        parts = self.log.gather(self.engine, works, lambda: None, "pilot", self.rounds)
         self.columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
         self.log_weights, self.log_each = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         self.rounds += 1

@@ -18,6 +18,7 @@ from noisewise.accelerated import accept, on_accelerator
 from noisewise.engine import Engine
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.verdict import posterior_of
 from noisewise.settings import Sampler
@@ -54,11 +55,13 @@ class Rejection(Sampler):
         name = problem.continuous_exact()
         return name and f"would never accept: '{name}' is continuous and has no noise"
 
-    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+    def run(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+    ) -> Posterior:
         """Draw from the posterior."""
         roots = plan_streams(problem, joint=self.plan == "joint", leaf_rows=getattr(engine, "rows", LEAF_ROWS))
         budget = Budget(self.max_proposals, self.max_seconds)
-        outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget)
+        outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
         return _posterior(self, problem, seed, outcome)
 
 

@@ -14,6 +14,7 @@ from noisewise.engine import Engine
 from noisewise.errors import refusal
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers import proposal as proposals
 from noisewise.samplers.importance import plain, remaining, settle, told, without_density
 from noisewise.samplers.importance_rejection import kept_posterior, survivors
@@ -65,11 +66,13 @@ class RejectionControl(Sampler):
         """Statistics without noise need a density to weigh by."""
         return without_density(problem) or proposals.unfit(problem.model, self.proposal)
 
-    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+    def run(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+    ) -> Posterior:
         """Weigh, and drop small weights at random."""
         look = self.log_threshold is None
         who = "RejectionControl"
-        pilot = plan(who, problem, self.proposal, self.prior_share, self.simulations, seed, engine, look)
+        pilot = plan(who, problem, self.proposal, self.prior_share, self.simulations, seed, engine, look, log)
         log_threshold = self.log_threshold
         if log_threshold is None:
             log_threshold = threshold(pilot.log_weights, self.quantile)
@@ -77,7 +80,7 @@ class RejectionControl(Sampler):
         stream = Stream(0, block_rows(problem, pilot.simulations), work, "the proposal")
         budget = remaining(self.max_proposals, self.max_seconds, pilot)
         diagnostics = {"log_threshold": log_threshold} | told(pilot)
-        return kept_posterior(self, problem, draws, seed, engine, progress, stream, budget, 0.0, diagnostics)
+        return kept_posterior(self, problem, draws, seed, engine, progress, stream, budget, 0.0, diagnostics, log)
 
 
 def threshold(log_weights: Array, quantile: float) -> float:

@@ -26,6 +26,7 @@ from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.rounded import Rounded
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
+from noisewise.resume import NOTHING, Log
 from noisewise.samplers.moves import LEVELS, Columns, Kernel, Moves, Poll, Walkers, affordable, best_lengths, height
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.verdict import posterior_of
@@ -89,9 +90,12 @@ class SMC(Sampler):
         name = problem.continuous_exact()
         return name and f"would never accept: '{name}' is continuous and has no noise"
 
-    def run(self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress) -> Posterior:
+    def run(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+    ) -> Posterior:
         """Pilot, then the islands."""
-        run = _Run(self, problem, draws, seed, engine, progress)
+        log.agree("draws", draws)
+        run = _Run(self, problem, draws, seed, engine, progress, log)
         try:
             with progress:
                 run.learn()
@@ -241,12 +245,22 @@ class Voyage:
         return sums, tried, float(1.0 - np.mean(still))
 
     def learn(
-        self, rng: np.random.Generator, size: int, keep: float, schedule: tuple[float, ...] | None, poll: Poll
+        self,
+        rng: np.random.Generator,
+        size: int,
+        keep: float,
+        schedule: tuple[float, ...] | None,
+        log: Log,
+        poll: Poll,
     ) -> tuple[list[Stage], int]:
         """The stages a pilot population finds, and the rows it simulated; no stages where it died out."""
         walkers, now, rows = self.embark(rng, size, poll), 0.0, size * self.moves.simulations
         stages: list[Stage] = []
         floor = 1e-8 * np.maximum(walkers.free[np.isfinite(walkers.free).all(axis=1)].var(axis=0), 1e-8)
+        log.same(walkers, "starts")
+        if (kept := log.get("pilot", classes=[Walkers, Stage, Kernel])) is not None:
+            rng, walkers, stages, rows = (kept[name] for name in ("rng", "walkers", "stages", "rows"))
+            now = stages[-1].temperature
         while now < 1.0 and len(stages) < MOST_STAGES:
             then = schedule[len(stages)] if schedule else next_temperature(partial(self._at, walkers, now), now, keep)
             log_weights = self.reweigh(walkers, now, then)
@@ -257,6 +271,8 @@ class Voyage:
             rows += done * size * self.moves.cost
             stages.append(Stage(then, kernel, sweeps))
             now = then
+            if now == 1.0 or log.due("pilot"):
+                log.save({"rng": rng, "walkers": walkers, "stages": stages, "rows": rows}, "pilot")
         return (stages if now == 1.0 else []), rows
 
     def _at(self, walkers: Walkers, now: float, then: float) -> Array:
@@ -280,11 +296,17 @@ class Voyage:
             self.sweep(rng, walkers, kernel, t, poll, fresh=False)
         return kernel, sweeps, sweeps
 
-    def island(self, rng: np.random.Generator, size: int, stages: list[Stage], poll: Poll) -> Island:
+    def island(
+        self, rng: np.random.Generator, size: int, stages: list[Stage], poll: Poll, log: Log = NOTHING
+    ) -> Island:
         """One population through all stages; every weight and every kernel fixed in advance."""
-        walkers, now, log_evidence = self.embark(rng, size, poll), 0.0, 0.0
         shares: list[float] = []
-        for stage in stages:
+        if (kept := log.get("state", classes=[Walkers])) is not None:
+            rng, walkers, shares, log_evidence = (kept[name] for name in ("rng", "walkers", "shares", "log_evidence"))
+        else:
+            walkers, log_evidence = self.embark(rng, size, poll), 0.0
+        now = stages[len(shares) - 1].temperature if shares else 0.0
+        for stage in stages[len(shares) :]:
             log_weights = self.reweigh(walkers, now, stage.temperature)
             log_evidence += weights.log_mean(log_weights)
             if log_evidence == -np.inf:
@@ -294,6 +316,9 @@ class Voyage:
                 self.sweep(rng, walkers, stage.kernel, now, poll, fresh=sweep == 0)[2] for sweep in range(stage.sweeps)
             ]
             shares.append(float(np.mean(moved)))
+            if now == 1.0 or log.due("state"):
+                state = {"rng": rng, "walkers": walkers, "shares": shares, "log_evidence": log_evidence}
+                log.save(state | {"done": len(shares), "total": len(stages)}, "state")
         return Island(walkers, log_evidence, np.asarray(shares))
 
 
@@ -301,10 +326,10 @@ class _Run:
     """One run: what is there so far."""
 
     def __init__(
-        self, sampler: SMC, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress
+        self, sampler: SMC, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log
     ) -> None:
         self.sampler, self.problem, self.draws, self.seed = sampler, problem, draws, seed
-        self.engine, self.progress = engine, progress
+        self.engine, self.progress, self.log = engine, progress, log
         self.began = time.monotonic()
         self.rows = -(-draws // sampler.islands)
         self.size = sampler.particles or max(LEAST_PARTICLES, self.rows)
@@ -328,7 +353,7 @@ class _Run:
     def learn(self) -> None:
         """Temperatures and moves, from a population that is not used again."""
         rng, size = generator(self.seed, Purpose.PILOT), min(max(self.size, LEAST_PARTICLES), PILOT_MOST)
-        work = partial(self.voyage.learn, rng, size, self.sampler.keep, self.sampler.schedule)
+        work = partial(self.voyage.learn, rng, size, self.sampler.keep, self.sampler.schedule, self.log)
         self.stages, rows = gather(self.engine, [work], self.tick)[0]
         self.proposals += rows
         if not self.stages:
@@ -357,7 +382,7 @@ class _Run:
 
     def _island(self, number: int, poll: Poll) -> None:
         rng = generator(self.seed, Purpose.PARTICLES, number)
-        self.finished[number] = self.voyage.island(rng, self.size, self.stages, poll)
+        self.finished[number] = self.voyage.island(rng, self.size, self.stages, poll, self.log.within("island", number))
 
     def stopped(self, *, by_clock: bool) -> None:
         """Say how a run that did not finish was stopped."""

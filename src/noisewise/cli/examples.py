@@ -1,6 +1,5 @@
-"""The command line: `noisewise`, or `python -m noisewise`."""
+"""Commands that need no file: demo, paper."""
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,32 +7,15 @@ from typing import Annotated, Any
 import typer
 
 import noisewise as nw
-from noisewise.errors import NoisewiseError, refusal
-
-app = typer.Typer(
-    help="Exact statistical inference from differentially private releases.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+from noisewise.errors import refusal
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(nw.__version__)
-        raise typer.Exit
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(demo)
+    app.command()(paper)
 
 
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_show_version)
-    ] = False,
-) -> None:
-    pass
-
-
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("noisewise-demo.png"),
     draws: Annotated[int, typer.Option(help="How many posterior draws.")] = 10_000,
@@ -87,7 +69,6 @@ def _print_demo(found: "nw.Comparison") -> None:
     )
 
 
-@app.command()
 def paper(
     out: Annotated[Path, typer.Option(help="Folder for figures, tables and paper.html.")] = Path("noisewise-paper"),
     seed: Annotated[int, typer.Option(help="Decides every random number.")] = 1,
@@ -119,34 +100,3 @@ def _step(console: Any, status: Any, text: str) -> None:
     status.update(text)
     if not console.is_terminal:
         typer.echo(text, err=True)
-
-
-@app.command()
-def release(
-    data: Annotated[Path, typer.Argument(help="Confidential records: a CSV file with a header.")],
-    plan: Annotated[Path, typer.Argument(help="What to publish: a TOML file, see docs/curators.md.")],
-    out: Annotated[Path, typer.Option(help="Where to write the release; must not exist yet.")] = Path("release.json"),
-) -> None:
-    """Draw a release with OpenDP. Nothing confidential is printed or written."""
-    from noisewise import curator
-
-    if out.exists() or not out.parent.is_dir():
-        advice = "Every run spends the budgets again: keep the old release, or choose another name."
-        raise refusal("release", "out", "must be a new file in an existing directory", str(out), advice)
-    made = curator.release_file(data, plan)
-    made.save(out)
-    for name, item in made.items():
-        guarantee = item.mechanism.guarantee.to_dict() if item.mechanism.guarantee else {}
-        budget = ", ".join(f"{key} = {guarantee[key]:g}" for key in ("epsilon", "rho") if key in guarantee)
-        shape = "x".join(map(str, item.shape)) or "a number"
-        typer.echo(f"{name}: {type(item.mechanism).__name__} ({shape}), {budget}, {guarantee.get('neighbours')}")
-    typer.echo(f"Release: {out}")
-
-
-def main() -> None:
-    """Entry point: a user's mistake ends in one line, not in a stack trace."""
-    try:
-        app()
-    except NoisewiseError as error:
-        typer.echo(f"noisewise: {error}", err=True)
-        sys.exit(2)

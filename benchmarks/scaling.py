@@ -1,0 +1,129 @@
+"""How cost grows: with threads, with Dask processes, with records in a `Total`, with entries in a release.
+
+    python benchmarks/scaling.py
+
+Every row is measured in a process of its own, after one run to compile, best of three; memory is that process's peak,
+for Dask with its workers' added.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from foundation import count_problem, lalonde_problem
+from rich.console import Console
+from rich.table import Table
+
+import noisewise as nw
+from noisewise.engine import Dask, Threads, processors
+
+REPEATS = 3
+
+
+def total_problem(records):
+    """A clamped mean of `records` people, with noise that shrinks as a curator's would."""
+    total = nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x, n=records: jnp.clip(x, -3.0, 3.0) / n, n=records)
+    model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"mean": total})
+    return model, nw.Release(mean=nw.Laplace(scale=0.5).released(0.4))
+
+
+def entries_problem(entries):
+    """Counts of many areas with one rate, each with a size of its own; weighted, as rejection would accept nothing."""
+    sizes = np.linspace(1.0, 5.0, entries)
+    model = nw.Model({"rate": dist.Gamma(20.0, 2.0)}, {"counts": lambda rate, n=sizes: dist.Poisson(rate * n)})
+    released = np.random.default_rng(1).poisson(10.0 * sizes) + 0.5
+    return model, nw.Release(counts=nw.Laplace(scale=3.0).released(released))
+
+
+def simulate(rng, theta):
+    """Holds the interpreter lock, as Python does."""
+    return sum(rng.random() < theta for _ in range(50))
+
+
+def simulator_problem(_=None):
+    model = nw.Model({"theta": dist.Beta(2.0, 2.0)}, {"count": nw.Simulator(simulate)})
+    return model, nw.Release(count=nw.Laplace(scale=2.0).released(31.4))
+
+
+CASES = {
+    # name: (problem, sampler, draws)
+    "count": (count_problem, nw.Rejection(), 2_000_000),
+    "Lalonde": (lalonde_problem, nw.Rejection(), 100_000),
+    "simulator": (simulator_problem, nw.Rejection(), 2_000),
+    "records": (total_problem, nw.Rejection(), 2_000),
+    "entries": (entries_problem, nw.Importance(min_ess=1.0), 20_000),
+}
+ROWS = [
+    *(("threads", name, size) for name in ("count", "Lalonde") for size in (1, 2)),
+    *(("Dask", name, size) for name in ("count", "Lalonde", "simulator") for size in (1, 2, 4)),
+    *(("records", "records", size) for size in (10, 100, 1_000, 10_000, 100_000)),
+    *(("entries", "entries", size) for size in (1, 10, 100, 1_000)),
+]
+
+
+def peak():
+    """Peak memory of this process in MiB."""
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def timed(problem, sampler, draws, engine):
+    """Draws and proposals per second, best of several after one run to compile."""
+    best = (0.0, 0.0)
+    for repeat in range(REPEATS + 1):
+        began = time.perf_counter()
+        settings = {"seed": repeat, "engine": engine, "progress": False, "on_failure": "return"}
+        found = nw.sample(*problem, sampler, draws=draws, **settings)
+        seconds = time.perf_counter() - began
+        if repeat:
+            best = max(best, (len(found) / seconds, found.proposals / seconds))
+    return best
+
+
+def measure(kind, name, size):
+    """One row, in this process."""
+    make, sampler, draws = CASES[name]
+    if kind == "threads":
+        return (*timed(make(), sampler, draws, Threads(size)), peak())
+    if kind == "Dask":
+        from distributed import Client, LocalCluster
+
+        settings = {"n_workers": size, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+        with LocalCluster(**settings, silence_logs=50) as cluster, Client(cluster) as client:
+            rates = timed(make(), sampler, draws, Dask(client))
+            return (*rates, peak() + sum(client.run(peak).values()))
+    draws = max(50, draws // max(1, size // 100)) if kind == "records" else draws
+    return (*timed(make(size), sampler, draws, Threads()), peak())
+
+
+def main():
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+        return
+    table = Table(title=f"Scaling, on {processors()} processors")
+    for column in ("what", "case", "size", "draws/s", "proposals/s", "against the first", "MiB"):
+        table.add_column(column, justify="left" if column in ("what", "case") else "right")
+    first = {}
+    for kind, name, size in ROWS:
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+        row = [sys.executable, "-W", "ignore", __file__, kind, name, str(size)]
+        done = subprocess.run(row, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            table.add_row(kind, name, f"{size:,}", "failed", done.stderr.strip().splitlines()[-1][:60], "", "")
+            continue
+        draws, proposals, memory = json.loads(done.stdout.strip().splitlines()[-1])
+        ratio = draws / first.setdefault((kind, name), draws)
+        cells = (f"{draws:,.0f}", f"{proposals:,.0f}", f"{ratio:.3g}", f"{memory:,.0f}")
+        table.add_row(kind, name, f"{size:,}", *cells)
+        print(kind, name, size, *cells, flush=True)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

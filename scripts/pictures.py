@@ -1,0 +1,54 @@
+"""Make every picture of the documentation: `make pictures`, or `python scripts/pictures.py [NAME.png ...]`.
+
+A picture of a page is what the page's own code saves under that name, so page and picture cannot disagree. The README's
+is that of `noisewise demo`.
+"""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+PICTURES = {
+    "noisy-count.png": "tutorials/noisy-count.md",
+    "county-counts.png": "tutorials/county-counts.md",
+    "clamped-mean.png": "tutorials/clamped-mean.md",
+    "noise-on-every-row.png": "tutorials/noise-on-every-row.md",
+}
+"""Pictures, and the pages whose code makes them."""
+DEMO = "demo.png"
+
+
+def run(page: Path) -> None:
+    """Run a page's Python, top to bottom, in the working directory."""
+    for data in (DOCS / "data").glob("*.csv"):
+        shutil.copy(data, ".")
+    namespace = {"__name__": "__main__"}
+    for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8"))):
+        exec(compile(block, f"{page.name}, block {number + 1}", "exec"), namespace)
+
+
+def demo() -> None:
+    """The README's picture."""
+    from noisewise.cli.examples import demo as make
+
+    make(Path(DEMO), 10_000, 1)
+
+
+def main(names: list[str]) -> None:
+    """Make the pictures named, or all of them."""
+    os.environ["MPLBACKEND"] = "Agg"
+    for name in names or [DEMO, *PICTURES]:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            demo() if name == DEMO else run(DOCS / PICTURES[name])
+            shutil.copy(name, DOCS / "images" / name)
+            os.chdir(DOCS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

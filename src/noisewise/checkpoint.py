@@ -1,0 +1,223 @@
+"""Checkpoints of runs: whose they are, and how far they have come. Format and guarantees: docs/checkpoints.md."""
+
+import datetime
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from noisewise.errors import refusal
+from noisewise.journal import ADVICE, MAGIC, Journal, read_header, records
+from noisewise.posterior import current_versions
+from noisewise.resume import NOTHING, Log
+
+LIMITS = ("max_seconds", "max_proposals", "min_ess")
+"""Settings that decide when a run ends, not what it draws: a later run may change them."""
+FORMAT = 1
+
+
+@contextmanager
+def opened(
+    who: str,
+    path: str | os.PathLike[str] | None,
+    problem: Any,
+    algorithm: Any,
+    seed: int | None,
+    engine: Any,
+    **more: Any,
+) -> Iterator[Log]:
+    """The log of a run, new or to go on with; one that keeps nothing where `path` is None.
+
+    `algorithm` is the sampler or estimator, None where one is to be chosen; `more` is what else decides the numbers.
+    """
+    if path is None:
+        yield NOTHING
+        return
+    if not isinstance(path, (str, os.PathLike)):
+        raise refusal(who, "checkpoint", "must be a file's path", path, "For example 'run.nwc'.")
+    header = identity(who, problem, algorithm, seed, engine, more)
+    journal = Journal.open(who, path, header)
+    try:
+        if journal.found:
+            _refuse_other(journal, header)
+        yield Log(journal)
+    finally:
+        journal.close()
+
+
+def identity(
+    who: str, problem: Any, algorithm: Any, seed: int | None, engine: Any, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What must be the same for a run to go on, as plain data, and when it was begun."""
+    model = problem.model
+    names = {
+        name: {"shape": list(model.shape(name)), "dtype": str(model.dtype(name)), "parents": list(model.parents(name))}
+        for name in model.order
+    }
+    versions = current_versions()
+    versions.pop("python")
+    found = {
+        "format": FORMAT,
+        "for": who,
+        "model": names,
+        "release": problem.release.hash,
+        "seed": seed,
+        ("sampler" if who == "sample" else "estimator"): settings_of(algorithm),
+        "engine": _kind_of(engine),
+        **more,
+        "versions": versions,
+        "processor": platform.machine(),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=repr))
+    return plain | {"begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
+
+
+def settings_of(algorithm: Any) -> dict[str, Any] | None:
+    """Name and settings, limits left out."""
+    if algorithm is None:
+        return None
+    if hasattr(algorithm, "to_dict"):
+        found = dict(algorithm.to_dict())
+    else:
+        found = {"name": type(algorithm).__name__, **{name: repr(value) for name, value in vars(algorithm).items()}}
+    return {name: value for name, value in found.items() if name not in LIMITS}
+
+
+def _kind_of(engine: Any) -> str:
+    """Engines of one kind give the same numbers: all that compute on processors, and accelerators of one sort."""
+    if not hasattr(engine, "placement"):
+        return "processors"
+    where = engine.placement.device
+    return f"{where.device_kind}, {engine.precision} precision, blocks of {engine.rows}"
+
+
+def _refuse_other(journal: Journal, header: dict[str, Any]) -> None:
+    """Name the first difference between the run that began the checkpoint and this one."""
+    for name, value in header.items():
+        kept = journal.header.get(name)
+        if name != "begun" and kept != value:
+            what, old, new = _difference(name, kept, value)
+            rule = f"must be of the same run: {what} is {_short(old)} there and {_short(new)} here"
+            raise refusal(journal.who, "checkpoint", rule, journal.path, ADVICE)
+
+
+def _difference(name: str, kept: Any, value: Any) -> tuple[str, Any, Any]:
+    """The path to where two pieces of plain data differ first, and what stands there in each."""
+    if isinstance(kept, dict) and isinstance(value, dict):
+        for part in [*value, *kept]:
+            if kept.get(part, "missing") != value.get(part, "missing"):
+                return _difference(f"{name}['{part}']", kept.get(part, "missing"), value.get(part, "missing"))
+    return name, kept, value
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+# What is in one -------------------------------------------------------------------------------------------------------
+
+
+def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a checkpoint holds, as plain data; it may be in use, and is not changed.
+
+    Keys: the header's; `runs`, what was done in each run that the file serves; `ended`, the last run's status;
+    `written`; `bytes`, and of those `bad_bytes` after the last record that holds.
+    """
+    try:
+        with open(path, "rb") as file:
+            header = read_header("status", os.fspath(path), file)
+            found = _Tally()
+            end = len(MAGIC)
+            for _, key, data, end in records(file):  # noqa: B007
+                with suppress(RecursionError):
+                    found.add(key, data)
+            told = os.fstat(file.fileno())
+    except OSError as error:
+        rule = f"must be a file that can be read ({error.strerror or error})"
+        raise refusal("status", "checkpoint", rule, os.fspath(path), "Check the path.") from None
+    written = datetime.datetime.fromtimestamp(told.st_mtime, datetime.UTC).isoformat(timespec="seconds")
+    sizes = {"bytes": told.st_size, "bad_bytes": max(0, told.st_size - end)}
+    return header | {"runs": found.runs, "ended": found.ended, "written": written, **sizes}
+
+
+class _Tally:
+    """Progress by run, from keys and the plain part of values."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.ended: str | None = None
+
+    def add(self, key: Any, data: Any) -> None:
+        value = data["d"] if isinstance(data, dict) and isinstance(data.get("d"), dict) else {}
+        if key == ("end",):
+            self.ended = str(value.get("status"))
+        elif key == ("begin",):
+            self.ended = None
+        if len(key) < 2 or not isinstance(key[0], int):
+            return
+        run = self.runs.setdefault(str(key[0]), {"records": 0, "blocks": {}, "progress": {}})
+        run["records"] += 1
+        if key[1] == "run":
+            run["sampler"] = value.get("name")
+        elif key[1] == "streams":
+            run["streams"] = _plainly(value)
+        elif key[1] == "block" and len(key) == 4:
+            each = run["blocks"].setdefault(str(key[2]), [0, 0])
+            each[0] += 1
+            each[1] += _number(value.get("n"))
+        elif "done" in value and "total" in value:
+            parts = run["progress"].setdefault(str(key[1]), {})
+            part = " ".join(str(one) for one in key[2:-1])
+            parts[part] = [_number(value["done"]), _number(value["total"])]
+
+
+def _number(value: Any) -> int:
+    """A count from a file, whatever stands there."""
+    return value if type(value) is int and 0 <= value < 2**63 else 0
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _plainly(data: Any) -> Any:
+    """Packed data without arrays, as it was."""
+    if isinstance(data, dict):
+        inner = data["d"] if set(data) == {"d"} and isinstance(data["d"], dict) else data
+        return {name: _plainly(part) for name, part in inner.items()}
+    return [_plainly(part) for part in data] if isinstance(data, list) else data
+
+
+def describe(path: str | os.PathLike[str]) -> str:
+    """What a checkpoint holds, how far its run has come, when it was last written, and whether all of it is good."""
+    told = inspect(path)
+    name = _dict(told.get("sampler") or told.get("estimator")).get("name", "a sampler that is chosen")
+    lines = [f"Checkpoint of nw.{told.get('for')} with {name}, seed {told.get('seed')}"]
+    lines.append(f"model:    {', '.join(_dict(told.get('model')))}; release {str(told.get('release'))[:12]}")
+    for number, run in told["runs"].items():
+        label = run.get("sampler") or f"run {number}"
+        lines += [f"progress: {label}: {line}" for line in _progress_of(run)]
+    lines.append(f"ended:    {told['ended'] or 'not yet'}")
+    lines.append(f"written:  {told['written']}, begun {told.get('begun')}")
+    bad = told["bad_bytes"]
+    state = f"the last {bad:,} do not hold and will be cut off" if bad else "all of them good"
+    return "\n".join([*lines, f"file:     {told['bytes']:,} bytes, {state}"])
+
+
+def _progress_of(run: Mapping[str, Any]) -> list[str]:
+    found = []
+    about = _dict(run.get("streams"))
+    roots = about.get("roots")
+    for index, (blocks, survivors) in run["blocks"].items():
+        stream = _dict(_dict(about.get("streams")).get(index))
+        proposals = f" ({blocks * _number(stream.get('rows')):,} proposals)"
+        is_root = isinstance(roots, list) and index in map(str, roots)
+        wanted = f" of {_number(about.get('draws')):,} draws" if is_root else ""
+        found.append(f"{survivors:,}{wanted} kept for {stream.get('label')}, from {blocks:,} blocks{proposals}")
+    for label, parts in run["progress"].items():
+        done, total = (sum(part[side] for part in parts.values()) for side in (0, 1))
+        found.append(f"{done:,} of {total:,} steps ({label}: {len(parts)} begun)")
+    return found or ["begun"]

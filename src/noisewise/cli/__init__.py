@@ -1,0 +1,79 @@
+"""The command line: `noisewise`, or `python -m noisewise`. One file per group of commands; docs/command-line.md."""
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import typer
+
+from noisewise.cli import analyse, curate, examples, watch
+from noisewise.cli.shared import FAILED, INTERRUPTED, MISTAKE, fail, note
+from noisewise.errors import InferenceError, NoisewiseError, NoisewiseWarning
+
+HELP = """Exact statistical inference from differentially private releases.
+
+A release is a number published with privacy noise. noisewise gives the inference that is right for both your model and
+that noise. Begin with an analysis file:
+
+- `noisewise new count` writes count.toml, a commented file to fill in.
+
+- `noisewise check count.toml` says whether it is in order, what will happen and how long it will take.
+
+- `noisewise fit count.toml` gives the exact answer, in the folder count-results, with a report.
+
+Exit codes: 0 all is well; 1 the statistics failed (nothing accepted, no convergence, miscalibrated); 2 a mistake in a
+file or an option; 130 interrupted.
+"""
+
+app = typer.Typer(
+    help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown"
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from noisewise._version import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and stop.", is_eager=True, callback=_show_version
+    ),
+) -> None:
+    pass
+
+
+for _group in (analyse, watch, curate, examples):
+    _group.register(app)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: a user's mistake ends in a message and an exit code, never in a stack trace."""
+    os.environ.setdefault("MPLBACKEND", "Agg")  # pictures go to files
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", NoisewiseWarning)
+        shown = warnings.showwarning
+
+        def show(message: Any, category: Any, *others: Any, **named: Any) -> None:
+            if issubclass(category, NoisewiseWarning):
+                note(str(message))
+            else:
+                shown(message, category, *others, **named)
+
+        warnings.showwarning = show
+        try:
+            app(args=arguments, prog_name="noisewise")
+        except InferenceError as error:
+            fail(str(error), FAILED)
+        except NoisewiseError as error:
+            fail(str(error), MISTAKE)
+        except KeyboardInterrupt:
+            fail("interrupted", INTERRUPTED)
+        except BrokenPipeError:  # the reader of our output went away
+            sys.stderr.close()
+            sys.exit(0)

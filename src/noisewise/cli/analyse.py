@@ -1,0 +1,301 @@
+"""Commands that read an analysis file: new, check, fit, mle, compare, calibrate, report."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisewise.cli.shared import (
+    FAILED,
+    Draws,
+    File,
+    Json,
+    Quiet,
+    Seed,
+    folder_for,
+    loaded,
+    note,
+    say_json,
+    say_table,
+    stop_unless,
+)
+from noisewise.errors import NoisewiseError, refusal
+
+Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default named after the file.")]
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="Keep progress in this file; the same command goes on after an interruption.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (new, check, fit, mle, compare, calibrate, report):
+        app.command()(command)
+
+
+def new(
+    kind: Annotated[str, typer.Argument(help="count, means, histogram, survey or regression.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="Where to write it; by default KIND.toml.")] = None,
+) -> None:
+    """Write a commented analysis file to fill in.
+
+    count: one noisy count. means: two noisy means and their difference. histogram: noisy counts of groups. survey:
+    noisy numbers of yes answers by region, with partial pooling. regression: noisy clamped sums and a slope.
+    """
+    from noisewise.analysis import starter
+
+    text = starter(kind)
+    path = out if out is not None else Path(f"{kind}.toml")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        advice = "Choose another name with --out."
+        raise refusal("new", "out", f"must be a new file in an existing folder ({error})", str(path), advice) from None
+    typer.echo(f"Written: {path}. Edit it, then run: noisewise check {path}")
+
+
+def check(
+    file: File,
+    draws: Draws = None,
+    seed: Seed = None,
+    forecast: Annotated[bool, typer.Option(help="Run a short pilot and forecast the work.")] = True,
+    json: Json = False,
+) -> None:
+    """Is the file in order, and what will happen? Nothing is written.
+
+    Reads the file, checks model and release against each other, and runs a short pilot that says which sampler would
+    run, how long it would take, and whether prior and release contradict each other.
+    """
+    from noisewise.forecast import forecast as forecast_of
+
+    analysis = loaded(file, draws, seed)
+    settings = analysis.settings
+    found = (
+        forecast_of(analysis.model, analysis.release, draws=settings.draws, seed=settings.seed) if forecast else None
+    )
+    if json:
+        say_json(_checked(analysis, found))
+        return
+    typer.echo(f"{file}: in order." + (f" {analysis.title}." if analysis.title else ""))
+    typer.echo(f"Parameters: {', '.join(analysis.model.parameters)}.")
+    for name in analysis.model.statistics:
+        item = analysis.release.get(name)
+        told = f"released as {item.value!r} by {item.mechanism!r}" if item is not None else "not released"
+        typer.echo(f"Statistic {name}: {told}.")
+    if settings.method is not None:
+        typer.echo(f"Method asked for: {settings.method!r}.")
+    if found is not None:
+        for line in found._lines():
+            typer.echo(line)
+        say_table(found.table().drop(columns="note").dropna(), "Expected work (seconds are rough)")
+
+
+def _checked(analysis: Any, found: Any) -> dict[str, Any]:
+    content: dict[str, Any] = {"title": analysis.title, "parameters": analysis.model.parameters}
+    content |= {"statistics": analysis.model.statistics, "released": list(analysis.release), "notes": analysis.notes}
+    content |= {"draws": analysis.settings.draws, "seed": analysis.settings.seed}
+    if found is not None:
+        table = found.table()
+        content["forecast"] = {
+            "choice": found.choice.to_dict(),
+            "reason": found.reason,
+            "acceptance": found.acceptance,
+            "conflict": dict(found.conflict),
+            "in_conflict": found.in_conflict,
+            "samplers": {str(label): dict(row) for label, row in table.iterrows()},
+        }
+    return content
+
+
+def fit(
+    file: File,
+    draws: Draws = None,
+    seed: Seed = None,
+    out: Out = None,
+    checkpoint: Checkpoint = None,
+    naive: Annotated[bool, typer.Option(help="Also fit as if there were no noise, for comparison.")] = True,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """The exact posterior: draws, tables, figures and a report, in a folder.
+
+    The folder holds draws.csv, posterior.nc, summary.csv, summary.json, figures, report.html, and the inputs to run it
+    again (analysis.toml, release.json, run.json). A run that could not deliver is written too, with its status, and the
+    exit code is 1.
+    """
+    from noisewise.results_folder import write
+
+    analysis = loaded(file, draws, seed)
+    folder = folder_for(file, out, "results")
+    results = _sampled(analysis, "fit", checkpoint, naive, False if quiet else None)
+    assert results.posterior is not None
+    posterior = results.posterior
+    write(results, folder)
+    if json:
+        say_json(results.summary() | {"folder": str(folder)})
+    else:
+        _say_posterior(results, folder)
+    stop_unless(posterior.status, "complete", posterior.message, {"What there is": str(folder)})
+
+
+def _sampled(analysis: Any, command: str, checkpoint: Path | None, naive: bool, progress: bool | None) -> Any:
+    """The posterior, and the naive one where asked for and possible."""
+    from noisewise.compare import _naive
+    from noisewise.results_folder import Results
+    from noisewise.samplers import sample
+
+    settings = analysis.settings
+    common: dict[str, Any] = {"seed": settings.seed, "progress": progress}
+    kept: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint}
+    exact = sample(
+        analysis.model,
+        analysis.release,
+        settings.method,
+        draws=settings.draws,
+        on_failure="return",
+        **common,
+        **kept,
+    )
+    other, reason = None, "" if naive else "not asked for"
+    if naive and exact.status == "complete":
+        try:
+            other = _naive(analysis.model, analysis.release.naive(), settings.draws, {**common, "engine": None})
+            if other.status == "no_weight":
+                reason, other = other.message, None
+        except NoisewiseError as error:  # a statistic without a density, say
+            reason = str(error)
+    return Results(analysis, command, exact, other, reason)
+
+
+def _say_posterior(results: Any, folder: Path | None) -> None:
+    posterior, level = results.posterior, results.analysis.settings.level
+    if results.analysis.title:
+        typer.echo(results.analysis.title)
+    if len(posterior):
+        say_table(posterior.summary(level))
+    typer.echo(f"{posterior._headline()}.")
+    if posterior.reason:
+        typer.echo(f"Why this sampler: {posterior.reason}.")
+    if folder is not None:
+        typer.echo(f"Results: {folder}")
+        if (folder / "report.html").exists():
+            typer.echo(f"Report: {folder / 'report.html'}")
+
+
+def mle(file: File, seed: Seed = None, out: Out = None, json: Json = False, quiet: Quiet = False) -> None:
+    """Maximum likelihood: estimates and standard errors that count the noise. Priors only bound the parameters."""
+    from noisewise.likelihood import fit as fit_of
+    from noisewise.results_folder import Results, write
+
+    analysis = loaded(file, None, seed)
+    folder = folder_for(file, out, "mle")
+    settings = analysis.settings
+    found = fit_of(
+        analysis.model,
+        analysis.release,
+        settings.estimator,
+        start=settings.start,
+        seed=settings.seed,
+        progress=False if quiet else None,
+        on_failure="return",
+    )
+    results = Results(analysis, "mle", fit=found)
+    write(results, folder)
+    if json:
+        say_json(results.summary() | {"folder": str(folder)})
+    else:
+        say_table(found.summary(settings.level))
+        typer.echo(f"Log likelihood {found.log_likelihood:.6g}, by {type(found.estimator).__name__}. Results: {folder}")
+    stop_unless(found.status, "converged", found.message, {"What there is": str(folder)})
+
+
+def compare(
+    file: File,
+    draws: Draws = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the results to this folder.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Naive beside exact: what ignoring the noise would have claimed.
+
+    'wider' is how many times as wide the exact interval is; 'shift' how far the exact mean lies from the naive one, in
+    naive standard deviations.
+    """
+    from noisewise.results_folder import check_folder, write
+
+    analysis = loaded(file, draws, seed)
+    if out is not None:
+        check_folder(out)
+    results = _sampled(analysis, "compare", None, True, False if quiet else None)
+    if out is not None:
+        write(results, out)
+    compared = results.comparison
+    if json:
+        say_json(results.summary() | ({"folder": str(out)} if out is not None else {}))
+    elif compared is not None:
+        say_table(compared.table(analysis.settings.level))
+    else:
+        _say_posterior(results, out)
+    if compared is None and results.no_naive:
+        note(f"there is no naive analysis: {results.no_naive}")
+    stop_unless(results.posterior.status, "complete", results.posterior.message)
+
+
+def calibrate(
+    file: File,
+    replicates: Annotated[int, typer.Option(help="Simulated releases.")] = 200,
+    draws: Annotated[int, typer.Option(help="Draws for each of them.")] = 1_000,
+    seed: Seed = None,
+    out: Annotated[Path | None, typer.Option(help="Write the picture here, such as calibration.png.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Does the sampler give the right posterior for this model and this noise? By simulation.
+
+    Draws parameters from the prior and releases from the model, fits each, and looks whether the true values lie where
+    they should. Exit code 1 where they do not.
+    """
+    from noisewise.calibrate import calibrate as calibrate_of
+
+    analysis = loaded(file, None, seed)
+    mechanisms = {name: item.mechanism for name, item in analysis.release.items()}
+    settings = analysis.settings
+    found = calibrate_of(
+        analysis.model,
+        mechanisms,
+        settings.method,
+        replicates=replicates,
+        draws=draws,
+        seed=settings.seed,
+        progress=False if quiet else None,
+    )
+    if out is not None:
+        try:
+            found.plot().savefig(out, dpi=150)
+        except (OSError, ValueError) as error:
+            advice = "Give a name such as calibration.png in an existing folder."
+            raise refusal("calibrate", "out", f"must be writable ({error})", str(out), advice) from None
+    if json:
+        rows = {str(label): dict(row) for label, row in found.table().iterrows()}
+        say_json(
+            {"verdict": found.verdict, "p_value": found.p_value, "replicates": found.replicates, "quantities": rows}
+        )
+    else:
+        typer.echo(f"{found._headline()}.")
+        say_table(found.table())
+    if not found.passed:
+        raise typer.Exit(FAILED)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that 'noisewise fit' wrote.", show_default=False)],
+) -> None:
+    """Write report.html anew: one file without links to the network, to read, print and hand on."""
+    from noisewise.results_folder import load_posterior
+
+    load_posterior(folder)  # refuses what is no results folder
+    from noisewise.report import write_report
+
+    typer.echo(f"Report: {write_report(folder)}")

@@ -1,0 +1,82 @@
+"""What the commands share: options, exit codes, and how tables and notes are printed."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+"""Exit codes: the statistics failed; a mistake in a file or an option; interrupted."""
+
+File = Annotated[Path, typer.Argument(help="The analysis file, such as count.toml.", show_default=False)]
+Seed = Annotated[int | None, typer.Option(help="Decides every random number; in place of the file's.")]
+Draws = Annotated[int | None, typer.Option(help="How many draws; in place of the file's.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else, to standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """End with a message on standard error."""
+    typer.echo(f"noisewise: {message}", err=True)
+    sys.exit(code)
+
+
+def note(message: str) -> None:
+    """Something worth knowing that stops nothing."""
+    typer.echo(f"noisewise: note: {message}", err=True)
+
+
+def say_json(content: Any) -> None:
+    """Data on standard output; numbers that are not finite become null."""
+    from noisewise.results_folder import plain
+
+    typer.echo(json.dumps(plain(content), indent=2, allow_nan=False))
+
+
+def say_table(table: Any, title: str = "") -> None:
+    """A pandas table in the terminal."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=160)
+    shown = Table("", *(str(column) for column in table.columns), title=title or None, title_justify="left")
+    for column in shown.columns[1:]:
+        column.justify = "right"
+    for label, row in table.iterrows():
+        cells = (value if isinstance(value, str) else f"{value:.4g}" for value in row)
+        shown.add_row(*(escape(text) for text in (str(label), *cells)))
+    console.print(shown)
+
+
+def loaded(file: Path, draws: int | None = None, seed: int | None = None) -> Any:
+    """The analysis in `file`, with options in place of its settings, and its notes said."""
+    from noisewise.analysis import Analysis
+
+    analysis = Analysis.load(file).with_settings(draws=draws, seed=seed)
+    for text in analysis.notes:
+        note(text)
+    return analysis
+
+
+def folder_for(file: Path, out: Path | None, ending: str) -> Path:
+    """Where results go: `out`, or a folder named after the file, in the working directory."""
+    from noisewise.results_folder import check_folder
+
+    folder = out if out is not None else Path(f"{file.stem}-{ending}")
+    check_folder(folder)
+    return folder
+
+
+def stop_unless(status: str, good: str, message: str, kept: Mapping[str, str] | None = None) -> None:
+    """End with an exit code where a run did not deliver."""
+    if status == good:
+        return
+    where = "".join(f" {key}: {value}." for key, value in (kept or {}).items())
+    code = INTERRUPTED if status == "interrupted" else FAILED
+    fail(f"status '{status}': {message}{where}", code)

@@ -1,0 +1,189 @@
+"""Tasks, the sources that hand them out, and the one loop that every engine of processes or threads runs."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from noisewise.engine.care import Room, deferred_signals, located
+from noisewise.errors import InferenceError
+
+Poll = Callable[[], None]
+Work = Callable[[Poll], Any]
+
+
+class Stopped(Exception):
+    """Raised inside a block that is no longer wanted."""
+
+
+class Broken(InferenceError, KeyboardInterrupt):
+    """The engine itself has failed. Samplers end as they do on Ctrl-C, with what they have."""
+
+
+@dataclass
+class Task:
+    """One piece of work: `work(poll)` runs anywhere, `done(result)` in the calling thread.
+
+    Work of any length calls `poll()` now and then; it raises `Stopped` when the run is over. Where the work is a
+    `functools.partial` with its `SeedSequence` among the arguments, errors name that. `portable` work returns all it
+    does and changes nothing else, so that it may run in another process; the rest stays in this one.
+    """
+
+    work: Work
+    done: Callable[[Any], None]
+    portable: bool = True
+
+
+class Source(Protocol):
+    """Hands out tasks until there is nothing left to do."""
+
+    def next_task(self) -> Task | None:
+        """A task whose inputs are ready, or None when the run is over or must wait for what is in flight."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether what is still in flight is no longer wanted."""
+
+    def tick(self) -> None:
+        """Called after every result and at least ten times a second, for progress and clocks."""
+
+
+class Engine(Protocol):
+    """Runs a source's tasks; results are handed back in the calling thread, in any order."""
+
+    def execute(self, source: Source) -> None:
+        """Run until `source` has no more tasks; KeyboardInterrupt leaves no work behind."""
+
+
+Outcome = tuple[int, Any, BaseException | None]
+"""(number of the task, its result, or else what it raised)."""
+numbers = itertools.count()
+"""Numbers of tasks, one sequence for all crews of this process."""
+
+
+class Crew(Protocol):
+    """Workers of one engine: threads, processes or a cluster."""
+
+    def capacity(self) -> int:
+        """Blocks that may be in flight: one in every worker's hands, and one waiting."""
+
+    def submit(self, task: Task) -> int:
+        """Begin; the number that its outcome will carry."""
+
+    def collect(self, seconds: float) -> list[Outcome]:
+        """What has ended since, waiting at most so long for the first."""
+
+    def abandon(self) -> None:
+        """Stop all that is in flight; nobody waits for it any more."""
+
+
+class Mixed:
+    """A crew that is elsewhere, and one here, made when it is needed, for what is not portable."""
+
+    def __init__(self, away: Crew, here: Callable[[], Crew]) -> None:
+        self.away, self._make = away, here
+        self.here: Crew | None = None
+
+    def capacity(self) -> int:
+        """As many as the crew elsewhere takes."""
+        return self.away.capacity()
+
+    def submit(self, task: Task) -> int:
+        """Begin, here or there."""
+        if task.portable:
+            return self.away.submit(task)
+        self.here = self.here or self._make()
+        return self.here.submit(task)
+
+    def collect(self, seconds: float) -> list[Outcome]:
+        """What has ended, in either place."""
+        if self.here is None:
+            return self.away.collect(seconds)
+        return self.here.collect(0.5 * seconds) + self.away.collect(0.0)
+
+    def abandon(self) -> None:
+        """Stop both."""
+        self.away.abandon()
+        if self.here is not None:
+            self.here.abandon()
+
+
+def drive(source: Source, crew: Crew) -> None:
+    """Keep the crew busy until the source runs dry.
+
+    Results that came together with an error are handed on before it is raised: nothing accepted is lost.
+    """
+    flying: dict[int, Task] = {}
+    room = Room()
+    with deferred_signals() as check:
+        try:
+            while True:
+                most = room(crew.capacity())
+                while len(flying) < most and (task := source.next_task()) is not None:
+                    flying[crew.submit(task)] = task
+                if source.finished or not flying:
+                    return
+                _hand_on(crew.collect(0.1), flying)
+                source.tick()
+                check()
+        finally:
+            crew.abandon()
+
+
+def _hand_on(outcomes: list[Outcome], flying: dict[int, Task]) -> None:
+    failure: BaseException | None = None
+    for number, result, error in sorted(outcomes, key=lambda outcome: outcome[0]):
+        task = flying.pop(number)
+        if error is None:
+            task.done(result)
+        elif failure is None:
+            failure = located(error, task.work) if isinstance(error, Exception) else error
+    if failure is not None:
+        raise failure
+
+
+class _Batch:
+    """Independent pieces of work whose results are wanted in order."""
+
+    def __init__(
+        self, works: Sequence[Work], tick: Callable[[], None], portable: bool, seen: Callable[[int, Any], None]
+    ) -> None:
+        self.works, self.results, self.launched, self.missing = works, [None] * len(works), 0, len(works)
+        self.tick, self.portable, self.seen = tick, portable, seen
+
+    def next_task(self) -> Task | None:
+        if self.launched == len(self.works):
+            return None
+        number = self.launched
+        self.launched += 1
+
+        def done(result: Any) -> None:
+            self.results[number] = result
+            self.missing -= 1
+            self.seen(number, result)
+
+        return Task(self.works[number], done, self.portable)
+
+    @property
+    def finished(self) -> bool:
+        return self.missing == 0
+
+
+def gather(
+    engine: Engine,
+    works: Sequence[Work],
+    tick: Callable[[], None] = lambda: None,
+    *,
+    portable: bool = False,
+    seen: Callable[[int, Any], None] = lambda number, result: None,
+) -> list[Any]:
+    """The results of `works`, each called with `poll` somewhere on the engine, in the order of `works`.
+
+    `tick` is called in the calling thread at least ten times a second, to show progress or to stop by raising.
+    `portable` works return all they do and change nothing else, so that they may run in other processes; engines of
+    other processes run all others on threads of this one. `seen(number, result)` is called in the calling thread as
+    results come.
+    """
+    batch = _Batch(works, tick, portable, seen)
+    engine.execute(batch)
+    return batch.results

@@ -1,0 +1,182 @@
+"""What every engine takes care of: signals, memory, and saying where a failure can be found again."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import NoisewiseError, NoisewiseWarning
+from noisewise.statistics import BoundSimulator
+
+PATIENCE = 60.0
+"""Seconds without a sign of life before a block is reported."""
+SHORT = 0.08
+"""Share of the machine's memory below which fewer blocks are kept in flight; twice as much is plenty."""
+
+
+def processors() -> int:
+    """Processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# Signals --------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def deferred_signals() -> Iterator[Callable[[], None]]:
+    """Hold Ctrl-C and SIGTERM back until the function given is called, which raises KeyboardInterrupt for either.
+
+    So that neither arrives in the middle of bookkeeping. A second one interrupts at once. Handlers of the user's own
+    are left alone, and so is everything outside the main thread.
+    """
+    asked: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    def check() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    with _handlers(note, (signal.SIGINT, signal.SIGTERM)):
+        yield check
+    check()
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM interrupts as Ctrl-C does, in the main thread, unless the user handles it."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    with _handlers(interrupt, (signal.SIGTERM,)):
+        yield
+
+
+@contextmanager
+def _handlers(handler: Callable[[int, Any], None], numbers: tuple[signal.Signals, ...]) -> Iterator[None]:
+    """Install `handler` in place of Python's own (or of one installed here) and put things back at the end."""
+    handler.__dict__["of_noisewise"] = True
+    before: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in numbers:
+            present = signal.getsignal(number)
+            if present in (signal.SIG_DFL, signal.default_int_handler) or hasattr(present, "of_noisewise"):
+                before[number] = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, present in before.items():
+            signal.signal(number, present)
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+def memory() -> tuple[int, int] | None:
+    """(available, total) bytes of this machine, or of the container it is; None where nobody says."""
+    found = _machine_memory()
+    limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
+    if found is None or limit is None or used is None or limit >= found[1]:
+        return found
+    return min(found[0], max(0, limit - used)), limit
+
+
+def _machine_memory() -> tuple[int, int] | None:
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        return tuple(1024 * int(lines[name].split()[0]) for name in ("MemAvailable", "MemTotal"))  # type: ignore[return-value]
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _number(path: str) -> int | None:
+    try:
+        return int(Path(path).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+class Room:
+    """How many blocks may be in flight: `most`, and fewer while memory is short. Results never depend on it."""
+
+    def __init__(self) -> None:
+        self._now, self._next, self._warned = 2**31, 0.0, False
+
+    def __call__(self, most: int) -> int:
+        """The number at this moment; memory is looked at ten times a second."""
+        now = time.monotonic()
+        if now < self._next:
+            return min(self._now, most)
+        self._next = now + 0.1
+        found = memory()
+        if found is not None and found[0] < SHORT * found[1]:
+            self._now = max(1, min(self._now, most) // 2)
+            self._warn(found[0])
+        elif found is None or found[0] > 2 * SHORT * found[1]:
+            self._now = min(self._now + 1, most)
+        return min(self._now, most)
+
+    def _warn(self, available: int) -> None:
+        if not self._warned:
+            self._warned = True
+            told = f"memory is short ({available / 2**20:,.0f} MiB left): fewer blocks at a time, so the run is slower."
+            warnings.warn(f"sample: {told} Its draws are the same.", NoisewiseWarning, stacklevel=2)
+
+
+# Where a failure can be found again -----------------------------------------------------------------------------------
+
+
+def origin(work: Any) -> str:
+    """The random stream a piece of work draws from, in words; "" where it does not show one among its arguments."""
+    pending = [work]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, np.random.SeedSequence):
+            numbers = ", ".join(str(int(number)) for number in one.spawn_key)
+            return f"seed {one.entropy}, block ({numbers}) as purpose, stream and number"
+        if isinstance(one, partial):
+            pending += [one.func, *one.args, *one.keywords.values()]
+    return ""
+
+
+def located(error: Exception, work: Any) -> Exception:
+    """`error` with the random stream that reproduces it."""
+    where = origin(work)
+    if where and isinstance(error, NoisewiseError) and error.args:
+        error.args = (f"{error.args[0]} (With {where}.)", *error.args[1:])
+    elif where:
+        error.add_note(f"noisewise: with {where}.")
+    return error
+
+
+def whereabouts(thread: int) -> str:
+    """What a simulator is being asked in a thread of this process; "" if none is running there."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_code is BoundSimulator._call.__code__:
+            simulator, given, row = (frame.f_locals.get(name) for name in ("self", "given", "row"))
+            if isinstance(simulator, BoundSimulator) and isinstance(given, dict):
+                rows = f" in a batch of {len(next(iter(given.values())))} rows" if row is None and given else ""
+                return f"{simulator.who}: the simulator is running{simulator._at(given, row)}{rows}"
+        frame = frame.f_back
+    return ""

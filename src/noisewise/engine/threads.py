@@ -1,0 +1,123 @@
+"""Blocks on threads of this process."""
+
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from noisewise import checks
+from noisewise.engine import care
+from noisewise.engine.base import Outcome, Source, Stopped, Task, Work, drive, numbers
+from noisewise.errors import NoisewiseWarning
+
+GRACE = 10.0
+"""Seconds that blocks no longer wanted have to notice it."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Blocks on threads of this process: NumPy's generators and compiled JAX release the interpreter lock.
+
+    `workers` defaults to the processors available. The result does not depend on it. A simulator written in Python
+    holds the lock, and gains nothing from threads: use `Processes`, which can also stop one that hangs.
+    """
+
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None:
+            checks.integer("Threads", "workers", self.workers, least=1, advice="Leave it out to use all processors.")
+
+    def execute(self, source: Source) -> None:
+        """Keep every thread busy until the source runs dry."""
+        drive(source, self.crew())
+
+    def crew(self) -> "Crew":
+        """The threads of one run."""
+        return Crew(self.workers or care.processors())
+
+
+class Crew:
+    """Threads that serve one queue. They are daemons: one that hangs does not keep Python from ending."""
+
+    def __init__(self, size: int) -> None:
+        self.inbox: SimpleQueue[tuple[int, Work] | None] = SimpleQueue()
+        self.outbox: SimpleQueue[Outcome] = SimpleQueue()
+        self.stop, self.reported = threading.Event(), False
+        self.busy: dict[int, tuple[float, Work]] = {}
+        """By thread, since when and on what."""
+        self.threads = [threading.Thread(target=self._serve, name=f"noisewise-{n}", daemon=True) for n in range(size)]
+        for thread in self.threads:
+            thread.start()
+
+    def poll(self) -> None:
+        """Raise once the run is over."""
+        if self.stop.is_set():
+            raise Stopped
+
+    def _serve(self) -> None:
+        own = threading.get_ident()
+        while (item := self.inbox.get()) is not None:
+            number, work = item
+            if self.stop.is_set():
+                continue
+            self.busy[own] = time.monotonic(), work
+            try:
+                outcome: Outcome = number, work(self.poll), None
+            except BaseException as error:
+                outcome = number, None, error
+            del self.busy[own], item, work
+            self.outbox.put(outcome)
+            del outcome
+
+    def capacity(self) -> int:
+        """One block in hand and one waiting for every thread, so that none idles for the scheduler."""
+        return 2 * len(self.threads)
+
+    def submit(self, task: Task) -> int:
+        """Begin; the number that its outcome will carry."""
+        number = next(numbers)
+        self.inbox.put((number, task.work))
+        return number
+
+    def collect(self, seconds: float) -> list[Outcome]:
+        """What has ended since."""
+        found = []
+        try:
+            found.append(self.outbox.get(timeout=seconds))
+            while True:
+                found.append(self.outbox.get_nowait())
+        except Empty:
+            if not found:
+                self._look()
+            return found
+
+    def _look(self) -> None:
+        """Report, once, a simulator that does not return."""
+        if self.reported:
+            return
+        for thread, (since, work) in list(self.busy.items()):
+            seconds = time.monotonic() - since
+            if seconds > care.PATIENCE and (at := care.whereabouts(thread)):
+                self._report(f"{at}, in a block begun {seconds:.0f} s ago", work)
+                return
+
+    def _report(self, what: str, work: Work) -> None:
+        self.reported = True
+        where = care.origin(work)
+        advice = "A thread cannot be stopped: press Ctrl-C, and use nw.Processes(timeout=...) to have a time limit."
+        warnings.warn(f"Threads: {what}{f' (with {where})' if where else ''}. {advice}", NoisewiseWarning, stacklevel=2)
+
+    def abandon(self) -> None:
+        """Stop; a thread that does not is left behind."""
+        self.stop.set()
+        for _ in self.threads:
+            self.inbox.put(None)
+        deadline = time.monotonic() + GRACE
+        for thread in self.threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for ident, (_, work) in list(self.busy.items()):
+            if not self.reported:
+                at = care.whereabouts(ident) or "a block is running"
+                self._report(f"{at} and does not stop; it is left behind", work)

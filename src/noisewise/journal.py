@@ -1,0 +1,424 @@
+"""Append-only files of checksummed records, from which a run goes on where it was interrupted.
+
+A file is a line that names the format, then records. A record is a frame (lengths, checksum), a key and a value as
+JSON, and the raw bytes of the value's arrays. Nothing in it is code: no pickle, no eval, and classes only where the
+reader names them. Whatever follows the last record whose checksum holds is cut off. See docs/checkpoints.md.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import struct
+import threading
+import time
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from noisewise.errors import InputError, NoisewiseWarning, refusal
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+Array = np.ndarray[Any, Any]
+Key = tuple[str | int, ...]
+
+MAGIC = b"noisewise checkpoint, format 1\n"
+FRAME = struct.Struct("<IQ16s")
+"""Bytes of JSON, bytes of arrays, checksum."""
+MOST_TEXT = 2**26
+"""Bytes that the JSON of a record may have."""
+CHUNK = 2**20
+KINDS = "biuf"
+"""Kinds of numbers that arrays may hold: booleans, whole numbers, floating point."""
+SYNC = 1.0
+"""Seconds between two requests that the system write everything to the disk."""
+AGAIN = 10.0
+"""Seconds before writing is tried again after it failed."""
+ADVICE = "Give another path to begin anew."
+
+
+class Damaged(Exception):
+    """A record that cannot be read."""
+
+
+# Values as data -------------------------------------------------------------------------------------------------------
+
+
+def pack(value: Any, arrays: list[Array]) -> Any:
+    """`value` as JSON data; its arrays are appended to `arrays`."""
+    if value is None or (isinstance(value, (bool, int, float, str)) and not isinstance(value, np.generic)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        if array.dtype.kind not in KINDS or array.dtype.itemsize > 8:
+            raise TypeError(f"arrays of {array.dtype} cannot be kept")
+        arrays.append(array.astype(array.dtype.newbyteorder("<"), order="A", copy=False))
+        return {"s" if isinstance(value, np.generic) else "a": len(arrays) - 1}
+    if isinstance(value, np.random.Generator):
+        return {"g": value.bit_generator.state}
+    if isinstance(value, list):
+        return [pack(part, arrays) for part in value]
+    if isinstance(value, tuple):
+        return {"t": [pack(part, arrays) for part in value]}
+    if isinstance(value, dict):
+        return {"d": {name: pack(part, arrays) for name, part in value.items()}}
+    if is_dataclass(value):
+        held = {item.name: pack(getattr(value, item.name), arrays) for item in fields(value)}
+        return {"c": type(value).__name__, "d": held}
+    raise TypeError(f"values of {type(value)} cannot be kept")
+
+
+def unpack(data: Any, arrays: Sequence[Array], classes: dict[str, type]) -> Any:
+    """The value that `pack` was given; instances only of the `classes` named."""
+    if isinstance(data, list):
+        return [unpack(part, arrays, classes) for part in data]
+    if not isinstance(data, dict):
+        return data
+    if "a" in data:
+        return arrays[data["a"]]
+    if "s" in data:
+        return arrays[data["s"]][()]
+    if "g" in data:
+        rng = np.random.default_rng(0)
+        rng.bit_generator.state = data["g"]
+        return rng
+    if "t" in data:
+        return tuple(unpack(part, arrays, classes) for part in data["t"])
+    held = {name: unpack(part, arrays, classes) for name, part in data["d"].items()}
+    return classes[data["c"]](**held) if "c" in data else held
+
+
+def _padded(size: int) -> int:
+    return -(-size // 8) * 8
+
+
+def described(arrays: Sequence[Array]) -> list[Any]:
+    """Kind, shape and order in memory of each array: sums may depend on the order in their last digits."""
+    return [[array.dtype.str, list(array.shape), "C" if array.flags.c_contiguous else "F"] for array in arrays]
+
+
+def bytes_of(arrays: Sequence[Array]) -> Iterator[Any]:
+    """The arrays' bytes, each array at a multiple of eight."""
+    for array in arrays:
+        yield memoryview(array.ravel(order="K").view(np.uint8).data)
+        if array.nbytes % 8:
+            yield bytes(_padded(array.nbytes) - array.nbytes)
+
+
+def _arrays_of(told: Any, body: bytearray) -> list[Array]:
+    found, start = [], 0
+    for name, shape, order in told:
+        dtype = np.dtype(name)
+        if (
+            dtype.kind not in KINDS
+            or order not in ("C", "F")
+            or not all(type(size) is int and size >= 0 for size in shape)
+        ):
+            raise Damaged("an array of an unknown kind")
+        count = math.prod(shape)
+        if start + count * dtype.itemsize > len(body):
+            raise Damaged("an array larger than its record")
+        found.append(np.frombuffer(body, dtype, count, start).reshape(shape, order=order))
+        start += _padded(count * dtype.itemsize)
+    return found
+
+
+def _checksum(offset: int, text: bytes, size: int, parts: Any) -> bytes:
+    """Of a record at its place in the file, so that no record can stand for another; of the arrays by their CRC-32."""
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return hashlib.sha256(struct.pack("<QIQI", offset, len(text), size, crc) + text).digest()[:16]
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def records(file: BinaryIO) -> Iterator[tuple[int, Key, Any, int]]:
+    """(offset, key, value as JSON data, offset of the next) of every record up to the first that does not hold."""
+    size = os.fstat(file.fileno()).st_size
+    offset = len(MAGIC)
+    while offset + FRAME.size <= size:
+        file.seek(offset)
+        text_size, body_size, checksum = FRAME.unpack(file.read(FRAME.size))
+        end = offset + FRAME.size + text_size + body_size
+        if end > size or text_size > MOST_TEXT:
+            return
+        text = file.read(text_size)
+        if _checksum(offset, text, body_size, _chunks(file, body_size)) != checksum:
+            return
+        try:
+            told = json.loads(text)
+            key = tuple(told["k"])
+            hash(key)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return
+        yield offset, key, told.get("v"), end
+        offset = end
+
+
+def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while size:
+        part = file.read(min(CHUNK, size))
+        if not part:
+            return
+        size -= len(part)
+        yield part
+
+
+def record_at(file: BinaryIO, offset: int, classes: Sequence[type] = ()) -> Any:
+    """The value of the record there, which has been checked before."""
+    file.seek(offset)
+    text_size, body_size, _ = FRAME.unpack(file.read(FRAME.size))
+    told = json.loads(file.read(text_size))
+    body = bytearray(body_size)
+    room = memoryview(body)
+    while len(room) and (count := file.readinto(room)):  # type: ignore[attr-defined]
+        room = room[count:]
+    try:
+        return unpack(told["v"], _arrays_of(told["a"], body), {cls.__name__: cls for cls in classes})
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        raise Damaged(str(error)) from None
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+class Journal:
+    """One open file, locked against other runs. Values are found under the key they were written with.
+
+    `open` creates it, or recovers one that a run left behind; the lock dies with its process.
+    """
+
+    def __init__(self, who: str, path: str, file: Any, header: dict[str, Any], found: bool) -> None:
+        self.who, self.path, self.file = who, path, file
+        self.header, self.found = header, found
+        self.lock = threading.RLock()
+        self.offsets: dict[Key, int] = {}
+        self.end = len(MAGIC)
+        self._synced = time.monotonic()
+        self._blocked_until = 0.0
+        self._warned = False
+
+    @staticmethod
+    def open(who: str, path: str | os.PathLike[str], header: dict[str, Any]) -> "Journal":
+        """The journal at `path`, made with this header where there is none."""
+        where = os.fspath(path)
+        if not isinstance(where, str) or not where:
+            raise refusal(who, "checkpoint", "must be a file's path", path, "For example 'run.nwc'.")
+        try:
+            while True:
+                if os.path.exists(where) and os.path.getsize(where):
+                    return _existing(who, where)
+                made = _created(who, where, header)
+                if made is not None:
+                    return made
+        except OSError as error:
+            rule = f"must be a file that can be read and written ({error.strerror or error})"
+            raise refusal(who, "checkpoint", rule, where, "Check the folder, its permissions and its space.") from None
+
+    # Reading -----------------------------------------------------------------------------------------------
+
+    def has(self, key: Key) -> bool:
+        """Whether there is a value under this key."""
+        return key in self.offsets
+
+    def read(self, key: Key, classes: Sequence[type] = ()) -> Any:
+        """The value last written under this key."""
+        with self.lock:
+            try:
+                return record_at(self.file, self.offsets[key], classes)
+            except Damaged as error:
+                raise foreign(self.who, self.path, str(error)) from None
+
+    # Writing -----------------------------------------------------------------------------------------------
+
+    def write(self, key: Key, value: Any) -> bool:
+        """Append a record; False, with one warning, where the disk does not take it: the run goes on without."""
+        with self.lock:
+            if time.monotonic() < self._blocked_until or self.file is None:
+                return False
+            try:
+                start = self.end
+                _append(self, key, value)
+            except OSError as error:
+                self._blocked_until = time.monotonic() + AGAIN
+                self._undo()
+                self._warn(error)
+                return False
+            except BaseException:  # Ctrl-C in the middle: nothing half-written stays
+                self._undo()
+                raise
+            self.offsets[key] = start
+            return True
+
+    def _undo(self) -> None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(self.file.fileno(), self.end)
+
+    def _warn(self, error: OSError) -> None:
+        if self._warned:
+            return
+        self._warned = True
+        warnings.warn(
+            f"{self.who}: the checkpoint '{self.path}' cannot be written ({error.strerror or error}). The run goes on, "
+            f"and tries again every {AGAIN:g} s; what is in the file stays good.",
+            NoisewiseWarning,
+            stacklevel=2,
+        )
+
+    def sync(self, *, now: bool = False) -> None:
+        """Ask the system to write to the disk, at most about once a second and a twentieth of the time."""
+        began = time.monotonic()
+        if now or began >= self._synced:
+            with contextlib.suppress(OSError):
+                os.fsync(self.file.fileno())
+            ended = time.monotonic()
+            self._synced = ended + max(SYNC, 20.0 * (ended - began))
+
+    def close(self) -> None:
+        """Write out, and let other runs have it."""
+        with self.lock:
+            if self.file is not None:
+                self.sync(now=True)
+                self.file.close()
+                self.file = None
+
+
+def _append(journal: Journal, key: Key, value: Any) -> None:
+    arrays: list[Array] = []
+    told = {"k": key, "v": pack(value, arrays)}
+    told["a"] = described(arrays)
+    text = json.dumps(told, separators=(",", ":")).encode()
+    size = sum(_padded(array.nbytes) for array in arrays)
+    checksum = _checksum(journal.end, text, size, bytes_of(arrays))
+    journal.file.seek(journal.end)
+    # Frame and text in one piece: most records are small, and one call writes them.
+    for part in (FRAME.pack(len(text), size, checksum) + text, *bytes_of(arrays)):
+        left = memoryview(part)
+        while len(left):
+            left = left[journal.file.write(left) :]
+    journal.end += FRAME.size + len(text) + size
+    journal.sync()
+
+
+def _locked(file: Any) -> bool:
+    """Take the lock, if nobody has it."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _in_use(who: str, path: str) -> InputError:
+    advice = "Wait for it, or give another path."
+    return refusal(who, "checkpoint", "must not be in use by another run", path, advice)
+
+
+def _created(who: str, path: str, header: dict[str, Any]) -> Journal | None:
+    """A new journal; None where another run was quicker.
+
+    It gets its name only when its header is complete, so a half-made one never stands there.
+    """
+    draft = path + ".new"
+    file: Any = open(draft, "a+b", buffering=0)  # noqa: SIM115
+    file.close()
+    file = open(draft, "r+b", buffering=0)  # noqa: SIM115
+    try:
+        if not _locked(file):
+            raise _in_use(who, path)
+        mine = os.path.exists(draft) and os.path.samestat(os.stat(draft), os.fstat(file.fileno()))
+        if not mine or (os.path.exists(path) and os.path.getsize(path)):
+            file.close()
+            return None
+        file.truncate(0)
+        file.write(MAGIC)
+        journal = Journal(who, path, file, header, found=False)
+        _append(journal, ("header",), header)
+        journal.sync(now=True)
+        if fcntl is None:  # Windows does not rename open files
+            file.close()
+        os.replace(draft, path)
+        if fcntl is None:
+            journal.file = open(path, "r+b", buffering=0)  # noqa: SIM115
+        else:
+            _sync_folder(path)
+        return journal
+    except BaseException:
+        file.close()
+        raise
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY)
+    with contextlib.suppress(OSError):
+        os.fsync(folder)
+    os.close(folder)
+
+
+def _existing(who: str, path: str) -> Journal:
+    """The journal that a run left; cut after its last good record, with a warning."""
+    file: Any = open(path, "r+b", buffering=0)  # noqa: SIM115
+    try:
+        if not _locked(file):
+            raise _in_use(who, path)
+        reader = open(path, "rb")  # noqa: SIM115
+        with reader:
+            header, offsets, end = _indexed(who, path, reader)
+        journal = Journal(who, path, file, header, found=True)
+        journal.offsets, journal.end = offsets, end
+        lost = os.path.getsize(path) - end
+        if lost:
+            file.truncate(end)
+            warnings.warn(
+                f"{who}: the checkpoint '{path}' was cut short or damaged: its last {lost} bytes do not hold and are "
+                "left out. The run goes on from the last record that holds.",
+                NoisewiseWarning,
+                stacklevel=2,
+            )
+        return journal
+    except BaseException:
+        file.close()
+        raise
+
+
+def _indexed(who: str, path: str, file: BinaryIO) -> tuple[dict[str, Any], dict[Key, int], int]:
+    header = read_header(who, path, file)
+    offsets: dict[Key, int] = {}
+    end = len(MAGIC)
+    for offset, key, _, after in records(file):
+        offsets[key], end = offset, after
+    return header, offsets, end
+
+
+def read_header(who: str, path: str, file: BinaryIO) -> dict[str, Any]:
+    """The header, or a refusal of what is no checkpoint."""
+    file.seek(0)
+    if file.read(len(MAGIC)) != MAGIC:
+        raise refusal(who, "checkpoint", "must be a checkpoint of noisewise, in a format it knows", path, ADVICE)
+    first = next(records(file), None)
+    try:
+        if first is not None and first[1] == ("header",):
+            header = record_at(file, first[0])
+            if isinstance(header, dict):
+                return header
+    except Damaged:
+        pass
+    raise refusal(who, "checkpoint", "has a damaged header, so that nothing in it can be trusted", path, ADVICE)
+
+
+def foreign(who: str, path: str, why: str) -> InputError:
+    """The refusal of a checkpoint that holds together, but not with this run."""
+    return refusal(who, "checkpoint", f"does not hold what this run would have written ({why})", path, ADVICE)

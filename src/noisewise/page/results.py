@@ -1,0 +1,369 @@
+"""The right half of the page: the run that is shown, other privacy budgets, and the history."""
+
+import asyncio
+import base64
+import io
+from typing import TYPE_CHECKING, Any
+
+from shiny import Inputs, Session, reactive, render, req, ui
+
+from noisewise.page.runs import FILES, Run
+
+if TYPE_CHECKING:
+    from noisewise.page.runs import Runs
+
+STATES = {
+    "waiting": "waits in the queue",
+    "running": "running",
+    "done": "finished",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+EVERY = 0.25
+"""Seconds between two looks at the runs."""
+STEPS: tuple[int, int, float] = (-4, 4, 0.5)
+"""The slider's range, in doublings of the budget."""
+
+
+def results_ui() -> Any:
+    """Progress, result, other budgets, history."""
+    return ui.div(
+        ui.tags.section(
+            ui.h2("Result", id="result-title"),
+            ui.output_ui("state", role="status"),
+            ui.output_ui("bar"),
+            ui.div(ui.input_action_button("cancel", "Cancel this run", disabled=True), class_="actions"),
+            ui.output_ui("result"),
+            aria_labelledby="result-title",
+        ),
+        ui.tags.section(
+            ui.h2("What could still be learnt at another epsilon", id="epsilon-title"),
+            _slider(),
+            ui.output_ui("exploring", role="status"),
+            ui.div(ui.input_action_button("stop", "Stop exploring", disabled=True), class_="actions"),
+            ui.output_ui("explored"),
+            aria_labelledby="epsilon-title",
+        ),
+        ui.tags.section(
+            ui.h2("Runs", id="runs-title"),
+            ui.input_select("shown", "Show", {"": "none yet"}),
+            ui.output_ui("history"),
+            aria_labelledby="runs-title",
+        ),
+    )
+
+
+def _slider() -> Any:
+    low, high, step = STEPS
+    return ui.div(
+        ui.tags.label("Privacy budget (less noise to the right):", for_="epsilon"),
+        " ",
+        ui.tags.output("", id="epsilon_text", for_="epsilon"),
+        ui.tags.input(
+            id="epsilon", class_="noisewise-range", type="range", min=str(low), max=str(high), step=str(step), value="0"
+        ),
+        ui.p("Move it once a run has finished. Each place it rests at adds a row.", class_="quiet"),
+    )
+
+
+def results_server(input: Inputs, session: Session, runs: "Runs", shown: Any) -> None:
+    """What the right half does."""
+
+    @reactive.poll(lambda: runs.version, EVERY)
+    def news() -> int:
+        return runs.version
+
+    @reactive.poll(lambda: tuple((run.number, run.state) for run in runs), EVERY)
+    def states() -> Any:
+        return tuple(runs)
+
+    def current() -> Run | None:
+        return runs.get(shown())
+
+    _progress(input, runs, current, news, states)
+    _history(input, runs, shown, states)
+    _exploration(input, session, runs, current, news, states)
+
+    @render.ui
+    def result() -> Any:
+        states()
+        run = current()
+        return None if run is None or run.result is None else result_ui(run)
+
+
+def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any) -> None:
+    @render.ui
+    def state() -> Any:
+        states()
+        run = current()
+        if run is None:
+            return ui.p("Nothing was run yet. Press Run when the analysis file is in order.")
+        seconds = f" in {run.seconds:.1f} s" if run.state == "done" and run.seconds else ""
+        line = ui.p(f"Run {run.number} ({run.title}): {STATES[run.state]}{seconds}.")
+        return ui.div(line, ui.div(ui.p(run.message), class_="wrong")) if run.message else line
+
+    @render.ui
+    def bar() -> Any:
+        news()
+        run = current()
+        if run is None or run.over:
+            return None
+        known = {"value": str(run.done), "max": str(run.total)} if run.total else {}
+        text = f"{run.stage}: {run.done:,} of {run.total:,} draws" if run.total else run.stage or "starting"
+        return ui.div(ui.tags.progress(aria_label="Progress of the run", **known), ui.p(text, class_="quiet"))
+
+    @reactive.effect
+    def _enable() -> None:
+        states()
+        run = current()
+        ui.update_action_button("cancel", disabled=run is None or run.over)
+
+    @reactive.effect
+    @reactive.event(input.cancel)
+    def _cancel() -> None:
+        run = current()
+        if run is not None:
+            runs.cancel(run.number)
+
+
+def _history(input: Inputs, runs: "Runs", shown: Any, states: Any) -> None:
+    @reactive.effect
+    def _choices() -> None:
+        found = {str(run.number): f"{run.number}: {run.title} ({STATES[run.state]})" for run in states()}
+        ui.update_select("shown", choices=found or {"": "none yet"}, selected=str(shown() or ""))
+
+    @reactive.effect
+    @reactive.event(input.shown)
+    def _choose() -> None:
+        number = input.shown()
+        if isinstance(number, str) and number.isdigit() and runs.get(int(number)) is not None:
+            shown.set(int(number))
+
+    @render.ui
+    def history() -> Any:
+        found = states()
+        if not found:
+            return None
+        rows = [
+            ui.tags.tr(
+                ui.tags.th(str(run.number), scope="row"),
+                ui.tags.td(run.title),
+                ui.tags.td(STATES[run.state]),
+                ui.tags.td(run.when),
+                ui.tags.td(
+                    ui.tags.a(
+                        "analysis file",
+                        href=f"files/{run.number}/analysis.toml",
+                        download="",
+                        aria_label=f"analysis file of run {run.number}",
+                    )
+                ),
+            )
+            for run in found[:20]
+        ]
+        return table(("run", "title", "state", "started", "file"), rows, "Runs")
+
+
+# What a finished run shows ------------------------------------------------------------------------------------
+
+
+def table(heads: Any, rows: Any, name: str) -> Any:
+    """A table that scrolls by itself where the window is narrow."""
+    head = ui.tags.tr([ui.tags.th(text, scope="col") for text in heads])
+    made = ui.tags.table(ui.tags.thead(head), ui.tags.tbody(rows))
+    return scrolling(made, name)
+
+
+def scrolling(inner: Any, name: str) -> Any:
+    """A part that scrolls sideways by itself, by keyboard too."""
+    return ui.div(inner, class_="scroll", tabindex="0", role="region", aria_label=name)
+
+
+def result_ui(run: Run) -> Any:
+    """Picture, table, verdict and files of a finished run."""
+    found = run.result or {}
+    links = [
+        ui.tags.li(ui.tags.a(label, href=f"files/{run.number}/{name}", download=""))
+        for name, (label, _) in FILES.items()
+        if run.file(name) is not None
+    ]
+    more = found["scalars"] - len(found["rows"])
+    return ui.div(
+        verdict_ui(found["verdict"]),
+        scrolling(ui.img(src=f"files/{run.number}/figure.svg", alt=alternative_text(found)), "Picture"),
+        table(("", "", "mean", "sd", f"{found['level']:.0%} interval"), _rows(found), "Prior, naive and exact"),
+        ui.p(f"{more} more in the files.", class_="quiet") if more > 0 else None,
+        ui.p(f"By {found['sampler']}: {found['reason']}.", class_="quiet"),
+        ui.h3("Download"),
+        ui.tags.ul(links, class_="files"),
+    )
+
+
+def verdict_ui(verdict: Any) -> Any:
+    """The verdict in words."""
+    lines = [ui.p(line) for line in verdict["lines"]]
+    kind = {"good": "found", "look": "doubtful"}.get(verdict["state"], "wrong")
+    more = ui.p("The report says more, and what to do.", class_="quiet")
+    return ui.div(ui.h3(verdict["title"]), lines, more, class_=kind, id="verdict")
+
+
+def _rows(found: Any) -> list[Any]:
+    rows = []
+    for row in found["rows"]:
+        name = row["name"] if row["parameter"] else f"{row['name']} (confidential)"
+        kinds = [kind for kind in ("prior", "naive", "exact") if row[kind] is not None]
+        for kind in kinds:
+            mean, sd, low, high = map(short, row[kind])
+            first = ui.tags.th(name, scope="rowgroup", rowspan=str(len(kinds))) if kind == kinds[0] else None
+            cells = [ui.tags.td(text) for text in (kind, mean, sd, f"{low} to {high}")]
+            rows.append(ui.tags.tr(first, cells, class_=f"kind-{kind}"))
+    return rows
+
+
+def short(number: float | None) -> str:
+    """Four significant digits."""
+    return "not known" if number is None else f"{number:.4g}"
+
+
+def alternative_text(found: Any) -> str:
+    """The picture in words."""
+    parts = []
+    for row in found["rows"][:4]:
+        each = [
+            f"{kind} {short(row[kind][0])}, give or take {short(row[kind][1])}"
+            for kind in ("prior", "naive", "exact")
+            if row[kind]
+        ]
+        parts.append(f"{row['name']}: {'; '.join(each)}")
+    return "Densities of prior, naive and exact posterior. " + ". ".join(parts) + "."
+
+
+# Other budgets ------------------------------------------------------------------------------------------------
+
+
+def _exploration(input: Inputs, session: Session, runs: "Runs", current: Any, news: Any, states: Any) -> None:
+    asked: reactive.Value[Any] = reactive.Value(None)
+
+    @reactive.effect
+    def _scale() -> None:
+        states()
+        run = current()
+        epsilon = run.result["epsilon"] if run is not None and run.result is not None else None
+        session.send_input_message("epsilon", {"epsilon": epsilon})
+
+    @reactive.effect
+    @reactive.event(input.epsilon, ignore_init=True)
+    def _ask() -> None:
+        run, step = current(), input.epsilon()
+        low, high, _ = STEPS
+        if run is not None and run.result is not None and isinstance(step, (int, float)) and low <= step <= high:
+            asked.set(runs.explore(run, 2.0 ** (round(2 * step) / 2)))
+
+    @reactive.effect
+    @reactive.event(input.stop)
+    def _stop() -> None:
+        if asked() is not None:
+            runs.stop(asked())
+
+    @reactive.poll(lambda: [job.state for job in runs.explorations], EVERY)
+    def moved() -> int:
+        return runs.version
+
+    @reactive.effect
+    def _enable() -> None:
+        moved()
+        ui.update_action_button("stop", disabled=asked() is None or asked().over)
+
+    @render.ui
+    def exploring() -> Any:
+        moved()
+        job = asked()
+        if job is None or job.state == "done":
+            return None
+        if job.state == "failed":
+            return ui.div(ui.p(job.message), class_="wrong")
+        return ui.p("Stopped." if job.state == "cancelled" else "Simulating releases at this budget …")
+
+    @render.ui
+    async def explored() -> Any:
+        moved()
+        run = current()
+        req(run is not None and run.result is not None)
+        found = runs.explored(run)
+        if not found:
+            return None
+        picture = await asyncio.to_thread(widths_picture, run.result, found)
+        return explored_ui(run.result, found, picture)
+
+
+def label_of(result: Any, factor: float) -> str:
+    """A budget in words."""
+    return f"{result['epsilon'] * factor:.3g}" if result["epsilon"] else f"{factor:.3g} times"
+
+
+def explored_ui(result: Any, found: list[Any], picture: str) -> Any:
+    """A row for each budget and parameter, and a picture of the widths."""
+    level = f"{found[0]['level']:.0%}"
+    rows = []
+    for each in found:
+        for row in each["rows"][:4]:
+            low, high = map(short, row["same"])
+            width = "not known" if row["expected"] is None else f"{short(row['expected'])} ± {short(row['spread'])}"
+            first = ui.tags.th(label_of(result, each["factor"]), scope="row")
+            rows.append(ui.tags.tr(first, [ui.tags.td(text) for text in (row["name"], width, f"{low} to {high}")]))
+    failed = sum(each["failed"] for each in found)
+    releases = max(row["releases"] for each in found for row in each["rows"])
+    note = (
+        f"Expected width: the {level} interval's width, averaged over {releases} releases simulated at that budget "
+        "from what this run found (± their standard deviation). Same value: the interval, had the published value "
+        "carried that noise."
+    )
+    heads = ("epsilon" if result["epsilon"] else "budget", "", "expected width", "same value")
+    return ui.div(
+        ui.img(src=picture, class_="widths", alt=_widths_in_words(result, found)),
+        table(heads, rows, "Other budgets"),
+        ui.p(note, class_="quiet"),
+        ui.p(f"{failed} simulated releases gave no posterior with so few draws and are left out.", class_="quiet")
+        if failed
+        else None,
+    )
+
+
+def _widths_in_words(result: Any, found: list[Any]) -> str:
+    each = [f"{label_of(result, one['factor'])}: {short(one['rows'][0]['expected'])}" for one in found]
+    return f"Expected width of the interval of {found[0]['rows'][0]['name']} by budget. " + "; ".join(each) + "."
+
+
+def widths_picture(result: Any, found: list[Any]) -> str:
+    """Expected widths against the budget, as a data address; the prior's and this run's widths for comparison."""
+    from matplotlib.figure import Figure
+
+    rows = {row["name"]: row for row in result["rows"]}
+    names = [row["name"] for row in found[0]["rows"][:3]]
+    figure = Figure(figsize=(3.6 * len(names) + 0.8, 3.0), layout="constrained")
+    axes = figure.subplots(1, len(names), squeeze=False)[0]
+    for at, (axis, name) in enumerate(zip(axes, names, strict=True)):
+        _widths_panel(axis, result["epsilon"] or 1.0, rows[name], [(one["factor"], one["rows"][at]) for one in found])
+        axis.set(xlabel="epsilon" if result["epsilon"] else "budget, times the release's", title=name)
+        axis.set_ylabel("width of interval" if at == 0 else "")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg")
+    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _widths_panel(axis: Any, base: float, row: Any, points: list[tuple[float, Any]]) -> None:
+    known = [(base * factor, one["expected"], one["spread"] or 0.0) for factor, one in points if one["expected"]]
+    if known:
+        budgets, widths, spreads = zip(*known, strict=True)
+        axis.errorbar(budgets, widths, yerr=spreads, fmt="o-", color="#4477AA", capsize=3, label="expected")
+    axis.plot([base], [row["exact"][3] - row["exact"][2]], "D", color="#000000", label="this run")
+    if row["prior"]:
+        axis.axhline(row["prior"][3] - row["prior"][2], color="#228833", linestyle="--", label="prior")
+    low, high, _ = STEPS
+    ticks = [base * 2.0**power for power in range(low, high + 1, 2)]
+    axis.set(xscale="log", xlim=(base * 2.0 ** (low - 0.5), base * 2.0 ** (high + 0.5)))
+    axis.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
+    axis.set_xticks([], minor=True)
+    axis.set_ylim(bottom=0)
+    axis.spines[["top", "right"]].set_visible(False)

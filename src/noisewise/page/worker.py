@@ -1,0 +1,117 @@
+"""A process of its own that computes for the page (`python -m noisewise.page.worker`), told and telling by JSON lines.
+
+The page starts it, and stops it by closing its input or by ending it. Nothing it is sent is ever run as code: a job
+names a run's folder, and the analysis file in it is read by the same code as on the command line.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+EVERY = 0.2
+"""Seconds between two words on progress."""
+Tell = Callable[..., None]
+
+
+class Cancelled(Exception):
+    """The page no longer wants this job."""
+
+
+class Link:
+    """The worker's end of the line: a thread reads, so that a request to stop is seen in the middle of a job."""
+
+    def __init__(self, jobs: TextIO, answers: TextIO) -> None:
+        self.jobs, self.answers = jobs, answers
+        self.stopped: set[int] = set()
+        self.current = -1
+        self.waiting: list[dict[str, Any]] = []
+        self.ready = threading.Condition()
+        self.next = 0.0
+
+    def read(self) -> None:
+        """Take jobs until the page is gone; then end at once, whatever is being computed."""
+        for line in self.jobs:
+            message = json.loads(line)
+            if "stop" in message:
+                self.stopped.add(message["stop"])
+                continue
+            with self.ready:
+                self.waiting.append(message)
+                self.ready.notify()
+        os._exit(0)
+
+    def job(self) -> dict[str, Any]:
+        """The next job, when there is one."""
+        with self.ready:
+            self.ready.wait_for(lambda: self.waiting)
+            job = self.waiting.pop(0)
+            self.current, self.next = job["id"], 0.0
+            return job
+
+    def say(self, **message: Any) -> None:
+        """One line back to the page."""
+        self.answers.write(json.dumps(message) + "\n")
+        self.answers.flush()
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """How far a job is; raises `Cancelled` when the page asked to stop."""
+        if self.current in self.stopped:
+            raise Cancelled
+        now = time.monotonic()
+        if now >= self.next:
+            self.next = now + EVERY
+            self.say(kind="progress", stage=stage, done=int(done), total=int(total))
+
+
+def listen(link: Link) -> None:
+    """Make the samplers of this process report here instead of in a terminal."""
+    from noisewise import progress
+
+    def update(self: progress.Progress, done: int, total: int, proposals: Callable[[], int]) -> None:
+        link.progress(self.label, done, total)
+
+    progress.Progress.update = update  # type: ignore[method-assign]
+
+
+def answer(job: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
+    """Do one job."""
+    from noisewise.page import compute
+
+    if job["task"] == "run":
+        return compute.run(Path(job["folder"]), progress)
+    if job["task"] == "explore":
+        return compute.explore(Path(job["folder"]), float(job["factor"]), progress)
+    return {}
+
+
+def main() -> None:
+    """Answer jobs until the page closes the line."""
+    # Whatever a library prints must not get between the lines of JSON.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    link = Link(sys.stdin, answers)
+    threading.Thread(target=link.read, daemon=True).start()
+    from noisewise.errors import NoisewiseError
+
+    listen(link)
+    while True:
+        job = link.job()
+        try:
+            link.say(kind="done", result=answer(job, link.progress))
+        except Cancelled:
+            link.say(kind="cancelled")
+        except NoisewiseError as error:
+            link.say(kind="failed", message=str(error))
+        except MemoryError:
+            link.say(kind="failed", message="The computer's memory did not suffice. Ask for fewer draws.")
+        except Exception as error:  # a bug: say so on the page, and keep serving
+            link.say(kind="failed", message=f"This should not happen ({type(error).__name__}: {error}). Please report.")
+
+
+if __name__ == "__main__":
+    main()

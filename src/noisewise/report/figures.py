@@ -1,0 +1,142 @@
+"""Pictures for the report: one small inline SVG per quantity, whose colours follow the page's."""
+
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from noisewise import plots, weights
+from noisewise.posterior import Posterior
+from noisewise.report.markup import Html, number, text, whole
+
+Array = np.ndarray[Any, Any]
+
+MOST = 12
+"""Panels at most."""
+PAPER = {"#4477aa": "--exact", "#cc3311": "--naive", "#228833": "--prior", "#000000": "--ink", "#ffffff": "--page"}
+"""Colours that matplotlib writes, and the page's variables that take their place."""
+
+
+def panels(
+    posterior: Posterior, naive: Posterior | None, before: Mapping[str, Array], level: float
+) -> list[tuple[str, Html, str]]:
+    """(label, SVG, what it shows in words) for each scalar, parameters first, at most MOST."""
+    posterior = replace(posterior, released=_markable(posterior))
+    scalars = [(name, index) for name in posterior.draws for index in np.ndindex(posterior[name].shape[1:])]
+    scalars = [(name, index) for name, index in scalars if np.all(np.isfinite(posterior[name][_at(index)]))]
+    found = []
+    for count, (name, index) in enumerate(scalars[:MOST]):
+        label = name + (f"[{','.join(map(str, index))}]" if index else "")
+        words = _words(posterior, naive, before, name, index, level)
+        drawn = _drawn(posterior, naive, before, name, index, level)
+        found.append((label, _inline(drawn, f"panel{count}", f"Densities of {label}", words), words))
+    return found
+
+
+def _at(index: tuple[int, ...]) -> Any:
+    """All draws of one entry."""
+    return (slice(None), *index)
+
+
+def _markable(posterior: Posterior) -> dict[str, Any]:
+    """Released values that can be marked on their statistic's axis: of its shape, and none of them withheld."""
+    return {
+        name: value
+        for name, value in posterior.released.items()
+        if name in posterior and np.shape(value) == posterior[name].shape[1:] and np.all(np.isfinite(value))
+    }
+
+
+def _spread(posterior: Posterior, name: str, index: tuple[int, ...], level: float) -> tuple[float, float, float]:
+    values = posterior[name][_at(index)].astype(float)
+    tail = (1 - level) / 2
+    mean, _ = weights.mean_and_sd(values, posterior.weights)
+    low, high = weights.quantiles(values, posterior.weights, [tail, 1 - tail])
+    return float(mean), float(low), float(high)
+
+
+def _words(
+    posterior: Posterior,
+    naive: Posterior | None,
+    before: Mapping[str, Array],
+    name: str,
+    index: tuple[int, ...],
+    level: float,
+) -> str:
+    def told(who: str, mean: float, low: float, high: float) -> str:
+        return f"{who}: mean {number(mean)}, {100 * level:g}% interval from {number(low)} to {number(high)}."
+
+    parts = [told("Exact", *_spread(posterior, name, index, level))]
+    if naive is not None and name in naive.parameters:
+        parts.append(told("Naive", *_spread(naive, name, index, level)))
+    if name in before:
+        values = before[name][_at(index)].astype(float)
+        low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+        parts.append(f"Before the release: {100 * level:g}% interval from {number(low)} to {number(high)}.")
+    if name in posterior.released:
+        parts.append(f"Published: {whole(np.asarray(posterior.released[name])[index], 4)}.")
+    return " ".join(parts)
+
+
+def _drawn(
+    posterior: Posterior,
+    naive: Posterior | None,
+    before: Mapping[str, Array],
+    name: str,
+    index: tuple[int, ...],
+    level: float,
+) -> str:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "noisewise", "font.size": 11, "axes.linewidth": 0.9}
+    with mpl.rc_context({**mpl.rcParamsDefault, **settings, "backend": mpl.rcParams["backend"]}):
+        figure = Figure(figsize=(4.0, 2.6), layout="constrained", facecolor="none")
+        axis = figure.subplots()
+        axis.set_facecolor("none")
+        plots._panel(axis, posterior, name, index, before, naive)
+        axis.set_ylabel("")
+        axis.set_yticks([])
+        axis.spines["left"].set_visible(False)
+        _bars(axis, posterior, naive, name, index, level)
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    return stream.getvalue()
+
+
+def _bars(
+    axis: Any, posterior: Posterior, naive: Posterior | None, name: str, index: tuple[int, ...], level: float
+) -> None:
+    """The intervals, under the densities."""
+    top = axis.get_ylim()[1]
+    given = [("exact", posterior)]
+    if naive is not None and name in naive.parameters:
+        given.append(("naive", naive))
+    for row, (kind, each) in enumerate(given):
+        mean, low, high = _spread(each, name, index, level)
+        height = -0.08 * (row + 1) * top
+        axis.plot([low, high], [height, height], color=plots.COLOURS[kind], linewidth=3.5, solid_capstyle="butt")
+        axis.plot([mean], [height], "o", color=plots.COLOURS[kind], markersize=6)
+    axis.set_ylim(-0.08 * (len(given) + 1) * top, top)
+
+
+def _inline(drawn: str, key: str, title: str, description: str) -> Html:
+    """Matplotlib's SVG as part of a page: no prolog, ids of its own, the page's colours, a name and a description."""
+    body = drawn[drawn.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    body = re.sub(r'\bid="', f'id="{key}-', body)
+    body = re.sub(r'(xlink:href="#|url\(#)', rf"\1{key}-", body)
+    for colour, variable in PAPER.items():
+        body = re.sub(colour, f"var({variable})", body, flags=re.IGNORECASE)
+    body = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 system-ui, sans-serif; fill: var(--ink)", body)
+    view = re.search(r'viewBox="([^"]+)"', body)
+    assert view is not None
+    opening = (
+        f'<svg xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{view[1]}" class="panel" role="img" '
+        f'aria-labelledby="{key}-title {key}-desc"><title id="{key}-title">{text(title)}</title>'
+        f'<desc id="{key}-desc">{text(description)}</desc>'
+    )
+    return Html(re.sub(r"<svg\b[^>]*>", lambda _: opening, body, count=1))

@@ -1,0 +1,122 @@
+"""The model as named nodes with their laws in words: what the graph draws and the text alternative says."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from numpyro.distributions.distribution import ExpandedDistribution, Independent
+
+from noisewise.laws import Law
+from noisewise.model import Model
+from noisewise.numerics import double
+from noisewise.release import Release
+from noisewise.report.markup import listed, whole
+from noisewise.statistics import BoundTotal, Total
+
+CLAMPS = {"clip", "clamp", "minimum", "maximum", "min", "max"}
+"""Functions that a contribution clamps with."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A parameter, a confidential statistic, or a published value."""
+
+    key: str
+    name: str
+    kind: str
+    """parameter, statistic or release."""
+    law: str
+    """Where it comes from, in a few words."""
+    parents: tuple[str, ...] = ()
+    note: str = ""
+    """Clamping, where there is any."""
+    sentence: str = field(default="", compare=False)
+
+
+def nodes_of(model: Model, release: Release, content: Mapping[str, Any]) -> list[Node]:
+    """Every node, parents first. `content` holds an analysis file's tables, empty where the model is written in Python.
+
+    Keys differ from names, because a statistic and its published value share a name.
+    """
+    found = [_node(model, name, content) for name in model.order]
+    for name, item in release.items():
+        kind = type(item.mechanism).__name__
+        noise = "no noise" if kind == "Exact" else kind
+        needs = (f"s:{name}", *(_key(model, other) for other in item.mechanism.inputs))
+        shown = whole(item.value) if np.ndim(item.value) == 0 and not np.isnan(item.value) else ""
+        shown = shown or ("withheld" if np.ndim(item.value) == 0 else f"{int(np.size(item.value)):,} values")
+        told = f"{name} was published: {shown}, {'without noise' if kind == 'Exact' else f'made noisy by {kind}'}."
+        found.append(Node(f"r:{name}", name, "release", f"{noise}: {shown}", needs, sentence=told))
+    return found
+
+
+def _key(model: Model, name: str) -> str:
+    return f"{'p' if name in model.parameters else 's'}:{name}"
+
+
+def _node(model: Model, name: str, content: Mapping[str, Any]) -> Node:
+    parents = model.parents(name)
+    parameter = name in model.parameters
+    node = model._nodes[name]
+    law, note = "", ""
+    if isinstance(node, BoundTotal):
+        law, note, sentence = _total(name, node.total, content.get("totals", {}).get(name, {}))
+    elif isinstance(node, Law):
+        stated = content.get("parameters" if parameter else "statistics", {}).get(name)
+        law = stated if isinstance(stated, str) else law_name(model, name)
+        sentence = f"{name}, unknown, has the prior {law}." if parameter else f"{name}, confidential, follows {law}."
+    else:
+        law = "simulated by a program"
+        sentence = f"{name}, confidential, is simulated by a program that is given {listed(parents) or 'nothing'}."
+    kind = "parameter" if parameter else "statistic"
+    return Node(_key(model, name), name, kind, law, tuple(_key(model, each) for each in parents), note, sentence)
+
+
+def _total(name: str, total: Total, stated: Mapping[str, Any]) -> tuple[str, str, str]:
+    """(law, clamping, sentence) of a sum over records."""
+    n = total.n if isinstance(total.n, str) else f"{total.n:,}"
+    law = f"sum over {n} records"
+    given = stated.get("contribution")
+    texts = [given] if isinstance(given, str) else list(given or ())
+    used = set(re.findall(r"\w+", " ".join(texts))) if texts else set(_called(total.contribution))
+    clamped = bool(used & CLAMPS)
+    told = f"{name}, confidential, is a {law}"
+    if texts:
+        told += f" of {listed(texts)}"
+    record = stated.get("record", {})
+    if record:
+        told += ", with " + listed([f"{key} ~ {value}" for key, value in record.items()])
+    told += ". What a record adds is clamped, as the curator did." if clamped else ". Nothing is clamped."
+    return law, "clamped" if clamped else "not clamped", told
+
+
+def _called(function: Any) -> tuple[str, ...]:
+    code = getattr(function, "__code__", None)
+    return code.co_names if code is not None else ()
+
+
+def law_name(model: Model, name: str) -> str:
+    """The law's name; with its numbers where it depends on nothing and they are few."""
+    law = model.law(name)
+    given = ", ".join(law.parents)
+    if any(parent not in model._trial for parent in law.parents):
+        return f"a law given {given}"
+    with double(), numpyro.validation_enabled(False):
+        found = law._call({parent: jnp.asarray(model._trial[parent]) for parent in law.parents})
+        while isinstance(found, (Independent, ExpandedDistribution)):
+            found = found.base_dist
+        kind = type(found).__name__
+        numbers = {key: np.asarray(vars(found)[key]) for key in found.arg_constraints if key in vars(found)}
+    shape = model.shape(name)
+    times = f", {' by '.join(map(str, shape))} values" if shape else ""
+    if law.parents:
+        return f"{kind} given {given}{times}"
+    short = {key: value for key, value in numbers.items() if value.size <= 4 and value.dtype.kind in "if"}
+    if len(short) < len(numbers) or not numbers:
+        return f"{kind}{times}"
+    shown = ", ".join(f"{key} {listed([whole(each) for each in np.unique(value)])}" for key, value in short.items())
+    return f"{kind} ({shown}){times}"

@@ -1,0 +1,286 @@
+"""What each mechanism did to a number, in a sentence that needs no statistics to read."""
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from noisewise import mechanisms as catalogue
+from noisewise.mechanisms import Mechanism, Released
+from noisewise.mechanisms.additive import Additive, Lattice
+from noisewise.mechanisms.selection import Selection
+from noisewise.report.markup import listed, number, whole
+
+Array = np.ndarray[Any, Any]
+
+SIMULATED = 20_000
+"""Draws of noise where its size has no formula."""
+SHOWN = 6
+"""Numbers listed one by one; of more the range is told."""
+
+
+def sentence(name: str, item: Released) -> str:
+    """How `name` came to be published."""
+    mechanism, size = item.mechanism, int(np.prod(item.shape))
+    alone = size == 1 or mechanism.event_dim > 0 or not isinstance(mechanism, (Additive, catalogue.LatentScale, _WRAPS))
+    subject = name if alone else f"Each of the {size:,} entries of {name}"
+    return f"{subject} {described(mechanism, item.shape)}."
+
+
+def described(mechanism: Mechanism, shape: tuple[int, ...]) -> str:
+    """The predicate of that sentence: 'got Laplace noise of scale 5: half of the time less than 3.5 off, ...'."""
+    error = typical_error(mechanism, shape) if isinstance(mechanism, Additive) else None
+    return made(mechanism, shape) + (f": {off(error, mechanism)}" if error is not None else "")
+
+
+def off(error: tuple[Array, Array], mechanism: Mechanism) -> str:
+    """How far off the noise puts a value, half of the time and 19 times out of 20."""
+    half, most = error
+    if isinstance(mechanism, Lattice):
+        first = (
+            "half of the time or more exactly right"
+            if np.all(half == 0)
+            else f"half of the time at most {_n(half)} off"
+        )
+        return f"{first}, 19 times out of 20 at most {_n(most)}"
+    return f"half of the time less than {_n(half)} off, 19 times out of 20 less than {_n(most)}"
+
+
+def typical_error(noise: Additive, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Sizes that the noise of each entry stays within half of the time, and 95% of the time."""
+    if noise.event_dim or not noise.has_intervals:
+        drawn = np.abs(noise.noise_sample(np.random.default_rng(0), (SIMULATED, *shape)))
+        half, most = (_levelled(each) for each in np.quantile(drawn, [0.5, 0.95], axis=0))
+        return half, most
+    return _within(noise, 0.5), _within(noise, 0.95)
+
+
+def _levelled(sizes: Array) -> Array:
+    """Simulated sizes that differ by chance alone are one size."""
+    middle = np.mean(sizes)
+    return np.full_like(sizes, middle) if np.all(np.abs(sizes - middle) < 0.05 * middle) else sizes
+
+
+def _within(noise: Additive, share: float) -> Array:
+    """The least m with P(|noise| <= m) >= share, by bisection, entry by entry."""
+    lattice = isinstance(noise, Lattice)
+
+    def reached(m: Array) -> Array:
+        k = np.floor(m)
+        low, high = (-k, k + 1.0) if lattice else (-m, m)
+        return np.exp(np.asarray(noise.log_interval(low, high, 0.0))) >= share
+
+    shapes = np.broadcast_shapes(*(np.shape(getattr(noise, name)) for name in noise.fields))
+    low, high = np.zeros(shapes), np.ones(shapes)
+    while not np.all(reached(high)) and np.max(high) < 1e300:
+        high = np.where(reached(high), high, 2.0 * high)
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        inside = reached(middle)
+        low, high = np.where(inside, low, middle), np.where(inside, middle, high)
+    return np.floor(high + 1e-6) if lattice else high
+
+
+def _n(values: Any) -> str:
+    """A number, a few of them, or their range."""
+    shown = [whole(value, 2) if float(value).is_integer() else number(value, 2) for value in np.ravel(values)]
+    if len(set(shown)) == 1:
+        return shown[0]
+    if len(shown) <= SHOWN:
+        return f"{listed(shown, 'or')} (entry by entry)"
+    low, high = np.ravel(values).min(), np.ravel(values).max()
+    return f"{number(low, 2)} to {number(high, 2)}, depending on the entry,"
+
+
+def _p(values: Any) -> str:
+    """A parameter of a law: exact, as far as it can be read."""
+    shown = [whole(value) for value in np.ravel(values)]
+    if len(set(shown)) == 1:
+        return shown[0]
+    return listed(shown) if len(shown) <= SHOWN else f"{whole(np.min(values))} to {whole(np.max(values))}"
+
+
+# One entry per mechanism ------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def made(mechanism: Any, shape: tuple[int, ...]) -> str:
+    """What the mechanism did, without how far off it puts a value."""
+    return f"was made noisy by {mechanism!r}"
+
+
+def _says(kind: Any) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
+    """Registers a sentence that does not need the shape."""
+
+    def register(function: Callable[[Any], str]) -> Callable[[Any], str]:
+        made.register(kind, lambda mechanism, shape: function(mechanism))
+        return function
+
+    return register
+
+
+_NAMED = {
+    "Laplace": "Laplace noise of scale",
+    "Gaussian": "normal noise of standard deviation",
+    "DiscreteLaplace": "whole-numbered Laplace noise of scale",
+    "DiscreteGaussian": "whole-numbered normal noise of scale",
+    "GeneralizedCauchy": "heavy-tailed (generalised Cauchy) noise of scale",
+}
+
+
+@_says(Additive)
+def _additive(mechanism: Any) -> str:
+    kind = type(mechanism).__name__
+    return f"got {_NAMED[kind]} {_p(mechanism.scale)}" if kind in _NAMED else f"got the noise of {mechanism!r}"
+
+
+@_says(catalogue.Exact)
+def _exact(mechanism: Any) -> str:
+    return "was published as it is, without noise"
+
+
+@_says(catalogue.TruncatedLaplace)
+def _truncated(mechanism: Any) -> str:
+    return f"got Laplace noise of scale {_p(mechanism.scale)} that is never larger than {_p(mechanism.bound)}"
+
+
+@_says(catalogue.Staircase)
+def _staircase(mechanism: Any) -> str:
+    return f"got staircase noise (epsilon {_p(mechanism.epsilon)}, sensitivity {_p(mechanism.sensitivity)})"
+
+
+@_says(catalogue.Tulap)
+def _tulap(mechanism: Any) -> str:
+    return f"got truncated uniform-Laplace (Tulap) noise with epsilon {_p(mechanism.epsilon)} and delta " + _p(
+        mechanism.delta
+    )
+
+
+@_says(catalogue.KNorm)
+def _knorm(mechanism: Any) -> str:
+    return f"got noise on all entries together (K-norm noise, {mechanism.norm} ball, scale {_p(mechanism.scale)})"
+
+
+@_says(catalogue.MultivariateGaussian)
+def _joint_normal(mechanism: Any) -> str:
+    spread = np.sqrt(np.diagonal(mechanism.covariance, axis1=-2, axis2=-1))
+    return f"got correlated normal noise, of standard deviation {_p(np.round(spread, 6))}"
+
+
+@_says(catalogue.Projected)
+def _projected(mechanism: Any) -> str:
+    held = "totals that were" if len(np.atleast_2d(mechanism.matrix)) > 1 else "a total that was"
+    return (
+        f"got normal noise of standard deviation {_p(mechanism.scale)}, adjusted to agree with {held} published exactly"
+    )
+
+
+@made.register(catalogue.LatentScale)
+def _latent(mechanism: Any, shape: tuple[int, ...]) -> str:
+    least = f"never less than {_p(mechanism.bound)} times"
+    inner = made(mechanism.base, shape).removeprefix("got ")
+    return f"got noise whose size depends on the confidential {mechanism.statistic}: {least} {inner}"
+
+
+@_says(catalogue.RandomizedResponse)
+def _response(mechanism: Any) -> str:
+    channel = np.asarray(mechanism.channel)
+    what = "counts answers that were randomised one by one" if mechanism.on == "counts" else "holds randomised answers"
+    if channel.shape[0] == channel.shape[1]:
+        return f"{what}: a true answer was kept with probability {_p(np.round(np.diag(channel), 6))}"
+    return f"{what}: {channel.shape[0]} true answers became {channel.shape[1]} possible reports"
+
+
+@_says(catalogue.UnaryEncoding)
+def _unary(mechanism: Any) -> str:
+    kept, added = _p(np.round(mechanism.keep, 6)), _p(np.round(mechanism.add, 6))
+    return (
+        f"holds a yes or no for each of {mechanism.categories} categories, randomised: a yes stayed with probability "
+        f"{kept}, a no became a yes with probability {added}"
+    )
+
+
+@_says(Selection)
+def _selection(mechanism: Any) -> str:
+    ways = {
+        "ExponentialMechanism": "the exponential mechanism",
+        "ReportNoisyMax": f"the largest score after {getattr(mechanism, 'noise', 'random')} noise",
+        "PermuteAndFlip": "permute-and-flip",
+    }
+    way = ways.get(type(mechanism).__name__, type(mechanism).__name__)
+    return (
+        f"names a candidate, chosen at random with better scores more likely ({way}, scale {_p(mechanism.scale)}); "
+        "the scores were not published"
+    )
+
+
+@made.register(catalogue.TopSelection)
+def _top(mechanism: Any, shape: tuple[int, ...]) -> str:
+    inner = made(mechanism.selection, shape).removeprefix("names a candidate, ")
+    return f"names {mechanism.top} candidates in order, each {inner}"
+
+
+@_says(catalogue.PrivateQuantile)
+def _quantile(mechanism: Any) -> str:
+    return (
+        f"is a random point near the {_p(mechanism.quantile)} quantile of {mechanism.n:,} records, between "
+        f"{_p(mechanism.low)} and {_p(mechanism.high)} (exponential mechanism; a point e times less likely for every "
+        f"{_p(mechanism.scale)} ranks that it is off)"
+    )
+
+
+@_says(catalogue.ObjectivePerturbation)
+def _objective(mechanism: Any) -> str:
+    return (
+        f"holds the coefficients of a {mechanism.loss} regression of {mechanism.n:,} records, whose fitting criterion "
+        f"got a random term ({mechanism.noise} noise of scale {_p(mechanism.scale)}) and a ridge penalty of "
+        f"{_p(mechanism.ridge)}"
+    )
+
+
+@made.register(catalogue.Product)
+def _product(mechanism: Any, shape: tuple[int, ...]) -> str:
+    each = [described(part, shape[:-1]) for part in mechanism.parts]
+    if len(set(each)) == 1:
+        return f"has {len(each)} entries, each of which {each[0]}"
+    shown = [f"entry {index} {told}" for index, told in enumerate(each[:SHOWN])]
+    rest = f"; and so on for {len(each) - SHOWN} more" if len(each) > SHOWN else ""
+    return f"was published entry by entry: {'; '.join(shown)}{rest}"
+
+
+# Post-processing ----------------------------------------------------------------------------------------------------
+
+_WRAPS = (catalogue.Rounded, catalogue.Clipped, catalogue.Thresholded, catalogue.Affine)
+
+
+def _inside(mechanism: Any, shape: tuple[int, ...]) -> str:
+    base = mechanism.base
+    error = f" ({off(typical_error(base, shape), base)})" if isinstance(base, Additive) else ""
+    return made(base, shape) + error
+
+
+@made.register(catalogue.Rounded)
+def _rounded(mechanism: Any, shape: tuple[int, ...]) -> str:
+    return f"{_inside(mechanism, shape)}, and was then rounded to multiples of {_p(mechanism.step)}"
+
+
+@made.register(catalogue.Clipped)
+def _clipped(mechanism: Any, shape: tuple[int, ...]) -> str:
+    ends = []
+    for value, side in ((mechanism.low, "below"), (mechanism.high, "above")):
+        if value is not None and np.any(np.isfinite(value)):
+            ends.append(f"at {_p(value)} {side}")
+    return f"{_inside(mechanism, shape)}, and was then cut off {listed(ends)}"
+
+
+@made.register(catalogue.Thresholded)
+def _thresholded(mechanism: Any, shape: tuple[int, ...]) -> str:
+    zero = " or if the confidential value was zero" if mechanism.absent_when_zero else ""
+    return f"{_inside(mechanism, shape)}, and was then withheld if below {_p(mechanism.threshold)}{zero}"
+
+
+@made.register(catalogue.Affine)
+def _affine(mechanism: Any, shape: tuple[int, ...]) -> str:
+    moved = f" and {_p(mechanism.shift)} added" if np.any(np.asarray(mechanism.shift) != 0) else ""
+    return f"{_inside(mechanism, shape)}, and was then multiplied by {_p(mechanism.factor)}{moved}"

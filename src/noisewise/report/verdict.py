@@ -1,0 +1,158 @@
+"""May the numbers be used? Diagnostics in plain words, each with its own finding, and one verdict of all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisewise import chains
+from noisewise.forecast import SURPRISING
+from noisewise.posterior import Posterior
+from noisewise.report.markup import listed, number
+
+ENOUGH = 400
+"""Independent draws that means and intervals need, as samplers' `min_ess`."""
+UNUSABLE = {
+    "no_weight": "No draw could have given the release.",
+    "high_k": "A few draws carry nearly all the weight.",
+    "stuck": "Some chains never moved.",
+    "disagree": "The chains do not agree with each other.",
+    "divergent": "Parts of the answer may be missing.",
+    "hopeless": "The sampler found no place from which the release could have come.",
+}
+"""Statuses that make the numbers worthless, in words."""
+DOUBTFUL = {
+    "low_ess": "The draws are worth fewer than were asked for.",
+    "max_proposals": "The run reached its limit of proposals.",
+    "max_seconds": "The run reached its limit of time.",
+    "interrupted": "The run was interrupted.",
+}
+"""Statuses that leave something to look at. Any other than these and 'complete' is taken for unusable."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One diagnostic: `state` is good, note (nothing to judge), look or bad."""
+
+    state: str
+    title: str
+    told: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the checks amount to."""
+
+    state: str
+    """good: trust it; look: look again; bad: do not use."""
+    checks: tuple[Check, ...]
+
+    @property
+    def title(self) -> str:
+        """Three words or so."""
+        return {"good": "Trust it", "look": "Look again", "bad": "Do not use"}[self.state]
+
+    @property
+    def told(self) -> str:
+        """Why, in a sentence or two."""
+        if self.state == "good":
+            return (
+                "The computation did what it should. The numbers are right for the stated model and the stated noise, "
+                "up to the small simulation error below; whether the model is right is another question."
+            )
+        wrong = [check.title.lower() for check in self.checks if check.state == self.state]
+        lead = "The numbers below should not be used" if self.state == "bad" else "The numbers below need a second look"
+        return f"{lead}, because of: {listed(wrong)}. The section on trust says what to do."
+
+
+def answers(posterior: Posterior) -> bool:
+    """Whether a posterior has draws, with weights that can be used."""
+    return len(posterior) > 1 and (posterior.weights is None or bool(np.all(np.isfinite(posterior.weights))))
+
+
+def judge(posterior: Posterior, conflict: Mapping[str, float] | None) -> Verdict:
+    """All checks of a posterior, and of prior against release where `conflict` holds its tail probabilities."""
+    checks = [_run(posterior)]
+    if answers(posterior):
+        checks += [_size(posterior), *_error(posterior), *_chains(posterior), *_tail(posterior)]
+    checks.append(_conflict(conflict))
+    states = {check.state for check in checks}
+    return Verdict("bad" if "bad" in states else "look" if "look" in states else "good", tuple(checks))
+
+
+def _run(posterior: Posterior) -> Check:
+    title, status, count = "The run", posterior.status, f"{len(posterior):,}"
+    message = f" {posterior.message[:1].upper()}{posterior.message[1:]}" if posterior.message else ""
+    if not answers(posterior):
+        found = f"{count} draws" + (" of no weight" if len(posterior) > 1 else "")
+        return Check("bad", title, f"It gave {found}, so there is no answer (status {status}).{message}")
+    if status == "complete":
+        return Check("good", title, f"It finished and gave {count} draws.")
+    if status in DOUBTFUL:
+        return Check("look", title, f"{DOUBTFUL[status]} It gave {count} draws (status {status}).{message}")
+    return Check("bad", title, f"{UNUSABLE.get(status, 'It failed.')} (Status {status}.){message}")
+
+
+def _size(posterior: Posterior) -> Check:
+    known = {name: size for name, size in posterior.ess.items() if np.isfinite(size)}
+    if not known:
+        return Check("good", "Number of draws", "Nothing varies: every quantity has one possible value.")
+    name = min(known, key=lambda each: known[each])
+    told = f"The {len(posterior):,} draws are worth at least {known[name]:,.0f} independent ones"
+    if known[name] < ENOUGH:
+        least = f"; that is few ({name} is worst; {ENOUGH} are enough for means and intervals). Ask for more draws."
+        return Check("look", "Number of draws", told + least)
+    return Check("good", "Number of draws", f"{told}; {ENOUGH} are enough for means and intervals.")
+
+
+def _error(posterior: Posterior) -> list[Check]:
+    table = posterior.summary()
+    share = (table["mcse"] / table["sd"]).replace([np.inf, -np.inf], np.nan).dropna()
+    if not len(share):
+        return []
+    label = str(share.idxmax())
+    told = (
+        f"With another seed the mean of {label} would move by about {number(table['mcse'][label], 2)}, which is "
+        f"{number(100 * share[label], 2)}% of its standard deviation; other means move less in proportion."
+    )
+    return [Check("good" if share[label] < 0.1 else "look", "Simulation error", told)]
+
+
+def _chains(posterior: Posterior) -> list[Check]:
+    agreement = {name: value for name, value in (posterior.r_hat or {}).items() if np.isfinite(value)}
+    if not agreement:
+        return []
+    name = max(agreement, key=lambda each: agreement[each])
+    value = f"R-hat {agreement[name]:.3f} for {name}; below {chains.LIMIT:g} is good"
+    if agreement[name] > chains.LIMIT:
+        return [Check("bad", "Agreement of chains", f"The {posterior.chains} chains disagree ({value}).")]
+    return [Check("good", "Agreement of chains", f"{posterior.chains} chains from different starts agree ({value}).")]
+
+
+def _tail(posterior: Posterior) -> list[Check]:
+    k = posterior.diagnostics.get("pareto_k")
+    if posterior.log_weights is None or not isinstance(k, (int, float)) or np.isnan(k):
+        return []
+    size = next(iter(posterior.ess.values()), 0.0)
+    share = f"{number(100 * size / len(posterior), 2)}% of the draws' number is left after weighting"
+    if k > 0.7:
+        return [Check("bad", "Weights", f"A few draws dominate (Pareto k {k:.2f}, above 0.7). Use another sampler.")]
+    shown = f"Pareto k {k:.2f}, below 0.7" if np.isfinite(k) else "all alike"
+    return [Check("good", "Weights", f"No few draws dominate ({shown}); {share}.")]
+
+
+def _conflict(conflict: Mapping[str, float] | None) -> Check:
+    title = "Prior and release"
+    if not conflict:
+        return Check("note", title, "It was not checked whether the release is surprising under the prior.")
+    least = min(conflict, key=lambda name: conflict[name])
+    value = conflict[least]
+    if value < SURPRISING:
+        what = "The release as a whole is" if least == "release" else f"The published {least} is"
+        told = (
+            f"{what} surprising under the prior: only {number(100 * value, 2)}% of releases that the model expects are "
+            "as unusual. The numbers are right if the model is; ask whether prior and model are, before using them."
+        )
+        return Check("look", title, told)
+    told = f"The release is no surprise under the prior: {number(100 * value, 2)}% of releases that the model expects"
+    return Check("good", title, f"{told} are as unusual or more.")

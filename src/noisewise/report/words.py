@@ -1,0 +1,127 @@
+"""Sentences of the report: the privacy guarantee, naive beside exact, what privacy cost, how to cite."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from noisewise._version import __version__
+from noisewise.errors import InputError
+from noisewise.mechanisms import Guarantee
+from noisewise.release import Release, _whole_guarantee
+from noisewise.report.information import Lost
+from noisewise.report.markup import number, whole
+
+SOFTWARE = (
+    f"The noisewise developers. noisewise: exact statistical inference from differentially private releases, version "
+    f"{__version__}."
+)
+PAPER = (
+    "Gong, Ruobin (2022). Exact Inference with Approximate Computation for Differentially Private Data via "
+    "Perturbations. Journal of Privacy and Confidentiality 12(2)."
+)
+DOI = "10.29012/jpc.797"
+
+
+def guarantees(release: Release) -> list[str]:
+    """What was promised about privacy: of the whole where that is known, and of each statistic that states one."""
+    stated = {name: _whole_guarantee(item.mechanism, item.shape) for name, item in release.items()}
+    known = {name: found for name, found in stated.items() if found is not None}
+    try:
+        whole_of = release.guarantee
+    except InputError as error:
+        whole_of = None
+        problem = f"The statistics' guarantees do not add up to one for the whole: {error}"
+    else:
+        problem = "No guarantee is stated for the release as a whole."
+    if not known and whole_of is None:
+        return ["The release states no privacy guarantee: it gives the noise alone, which is all that inference needs."]
+    told = [f"All of it together {_guarantee(whole_of)}" if whole_of is not None else problem]
+    if len(release) > 1 or whole_of is None:
+        told += [f"{name} by itself {_guarantee(found)}" for name, found in known.items()]
+    return told
+
+
+def _guarantee(found: Guarantee) -> str:
+    other = {
+        "add-remove": "with and without any one record",
+        "replace-one": "whatever any one record holds",
+        None: "with one record changed (how, is not stated)",
+    }[found.neighbours]
+    match found.kind:
+        case "mu":
+            return (
+                f"is {whole(found.mu)}-GDP: telling the data {other} apart is no easier than telling a single draw "
+                f"of a standard normal law from one with mean {whole(found.mu)}."
+            )
+        case "rho":
+            return f"is {whole(found.rho)}-zCDP (zero-concentrated differential privacy), {other}."
+        case "approximate":
+            return (
+                f"is ({whole(found.epsilon)}, {whole(found.delta)})-differentially private: {other}, the probability "
+                f"of any outcome changes by a factor of at most {_factor(found.epsilon)}, plus at most "
+                f"{whole(found.delta)}."
+            )
+        case _:
+            return (
+                f"is {whole(found.epsilon)}-differentially private: {other}, the probability of any outcome changes by "
+                f"a factor of at most {_factor(found.epsilon)}."
+            )
+
+
+def _factor(epsilon: float | None) -> str:
+    assert epsilon is not None
+    return number(math.exp(epsilon)) if epsilon < 20 else f"exp({whole(epsilon)})"
+
+
+def beside(label: str, row: Any, level: float) -> str:
+    """One row of a comparison's table in words."""
+    ends = [column for column in row.index if column.endswith("%")]
+    naive, exact = ([row[each] for each in ends if each.startswith(kind)] for kind in ("naive", "exact"))
+    width, shift = float(row["wider"]), float(row["shift"])
+    told = (
+        f"Read without the noise, the published values put {label} between {number(naive[0])} and {number(naive[1])}. "
+        f"With it, {label} lies between {number(exact[0])} and {number(exact[1])} (probability {100 * level:g}%)"
+    )
+    if not np.isfinite(width) or not np.isfinite(shift):
+        return told + "."
+    if width > 1.05:
+        size = f"{number(width, 2)} times as wide"
+    elif width < 0.95:
+        size = f"narrower, {number(width, 2)} times as wide"
+    else:
+        size = "about as wide"
+    return f"{told}: {size}, {_shift(shift)}."
+
+
+def _shift(shift: float) -> str:
+    if abs(shift) < 0.1:
+        return "in about the same place"
+    side = "higher" if shift > 0 else "lower"
+    unit = "standard deviation" if number(abs(shift), 2) == "1.0" else "standard deviations"
+    return f"and its centre is {number(abs(shift), 2)} naive {unit} {side}"
+
+
+def cost(each: Lost, level: float) -> str:
+    """What privacy cost for one parameter."""
+    told = ""
+    if each.noise_share is not None:
+        share = 100 * each.noise_share
+        if share < 1:
+            told = f"Hardly anything of what is unknown about {each.label} is due to the noise. "
+        else:
+            told = (
+                f"About {number(share, 2)}% of the variance left in {each.label}, or more, is due to the noise: it "
+                "would go, on average, if the confidential statistics themselves were published. "
+            )
+    if not np.isfinite(each.narrowed):
+        return told.strip() or f"{each.label} does not vary."
+    before = f"from {number(each.before[0])} to {number(each.before[1])}"
+    change = 100 * each.narrowed
+    if change > 2:
+        moved = f"the release narrowed it by {number(change, 2)}%"
+    elif change < -2:
+        moved = f"after the release it is {number(-change, 2)}% wider"
+    else:
+        moved = "the release left its width as it was"
+    return f"{told}Before the release its {100 * level:g}% interval went {before}; {moved}."

@@ -1,0 +1,226 @@
+"""A run's results as a folder of plain files: draws, summaries, figures, a report, and the inputs to run it again.
+
+docs/command-line.md lists the files and how R reads them.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from noisewise.analysis import Analysis
+from noisewise.compare import Comparison
+from noisewise.errors import InputError, refusal
+from noisewise.fit import Fit
+from noisewise.posterior import Posterior, current_versions
+
+FORMAT = "noisewise-results"
+VERSION = 1
+FILES = (
+    *("analysis.toml", "source.toml", "release.json", "run.json", "summary.csv", "summary.json", "report.html"),
+    *("draws.csv", "draws.parquet", "posterior.nc", "naive.nc", "comparison.csv", "covariance.csv"),
+    *("figures", "figures/posterior.png", "figures/posterior.svg", "figures/trace.png", "figures/trace.svg"),
+)
+"""All that a results folder may hold."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run found: a posterior, perhaps with the naive one beside it, or a likelihood fit."""
+
+    analysis: Analysis
+    command: str
+    posterior: Posterior | None = None
+    naive: Posterior | None = None
+    no_naive: str = ""
+    """Why there is no naive posterior, where there is none."""
+    fit: Fit | None = None
+
+    @property
+    def found(self) -> Posterior | Fit:
+        """The posterior or the fit."""
+        result = self.posterior if self.posterior is not None else self.fit
+        assert result is not None
+        return result
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Naive beside exact, where there are both."""
+        if self.posterior is None or self.naive is None:
+            return None
+        return Comparison(self.analysis.model, self.analysis.release, self.posterior, self.naive)
+
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json`: status, and one entry per number of interest."""
+        found, level = self.found, self.analysis.settings.level
+        table = found.summary(level)
+        content = {
+            "status": found.status,
+            "message": found.message,
+            "level": level,
+            "seed": self.analysis.settings.seed,
+        }
+        if isinstance(found, Posterior):
+            content |= {"draws": len(found), "acceptance_rate": found.acceptance_rate, "reason": found.reason}
+            content |= {"log_evidence": found.log_evidence, "log_evidence_se": found.log_evidence_se}
+        else:
+            content["log_likelihood"] = found.log_likelihood
+        rows = {str(label): {str(key): value for key, value in row.items()} for label, row in table.iterrows()}
+        content["quantities"] = rows
+        compared = self.comparison
+        if compared is not None:
+            content["naive"] = {str(label): dict(row) for label, row in compared.table(level).iterrows()}
+        elif self.no_naive:
+            content["no_naive"] = self.no_naive
+        return dict(plain(content))
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but earlier results; called before a long run as well as after."""
+    if folder.is_file() or (not folder.exists() and not folder.absolute().parent.is_dir()):
+        raise refusal("results", "out", "must be a folder, in a folder that exists", str(folder), "Choose another.")
+    if not folder.exists():
+        return
+    held = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    others = sorted(name for name in held if name not in FILES)
+    if others or (held and not _is_ours(folder)):
+        rule = "must be new, empty, or hold earlier results and nothing else"
+        shown = others[0] if others else held[0]
+        raise refusal("results", "out", rule, f"{folder} with {shown}", "Choose another with --out.")
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        stated = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(stated, dict) and stated.get("format") == FORMAT
+
+
+def write(results: Results, folder: Path, *, report: bool = True) -> Path:
+    """Write all files, in place of earlier results; `run.json` first, so that the folder is known as ours."""
+    check_folder(folder)
+    try:
+        _clear(folder)
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        _write_json(folder / "run.json", _run(results))
+        analysis = results.analysis
+        (folder / "analysis.toml").write_text(analysis.to_text(), encoding="utf-8")
+        (folder / "source.toml").write_text(analysis.text, encoding="utf-8")
+        analysis.release.save(folder / "release.json")
+        results.found.summary(analysis.settings.level).to_csv(folder / "summary.csv", index_label="name")
+        _write_json(folder / "summary.json", results.summary())
+        if results.posterior is not None:
+            _write_posterior(results, results.posterior, folder)
+        elif results.fit is not None:
+            _write_fit(results.fit, folder)
+    except OSError as error:
+        advice = "Check that the folder can be written to, and that the disk is not full."
+        raise refusal("results", "out", f"must be writable ({error})", str(folder), advice) from None
+    if report and results.posterior is not None:
+        from noisewise.report import write_report
+
+        write_report(folder)
+    return folder
+
+
+def load_posterior(folder: Path) -> Posterior:
+    """The posterior in a results folder."""
+    if not folder.is_dir() or not _is_ours(folder):
+        raise refusal("results", "folder", "must be written by 'noisewise fit'", str(folder), "Check the path.")
+    if not (folder / "posterior.nc").is_file():
+        raise InputError(f"{folder}: holds no posterior. Make one with: noisewise fit FILE --out {folder}")
+    return Posterior.load(folder / "posterior.nc")
+
+
+def _clear(folder: Path) -> None:
+    for name in FILES:
+        path = folder / name
+        if path.is_file():
+            path.unlink()
+
+
+def _run(results: Results) -> dict[str, Any]:
+    """What was run, with what, and how to run it again."""
+    found, settings = results.found, results.analysis.settings
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "command": results.command,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "source": Path(results.analysis.where).name,
+        "release_hash": results.analysis.release.hash,
+        "seed": settings.seed,
+        "sampler_seed": found.seed,
+        "draws": settings.draws,
+        "level": settings.level,
+        "status": found.status,
+        "message": found.message,
+        "versions": dict(current_versions()),
+        # the sampler's own seed differs where a first choice was discarded; the command finds it again by itself
+        "replay": f"noisewise {results.command} analysis.toml --out replay",
+        "no_naive": results.no_naive,
+    }
+    if isinstance(found, Posterior):
+        content |= {"sampler": found.sampler.to_dict(), "reason": found.reason, "seconds": found.seconds}
+    else:
+        content["estimator"] = {"name": type(found.estimator).__name__, **asdict(found.estimator)}  # type: ignore[call-overload]
+    return content
+
+
+def _write_posterior(results: Results, posterior: Posterior, folder: Path) -> None:
+    draws = posterior.to_pandas()
+    draws.to_csv(folder / "draws.csv", index=False)
+    if find_spec("pyarrow") is not None:
+        draws.to_parquet(folder / "draws.parquet", index=False)
+    posterior.save(folder / "posterior.nc")
+    if results.naive is not None:
+        results.naive.save(folder / "naive.nc")
+    compared = results.comparison
+    if compared is not None:
+        compared.table(results.analysis.settings.level).to_csv(folder / "comparison.csv", index_label="name")
+    if len(posterior) > 1:
+        from noisewise.plots import plot
+
+        figure = plot(posterior, prior=results.analysis.model, naive=results.naive)
+        _write_figure(figure, folder / "figures", "posterior")
+
+
+def _write_fit(fit: Fit, folder: Path) -> None:
+    import pandas as pd
+
+    from noisewise.trace_plot import plot_trace
+
+    labels = list(fit.labels)
+    pd.DataFrame(fit.covariance, index=labels, columns=labels).to_csv(folder / "covariance.csv", index_label="name")
+    if fit.trace:
+        _write_figure(plot_trace(fit), folder / "figures", "trace")
+
+
+def _write_figure(figure: Any, folder: Path, name: str) -> None:
+    import matplotlib.pyplot as plt
+
+    for ending in ("png", "svg"):
+        figure.savefig(folder / f"{name}.{ending}", dpi=150)
+    plt.close(figure)
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(plain(content), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def plain(value: Any) -> Any:
+    """Plain data for JSON: a number that is not finite becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (str, int, bool)) else str(value)

@@ -1,0 +1,191 @@
+"""A run's view of its checkpoint: what it has done already, under keys, and where it keeps what it does next.
+
+What is kept decides nothing: a value found under a key is the one that would be computed again, bit by bit.
+See docs/checkpoints.md.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from noisewise import engine as engines
+from noisewise.engine import Engine, Source, Task
+from noisewise.errors import InputError
+from noisewise.journal import KINDS, Array, Journal, Key, bytes_of, described, foreign, pack
+
+EVERY = 2.0
+"""Seconds between two states of one chain, at least."""
+RATE = 2.0**16
+"""Bytes a second that the states of one chain may take, on average."""
+CHANGED = "the model's functions or data give other numbers than at its beginning, or the processor is of another kind"
+
+
+class Log:
+    """Values under keys, within a scope. Without a journal, the default, nothing is found and nothing kept."""
+
+    def __init__(self, journal: Journal | None = None, scope: Key = ()) -> None:
+        self.journal, self.scope = journal, scope
+        self._next: dict[Key, float] = {}
+
+    def __bool__(self) -> bool:
+        return self.journal is not None
+
+    def __reduce__(self) -> Any:
+        """Work that is sent elsewhere keeps nothing there; its result is kept here."""
+        return Log, ()
+
+    def within(self, *scope: str | int) -> "Log":
+        """The part of it under these keys."""
+        return Log(self.journal, (*self.scope, *scope))
+
+    def has(self, *key: str | int) -> bool:
+        """Whether there is a value."""
+        return self.journal is not None and self.journal.has((*self.scope, *key))
+
+    def get(self, *key: str | int, classes: Sequence[type] = ()) -> Any:
+        """The value last put there; None where there is none."""
+        return self.journal.read((*self.scope, *key), classes) if self.journal and self.has(*key) else None
+
+    def put(self, value: Any, *key: str | int) -> bool:
+        """Keep a value; whether it is kept."""
+        return self.journal is not None and self.journal.write((*self.scope, *key), value)
+
+    # States, each instead of the one before ----------------------------------------------------------------
+
+    def due(self, *key: str | int) -> bool:
+        """Whether it is time to save the state again: seldom if states are large, so that files stay moderate."""
+        if self.journal is None:
+            return False
+        now = time.monotonic()
+        return now >= self._next.setdefault(key, now + EVERY)
+
+    def save(self, value: Any, *key: str | int) -> bool:
+        """Keep a state; whether it is kept."""
+        if self.journal is None:
+            return False
+        kept = self.put(value, *key)
+        arrays: list[Array] = []
+        pack(value, arrays)
+        self._next[key] = time.monotonic() + max(EVERY, sum(array.nbytes for array in arrays) / RATE)
+        return kept
+
+    # Checks ------------------------------------------------------------------------------------------------
+
+    def same(self, value: Any, *key: str | int, why: str = CHANGED) -> None:
+        """Refuse to go on with a checkpoint that was begun with another value, of which only a fingerprint is kept."""
+        if self.journal is None:
+            return
+        told = fingerprint(value)
+        if not self.has(*key):
+            self.put(told, *key)
+        elif self.get(*key) != told:
+            raise self.refusal(why)
+
+    def agree(self, name: str, value: int) -> None:
+        """Refuse to go on with a checkpoint that was begun with another value of a plain setting."""
+        if self.journal is None:
+            return
+        if not self.has("agreed", name):
+            self.put(value, "agreed", name)
+        kept = self.get("agreed", name)
+        if kept is not None and kept != value:
+            raise self.refusal(f"{name} is {kept} there and {value} here")
+
+    def refusal(self, why: str) -> InputError:
+        """That the checkpoint does not belong to this run."""
+        assert self.journal is not None
+        return foreign(self.journal.who, self.journal.path, why)
+
+    # Work --------------------------------------------------------------------------------------------------
+
+    def gather(
+        self,
+        engine: Engine,
+        works: Sequence[Callable[[Callable[[], None]], Any]],
+        tick: Callable[[], None],
+        *key: str | int,
+        classes: Sequence[type] = (),
+        portable: bool = False,
+    ) -> list[Any]:
+        """`engine.gather`, with every result kept as it comes, and none computed that is here already."""
+        if self.journal is None:
+            return engines.gather(engine, works, tick, portable=portable)
+        results = [self.get(*key, number, classes=classes) for number in range(len(works))]
+        missing = [number for number in range(len(works)) if not self.has(*key, number)]
+        if missing:
+            keeping = _Keeping(engine, lambda index, value: self.put(value, *key, missing[index]))
+            found = engines.gather(keeping, [works[number] for number in missing], tick, portable=portable)
+            for number, value in zip(missing, found, strict=True):
+                results[number] = value
+        return results
+
+
+NOTHING = Log()
+"""The log of a run without a checkpoint."""
+
+
+def attributes_of(thing: Any) -> dict[str, Any]:
+    """What an object knows that is plain data: numbers, arrays, words, and collections of these."""
+    return {name: value for name, value in vars(thing).items() if _plain(value)}
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(_plain(part) for part in value)
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _plain(part) for name, part in value.items())
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype.kind in KINDS
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of a value, numbers bit by bit."""
+    arrays: list[Array] = []
+    packed = pack(value, arrays)
+    found = hashlib.sha256(json.dumps([packed, described(arrays)], sort_keys=True).encode())
+    for part in bytes_of(arrays):
+        found.update(part)
+    return found.hexdigest()
+
+
+@dataclass(frozen=True)
+class _Keeping:
+    """An engine that shows every result, with its number in the order of tasks, before it hands it on."""
+
+    engine: Engine
+    keep: Callable[[int, Any], Any]
+
+    def execute(self, source: Source) -> None:
+        self.engine.execute(_Watched(source, self.keep))
+
+
+class _Watched:
+    def __init__(self, source: Source, keep: Callable[[int, Any], Any]) -> None:
+        self.source, self.keep, self.launched = source, keep, 0
+        self.portable = getattr(source, "portable", True)
+
+    def next_task(self) -> Task | None:
+        task = self.source.next_task()
+        if task is None:
+            return None
+        number, done = self.launched, task.done
+        self.launched += 1
+
+        def show(result: Any) -> None:
+            self.keep(number, result)
+            done(result)
+
+        return replace(task, done=show)
+
+    @property
+    def finished(self) -> bool:
+        return self.source.finished
+
+    def tick(self) -> None:
+        self.source.tick()

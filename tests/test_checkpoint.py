@@ -1,0 +1,493 @@
+"""Checkpoints: after any interruption the same draws, bit by bit; what is not this run's is refused; files are data."""
+
+import json
+import os
+import resource
+import shutil
+import struct
+import warnings
+from functools import cache
+
+import chaos
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from targets import count_model, count_release, lalonde_model, lalonde_release
+
+import noisewise as nw
+from noisewise import checkpoint, journal, resume, streams
+from noisewise.errors import InferenceError, InputError, NoisewiseWarning
+from noisewise.likelihood.mcem import Staged
+from noisewise.samplers import rejection
+
+RELEASED = (7.9, 3.1, 66.0, 27.5)
+
+
+@cache
+def count():
+    return count_model(), count_release()
+
+
+@cache
+def lalonde():
+    return lalonde_model(), lalonde_release(RELEASED)
+
+
+@cache
+def clamped_total():
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 2.0)},
+        statistics={"sum": nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x: x.clip(-3.0, 3.0), n=20)},
+    )
+    return model, nw.Release(sum=nw.Laplace(scale=3.0).released(11.0))
+
+
+@cache
+def groups():
+    """A hierarchy whose statistic is moved entry by entry, and whose hyperparameters need gradients."""
+    model = nw.Model(
+        prior={"spread": dist.HalfNormal(1.0), "rate": lambda spread: dist.LogNormal(1.0, spread).expand([3])},
+        statistics={"counts": lambda rate: dist.Poisson(rate)},
+    )
+    return model, nw.Release(counts=nw.Laplace(scale=2.0).released(np.array([3.0, 1.0, 7.0])))
+
+
+RUNS = {
+    "Rejection, several streams": (lalonde, nw.Rejection(), 500),
+    "Rejection, jointly": (count, nw.Rejection(plan="joint"), 30_000),
+    "Importance": (count, nw.Importance(), 60_000),
+    "Importance, adapted": (count, nw.Importance(proposal="adapted", simulations=None), 60_000),
+    "ImportanceRejection": (count, nw.ImportanceRejection(), 20_000),
+    "RejectionControl": (count, nw.RejectionControl(), 20_000),
+    "MCMC": (count, nw.MCMC(chains=32, warmup=48), 3_000),
+    "SMC": (count, nw.SMC(islands=4, keep=0.9), 2_000),
+    "Augmentation, one law": (count, nw.Augmentation(warmup=40), 3_000),
+    "Augmentation, records": (clamped_total, nw.Augmentation(chains=16, warmup=40), 1_600),
+    "Augmentation, hierarchy": (groups, nw.Augmentation(chains=16, warmup=40), 1_600),
+    "NUTS": (count, nw.NUTS(chains=2, warmup=150), 800),
+    "chosen": (lalonde, None, 1_500),
+}
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """States of chains after every step, and no waiting for the disk."""
+    monkeypatch.setattr(resume, "EVERY", 0.0)
+    monkeypatch.setattr(resume, "RATE", 1e15)
+    monkeypatch.setattr(os, "fsync", lambda number: None)
+
+
+def sampled(make, sampler, draws, seed, path=None, threads=2):
+    engine = nw.Threads(threads)
+    return nw.sample(*make(), sampler, draws=draws, seed=seed, engine=engine, checkpoint=path, on_failure="return")
+
+
+def equal(one, other):
+    """Every draw and every number that is no time, bit by bit."""
+    arrays = [*one.draws] == [*other.draws] and all(np.array_equal(one[name], other[name]) for name in one.draws)
+    weights = (one.log_weights is None) == (other.log_weights is None) and (
+        one.log_weights is None or np.array_equal(one.log_weights, other.log_weights)
+    )
+    numbers = ("status", "message", "proposals", "acceptance_rate", "log_evidence", "log_evidence_se")
+    return arrays and weights and all(repr(getattr(one, n)) == repr(getattr(other, n)) for n in numbers)
+
+
+def cut(source, target, size):
+    shutil.copyfile(source, target)
+    os.truncate(target, size)
+
+
+def resumed(*arguments, **keywords):
+    """A run whose checkpoint may have been cut, which it says."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*was cut short or damaged.*", NoisewiseWarning)
+        return sampled(*arguments, **keywords)
+
+
+def header_size(path):
+    with open(path, "rb") as file:
+        return next(journal.records(file))[3]
+
+
+# The same draws ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_cut_anywhere_ends_with_the_same_draws(name, seed, tmp_path, often):
+    make, sampler, draws = RUNS[name]
+    peace = sampled(make, sampler, draws, seed)
+    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
+    assert equal(peace, sampled(make, sampler, draws, seed, whole))
+    size, least = whole.stat().st_size, header_size(whole)
+    rng = np.random.default_rng(seed)
+    for threads, place in zip((1, 2, 3), [*rng.uniform(least, size, 2), size], strict=True):
+        cut(whole, part, int(place))
+        assert equal(peace, resumed(make, sampler, draws, seed, part, threads))
+    assert "ended:    " + peace.status in checkpoint.describe(part)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        nw.MCEM(final=5_000),
+        nw.MCEM(e_step="recycled", final=5_000),
+        nw.MCEM(schedule=Staged(tolerances=(1e-2, 1e-3), sizes=(100, 1_000), cap=5), final=5_000),
+    ],
+    ids=["ascent", "recycled", "staged"],
+)
+def test_a_fit_cut_anywhere_ends_at_the_same_estimate(estimator, seed, tmp_path, often):
+    def fitted(path=None):
+        return nw.fit(*count(), estimator, start={"theta": 3.0}, seed=seed, checkpoint=path, on_failure="return")
+
+    peace, whole, part = fitted(), tmp_path / "whole.nwc", tmp_path / "part.nwc"
+    assert repr(fitted(whole)) == repr(peace)
+    for place in np.random.default_rng(seed).uniform(header_size(whole), whole.stat().st_size, 3):
+        cut(whole, part, int(place))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoisewiseWarning)
+            found = fitted(part)
+        assert found.estimate == peace.estimate
+        assert np.array_equal(found.covariance, peace.covariance)
+        assert [row["theta"] for row in found.trace] == [row["theta"] for row in peace.trace]
+        assert found.diagnostics["simulated"] == peace.diagnostics["simulated"]
+
+
+def small_blocks(monkeypatch, rows=64):
+    monkeypatch.setattr(rejection, "LEAF_ROWS", rows)
+
+
+def test_a_file_cut_at_every_byte_is_recovered_or_refused(seed, tmp_path, monkeypatch, often):
+    small_blocks(monkeypatch)
+    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
+    peace = sampled(count, nw.Rejection(), 12, seed, whole, 1)
+    size, least = whole.stat().st_size, header_size(whole)
+    assert least < size < 6_000
+    for place in range(1, size + 1):
+        cut(whole, part, place)
+        if place < least:
+            with pytest.raises(InputError, match=r"damaged header|must be a checkpoint of noisewise"):
+                sampled(count, nw.Rejection(), 12, seed, part, 1)
+        else:
+            assert equal(peace, resumed(count, nw.Rejection(), 12, seed, part, 1)), place
+
+
+def test_a_flipped_bit_is_recovered_or_refused(seed, tmp_path, monkeypatch, often):
+    small_blocks(monkeypatch)
+    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
+    peace = sampled(count, nw.Rejection(), 60, seed, whole, 1)
+    least, content = header_size(whole), whole.read_bytes()
+    rng = np.random.default_rng(seed)
+    for _ in range(100):
+        place = int(rng.integers(len(content)))
+        changed = bytearray(content)
+        changed[place] ^= 1 << int(rng.integers(8))
+        part.write_bytes(changed)
+        if place < least:
+            with pytest.raises(InputError, match=r"damaged header|must be a checkpoint of noisewise"):
+                sampled(count, nw.Rejection(), 60, seed, part, 1)
+        else:
+            with pytest.warns(NoisewiseWarning, match="do not hold and are left out"):
+                assert equal(peace, sampled(count, nw.Rejection(), 60, seed, part, 1))
+
+
+@pytest.mark.parametrize("name", ["rejection", "mcmc"])
+def test_a_killed_process_goes_on_to_the_same_draws(name, seed, tmp_path, monkeypatch):
+    monkeypatch.setattr(rejection, "LEAF_ROWS", rejection.LEAF_ROWS)  # which the cases change
+    peace = chaos.cases()[name](seed=seed, progress=False)
+    found, kills = chaos.endure(name, seed, np.random.default_rng(seed), 1, tmp_path)
+    assert kills <= 1
+    assert all(np.array_equal(found[key], peace[key]) for key in peace)
+
+
+def test_no_block_is_computed_twice_but_the_first_of_each_stream(seed, tmp_path, monkeypatch, often):
+    small_blocks(monkeypatch, 512)
+    ran = []
+    call = rejection.Merge.__call__
+    monkeypatch.setattr(
+        rejection.Merge, "__call__", lambda self, *rest: (ran.append(self.released), call(self, *rest))[1]
+    )
+    path = tmp_path / "run.nwc"
+    sampled(lalonde, nw.Rejection(), 300, seed, path)
+    first = len(ran)
+    sampled(lalonde, nw.Rejection(), 300, seed, path)
+    again = len(ran) - first
+    kinds = len(set(ran))
+    assert kinds <= again <= kinds + 2 * 4 * 2  # a first block each; and what threads had in hand when it ended
+    assert again < first / 3
+
+
+def test_swapping_two_blocks_is_seen_by_these_tests(seed, tmp_path, monkeypatch, often):
+    """A negative control: taken in another order, the blocks give other draws."""
+    small_blocks(monkeypatch)
+    path = tmp_path / "run.nwc"
+    peace = sampled(count, nw.Rejection(), 60, seed, path, 1)
+    read = streams.read_block
+    other = {1: 2, 2: 1}
+    monkeypatch.setattr(streams, "read_block", lambda log, s, block: read(log, s, other.get(block, block)))
+    assert not equal(peace, sampled(count, nw.Rejection(), 60, seed, path, 1))
+
+
+def test_a_chain_that_forgot_its_random_numbers_is_seen_by_these_tests(seed, tmp_path, monkeypatch, often):
+    """A negative control: with the generator begun anew, a resumed chain gives other draws."""
+    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
+    make, sampler, draws = RUNS["Augmentation, one law"]
+    peace = sampled(make, sampler, draws, seed, whole)
+    cut(whole, part, whole.stat().st_size * 2 // 3)
+    unpack = journal.unpack
+
+    def forgetful(data, *rest):
+        return np.random.default_rng(0) if isinstance(data, dict) and "g" in data else unpack(data, *rest)
+
+    monkeypatch.setattr(journal, "unpack", forgetful)
+    assert not equal(peace, resumed(make, sampler, draws, seed, part))
+
+
+# More of the same -------------------------------------------------------------------------------------------------
+
+
+def test_a_longer_run_goes_on_from_a_shorter_one(seed, tmp_path, often):
+    path = tmp_path / "run.nwc"
+    short = sampled(count, nw.Rejection(), 5_000, seed, path)
+    long = sampled(count, nw.Rejection(), 50_000, seed, path)
+    assert np.array_equal(short["theta"], long["theta"][:5_000])
+    assert equal(long, sampled(count, nw.Rejection(), 50_000, seed))
+    assert equal(short, sampled(count, nw.Rejection(), 5_000, seed, path))
+
+
+def test_a_run_that_spent_its_budget_goes_on_with_a_larger_one(seed, tmp_path, often):
+    path = tmp_path / "run.nwc"
+    with pytest.warns(NoisewiseWarning, match="need more than max_proposals"):
+        assert sampled(count, nw.Rejection(max_proposals=200_000), 50_000, seed, path).status == "max_proposals"
+    assert equal(sampled(count, nw.Rejection(), 50_000, seed, path), sampled(count, nw.Rejection(), 50_000, seed))
+
+
+def test_chains_of_another_length_are_refused(seed, tmp_path, often):
+    path = tmp_path / "run.nwc"
+    sampled(count, nw.MCMC(chains=16, warmup=16), 400, seed, path)
+    with pytest.raises(InputError, match="draws is 400 there and 800 here"):
+        sampled(count, nw.MCMC(chains=16, warmup=16), 800, seed, path)
+
+
+# Another run's checkpoint -----------------------------------------------------------------------------------------
+
+
+def other_model(prior=None, law=None, name="theta"):
+    law = law or {"theta": lambda theta: dist.Poisson(theta), "rate": lambda rate: dist.Poisson(rate)}[name]
+    return nw.Model(prior={name: prior or dist.Gamma(25.0, 1.0)}, statistics={"count": law})
+
+
+DIFFERENT = {
+    "seed": (lambda: {"seed": 2}, r"seed is 1 there and 2 here"),
+    "sampler": (lambda: {"sampler": nw.Importance()}, r"sampler\['name'\] is Rejection there and Importance here"),
+    "setting": (lambda: {"sampler": nw.Rejection(plan="joint")}, r"sampler\['plan'\] is divide there and joint here"),
+    "release": (lambda: {"release": nw.Release(count=nw.Laplace(scale=5.0).released(36.0))}, r"release is \w+"),
+    "name": (lambda: {"model": other_model(name="rate")}, r"model\['rate'\] is missing there"),
+    "prior": (lambda: {"model": other_model(dist.Gamma(26.0, 1.0))}, "functions or data give other numbers"),
+    "law": (
+        lambda: {"model": other_model(law=lambda theta: dist.Poisson(1.001 * theta))},
+        "functions or data give other numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_a_checkpoint_of_another_run_is_refused_with_the_difference(what, tmp_path, often):
+    path = tmp_path / "run.nwc"
+    settings = {"model": count()[0], "release": count()[1], "sampler": nw.Rejection(), "seed": 1}
+
+    def run(**changed):
+        return nw.sample(**{**settings, **changed}, draws=5_000, checkpoint=path)
+
+    run()
+    content = path.read_bytes()
+    changed, message = DIFFERENT[what]
+    with pytest.raises(InputError, match=message):
+        run(**changed())
+    assert path.read_bytes()[: len(content)] == content
+
+
+@pytest.mark.parametrize("sampler", [nw.MCMC(chains=16, warmup=16), nw.SMC(), nw.Augmentation(), nw.NUTS(warmup=50)])
+def test_chains_of_a_model_that_changed_are_refused(sampler, seed, tmp_path, often):
+    path = tmp_path / "run.nwc"
+    nw.sample(*count(), sampler, draws=400, seed=seed, checkpoint=path, on_failure="return")
+    with pytest.raises(InputError, match="functions or data give other numbers"):
+        nw.sample(other_model(dist.Gamma(25.0, 1.01)), count()[1], sampler, draws=400, seed=seed, checkpoint=path)
+
+
+def test_a_fit_of_a_model_that_changed_is_refused(seed, tmp_path, often):
+    path = tmp_path / "run.nwc"
+    nw.fit(*count(), nw.MCEM(final=1_000), start={"theta": 30.0}, seed=seed, checkpoint=path)
+    model = other_model(law=lambda theta: dist.Poisson(1.01 * theta))
+    with pytest.raises(InferenceError, match="functions or data give other numbers"):
+        nw.fit(model, count()[1], nw.MCEM(final=1_000), start={"theta": 30.0}, seed=seed, checkpoint=path)
+    with pytest.raises(InputError, match="for estimators that simulate"):
+        nw.fit(*count(), nw.EM(), checkpoint=path)
+
+
+def test_another_version_is_refused(seed, tmp_path, monkeypatch, often):
+    path = tmp_path / "run.nwc"
+    sampled(count, nw.Rejection(), 100, seed, path)
+    versions = checkpoint.current_versions()
+    monkeypatch.setattr(checkpoint, "current_versions", lambda: {**versions, "jax": "9.9.9"})
+    with pytest.raises(InputError, match=r"versions\['jax'\] is .* there and 9\.9\.9 here"):
+        sampled(count, nw.Rejection(), 100, seed, path)
+
+
+def test_an_accelerator_is_another_kind_of_engine(seed, tmp_path, often):
+    path = tmp_path / "run.nwc"
+    sampled(count, nw.Rejection(), 100, seed, path)
+    with pytest.raises(InputError, match="engine is processors there and"):
+        nw.sample(*count(), nw.Rejection(), draws=100, seed=seed, engine=nw.Device("cpu", rows=1024), checkpoint=path)
+
+
+# Files and disks --------------------------------------------------------------------------------------------------
+
+
+def test_two_runs_cannot_share_a_checkpoint(seed, tmp_path, often):
+    path = tmp_path / "run.nwc"
+    sampled(count, nw.Rejection(), 100, seed, path)
+    held = journal.Journal.open("sample", path, {})
+    try:
+        with pytest.raises(InputError, match="must not be in use by another run"):
+            sampled(count, nw.Rejection(), 100, seed, path)
+        assert "complete" in checkpoint.describe(path)  # looking is allowed
+    finally:
+        held.close()
+    sampled(count, nw.Rejection(), 100, seed, path)
+
+
+@pytest.mark.parametrize("name", ["Importance", "Augmentation, one law"])
+def test_a_full_disk_costs_no_draw(name, seed, tmp_path, often, monkeypatch):
+    make, sampler, draws = RUNS[name]
+    peace, path = sampled(make, sampler, draws, seed), tmp_path / "run.nwc"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
+    try:
+        with pytest.warns(NoisewiseWarning, match="cannot be written"):
+            assert equal(peace, sampled(make, sampler, draws, seed, path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert header_size(path) < path.stat().st_size <= 500_000
+    assert equal(peace, sampled(make, sampler, draws, seed, path))  # without a warning: what is there is good
+
+
+def test_places_that_cannot_be_written_are_refused(seed, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for place in ("/proc/run.nwc", tmp_path / "none" / "run.nwc", tmp_path, tmp_path / "file" / "run.nwc"):
+        with pytest.raises(InputError, match="'checkpoint' must be a file that can be read and written"):
+            sampled(count, nw.Rejection(), 100, seed, place)
+    with pytest.raises(InputError, match="must be a checkpoint of noisewise"):
+        sampled(count, nw.Rejection(), 100, seed, tmp_path / "file")
+    for wrong in (3, ""):
+        with pytest.raises(InputError, match="'checkpoint' must be a file's path"):
+            sampled(count, nw.Rejection(), 100, seed, wrong)
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_half_made_file_never_gets_the_name(seed, tmp_path, monkeypatch):
+    def fails(source, target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(InputError, match="No space left"):
+        sampled(count, nw.Rejection(), 100, seed, tmp_path / "run.nwc")
+    monkeypatch.undo()
+    assert not (tmp_path / "run.nwc").exists()
+    sampled(count, nw.Rejection(), 100, seed, tmp_path / "run.nwc")
+
+
+def test_progress_can_be_read_from_the_file(seed, tmp_path, often):
+    path, part = tmp_path / "run.nwc", tmp_path / "part.nwc"
+    sampled(count, nw.Rejection(), 30_000, seed, path)
+    told = checkpoint.describe(path)
+    assert "Checkpoint of nw.sample with Rejection, seed" in told
+    assert "of 30,000 draws kept for 'count'" in told
+    assert "all of them good" in told
+    cut(path, part, path.stat().st_size - 10)
+    told = checkpoint.inspect(part)
+    assert told["bad_bytes"] > 0
+    assert told["ended"] is None
+    assert told["seed"] == seed
+    with pytest.raises(InputError, match="must be a file that can be read"):
+        checkpoint.describe(tmp_path / "none.nwc")
+
+
+# Data, never code -------------------------------------------------------------------------------------------------
+
+
+def test_values_come_back_as_they_were(seed):
+    rng = np.random.default_rng(seed)
+    rng.standard_normal(7)
+    value = {
+        "numbers": [1, -(2**70), 2.5, float("inf"), None, True, "x"],
+        "arrays": (rng.standard_normal((3, 4)), np.asfortranarray(rng.standard_normal((3, 4))), np.zeros((0, 2))),
+        "kinds": [np.float32(0.1), np.array(3, np.uint8), np.array([True]), np.arange(3, dtype=">i4")],
+        "rng": rng,
+    }
+    arrays = []
+    data = json.loads(json.dumps(journal.pack(value, arrays)))
+    body = bytearray(b"".join(bytes(part) for part in journal.bytes_of(arrays)))
+    found = journal.unpack(data, journal._arrays_of(journal.described(arrays), body), {})
+    assert resume.fingerprint(found) == resume.fingerprint(value)
+    assert found["arrays"][1].flags.f_contiguous
+    assert found["rng"].random() == rng.random()
+    for refused in (jnp.zeros(2), np.array(["a"]), np.array([1j]), object()):
+        with pytest.raises(TypeError):
+            journal.pack(refused, [])
+
+
+def forged(path, key, text, body=b""):
+    """Append a record with a right checksum and any content."""
+    offset = path.stat().st_size
+    checksum = journal._checksum(offset, text, len(body), [body])
+    with path.open("ab") as file:
+        file.write(journal.FRAME.pack(len(text), len(body), checksum) + text + body)
+
+
+def test_forged_records_end_in_refusals(seed, tmp_path, monkeypatch, often):
+    """Records with right checksums and wrong contents: no classes but those expected, no sizes beyond the file."""
+    small_blocks(monkeypatch)
+    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
+    peace = sampled(count, nw.Rejection(), 60, seed, whole, 1)
+    values = [
+        {"d": {"n": 1, "positions": {"a": 0}, "columns": {"d": {"theta": {"a": 0}, "count": {"a": 0}}}}},
+        {"d": {"n": 2, "positions": {"a": 9}, "columns": {"d": {}}}},
+        {"d": {"n": "1", "positions": None, "columns": {"d": {"theta": 3}}}},
+        {"c": "Popen", "d": {"args": "true"}},
+        {"g": {"bit_generator": "PCG64", "state": "no"}},
+        {"t": 3},
+        [[[]]],
+        7,
+        None,
+    ]
+    arrays = [[], [["<f8", [1], "C"]], [["<f8", [2**60], "C"]], [["|O", [1], "C"]], [["<f8", [-1], "C"]], 3]
+    for value in values:
+        for described in arrays:
+            shutil.copyfile(whole, part)
+            text = json.dumps({"k": [0, "block", 0, 2], "v": value, "a": described}).encode()
+            forged(part, None, text, struct.pack("<d", 1.0))
+            checkpoint.describe(part)
+            with pytest.raises(InputError, match="does not hold what this run would have written"):
+                sampled(count, nw.Rejection(), 60, seed, part, 1)
+    for text in (
+        b"[" * 100_000,
+        b'{"k": [[]], "v": 1}',
+        b'{"k": {}}',
+        b"\xff",
+        b'{"v": ' + b"9" * 5_000 + b"}",
+        b"NaN",
+    ):
+        shutil.copyfile(whole, part)
+        forged(part, None, text)
+        assert equal(peace, resumed(count, nw.Rejection(), 60, seed, part, 1))
+
+
+def test_random_bytes_end_in_refusals(seed, tmp_path):
+    path = tmp_path / "run.nwc"
+    rng = np.random.default_rng(seed)
+    for number in range(1_000):
+        content = rng.bytes(int(rng.integers(0, 400)))
+        path.write_bytes(journal.MAGIC + content if number % 2 else content)
+        with pytest.raises(InputError):
+            checkpoint.describe(path)

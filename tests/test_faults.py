@@ -1,0 +1,292 @@
+"""Faults: each ends in an error that says what reproduces it, or in a completed run with the right draws."""
+
+import contextlib
+import itertools
+import os
+import re
+import signal
+import threading
+import time
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import noisewise as nw
+from noisewise.engine import Dask, Processes, Threads, base, care, gather, threads
+from noisewise.engine import processes as processes_module
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore:.*no end in sight:noisewise.NoisewiseWarning")  # a busy machine
+
+RELEASE = nw.Release(count=nw.Laplace(scale=2.0).released(7.4))
+PRIOR = {"theta": dist.Gamma(5.5, 1.0)}
+
+
+def away(engine, works, tick=lambda: None):
+    """`gather`, in other processes where the engine has them."""
+    return gather(engine, works, tick, portable=True)
+
+
+@pytest.fixture(scope="module")
+def engines():
+    """One engine of each kind; the cluster is a real one of processes."""
+    settings = dict(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50)
+    with (
+        distributed.LocalCluster(**settings) as cluster,
+        distributed.Client(cluster) as client,
+        Processes(2) as processes,
+    ):
+        found = {"threads": Threads(2), "processes": processes, "dask": Dask(client)}
+        client.wait_for_workers(2, timeout=120)
+        for engine in found.values():
+            away(engine, [echo] * 4)  # workers take time to start
+        yield found
+
+
+def echo(poll):
+    return os.getpid()
+
+
+def simulated(simulate, prior=PRIOR):
+    return nw.Model(prior, {"count": nw.Simulator(simulate)})
+
+
+def sample(model, seed, engine, **settings):
+    return nw.sample(model, RELEASE, nw.Rejection(), **{"draws": 200, "seed": seed, "engine": engine, **settings})
+
+
+# Simulators -----------------------------------------------------------------------------------------------------------
+
+
+def raising(rng, theta):
+    if theta > 8.0:
+        raise ZeroDivisionError("no records left")
+    return int(rng.poisson(theta))
+
+
+def not_a_number(rng, theta):
+    return float("nan") if theta > 8.0 else float(rng.poisson(theta))
+
+
+def misshapen(rng, theta):
+    return np.ones(2) if theta > 8.0 else np.float64(rng.poisson(theta))
+
+
+FAULTY = {
+    "raises": (raising, nw.InferenceError, "the simulator raised ZeroDivisionError: no records left"),
+    "NaN": (not_a_number, nw.InputError, "must not return NaN"),
+    "shape": (misshapen, nw.InputError, "must return numbers of shape"),
+}
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes", "dask"])
+@pytest.mark.parametrize("fault", FAULTY)
+def test_a_faulty_simulator_is_named_with_seed_and_parameter(fault, kind, seed, engines):
+    simulate, error, told = FAULTY[fault]
+    with pytest.raises(error, match=re.escape(told)) as caught:
+        sample(simulated(simulate), seed, engines[kind])
+    message = str(caught.value)
+    theta = float(re.search(r" at theta=(\d+\.\d+)", message)[1])
+    assert theta > 8.0
+    assert f"seed {seed}, block (" in message
+    block = tuple(int(n) for n in re.search(r"block \(([\d, ]+)\)", message)[1].split(","))
+    # That block of that seed does meet this parameter value.
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=block))
+    model = simulated(lambda rng, theta: 1.0)
+    assert theta in model.draw(rng, ["theta"], 4096)["theta"]
+
+
+def hanging(rng, theta):
+    while theta > 8.0:
+        time.sleep(0.01)
+    return int(rng.poisson(theta))
+
+
+def test_a_hanging_simulator_is_stopped_and_named(seed):
+    with Processes(1, timeout=1.5) as engine:
+        away(engine, [echo])
+        first = engine.processes
+        with pytest.raises(
+            nw.InferenceError, match=r"did not end within timeout=1.5 s; Model.statistics\['count'\]"
+        ) as caught:
+            sample(simulated(hanging), seed, engine)
+        assert float(re.search(r"running at theta=(\d+\.\d+)", str(caught.value))[1]) > 8.0
+        assert f"seed {seed}, block (" in str(caught.value)
+        assert first[0] not in engine.processes
+        assert away(engine, [echo]) == engine.processes  # and the engine is as good as new
+
+
+def test_a_hanging_thread_is_reported_and_left_behind(seed, monkeypatch):
+    monkeypatch.setattr(care, "PATIENCE", 0.3)
+    monkeypatch.setattr(threads, "GRACE", 0.3)
+    release = threading.Event()
+
+    def stuck(rng, theta):
+        if theta > 8.0:
+            release.wait(60.0)
+        return int(rng.poisson(theta))
+
+    with pytest.warns(nw.NoisewiseWarning, match=r"simulator is running at theta=[\d.]+, in a block begun") as told:
+        found = nw.sample(
+            simulated(stuck), RELEASE, nw.Rejection(max_seconds=1.5), draws=10**5, seed=seed, on_failure="return"
+        )
+    release.set()
+    assert found.status == "max_seconds"
+    assert "use nw.Processes(timeout=...)" in str(told[0].message)
+    assert f"seed {seed}" in str(told[0].message)
+
+
+# Workers --------------------------------------------------------------------------------------------------------------
+
+
+def slow(rng, theta):
+    time.sleep(2e-4)
+    return int(rng.poisson(theta))
+
+
+def signalling(flag, pid, number):
+    """A simulator that sends, after a while and once among all processes, a signal to `pid`; None for its own."""
+    parent, calls = os.getpid(), itertools.count()
+
+    def simulate(rng, theta):
+        if next(calls) == 3_000 and (pid is not None or os.getpid() != parent):
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+                os.kill(pid or os.getpid(), number)
+        return slow(rng, theta)
+
+    return simulate
+
+
+@pytest.mark.parametrize("kind", ["processes", "dask"])
+def test_draws_are_the_same_when_a_worker_is_killed(kind, seed, engines, tmp_path):
+    expected = sample(simulated(slow), seed, engines["threads"], draws=2_000)
+    model = simulated(signalling(tmp_path / "killed", None, signal.SIGKILL))
+    found = sample(model, seed, engines[kind], draws=2_000)
+    assert (tmp_path / "killed").exists()
+    for name in ("theta", "count"):
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+def deadly(parent, rng, theta):
+    if os.getpid() != parent and theta > 8.0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(rng.poisson(theta))
+
+
+def test_a_block_that_kills_every_worker_is_named(seed, monkeypatch):
+    monkeypatch.setattr(processes_module, "MOST_DEATHS", 2)
+    parent = os.getpid()
+    model = simulated(lambda rng, theta: deadly(parent, rng, theta))
+    with Processes(1) as engine:
+        away(engine, [echo])
+        with pytest.raises(nw.InferenceError, match=r"2 workers ended .* while they ran the same block") as caught:
+            sample(model, seed, engine)
+    assert f"seed {seed}, block (" in str(caught.value)
+
+
+def test_workers_that_cannot_start_are_not_started_for_ever(monkeypatch):
+    monkeypatch.setattr(processes_module.sys, "path", ["/nowhere"])
+    with Processes(1) as engine, pytest.raises(nw.InferenceError, match="3 workers in a row ended"):
+        away(engine, [echo])
+
+
+def test_a_lost_scheduler_ends_the_run_with_what_it_has(seed):
+    settings = dict(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0")
+    cluster = distributed.LocalCluster(**settings, silence_logs=50)
+    client = distributed.Client(cluster, timeout=2)
+    model = simulated(slow)
+    timer = threading.Timer(1.5, cluster.loop.add_callback, [cluster.scheduler.close])
+    timer.start()
+    with pytest.warns(nw.NoisewiseWarning, match="connection to the scheduler was lost"):
+        found = sample(model, seed, Dask(client), draws=10**6, on_failure="return")
+    timer.join()
+    with pytest.raises(nw.InferenceError, match="scheduler was lost"), pytest.warns(nw.NoisewiseWarning):
+        away(Dask(client), [echo])
+    for one in (client, cluster):
+        with contextlib.suppress(TimeoutError):  # nobody answers any more
+            one.close(timeout=1)
+    assert found.status == "interrupted"
+    assert len(found) > 0
+    expected = sample(model, seed, Threads(2), draws=len(found))
+    np.testing.assert_array_equal(found["theta"], expected["theta"])
+
+
+def test_results_that_came_with_an_error_are_kept():
+    """Nothing accepted is lost to a failure of something else."""
+    kept = []
+    tasks = {n: base.Task(lambda poll: None, kept.append) for n in range(3)}
+    with pytest.raises(ValueError, match="broken"):
+        base._hand_on([(0, "a", None), (1, None, ValueError("broken")), (2, "c", None)], tasks)
+    assert kept == ["a", "c"]
+
+
+# Signals and clocks ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_ctrl_c_and_sigterm_end_with_what_has_been_accepted(kind, number, seed, engines, tmp_path):
+    before = signal.getsignal(number)
+    model = simulated(signalling(tmp_path / "sent", os.getpid(), number))
+    found = sample(model, seed, engines[kind], draws=10**6, on_failure="return")
+    assert found.status == "interrupted"
+    assert len(found) > 0
+    expected = sample(simulated(slow), seed, engines["threads"], draws=len(found))
+    np.testing.assert_array_equal(found["theta"], expected["theta"])
+    assert signal.getsignal(number) is before
+
+
+def test_handlers_of_the_users_own_are_left_alone():
+    heard = []
+    before = signal.signal(signal.SIGTERM, lambda *given: heard.append(given))
+    try:
+        with care.deferred_signals() as check, care.terminable():
+            os.kill(os.getpid(), signal.SIGTERM)
+            check()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(heard) == 1
+
+
+def receive(number, times):
+    for _ in range(times):
+        os.kill(os.getpid(), number)
+    time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_for_bookkeeping_and_a_second_does_not(number):
+    reached = []
+
+    def twice(times):
+        with care.deferred_signals() as check:
+            receive(number, times)
+            reached.append(times)
+            check()
+            reached.append("past the check")
+
+    for times in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            twice(times)
+    assert reached == [1]
+
+
+def test_sigterm_interrupts_between_blocks_too():
+    with pytest.raises(KeyboardInterrupt), care.terminable():
+        receive(signal.SIGTERM, 1)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_jumps_of_the_system_clock_change_nothing(kind, seed, engines, monkeypatch):
+    model = simulated(slow)
+    expected = sample(model, seed, engines["threads"])
+    real, jumps = time.time, iter(range(10**9))
+    monkeypatch.setattr(time, "time", lambda: real() + (-1) ** next(jumps) * 1e7)
+    found = nw.sample(
+        model, RELEASE, nw.Rejection(max_seconds=60.0), draws=200, seed=seed, engine=engines[kind], progress=False
+    )
+    np.testing.assert_array_equal(found["theta"], expected["theta"])
+    assert 0.0 <= found.seconds < 60.0

@@ -1,0 +1,693 @@
+"""The page: who may talk to it, what it computes, and the whole of it in a real browser."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from urllib.parse import urlsplit
+
+import browser
+import numpy as np
+import pytest
+from browser import kept, overflow, serious_findings
+from mechanism_case import all_cases
+
+import noisewise as nw
+from noisewise.analysis import STARTERS, Analysis, starter
+from noisewise.errors import InputError, NoisewiseWarning
+
+pytest.importorskip("shiny", reason="the page needs noisewise[page]")
+
+from noisewise.page import Server, budget, guard, lane, release_text
+from noisewise.page.runs import FILES, MOST_WAITING, Run, Runs
+
+COUNT = starter("count").replace("draws = 10000", "draws = 2000")
+LONG = starter("count").replace("draws = 10000", "draws = 6000000")
+PATIENCE = 120
+
+
+def until(condition, seconds=PATIENCE):
+    """Wait for something another process does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    found = Server(tmp_path_factory.mktemp("page"))
+    thread = threading.Thread(target=found.run)
+    thread.start()
+    until(lambda: found._server.started)
+    yield found
+    found.stop()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def finished(server):
+    """A run that is done, and its page's address."""
+    run = server.runs.start(COUNT, "A privatised count")
+    until(lambda: run.over)
+    assert run.state == "done", run.message
+    return run
+
+
+def get(server, path, method="GET", body=None, **headers):
+    """One request, sent as it is: nothing is normalised on the way."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # an answer before all was sent
+            connection.request(method, path, body=body, headers=named)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        connection.close()
+
+
+def root(server):
+    return urlsplit(server.url).path
+
+
+# Who may talk to it -----------------------------------------------------------------------------------------
+
+
+def test_the_whole_address_opens_the_page(server):
+    status, headers, body = get(server, root(server))
+    assert status == 200
+    assert b"Analysis file" in body
+    assert len(root(server).strip("/")) >= 32
+    policy = headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.parametrize("path", ["/", "/wrong/", "/assets/page.css", "/websocket/", "//", "", "*"])
+def test_without_the_token_nothing_is_served(server, path):
+    status, headers, body = get(server, path)
+    assert status in (400, 403)  # 400: not even a path
+    assert b"Analysis file" not in body
+    if status == 403:
+        assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_token_that_is_nearly_right_is_wrong(server):
+    token = root(server).strip("/")
+    for near in (token[:-1], token + "x", token.swapcase(), token[::-1], "%2e/" + token):
+        assert get(server, f"/{near}/")[0] == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "127.0.0.1:1"]
+)
+def test_a_foreign_host_is_refused(server, host):
+    assert get(server, root(server), Host=host.format(port=server.port))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://127.0.0.1", "file://"]
+)
+def test_a_foreign_origin_is_refused(server, origin):
+    assert get(server, root(server), Origin=origin)[0] == 403
+    assert get(server, root(server) + "session/x/upload/y?w=", "POST", b"{}", Origin=origin)[0] == 403
+
+
+def test_requests_of_other_sites_pages_are_refused(server):
+    for site in ("cross-site", "same-site"):
+        assert get(server, root(server), Sec_Fetch_Site=site)[0] == 403
+    own = f"http://127.0.0.1:{server.port}"
+    assert get(server, root(server), Origin=own, Sec_Fetch_Site="same-origin")[0] == 200
+
+
+def test_websockets_need_token_and_origin(server):
+    sync = pytest.importorskip("websockets.sync.client")
+    from websockets.exceptions import InvalidStatus
+
+    own, address = f"http://127.0.0.1:{server.port}", server.url.replace("http", "ws") + "websocket/"
+    with sync.connect(address, origin=own) as connection:
+        connection.send(json.dumps({"method": "init", "data": {}}))
+        assert "config" in json.loads(connection.recv(timeout=30))
+    bare = address.replace(root(server), "/")
+    refused = [(address, "https://evil.example"), (address, None), (address, "null"), (bare, own)]
+    for where, origin in refused:
+        with pytest.raises(InvalidStatus) as caught, sync.connect(where, origin=origin):
+            pass
+        assert caught.value.response.status_code == 403
+
+
+def test_each_check_of_the_guard_refuses_alone(server):
+    """Negative control: with one rule taken away, the very same request passes."""
+    token, port = root(server).strip("/"), server.port
+    hosts = [f"127.0.0.1:{port}"]
+
+    def refused(known, path=f"/{token}/", **headers):
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "path": path, "headers": pairs}
+        return guard.Guard(None, token, known).refusal(scope) is not None
+
+    assert refused(hosts, host="evil.example")
+    assert not refused(None, host="evil.example")
+    assert refused(hosts, host=hosts[0], origin="http://evil.example")
+    assert not refused(hosts, host=hosts[0], origin=f"http://{hosts[0]}")
+    assert refused(hosts, path="/", host=hosts[0])
+    assert not refused(hosts, host=hosts[0])
+
+
+def test_large_bodies_are_refused_stated_or_not(server):
+    path = root(server) + "session/x/upload/y?w="
+    assert get(server, path, "POST", b"x" * (guard.LARGEST_BODY + 1))[0] == 413
+    chunks = iter([b"x" * 500_000] * 6)
+    assert get(server, path, "POST", chunks)[0] == 413  # in chunks, no length stated
+    assert get(server, path, "POST", b"x" * 1000)[0] == 404  # no such session
+
+
+def test_only_this_machine_unless_said_twice(tmp_path):
+    with pytest.raises(InputError, match="must be this machine"):
+        Server(tmp_path, host="0.0.0.0")
+    with pytest.warns(NoisewiseWarning, match="open to other machines"):
+        found = Server(tmp_path, host="0.0.0.0", allow_remote=True)
+    found._socket.close()
+    found.runs.close()
+
+
+def test_a_port_in_use_and_a_bad_folder_are_refused(server, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="'port' must be free"):
+        Server(tmp_path, port=server.port)
+    with pytest.raises(InputError, match="'folder' must be writable"):
+        Server(tmp_path / "file")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops by a signal")
+def test_the_command_serves_until_it_is_interrupted(tmp_path):
+    command = [sys.executable, "-m", "noisewise", "serve", str(tmp_path / "runs"), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            address = re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())[0]
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(address, timeout=60) as answer:
+                assert b"Analysis file" in answer.read()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 0, process.stderr.read()
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+
+
+# Files ------------------------------------------------------------------------------------------------------
+
+
+TRAVERSALS = [
+    "files/{n}/../../secret.txt",
+    "files/{n}/..%2f..%2fsecret.txt",
+    "files/{n}/%2e%2e/%2e%2e/secret.txt",
+    "files/{n}/..\\..\\secret.txt",
+    "files/{n}//etc/passwd",
+    "files/{n}/%2fetc%2fpasswd",
+    "files/{n}/page.json",
+    "files/{n}/results",
+    "files/{n}/draws.csv%00.html",
+    "files/{n}/",
+    "files/0/analysis.toml",
+    "files/999999/analysis.toml",
+    "files/-1/analysis.toml",
+    "files/1e0/analysis.toml",
+    "files/../files/{n}/page.json",
+    "assets/../compute.py",
+    "assets/%2e%2e/compute.py",
+    "lib/../../secret.txt",
+]
+
+
+@pytest.mark.parametrize("path", TRAVERSALS)
+def test_no_path_leads_out_of_the_run(server, finished, path):
+    (server.runs.folder.parent / "secret.txt").write_text("confidential")
+    (server.runs.folder / "secret.txt").write_text("confidential")
+    status, _, body = get(server, root(server) + path.format(n=finished.number))
+    assert status in (400, 403, 404, 405)
+    assert b"confidential" not in body
+    assert b"root:" not in body
+    assert b"def explore" not in body
+
+
+def test_a_link_planted_in_a_run_leads_nowhere(tmp_path):
+    secret, folder = tmp_path / "secret.txt", tmp_path / "run-0001"
+    secret.write_text("confidential")
+    folder.mkdir()
+    (folder / "analysis.toml").symlink_to(secret)
+    assert Run({}, number=1, folder=folder).file("analysis.toml") is None
+
+
+def test_files_come_as_attachments(server, finished):
+    for name in FILES:
+        if finished.file(name) is None:
+            continue
+        status, headers, body = get(server, f"{root(server)}files/{finished.number}/{name}")
+        assert status == 200
+        assert headers["content-disposition"].startswith("attachment")
+        assert headers["x-content-type-options"] == "nosniff"
+        assert body == finished.file(name).read_bytes()
+
+
+# What it computes -------------------------------------------------------------------------------------------
+
+
+def test_the_page_gives_the_numbers_of_the_library(finished):
+    analysis = Analysis.from_text(COUNT)
+    found = nw.compare(analysis.model, analysis.release, draws=2000, seed=1)
+    kept = nw.Posterior.load(finished.folder / "results" / "posterior.nc")
+    np.testing.assert_array_equal(kept["theta"], found.exact["theta"])
+    row = finished.result["rows"][0]
+    assert row["exact"] == pytest.approx(found.exact.summary().loc["theta"].to_list()[:4], rel=1e-12)
+    assert row["naive"] == pytest.approx(found.naive.summary().loc["theta"].to_list()[:4], rel=1e-12)
+
+
+def test_a_failing_run_says_why_and_the_next_one_runs(server):
+    text = COUNT.replace("[inference]", '[inference]\nmethod = { name = "Rejection", max_proposals = 1000 }')
+    run = server.runs.start(text.replace("value = 37.4", "value = 3700"), "hopeless")
+    again = server.runs.start(COUNT, "fine")
+    until(lambda: again.over)
+    assert run.state == "failed"
+    assert "Rejection" in run.message
+    assert again.state == "done"
+
+
+def test_an_earlier_sessions_runs_are_found_again(server, finished, tmp_path):
+    shutil.copytree(finished.folder, tmp_path / "run-0007")
+    (tmp_path / "run-0009").mkdir()
+    (tmp_path / "run-0008").write_text("not a folder")
+    found = Runs(tmp_path)
+    try:
+        first, second = found
+        assert (first.number, first.state) == (9, "cancelled")
+        assert (second.number, second.state, second.title) == (7, "done", "A privatised count")
+        assert second.result == finished.result
+        assert found.start(COUNT, "new").number == 10
+    finally:
+        found.close()
+
+
+def test_the_queue_is_bounded_and_what_waits_can_be_cancelled(tmp_path):
+    found = Runs(tmp_path)
+    try:
+        runs = [found.start(LONG, "long") for _ in range(MOST_WAITING)]
+        until(lambda: runs[0].state == "running")
+        runs.append(found.start(LONG, "long"))
+        with pytest.raises(lane.Full, match="Too many runs wait"):
+            found.start(LONG, "one too many")
+        assert len(list(tmp_path.iterdir())) == MOST_WAITING + 1
+        for run in runs:
+            found.cancel(run.number)
+        until(lambda: all(run.over for run in runs))
+        assert {run.state for run in runs} == {"cancelled"}
+    finally:
+        found.close()
+    assert found._lane._process.poll() is not None
+
+
+def test_a_process_that_died_is_replaced():
+    found = lane.Lane(2)
+    try:
+        job = lane.Job({"task": "none"})
+        found.warm()
+        found._process.kill()
+        found._process.wait()
+        found.submit(job)
+        until(lambda: job.over)
+        assert job.state == "done"
+    finally:
+        found.close()
+
+
+def test_moving_epsilon_gives_the_posterior_at_that_epsilon(server, finished):
+    job = server.runs.explore(finished, 2.0)
+    assert server.runs.explore(finished, 2.0) is job  # asked once
+    until(lambda: job.over)
+    assert job.state == "done", job.message
+    row = job.result["rows"][0]
+    analysis = Analysis.from_text(COUNT)
+    release = nw.Release(count=nw.Laplace(epsilon=0.4, sensitivity=1.0).released(37.4))
+    exact = nw.sample(analysis.model, release, draws=1000, seed=1)
+    assert row["same"] == pytest.approx(list(exact.interval()["theta"]))
+    assert row["releases"] == 8
+    widths = {name: high - low for name, (low, high) in exact.interval().items()}
+    assert 0.5 * widths["theta"] < row["expected"] < 2 * widths["theta"]
+
+
+# Budgets ----------------------------------------------------------------------------------------------------
+
+
+def law(mechanism):
+    """A mechanism's data without what it was calibrated to."""
+
+    def stripped(entry):
+        if isinstance(entry, list):
+            return [stripped(part) for part in entry]
+        if not isinstance(entry, dict):
+            return entry
+        return {key: stripped(value) for key, value in entry.items() if key != "guarantee"}
+
+    return stripped(mechanism.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (nw.Laplace(epsilon=0.2, sensitivity=1.0), nw.Laplace(epsilon=0.6, sensitivity=1.0)),
+        (nw.Laplace(scale=3.0), nw.Laplace(scale=1.0)),
+        (
+            nw.Gaussian(epsilon=0.5, delta=1e-6, sensitivity=2.0),
+            nw.Gaussian(epsilon=1.5, delta=1e-6, sensitivity=2.0),
+        ),
+        (nw.Gaussian(rho=0.5, sensitivity=2.0), nw.Gaussian(rho=4.5, sensitivity=2.0)),
+        (nw.Gaussian(mu=0.5, sensitivity=2.0), nw.Gaussian(mu=1.5, sensitivity=2.0)),
+        (nw.DiscreteLaplace(epsilon=0.5, sensitivity=2), nw.DiscreteLaplace(epsilon=1.5, sensitivity=2)),
+        (nw.RandomizedResponse(epsilon=0.5, categories=3), nw.RandomizedResponse(epsilon=1.5, categories=3)),
+        (nw.Exact(), nw.Exact()),
+    ],
+    ids=repr,
+)
+def test_three_times_the_budget(before, after):
+    moved = law(budget.mechanism_at(before, 3.0))
+    wanted = law(after)
+    assert moved.keys() == wanted.keys()
+    for key, value in wanted.items():
+        if isinstance(value, (float, list)):
+            np.testing.assert_allclose(moved[key], value, rtol=1e-9)
+        else:
+            assert moved[key] == value
+
+
+def test_every_mechanism_at_its_own_budget_is_itself_or_refused():
+    moved = 0
+    for case in all_cases():
+        with contextlib.suppress(InputError):
+            again = budget.mechanism_at(case.mechanism, 1.0)
+            assert budget._same(law(again), law(case.mechanism)), case.mechanism
+            moved += 1
+    assert moved > len(all_cases()) / 2
+
+
+# Releases in the text ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STARTERS)
+def test_a_release_put_into_a_starter_changes_nothing_else(name):
+    text = starter(name)
+    before = Analysis.from_text(text)
+    made = release_text.with_release(text, before.release)
+    after = Analysis.from_text(made)
+    assert after.release == before.release
+    assert {**after.content, "release": 0} == {**before.content, "release": 0}
+    assert sum(line.startswith("#") for line in made.splitlines()) == sum(
+        line.startswith("#") for line in text.splitlines()
+    )
+
+
+def test_a_typed_value_replaces_its_statistic_and_leaves_the_others():
+    text = starter("means")
+    entry = release_text.from_form("mean_treated", "7.5", "Laplace", {"scale": "0.3"})
+    made = Analysis.from_text(release_text.with_statistic(text, "mean_treated", entry))
+    assert made.release["mean_treated"] == nw.Laplace(scale=0.3).released(7.5)
+    assert made.release["mean_control"] == Analysis.from_text(text).release["mean_control"]
+
+
+def test_an_unclear_place_is_refused_rather_than_guessed():
+    text = COUNT.replace('text = "How', 'text = """\n[release.count]\nHow').replace('noise?"', 'noise?"""')
+    release = nw.Release(count=nw.Laplace(scale=1.0).released(3.0))
+    with pytest.raises(InputError, match="put it in by hand"):
+        release_text.with_release(text, release)
+
+
+@pytest.mark.parametrize(
+    ("value", "arguments", "cause"),
+    [
+        ("", {"scale": "1"}, "'value' must be given"),
+        ("[1, 2", {"scale": "1"}, "must be a number or a list"),
+        ("3", {"scale": "-1"}, "scale"),
+        ("3", {}, "scale"),
+        ("__import__('os')", {"scale": "1"}, "value"),
+    ],
+)
+def test_what_is_typed_is_checked_like_a_file(value, arguments, cause):
+    with pytest.raises(InputError, match=cause):
+        release_text.from_form("count", value, "Laplace", arguments)
+
+
+def test_the_form_offers_every_mechanism_with_its_arguments():
+    for name in release_text.MECHANISMS:
+        assert name in nw.mechanisms.CATALOGUE
+        offered = {each for names in release_text.alternatives(name) for each in names}
+        offered |= set(release_text.optional(name))
+        assert offered == set(nw.mechanisms.CATALOGUE[name].arguments)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[]", b'{"format": 1}', b"[" * 100_000])
+def test_an_upload_that_is_no_release_is_refused(content):
+    with pytest.raises(InputError):
+        release_text.from_upload(content)
+
+
+chromium = browser.chromium  # its fixture
+
+
+# In a browser -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def window(chromium, server):
+    """A function that opens the page in a fresh window; what went wrong there fails the test."""
+    wrong, contexts = [], []
+
+    def open_page(width=1280, height=1000):
+        context = chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(1000 * PATIENCE)
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on("response", lambda found: wrong.append(found.url) if found.status >= 400 else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda sent: None if _own(sent.url, server) else wrong.append(sent.url))
+        page.goto(server.url)
+        page.wait_for_selector("#check_message > *")
+        return page
+
+    open_page.wrong = wrong
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def _own(address, server):
+    return address.startswith((server.url, server.url.replace("http", "ws"), "data:", "blob:"))
+
+
+def wait_for_text(page, selector, text):
+    """Wait until an element holds a text. (Playwright's own waiting by script is what the page's policy forbids.)"""
+    until(lambda: text in page.locator(selector).inner_text())
+
+
+def wait_for_value(page, text):
+    until(lambda: text in page.input_value("#analysis"))
+
+
+def wait_for_run(page, number, state="finished"):
+    wait_for_text(page, "#state", f"Run {number} ")
+    wait_for_text(page, "#state", f"): {state}")
+
+
+def newest(server):
+    return max((run.number for run in server.runs), default=0)
+
+
+def test_fill_the_form_run_move_epsilon_and_download(window, server, tmp_path):
+    page = window()
+    page.fill("#analysis", COUNT)
+    page.click("summary")
+    page.fill("#value", "41.5")
+    page.select_option("#mechanism", "Laplace")
+    page.select_option("#alternative", label="epsilon and sensitivity")
+    page.fill("#argument_epsilon", "0.5")
+    page.fill("#argument_sensitivity", "1")
+    page.screenshot(path=kept("page-form.png", tmp_path), full_page=True)
+    page.click("#use_value")
+    wait_for_value(page, "value = 41.5")
+    text = page.input_value("#analysis")
+    assert 'theta = "Gamma(25, 1)"' in text
+    before = newest(server)
+    page.click("#run")
+    until(lambda: newest(server) > before)
+    wait_for_run(page, before + 1)
+    page.wait_for_selector("#verdict")
+    analysis = Analysis.from_text(text)
+    assert analysis.release["count"] == nw.Laplace(epsilon=0.5, sensitivity=1.0).released(41.5)
+    exact = nw.sample(analysis.model, analysis.release, draws=2000, seed=1)
+    shown = page.inner_text("#result table")
+    assert f"{exact.summary().loc['theta', 'mean']:.4g}" in shown
+    assert page.get_attribute("#result img", "alt").startswith("Densities of prior, naive and exact posterior. theta")
+    assert page.evaluate("document.querySelector('#result img').naturalWidth") > 100
+    page.focus("#epsilon")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert page.get_attribute("#epsilon", "aria-valuetext") == "epsilon 0.25"
+    page.wait_for_selector("#explored table")
+    assert "0.25" in page.inner_text("#explored table")
+    page.keyboard.press("ArrowRight")
+    until(lambda: page.locator("#explored tbody tr").count() == 2)
+    page.screenshot(path=kept("page-result.png", tmp_path), full_page=True)
+    labels = page.locator("#result .files a").all_inner_texts()
+    assert {"analysis file", "release", "draws (CSV)", "draws (NetCDF)"} <= set(labels)
+    with page.expect_download() as caught:
+        page.click("#result .files a:text-is('draws (CSV)')")
+    caught.value.save_as(tmp_path / "draws.csv")
+    column = np.loadtxt(tmp_path / "draws.csv", delimiter=",", skiprows=1)[:, 0]
+    np.testing.assert_allclose(column, exact["theta"])
+    with page.expect_download() as caught:
+        page.click("#result .files a:text-is('analysis file')")
+    caught.value.save_as(tmp_path / "analysis.toml")
+    assert (tmp_path / "analysis.toml").read_text() == text
+
+
+def test_a_mistake_is_shown_with_a_caret_and_is_not_run(window, server, tmp_path):
+    page = window()
+    before = newest(server)
+    page.fill("#analysis", COUNT.replace("Poisson(theta)", "Poison(theta)"))
+    page.wait_for_selector("#check_message .wrong")
+    told = page.inner_text("#check_message")
+    assert "line 18" in told
+    assert "Poisson" in told
+    assert "^" in told
+    page.click("#run")
+    page.wait_for_selector("#run_message .wrong")
+    page.screenshot(path=kept("page-mistake.png", tmp_path), full_page=True)
+    page.fill("#analysis", COUNT.replace('"Poisson(theta)"', '"__import__(1)"'))
+    wait_for_text(page, "#check_message", "__import__")
+    assert newest(server) == before
+
+
+def test_text_of_the_user_is_never_markup(window, server):
+    page = window()
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    page.fill("#analysis", COUNT.replace("A privatised count", hostile))
+    page.wait_for_selector("#check_message .found")
+    before = newest(server)
+    page.click("#run")
+    until(lambda: newest(server) > before)
+    wait_for_run(page, before + 1)
+    assert hostile in page.inner_text("#state")
+    assert page.locator("img[src=x]").count() == 0
+    page.fill("#analysis", COUNT.replace("[parameters]", f"[{hostile!r}]"))
+    page.wait_for_selector("#check_message .wrong")
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_upload_of_a_release_whatever_its_name(window, server):
+    page = window()
+    release = nw.Release(count=nw.Gaussian(scale=2.0).released(33.0))
+    before = sorted(server.runs.folder.parent.rglob("*evil*"))
+    content = {
+        "name": "../../evil.json",
+        "mimeType": "application/json",
+        "buffer": json.dumps(release.to_dict()).encode(),
+    }
+    page.set_input_files("#upload", content)
+    wait_for_value(page, "Gaussian")
+    wait_for_text(page, "#release_message", "is in the analysis file")
+    assert Analysis.from_text(page.input_value("#analysis")).release == release
+    assert sorted(server.runs.folder.parent.rglob("*evil*")) == before
+    page.set_input_files("#upload", {**content, "buffer": b'{"format": "other"}'})
+    page.wait_for_selector("#release_message .wrong")
+    assert "noisewise-release" in page.inner_text("#release_message")
+
+
+def test_a_long_run_shows_progress_and_is_cancelled_while_the_page_answers(window, server, tmp_path):
+    page = window()
+    page.fill("#analysis", LONG)
+    wait_for_text(page, "#check_message", "6,000,000")
+    before = newest(server)
+    page.click("#run")
+    page.wait_for_selector("#bar progress[value]")
+    page.fill("#analysis", COUNT)  # the page answers meanwhile
+    wait_for_text(page, "#check_message", "2,000 draws")
+    page.screenshot(path=kept("page-running.png", tmp_path), full_page=True)
+    assert server.runs.get(before + 1).state == "running"
+    start = time.monotonic()
+    page.click("#cancel")
+    wait_for_run(page, before + 1, "cancelled")
+    assert time.monotonic() - start < 20
+    page.click("#run")
+    wait_for_run(page, before + 2)
+
+
+def test_everything_can_be_done_by_keyboard(window, server, finished, tmp_path):
+    page = window()
+
+    def tab_to(name):
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.id") == name:
+                return
+        raise AssertionError(f"Tab does not lead to {name}")
+
+    before = newest(server)
+    page.fill("#analysis", COUNT)
+    page.evaluate("document.activeElement.blur(); window.getSelection().removeAllRanges()")
+    page.evaluate("document.body.tabIndex = -1; document.body.focus()")
+    tab_to("use_starter")
+    tab_to("run")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    page.keyboard.press("Enter")
+    until(lambda: newest(server) > before)
+    wait_for_run(page, before + 1)
+    page.wait_for_selector("#verdict")
+    tab_to("epsilon")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#explored table")
+    page.screenshot(path=kept("page-keyboard.png", tmp_path))
+    tab_to("shown")
+    page.keyboard.press("ArrowDown")
+    until(lambda: f"Run {before + 1} " not in page.inner_text("#state"))
+
+
+def test_a_phone_shows_it_without_sideways_scrolling(window, server, finished, tmp_path):
+    page = window(360, 740)
+    page.wait_for_selector("#verdict")
+    page.fill("#analysis", COUNT.replace("Poisson(theta)", "Poison(theta)" + " + 1" * 60))
+    page.wait_for_selector("#check_message .wrong")
+    page.click("summary")
+    page.wait_for_selector("#argument_scale")
+    page.focus("#epsilon")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#explored table")
+    page.screenshot(path=kept("page-phone.png", tmp_path), full_page=True)
+    assert overflow(page)[0] <= 0
+
+
+def test_axe_finds_nothing_serious(window, server, finished):
+    pytest.importorskip("axe_playwright_python")
+    page = window()
+    page.wait_for_selector("#verdict")
+    page.click("summary")
+    page.wait_for_selector("#argument_scale")
+    page.focus("#epsilon")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("#explored table")
+    page.fill("#analysis", COUNT.replace("Poisson(theta)", "Poison(theta)"))
+    page.wait_for_selector("#check_message .wrong")
+    assert window.wrong == []
+    assert serious_findings(page) == []
+    window.wrong.clear()  # axe itself asks for a style sheet that is not there
