@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: demo test test-long check format bench schema clean
+.PHONY: demo test test-long check format bench chaos fuzz schema docs pictures clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
@@ -33,6 +33,27 @@ bench: $(VENV)/.developer
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/likelihood.py
 	$(BIN)/python benchmarks/samplers.py
+
+# Random kills of running processes: none may lose or alter a draw. KILLS=100 for more of them.
+KILLS ?= 30
+chaos: $(VENV)/.developer
+	$(BIN)/python tests/chaos.py $(KILLS)
+	$(BIN)/python tests/chaos_engines.py $(KILLS)
+
+docs: $(VENV)/.developer
+	$(BIN)/mkdocs build
+
+# every picture of the documentation, and the data file of a tutorial
+pictures: $(VENV)/.developer
+	$(BIN)/python scripts/county_file.py docs/data
+	$(BIN)/python scripts/pictures.py
+
+# Malformed files: each reader ends in success or in the library's own error. Atheris where it installs.
+INPUTS ?= 100000
+fuzz: $(VENV)/.developer
+	$(PIP) hypothesis
+	-$(PIP) atheris
+	cd tests && ../$(BIN)/python -m fuzz.campaign $(INPUTS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

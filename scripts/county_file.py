@@ -1,7 +1,8 @@
 """Make the county file of docs/tutorials/county-counts.md: `python scripts/county_file.py docs/data`.
 
 The file has the shape of a census noisy measurement file: one row per area and cell, the noisy value, the variance of
-its noise. Counties and people are made up. The truth behind the noise is written too, so that the tutorial can be marked.
+its noise. Counties and people are made up. The truth behind the noise is written too, so that the tutorial can be
+marked.
 """
 
 import csv

@@ -7,6 +7,7 @@ import shutil
 import struct
 import warnings
 from functools import cache
+from importlib import metadata
 
 import chaos
 import jax.numpy as jnp
@@ -72,7 +73,8 @@ RUNS = {
 
 @pytest.fixture
 def often(monkeypatch):
-    """States of chains after every step, and no waiting for the disk."""
+    """States of chains after every step; no waiting for the disk, and versions looked up once."""
+    monkeypatch.setattr(metadata, "version", cache(metadata.version))
     monkeypatch.setattr(resume, "EVERY", 0.0)
     monkeypatch.setattr(resume, "RATE", 1e15)
     monkeypatch.setattr(os, "fsync", lambda number: None)
@@ -241,6 +243,22 @@ def test_a_chain_that_forgot_its_random_numbers_is_seen_by_these_tests(seed, tmp
 
     monkeypatch.setattr(journal, "unpack", forgetful)
     assert not equal(peace, resumed(make, sampler, draws, seed, part))
+
+
+def test_states_are_saved_no_more_often_than_said(tmp_path, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(resume.time, "monotonic", lambda: now[0])
+    held = journal.Journal.open("sample", tmp_path / "run.nwc", {})
+    log = resume.Log(held).within("group", 0)
+    saved = []
+    for step in range(200):
+        now[0] += 0.5
+        if log.due():
+            log.save({"state": np.zeros(2**16), "rows": np.zeros(2**18), "step": step}, step)
+            saved.append(step)
+    held.close()
+    assert np.all(np.diff(saved) == 16)  # 8 s, for 8 times 2^16 bytes
+    assert not resume.Log().due()
 
 
 # More of the same -------------------------------------------------------------------------------------------------

@@ -353,6 +353,11 @@ def test_hostile_text_stays_text(compared):
     assert "<script" not in no_naive
 
 
+def test_without_escaping_hostile_text_would_get_through(compared, monkeypatch):
+    monkeypatch.setattr("noisewise.report.markup.html.escape", lambda value, quote: value)
+    assert "<script" in Report(compared.model, compared.release, compared.exact, question=HOSTILE).html()
+
+
 def test_the_citation_is_that_of_the_repository():
     stated = (ROOT / "CITATION.cff").read_text()
     for part in (words.DOI, "Exact Inference with Approximate Computation", "Journal of Privacy and Confidentiality"):
@@ -483,7 +488,9 @@ def test_a_results_folder_gets_its_report(folder):
     assert "noisewise fit analysis.toml" in source
     assert "The release is no surprise under the prior" in source
     assert write_report(folder).read_text(encoding="utf-8") == source
-    assert report_of(folder).verdict.state == "good"
+    found = report_of(folder)
+    assert found.verdict.state == "good"
+    assert found.conflict == nw.forecast(found.model, found.release, draws=1_000, seed=1).conflict
 
 
 def test_a_folder_that_is_none_is_refused(tmp_path):

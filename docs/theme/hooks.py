@@ -1,4 +1,5 @@
-"""What the site's generator does beyond Markdown: mathematics without scripts, and the project's own papers as pages."""
+"""What the site's generator does beyond Markdown: mathematics without scripts, the project's own papers as pages, a
+navigation that keeps up with the pages there are."""
 
 import posixpath
 import re
@@ -18,10 +19,29 @@ TAG = re.compile(r"\\tag\{([^}]*)\}")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Papers that live at the root of the repository become pages."""
+    """Papers that live at the root of the repository become pages, and the navigation is fitted to the pages."""
     for name, page in PAPERS.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
+    pages = {file.src_uri for file in files.documentation_pages()}
+    listed: set[str] = set()
+    config.nav = [entry for entry in (_kept(entry, pages, listed) for entry in config.nav) if entry]
+    unlisted = sorted(pages - listed)
+    if unlisted:
+        config.nav.append({"More": unlisted})
     return files
+
+
+def _kept(entry: Any, pages: set[str], listed: set[str]) -> Any:
+    """A navigation entry without the pages that do not exist; None where nothing is left of it."""
+    if isinstance(entry, str):
+        listed.add(entry)
+        return entry if entry in pages else None
+    [(title, below)] = entry.items()
+    if isinstance(below, list):
+        kept = [one for one in (_kept(each, pages, listed) for each in below) if one]
+    else:
+        kept = _kept(below, pages, listed)
+    return {title: kept} if kept else None
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:

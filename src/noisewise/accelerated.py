@@ -177,7 +177,8 @@ def simulate(
     with precision():
         found, wrong = jax.tree.map(np.asarray, program(key_data(rng), _inputs(used)))
     _refuse_wrong(wrong)
-    return {**given, **{name: _host(model, name, column) for name, column in found.items()}}
+    # Copies: callers write into what they drew, and what JAX hands out cannot be written to.
+    return {**given, **{name: np.array(column, dtype=model.dtype(name)) for name, column in found.items()}}
 
 
 def accept(

@@ -42,7 +42,7 @@ def plot(
     panels = [(name, index) for name in wanted for index in np.ndindex(posterior[name].shape[1:])]
     if names is None:
         panels = panels[:MOST_PANELS]
-    before = prior.simulate(10_000, posterior.seed) if prior is not None else {}
+    before = _prior_draws(prior, posterior.seed) if prior is not None else {}
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(
@@ -54,6 +54,15 @@ def plot(
         _panel(axis, posterior, name, index, before, naive)
     _legend(figure, axes.flat[: len(panels)])
     return figure
+
+
+def _prior_draws(model: Model, seed: int) -> dict[str, Array]:
+    """Parameters, and statistics that are laws of them: sums over records would take long, and only draw a line."""
+    names: list[str] = []
+    for name in model.order:
+        if model.has_density(name) and set(model.parents(name)) <= set(names):
+            names.append(name)
+    return model.draw(np.random.default_rng([seed, 0]), names, 10_000)
 
 
 def _check(posterior: Any, prior: Any, naive: Any) -> None:
@@ -96,8 +105,9 @@ def _panel(
             "--",
             "prior",
         )
-    if name in posterior.released:
-        released = np.asarray(posterior.released[name])[index]
+    released = np.asarray(posterior.released.get(name, np.nan))
+    if released.shape == posterior[name].shape[1:] and not np.isnan(released[index]):  # withheld, or of another kind
+        released = released[index]
         axis.plot([released], [0], "D", color=COLOURS["released"], clip_on=False, zorder=5, label="released value")
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from noisewise import chains, checks, weights
+from noisewise import chains, checks, result_file, weights
 from noisewise._version import __version__
 from noisewise.errors import InputError, refusal
 from noisewise.settings import Sampler
@@ -27,6 +27,8 @@ KEPT = (
     *("log_evidence", "log_evidence_se", "chains", "superchains", "islands"),
 )
 """Fields that go into the file's metadata as they are."""
+UNREADABLE = (LookupError, OSError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+"""What HDF5, xarray and JSON raise at files that are not theirs."""
 
 
 def current_versions() -> dict[str, str]:
@@ -274,6 +276,7 @@ class Posterior:
         if not isinstance(path, (str, os.PathLike)) or not Path(path).exists():
             raise refusal("Posterior.load", "path", "must be an existing file", path, "Check the path.")
         try:
+            result_file.check(path)
             tree = xr.load_datatree(Path(path), engine="h5netcdf")
             found = json.loads(tree.attrs["noisewise"])
             if found.pop("format") != FORMAT or found.pop("version") != VERSION:
@@ -283,8 +286,9 @@ class Posterior:
             weighted = _joined(tree["sample_stats"]["log_weights"].values) if "sample_stats" in tree.children else None
             found["sampler"] = Sampler.from_dict(found["sampler"])
             found["parameters"] = tuple(found["parameters"])
+            result_file.check_content(columns, weighted, found)
             return cls(draws=columns, released=released, log_weights=weighted, **found)
-        except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except UNREADABLE as error:
             raise InputError(
                 f"{path}: not a posterior written by this version of noisewise ({type(error).__name__}: {error}). "
                 "Give a file made with Posterior.save, version 1."

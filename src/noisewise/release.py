@@ -20,6 +20,8 @@ from noisewise.mechanisms.processed import Processed
 
 FORMAT = "noisewise-release"
 VERSION = 1
+LARGEST = 2**26
+"""Bytes of a release file: some three million numbers."""
 
 
 class Release(Mapping[str, Released]):
@@ -147,7 +149,7 @@ class Release(Mapping[str, Released]):
         if not isinstance(statistics, dict) or not statistics:
             advice = 'Give {"count": {"value": 37.4, "mechanism": "Laplace", "scale": 5.0}}.'
             raise refusal(where, "statistics", "must be a non-empty object", statistics, advice)
-        made = cls({name: _released(entry, f"{where}: statistics.{name}") for name, entry in statistics.items()})
+        made = cls({name: _restored(entry, f"{where}: statistics.{name}") for name, entry in statistics.items()})
         return made if "disjoint" not in content else made._with_stated_groups(content["disjoint"], where)
 
     def _with_stated_groups(self, stated: Any, where: str) -> Any:
@@ -179,7 +181,11 @@ class Release(Mapping[str, Released]):
             raise refusal("Release.load", "path", "must be a file's path", path, "Give 'release.json', say.")
         where = str(path)
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_unique)
+            with Path(path).open("rb") as file:
+                raw = file.read(LARGEST + 1)
+            if len(raw) > LARGEST:
+                raise ValueError(f"it is longer than {LARGEST:,} bytes")
+            content = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique)
         except FileNotFoundError:
             raise refusal("Release.load", "path", "must be an existing file", where, "Check the path.") from None
         except (OSError, UnicodeDecodeError) as error:
@@ -303,6 +309,16 @@ def _whole_guarantee(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee 
         return None  # calibrated for fewer entries than were released
     parts = mechanism.record_parts(shape)
     return Guarantee.compose([stated] * parts) if parts > 1 else stated
+
+
+def _restored(entry: Any, where: str) -> Released:
+    """A released value from a file's entry; what NumPy cannot make an array of is refused too."""
+    try:
+        return _released(entry, where)
+    except InputError:
+        raise
+    except (ValueError, OverflowError, RuntimeError) as error:  # NumPy, and nesting too deep
+        raise InputError(f"{where}: cannot be read: {error}. Check its numbers and lists.") from None
 
 
 def _released(entry: Any, where: str) -> Released:

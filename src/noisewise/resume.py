@@ -30,7 +30,7 @@ class Log:
 
     def __init__(self, journal: Journal | None = None, scope: Key = ()) -> None:
         self.journal, self.scope = journal, scope
-        self._next: dict[Key, float] = {}
+        self._next: float | None = None
 
     def __bool__(self) -> bool:
         return self.journal is not None
@@ -55,23 +55,30 @@ class Log:
         """Keep a value; whether it is kept."""
         return self.journal is not None and self.journal.write((*self.scope, *key), value)
 
+    def forget(self, *key: str | int) -> None:
+        """Do not look for this value again in this run: a place in memory less."""
+        if self.journal is not None:
+            self.journal.offsets.pop((*self.scope, *key), None)
+
     # States, each instead of the one before ----------------------------------------------------------------
 
-    def due(self, *key: str | int) -> bool:
+    def due(self) -> bool:
         """Whether it is time to save the state again: seldom if states are large, so that files stay moderate."""
         if self.journal is None:
             return False
         now = time.monotonic()
-        return now >= self._next.setdefault(key, now + EVERY)
+        if self._next is None:
+            self._next = now + EVERY
+        return now >= self._next
 
-    def save(self, value: Any, *key: str | int) -> bool:
-        """Keep a state; whether it is kept."""
+    def save(self, value: dict[str, Any], *key: str | int) -> bool:
+        """Keep a state; whether it is kept. Its "rows" are draws made since the last, to be kept in any case."""
         if self.journal is None:
             return False
         kept = self.put(value, *key)
         arrays: list[Array] = []
-        pack(value, arrays)
-        self._next[key] = time.monotonic() + max(EVERY, sum(array.nbytes for array in arrays) / RATE)
+        pack({name: part for name, part in value.items() if name != "rows"}, arrays)
+        self._next = time.monotonic() + max(EVERY, sum(array.nbytes for array in arrays) / RATE)
         return kept
 
     # Checks ------------------------------------------------------------------------------------------------

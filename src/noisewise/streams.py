@@ -248,6 +248,7 @@ class Run:
                 self.log.put(kept, "block", stream.index, block)
             elif fingerprint(kept) != fingerprint(self.log.get("block", stream.index, block)):
                 raise self.log.refusal(CHANGED)
+            self.log.forget("block", stream.index, block)
         self._done(stream, done, result)
 
     def _done(self, stream: Stream, done: Callable[[Any], None], result: Any) -> None:
@@ -401,6 +402,7 @@ def form_of(columns: Columns) -> dict[str, Any]:
 def read_block(log: Log, stream: Stream, block: int) -> tuple[Columns, Array]:
     """A block from the log."""
     kept = log.get("block", stream.index, block)
+    log.forget("block", stream.index, block)
     try:
         columns, places, count = kept["columns"], kept["positions"], kept["n"]
         positions = np.arange(stream.rows, dtype=np.int32) if places is None else places

@@ -1,5 +1,6 @@
 """Blocks as tasks on a Dask cluster."""
 
+import itertools
 import time
 import uuid
 import warnings
@@ -16,6 +17,8 @@ from noisewise.errors import InferenceError, NoisewiseWarning, refusal
 
 MOST_DEATHS = 5
 """Times that a block is given to the cluster again after its workers died, each more than the scheduler allows."""
+BOOK = "noisewise-model"
+"""How tasks that hold a model or a release are called."""
 LOOK = 1.0
 """Seconds between two looks at how many workers there are."""
 
@@ -119,6 +122,8 @@ class _Crew:
         self.client, self.in_flight, self.killed = client, in_flight, KilledWorker
         self.run, self.versions = uuid.uuid4().hex[:12], versions()
         self.books: dict[str, Any] = {}
+        self.editions, self.givings = itertools.count(), itertools.count()
+        self.edition = ""
         self.flying: dict[int, tuple[Work, Any, int]] = {}
         """By number: the work, its future, and how often it was given out again."""
         self.ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
@@ -178,14 +183,14 @@ class _Crew:
         content, books = encode("Dask", work)
         for key, book in books.items():
             if key not in self.books:
-                self.books[key] = self.client.submit(_bound, book, key=f"noisewise-model-{key}", pure=True)
+                self.books[key] = self.client.submit(_bound, book, key=f"{BOOK}-{key}{self.edition}", pure=True)
         future = self.client.submit(
             _run,
             content,
             list(books),
             [self.books[key] for key in books],
             self.versions,
-            key=f"noisewise-{self.run}-{number}-{again}",
+            key=f"noisewise-{self.run}-{number}-{next(self.givings)}",
             pure=False,
         )
         self.flying[number] = work, future, again
@@ -205,13 +210,17 @@ class _Crew:
         if error is not None and not isinstance(error, self.killed):
             del self.flying[number]
             return number, None, error
-        if again < MOST_DEATHS:  # its workers were killed, or its model went down with one
-            if error is None:
-                self.books.clear()
+        if error is None or str(getattr(error, "task", "")).startswith(BOOK):
+            # Its model was lost with the workers that held it: not the block's fault. The next is called otherwise.
+            self.books.clear()
+            self.edition = f"-{self.run}-{next(self.editions)}"
+            self._give(number, work, again)
+            return None
+        if again < MOST_DEATHS:
             self._give(number, work, again + 1)
             return None
         del self.flying[number]
-        told = f"the same block was lost with its workers {MOST_DEATHS + 1} times ({error or 'cancelled'})"
+        told = f"the same block was lost with its workers {MOST_DEATHS + 1} times ({error})"
         advice = "A simulator may crash, or need more memory than a worker has."
         return number, None, InferenceError(f"Dask: {told}. {advice}")
 

@@ -114,9 +114,11 @@ class Crew:
         self.stop.set()
         for _ in self.threads:
             self.inbox.put(None)
-        deadline = time.monotonic() + GRACE
+        left = GRACE
         for thread in self.threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            while thread.is_alive() and left > 0.0:
+                thread.join(0.1)
+                left -= 0.1
         for ident, (_, work) in list(self.busy.items()):
             if not self.reported:
                 at = care.whereabouts(ident) or "a block is running"

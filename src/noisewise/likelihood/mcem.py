@@ -87,7 +87,7 @@ ROUGH = (
 )
 
 UNSETTLED = (
-    "the climb ended, but five Newton steps on fresh samples each led further than their Monte Carlo error: this is "
+    "the climb ended, but five Newton steps, each on a fresh sample, did not lead to a root of the score: this is "
     "not the top. Start nearer to it, raise `most`, or use another e_step."
 )
 IDLE = 3
@@ -268,9 +268,9 @@ class Climb:
         return None if uneven else found
 
     def settle(self, newton: bool = True) -> tuple[list[Cloud], str | None]:
-        """Newton steps on the observed score of fresh samples, until a step is within its own Monte Carlo error.
+        """Newton steps on the observed score of fresh samples, until one leads to the root of its own sample's score.
 
-        The estimate is then the root of the last sample's score, whose error Louis's moments give. A climb may end
+        That root is the estimate, and its error follows from Louis's moments. A climb may end
         near an edge that it reaches too slowly to see: then the parameter is named, and no step taken.
         """
         size = min(self.settings.final, self.room)
@@ -297,11 +297,21 @@ class Climb:
             error = np.sqrt(np.diag(np.linalg.solve(information, np.linalg.solve(information, noise).T)))
             self.free = self.objective.stepped(self.free, step)
             clouds = self.here()
-            if np.all(np.abs(step) <= 4.0 * error):
+            if self._is_root(clouds, error):
                 break
         else:
             self.settled = False
         return clouds, None
+
+    def _is_root(self, clouds: list[Cloud], error: Array) -> bool:
+        """Whether the clouds moved here have no score left, within a tenth of their error, and are still even."""
+        assert self._last is not None
+        louis = self.objective.score_and_information(self.free, clouds)
+        if np.linalg.eigvalsh(louis.information).min() <= 0:
+            return False
+        left = np.abs(np.linalg.solve(louis.information, louis.score))
+        even = all(new.ess >= 0.5 * old.ess for new, old in zip(clouds, self._last[1], strict=True))
+        return even and bool(np.all(left <= 0.1 * error))
 
     def is_rough(self, clouds: list[Cloud]) -> bool:
         """Whether the score's slope over a third of a standard error is not at all what Louis's identity says."""

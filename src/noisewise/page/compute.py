@@ -14,7 +14,7 @@ from noisewise.compare import Comparison, compare
 from noisewise.errors import NoisewiseError
 from noisewise.mechanisms import Released
 from noisewise.page import budget
-from noisewise.page.runs import VERSION
+from noisewise.page.runs import SIMULATING, VERSION
 from noisewise.posterior import Posterior
 from noisewise.release import Release
 from noisewise.report import Report, report_of, words
@@ -135,14 +135,14 @@ def explore(folder: Path, factor: float, progress: Progress) -> dict[str, Any]:
     level, seed = analysis.settings.level, analysis.settings.seed
     posterior = Posterior.load(folder / RESULTS / "posterior.nc")
     release = budget.release_at(analysis.release, factor)
-    progress("this release", 0, REPLICATES + 1)
+    progress("starting", 0, 0)
     widths: list[dict[str, float]] = []
     same = _intervals(_sampled(analysis, release, seed), level)
     rng = generator(seed, Purpose.FORECAST, 5)
     rows = _chosen(posterior, rng)
     failed = 0
     for number, row in enumerate(rows):
-        progress("simulated releases", number + 1, REPLICATES + 1)
+        progress(SIMULATING, number, REPLICATES)
         try:
             found = _sampled(analysis, _simulated(release, posterior, row, rng), seed + 1 + number)
         except NoisewiseError:  # a release so unlucky that its posterior cannot be had with few draws

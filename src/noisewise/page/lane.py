@@ -32,6 +32,8 @@ class Job:
     stage: str = ""
     done: int = 0
     total: int = 0
+    reached: dict[str, int] = field(default_factory=dict, repr=False)
+    """How far each stage came."""
     message: str = ""
     result: dict[str, Any] | None = None
     seconds: float = 0.0
@@ -139,6 +141,7 @@ class Lane:
         kind = message["kind"]
         if kind == "progress":
             job.stage, job.done, job.total = message["stage"], message["done"], message["total"]
+            job.reached[job.stage] = job.done
             self.changed()
             return False
         job.result, job.message = message.get("result"), message.get("message", "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiny import Inputs, Session, reactive, render, req, ui
 
-from noisewise.page.runs import FILES, Run
+from noisewise.page.runs import FILES, SIMULATING, Run
 
 if TYPE_CHECKING:
     from noisewise.page.runs import Runs
@@ -274,15 +274,21 @@ def _exploration(input: Inputs, session: Session, runs: "Runs", current: Any, ne
         moved()
         ui.update_action_button("stop", disabled=asked() is None or asked().over)
 
+    @reactive.poll(lambda: [(job.state, job.reached.get(SIMULATING, 0)) for job in runs.explorations], EVERY)
+    def counted() -> int:
+        return runs.version
+
     @render.ui
     def exploring() -> Any:
-        moved()
+        counted()
         job = asked()
         if job is None or job.state == "done":
             return None
         if job.state == "failed":
             return ui.div(ui.p(job.message), class_="wrong")
-        return ui.p("Stopped." if job.state == "cancelled" else "Simulating releases at this budget …")
+        if job.state == "cancelled":
+            return ui.p("Stopped.")
+        return ui.p(f"Simulating releases at this budget: {job.reached.get(SIMULATING, 0)} done …")
 
     @render.ui
     async def explored() -> Any:

@@ -23,6 +23,8 @@ FILES = {
 }
 """What can be downloaded of a run, by the only names there are: what it is, and where it lies."""
 MOST_WAITING = 5
+SIMULATING = "simulated releases"
+"""The stage of an exploration that counts them."""
 VERSION = 1
 """Of what a run leaves for the page to show again."""
 _FOLDER = re.compile(r"run-(\d{4,6})")

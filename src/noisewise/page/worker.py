@@ -31,7 +31,7 @@ class Link:
         self.current = -1
         self.waiting: list[dict[str, Any]] = []
         self.ready = threading.Condition()
-        self.next = 0.0
+        self.next, self.stage = 0.0, ""
 
     def read(self) -> None:
         """Take jobs until the page is gone; then end at once, whatever is being computed."""
@@ -63,8 +63,8 @@ class Link:
         if self.current in self.stopped:
             raise Cancelled
         now = time.monotonic()
-        if now >= self.next:
-            self.next = now + EVERY
+        if now >= self.next or stage != self.stage:
+            self.next, self.stage = now + EVERY, stage
             self.say(kind="progress", stage=stage, done=int(done), total=int(total))
 
 

@@ -157,7 +157,7 @@ def report_of(folder: str | os.PathLike[str]) -> Report:
         naive=Posterior.load(naive) if naive.is_file() else None,
         no_naive=str(run.get("no_naive") or ""),
         level=analysis.settings.level,
-        conflict=_conflict(analysis.model, analysis.release, posterior.seed),
+        conflict=_conflict(analysis.model, analysis.release, analysis.settings.seed),
         content=analysis.content,
         inputs={"analysis.toml": (place / "analysis.toml").read_text(encoding="utf-8")},
         replay=str(run.get("replay") or "noisewise fit analysis.toml --out replay"),
@@ -174,14 +174,14 @@ def _run(path: Path) -> dict[str, Any]:
 
 
 def _conflict(model: Model, release: Release, seed: int) -> dict[str, float] | None:
-    """The forecast's check of prior against release, from a pilot of its own; None where there is no such check."""
+    """What `nw.forecast` finds of prior against release, with the same seed; None where there is no such check."""
     from noisewise.engine import Threads
     from noisewise.forecast import conflict
     from noisewise.samplers import choice
     from noisewise.samplers.problem import Problem
 
     try:
-        return conflict(choice.pilot(Problem(model, release), seed, Threads()), seed)
+        return conflict(choice.pilot(Problem(model, release), seed, Threads(), index=2), seed)
     except NoisewiseError:  # the report is no place to fail in: it says that this was not checked
         return None
 

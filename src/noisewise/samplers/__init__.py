@@ -97,7 +97,8 @@ def _run(
         raise refusal("sample", "sampler", f"must apply to model and release; {name} {reason_against}", name, ADVICE)
     bar = Progress(progress, type(sampler).__name__)
     log.put(settings_of(sampler), "run")
-    posterior: Any = sampler.run(problem, draws, seed, engine, bar, log)  # type: ignore[attr-defined]
+    kept = {"log": log} if log else {}
+    posterior: Any = sampler.run(problem, draws, seed, engine, bar, **kept)  # type: ignore[attr-defined]
     object.__setattr__(posterior, "reason", reason)
     return posterior
 

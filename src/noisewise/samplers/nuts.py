@@ -314,7 +314,7 @@ class Run:
                 state, seen = jax.tree.map(np.asarray, self.programs.advance(state, self.data))
                 pieces.append(seen)
                 if log.due() or (log and len(pieces) == total):
-                    kept = {"state": jax.tree.leaves(state), "pieces": pieces[saved:]}
+                    kept = {"state": jax.tree.leaves(state), "rows": pieces[saved:]}
                     if log.save(kept | {"done": len(pieces), "total": total}, records):
                         saved, records = len(pieces), records + 1
 
@@ -323,7 +323,7 @@ class Run:
         leaves, form = jax.tree.flatten(state)
         records = 0
         while (kept := log.get(records)) is not None:
-            pieces += kept["pieces"]
+            pieces += kept["rows"]
             leaves, records = kept["state"], records + 1
         return jax.tree.unflatten(form, leaves), records
 

@@ -271,7 +271,7 @@ class Voyage:
             rows += done * size * self.moves.cost
             stages.append(Stage(then, kernel, sweeps))
             now = then
-            if now == 1.0 or log.due("pilot"):
+            if now == 1.0 or log.due():
                 log.save({"rng": rng, "walkers": walkers, "stages": stages, "rows": rows}, "pilot")
         return (stages if now == 1.0 else []), rows
 
@@ -316,7 +316,7 @@ class Voyage:
                 self.sweep(rng, walkers, stage.kernel, now, poll, fresh=sweep == 0)[2] for sweep in range(stage.sweeps)
             ]
             shares.append(float(np.mean(moved)))
-            if now == 1.0 or log.due("state"):
+            if now == 1.0 or log.due():
                 state = {"rng": rng, "walkers": walkers, "shares": shares, "log_evidence": log_evidence}
                 log.save(state | {"done": len(shares), "total": len(stages)}, "state")
         return Island(walkers, log_evidence, np.asarray(shares))

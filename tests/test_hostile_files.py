@@ -1,0 +1,198 @@
+"""Files are data, never code: malformed ones end in success or the library's own error, in bounded time and memory.
+
+A short version of the campaign in fuzz/ (make fuzz).
+"""
+
+import ast
+import json
+import os
+import random
+import resource
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from fuzz import batch, campaign
+from fuzz.kinds_of_files import KINDS, malformed, outcome, results
+from targets import count_model, count_release
+
+import noisewise as nw
+from noisewise import release, result_file
+from noisewise.errors import InputError
+
+SOURCE = Path(nw.__file__).parent
+COUNTS = {"release": 2_000, "analysis": 60, "checkpoint": 60, "result": 60}
+
+
+# Data, never code ---------------------------------------------------------------------------------------------------
+
+RUNS_CODE = {"eval", "exec", "compile", "__import__", "execfile"}
+PICKLES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+
+
+def suspicious(text):
+    """Names in a source file that run code or read pickles."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RUNS_CODE:
+            found.add(node.func.id)
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names} & PICKLES
+        if isinstance(node, ast.ImportFrom):
+            found |= {(node.module or "").split(".")[0]} & PICKLES
+        if isinstance(node, ast.Call):
+            found |= {"allow_pickle" for word in node.keywords if word.arg == "allow_pickle"}
+            names = [part.value for part in node.args if isinstance(part, ast.Constant)]
+            found |= PICKLES & {name for name in names if isinstance(name, str)}
+    return found
+
+
+def test_only_the_engines_pickle_and_nothing_evaluates():
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        words = suspicious(path.read_text(encoding="utf-8"))
+        if words:
+            found[path.relative_to(SOURCE).as_posix()] = words
+    assert all(path.startswith("engine/") for path in found), found
+    assert not set.union(set(), *found.values()) & RUNS_CODE, found
+
+
+@pytest.mark.parametrize(
+    "text", ["eval('1')", "import pickle", "from pickle import loads", "f(allow_pickle=True)", "load('cloudpickle')"]
+)
+def test_the_search_for_code_notices_it(text):
+    assert suspicious(text)
+
+
+# Malformed files ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "result"])
+def test_malformed_files_are_read_or_refused(kind, seed, tmp_path):
+    tally = {}
+    for number in range(COUNTS[kind]):
+        data = malformed(kind, random.Random(f"{kind}/{seed}/{number}"))
+        found, told = batch.one(kind, data, tmp_path / "input")
+        assert told is None, f"input {number} of seed {seed}: {told}"
+        tally[found] = tally.get(found, 0) + 1
+    assert tally["refused"] > COUNTS[kind] // 20
+
+
+def test_malformed_results_are_read_or_refused(seed, tmp_path):
+    """In a process of its own: HDF5 is a C library, and hostile bytes are its to parse."""
+    lines = campaign.batch("result", seed, 0, COUNTS["result"], tmp_path)
+    assert [line for line in lines if "finding" in line] == []
+    assert sum(lines[-1]["tally"].values()) == COUNTS["result"]
+
+
+def test_hypothesis_finds_no_counterexample(seed):
+    pytest.importorskip("hypothesis")
+    from fuzz import properties
+
+    properties.check("release", 100, seed)
+
+
+def test_an_error_that_is_not_ours_is_a_finding(monkeypatch, tmp_path):
+    """The very same check fails where a reader lets NumPy's own error through."""
+    monkeypatch.setattr(release, "_restored", lambda entry, where: np.asarray([[1], [2, 3]]))
+    text = json.dumps(count_release().to_dict()).encode()
+    found, told = batch.one("release", text, tmp_path / "input")
+    assert found == "finding"
+    assert told.startswith("ValueError")
+
+
+def test_a_reader_that_hangs_is_a_finding(monkeypatch, tmp_path):
+    def endless(entry, where):
+        while True:
+            pass
+
+    monkeypatch.setattr(batch, "SECONDS", 0.2)
+    monkeypatch.setattr(release, "_restored", endless)
+    text = json.dumps(count_release().to_dict()).encode()
+    assert batch.one("release", text, tmp_path / "input")[1].startswith("TooLong")
+
+
+# Sizes --------------------------------------------------------------------------------------------------------------
+
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_a_release_larger_than_its_limit_is_refused_without_reading_it(tmp_path):
+    path = tmp_path / "release.json"
+    path.write_bytes(b'{"version": 1')
+    os.truncate(path, 2**40)  # mostly a hole
+    before, began = peak(), time.process_time()
+    with pytest.raises(InputError, match="longer than 67,108,864 bytes"):
+        nw.Release.load(path)
+    assert time.process_time() - began < 5.0
+    assert peak() - before < 4 * release.LARGEST
+
+
+def test_a_number_of_very_many_digits_is_refused_at_once(tmp_path):
+    path = tmp_path / "release.json"
+    good = json.dumps(count_release().to_dict())
+    number = json.dumps(count_release()["count"].value.item())
+    assert number in good
+    path.write_text(good.replace(number, "9" * 10_000_000, 1))
+    began = time.process_time()
+    with pytest.raises(InputError, match="digits"):
+        nw.Release.load(path)
+    assert time.process_time() - began < 5.0
+
+
+def changed_result(tmp_path, change):
+    path = tmp_path / "posterior.nc"
+    path.write_bytes(results()[0])
+    with h5py.File(path, "r+") as file:
+        del file["posterior/theta"]
+        change(file)
+    return path
+
+
+def test_draws_that_are_declared_but_not_stored_are_not_made(tmp_path):
+    path = changed_result(
+        tmp_path, lambda file: file.create_dataset("posterior/theta", (1, 2**40), "f8", chunks=(1, 1024))
+    )
+    with pytest.raises(InputError, match="larger than the file"):
+        nw.Posterior.load(path)
+
+
+def test_draws_are_not_read_from_another_file(tmp_path):
+    other = tmp_path / "secret"
+    other.write_bytes(np.arange(60.0).tobytes())
+    made = dict(shape=(1, 60), dtype="f8", external=[(str(other), 0, 480)])
+    path = changed_result(tmp_path, lambda file: file.create_dataset("posterior/theta", **made))
+    with pytest.raises(InputError, match="not an array of this file"):
+        nw.Posterior.load(path)
+    path = changed_result(tmp_path, lambda file: file.__setitem__("posterior/theta", h5py.ExternalLink(other, "/")))
+    with pytest.raises(InputError, match="not an array of this file"):
+        nw.Posterior.load(path)
+
+
+def test_a_result_of_any_size_passes_its_own_check(tmp_path, seed):
+    """Axes without values are declared but not stored, so arrays may be larger than the file by a little."""
+    import numpyro.distributions as dist
+
+    wide = nw.Model(
+        prior={"rate": dist.Gamma(2.0, 1.0).expand([3_000])}, statistics={"n": lambda rate: dist.Poisson(rate.sum())}
+    )
+    posterior = nw.sample(
+        wide, nw.Release(n=nw.Laplace(scale=2e4).released(6_000.0)), nw.Rejection(), draws=2, seed=seed
+    )
+    for made in (posterior, nw.sample(count_model(), count_release(), nw.Rejection(), draws=20_000, seed=seed)):
+        made.save(tmp_path / "posterior.nc")
+        result_file.check(tmp_path / "posterior.nc")
+        assert np.array_equal(
+            nw.Posterior.load(tmp_path / "posterior.nc").draws[made.parameters[0]], made[made.parameters[0]]
+        )
+
+
+def test_good_files_are_read(tmp_path):
+    for kind, (goods, _) in KINDS.items():
+        if kind == "result":
+            (tmp_path / "good").write_bytes(goods()[0])
+            assert outcome(kind, tmp_path / "good") == "read"

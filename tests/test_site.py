@@ -1,0 +1,94 @@
+"""The documentation site: builds strictly, fetches nothing, leads everywhere, and makes its own pictures."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("material", reason="mkdocs-material is in the dev extra")
+pytest.importorskip("mkdocstrings_handlers.python", reason="mkdocstrings-python is in the dev extra")
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+FETCHING = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src"), ("link", "href")}
+"""Tags and attributes that make a browser fetch something when a page is opened."""
+NAMING = {"canonical", "next", "prev"}
+"""Kinds of <link> that name an address and fetch nothing."""
+
+
+class Page(HTMLParser):
+    """What an HTML page fetches, where its navigation leads, and whether it holds MathML."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.fetched, self.links, self.maths = [], set(), False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.maths |= tag == "math"
+        for name, value in attributes:
+            if (tag, name) in FETCHING and given.get("rel") not in NAMING:
+                self.fetched.append(value)
+        if tag == "a" and "md-nav__link" in (given.get("class") or ""):
+            self.links.add((given.get("href") or "").split("#")[0])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {page.relative_to(folder).as_posix(): page for page in folder.rglob("*.html")}, folder
+
+
+def outside(address):
+    return re.match(r"(?:https?:)?//", address) is not None
+
+
+def test_pages_fetch_nothing_from_outside(site):
+    pages, _ = site
+    fetched = {name: [one for one in Page(page.read_text()).fetched if outside(one)] for name, page in pages.items()}
+    assert not {name: found for name, found in fetched.items() if found}
+
+
+def test_styles_fetch_nothing_from_outside(site):
+    for style in site[1].rglob("*.css"):
+        addresses = re.findall(r"(?:url\(|@import\s+)[\"']?([^\"')\s]+)", style.read_text())
+        assert not [one for one in addresses if outside(one)], style.name
+
+
+def test_a_page_that_fetches_is_noticed():
+    assert [one for one in Page('<script src="https://example.org/a.js"></script>').fetched if outside(one)]
+    assert [one for one in Page('<link rel="stylesheet" href="//example.org/a.css">').fetched if outside(one)]
+
+
+def test_every_page_is_reachable_from_the_navigation(site):
+    pages, _ = site
+    found = Page(pages["index.html"].read_text()).links
+    assert {name for name in pages if name not in ("404.html", "index.html")} <= found
+    assert sum(1 for _ in DOCS.rglob("*.md")) <= len(pages)
+
+
+def test_mathematics_is_shown_without_scripts(site):
+    pages, _ = site
+    assert Page(pages["derivations/rejection.html"].read_text()).maths
+    left = [name for name, page in pages.items() if 'class="arithmatex"' in page.read_text()]
+    assert not left
+
+
+def test_every_picture_is_made_by_the_script_and_shown(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import pictures
+
+    shown = set()
+    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+        shown |= {Path(target).name for target in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", page.read_text())}
+    there = {file.name for file in DOCS.rglob("*") if file.suffix in (".png", ".svg", ".jpg", ".gif")}
+    assert shown == there == {pictures.DEMO, *pictures.PICTURES}
+    for name, page in pictures.PICTURES.items():
+        assert f'savefig("{name}"' in (DOCS / page).read_text()
