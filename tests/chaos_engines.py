@@ -107,8 +107,9 @@ def on_dask(kills, rng):
     with distributed.LocalCluster(**settings, silence_logs=50) as cluster, distributed.Client(cluster) as client:
 
         def workers():
+            """Those that the scheduler knows: Dask's nanny does not replace a worker that dies while it starts."""
             nannies = [nanny for nanny in list(cluster.workers.values()) if nanny.process is not None]
-            return [nanny.process.pid for nanny in nannies if nanny.status.name == "running" and nanny.process.pid]
+            return [nanny.pid for nanny in nannies if nanny.worker_address in cluster.scheduler.workers]
 
         return campaign("Dask", Dask(client), workers, kills, rng)
 

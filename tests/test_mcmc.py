@@ -314,20 +314,18 @@ def test_chains_that_do_not_move_are_reported(seed):
     assert posterior.diagnostics["stuck_chains"] > 0
 
 
-def test_an_interruption_returns_what_is_there(seed, monkeypatch):
-    from noisewise.samplers import mcmc
+def test_an_interruption_returns_what_is_there(seed):
+    class Interrupted(nw.Threads):
+        calls = []
 
-    calls = []
-    gather = mcmc.gather
+        def execute(self, source):
+            self.calls.append(1)
+            if len(self.calls) > 12:
+                raise KeyboardInterrupt
+            super().execute(source)
 
-    def interrupted(*arguments):
-        calls.append(1)
-        if len(calls) > 12:
-            raise KeyboardInterrupt
-        return gather(*arguments)
-
-    monkeypatch.setattr(mcmc, "gather", interrupted)
-    posterior = nw.sample(count_model(), count_release(), MCMC(chains=16), draws=1600, seed=seed, on_failure="return")
+    settings = dict(draws=1600, seed=seed, engine=Interrupted(2), on_failure="return")
+    posterior = nw.sample(count_model(), count_release(), MCMC(chains=16), **settings)
     assert posterior.status == "interrupted"
     assert 0 < len(posterior) < 1600
     assert len(posterior) % posterior.chains == 0

@@ -238,3 +238,13 @@ def test_plot_follows_the_weighted_posterior():
     (line,) = [line for line in axis.get_lines() if line.get_label() == "prior"]
     x, y = line.get_data()
     assert np.interp(1.2, x, y) == pytest.approx(2 / np.pi / (1 + 1.2**2), rel=0.25)
+
+
+def test_expectations_count_the_weights(plain, weighted):
+    assert plain.expect(lambda theta: theta) == pytest.approx(plain["theta"].mean())
+    assert weighted.expect(lambda theta: theta) == pytest.approx(weighted.summary().loc["theta", "mean"])
+    assert weighted.expect(lambda theta: theta <= 30.0) != pytest.approx((weighted["theta"] <= 30.0).mean(), abs=0.01)
+    with pytest.raises(nw.InputError, match="one value per draw"):
+        plain.expect(lambda theta: 1.0)
+    with pytest.raises(KeyError, match="theta"):
+        plain.expect(lambda thta: thta)

@@ -8,7 +8,7 @@ from noisewise._version import __version__
 from noisewise.calibrate import Calibration, calibrate
 from noisewise.compare import Comparison, compare
 from noisewise.device import Device
-from noisewise.engine import Threads
+from noisewise.engine import Dask, Processes, Threads
 from noisewise.errors import InferenceError, InputError, NoisewiseError, NoisewiseWarning
 from noisewise.fit import Fit
 from noisewise.forecast import Forecast, forecast
@@ -50,6 +50,7 @@ __all__ = [
     "Augmentation",
     "Calibration",
     "Comparison",
+    "Dask",
     "Device",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -67,6 +68,7 @@ __all__ = [
     "NoisewiseError",
     "NoisewiseWarning",
     "Posterior",
+    "Processes",
     "RandomizedResponse",
     "Rejection",
     "RejectionControl",

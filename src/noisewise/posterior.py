@@ -3,9 +3,9 @@
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from html import escape
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +17,7 @@ from noisewise import chains, checks, result_file, weights
 from noisewise._version import __version__
 from noisewise.errors import InputError, refusal
 from noisewise.settings import Sampler
+from noisewise.statistics import dependencies
 
 Array = np.ndarray[Any, Any]
 
@@ -33,6 +34,11 @@ UNREADABLE = (LookupError, OSError, TypeError, ValueError, AttributeError, Arith
 
 def current_versions() -> dict[str, str]:
     """Versions of what decides a run's numbers."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     names = ("numpy", "scipy", "jax", "jaxlib", "numpyro")
     ours = {"python": platform.python_version(), "noisewise": __version__}
     return ours | {name: metadata.version(name) for name in names}
@@ -200,6 +206,19 @@ class Posterior:
         if len(self) == 0 or (self.weights is not None and np.isnan(self.weights).any()):
             return np.full((len(levels), *values.shape[1:]), np.nan)
         return weights.quantiles(values, self.weights, levels)
+
+    def expect(self, function: Callable[..., Any]) -> Any:
+        """Posterior mean of a function of draws by name, weights taken into account.
+
+        `posterior.expect(lambda count: count <= 30)` is a probability. The function's argument names are looked up
+        among the draws, and it is called once with whole arrays, the draw as first axis.
+        """
+        names = dependencies("Posterior.expect", function)
+        values = np.asarray(function(**{name: self[name] for name in names}), dtype=float)
+        if values.shape[:1] != (len(self),):
+            rule = "must return one value per draw"
+            raise refusal("Posterior.expect", "function", rule, values.shape, "Work along the first axis.")
+        return weights.mean_and_sd(values, self.weights)[0][()]
 
     def to_pandas(self) -> Any:
         """One row per draw, one column per scalar; a column `log_weight` where draws are weighted."""

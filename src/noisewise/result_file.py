@@ -23,7 +23,9 @@ TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("status", "message", "reason", "release_hash"), str),
     **dict.fromkeys(("acceptance_rate", "seconds", "log_evidence", "log_evidence_se"), NUMBER),
     **dict.fromkeys(("proposals", "chains", "superchains", "islands"), WHOLE),
-    "seed": int, "diagnostics": dict, "versions": dict,
+    "seed": int,
+    "diagnostics": dict,
+    "versions": dict,
 }
 """What the metadata's fields are."""
 

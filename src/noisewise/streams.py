@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtri
 
-from noisewise.engine import Engine, Task
+from noisewise.engine import Broken, Engine, Task
 from noisewise.errors import NoisewiseWarning, refusal
 from noisewise.progress import Progress
 from noisewise.resume import CHANGED, NOTHING, Log, fingerprint
@@ -354,7 +354,8 @@ class Run:
 
     def _warn_of_a_long_run(self, seconds: float) -> None:
         """The clock decides nothing here; it only says what to expect."""
-        if self.warned or self.finished or seconds < 10.0:
+        begun = any(stream.absorbed for stream in self.streams())  # workers may take long to start
+        if self.warned or self.finished or seconds < 10.0 or not begun:
             return
         done = min(self.filled)
         if done == 0 or seconds * (self.draws / done - 1.0) > LONG:
@@ -441,10 +442,9 @@ def run(
     try:
         with progress:
             engine.execute(source)
-    except KeyboardInterrupt:
-        source._end(
-            "interrupted",
-            f"interrupted with {min(source.filled)} of {draws} draws ({source._counts()}). Draws taken when the run "
-            "was cut short by hand may favour parameters that are quick to simulate.",
-        )
+    except KeyboardInterrupt as stop:
+        cause = f" ({stop})" if isinstance(stop, Broken) else ""
+        told = f"interrupted{cause} with {min(source.filled)} of {draws} draws ({source._counts()})"
+        bias = "Draws of a run that was cut short by hand may favour parameters that are quick to simulate."
+        source._end("interrupted", f"{told}. {bias}")
     return source.outcome()

@@ -1,6 +1,7 @@
 """Log-weights: the only place where weights are normalised, summarised, judged or resampled."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -186,6 +187,22 @@ def standard_error(values: Array, weights: Array | None) -> Array:
     if weights is None:
         return spread / np.sqrt(max(len(values), 1))
     return np.sqrt(np.tensordot(weights**2, (values - mean) ** 2, axes=1))
+
+
+def effective_for_means(columns: Iterable[Array], log_weights: Array) -> float:
+    """Independent draws that weighted ones are worth for the mean of the worst scalar: variance over squared error.
+
+    Unlike Kish's number it sees where the weights lie: large weights in a tail cost a mean more than their share.
+    """
+    if not np.any(log_weights > -np.inf):
+        return 0.0
+    weights, found = normalised(log_weights), np.inf
+    for values in columns:
+        _, spread = mean_and_sd(values.astype(float), weights)
+        error = standard_error(values.astype(float), weights)
+        worth = np.where(error > 0.0, spread / np.where(error > 0.0, error, 1.0), np.inf) ** 2
+        found = min(found, float(np.min(worth, initial=np.inf)))
+    return min(found, float(len(log_weights)))
 
 
 def quantiles(values: Array, weights: Array | None, levels: list[float]) -> Array:

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SHARES = {"release": 0.70, "analysis": 0.12, "checkpoint": 0.12, "result": 0.06}
-BATCH = {"release": 10_000, "analysis": 1_000, "checkpoint": 1_000, "result": 500}
+SHARES = {"release": 0.83, "analysis": 0.08, "checkpoint": 0.05, "result": 0.04}
+BATCH = {"release": 10_000, "analysis": 1_000, "checkpoint": 1_000, "result": 1_000}
 WALL = 1_800.0
 """Seconds for one batch: an input that hangs in C is ended with its process."""
 GUIDED = {"release": 20_000, "analysis": 2_000}

@@ -9,7 +9,7 @@ from typing import Any
 
 from noisewise import checks
 from noisewise.checkpoint import opened, settings_of
-from noisewise.engine import Engine, Threads
+from noisewise.engine import Engine, Threads, terminable
 from noisewise.errors import InferenceError, InputError, NoisewiseWarning, refusal
 from noisewise.model import Model
 from noisewise.posterior import Posterior
@@ -69,7 +69,7 @@ def sample(
     if sampler is not None and not isinstance(sampler, Sampler):
         raise refusal("sample", "sampler", "must be a sampler", sampler, "For example nw.Rejection().")
     more = {} if sampler is not None else {"draws": draws}  # the choice of a sampler looks at them
-    with opened("sample", checkpoint, problem, sampler, seed, used, **more) as log:
+    with terminable(), opened("sample", checkpoint, problem, sampler, seed, used, **more) as log:
         log.put(None, "begin")
         if sampler is None:
             posterior = _sample_by_choice(problem, draws, seed, used, progress, log)

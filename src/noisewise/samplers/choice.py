@@ -31,9 +31,9 @@ ROWS, LEAST_ROWS, CELLS = 2**14, 2**6, 2**17
 """Rows of the pilot at most and at least, and numbers it may handle between these."""
 AFFORDABLE = 2**24
 """Work, in numbers handled, that is no reason to give up independent draws: about a second on one core."""
-CHEAP, KEEPS = 2**21, 0.25
+CHEAP, KEEPS = 2**21, 0.5
 """Work that settles for weighted draws of the prior, and the share of them that does whatever the work."""
-NEAR = 2.0
+NEAR = 4.0
 """Rejection is also taken where the cheapest saves no more than this factor: the pilot knows no better."""
 COMPILING = 2**25
 """What a compiled program of its own (chains on the confidential statistics, gradients) costs before its first draw."""
@@ -85,8 +85,9 @@ class Pilot:
 
     @property
     def efficiency(self) -> float:
-        """Effective draws per row weighted from the prior; a tenth of it where too few rows carry the weight."""
-        return max(self.worth, 0.1) / self.rows * (1.0 if self.worth >= FEW else 0.1)
+        """Effective draws per row weighted from the prior, for the worst parameter's mean."""
+        names = self.problem.model.parameters
+        return per_row([self.values[name] for name in names], self.log_weights)
 
     @cached_property
     def cells(self) -> float:
@@ -104,6 +105,13 @@ class Pilot:
         model = self.problem.model
         names = [n for n in model.statistics if n in self.problem.needed and model.is_discrete(n) != continuous]
         return float(sum(model.cost_of_row(name) for name in names))
+
+    @property
+    def summed(self) -> int:
+        """Sums over records, at least 1: each is one more that every record must agree with."""
+        model = self.problem.model
+        names = [n for n in model.statistics if n in self.problem.needed and not model.has_density(n)]
+        return max(1, sum(math.prod(model.shape(name)) for name in names))
 
     def log_rate(self, names: set[str]) -> float:
         """log of the mean of prod eta / sup over these statistics; where all are zero, that of a twentieth of a row."""
@@ -130,6 +138,13 @@ class Pilot:
         work = sum(self.problem.model.cost_of_row(name) for name in merge.fresh)
         rows = float(stream.counted) + sum(each for _, each, _ in below)
         return (work + sum(each for each, _, _ in below)) / rate, rows / rate, names
+
+
+def per_row(columns: list[Array], log_weights: Array) -> float:
+    """Effective draws per weighted row; a tenth of it where too few rows carry the weight to tell."""
+    worth = weights.effective_for_means(columns, log_weights)
+    share = 1.0 if weights.effective_size(log_weights) >= FEW else 0.1
+    return share * max(worth, 0.1) / max(len(log_weights), 1)
 
 
 def noise_free(problem: Problem) -> str | None:
@@ -169,7 +184,7 @@ def pilot(problem: Problem, seed: int, engine: Engine, *, index: int = 0) -> Pil
                 terms[name] = problem.log_eta(name, values) - problem.log_sup(name)
         return values, terms
 
-    values, terms = gather(engine, [work])[0]
+    values, terms = gather(engine, [work], portable=True)[0]
     return Pilot(problem, values, terms)
 
 
@@ -216,10 +231,9 @@ def _importance(pilot: Pilot, draws: int, *_: Any) -> Estimate:
 
 def _adapted(pilot: Pilot, draws: int, seed: int, engine: Engine) -> Estimate:
     """Its own pilot rounds, one more to look at the weights; the run will repeat them."""
-    problem, sampler = pilot.problem, Importance(proposal="adapted", simulations=None)
-    found = plan("sample", problem, "adapted", sampler.prior_share, None, seed, engine, look=True)
-    worth = weights.effective_size(found.log_weights)
-    efficiency = max(worth, 0.1) / max(len(found.log_weights), 1) * (1.0 if worth >= FEW else 0.1)
+    problem, sampler = pilot.problem, Importance(proposal="adapted")
+    found = plan("sample", problem, "adapted", sampler.prior_share, 1, seed, engine, look=True)
+    efficiency = per_row(list(found.columns.values()), found.log_weights)
     drawn = ADAPTED * sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
     row = drawn + found.simulations * (pilot.cells - drawn / ADAPTED)
     told = (
@@ -259,10 +273,10 @@ def _augmentation(pilot: Pilot, draws: int, *_: Any) -> Estimate:
     """A sweep renews every latent number; the smaller the noise beside the law's spread, the slower the chains."""
     told = "Markov chains that draw parameters and confidential statistics in turn"
     sweep = 100.0 * (pilot.unknowns + pilot.latent(continuous=True) + pilot.latent(continuous=False))
-    return _thumb("Augmentation", COMPILING + 4_000 * sweep, sweep, 0.3, draws, told)
+    return _thumb("Augmentation", COMPILING + 4_000 * sweep, sweep, 0.3 / pilot.summed**2, draws, told)
 
 
-ADAPTED = 100.0
+ADAPTED = 5.0
 """What drawing and weighing one parameter from a fitted proposal costs, in numbers handled: measured, on two models."""
 COSTS: dict[str, Cost] = {
     "Rejection": _rejection,

@@ -123,6 +123,65 @@ def layout(sampler: MCMC, draws: int) -> tuple[int, int]:
     return chains, max(8, -(-draws // chains))
 
 
+@dataclass(frozen=True)
+class Walk:
+    """What a group of chains walks by: all that a piece of work needs beside the walkers, wherever it runs."""
+
+    moves: Moves
+    kernel: Kernel
+    seed: int
+
+    def place(self, piece: Walkers, group: int, poll: Poll) -> Walkers:
+        """Walkers at the starts chosen for them."""
+        rng = generator(self.seed, Purpose.STARTS, group)
+        return self.moves.placed(rng, piece, self.moves.problem.log_eta, poll)
+
+    def warm(self, walkers: Walkers, group: int, before: int, length: int, poll: Poll) -> tuple[Any, ...]:
+        """One window of one group: walkers, sums for adaptation, snapshots and a trace."""
+        rng = generator(self.seed, Purpose.WARMUP, before, group)
+        total: Any = 0.0
+        tried: Any = 0.0
+        snapshots, trace = [], []
+        for number in range(length):
+            counts = self.sweep(rng, walkers, before + number, poll)
+            total, tried = total + counts[0], tried + counts[1]
+            if number % max(1, length // SNAPSHOTS) == 0:
+                snapshots.append(walkers.take(np.arange(len(walkers))))
+            followed = [walkers.free[:, :TRACED], walkers.height[:, None]]
+            followed += [
+                walkers.parameters[name].reshape(len(walkers), -1)[:, :TRACED] for name in self.moves.space.discrete
+            ]
+            trace.append(np.concatenate(followed, axis=1))
+        return walkers, total, tried, joined(snapshots), np.stack(trace, axis=1)
+
+    def draw(
+        self, walkers: Walkers, group: int, before: int, length: int, thin: int, sweeps: int, poll: Poll
+    ) -> tuple[Walkers, Array, Array, Columns]:
+        """`length` kept draws of one group, after `before` of them and a warm-up of `sweeps`."""
+        rng = generator(self.seed, Purpose.CHAINS, before, group)
+        walkers = walkers.take(np.arange(len(walkers)))  # a round that is cut short leaves its start as it was
+        rows: list[Columns] = []
+        accepted: Any = 0.0
+        tried: Any = 0.0
+        for draw in range(before, before + length):
+            for sweep in range(thin):
+                counts = self.sweep(rng, walkers, sweeps + draw * thin + sweep, poll)
+                accepted, tried = accepted + counts[0].sum(axis=1), tried + counts[1].sum(axis=1)
+            rows.append(walkers.rows(rng, self.moves.parts))
+        return walkers, accepted, tried, {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
+
+    def sweep(self, rng: np.random.Generator, walkers: Walkers, number: int, poll: Poll) -> tuple[Array, Array]:
+        """Every move once; now and then with a proposal from the prior."""
+        fresh = number % FRESH == 0
+        return self.moves.sweep(rng, walkers, self.kernel, self.moves.problem.log_eta, poll, fresh=fresh)
+
+
+def start(moves: Moves, seed: int, poll: Poll) -> tuple[Walkers | None, int, np.random.Generator]:
+    """Weighted draws of the prior to start from, rows simulated, and the generator as it is after them."""
+    rng = generator(seed, Purpose.PILOT)
+    return *pilot(moves, rng, SUPERCHAINS, moves.problem.log_eta, poll), rng
+
+
 @dataclass
 class _Run:
     """One run: what is there so far."""
@@ -152,6 +211,10 @@ class _Run:
         self.count = 0
 
     @property
+    def walk(self) -> Walk:
+        return Walk(self.moves, self.kernel, self.seed)
+
+    @property
     def superchains(self) -> int | None:
         return SUPERCHAINS if self.chains > SUPERCHAINS else None
 
@@ -167,13 +230,8 @@ class _Run:
 
     def start(self) -> None:
         """Starts chosen by weight from draws of the prior; steps shaped like the weighted draws."""
-        rng = generator(self.seed, Purpose.PILOT)
-        single = Moves(self.problem)
-
-        def work(poll: Poll) -> tuple[Walkers | None, int]:
-            return pilot(single, rng, SUPERCHAINS, self.problem.log_eta, poll)
-
-        found, rows = gather(self.engine, [work], self.tick)[0]
+        work = partial(start, Moves(self.problem), self.seed)
+        found, rows, rng = gather(self.engine, [work], self.tick, portable=True)[0]
         self.proposals += rows
         if found is None:
             self.status = "hopeless"
@@ -190,8 +248,8 @@ class _Run:
         cut = self._groups()
         size = self.chains // cut
         pieces = [spread.take(np.arange(size) + group * size) for group in range(cut)]
-        works = [partial(self._place, piece, group) for group, piece in enumerate(pieces)]
-        self.groups = gather(self.engine, works, self.tick)
+        works = [partial(self.walk.place, piece, group) for group, piece in enumerate(pieces)]
+        self.groups = gather(self.engine, works, self.tick, portable=True)
         self.log.same(self.groups, "starts")
         self.kept = [[] for _ in self.groups]
 
@@ -205,17 +263,16 @@ class _Run:
             cut *= 2
         return cut
 
-    def _place(self, piece: Walkers, group: int, poll: Poll) -> Walkers:
-        return self.moves.placed(generator(self.seed, Purpose.STARTS, group), piece, self.problem.log_eta, poll)
-
     def warm_up(self) -> None:
         """Windows of growing length; after each, steps take the shape of where the chains have been."""
         before, window = 0, 16
         while before < self.sampler.warmup:
             left = self.sampler.warmup - before
             length = left if left < 2 * window else window
-            works = [partial(self._warmed, group, before, length) for group in range(len(self.groups))]
-            results = self.log.gather(self.engine, works, self.tick, "warm-up", before, classes=[Walkers])
+            walk = self.walk
+            works = [partial(walk.warm, one, n, before, length) for n, one in enumerate(self.groups)]
+            kept = self.log.within("warm-up")
+            results = kept.gather(self.engine, works, self.tick, before, classes=[Walkers], portable=True)
             self.groups = [result[0] for result in results]
             self.proposals += length * self.chains * self.moves.cost
             sums, tried = sum(result[1] for result in results), sum(result[2] for result in results)
@@ -225,31 +282,6 @@ class _Run:
             self.kernel = self.moves.kernel(cloud.free, cloud.parameters, self.floor, lengths)
         self.sweeps = before
         self.thin = self.sampler.thin or _thinning(np.concatenate([result[4] for result in results]))
-
-    def _warmed(self, group: int, before: int, length: int, poll: Poll) -> tuple[Any, ...]:
-        """One window of one group: walkers, sums for adaptation, snapshots and a trace."""
-        rng, walkers = generator(self.seed, Purpose.WARMUP, before, group), self.groups[group]
-        total: Any = 0.0
-        tried: Any = 0.0
-        snapshots, trace = [], []
-        for number in range(length):
-            counts = self._sweep(rng, walkers, self.kernel, before + number, poll)
-            total, tried = total + counts[0], tried + counts[1]
-            if number % max(1, length // SNAPSHOTS) == 0:
-                snapshots.append(walkers.take(np.arange(len(walkers))))
-            followed = [walkers.free[:, :TRACED], walkers.height[:, None]]
-            followed += [walkers.parameters[name].reshape(len(walkers), -1)[:, :TRACED] for name in self._discrete]
-            trace.append(np.concatenate(followed, axis=1))
-        return walkers, total, tried, joined(snapshots), np.stack(trace, axis=1)
-
-    @property
-    def _discrete(self) -> tuple[str, ...]:
-        return self.moves.space.discrete
-
-    def _sweep(
-        self, rng: np.random.Generator, walkers: Walkers, kernel: Kernel, number: int, poll: Poll
-    ) -> tuple[Array, Array]:
-        return self.moves.sweep(rng, walkers, kernel, self.problem.log_eta, poll, fresh=number % FRESH == 0)
 
     def draw(self) -> None:
         """Kept draws, from a kernel that no longer changes."""
@@ -265,8 +297,10 @@ class _Run:
                     f"(warm-up included, thinned to every {self.thin}. sweep). Raise it, or ask for fewer draws."
                 )
                 return
-            works = [partial(self._drawn, group, self.count, length) for group in range(len(self.groups))]
-            results = self.log.gather(self.engine, works, self.tick, "draws", self.count, classes=[Walkers])
+            walk, numbers = self.walk, (self.count, length, self.thin, self.sweeps)
+            works = [partial(walk.draw, one, n, *numbers) for n, one in enumerate(self.groups)]
+            kept = self.log.within("draws")
+            results = kept.gather(self.engine, works, self.tick, self.count, classes=[Walkers], portable=True)
             self.groups = [result[0] for result in results]
             self.accepted = np.sum([result[1] for result in results], axis=0) + (self.accepted if self.count else 0.0)
             self.tried = np.sum([result[2] for result in results], axis=0) + (self.tried if self.count else 0.0)
@@ -281,19 +315,6 @@ class _Run:
         cells = self.thin * self.chains * self.moves.cost // len(self.groups)
         cells *= sum(self.problem.model.cost_of_row(name) for name in self.moves.statistics)
         return max(1, LOST // max(1, cells))
-
-    def _drawn(self, group: int, before: int, length: int, poll: Poll) -> tuple[Walkers, Array, Array, Columns]:
-        rng, walkers = generator(self.seed, Purpose.CHAINS, before, group), self.groups[group]
-        walkers = walkers.take(np.arange(len(walkers)))  # a round that is cut short leaves its start as it was
-        rows: list[Columns] = []
-        accepted: Any = 0.0
-        tried: Any = 0.0
-        for draw in range(before, before + length):
-            for sweep in range(self.thin):
-                counts = self._sweep(rng, walkers, self.kernel, self.sweeps + draw * self.thin + sweep, poll)
-                accepted, tried = accepted + counts[0].sum(axis=1), tried + counts[1].sum(axis=1)
-            rows.append(walkers.rows(rng, self.moves.parts))
-        return walkers, accepted, tried, {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
 
     # The end ---------------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class Plan:
     simulations: int = 1
     log_weights: Array = field(default_factory=lambda: np.empty(0))
     """Weights of the last round, drawn from the proposal of the round before."""
+    columns: Columns = field(default_factory=dict)
+    """Parameters of that round."""
     proposals: int = 0
     seconds: float = 0.0
     rounds: int = 0
@@ -67,7 +69,8 @@ def plan(
     if look or simulations is None:
         pilot.round(law)
     chosen = simulations or pilot.best_simulations(law)
-    return Plan(law, chosen, pilot.log_weights, pilot.proposals, time.monotonic() - start, pilot.rounds)
+    seconds = time.monotonic() - start
+    return Plan(law, chosen, pilot.log_weights, pilot.columns, pilot.proposals, seconds, pilot.rounds)
 
 
 class _Pilot:
@@ -85,19 +88,13 @@ class _Pilot:
     def round(self, law: Proposal) -> None:
         """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
         blocks = max(1, ROUND // self.rows)
-        works = [partial(self._block, law, self.rounds, block) for block in range(blocks)]
-        parts = self.log.gather(self.engine, works, lambda: None, "pilot", self.rounds)
+        weigh = Weigh(self.problem, law, self.simulations)
+        works = [partial(_block, weigh, self.rows, self.seed, self.rounds, block) for block in range(blocks)]
+        parts = self.log.gather(self.engine, works, lambda: None, "pilot", self.rounds, portable=True)
         self.columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
         self.log_weights, self.log_each = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         self.rounds += 1
         self.proposals += blocks * self.rows * self.simulations
-
-    def _block(self, law: Proposal, number: int, block: int, poll: Any) -> tuple[Columns, Array, Array]:
-        rng = generator(self.seed, Purpose.PILOT, number, block)
-        values, log_ratio = law(rng, self.rows, poll)
-        _, log_eta = Weigh(self.problem, law, self.simulations).tried(rng, values, self.rows, poll)
-        log_each = log_ratio[:, None] + log_eta
-        return values, log_average(log_each), log_each
 
     def adapt(self, space: Space, share: float) -> Proposal:
         """Rounds from the prior on, each fitting the next, until weights need no flattening; then one more."""
@@ -147,6 +144,14 @@ class _Pilot:
             return MOST_SIMULATIONS if within > 0.0 else 1
         best = math.sqrt(within * c0 / (between * c1))
         return max(1, min(MOST_SIMULATIONS, round(best)))
+
+
+def _block(weigh: Weigh, rows: int, seed: int, number: int, block: int, poll: Any) -> tuple[Columns, Array, Array]:
+    rng = generator(seed, Purpose.PILOT, number, block)
+    values, log_ratio = weigh.proposal(rng, rows, poll)
+    _, log_eta = weigh.tried(rng, values, rows, poll)
+    log_each = log_ratio[:, None] + log_eta
+    return values, log_average(log_each), log_each
 
 
 def flattening(log_weights: Array, least: float) -> float:

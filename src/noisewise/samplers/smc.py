@@ -296,6 +296,11 @@ class Voyage:
             self.sweep(rng, walkers, kernel, t, poll, fresh=False)
         return kernel, sweeps, sweeps
 
+    def sail(self, seed: int, size: int, stages: list[Stage], log: Log, number: int, poll: Poll) -> Island:
+        """The island of that number, on its own random stream."""
+        rng = generator(seed, Purpose.PARTICLES, number)
+        return self.island(rng, size, stages, poll, log.within("island", number))
+
     def island(
         self, rng: np.random.Generator, size: int, stages: list[Stage], poll: Poll, log: Log = NOTHING
     ) -> Island:
@@ -354,7 +359,7 @@ class _Run:
         """Temperatures and moves, from a population that is not used again."""
         rng, size = generator(self.seed, Purpose.PILOT), min(max(self.size, LEAST_PARTICLES), PILOT_MOST)
         work = partial(self.voyage.learn, rng, size, self.sampler.keep, self.sampler.schedule, self.log)
-        self.stages, rows = gather(self.engine, [work], self.tick)[0]
+        self.stages, rows = gather(self.engine, [work], self.tick, portable=not self.log)[0]
         self.proposals += rows
         if not self.stages:
             self.status = "hopeless"
@@ -377,12 +382,11 @@ class _Run:
                 f"max_proposals={limit} allowed {islands} of {self.sampler.islands} islands, each of {cost} simulated "
                 "rows. Raise it, or ask for fewer draws or particles."
             )
-        gather(self.engine, [partial(self._island, number) for number in range(islands)], self.tick)
+        sail = partial(self.voyage.sail, self.seed, self.size, self.stages, self.log)
+        works = [partial(sail, number) for number in range(islands)]
+        # States of islands on their way are kept in the checkpoint by the threads of this process alone.
+        gather(self.engine, works, self.tick, portable=not self.log, seen=self.finished.__setitem__)
         self.proposals += islands * cost
-
-    def _island(self, number: int, poll: Poll) -> None:
-        rng = generator(self.seed, Purpose.PARTICLES, number)
-        self.finished[number] = self.voyage.island(rng, self.size, self.stages, poll, self.log.within("island", number))
 
     def stopped(self, *, by_clock: bool) -> None:
         """Say how a run that did not finish was stopped."""
