@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: demo test test-long check format bench chaos fuzz schema docs pictures clean
+.PHONY: demo test test-long campaign check format bench bench-peers chaos fuzz schema docs pictures clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
@@ -13,11 +13,15 @@ demo: $(VENV)/.package
 # two processes, then what must not have company
 test: $(VENV)/.developer
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not alone"
-	$(BIN)/python -m pytest -q -m alone
+	$(BIN)/python -m pytest -q -m alone --ignore tests/test_report.py
+	$(BIN)/python -m pytest -q tests/test_report.py
 
-# the longer tests, and every sampler against every target
+# what takes longer than the default suite should
 test-long: $(VENV)/.developer
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --long -m long
+
+# every sampler against every target
+campaign: $(VENV)/.developer
 	cd tests && ../$(BIN)/python campaign.py --jobs 2
 
 check: $(VENV)/.developer
@@ -33,6 +37,10 @@ bench: $(VENV)/.developer
 	$(BIN)/python benchmarks/foundation.py
 	$(BIN)/python benchmarks/likelihood.py
 	$(BIN)/python benchmarks/samplers.py
+
+# Beside other libraries, each in its own environment under build/peers; writes docs/benchmarks.md.
+bench-peers: $(VENV)/.developer
+	$(BIN)/python benchmarks/peers.py --write
 
 # Random kills of running processes: none may lose or alter a draw. KILLS=100 for more of them.
 KILLS ?= 30

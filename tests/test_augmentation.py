@@ -55,6 +55,7 @@ def test_posterior_is_exact(name, seed):
     assert worst_z(posterior, truth) < LIMIT
 
 
+@pytest.mark.long
 def test_lalonde_matches_its_reference(lalonde_reference, seed):
     entry = lalonde_reference["noisy_a"]
     problem = lalonde_model(), lalonde_release(entry["released"])

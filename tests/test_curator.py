@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from exactness import agrees, counts_agree
+from exactness import FALSE_ALARM, agrees, counts_agree
 from mechanism_case import Case
+from scipy import stats
 
 import noisewise as nw
 from noisewise import curator
@@ -362,8 +363,9 @@ def test_releases_follow_the_law_they_state(dp, table):
         assert agrees(values, true)
         mechanism = draws[0][name].mechanism
         simulated = mechanism.sample(np.random.default_rng(1), np.broadcast_to(true, (200_000, *np.shape(true))))
-        spread = np.mean((simulated - true) ** 2, axis=0)
-        assert agrees((values - true) ** 2, spread)
+        for column in np.ndindex(np.shape(true)):  # whole distributions: squares of a hundred draws have heavy tails
+            at = (slice(None), *column)
+            assert stats.ks_2samp(values[at], simulated[at]).pvalue > FALSE_ALARM
     money = [
         curator.release(frame, {"money": REPLACE_ONE["money"]}, neighbours="replace-one")["money"].value
         for _ in range(100)
@@ -517,6 +519,7 @@ def run(*arguments, cwd):
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
 
 
+@pytest.mark.long
 def test_command(dp, table, tmp_path):
     table.to_csv(tmp_path / "data.csv", index=False)
     (tmp_path / "plan.toml").write_text(PLAN)

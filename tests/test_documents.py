@@ -19,7 +19,12 @@ def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+SLOW = ("county-counts", "choosing-epsilon", "likelihood-intervals", "likelihood-scale", "augmentation-totals")
+"""Pages whose blocks run only with --long, which `make test-long` and the checks of every change give."""
+RUN = [pytest.param(page, marks=[pytest.mark.long] * (page.stem in SLOW)) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", RUN, ids=name_of)
 def test_code_blocks_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")

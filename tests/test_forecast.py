@@ -1,5 +1,6 @@
 """The forecast: what the pilot tells is right, the ranking is counted, the choice is kept, explained and replayed."""
 
+import importlib
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,16 +51,23 @@ def test_divided_and_joint_plans_are_told_apart(seed, lalonde_reference):
 
 
 def test_efficiency_of_weighting_is_foreseen(seed):
-    for alpha in (2.0, 25.0):
+    """For the worst parameter's mean; with prior and release in conflict, few rows of the pilot decide it."""
+    for alpha, factor in ((25.0, 1.25), (2.0, 3.0)):
         pilot = piloted(count_model(alpha), count_release(), seed)
-        run = nw.sample(count_model(alpha), count_release(), Importance(), draws=20_000, seed=seed)
-        assert pilot.efficiency == pytest.approx(run.ess["theta"] / len(run), rel=0.2)
+        row = (
+            nw.sample(count_model(alpha), count_release(), Importance(), draws=200_000, seed=seed)
+            .summary()
+            .loc["theta"]
+        )
+        worth = (row["sd"] / row["mcse"]) ** 2 / 200_000
+        assert worth / factor < pilot.efficiency < worth * factor
 
 
 def test_the_choice_is_by_count_and_not_by_the_clock(seed, monkeypatch):
     first = forecast(count_model(2.0), count_release(), seed=seed)
     clock = iter(np.arange(0.0, 1e9, 1e3))
-    monkeypatch.setattr("noisewise.forecast.time.perf_counter", lambda: float(next(clock)))
+    module = importlib.import_module("noisewise.forecast")  # its name is the verb's, too
+    monkeypatch.setattr(module.time, "perf_counter", lambda: float(next(clock)))
     second = forecast(count_model(2.0), count_release(), seed=seed, engine=Threads(1))
     assert (first.choice, first.reason) == (second.choice, second.reason)
     assert [each.work for each in first.ranking] == [each.work for each in second.ranking]

@@ -138,6 +138,7 @@ def test_importance_from_an_adapted_proposal_is_consistent(count_reference, seed
     assert 7 < errors[0] / errors[1] < 14
 
 
+@pytest.mark.long
 def test_standard_errors_are_the_spread_between_runs(seed):
     model, release, truth = target("beta-binomial")
     for sampler in (Importance("adapted", simulations=3), RejectionControl(quantile=0.5), ImportanceRejection()):

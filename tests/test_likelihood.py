@@ -57,6 +57,7 @@ def test_mcem_agrees_within_its_own_error(e_step, schedule, count_reference, see
     assert all(step["ess"] <= step["size"] + 1e-6 for step in fit.trace)
 
 
+@pytest.mark.long
 def test_a_sample_of_one_value_does_not_stop_the_climb(monkeypatch, seed):
     """From theta = 1 hardly any proposal is accepted. One value shows no error: negative control, that stops it."""
     estimator = nw.MCEM(e_step="rejection", schedule=nw.Ascent(most=50_000), final=20_000)
@@ -74,6 +75,7 @@ def test_a_sample_of_one_value_does_not_stop_the_climb(monkeypatch, seed):
     assert not all(ends())
 
 
+@pytest.mark.long
 def test_monte_carlo_error_is_honest(count_reference, seed):
     """Over repeated runs the estimate scatters as the error says."""
     truth = count_reference["maximum_likelihood"]["estimate"]

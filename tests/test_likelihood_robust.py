@@ -278,6 +278,7 @@ def normal_total(n=20):
 TOTAL_RELEASE = nw.Release(total=nw.Gaussian(scale=6.0).released(31.0))
 
 
+@pytest.mark.long
 def test_a_total_of_normal_records_has_its_closed_form(seed):
     """The release is Normal(n mu, n 4 + 36). Negative control: without the noise the information would be n / 4."""
     model = normal_total()

@@ -222,6 +222,7 @@ def local_privacy(x, y, mechanism):
     return nw.fit(model, release, nw.EM(accelerate=True), start={"a": 0.5, "b": 1.5, "sigma": 1.2})
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_rows_have_their_closed_form(seed):
     """Normal responses with Gaussian noise: least squares, variances add. No patches: the size alone decides."""
     rng = np.random.default_rng(seed)

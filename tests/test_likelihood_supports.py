@@ -206,6 +206,7 @@ def laplace_law():
     return model, nw.Release(x=nw.Gaussian(scale=1.0).released(0.3))
 
 
+@pytest.mark.long
 def test_a_law_with_a_kink_has_its_information_by_quadrature():
     """By automatic differentiation it would be -1."""
     model, release = laplace_law()
@@ -227,6 +228,7 @@ def test_a_law_with_a_kink_has_its_information_by_quadrature():
     assert fit.diagnostics["information"] == "slope of the score"
 
 
+@pytest.mark.long
 def test_simulation_does_not_give_standard_errors_for_a_kink(seed):
     model, release = laplace_law()
     estimator = nw.MCEM(schedule=nw.Ascent(most=20_000), final=50_000)

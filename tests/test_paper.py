@@ -75,6 +75,7 @@ def reduced():
     return reproduce(REDUCED, seed=3)
 
 
+@pytest.mark.long
 def test_a_reduced_run_holds_the_numbers_to_their_errors(reduced):
     wrong = [number for number in reduced.numbers if not number.holds]
     assert not wrong
@@ -88,12 +89,14 @@ def test_a_reduced_run_holds_the_numbers_to_their_errors(reduced):
     assert all("the paper agrees" in n.verdict for n in reduced.numbers if n.paper is not None)
 
 
+@pytest.mark.long
 def test_a_wrong_number_would_be_caught(reduced):
     """Negative control: the naive posterior's mean in place of the exact one's."""
     number = next(n for n in reduced.numbers if n.label == "Gamma(25, 1): posterior mean")
     assert not replace(number, ours=(25 + 37.4) / 2).holds
 
 
+@pytest.mark.long
 def test_figure_3_shows_what_the_paper_says(reduced):
     """Exact fits are wider than naive ones for every parameter, and their intervals for tau include zero."""
     found = reduced.lalonde.quantiles
@@ -104,6 +107,7 @@ def test_figure_3_shows_what_the_paper_says(reduced):
     assert np.all(found["exact"]["tau"][:, 0] < 0)
 
 
+@pytest.mark.long
 def test_everything_is_written(reduced, tmp_path):
     written = write(reduced, tmp_path / "out")
     names = {path.name for path in written}

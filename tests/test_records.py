@@ -269,6 +269,7 @@ def test_large_noise_does_not_slow_the_sampler_down(seed):
     assert posterior.ess["mu"] > len(posterior) / 20
 
 
+@pytest.mark.long
 def test_the_sampler_weighs_all_that_reads_a_total(seed):
     ran, _ = augmented(chained_problem(), seed, chains=32, length=150)
     assert max(abs(ran.z(name, lambda x: x, mean)) for name, mean in chained_solution().items()) < LIMIT

@@ -252,6 +252,7 @@ def test_exact_release_of_a_discrete_statistic(seed):
     assert agrees(posterior["theta"], (5 + 7) / 2)
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_records(seed):
     """A total over 200,000 records stays within a hundred megabytes of one over 4,096."""
     import subprocess

@@ -92,6 +92,7 @@ def test_evidence_is_unbiased_with_few_particles(seed):
     assert abs(ratio_score(posterior, truth)) < LIMIT
 
 
+@pytest.mark.long
 def test_a_bias_of_the_evidence_is_caught(seed, monkeypatch):
     """Negative control: weights that forget the temperature before."""
     truth = BY_NAME["count-25"].solve()["log_evidence"]

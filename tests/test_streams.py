@@ -240,6 +240,7 @@ def two_merges():
     return model, release, float(multivariate_normal(np.zeros(2), covariance).pdf([0.5, -1.0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plan", ["divide", "joint"])
 def test_evidence_is_unbiased_on_the_natural_scale(plan, seed):
     """Short runs, where a biased estimate shows: k = 4 draws each. k/N fails the same check."""

@@ -328,7 +328,8 @@ class Posterior:
         if self.acceptance_rate is not None and np.isfinite(self.acceptance_rate):
             parts.append(f"acceptance {self.acceptance_rate:.3g}")
         if self.log_evidence is not None and np.isfinite(self.log_evidence):
-            parts.append(f"log evidence {self.log_evidence:.4g} ± {self.log_evidence_se:.2g}")
+            error = "" if self.log_evidence_se is None else f" ± {self.log_evidence_se:.2g}"
+            parts.append(f"log evidence {self.log_evidence:.4g}{error}")
         return ", ".join(parts)
 
     def __repr__(self) -> str:

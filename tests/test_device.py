@@ -1,0 +1,171 @@
+"""The accelerator engine, tried on the CPU: the same programs, the same exactness."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import LIMIT, agrees, counts_agree, variance_agrees
+from scipy import stats
+from targets import all_targets, briefly, count_model, count_release
+
+import noisewise as nw
+from noisewise import accelerated, device_variates
+from noisewise.numerics import double, single
+from noisewise.variates import VARIATES
+
+BY_NAME = {target.name: target for target in all_targets()}
+
+
+def device(**settings):
+    return nw.Device("cpu", **{"rows": 2**14, **settings})
+
+
+@pytest.mark.parametrize("precision", ["double", "single"])
+@pytest.mark.parametrize(
+    "name", briefly(["count-2", "clamped-total-unknown-n", "multinomial"], ["clamped-total-unknown-n"])
+)
+def test_rejection_is_exact(name, precision, seed):
+    target = BY_NAME[name]
+    model, release = target.make()
+    posterior = nw.sample(model, release, nw.Rejection(), draws=8_000, seed=seed, engine=device(precision=precision))
+    truth = dict(target.solve())
+    z = (posterior.log_evidence - truth.pop("log_evidence")) / posterior.log_evidence_se
+    assert abs(z) < LIMIT
+    for one, (mean, variance) in truth.items():
+        assert agrees(posterior[one], mean), one
+        assert agrees((posterior[one] - mean) ** 2, variance), one
+
+
+def test_a_wrong_density_would_be_caught(seed, monkeypatch):
+    """Negative control: the ratio to the supremum, 1/10, squared."""
+    real = accelerated.log_etas
+    squared = lambda *given: {name: 2.0 * each + np.log(10.0) for name, each in real(*given).items()}  # noqa: E731
+    monkeypatch.setattr(accelerated, "log_etas", squared)
+    posterior = nw.sample(count_model(), count_release(), nw.Rejection(), draws=8_000, seed=seed, engine=device())
+    assert not agrees(posterior["theta"], BY_NAME["count-25"].solve()["theta"][0])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sampler", [nw.Importance(), nw.SMC(particles=256), nw.MCMC(), nw.Augmentation()], ids=str)
+def test_other_samplers_run_there(sampler, seed):
+    given = dict(draws=4_096, seed=seed, engine=device(), on_failure="return")
+    posterior = nw.sample(count_model(), count_release(), sampler, **given)
+    row = posterior.summary().loc["theta"]
+    assert abs(row["mean"] - BY_NAME["count-25"].solve()["theta"][0]) < 1.5 * LIMIT * row["mcse"]
+
+
+@pytest.mark.long
+def test_one_seed_gives_one_result_and_fewer_draws_are_the_first(seed):
+    run = lambda draws: nw.sample(  # noqa: E731
+        count_model(), count_release(), nw.Rejection(), draws=draws, seed=seed, engine=device()
+    )
+    many = run(6_000)
+    assert np.array_equal(run(6_000)["theta"], many["theta"])
+    assert np.array_equal(run(500)["theta"], many["theta"][:500])
+
+
+@pytest.mark.long
+def test_more_survivors_than_expected_are_not_lost(seed):
+    """Room for survivors starts at 1,024; a wide release accepts nearly all of 16,384 rows."""
+    model, release = count_model(), nw.Release(count=nw.Laplace(scale=500.0).released(25.0))
+    posterior = nw.sample(model, release, nw.Rejection(), draws=15_000, seed=seed, engine=device())
+    assert posterior.proposals < 20_000
+    assert agrees(posterior["theta"], 25.0, 0.05)
+
+
+@pytest.mark.parametrize("rate", [0.3, 7.0, 60.0, 5e4])
+def test_poisson_variates_follow_their_law_in_64_bits(rate, seed):
+    with double():
+        drawn = np.asarray(
+            jax.jit(lambda key: device_variates.poisson(key, jnp.asarray(rate), (200_000,)))(jax.random.key(seed))
+        )
+    low, high = int(stats.poisson.ppf(1e-9, rate)), int(stats.poisson.ppf(1 - 1e-9, rate))
+    counts = np.bincount(np.clip(drawn, low, high) - low, minlength=high - low + 1)
+    assert counts_agree(counts, stats.poisson.pmf(np.arange(low, high + 1), rate))
+
+
+LAWS = {
+    "gamma": (dist.Gamma(0.3, 2.0), stats.gamma(0.3, scale=0.5)),
+    "beta": (dist.Beta(0.7, 2.0), stats.beta(0.7, 2.0)),
+    "student": (dist.StudentT(3.0, 1.0, 2.0), stats.t(3.0, 1.0, 2.0)),
+    "weibull": (dist.Weibull(2.0, 1.5), stats.weibull_min(1.5, scale=2.0)),
+    "truncated": (dist.TruncatedNormal(0.0, 1.0, low=1.0), stats.truncnorm(1.0, np.inf)),
+    "laplace": (dist.Laplace(1.0, 2.0), stats.laplace(1.0, 2.0)),
+}
+
+
+@pytest.mark.parametrize(("law", "truth"), LAWS.values(), ids=LAWS)
+def test_variates_follow_their_law(law, truth, seed):
+    model = nw.Model(prior={"x": law}, statistics={"s": lambda x: dist.Normal(x, 1.0)})
+    rng = np.random.default_rng(seed)
+    with accelerated_work():
+        drawn = model.draw(rng, ["x"], 50_000)["x"]
+    assert stats.kstest(drawn, truth.cdf).pvalue > 1e-6
+
+
+def test_discrete_variates_have_their_moments(seed):
+    laws = {
+        "binomial": (dist.Binomial(30, 0.3), 9.0, 6.3),
+        "geometric": (dist.Geometric(0.25), 3.0, 12.0),
+        "negative": (dist.NegativeBinomial2(4.0, 2.0), 4.0, 12.0),
+        "zero": (dist.ZeroInflatedPoisson(0.4, 5.0), 3.0, 3.0 * (1 + 0.4 * 5.0)),
+        "categorical": (dist.Categorical(np.array([0.2, 0.5, 0.3])), 1.1, 0.49),
+    }
+    model = nw.Model(
+        prior={name: law for name, (law, _, _) in laws.items()},
+        statistics={"s": lambda binomial, geometric, negative, zero, categorical: dist.Normal(0.0, 1.0)},
+    )
+    with accelerated_work():
+        drawn = model.draw(np.random.default_rng(seed), list(laws), 60_000)
+    for name, (_, mean, variance) in laws.items():
+        assert agrees(drawn[name], mean), name
+        assert variance_agrees(drawn[name], variance), name
+
+
+def test_every_law_of_the_table_has_its_sampler():
+    assert set(device_variates.DRAWS) == set(VARIATES)
+    assert {rule for variate in VARIATES.values() for rule in variate.rules.values()} <= set(device_variates.RULES)
+
+
+@pytest.mark.parametrize("bits", [double, single])
+def test_acceptance_has_more_than_52_random_bits(bits):
+    with bits():
+        logs = np.asarray(accelerated.log_uniform(jax.random.key(0), 2**20))
+    assert np.all(np.isfinite(logs))
+    assert logs.min() < -12.0
+    assert len(np.unique(logs[logs < -8.0])) == np.sum(logs < -8.0)  # 23 bits would repeat themselves there
+
+
+def test_impossible_parameters_are_an_error_not_a_dropped_proposal(seed):
+    model = nw.Model(prior={"x": dist.Normal(1.0, 1.0)}, statistics={"s": lambda x: dist.Poisson(x)})
+    with pytest.raises(nw.InputError, match="cannot be drawn"):
+        nw.sample(
+            model,
+            nw.Release(s=nw.Laplace(scale=5.0).released(3.0)),
+            nw.Rejection(),
+            draws=100,
+            seed=seed,
+            engine=device(),
+        )
+
+
+def test_python_simulators_stay_on_the_processor(seed):
+    model, release = BY_NAME["simulator"].make()
+    posterior = nw.sample(model, release, nw.Rejection(), draws=2_000, seed=seed, engine=device())
+    assert agrees(posterior["p"], BY_NAME["simulator"].solve()["p"][0])
+
+
+def test_what_is_refused():
+    with pytest.raises(nw.InputError, match="'precision' must be one of"):
+        nw.Device(precision="half")
+    with pytest.raises(nw.InputError, match="must be an accelerator"):
+        nw.sample(count_model(), count_release(), nw.Rejection(), draws=10, seed=1, engine=nw.Device())
+    with pytest.raises(nw.InputError, match="'platform' must be there"):
+        nw.sample(count_model(), count_release(), nw.Rejection(), draws=10, seed=1, engine=nw.Device("tpu"))
+
+
+def accelerated_work():
+    from noisewise.numerics import placed
+
+    return placed(nw.Device("cpu").placement)
