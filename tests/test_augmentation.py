@@ -17,7 +17,7 @@ TARGETS = [
     *("count-2", "statistic-of-statistic", "hierarchy", "multinomial", "randomised-response-bits", "latent-scale"),
     *("normal-suppressed", "private-quantile"),
 ]
-KEPT = ("count-2", "statistic-of-statistic", "multinomial", "latent-scale")
+KEPT = ("count-2", "multinomial", "latent-scale")
 
 
 def worst_z(posterior, truth):

@@ -19,8 +19,11 @@ def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
 
-SLOW = ("county-counts", "choosing-epsilon", "likelihood-intervals", "likelihood-scale", "augmentation-totals")
-"""Pages whose blocks run only with --long, which `make test-long` and the checks of every change give."""
+SLOW = (
+    *("county-counts", "likelihood", "nuts", "noise-on-every-row"),
+    *("choosing-epsilon", "likelihood-intervals", "likelihood-scale", "augmentation-totals"),
+)
+"""Pages whose blocks run only with --long (`make test-long`)."""
 RUN = [pytest.param(page, marks=[pytest.mark.long] * (page.stem in SLOW)) for page in PAGES]
 
 

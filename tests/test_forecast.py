@@ -111,6 +111,7 @@ def test_a_run_that_misses_its_forecast_falls_back_on_new_streams(seed, monkeypa
 
     monkeypatch.setattr(Importance, "run", missed)
     monkeypatch.setattr(choice, "COSTS", {key: choice.COSTS[key] for key in ("Rejection", "Importance")})
+    monkeypatch.setattr(choice, "AFFORDABLE", 2**20)
     run = nw.sample(count_model(2.0), count_release(), draws=20_000, seed=seed)
     assert run.sampler == Rejection()
     assert run.status == "complete"

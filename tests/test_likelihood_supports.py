@@ -15,6 +15,8 @@ from noisewise.likelihood.cloud import exact_cloud
 from noisewise.likelihood.parts import parts_of
 from noisewise.samplers.problem import Problem
 
+pytestmark = pytest.mark.long
+
 SCALE = 0.8
 NOISE = {"Laplace": (nw.Laplace, stats.laplace), "Gaussian": (nw.Gaussian, stats.norm)}
 

@@ -50,7 +50,7 @@ def target(name):
 
 
 COUNTS = [f"count-{alpha}" for alpha in (2, 5, 25, 50, 75)]
-KEPT = ["count-2", "count-25", "hierarchy", "statistic-of-statistic", "multinomial"]
+KEPT = ["count-2", "hierarchy", "multinomial"]
 OTHERS = ["beta-binomial", "hierarchy", "statistic-of-statistic", "multinomial", "randomised-response-bits"]
 
 

@@ -29,8 +29,8 @@ Array = np.ndarray[Any, Any]
 
 ROWS, LEAST_ROWS, CELLS = 2**14, 2**6, 2**17
 """Rows of the pilot at most and at least, and numbers it may handle between these."""
-AFFORDABLE = 2**24
-"""Work, in numbers handled, that is no reason to give up independent draws: about a second on one core."""
+AFFORDABLE = 2**26
+"""Work, in numbers handled, that is no reason to give up independent draws: a few seconds on one core."""
 CHEAP, KEEPS = 2**21, 0.5
 """Work that settles for weighted draws of the prior, and the share of them that does whatever the work."""
 NEAR = 4.0
