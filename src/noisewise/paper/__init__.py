@@ -95,7 +95,7 @@ def write(found: Reproduction, out: str | os.PathLike[str]) -> list[Path]:
     for name, picture in pictures.items():
         for kind in ("png", "svg"):
             written.append(folder / f"{name}.{kind}")
-            picture.savefig(written[-1], metadata={"Date": None} if kind == "svg" else None)
+            picture.savefig(written[-1], dpi=300, metadata={"Date": None} if kind == "svg" else None)
         text = io.StringIO()
         picture.savefig(text, format="svg", metadata={"Date": None})
         inline[name] = text.getvalue()

@@ -15,7 +15,6 @@ STYLE = {
     "axes.linewidth": 0.7,
     "svg.hashsalt": "noisewise",
     "svg.fonttype": "path",
-    "savefig.dpi": 300,
 }
 GREEN, RED, BLUE = "#117733", "#CC3311", "#4477AA"
 TITLES = {
@@ -44,7 +43,7 @@ def posterior_figure(panels: list[Panel], titles: list[str]) -> Any:
 
 def _posterior_panel(axis: Any, panel: Panel, title: str) -> None:
     exact = panel.exact
-    low = max(0.0, min(panel.draws.min(), stats.gamma.ppf(1e-3, exact.alpha)))
+    low = max(0.0, min(panel.draws.min(), stats.gamma.ppf(1e-3, exact.alpha), exact.released - 2.0))
     high = 1.05 * max(panel.draws.max(), stats.gamma.ppf(0.999, exact.alpha), exact.released + 2.0)
     x = np.linspace(low + 1e-6, high, 800)
     bins = np.histogram_bin_edges(panel.draws, bins=50)

@@ -145,6 +145,8 @@ def _candidates(pilot: choice.Pilot, draws: int, seed: int, engine: Engine) -> I
     if not ranking:
         raise _nothing_applies(pilot.problem)
     for number, each in enumerate(ranking):
+        if number and each.work > choice.MOST_FALLBACK:
+            continue
         if not first or each.sampler != first[0].sampler:
             why = choice.reason_for(ranking, pilot) if number == 0 else f"the next in the forecast: {each.told}"
             yield each.sampler, why

@@ -43,6 +43,8 @@ MOST_ADAPTED = 16
 """Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
 FEW = 10.0
 """Effective rows of the pilot below which its efficiency is an optimistic guess."""
+MOST_FALLBACK = 2**34
+"""Work, some minutes of it, that no run is given which was not the first choice."""
 SAFETY = 1.5
 """How far above `min_ess` the expected effective draws must lie."""
 
@@ -272,8 +274,9 @@ def _nuts(pilot: Pilot, draws: int, *_: Any) -> Estimate:
 def _augmentation(pilot: Pilot, draws: int, *_: Any) -> Estimate:
     """A sweep renews every latent number; the smaller the noise beside the law's spread, the slower the chains."""
     told = "Markov chains that draw parameters and confidential statistics in turn"
-    sweep = 100.0 * (pilot.unknowns + pilot.latent(continuous=True) + pilot.latent(continuous=False))
-    return _thumb("Augmentation", COMPILING + 4_000 * sweep, sweep, 0.3 / pilot.summed**2, draws, told)
+    sweep = 200.0 + 8.0 * (pilot.unknowns + pilot.latent(continuous=True) + pilot.latent(continuous=False))
+    efficiency = min(0.3, 0.6 / pilot.summed**2)
+    return _thumb("Augmentation", COMPILING + 4_000 * sweep, sweep, efficiency, draws, told)
 
 
 ADAPTED = 5.0
