@@ -71,7 +71,10 @@ def get(server, path, method="GET", body=None, **headers):
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # an answer before all was sent
             connection.request(method, path, body=body, headers=named)
         answer = connection.getresponse()
-        return answer.status, dict(answer.getheaders()), answer.read()
+        content = b""
+        with contextlib.suppress(ConnectionResetError):  # refused with the request's body unread: the status has come
+            content = answer.read()
+        return answer.status, dict(answer.getheaders()), content
     finally:
         connection.close()
 
