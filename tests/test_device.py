@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from exactness import LIMIT, agrees, counts_agree, variance_agrees
+from exactness import FALSE_ALARM, LIMIT, agrees, counts_agree, variance_agrees
 from scipy import stats
 from targets import all_targets, briefly, count_model, count_release
 
@@ -52,7 +52,8 @@ def test_other_samplers_run_there(sampler, seed):
     given = dict(draws=4_096, seed=seed, engine=device(), on_failure="return")
     posterior = nw.sample(count_model(), count_release(), sampler, **given)
     row = posterior.summary().loc["theta"]
-    assert abs(row["mean"] - BY_NAME["count-25"].solve()["theta"][0]) < 1.5 * LIMIT * row["mcse"]
+    limit = stats.t.isf(FALSE_ALARM / 2, 15)  # the error comes from 16 groups where draws depend on each other
+    assert abs(row["mean"] - BY_NAME["count-25"].solve()["theta"][0]) < limit * row["mcse"]
 
 
 @pytest.mark.long
