@@ -87,7 +87,7 @@ def staged_by_hand(seed, sizes, workers, tolerances=(1e-3, 1e-4, 1e-5), chunk=2*
 
 
 ROWS = """
-import resource, time
+import time
 import jax.numpy as jnp, numpy as np, numpyro.distributions as dist, noisewise as nw
 n = {rows}
 rng = np.random.default_rng(1)
@@ -101,7 +101,7 @@ release = nw.Release(y=nw.Laplace(scale=1.0).released(y))
 start = time.perf_counter()
 fit = nw.fit(model, release, nw.EM(accelerate=True), start={{"a": 0.0, "b": 0.0, "sigma": 1.0}}, progress=False)
 seconds = time.perf_counter() - start
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 print(seconds, peak, len(fit.trace), fit.diagnostics["neglected"], *(fit.standard_error[k] for k in model.parameters))
 """
 

@@ -92,6 +92,8 @@ UNSETTLED = (
 )
 IDLE = 3
 """Steps in a row without a rise above its noise, on the largest samples, that end a climb: one alone is chance."""
+NEWTON = 4
+"""Newton steps on one sample: each roughly squares the distance to its root."""
 FEW = 100.0
 """Effective values below which a sample knows nothing of its own error: one value has no spread, whatever it is."""
 
@@ -293,25 +295,32 @@ class Climb:
                     return clouds, edge
             if not newton or np.linalg.eigvalsh(information).min() <= 0:
                 break
-            step = np.linalg.solve(information, score)
             error = np.sqrt(np.diag(np.linalg.solve(information, np.linalg.solve(information, noise).T)))
-            self.free = self.objective.stepped(self.free, step)
-            clouds = self.here()
-            if self._is_root(clouds, error):
+            clouds, found = self._root(clouds, np.linalg.solve(information, score), error)
+            if found:
                 break
         else:
             self.settled = False
         return clouds, None
 
-    def _is_root(self, clouds: list[Cloud], error: Array) -> bool:
-        """Whether the clouds moved here have no score left, within a tenth of their error, and are still even."""
+    def _root(self, clouds: list[Cloud], step: Array, error: Array) -> tuple[list[Cloud], bool]:
+        """Newton steps on one sample, moved along; and whether its score vanishes there, within a tenth of its error.
+
+        A sample that has become uneven on the way cannot tell: the next one, drawn where this one leads, must.
+        """
         assert self._last is not None
-        louis = self.objective.score_and_information(self.free, clouds)
-        if np.linalg.eigvalsh(louis.information).min() <= 0:
-            return False
-        left = np.abs(np.linalg.solve(louis.information, louis.score))
-        even = all(new.ess >= 0.5 * old.ess for new, old in zip(clouds, self._last[1], strict=True))
-        return even and bool(np.all(left <= 0.1 * error))
+        drawn = self._last[1]
+        for _ in range(NEWTON):
+            self.free = self.objective.stepped(self.free, step)
+            clouds = self.here()
+            louis = self.objective.score_and_information(self.free, clouds)
+            even = all(new.ess >= 0.5 * old.ess for new, old in zip(clouds, drawn, strict=True))
+            if not even or np.linalg.eigvalsh(louis.information).min() <= 0:
+                return clouds, False
+            step = np.linalg.solve(louis.information, louis.score)
+            if np.all(np.abs(step) <= 0.1 * error):
+                return clouds, True
+        return clouds, False
 
     def is_rough(self, clouds: list[Cloud]) -> bool:
         """Whether the score's slope over a third of a standard error is not at all what Louis's identity says."""

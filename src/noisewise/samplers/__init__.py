@@ -3,8 +3,9 @@
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from noisewise import checks
@@ -90,6 +91,7 @@ def _run(
     progress: bool | None,
     reason: str,
     log: Log = NOTHING,
+    prepared: Mapping[str, Any] = MappingProxyType({}),
 ) -> Posterior:
     reason_against = sampler.unfit(problem)
     if reason_against is not None:
@@ -98,7 +100,7 @@ def _run(
     bar = Progress(progress, type(sampler).__name__)
     log.put(settings_of(sampler), "run")
     kept = {"log": log} if log else {}
-    posterior: Any = sampler.run(problem, draws, seed, engine, bar, **kept)  # type: ignore[attr-defined]
+    posterior: Any = sampler.run(problem, draws, seed, engine, bar, **kept, **prepared)  # type: ignore[attr-defined]
     object.__setattr__(posterior, "reason", reason)
     return posterior
 
@@ -114,13 +116,14 @@ def _sample_by_choice(
     pilot = choice.pilot(problem, seed, engine)
     steps: list[str] = []
     lost: InferenceError | None = None
-    for number, (sampler, told) in enumerate(_candidates(pilot, draws, seed, engine)):
+    for number, (each, told) in enumerate(_candidates(pilot, draws, seed, engine)):
+        sampler = each.sampler
         logger.info("%s: %s", type(sampler).__name__, told)
         # A fallback starts on new streams: it was called for by what the run before it drew.
         own = seed if number == 0 else int(generator(seed, Purpose.FORECAST, 1, number).integers(2**53))
-        told_all = "; ".join([*steps, told])
+        told_all, prepared = "; ".join([*steps, told]), each.prepared if own == seed else {}
         try:
-            latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number))
+            latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number), prepared)
         except InferenceError as error:  # nowhere to start from: the next may find a way
             lost = error
             steps.append(f"{type(sampler).__name__} ({told}) could not start")
@@ -136,11 +139,11 @@ def _sample_by_choice(
     return found
 
 
-def _candidates(pilot: choice.Pilot, draws: int, seed: int, engine: Engine) -> Iterator[tuple[Sampler, str]]:
+def _candidates(pilot: choice.Pilot, draws: int, seed: int, engine: Engine) -> Iterator[tuple[choice.Estimate, str]]:
     """Samplers in the order of the forecast, each with why; the full ranking is made only when it comes to that."""
     first = choice.settled(pilot, draws)
     if first:
-        yield first[0].sampler, choice.reason_for(first, pilot)
+        yield first[0], choice.reason_for(first, pilot)
     ranking = choice.estimates(pilot, draws, seed, engine)
     if not ranking:
         raise _nothing_applies(pilot.problem)
@@ -149,7 +152,7 @@ def _candidates(pilot: choice.Pilot, draws: int, seed: int, engine: Engine) -> I
             continue
         if not first or each.sampler != first[0].sampler:
             why = choice.reason_for(ranking, pilot) if number == 0 else f"the next in the forecast: {each.told}"
-            yield each.sampler, why
+            yield each, why
 
 
 def _worth_another(found: Posterior, draws: int) -> bool:

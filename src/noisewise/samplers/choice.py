@@ -8,7 +8,7 @@ each figure means.
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -208,6 +208,8 @@ class Estimate:
     """What is expected of it, in words."""
     delivers: bool = True
     """Whether the rows returned are expected to be worth what its status asks for."""
+    prepared: dict[str, Any] = field(default_factory=dict)
+    """What a run with the same seed would only find again, for its `run`."""
 
 
 Cost = Callable[[Pilot, int, int, Engine], Estimate]
@@ -232,7 +234,7 @@ def _importance(pilot: Pilot, draws: int, *_: Any) -> Estimate:
 
 
 def _adapted(pilot: Pilot, draws: int, seed: int, engine: Engine) -> Estimate:
-    """Its own pilot rounds, one more to look at the weights; the run will repeat them."""
+    """Its own pilot rounds, one more to look at the weights; the run goes on from them."""
     problem, sampler = pilot.problem, Importance(proposal="adapted")
     found = plan("sample", problem, "adapted", sampler.prior_share, 1, seed, engine, look=True)
     efficiency = per_row(list(found.columns.values()), found.log_weights)
@@ -241,8 +243,8 @@ def _adapted(pilot: Pilot, draws: int, seed: int, engine: Engine) -> Estimate:
     told = (
         f"rows weighted from a proposal fitted in pilot rounds are worth {100 * efficiency:.2g}% of independent draws"
     )
-    work = 2.0 * found.proposals * pilot.cells + draws * row / efficiency
-    return Estimate(sampler, work, efficiency, told, _enough(sampler, draws, efficiency))
+    work = draws * row / efficiency  # the rounds are spent, whatever is chosen
+    return Estimate(sampler, work, efficiency, told, _enough(sampler, draws, efficiency), {"pilot": found})
 
 
 def _thumb(name: str, fixed: float, each: float, efficiency: float, draws: int, told: str) -> Estimate:

@@ -53,10 +53,19 @@ class Importance(Sampler):
         return without_density(problem) or proposals.unfit(problem.model, self.proposal)
 
     def run(
-        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+        self,
+        problem: Problem,
+        draws: int,
+        seed: int,
+        engine: Engine,
+        progress: Progress,
+        log: Log = NOTHING,
+        pilot: Plan | None = None,
     ) -> Posterior:
-        """Weigh draws of the proposal."""
-        pilot = plan("Importance", problem, self.proposal, self.prior_share, self.simulations, seed, engine, log=log)
+        """Weigh draws of the proposal, and of that of a `pilot` already made with this seed and these settings."""
+        if pilot is None:
+            how = (self.proposal, self.prior_share, self.simulations)
+            pilot = plan("Importance", problem, *how, seed, engine, log=log)
         rows = block_rows(problem, pilot.simulations)
         stream = Stream(0, rows, Weigh(problem, pilot.proposal, pilot.simulations), "the proposal")
         budget = remaining(None, self.max_seconds, pilot)
