@@ -81,6 +81,26 @@ def test_mathematics_is_shown_without_scripts(site):
     assert not left
 
 
+def test_equations_have_their_limits_and_gaps(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "theme")
+    import hooks
+
+    within = hooks._mathml(r"\left( \sum_{s=0}^{k} x \right)", True, "a page")
+    assert "<munderover>" in within
+    assert "<msubsup>" in hooks._mathml(r"\left( \sum_{s=0}^{k} x \right)", False, "a page")
+    gap = '<mi>log</mi><mspace width="0.17em" />'
+    assert gap in hooks._mathml(r"\log \pi", False, "a page")
+    assert gap not in hooks._mathml(r"\log(x)", False, "a page")
+
+
+def test_wide_equations_can_be_read_from_their_beginning():
+    """What overflows a centred flexible box on its left cannot be scrolled to."""
+    style = (DOCS / "assets/extra.css").read_text()
+    rule = re.search(r"^\.equation \{([^}]*)\}", style, re.MULTILINE)[1]
+    assert "overflow-x: auto" in rule
+    assert "justify-content" not in rule
+
+
 def test_every_picture_is_made_by_the_script_and_shown(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "scripts")
     import pictures

@@ -3,6 +3,7 @@ navigation that keeps up with the pages there are."""
 
 import posixpath
 import re
+import xml.etree.ElementTree as ET
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ PAPERS = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", 
 OUTSIDE = re.compile(r"\[(?P<text>`?[^\]]+`?)\]\((?P<target>(?:\.\./)*(?:src|tests|benchmarks|README)[^)\s]*)\)")
 MATHS = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 TAG = re.compile(r"\\tag\{([^}]*)\}")
+MATHML = "{http://www.w3.org/1998/Math/MathML}"
+LIMITS = {"msub": "munder", "msup": "mover", "msubsup": "munderover"}
+TAKE_LIMITS = {"\u2211", "\u220f", "max", "min", "sup", "inf", "lim"}
+"""Operators whose limits stand above and below them where there is room."""
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -64,8 +69,25 @@ def _mathml(latex: str, display: bool, where: str) -> str:
     latex = latex.strip().removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
     tag = TAG.search(latex)
     made = convert(TAG.sub("", latex).replace("\\arg", "\\mathrm{arg}"), display="block" if display else "inline")
+    made = _tidied(made, display)
     left = re.search(r"\\[A-Za-z]+", made)
     if left:
         raise PluginError(f"{where}: {left[0]} in {latex.strip()[:60]!r} is not understood; write it another way")
     number = f'<span class="equation-number">({tag[1]})</span>' if tag else ""
     return f'<div class="equation">{made}{number}</div>' if display else made
+
+
+def _tidied(mathml: str, display: bool) -> str:
+    """What the converter leaves out: limits above and below within brackets, and a gap after the name of a function."""
+    ET.register_namespace("", MATHML[1:-1])
+    root = ET.fromstring(mathml)
+    for node in list(root.iter()):
+        kind = node.tag.removeprefix(MATHML)
+        if display and kind in LIMITS and node[0].text in TAKE_LIMITS:
+            node.tag = MATHML + LIMITS[kind]
+        if kind == "mrow":
+            for place, (one, after) in reversed(list(enumerate(zip(node, node[1:], strict=False)))):
+                named = one.tag == MATHML + "mi" and len(one.text or "") > 1
+                if named and after.tag != MATHML + "mo":
+                    node.insert(place + 1, ET.Element(MATHML + "mspace", width="0.17em"))
+    return ET.tostring(root, encoding="unicode")
