@@ -5,6 +5,8 @@ import itertools
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -13,6 +15,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
+from noisewise import checkpoint
 from noisewise.engine import Dask, Processes, Threads, base, care, gather, threads
 from noisewise.engine import processes as processes_module
 
@@ -230,7 +233,12 @@ def test_results_that_came_with_an_error_are_kept():
 def test_ctrl_c_and_sigterm_end_with_what_has_been_accepted(kind, number, seed, engines, tmp_path):
     before = signal.getsignal(number)
     model = simulated(signalling(tmp_path / "sent", os.getpid(), number))
-    found = sample(model, seed, engines[kind], draws=10**6, on_failure="return")
+    try:
+        found = sample(model, seed, engines[kind], draws=10**6, on_failure="return")
+        assert number == signal.SIGINT
+    except care.Terminated as end:
+        found = end.result
+        assert number == signal.SIGTERM
     assert found.status == "interrupted"
     assert len(found) > 0
     expected = sample(simulated(slow), seed, engines["threads"], draws=len(found))
@@ -238,11 +246,82 @@ def test_ctrl_c_and_sigterm_end_with_what_has_been_accepted(kind, number, seed, 
     assert signal.getsignal(number) is before
 
 
+SCRIPT = """
+import atexit, os, signal, sys
+import numpyro.distributions as dist
+import noisewise as nw
+
+def simulate(rng, theta, calls=[0]):
+    calls[0] += 1
+    if calls[0] == 100_000:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return int(rng.poisson(theta))
+
+atexit.register(print, "tidied up")
+model = nw.Model({"theta": dist.Gamma(5.5, 1.0)}, {"count": nw.Simulator(simulate)})
+release = nw.Release(count=nw.Laplace(scale=2.0).released(7.4))
+for seed in (1, 2):
+    try:
+        nw.sample(model, release, nw.Rejection(), draws=10**6, seed=seed, checkpoint=sys.argv[1], on_failure="return")
+    except Exception as error:
+        print("goes on", error)
+print("goes on")
+"""
+
+
+def test_sigterm_ends_the_process_and_the_checkpoint_has_its_work(tmp_path):
+    """Whatever the script does about failures; what it has registered for its end is done."""
+    path = tmp_path / "run.nwc"
+    command = [sys.executable, "-c", SCRIPT, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stdout == "tidied up\n"
+    assert "SIGTERM: the run has ended" in done.stderr
+    told = checkpoint.inspect(path)
+    assert told["ended"] == "interrupted"
+    assert told["bad_bytes"] == 0
+    ((blocks, survivors),) = told["runs"]["0"]["blocks"].values()
+    assert blocks >= 1
+    assert survivors > 0
+
+
+def test_sigterm_outlasts_a_failure_that_comes_with_it(seed):
+    """The process ends even where the run fails before the signal is looked at."""
+
+    calls = itertools.count()
+
+    def simulate(rng, theta):
+        if next(calls) == 1_000:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise ZeroDivisionError
+        return int(rng.poisson(theta))
+
+    with pytest.raises(care.Terminated) as caught:
+        sample(simulated(simulate), seed, Threads(1))
+    assert caught.value.code == 143
+    assert sample(simulated(slow), seed, Threads(1), draws=10).status == "complete"  # and is then forgotten
+
+
+def test_sigterm_ends_a_fit(seed):
+    armed = []
+
+    def law(theta):
+        if armed:
+            os.kill(os.getpid(), signal.SIGTERM)
+            armed.clear()
+        return dist.Poisson(theta)
+
+    model = nw.Model(PRIOR, {"count": law})
+    armed.append(True)
+    with pytest.raises(care.Terminated):
+        nw.fit(model, RELEASE, nw.MCEM(), start={"theta": 5.0}, seed=seed)
+
+
 def test_handlers_of_the_users_own_are_left_alone():
     heard = []
     before = signal.signal(signal.SIGTERM, lambda *given: heard.append(given))
     try:
-        with care.deferred_signals() as check, care.terminable():
+        with care.terminable(), care.deferred_signals() as check:
             os.kill(os.getpid(), signal.SIGTERM)
             check()
     finally:
@@ -261,20 +340,20 @@ def test_a_signal_waits_for_bookkeeping_and_a_second_does_not(number):
     reached = []
 
     def twice(times):
-        with care.deferred_signals() as check:
+        with care.terminable(), care.deferred_signals() as check:
             receive(number, times)
             reached.append(times)
             check()
             reached.append("past the check")
 
     for times in (1, 2):
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt if number == signal.SIGINT else care.Terminated):
             twice(times)
     assert reached == [1]
 
 
 def test_sigterm_interrupts_between_blocks_too():
-    with pytest.raises(KeyboardInterrupt), care.terminable():
+    with pytest.raises(care.Terminated), care.terminable():
         receive(signal.SIGTERM, 1)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 

@@ -1,7 +1,7 @@
 """Engines: where blocks of work run. They know nothing of what is computed. See docs/engines.md."""
 
 from noisewise.engine.base import Broken, Engine, Source, Stopped, Task, drive, gather
-from noisewise.engine.care import processors, terminable
+from noisewise.engine.care import Terminated, processors, terminable
 from noisewise.engine.cluster import Dask
 from noisewise.engine.processes import Processes
 from noisewise.engine.threads import Threads
@@ -14,6 +14,7 @@ __all__ = [
     "Source",
     "Stopped",
     "Task",
+    "Terminated",
     "Threads",
     "drive",
     "gather",

@@ -6,7 +6,7 @@ from typing import Any
 
 from noisewise import checks
 from noisewise.checkpoint import opened
-from noisewise.engine import Engine, Threads
+from noisewise.engine import Engine, Threads, terminable
 from noisewise.errors import InferenceError, refusal
 from noisewise.fit import Fit
 from noisewise.likelihood.coordinates import Coordinates
@@ -54,7 +54,8 @@ def fit(
     name, used = type(estimator).__name__, engine or Threads()
     if checkpoint is not None and not isinstance(estimator, MCEM):
         raise refusal("fit", "checkpoint", "is for estimators that simulate", name, "Leave it out, or use nw.MCEM().")
-    with opened("fit", checkpoint, problem, estimator, seed, used, starts=fingerprint(points)) as log:
+    starts = fingerprint(points)
+    with terminable() as results, opened("fit", checkpoint, problem, estimator, seed, used, starts=starts) as log:
 
         def run(number: int) -> Fit:
             label = name if len(points) == 1 else f"{name}, start {number + 1} of {len(points)}"
@@ -63,6 +64,7 @@ def fit(
 
         log.put(None, "begin")
         found = best_of(points, run)
+        results.append(found)
         log.put({"status": found.status}, "end")
     if found.status != "converged" and on_failure == "raise":
         raise InferenceError(f"{name}: {found.message}", found)

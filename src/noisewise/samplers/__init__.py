@@ -70,12 +70,13 @@ def sample(
     if sampler is not None and not isinstance(sampler, Sampler):
         raise refusal("sample", "sampler", "must be a sampler", sampler, "For example nw.Rejection().")
     more = {} if sampler is not None else {"draws": draws}  # the choice of a sampler looks at them
-    with terminable(), opened("sample", checkpoint, problem, sampler, seed, used, **more) as log:
+    with terminable() as results, opened("sample", checkpoint, problem, sampler, seed, used, **more) as log:
         log.put(None, "begin")
         if sampler is None:
             posterior = _sample_by_choice(problem, draws, seed, used, progress, log)
         else:
             posterior = _run(problem, sampler, draws, seed, used, progress, "asked for", log.within(0))
+        results.append(posterior)
         log.put({"status": posterior.status}, "end")
     if posterior.status != "complete" and on_failure == "raise":
         raise InferenceError(f"{type(posterior.sampler).__name__}: {posterior.message}", posterior)
