@@ -56,6 +56,20 @@ def test_a_few_dominating_weights_are_refused(seed):
     assert numbers["pareto_k"] > 0.7
     assert "k-hat" in message
     assert weights.pareto_k(np.zeros(10)) == np.inf  # too few to tell
+    assert weights.judge(logs, 1.0, log_bound=logs.max() + 1.0)[0] == "high_k"  # a bound far above what most have
+
+
+def test_a_bound_in_sight_overrules_the_tail(seed):
+    """Weights of two sizes, the larger tied but for a little: nothing above them can have stayed unseen."""
+    rng = np.random.default_rng(seed)
+    logs = np.where(rng.random(20_000) < 0.01, np.log(30.0 * rng.random(20_000) ** 4 + 1.0), 0.0)
+    bound = np.log(31.0)
+    assert weights.judge(logs, 1.0, bound)[2]["largest_share"] == pytest.approx(31.0 / np.exp(logs).sum())
+    for far in (bound, bound + np.log(0.009 * np.exp(logs).sum() / 31.0)):
+        assert weights.judge(logs, 1.0, far)[0] == "complete"
+    heavy = pareto_logs(1.2, 20_000, seed)
+    share = heavy.max() - np.log(np.exp(heavy).sum())
+    assert weights.judge(heavy, 1.0, heavy.max() - share + np.log(0.011))[0] == "high_k"
 
 
 def test_statuses_come_in_order():

@@ -130,8 +130,8 @@ class Stream:
                 chunk, size = {name: column[:missing] for name, column in chunk.items()}, missing
             parts.append(chunk)
             missing -= size
-        if not parts:
-            return {}
+        if len(parts) <= 1:
+            return parts[0] if parts else {}
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def prune(self, spans: list[tuple[float, float]]) -> None:
@@ -213,6 +213,8 @@ class Run:
     ) -> None:
         self.roots, self.draws, self.seed, self.purpose = roots, draws, seed, purpose
         self.budget, self.progress, self.log = budget, progress, log
+        self.forms: dict[int, dict[str, Any]] = {}
+        """By stream, the form of its blocks that the log has agreed to."""
         self.filled = [0] * len(roots)
         self.columns: list[Columns] = [{} for _ in roots]
         self.status, self.message, self.warned = "complete", "", False
@@ -242,8 +244,10 @@ class Run:
     def _ran(self, stream: Stream, block: int, done: Callable[[Any], None], result: tuple[Columns, Array]) -> None:
         """Keep a block that has been computed; or compare it with the one kept, which is done for each first block."""
         if self.log and stream.counted:
-            kept = as_kept(stream, *result)
-            self.log.same(form_of(result[0]), "form", stream.index)
+            kept, form = as_kept(stream, *result), form_of(result[0])
+            if self.forms.get(stream.index) != form:
+                self.log.same(form, "form", stream.index)
+                self.forms[stream.index] = form
             if not self.log.has("block", stream.index, block):
                 self.log.put(kept, "block", stream.index, block)
             elif fingerprint(kept) != fingerprint(self.log.get("block", stream.index, block)):

@@ -12,6 +12,8 @@ CHUNK = 2**16
 """Weights handled at a time, so that sums over very many need no second copy of them."""
 LARGEST_K = 0.7
 """Pareto k-hat above which an average of so many weighted draws is not to be trusted (Vehtari et al. 2024)."""
+LARGEST_SHARE = 0.01
+"""Share of the sum that the largest possible weight may have for its tail to be known (docs/derivations/importance.md)."""
 TIED = 1e-9
 """Log weights nearer than this are the same number, but for rounding."""
 FEWEST = 5
@@ -137,11 +139,16 @@ def fit_pareto(excess: Array) -> float:
     return (size * k + 5.0) / (size + 10.0)
 
 
-def judge(log_weights: Array, min_ess: float) -> tuple[str, str, dict[str, float]]:
-    """(status, message, diagnostics) of weighted draws: no weight, worth too few, dominated by a few, or complete."""
+def judge(log_weights: Array, min_ess: float, log_bound: float = math.inf) -> tuple[str, str, dict[str, float]]:
+    """(status, message, diagnostics) of weighted draws: no weight, worth too few, dominated by a few, or complete.
+
+    `log_bound` bounds every log weight there could be. Where one as large would be at most `LARGEST_SHARE` of the sum,
+    no tail is left to extrapolate, and k-hat, which a few tied weights can deceive, decides nothing.
+    """
     size = effective_size(log_weights)
     k = pareto_k(log_weights) if size else float("inf")
-    numbers = {"ess": size, "pareto_k": k}
+    share = math.exp(min(0.0, log_bound - log_mean(log_weights) - math.log(len(log_weights)))) if size else 1.0
+    numbers = {"ess": size, "pareto_k": k, "largest_share": share}
     if size == 0.0:
         told = (
             f"all {len(log_weights)} weights are zero: no draw of the proposal could have given the release. Check "
@@ -155,7 +162,7 @@ def judge(log_weights: Array, min_ess: float) -> tuple[str, str, dict[str, float
             f"min_ess={min_ess:g}. Ask for more draws, or use a sampler that adapts to the release."
         )
         return "low_ess", told, numbers
-    if k > LARGEST_K:
+    if k > LARGEST_K and share > LARGEST_SHARE:
         told = (
             f"a few of the {len(log_weights)} weights dominate: Pareto k-hat {k:.2f} is above {LARGEST_K}, so averages "
             "and their errors cannot be trusted. Ask for more draws, let the proposal adapt, or use another sampler."

@@ -281,7 +281,7 @@ def _augmentation(pilot: Pilot, draws: int, *_: Any) -> Estimate:
     return _thumb("Augmentation", COMPILING + 4_000 * sweep, sweep, efficiency, draws, told)
 
 
-ADAPTED = 5.0
+ADAPTED = 3.0
 """What drawing and weighing one parameter from a fitted proposal costs, in numbers handled: measured, on two models."""
 COSTS: dict[str, Cost] = {
     "Rejection": _rejection,

@@ -95,7 +95,10 @@ def _log_student(distance: Array, factor: Array) -> Array:
 
 
 def fit(rng: np.random.Generator, points: Array, effective: float) -> Mixture:
-    """The mixture of one to four components that equally weighted `points`, worth `effective` draws, speak for."""
+    """The mixture of one to four components that equally weighted `points`, worth `effective` draws, speak for.
+
+    Components are added one at a time, until one more is not worth its cost.
+    """
     size = points.shape[1]
     spread = np.cov(points, rowvar=False).reshape(size, size)
     best, best_score = None, -math.inf
@@ -105,8 +108,9 @@ def fit(rng: np.random.Generator, points: Array, effective: float) -> Mixture:
             break
         found, log_likelihood = _maximise(rng, points, components, spread, effective)
         score = log_likelihood - max(0.5 * free * math.log(effective) / effective, components * WORTHWHILE)
-        if score > best_score:
-            best, best_score = found, score
+        if score <= best_score:
+            break
+        best, best_score = found, score
     assert best is not None
     return best
 
@@ -143,7 +147,7 @@ def _step(points: Array, found: Mixture, owned: Array, ridge: Array, toward: flo
         weight = mine * (DEGREES + size) / (DEGREES + distance)
         centre = np.einsum("r,ri->i", weight, points) / max(float(weight.sum()), 1e-300)
         away = points - centre
-        scale = np.einsum("r,ri,rj->ij", weight, away, away, optimize=True) / max(float(mine.sum()), 1e-300)
+        scale = np.einsum("ri,rj->ij", weight[:, None] * away, away) / max(float(mine.sum()), 1e-300)
         centres.append(centre)
         factors.append(np.linalg.cholesky(_shrunk(scale, toward) + ridge))
     return Mixture(shares / shares.sum(), np.stack(centres), np.stack(factors))

@@ -37,6 +37,10 @@ FAINTEST = -700.0
 class Proposal(Protocol):
     """A law of the parameters to draw candidates from."""
 
+    @property
+    def share(self) -> float:
+        """The prior's share of it."""
+
     def __call__(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Parameter values by name, and log pi0 - log g of each row (-inf off the prior's support)."""
 
@@ -66,6 +70,7 @@ class FromPrior:
     """The prior itself."""
 
     model: Model
+    share: float = 1.0
 
     def __call__(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Draws of the prior; every ratio is one."""
