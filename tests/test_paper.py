@@ -3,13 +3,16 @@
 import json
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from exactness import LIMIT, agrees
 from scipy import special, stats
 
+import noisewise as nw
 from noisewise import datasets
-from noisewise.paper import REDUCED, exact, reproduce, write
-from noisewise.paper.numbers import Number
+from noisewise.paper import REDUCED, count, exact, lalonde, reproduce, write
+from noisewise.paper.numbers import FALSE_ALARM, Number, quantile_limits, share_limits, spread_limits
 
 
 @pytest.mark.parametrize("released", [-3.2, -0.4, 0.0, 0.4, 5.0, 37.4, 1e4 + 0.3])
@@ -38,6 +41,22 @@ def test_quadrature_is_the_reference(count_reference):
     assert information == pytest.approx(count_reference["maximum_likelihood"]["observed_information"], rel=1e-5)
 
 
+@pytest.mark.parametrize("alpha", [2.0, 25.0, 75.0])
+def test_quadrature_is_the_sum_over_the_confidential_count(alpha):
+    """Another way: the count is negative binomial, and theta given the count is Gamma(alpha + count, 2)."""
+    s = np.arange(2_000)
+    weight = stats.nbinom.pmf(s, alpha, 0.5) * 0.1 * np.exp(-0.2 * np.abs(37.4 - s))
+    found = exact.Count(alpha=alpha)
+    assert found.evidence == pytest.approx(weight.sum(), rel=1e-11)
+    weight /= weight.sum()
+    shape, mean = alpha + s, found.mean
+    assert mean == pytest.approx(weight @ (shape / 2), rel=1e-11)
+    assert found.sd**2 == pytest.approx(weight @ (shape / 4 + (shape / 2 - mean) ** 2), rel=1e-10)
+    gap = shape / 2 - mean
+    fourth = 3 * shape * (shape + 2) / 16 + 4 * gap * (shape / 4) + 6 * gap**2 * (shape / 4) + gap**4
+    assert found.kurtosis == pytest.approx(weight @ fourth / found.sd**4 - 3, abs=1e-9)
+
+
 @pytest.mark.parametrize("case", ["true_statistic", "noisy_a"])
 def test_lalonde_by_quadrature_is_the_reference(case, lalonde_reference):
     entry = lalonde_reference[case]
@@ -49,6 +68,44 @@ def test_lalonde_by_quadrature_is_the_reference(case, lalonde_reference):
             reached = np.interp(quantile, found[name].points, found[name].cdf)
             p = float(level)
             assert abs(reached - p) < 4.9 * np.sqrt(p * (1 - p) / size) + 1e-5, (name, level)
+
+
+def test_lalonde_without_noise_by_quadrature(seed):
+    """By importance sampling from the posterior under flat priors, which weights turn into the paper's."""
+    observed, sizes, n = (6.3491435, 4.554801, 61.89601, 30.072458), (185, 260), 400_000
+    rng = np.random.default_rng(seed)
+    sigma = [
+        np.sqrt(variance * (size - 1) / rng.chisquare(size - 1, n))
+        for variance, size in zip(observed[2:], sizes, strict=True)
+    ]
+    means = [rng.normal(observed[i], sigma[i] / np.sqrt(sizes[i])) for i in (0, 1)]
+    tau, mu = means[0] - means[1], means[1]
+    log_weight = stats.norm.logpdf(tau, 0, 5) + stats.norm.logpdf(mu, 4, 5)
+    log_weight += sum(np.log(one) + stats.gamma.logpdf(one, 2, scale=5) for one in sigma)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    found = exact.Noiseless(observed).posterior
+    values = {"tau": tau, "mu": mu, "sigma_t_squared": sigma[0] ** 2, "sigma_c_squared": sigma[1] ** 2}
+    for name, column in values.items():
+        for level in lalonde.LEVELS:
+            below = column <= found[name].quantile(level)
+            share = weight @ below
+            error = np.sqrt(weight**2 @ (below - share) ** 2)
+            assert abs(share - level) < LIMIT * error, (name, level)
+
+
+@pytest.mark.parametrize("case", ["true_statistic", "noisy_a"])
+def test_exact_fits_match_the_reference(case, lalonde_reference, seed):
+    entry = lalonde_reference[case]
+    posterior = nw.sample(lalonde.model(), lalonde.release(entry["released"]), nw.Rejection(), draws=20_000, seed=seed)
+    for name, values in lalonde.quantities(posterior).items():
+        truth = entry["posterior"][name]
+        assert agrees(values, truth["mean"], truth["mcse_of_mean"]), name
+        size = (truth["sd"] / truth["mcse_of_mean"]) ** 2
+        for level, quantile in truth["quantiles"].items():
+            below = values <= quantile
+            p = float(level)
+            assert abs(below.mean() - p) < LIMIT * np.sqrt(p * (1 - p) * (1 / size + 1 / len(values))), (name, level)
 
 
 def test_the_data_set_is_the_papers():
@@ -70,12 +127,30 @@ def test_verdicts():
     assert "the paper differs" in replace(right, paper=1.2).verdict
 
 
+def test_limits_are_left_once_in_a_million():
+    low, high = share_limits(9.3e-4, 40_000)
+    count = stats.binom(40_000, 9.3e-4)
+    for tail in (count.cdf(low * 40_000 - 0.5), count.sf(high * 40_000 + 0.5)):
+        assert 0 < tail <= FALSE_ALARM / 2
+    for level, draws in [(0.01, 2_000), (0.5, 301), (0.99, 10_000)]:
+        low, high = quantile_limits(level, draws)
+        rank = 1 + level * (draws - 1)
+        # the k-th of n uniform variates is below x if at least k of them are
+        assert stats.binom.sf(np.floor(rank) - 1, draws, low) == pytest.approx(FALSE_ALARM / 2, rel=1e-6)
+        assert stats.binom.cdf(np.ceil(rank) - 1, draws, high) == pytest.approx(FALSE_ALARM / 2, rel=1e-6)
+    low, high = spread_limits(2.0, 0.0, 20)
+    assert stats.chi2.cdf(19 * (low / 2) ** 2, 19) == pytest.approx(FALSE_ALARM / 2, rel=1e-6)
+    assert stats.chi2.sf(19 * (high / 2) ** 2, 19) == pytest.approx(FALSE_ALARM / 2, rel=1e-6)
+
+
 @pytest.fixture(scope="module")
-def reduced():
-    return reproduce(REDUCED, seed=3)
+def reduced(request):
+    told = []
+    found = reproduce(REDUCED, seed=3 + request.config.getoption("--seed-offset"), progress=told.append)
+    assert len(told) > 10
+    return found
 
 
-@pytest.mark.long
 def test_a_reduced_run_holds_the_numbers_to_their_errors(reduced):
     wrong = [number for number in reduced.numbers if not number.holds]
     assert not wrong
@@ -87,27 +162,35 @@ def test_a_reduced_run_holds_the_numbers_to_their_errors(reduced):
         "Figure 3",
     }
     assert all("the paper agrees" in n.verdict for n in reduced.numbers if n.paper is not None)
+    assert sum(number.section == "Figure 3" for number in reduced.numbers) == 3 * REDUCED.fits * 20
 
 
-@pytest.mark.long
 def test_a_wrong_number_would_be_caught(reduced):
-    """Negative control: the naive posterior's mean in place of the exact one's."""
+    """Negative controls: the naive posterior's mean in place of the exact one's, draws of the wrong posterior, naive
+    fits that claim to be exact and exact ones that claim to be naive."""
     number = next(n for n in reduced.numbers if n.label == "Gamma(25, 1): posterior mean")
     assert not replace(number, ours=(25 + 37.4) / 2).holds
+    wrong = replace(reduced.panels[25.0], draws=reduced.panels[50.0].draws)
+    assert not all(n.holds for n in count.figure_numbers({25.0: wrong}))
+    posteriors = reduced.lalonde.posteriors
+    swapped = replace(reduced.lalonde, posteriors={"naive": posteriors["exact"][:1], "exact": posteriors["naive"][:1]})
+    caught = {n.label.split(":")[0] for n in lalonde.numbers(swapped) if not n.holds}
+    assert len(caught) == 8  # every parameter, both ways
 
 
-@pytest.mark.long
-def test_figure_3_shows_what_the_paper_says(reduced):
-    """Exact fits are wider than naive ones for every parameter, and their intervals for tau include zero."""
+def test_figure_3_shows_what_the_paper_says(reduced, lalonde_reference):
+    """Exact fits are wider than naive ones for every parameter; at the confidential values tau is positive, and from a
+    release with the same values nothing can be said of its sign."""
     found = reduced.lalonde.quantiles
-    for name in ("tau", "mu", "sigma_t_squared", "sigma_c_squared"):
-        width = {row: np.mean(found[row][name][:, 4] - found[row][name][:, 0]) for row in found}
-        assert width["exact"] > 1.5 * width["naive"]
-    assert np.all(found["confidential"]["tau"][:, 1] > 0)
-    assert np.all(found["exact"]["tau"][:, 0] < 0)
+    for name in lalonde.QUANTITIES:
+        width = {analysis: found[analysis][name][:, 4] - found[analysis][name][:, 0] for analysis in found}
+        assert np.all(width["exact"] > width["naive"])
+    values = tuple(lalonde_reference["true_statistic"]["released"])
+    assert exact.Noiseless(values).posterior["tau"].quantile(0.01) > 0
+    private = exact.Lalonde(values).posterior["tau"]
+    assert private.quantile(0.25) < 0 < private.quantile(0.75)
 
 
-@pytest.mark.long
 def test_everything_is_written(reduced, tmp_path):
     written = write(reduced, tmp_path / "out")
     names = {path.name for path in written}
@@ -116,7 +199,7 @@ def test_everything_is_written(reduced, tmp_path):
     rows = json.loads((tmp_path / "out" / "table-1.json").read_text())
     assert [row["prior"] for row in rows] == [f"Gamma({alpha}, 1)" for alpha in (2, 5, 25, 50, 75)]
     page = (tmp_path / "out" / "paper.html").read_text()
-    assert "Every number of ours" in page
+    assert "<strong>Every number of ours" in page
     for outside in ("http://", "https://", "<script", "src="):
         kept = (
             page.replace("http://www.w3.org/", "")
@@ -126,3 +209,23 @@ def test_everything_is_written(reduced, tmp_path):
         kept = kept.replace("https://matplotlib.org", "")
         assert outside not in kept, outside
     assert page.count("role='img'") == 4
+
+
+def test_the_page_says_what_is_wrong(reduced):
+    from noisewise.paper import page
+
+    wrong = replace(reduced.numbers[0], ours=1e3)
+    pictures = dict.fromkeys(("figure-1", "figure-2", "figure-3", "stages"), "<svg></svg>")
+    text = page.report([wrong, *reduced.numbers[1:]], [rate.row() for rate in reduced.rates], pictures, "")
+    assert "<strong>NOT every number of ours" in text
+    assert "OURS DIFFERS" in text
+
+
+def test_a_folder_that_cannot_be_written_is_refused(reduced, tmp_path, monkeypatch):
+    monkeypatch.setattr("noisewise.paper._pictures", lambda found: {"figure-1": plt.figure()})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(nw.InputError, match=r"paper: 'out' must be a folder"):
+        write(reduced, tmp_path / "file")
+    (tmp_path / "out" / "figure-1.png").mkdir(parents=True)
+    with pytest.raises(nw.InputError, match=r"paper: 'out' must be a folder"):
+        write(reduced, tmp_path / "out")

@@ -5,7 +5,6 @@ Journal of Privacy and Confidentiality 12(2). `noisewise paper --out DIR` writes
 JSON) and one page, paper.html, with the paper's numbers beside ours and beside exact values by quadrature.
 """
 
-import io
 import json
 import os
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.paper import count, figures, lalonde, page
 from noisewise.paper.exact import Count
-from noisewise.paper.numbers import FALSE_ALARM, LIMIT, Number
+from noisewise.paper.numbers import Number
 
 Progress = Callable[[str], None]
 
@@ -47,14 +46,13 @@ class Reproduction:
     rates: list[count.Rate]
     likelihood: count.Likelihood
     lalonde: lalonde.Fitted
+    size: Size
     seed: int
 
     @property
     def holds(self) -> bool:
-        """Whether every number of ours is within its Monte Carlo error of the exact one, and every histogram fits."""
-        return all(number.holds for number in self.numbers) and all(
-            panel.p_value > FALSE_ALARM for panel in self.panels.values()
-        )
+        """Whether every number of ours is within its Monte Carlo error of the exact one."""
+        return all(number.holds for number in self.numbers)
 
 
 def reproduce(size: Size | None = None, *, seed: int = 1, progress: Progress = lambda text: None) -> Reproduction:
@@ -69,37 +67,24 @@ def reproduce(size: Size | None = None, *, seed: int = 1, progress: Progress = l
         *count.figure_numbers(panels),
         *count.table_numbers(rates),
         *count.likelihood_numbers(climbed),
-        *lalonde.numbers(fitted),
+        *lalonde.numbers(fitted, progress),
     ]
-    return Reproduction(numbers, panels, rates, climbed, fitted, seed)
+    return Reproduction(numbers, panels, rates, climbed, fitted, size, seed)
 
 
 def write(found: Reproduction, out: str | os.PathLike[str]) -> list[Path]:
-    """Figures, tables and page into the folder `out`, made if need be."""
+    """Figures, tables and page into the folder `out`, made if need be; the page comes last."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        return _write(found, folder)
     except OSError as error:
         advice = "Give a folder that can be made or written to."
         raise refusal("paper", "out", f"must be a folder ({error.strerror})", str(out), advice) from None
-    pictures = {
-        "figure-1": figures.posterior_figure([found.panels[25.0]], ["prior Gamma(25, 1)"]),
-        "figure-2": figures.posterior_figure(
-            [found.panels[alpha] for alpha in (2.0, 5.0, 50.0, 75.0)],
-            [f"({letter}) prior Gamma({alpha}, 1)" for letter, alpha in zip("abcd", (2, 5, 50, 75), strict=True)],
-        ),
-        "figure-3": figures.lalonde_figure(found.lalonde),
-        "stages": figures.stages_figure(found.likelihood.staged.trace, Count().maximum[0]),
-    }
-    written, inline = [], {}
-    for name, picture in pictures.items():
-        for kind in ("png", "svg"):
-            written.append(folder / f"{name}.{kind}")
-            picture.savefig(written[-1], dpi=300, metadata={"Date": None} if kind == "svg" else None)
-        text = io.StringIO()
-        picture.savefig(text, format="svg", metadata={"Date": None})
-        inline[name] = text.getvalue()
-        _close(picture)
+
+
+def _write(found: Reproduction, folder: Path) -> list[Path]:
+    written = [path for name, picture in _pictures(found).items() for path in _picture(folder / name, picture)]
     tables = {
         "table-1": [rate.row() for rate in found.rates],
         "stages": [_step(step) for step in found.likelihood.staged.trace],
@@ -108,9 +93,34 @@ def write(found: Reproduction, out: str | os.PathLike[str]) -> list[Path]:
     }
     for name, rows in tables.items():
         written += _table(folder / name, rows)
+    inline = {path.stem: path.read_text(encoding="utf-8") for path in written if path.suffix == ".svg"}
     written.append(folder / "paper.html")
-    written[-1].write_text(_page(found, tables, inline), encoding="utf-8")
+    written[-1].write_text(page.report(found.numbers, tables["table-1"], inline, _footer(found)), encoding="utf-8")
     return written
+
+
+def _pictures(found: Reproduction) -> dict[str, Any]:
+    """By file name."""
+    letters = zip("abcd", (2, 5, 50, 75), strict=True)
+    return {
+        "figure-1": figures.posterior_figure([found.panels[25.0]], ["prior Gamma(25, 1)"]),
+        "figure-2": figures.posterior_figure(
+            [found.panels[alpha] for alpha in (2.0, 5.0, 50.0, 75.0)],
+            [f"({letter}) prior Gamma({alpha}, 1)" for letter, alpha in letters],
+        ),
+        "figure-3": figures.lalonde_figure(found.lalonde),
+        "stages": figures.stages_figure(found.likelihood.staged.trace, Count().maximum[0]),
+    }
+
+
+def _picture(path: Path, picture: Any) -> list[Path]:
+    import matplotlib.pyplot as plt
+
+    paths = [path.with_suffix(".png"), path.with_suffix(".svg")]
+    for one in paths:
+        picture.savefig(one, dpi=300, metadata={"Date": None} if one.suffix == ".svg" else None)
+    plt.close(picture)
+    return paths
 
 
 def _step(step: Any) -> dict[str, Any]:
@@ -118,12 +128,6 @@ def _step(step: Any) -> dict[str, Any]:
     return {"stage": step["stage"], "iteration": step["iteration"], "values": step["size"]} | {
         key: float(step[key]) for key in ("theta", "ess")
     }
-
-
-def _close(picture: Any) -> None:
-    import matplotlib.pyplot as plt
-
-    plt.close(picture)
 
 
 def _table(path: Path, rows: list[dict[str, Any]]) -> list[Path]:
@@ -134,43 +138,11 @@ def _table(path: Path, rows: list[dict[str, Any]]) -> list[Path]:
     return [path.with_suffix(".csv"), path.with_suffix(".json")]
 
 
-def _page(found: Reproduction, tables: dict[str, list[dict[str, Any]]], inline: dict[str, str]) -> str:
-    caption = (
-        f"Histogram: {len(found.panels[25.0].draws):,} exact draws by rejection. Green: the analytic posterior. Red, "
-        "dotted: the naive posterior, which takes 37.4 for the count. Blue, dashed: the prior. Diamond: the release."
+def _footer(found: Reproduction) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in found.lalonde.posteriors["exact"][0].versions.items())
+    size = found.size
+    return (
+        f"{size.draws:,} draws a histogram, {size.repetitions} repetitions in Table 1, {size.fits} fits of "
+        f"{size.fit_draws:,} draws a row of Figure 3, seed {found.seed}. {versions}. "
+        "Formulas: docs/derivations/paper.md."
     )
-    fits = [
-        {"prior": f"Gamma({alpha:g}, 1)", "Kolmogorov-Smirnov p-value": panel.p_value}
-        for alpha, panel in found.panels.items()
-    ]
-    rows = {name: page.number_rows(found.numbers, name) for name in dict.fromkeys(n.section for n in found.numbers)}
-    verdict = "Every number of ours" if found.holds else "NOT every number of ours"
-    top = (
-        f"<p><strong>{verdict} is within its Monte Carlo error of the exact value</strong> (limit {LIMIT:.2f} standard "
-        f"errors: one false alarm in {1 / FALSE_ALARM:,.0f} numbers). Exact values come from quadrature and use no "
-        "sampler of the library. Errors of the paper's numbers are its own standard errors and its rounding.</p>"
-    )
-    rate_note = (
-        "<p class='note'>The paper's s.e. is the standard deviation over 20 repetitions of 10,000 proposals; "
-        "so is ours.</p>"
-    )
-    rates = page.table(tables["table-1"]) + rate_note + page.table(rows["Table 1"])
-    described = "Posterior histogram with analytic posterior, naive posterior and prior"
-    boxes = (
-        "Boxes at the 1, 25, 50, 75 and 99% posterior quantiles. Top: fits to the confidential statistics. Middle: "
-        "naive fits to privatised releases. Bottom: exact fits to the same releases."
-    )
-    climb = "Steps of Monte Carlo EM from theta = 1, in three stages of growing sample size."
-    sections = [
-        ("Verdict", top),
-        ("Figure 1", page.figure(inline["figure-1"], caption, described)),
-        ("Figure 2", page.figure(inline["figure-2"], caption, described) + page.table(fits)),
-        ("Posterior moments behind the figures", page.table(rows["Figures 1 and 2"])),
-        ("Table 1: acceptance rate of Algorithm 1", rates),
-        ("Maximum likelihood", page.table(rows["Maximum likelihood"]) + page.figure(inline["stages"], climb, climb)),
-        ("Figure 3: the Lalonde experiment", page.figure(inline["figure-3"], boxes, boxes)),
-        ("Figure 3 in numbers: the first release", page.table(rows["Figure 3"])),
-    ]
-    versions = ", ".join(f"{name} {version}" for name, version in found.lalonde.last[0].versions.items())
-    footer = f"Made by: noisewise paper --seed {found.seed}. {versions}. Data and formulas: docs/derivations/paper.md."
-    return page.page("Gong (2022), recomputed", sections, footer)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.paper.exact import Count
-from noisewise.paper.numbers import Number
+from noisewise.paper.numbers import FALSE_ALARM, Number, share_limits, spread_limits
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[str], None]
@@ -20,6 +21,7 @@ PRINTED = {2.0: (0.09, 0.02), 5.0: (0.21, 0.06), 25.0: (16.24, 0.35), 50.0: (19.
 REPETITIONS, PROPOSALS = 20, 10_000
 
 
+@cache  # a model keeps what was compiled for it
 def model(alpha: float) -> nw.Model:
     """count ~ Poisson(theta), theta ~ Gamma(alpha, 1)."""
     import numpyro.distributions as dist
@@ -44,9 +46,9 @@ class Panel:
     draws: Array
 
     @property
-    def p_value(self) -> float:
-        """Kolmogorov-Smirnov: the draws against the analytic posterior."""
-        return float(stats.kstest(self.draws, self.exact.cdf).pvalue)
+    def gap(self) -> float:
+        """Kolmogorov's distance: the largest gap between the draws' and the analytic distribution function."""
+        return float(stats.kstest(self.draws, self.exact.cdf).statistic)
 
 
 def panels(draws: int, seed: int, progress: Progress) -> dict[float, Panel]:
@@ -60,17 +62,21 @@ def panels(draws: int, seed: int, progress: Progress) -> dict[float, Panel]:
 
 
 def figure_numbers(found: dict[float, Panel]) -> list[Number]:
-    """Posterior means and standard deviations behind the figures (the paper prints none)."""
+    """How far the histograms are from the analytic posteriors, and moments of both (the paper prints none)."""
     numbers = []
+    section = "Figures 1 and 2"
     for alpha, panel in found.items():
-        size = len(panel.draws)
-        mean, sd = float(panel.draws.mean()), float(panel.draws.std(ddof=1))
-        fourth = float(np.mean((panel.draws - mean) ** 4))
+        size, exact = len(panel.draws), panel.exact
         label = f"Gamma({alpha:g}, 1): posterior"
-        section = "Figures 1 and 2"
-        numbers.append(Number(section, f"{label} mean", mean, sd / np.sqrt(size), panel.exact.mean))
-        error = np.sqrt(max(fourth - sd**4, 0.0) / size) / (2 * sd)
-        numbers.append(Number(section, f"{label} sd", sd, error, panel.exact.sd))
+        mean, sd = float(panel.draws.mean()), float(panel.draws.std(ddof=1))
+        numbers.append(Number(section, f"{label} mean", mean, exact.sd / np.sqrt(size), exact.mean))
+        limits = spread_limits(exact.sd, exact.kurtosis, size)
+        error = exact.sd * np.sqrt((exact.kurtosis + 2.0) / (4.0 * size))
+        numbers.append(Number(section, f"{label} sd", sd, error, exact.sd, limits=limits))
+        largest = float(stats.kstwo.isf(FALSE_ALARM, size))
+        label = f"Gamma({alpha:g}, 1): largest gap between distribution functions"
+        spread = float(stats.kstwo.std(size))
+        numbers.append(Number(section, label, panel.gap, spread, 0.0, limits=(0.0, largest)))
     return numbers
 
 
@@ -93,6 +99,11 @@ class Rate:
         """Over the repetitions: what the paper calls s.e."""
         return float(self.rates.std(ddof=1))
 
+    @property
+    def exact_sd(self) -> float:
+        """Binomial."""
+        return float(np.sqrt(self.exact * (100.0 - self.exact) / PROPOSALS))
+
     def row(self) -> dict[str, Any]:
         """As plain data."""
         paper, error = PRINTED[self.alpha]
@@ -104,6 +115,7 @@ class Rate:
             "ours: rate %": self.mean,
             "ours: s.e. %": self.sd,
             "exact: rate %": self.exact,
+            "exact: s.e. %": self.exact_sd,
         }
 
 
@@ -118,23 +130,29 @@ def table_1(repetitions: int, seed: int, progress: Progress) -> list[Rate]:
         # The draws that 10^4 proposals allow are the proposals accepted.
         kept = [len(nw.sample(one, release(), sampler, seed=seed + k, **common)) for k in range(repetitions)]
         rates = 100.0 * np.array(kept) / PROPOSALS
-        predictive = float(one.simulate(PROPOSALS, seed)["count"].mean())
+        predictive = float(one.simulate(PROPOSALS, seed)["count"].mean())  # of the release too: noise has mean zero
         found.append(Rate(alpha, predictive, rates, 100.0 * Count(alpha=alpha).acceptance_rate))
     return found
 
 
 def table_numbers(rates: list[Rate]) -> list[Number]:
-    """Rates with their errors; the binomial error, since twenty repetitions know their own only roughly."""
+    """Rates, their standard deviations over repetitions, and prior predictive means."""
     numbers = []
     for rate in rates:
         paper, spread = PRINTED[rate.alpha]
-        share = rate.exact / 100.0
-        error = 100.0 * np.sqrt(share * (1 - share) / PROPOSALS / len(rate.rates))
-        label = f"Gamma({rate.alpha:g}, 1): acceptance rate, %"
-        paper_error = spread / np.sqrt(REPETITIONS)
-        numbers.append(Number("Table 1", label, rate.mean, error, rate.exact, paper, 0.01, paper_error))
+        prior, size, share = f"Gamma({rate.alpha:g}, 1)", len(rate.rates), rate.exact / 100.0
+        low, high = share_limits(share, PROPOSALS * size)
+        compared = {"paper": paper, "printed": 0.01, "paper_error": rate.exact_sd / np.sqrt(REPETITIONS)}
+        limits = (100.0 * low, 100.0 * high)
+        error, label = rate.exact_sd / np.sqrt(size), f"{prior}: acceptance rate, %"
+        numbers.append(Number("Table 1", label, rate.mean, error, rate.exact, **compared, limits=limits))
+        kurtosis = 1.0 / (PROPOSALS * share * (1 - share)) - 6.0 / PROPOSALS  # of a binomial count
+        compared = {"paper": spread, "printed": 0.01, "paper_error": rate.exact_sd / np.sqrt(2 * (REPETITIONS - 1))}
+        limits = spread_limits(rate.exact_sd, kurtosis, size)
+        error, label = rate.exact_sd / np.sqrt(2 * (size - 1)), f"{prior}: s.e., %"
+        numbers.append(Number("Table 1", label, rate.sd, error, rate.exact_sd, **compared, limits=limits))
         error = np.sqrt(rate.alpha * 2.0 / PROPOSALS)  # the count's prior predictive variance is 2 alpha
-        label = f"Gamma({rate.alpha:g}, 1): prior predictive mean"
+        label = f"{prior}: prior predictive mean"
         numbers.append(Number("Table 1", label, rate.predictive, error, rate.alpha, rate.alpha, 1.0))
     return numbers
 
@@ -170,7 +188,7 @@ def likelihood_numbers(found: Likelihood) -> list[Number]:
     spread = float(staged.information_error[0, 0])  # type: ignore[index]
     claimed = float(found.naive.information[0, 0])  # type: ignore[index]
     # The paper's third digit comes from 1e7 values: its own Monte Carlo error is about 1.5e-3.
-    printed = {"paper": 37.237, "printed": 1e-3, "paper_error": 2e-3}
+    printed: dict[str, Any] = {"paper": 37.237, "printed": 1e-3, "paper_error": 2e-3}
     return [
         Number(section, "estimate, three stages", float(staged.estimate["theta"]), error, top, **printed),
         Number(section, "estimate, exact EM", float(found.exact.estimate["theta"]), 0.0, top, **printed),

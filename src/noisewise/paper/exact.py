@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy import integrate, optimize, special, stats
+from scipy import integrate, interpolate, optimize, special, stats
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +25,7 @@ def log_gammaincc(a: Any, x: Any) -> Array:
     with np.errstate(divide="ignore"):
         plain = np.log(special.gammaincc(a, x))
     far = plain < -600.0
-    return np.where(far, _by_fraction(a, np.where(far, x, a + 2.0)), plain)
+    return np.where(far, _by_fraction(a, np.where(far, x, a + 2.0)), plain) if far.any() else plain
 
 
 def _by_fraction(a: Array, x: Array) -> Array:
@@ -49,14 +49,17 @@ def log_gammainc(a: Any, x: Any) -> Array:
     a, x = np.broadcast_arrays(np.asarray(a, float), np.asarray(x, float))
     with np.errstate(divide="ignore"):
         plain = np.log(special.gammainc(a, x))
-        far = plain < -600.0
-        near = np.where(far, x, 0.5 * a)
-        term = total = np.ones_like(a)
-        for n in range(1, 500):
-            term = term * near / (a + n)
-            total = total + term
-        series = a * np.log(near) - near - special.gammaln(a + 1.0) + np.log(total)
-    return np.where(far, series, plain)
+    far = plain < -600.0
+    return np.where(far, _by_series(a, np.where(far, x, 0.5 * a)), plain) if far.any() else plain
+
+
+def _by_series(a: Array, x: Array) -> Array:
+    term = total = np.ones_like(a)
+    for n in range(1, 500):
+        term = term * x / (a + n)
+        total = total + term
+    with np.errstate(divide="ignore"):  # at x = 0 the function is zero
+        return a * np.log(x) - x - special.gammaln(a + 1.0) + np.log(total)
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,11 @@ class Count:
         """Posterior standard deviation."""
         return float(np.sqrt(self._integral(lambda theta: (theta - self.mean) ** 2) / self.evidence))
 
+    @cached_property
+    def kurtosis(self) -> float:
+        """Excess kurtosis of the posterior."""
+        return self._integral(lambda theta: (theta - self.mean) ** 4) / self.evidence / self.sd**4 - 3.0
+
     def density(self, theta: Any) -> Array:
         """The posterior density, normalised by quadrature."""
         return np.exp(self.log_joint(theta)) / self.evidence
@@ -143,14 +151,16 @@ class Count:
 
 
 class Grid:
-    """A density on an even grid: its quantiles and mean."""
+    """A density on a grid: its distribution function, quantiles and mean."""
 
     def __init__(self, points: Array, log_density: Array) -> None:
-        self.points = points
         density = np.exp(log_density - log_density.max())
         mass = integrate.cumulative_simpson(density, x=points, initial=0.0)
-        self.cdf = mass / mass[-1]
         self.mean = float(integrate.simpson(points * density, x=points) / integrate.simpson(density, x=points))
+        # between grid points by the cubic that has the density for its slope
+        curve = interpolate.CubicHermiteSpline(points, mass / mass[-1], density / mass[-1])
+        self.points = np.unique(np.linspace(points[:-1], points[1:], 11).ravel())
+        self.cdf = np.maximum.accumulate(curve(self.points))
 
     def quantile(self, level: float) -> float:
         """The inverse of the distribution function, interpolated."""
@@ -216,6 +226,60 @@ class Lalonde:
                 "sigma_t_squared": Grid(square, sigma_t - np.log(2.0 * self._sigma)),
                 "sigma_c_squared": Grid(square, sigma_c - np.log(2.0 * self._sigma)),
             }
+
+
+@dataclass(frozen=True)
+class Noiseless:
+    """The same two groups with `observed` taken for the confidential statistics.
+
+    Given the standard deviations tau and mu are jointly normal, so every marginal is a sum over two dimensions.
+    """
+
+    observed: tuple[float, ...]
+    sizes: tuple[int, int] = (185, 260)
+
+    def _sigma(self, group: int) -> tuple[Array, Array]:
+        """A grid over nine standard errors each way, and the log of prior times density of the sample variance."""
+        n, variance = self.sizes[group], self.observed[2 + group]
+        sigma = np.sqrt(variance) * np.linspace(1.0 - 9.0 / np.sqrt(2.0 * n), 1.0 + 9.0 / np.sqrt(2.0 * n), 121)
+        seen = stats.gamma.logpdf(variance, (n - 1) / 2.0, scale=2.0 * sigma**2 / (n - 1))
+        return sigma, stats.gamma.logpdf(sigma, 2.0, scale=5.0) + seen
+
+    @cached_property
+    def posterior(self) -> dict[str, Grid]:
+        """Marginals of tau, mu and the two variances."""
+        (sigma_t, log_t), (sigma_c, log_c) = self._sigma(0), self._sigma(1)
+        # prior of (treated mean, mu): mu ~ N(4, 5), tau ~ N(0, 5)
+        shared, prior = np.array([4.0, 4.0]), 25.0 * np.array([[2.0, 1.0], [1.0, 1.0]])
+        noise = np.zeros((len(sigma_t), len(sigma_c), 2, 2))
+        noise[..., 0, 0], noise[..., 1, 1] = sigma_t[:, None] ** 2 / self.sizes[0], sigma_c**2 / self.sizes[1]
+        gap = np.asarray(self.observed[:2]) - shared
+        inverse = np.linalg.inv(prior + noise)
+        log_weight = 0.5 * np.linalg.slogdet(inverse)[1] - 0.5 * np.einsum("i,...ij,j", gap, inverse, gap)
+        log_weight = log_weight + log_t[:, None] + log_c
+        mean = shared + prior @ inverse @ gap
+        covariance = prior - prior @ inverse @ prior
+        tau, mu = (  # the treated mean less mu, and mu
+            _mixture(log_weight, mean @ one, np.sqrt(np.einsum("i,...ij,j", one, covariance, one)))
+            for one in (np.array([1.0, -1.0]), np.array([0.0, 1.0]))
+        )
+        by_t, by_c = special.logsumexp(log_weight, axis=1), special.logsumexp(log_weight, axis=0)
+        return {
+            "tau": tau,
+            "mu": mu,
+            "sigma_t_squared": Grid(sigma_t**2, by_t - np.log(2.0 * sigma_t)),
+            "sigma_c_squared": Grid(sigma_c**2, by_c - np.log(2.0 * sigma_c)),
+        }
+
+
+def _mixture(log_weight: Array, mean: Array, sd: Array) -> Grid:
+    """A mixture of normal laws, on a grid."""
+    weight = np.exp(log_weight - special.logsumexp(log_weight)).ravel()
+    kept = weight > 1e-14 * weight.max()
+    weight, mean, sd = weight[kept], mean.ravel()[kept], sd.ravel()[kept]
+    points = np.linspace((mean - 9.0 * sd).min(), (mean + 9.0 * sd).max(), 401)
+    with np.errstate(divide="ignore"):
+        return Grid(points, np.log([(weight / sd) @ np.exp(-0.5 * ((x - mean) / sd) ** 2) for x in points]))
 
 
 def log_normal_laplace(x: Array, sd: Array, scale: float) -> Array:

@@ -94,23 +94,21 @@ def lalonde_figure(found: Fitted) -> Any:
 
 
 def stages_figure(trace: Any, top: float) -> Any:
-    """The path of the three stages towards the maximum."""
+    """The path of the three stages towards the maximum, and how far from it each step is."""
     import matplotlib.pyplot as plt
 
     with plt.rc_context(STYLE):
-        figure, axis = plt.subplots(figsize=(5.2, 3.0), layout="constrained")
+        figure, (path, distance) = plt.subplots(1, 2, figsize=(7.0, 2.9), layout="constrained")
         for stage, marker in zip(sorted({step["stage"] for step in trace}), "os^v", strict=False):
             steps = [step for step in trace if step["stage"] == stage]
+            at = [step["iteration"] + 1 for step in steps]
+            theta = np.array([float(step["theta"]) for step in steps])
+            drawn: dict[str, Any] = {"marker": marker, "ms": 3.0, "lw": 0.8}
             size = f"{steps[0]['size']:,}".replace(",", " ")
-            axis.plot(
-                [step["iteration"] + 1 for step in steps],
-                [float(step["theta"]) for step in steps],
-                marker=marker,
-                ms=3.5,
-                lw=0.8,
-                label=f"stage {stage}: N = {size}",
-            )
-        axis.axhline(top, color="#888888", lw=0.8, ls="--", label="exact maximum")
-        axis.set(xlabel="iteration", ylabel=r"$\theta$")
-        axis.legend(frameon=False)
+            path.plot(at, theta, **drawn, label=f"stage {stage}: N = {size}")
+            distance.plot(at, np.abs(theta - top), **drawn)
+        path.axhline(top, color="#888888", lw=0.8, ls="--", label="exact maximum")
+        path.set(xlabel="iteration", ylabel=r"$\theta$")
+        path.legend(frameon=False)
+        distance.set(xlabel="iteration", ylabel=r"distance of $\theta$ from the exact maximum", yscale="log")
     return figure

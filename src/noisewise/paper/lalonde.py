@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 import noisewise as nw
-from noisewise import datasets
-from noisewise.paper.exact import Lalonde
-from noisewise.paper.numbers import Number
+from noisewise import chains, datasets
+from noisewise.paper.exact import Grid, Lalonde, Noiseless
+from noisewise.paper.numbers import Number, quantile_limits
 
 Array = np.ndarray[Any, Any]
 Progress = Callable[[str], None]
@@ -18,7 +19,8 @@ LEVELS = (0.01, 0.25, 0.5, 0.75, 0.99)
 QUANTITIES = ("tau", "mu", "sigma_t_squared", "sigma_c_squared")
 STATISTICS = ("mean_t", "mean_c", "var_t", "var_c")
 SCALES = (3.0, 3.0, 6.0, 6.0)
-ROWS = ("confidential", "naive", "exact")
+ANALYSES = ("confidential", "naive", "exact")
+"""The three rows of the figure."""
 
 
 def model() -> nw.Model:
@@ -75,21 +77,42 @@ def quantities(posterior: nw.Posterior) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Quantiles by row (confidential, naive, exact), quantity, fit and level."""
+    """Posteriors by analysis (confidential, naive, exact) and fit, and the releases behind the last two."""
 
-    quantiles: dict[str, dict[str, Array]]
+    posteriors: dict[str, list[nw.Posterior]]
     releases: list[nw.Release]
-    last: list[nw.Posterior]
-    """The exact posteriors."""
+
+    @cached_property
+    def quantiles(self) -> dict[str, dict[str, Array]]:
+        """By analysis, quantity, fit and level."""
+        found = {}
+        for analysis, posteriors in self.posteriors.items():
+            columns = [quantities(posterior) for posterior in posteriors]
+            found[analysis] = {
+                name: np.stack([np.quantile(one[name], LEVELS) for one in columns]) for name in QUANTITIES
+            }
+        return found
+
+    def exact(self, analysis: str, fit: int) -> dict[str, Grid]:
+        """The posterior of one fit by quadrature."""
+        if analysis == "confidential":
+            return self._confidential
+        values = tuple(float(self.releases[fit][name].value) for name in STATISTICS)
+        return (Lalonde(values) if analysis == "exact" else Noiseless(values)).posterior
+
+    @cached_property
+    def _confidential(self) -> dict[str, Grid]:
+        statistics = datasets.lalonde().statistics()
+        return Noiseless(tuple(statistics[name] for name in STATISTICS)).posterior
 
     def rows(self) -> list[dict[str, Any]]:
         """As plain data."""
         found = []
-        for row, by_name in self.quantiles.items():
+        for analysis, by_name in self.quantiles.items():
             for name, values in by_name.items():
                 for number, levels in enumerate(values):
                     labelled = {f"{100 * level:g}%": float(x) for level, x in zip(LEVELS, levels, strict=True)}
-                    found.append({"analysis": row, "parameter": name, "fit": number + 1, **labelled})
+                    found.append({"analysis": analysis, "parameter": name, "fit": number + 1, **labelled})
         return found
 
 
@@ -99,37 +122,38 @@ def fits(count: int, draws: int, seed: int, progress: Progress) -> Fitted:
     releases = realisations(count, seed)
     confidential = datasets.lalonde().statistics()
     truth = nw.Release({name: nw.Exact().released(confidential[name]) for name in STATISTICS})
-    found: dict[str, dict[str, list[Array]]] = {row: {name: [] for name in QUANTITIES} for row in ROWS}
-    last = []
-    sampler = nw.NUTS()
+    found: dict[str, list[nw.Posterior]] = {analysis: [] for analysis in ANALYSES}
     for number, noisy in enumerate(releases):
         progress(f"Figure 3: fits {number + 1} of {count}, confidential, naive and exact")
         common: dict[str, Any] = {"draws": draws, "seed": seed + number, "progress": False}
-        by_row = {
-            "confidential": nw.sample(one, truth, sampler, **common),
-            "naive": nw.sample(one, noisy.naive(), sampler, **common),
-            "exact": nw.sample(one, noisy, nw.Rejection(), **common),
-        }
-        last.append(by_row["exact"])
-        for row, posterior in by_row.items():
-            for name, values in quantities(posterior).items():
-                found[row][name].append(np.quantile(values, LEVELS))
-    stacked = {row: {name: np.stack(parts) for name, parts in by_name.items()} for row, by_name in found.items()}
-    return Fitted(stacked, releases, last)
+        found["confidential"].append(nw.sample(one, truth, nw.NUTS(), **common))
+        found["naive"].append(nw.sample(one, noisy.naive(), nw.NUTS(), **common))
+        found["exact"].append(nw.sample(one, noisy, nw.Rejection(), **common))
+    return Fitted(found, releases)
 
 
-def numbers(found: Fitted) -> list[Number]:
-    """The first exact fit's quantiles beside quadrature; errors from the exact density at each quantile."""
+def numbers(found: Fitted, progress: Progress = lambda text: None) -> list[Number]:
+    """Every quantile of every fit beside quadrature."""
     made = []
-    released = tuple(float(found.releases[0][name].value) for name in STATISTICS)
-    exact = Lalonde(released).posterior
-    for name, values in quantities(found.last[0]).items():
-        for level in LEVELS:
-            quantile = exact[name].quantile(level)
-            step = 1e-3 * (exact[name].quantile(0.75) - exact[name].quantile(0.25)) + 1e-9
-            slope = np.interp(quantile + np.array([-step, step]), exact[name].points, exact[name].cdf)
-            density = float(slope[1] - slope[0]) / (2 * step)
-            error = np.sqrt(level * (1 - level) / len(values)) / density
-            label = f"release 1, {name}: {100 * level:g}% quantile"
-            made.append(Number("Figure 3", label, float(np.quantile(values, level)), float(error), quantile))
+    for analysis, posteriors in found.posteriors.items():
+        progress(f"Figure 3: {analysis} fits beside quadrature")
+        for fit, posterior in enumerate(posteriors):
+            exact = found.exact(analysis, fit)
+            for name, values in quantities(posterior).items():
+                label = f"fit {fit + 1}, {analysis}, {name}"
+                made += [_quantile(label, level, values, posterior.chains, exact[name]) for level in LEVELS]
     return made
+
+
+def _quantile(label: str, level: float, values: Array, chained: int | None, exact: Grid) -> Number:
+    """One quantile; draws of chains count by their effective number for that quantile."""
+    truth = exact.quantile(level)
+    size = float(len(values))
+    if chained is not None:
+        below = chains.by_chain((values <= truth) * 1.0, chained)
+        size = min(size, float(chains.effective_size(chains.halves(below))[0]))
+    low, high = (exact.quantile(limit) for limit in quantile_limits(level, size))
+    spread = np.sqrt(level * (1 - level) / size)
+    error = 0.5 * (exact.quantile(min(level + spread, 1.0)) - exact.quantile(max(level - spread, 0.0)))
+    ours = float(np.quantile(values, level))
+    return Number("Figure 3", f"{label}: {100 * level:g}% quantile", ours, error, truth, limits=(low, high))
