@@ -276,6 +276,11 @@ def test_refusals(seed):
     release = nw.Release(yes=nw.DiscreteLaplace(scale=2.0).released(19))
     with pytest.raises(nw.InputError, match="needs the density of 'yes'"):
         nw.sample(simulator, release, Augmentation(), draws=100, seed=seed)
+    fixed = nw.Model(
+        {"a": dist.Gamma(25.0, 1.0), "b": lambda a: dist.Delta(2.0 * a)}, {"count": lambda b: dist.Poisson(b)}
+    )
+    with pytest.raises(nw.InputError, match="cannot move 'b', which is a fixed function of others"):
+        nw.sample(fixed, count_release(), Augmentation(), draws=100, seed=seed)
     with pytest.raises(nw.InputError, match="multiple of 16"):
         Augmentation(chains=40)
     for wrong in (dict(thin=0), dict(warmup=-1), dict(min_ess=0.0), dict(max_seconds=-1.0)):

@@ -86,6 +86,24 @@ def test_verdicts(seed):
     assert judge_chains(columns(x), 4, None, 1e5)[0] == "low_ess"
 
 
+@pytest.mark.parametrize("length", [1, 2, 4, 7])
+def test_chains_too_short_to_judge_are_low_on_draws(length, seed):
+    status, message, numbers = judge_chains(columns(autoregressive(seed, 4, length, 0.3)), 4, None, 1.0)
+    assert status == "low_ess"
+    assert f"4 chains of {length} draws" in message
+    assert "at least 32 draws" in message
+    assert numbers == {}
+
+
+def test_a_scalar_that_hardly_varies_is_no_trouble(seed):
+    """It varies in the one draw that both halves leave out: no size, no R-hat, and nothing to complain of."""
+    x = autoregressive(seed, 4, 801, 0.0, scalars=2)
+    x[..., 1] = 0.0
+    x[0, 400, 1] = 1.0
+    assert judge_chains(columns(x), 4, None, 400.0)[0] == "complete"
+    assert judge_chains(columns(x[..., 1:]), 4, None, 400.0)[0] == "stuck"
+
+
 def test_many_scalars_are_screened_for_the_worst(seed):
     x = autoregressive(seed, 4, 500, 0.0, scalars=600)
     x[0, :, 417] += 1.0

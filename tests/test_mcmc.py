@@ -184,6 +184,35 @@ def test_statistics_left_behind_by_a_moving_support_fail_gewekes_test(seed, monk
     assert np.any(np.abs(geweke_scores(make(), mechanisms, 1, seed, only=1)) > LIMIT)
 
 
+def test_a_parameter_that_is_a_function_of_another_takes_its_statistics_along(seed, monkeypatch):
+    """b = 2 a: when a moves, so does the statistic that only b is named by. Left behind, it is caught."""
+
+    def problem():
+        prior = {"a": dist.Normal(0.0, 2.0), "b": lambda a: dist.Delta(2.0 * a)}
+        model = nw.Model(prior=prior, statistics={"s": lambda b: dist.Normal(b, 1.0)})
+        return model, nw.Release(s=nw.Gaussian(scale=1.0).released(4.0))
+
+    truth = {"a": (16 / 9, 4 / 9), "b": (32 / 9, 16 / 9), "s": (34 / 9, 17 / 18)}
+    sampler = MCMC(chains=64, warmup=64)
+    assert {move.parameters: move.statistics for move in Moves(Problem(*problem())).list}["a",] == ("s",)
+    assert is_exact(nw.sample(*problem(), sampler, draws=4096, seed=seed, on_failure="return"), truth)
+    monkeypatch.setattr(moves_module, "moving_supports", lambda space: set())
+    assert not is_exact(nw.sample(*problem(), sampler, draws=4096, seed=seed, on_failure="return"), truth)
+
+
+def test_steps_to_where_nothing_can_be_drawn_are_not_taken(seed):
+    """A step of log theta can reach 1e20, where no count can be simulated and the prior is exp(-1e19)."""
+    model = nw.Model(prior={"theta": dist.Gamma(0.1, 0.1)}, statistics={"count": lambda theta: dist.Poisson(theta)})
+    release = nw.Release(count=nw.Laplace(scale=5.0).released(20.0))
+    s = np.arange(2_000)
+    weight = np.exp(stats.nbinom.logpmf(s, 0.1, 0.1 / 1.1) - np.abs(20.0 - s) / 5.0)
+    weight /= weight.sum()
+    mean, theta = weight @ s, (0.1 + s) / 1.1
+    truth = {"count": (mean, weight @ (s - mean) ** 2), "theta": (weight @ theta, 0.0)}
+    truth["theta"] = weight @ theta, weight @ (theta / 1.1 + (theta - weight @ theta) ** 2)
+    assert is_exact(nw.sample(model, release, MCMC(), draws=8192, seed=seed, on_failure="return"), truth)
+
+
 def test_statistics_picked_evenly_are_caught(seed, monkeypatch):
     """Negative control: of several simulations, the one returned must be picked by its eta, not just be the first."""
 
@@ -293,6 +322,8 @@ def test_statuses_do_not_pretend(seed):
     assert budget.status == "max_proposals"
     assert 0 < len(budget) < 32_000
     assert budget.proposals <= 150_000
+    short = status(MCMC(max_proposals=38_000, chains=16, simulations=8, thin=1), draws=1_600)
+    assert (short.status, len(short)) == ("max_proposals", 112)  # seven draws a chain: too short to judge, still there
     clock = status(MCMC(max_seconds=0.3, thin=100), draws=10**6)
     assert clock.status == "max_seconds"
     far = nw.Release(count=TruncatedLaplace(scale=1.0, bound=2.0).released(900.0))

@@ -16,6 +16,7 @@ from noisewise import chains
 from noisewise.numerics import Compiled, double
 from noisewise.samplers import density, marginal, nuts
 from noisewise.samplers.density import Target
+from noisewise.samplers.joint import Joint, State
 from noisewise.samplers.marginal import Sum, compositions
 from noisewise.samplers.nuts import NUTS
 from noisewise.samplers.problem import Problem
@@ -200,6 +201,22 @@ def test_gradients_are_numbers_far_away():
         with double():
             for place in (-800.0, -30.0, 0.0, 6.0, 800.0):
                 assert np.all(np.isfinite(program(np.full(found.size, place), found.data()))), (name, place)
+
+
+def test_a_formula_beyond_its_range_is_no_attraction():
+    """Forty standard deviations below its support a truncated normal law divides by zero: impossible, not infinite."""
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 1.0)}, statistics={"s": lambda mu: dist.TruncatedNormal(mu, 1.0, low=0.0)}
+    )
+    problem = Problem(model, nw.Release(s=nw.Gaussian(scale=1.0).released(0.5)))
+    target = Target(problem, {})
+    with double():
+        assert float(target.point(np.array([-40.0, 0.0]), target.data())[1]) == -np.inf
+        assert np.isfinite(float(target.point(np.array([0.5, 0.0]), target.data())[1]))
+    state = State({"mu": np.array([-40.0, 0.5]), "s": np.array([1.0, 1.0])})
+    found = Joint(problem, {}).log_density(state)
+    assert found[0] == -np.inf
+    assert np.isfinite(found[1])
 
 
 # Runs -----------------------------------------------------------------------------------------------------------

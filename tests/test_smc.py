@@ -220,6 +220,19 @@ def test_walkers_that_never_move_count_once(seed, monkeypatch):
     assert posterior.diagnostics["ess"] <= posterior.diagnostics["distinct"]
 
 
+def test_whole_numbers_are_no_copies(seed):
+    """A yes-no parameter and a count below six: twelve different rows at most, and thousands of effective ones."""
+    model = nw.Model(prior={"z": dist.Bernoulli(0.4)}, statistics={"yes": lambda z: dist.Binomial(5, 0.2 + 0.6 * z)})
+    release = nw.Release(yes=nw.DiscreteLaplace(scale=1.0).released(4))
+    posterior = nw.sample(model, release, SMC(), draws=4096, seed=seed)
+    assert posterior.diagnostics["distinct"] <= 12
+    s = np.arange(6)
+    joint = np.array([p * stats.binom.pmf(s, 5, q) for p, q in ((0.6, 0.2), (0.4, 0.8))]) * np.exp(-np.abs(4 - s))
+    truth = joint[1].sum() / joint.sum()
+    of_mean, _ = t_scores(posterior, "z", truth, truth * (1 - truth))
+    assert abs(of_mean) < FEW_LIMIT
+
+
 def test_continuous_statistics_without_noise_are_refused():
     model = nw.Model(prior={"mu": dist.Normal(0.0, 1.0)}, statistics={"x": lambda mu: dist.Normal(mu, 1.0)})
     with pytest.raises(InputError, match="SMC would never accept: 'x' is continuous and has no noise"):

@@ -19,6 +19,27 @@ class Sampler:
         super().__init_subclass__(**kwargs)
         Sampler.known[cls.__name__] = cls
 
+    def __post_init__(self) -> None:
+        """Check the budgets that the algorithm has; subclasses check the rest."""
+        who = type(self).__name__
+        if hasattr(self, "min_ess"):
+            self._keep(min_ess=checks.positive_number(who, "min_ess", self.min_ess, "The default is 400."))
+        if getattr(self, "max_seconds", None) is not None:
+            advice = "Or None for no limit."
+            self._keep(max_seconds=checks.positive_number(who, "max_seconds", self.max_seconds, advice))  # type: ignore[attr-defined]
+        self._whole("max_proposals", 1, "Write 10**6, not 1e6; or None for no limit.", optional=True)
+
+    def _whole(self, name: str, least: int, advice: str, *, optional: bool = False) -> None:
+        """Check that the setting, where there is one, is a whole number of at least `least`."""
+        value = getattr(self, name, None)
+        if value is not None or not optional:
+            self._keep(**{name: checks.integer(type(self).__name__, name, value, least=least, advice=advice)})
+
+    def _keep(self, **settings: Any) -> None:
+        """Settings in their one form; only while the sampler is made."""
+        for name, value in settings.items():
+            object.__setattr__(self, name, value)
+
     def unfit(self, problem: Any) -> str | None:
         """Why this algorithm does not apply, as the end of a sentence about it; None where it does."""
         return None

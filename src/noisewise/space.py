@@ -19,6 +19,11 @@ from noisewise.numerics import Compiled, double
 Array = np.ndarray[Any, Any]
 Values = Mapping[str, Any]
 
+LOOKED_AT, LEAST_ROWS, CELLS = 2**12, 2**6, 2**18
+"""Draws of the prior by which its edges are looked at: at most, at least, and numbers in all between these."""
+LOST = 1e-4
+"""Share of a parameter's prior that coordinates may leave out."""
+
 
 class Space:
     """Unconstrained coordinates of a model's continuous parameters, hierarchies included."""
@@ -39,7 +44,7 @@ class Space:
             for name in self.continuous:
                 law = self.law(name, values)
                 shape = self.model.shape(name)
-                found[name] = (0,) if _is_fixed(law) else tuple(biject_to(law.support).inverse_shape(shape))
+                found[name] = (0,) if is_fixed(law) else tuple(biject_to(law.support).inverse_shape(shape))
             return 0.0
 
         rows = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), self.model.dtype(name)) for name in self.names}
@@ -61,7 +66,7 @@ class Space:
         """Parameter values by name at one free vector (and whole-numbered values), and the log density there.
 
         The density is the prior's, of the free coordinates: log pi0(theta) + log |d theta / d free|, plus the log
-        probability of the whole-numbered parameters. -inf where the prior is.
+        probability of the whole-numbered parameters. -inf where the prior is, and where it is not a number.
         """
         values: dict[str, Any] = {}
         total = jnp.zeros(())
@@ -72,7 +77,7 @@ class Space:
                 total = total + laws.density(self.law(name, values), whole[name])
                 continue
             law = self.law(name, values)
-            if _is_fixed(law):
+            if is_fixed(law):
                 values[name] = jnp.broadcast_to(law.sample(jax.random.key(0)), self.model.shape(name))
                 continue
             transform = biject_to(law.support)
@@ -82,7 +87,7 @@ class Space:
             start += size
             log_prior = jnp.sum(law.log_prob(values[name]))
             total = total + log_prior + jnp.sum(transform.log_abs_det_jacobian(piece, values[name]))
-        return values, jnp.where(jnp.isnan(total), -jnp.inf, total)
+        return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
 
     # Rows: NumPy in, NumPy out ---------------------------------------------------------------------------
 
@@ -113,6 +118,43 @@ class Space:
         return self.model.compiled.setdefault(("space", purpose), Compiled(build))
 
 
-def _is_fixed(law: Any) -> bool:
+def is_fixed(law: Any) -> bool:
     """Whether the law is a point: no coordinate, and no density to count."""
     return isinstance(laws.peel(law)[0], Delta)
+
+
+def unwalkable(model: Model) -> str | None:
+    """Why walking in free coordinates would miss part of the prior, as the end of a sentence; None where it does not.
+
+    Beta(0.01, 0.01) has a third of its mass within rounding of 1, where every coordinate is infinite: chains would
+    never go there.
+    """
+    try:
+        space = Space(model)
+    except NotImplementedError as error:
+        return f"moves in unconstrained coordinates, which a prior's support does not have ({error})"
+    rows = max(LEAST_ROWS, min(LOOKED_AT, CELLS // max(1, space.size)))
+    drawn = model.draw(np.random.default_rng(0), list(space.names), rows)
+    free = space.free_from(drawn)
+    again, _ = space.points(free, drawn)
+    start = 0
+    for name in space.continuous:
+        size = int(np.prod(space.shapes[name]))
+        own, start = free[:, start : start + size], start + size
+        share = max(_share(~np.isfinite(own)), _share(_moved(drawn[name], again[name])))
+        if size and share > LOST:
+            return (
+                f"moves in unconstrained coordinates, and {100 * share:.2g}% of the prior of '{name}' lies at the edge "
+                "of floating point, where there are none"
+            )
+    return None
+
+
+def _moved(before: Array, after: Array) -> Array:
+    """Entries that did not come back from their coordinates, not even within a factor of two."""
+    with np.errstate(invalid="ignore"):
+        return ~((np.abs(after) <= 2.0 * np.abs(before)) & (np.abs(before) <= 2.0 * np.abs(after)))
+
+
+def _share(bad: Array) -> float:
+    return float(np.mean(bad)) if bad.size else 0.0

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise import checks, laws
+from noisewise import laws
 from noisewise.engine import Engine, gather
 from noisewise.errors import InferenceError, refusal
 from noisewise.likelihood.parts import _depends
@@ -39,6 +39,7 @@ from noisewise.samplers.records import unfit as unfit_total
 from noisewise.samplers.renewal import Renewal
 from noisewise.samplers.verdict import judge_chains, posterior_of
 from noisewise.settings import Sampler
+from noisewise.space import unwalkable
 from noisewise.statistics import BoundTotal
 from noisewise.streams import Purpose, generator
 
@@ -67,26 +68,19 @@ class Augmentation(Sampler):
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        who = "Augmentation"
-        if self.chains is not None:
-            advice = "Leave it out, or give up to 16 or a multiple of 16."
-            chains = checks.integer(who, "chains", self.chains, least=1, advice=advice)
-            if chains > 16 and chains % 16:
-                raise refusal(who, "chains", "must be at most 16 or a multiple of 16", chains, advice)
-            object.__setattr__(self, "chains", chains)
-        if self.warmup is not None:
-            advice = "Leave it out if unsure."
-            object.__setattr__(self, "warmup", checks.integer(who, "warmup", self.warmup, least=0, advice=advice))
-        object.__setattr__(self, "thin", checks.integer(who, "thin", self.thin, least=1, advice="The default is 1."))
-        least = checks.positive_number(who, "min_ess", self.min_ess, "The default is 400.")
-        object.__setattr__(self, "min_ess", least)
-        if self.max_seconds is not None:
-            seconds = checks.positive_number(who, "max_seconds", self.max_seconds, "Or None for no limit.")
-            object.__setattr__(self, "max_seconds", seconds)
+        super().__post_init__()
+        advice = "Leave it out, or give up to 16 or a multiple of 16."
+        self._whole("chains", 1, advice, optional=True)
+        if self.chains is not None and self.chains > 16 and self.chains % 16:
+            raise refusal("Augmentation", "chains", "must be at most 16 or a multiple of 16", self.chains, advice)
+        self._whole("warmup", 0, "Leave it out if unsure.", optional=True)
+        self._whole("thin", 1, "The default is 1.")
 
     def unfit(self, problem: Problem) -> str | None:
         """Every statistic must have a density or be a total that only its own noise depends on."""
-        return next(filter(None, (_objection(problem, name) for name in problem.needed)), None)
+        names = [name for name in problem.model.order if name in problem.model.parameters or name in problem.needed]
+        against = next(filter(None, (_objection(problem, name) for name in names)), None)
+        return against or unwalkable(problem.model)
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
@@ -139,7 +133,8 @@ def _objection(problem: Problem, name: str) -> str | None:
     """Why one needed name cannot be handled."""
     model = problem.model
     if name in model.parameters:
-        return None
+        fixed = class_of(model.law(name), model) == "Delta"
+        return f"cannot move '{name}', which is a fixed function of others (Delta)" if fixed else None
     node = model._nodes[name]
     exact = name in problem.release and isinstance(problem.release[name].mechanism, Exact)
     if isinstance(node, BoundTotal):

@@ -17,7 +17,7 @@ from noisewise.mechanisms import Exact, Gaussian
 from noisewise.numerics import double
 from noisewise.samplers.marginal import Folded, Sum, kind_of, log_eta
 from noisewise.samplers.problem import Problem
-from noisewise.space import Space
+from noisewise.space import Space, unwalkable
 
 Values = Mapping[str, Any]
 
@@ -38,6 +38,9 @@ def unfit(problem: Problem) -> str | None:
         why = _no_chart(problem, name)
         if why is not None:
             return f"cannot sample '{name}': {why}"
+    lost = unwalkable(model)
+    if lost is not None:
+        return lost
     for name in latent:
         read = sorted(summed & set(model.parents(name)))
         if read and not model.is_discrete(name):
@@ -171,7 +174,7 @@ class Target:
             total = total + fold.log_kept(values, data["items"])
         for sum_, tables in zip(self.sums, data["tables"], strict=True):
             total = total + sum_.log_kept(values, data["items"], tables)
-        return values, jnp.where(jnp.isnan(total), -jnp.inf, total)
+        return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
 
     def potential(self, data: Any) -> Callable[[Any], Any]:
         """Minus the log density, as NumPyro wants it, with a gradient that is a number everywhere.

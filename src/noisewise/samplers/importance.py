@@ -4,13 +4,14 @@ Statistics released without noise (`Exact`) are set to their released value and 
 which gives naive and confidential-data fits. Derivation: docs/derivations/importance.md.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from noisewise import checks, weights
+from noisewise import weights
 from noisewise.engine import Engine
 from noisewise.mechanisms import Exact
 from noisewise.posterior import Posterior
@@ -42,6 +43,7 @@ class Importance(Sampler):
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         settle(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +74,7 @@ class Importance(Sampler):
         outcome = run([stream], draws, seed, Purpose.WEIGHTED, engine=engine, progress=progress, budget=budget, log=log)
         columns = dict(outcome.columns)
         log_weights = columns.pop("log_weights", np.empty(0))
-        status, message, diagnostics = weights.judge(log_weights, self.min_ess)
+        status, message, diagnostics = weights.judge(log_weights, self.min_ess, log_bound(problem, pilot))
         if outcome.status != "complete":
             status, message = outcome.status, outcome.message
         return posterior_of(
@@ -97,22 +99,11 @@ class Importance(Sampler):
 def settle(sampler: Any) -> None:
     """Check the settings that a weighing sampler has, and keep them in one form."""
     who = type(sampler).__name__
-    found: dict[str, Any] = {
-        "proposal": proposals.checked(who, sampler.proposal),
-        "prior_share": proposals.checked_share(who, sampler.prior_share),
-        "min_ess": checks.positive_number(who, "min_ess", sampler.min_ess, "The default is 400."),
-    }
-    for name, advice in (
-        ("simulations", "Give 1, or None to let the pilot choose."),
-        ("max_proposals", "Write 10**6, not 1e6; or None for no limit."),
-    ):
-        if getattr(sampler, name, None) is not None:
-            found[name] = checks.integer(who, name, getattr(sampler, name), least=1, advice=advice)
-    if sampler.max_seconds is not None:
-        advice = "Or None for no limit."
-        found["max_seconds"] = checks.positive_number(who, "max_seconds", sampler.max_seconds, advice)
-    for name, value in found.items():
-        object.__setattr__(sampler, name, value)
+    sampler._keep(
+        proposal=proposals.checked(who, sampler.proposal),
+        prior_share=proposals.checked_share(who, sampler.prior_share),
+    )
+    sampler._whole("simulations", 1, "Give 1, or None to let the pilot choose.", optional=True)
 
 
 def plain(sampler: Any) -> dict[str, Any]:
@@ -134,6 +125,13 @@ def remaining(max_proposals: int | None, max_seconds: float | None, pilot: Plan)
     rows = None if max_proposals is None else max(1, max_proposals // pilot.simulations)
     seconds = None if max_seconds is None else max(1e-3, max_seconds - pilot.seconds)
     return Budget(rows, seconds)
+
+
+def log_bound(problem: Problem, pilot: Plan) -> float:
+    """Bound of the log weights: the noise's densities, and the prior's share of the proposal."""
+    if any(isinstance(item.mechanism, Exact) for item in problem.release.values()):
+        return math.inf
+    return sum(problem.log_sup(name) for name in problem.release) - math.log(pilot.proposal.share)
 
 
 def told(pilot: Plan) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class ImportanceRejection(Sampler):
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         settle(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,10 +53,7 @@ class ImportanceRejection(Sampler):
 
     def unfit(self, problem: Problem) -> str | None:
         """Needs a finite supremum of the noise density."""
-        name = problem.continuous_exact()
-        if name:
-            return f"would never accept: '{name}' is continuous and has no noise"
-        return proposals.unfit(problem.model, self.proposal)
+        return problem.never_accepted() or proposals.unfit(problem.model, self.proposal)
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING

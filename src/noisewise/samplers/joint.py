@@ -86,7 +86,7 @@ class Joint:
         return Term(frozenset({name, *self.release[name][0].inputs}), density)
 
     def touching(self, names: Iterable[str], also: Iterable[str] = (), never: Iterable[str] = ()) -> Density:
-        """The sum of all terms that depend on any of the names; NaN counts as impossible.
+        """The sum of all terms that depend on any of the names; NaN and +inf count as impossible.
 
         With `also`, only those that depend on any of these too; with `never`, only those that depend on none of them.
         """
@@ -105,7 +105,7 @@ class Joint:
             total = jnp.zeros(())
             for term in terms:
                 total = total + term.density(values, records, release)
-            return jnp.where(jnp.isnan(total), -jnp.inf, total)
+            return jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
 
         return density
 

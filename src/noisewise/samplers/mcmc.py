@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from noisewise import chains as diagnostics
-from noisewise import checks
 from noisewise.engine import Engine, gather
 from noisewise.errors import refusal
 from noisewise.posterior import Posterior
@@ -35,6 +34,7 @@ from noisewise.samplers.moves import (
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.verdict import judge_chains, posterior_of
 from noisewise.settings import Sampler
+from noisewise.space import unwalkable
 from noisewise.streams import Purpose, generator
 
 Array = np.ndarray[Any, Any]
@@ -77,26 +77,18 @@ class MCMC(Sampler):
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        whole = {"simulations": (1, "1 is Marjoram's algorithm; None chooses."), "chains": (1, "The default is 256.")}
-        whole |= {"warmup": (16, "The default is 256."), "thin": (1, "Or None, to choose it from the warm-up.")}
-        whole |= {"max_proposals": (1, "Write 10**6, not 1e6; or None for no limit.")}
-        for name, (least, advice) in whole.items():
-            value = getattr(self, name)
-            if value is not None or name not in ("simulations", "thin", "max_proposals"):
-                object.__setattr__(self, name, checks.integer("MCMC", name, value, least=least, advice=advice))
+        super().__post_init__()
+        self._whole("simulations", 1, "1 is Marjoram's algorithm; None chooses.", optional=True)
+        self._whole("chains", 1, "The default is 256.")
+        self._whole("warmup", 16, "The default is 256.")
+        self._whole("thin", 1, "Or None, to choose it from the warm-up.", optional=True)
         if self.chains > SUPERCHAINS and self.chains % SUPERCHAINS:
             rule = f"must be at most {SUPERCHAINS}, or a multiple of {SUPERCHAINS}"
             raise refusal("MCMC", "chains", rule, self.chains, "The default is 256.")
-        size = checks.positive_number("MCMC", "min_ess", self.min_ess, "The default is 400.")
-        object.__setattr__(self, "min_ess", size)
-        if self.max_seconds is not None:
-            seconds = checks.positive_number("MCMC", "max_seconds", self.max_seconds, "Or None for no limit.")
-            object.__setattr__(self, "max_seconds", seconds)
 
     def unfit(self, problem: Problem) -> str | None:
-        """Needs noise, or statistics that are whole numbers."""
-        name = problem.continuous_exact()
-        return name and f"would never accept: '{name}' is continuous and has no noise"
+        """Needs noise, or statistics that are whole numbers; and a prior that coordinates can reach."""
+        return problem.never_accepted() or unwalkable(problem.model)
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
@@ -340,11 +332,9 @@ class _Run:
                 for name in names
             }
             columns = {name: values.reshape(-1, *values.shape[2:]) for name, values in stacked.items()}
-            if self.count >= 4:
-                verdict = judge_chains(columns, self.chains, self.superchains, self.sampler.min_ess)
-                numbers = verdict[2]
-                if self.status == "complete":
-                    self.status, self.message = verdict[:2]
+            status, message, numbers = judge_chains(columns, self.chains, self.superchains, self.sampler.min_ess)
+            if self.status == "complete":
+                self.status, self.message = status, message
             rates = self.accepted / np.maximum(self.tried, 1.0)
             numbers |= {"acceptance": {move.label: float(r) for move, r in zip(self.moves.list, rates, strict=True)}}
         numbers |= {"thin": self.thin, "warmup": self.sweeps, "simulations": self.moves.simulations}

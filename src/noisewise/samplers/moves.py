@@ -17,7 +17,7 @@ from noisewise import weights
 from noisewise.errors import InferenceError
 from noisewise.numerics import double
 from noisewise.samplers.problem import Problem
-from noisewise.space import Space
+from noisewise.space import Space, is_fixed
 
 Array = np.ndarray[Any, Any]
 Columns = dict[str, Array]
@@ -29,6 +29,8 @@ LEVELS = 2.38 * 2.0 ** np.arange(1, -6, -1)
 """Lengths a step may have, in units of the target's spread over the root of the dimension."""
 DENSE = 200
 """Free coordinates above which the proposal ignores their correlations."""
+NEVER = -800.0
+"""log of a probability of acceptance that no random number is below."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ class Moves:
         self.statistics = [name for name in self.model.order if name in self.model.statistics]
         self.parts = self._divided()
         self.list = self._listed()
+        self.most = sum(_most(item) for item in problem.release.values())
+        """Bound of a walker's height, whatever the temperature."""
 
     @property
     def cost(self) -> int:
@@ -160,6 +164,8 @@ class Moves:
         restless = moving_supports(self.space)
         if len(self.parameters) > 1:
             for name in self.parameters:
+                if name in self.space.shapes and not np.prod(self.space.shapes[name]):
+                    continue  # a point has no coordinate to move
                 changed = {name}
                 for other in self.parameters:  # a support that moves carries its parameter along
                     if other in restless and changed & set(self.model.parents(other)):
@@ -291,8 +297,12 @@ class Moves:
             free, parameters, log_prior = self._fresh(rng, len(walkers), poll)
         else:
             free, parameters, log_prior = self._walked(rng, walkers, number, kernel, LEVELS[level])
-        # Where the prior allows nothing, nothing can be simulated: that row stays, whatever is simulated in its place.
+        # Where the prior allows nothing, or so little that no noise density makes up for it, the model may not even be
+        # drawn from: that row stays, whatever is simulated in its place.
         possible = np.isfinite(log_prior)
+        if not independent:
+            with np.errstate(invalid="ignore"):
+                possible &= ~(log_prior - walkers.log_prior + self.most - walkers.height < NEVER)
         if not possible.all():
             free = np.where(possible[:, None], free, walkers.free)
             parameters = {n: _chosen(possible, values, walkers.parameters[n]) for n, values in parameters.items()}
@@ -315,7 +325,7 @@ class Moves:
         if not move.parameters:
             return walkers.free, walkers.parameters, walkers.log_prior
         entries = len(move.columns) + sum(int(np.prod(self.model.shape(name))) for name in move.whole)
-        length = length / np.sqrt(entries)
+        length = length / np.sqrt(max(1, entries))
         free = walkers.free
         if move.columns:
             free = free.copy()
@@ -370,13 +380,19 @@ def best_lengths(sums: Array, tried: Array) -> list[Array]:
 
 
 def moving_supports(space: Space) -> set[str]:
-    """Parameters whose support depends on other parameters: their value may change when a parent's does."""
+    """Parameters whose support depends on other parameters, a single point (Delta) included.
+
+    Their value may change when a parent's does, though their coordinates stay.
+    """
     found: set[str] = set()
 
     def look(values: Any) -> Any:
         for name in space.continuous:
-            leaves = jax.tree.leaves(space.law(name, values).support)
-            if any(not isinstance(leaf, (bool, int, float, np.ndarray, np.generic)) for leaf in leaves):
+            law = space.law(name, values)
+            leaves = jax.tree.leaves(law.support)
+            if is_fixed(law) or any(
+                not isinstance(leaf, (bool, int, float, np.ndarray, np.generic)) for leaf in leaves
+            ):
                 found.add(name)
         return 0.0
 
@@ -428,6 +444,11 @@ def weighted_cloud(rng: np.random.Generator, walkers: Walkers, size: int) -> Wal
     """Walkers resampled by weight."""
     log_weights = np.where(np.isfinite(walkers.log_prior), walkers.height, -np.inf)
     return walkers.take(weights.systematic(rng, log_weights, size))
+
+
+def _most(item: Any) -> float:
+    """Bound of log eta_t of one released statistic for 0 <= t <= 1: powers of a density below 1 grow to 1."""
+    return float(np.sum(np.maximum(np.asarray(item.mechanism.log_sup(item.value), dtype=float), 0.0)))
 
 
 def _chosen(mask: Array, first: Array, second: Array) -> Array:

@@ -65,11 +65,9 @@ class NUTS(Sampler):
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, least in (("chains", 1), ("warmup", 50), ("max_tree_depth", 1)):
-            value = checks.integer(
-                "NUTS", name, getattr(self, name), least=least, advice="Leave it out for the default."
-            )
-            object.__setattr__(self, name, value)
+            self._whole(name, least, "Leave it out for the default.")
         if self.chains > MANY:
             raise refusal("NUTS", "chains", f"must be at most {MANY}", self.chains, "Ask for more draws per chain.")
         share = checks.positive_number("NUTS", "target_accept", self.target_accept, "The default is 0.8.")
@@ -77,13 +75,7 @@ class NUTS(Sampler):
             raise refusal("NUTS", "target_accept", "must be below 1", share, "The default is 0.8.")
         if self.dense_mass not in (None, True, False):
             raise refusal("NUTS", "dense_mass", "must be True, False or None", self.dense_mass, "None decides.")
-        object.__setattr__(self, "target_accept", share)
-        object.__setattr__(
-            self, "min_ess", checks.positive_number("NUTS", "min_ess", self.min_ess, "The default is 400.")
-        )
-        if self.max_seconds is not None:
-            seconds = checks.positive_number("NUTS", "max_seconds", self.max_seconds, "Or None for no limit.")
-            object.__setattr__(self, "max_seconds", seconds)
+        self._keep(target_accept=share)
 
     def unfit(self, problem: Problem) -> str | None:
         """Needs densities, continuous parameters, and discrete statistics that can be enumerated."""

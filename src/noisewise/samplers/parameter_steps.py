@@ -99,7 +99,7 @@ class Gradient:
             sound = jnp.all(one.family.proper(a, b) & (jnp.abs(a) < LARGE))
             total = jnp.where(sound, total - one.family.log_prob(anchor, a, b), -jnp.inf)
         total = total + self.density(point, records, release)
-        return jnp.where(jnp.isnan(total), -jnp.inf, total)
+        return jnp.where(total < jnp.inf, total, -jnp.inf)
 
     def _move(
         self, values: Values, records: Any, release: Any, anchors: Any, root: Any, push: Any, size: Any, bar: Any

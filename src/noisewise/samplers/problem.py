@@ -112,7 +112,9 @@ class Problem:
             total = total + ratio
         return total
 
-    def continuous_exact(self) -> str | None:
-        """A continuous statistic released without noise, if there is one: its noise density has no finite bound."""
-        names = (name for name, item in self.release.items() if isinstance(item.mechanism, Exact))
-        return next((name for name in names if not self.model.is_discrete(name)), None)
+    def never_accepted(self) -> str | None:
+        """Why no simulated row could be accepted, as the end of a sentence: a noise density without a finite bound."""
+        for name, item in self.release.items():
+            if isinstance(item.mechanism, Exact) and not self.model.is_discrete(name):
+                return f"would never accept: '{name}' is continuous and has no noise"
+        return None

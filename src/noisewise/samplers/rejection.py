@@ -41,19 +41,12 @@ class Rejection(Sampler):
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.choice("Rejection", "plan", self.plan, ["divide", "joint"])
-        if self.max_proposals is not None:
-            advice = "Write 10**6, not 1e6; or None for no limit."
-            limit = checks.integer("Rejection", "max_proposals", self.max_proposals, least=1, advice=advice)
-            object.__setattr__(self, "max_proposals", limit)
-        if self.max_seconds is not None:
-            seconds = checks.positive_number("Rejection", "max_seconds", self.max_seconds, "Or None for no limit.")
-            object.__setattr__(self, "max_seconds", seconds)
 
     def unfit(self, problem: Problem) -> str | None:
         """Needs a finite supremum of the noise density."""
-        name = problem.continuous_exact()
-        return name and f"would never accept: '{name}' is continuous and has no noise"
+        return problem.never_accepted()
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING

@@ -45,18 +45,19 @@ class RejectionControl(Sampler):
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         settle(self)
         advice = "Give a number between 0 and 1, such as 0.9."
         quantile = checks.positive_number("RejectionControl", "quantile", self.quantile, advice)
         if quantile >= 1.0:
             raise refusal("RejectionControl", "quantile", "must be below 1", quantile, advice)
-        object.__setattr__(self, "quantile", quantile)
+        self._keep(quantile=quantile)
         if self.log_threshold is not None:
             advice = "Give the log of a weight, or None for a quantile of the pilot's."
             value = checks.numeric("RejectionControl", "log_threshold", self.log_threshold, advice)
             if np.ndim(value) or not np.isfinite(value):
                 raise refusal("RejectionControl", "log_threshold", "must be one finite number", value, advice)
-            object.__setattr__(self, "log_threshold", value)
+            self._keep(log_threshold=value)
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data; a function among the proposal's laws is only described."""

@@ -31,6 +31,7 @@ from noisewise.samplers.moves import LEVELS, Columns, Kernel, Moves, Poll, Walke
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.verdict import posterior_of
 from noisewise.settings import Sampler
+from noisewise.space import unwalkable
 from noisewise.streams import Purpose, generator
 
 Array = np.ndarray[Any, Any]
@@ -68,27 +69,20 @@ class SMC(Sampler):
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        whole = {"islands": (2, "The default is 16."), "particles": (8, "Or None, to follow the draws asked for.")}
-        whole |= {"simulations": (1, "Or None, to choose."), "max_proposals": (1, "Write 10**6, not 1e6; or None.")}
-        for name, (least, advice) in whole.items():
-            value = getattr(self, name)
-            if value is not None or name == "islands":
-                object.__setattr__(self, name, checks.integer("SMC", name, value, least=least, advice=advice))
+        super().__post_init__()
+        self._whole("islands", 2, "The default is 16.")
+        self._whole("particles", 8, "Or None, to follow the draws asked for.", optional=True)
+        self._whole("simulations", 1, "Or None, to choose.", optional=True)
         keep = checks.positive_number("SMC", "keep", self.keep, "The default is 0.5.")
         if keep >= 1.0:
             raise refusal("SMC", "keep", "must be below 1", keep, "The default is 0.5.")
-        object.__setattr__(self, "keep", keep)
-        object.__setattr__(self, "min_ess", checks.positive_number("SMC", "min_ess", self.min_ess, "Default: 400."))
-        if self.max_seconds is not None:
-            seconds = checks.positive_number("SMC", "max_seconds", self.max_seconds, "Or None for no limit.")
-            object.__setattr__(self, "max_seconds", seconds)
+        self._keep(keep=keep)
         if self.schedule is not None:
-            object.__setattr__(self, "schedule", _checked_schedule(self.schedule))
+            self._keep(schedule=_checked_schedule(self.schedule))
 
     def unfit(self, problem: Problem) -> str | None:
-        """Needs noise, or statistics that are whole numbers."""
-        name = problem.continuous_exact()
-        return name and f"would never accept: '{name}' is continuous and has no noise"
+        """Needs noise, or statistics that are whole numbers; and a prior that coordinates can reach."""
+        return problem.never_accepted() or unwalkable(problem.model)
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
@@ -440,15 +434,17 @@ class _Run:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
     def _judge(self, columns: Columns, alive: int, total: int, numbers: dict[str, Any]) -> None:
-        """Effective rows by the islands' spread, and no more than there are distinct ones."""
+        """Effective rows by the islands' spread; of continuous values, no more than there are distinct rows."""
         flat = {name: values.reshape(len(values), -1) for name, values in columns.items()}
         joined = np.concatenate(list(flat.values()), axis=1)
         labels = [name for name, values in flat.items() for _ in range(values.shape[1])]
         distinct = len(np.unique(joined, axis=0))
+        # Whole numbers come again by right; of continuous ones, equal rows are copies.
+        copies = any(values.dtype.kind == "f" for values in columns.values())
         sizes = diagnostics.island_size(diagnostics.by_chain(joined, alive))
         known = np.where(np.isnan(sizes), np.inf, sizes)
         worst = int(np.argmin(known))
-        effective = min(float(known[worst]), float(distinct))
+        effective = min(float(known[worst]), float(distinct if copies else len(joined)))
         numbers |= {"distinct": distinct, "ess": effective, "ess_of": labels[worst]}
         if self.status != "complete":
             return

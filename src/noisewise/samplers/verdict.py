@@ -13,6 +13,8 @@ Array = np.ndarray[Any, Any]
 
 SCREENED = 256
 """Scalars that get the full diagnosis: of more, those whose chains disagree most by a cheaper one."""
+SHORTEST = 8
+"""Draws of a chain below which its halves tell nothing of its autocorrelation."""
 
 
 def posterior_of(sampler: Sampler, problem: Problem, seed: int, columns: dict[str, Array], **fields: Any) -> Posterior:
@@ -41,6 +43,12 @@ def judge_chains(
         for name, values in columns.items()
         for index in np.ndindex(values.shape[1:])
     ]
+    if joined.shape[1] < SHORTEST:
+        told = (
+            f"{chains} chains of {joined.shape[1]} draws each are too short to be judged. Ask for at least "
+            f"{SHORTEST * chains} draws."
+        )
+        return "low_ess", told, {}
     still = diagnostics.stuck(joined)
     numbers: dict[str, Any] = {"stuck_chains": int(still.sum())}
     if still.any():
@@ -52,11 +60,13 @@ def judge_chains(
     joined, labels = _varying(joined, labels)
     if not labels:
         return "complete", "", numbers
-    agreement = diagnostics.r_hat(joined, superchains)
-    size, tail = diagnostics.bulk_size(joined), diagnostics.tail_size(joined)
-    apart, least = int(np.nanargmax(agreement)), int(np.nanargmin(size))
+    # Not a number where a scalar is constant but for a few draws: nothing speaks against it.
+    agreement = np.nan_to_num(diagnostics.r_hat(joined, superchains), nan=1.0, posinf=np.inf)
+    total = float(joined.shape[0] * joined.shape[1])
+    size, tail = (np.nan_to_num(f(joined), nan=total) for f in (diagnostics.bulk_size, diagnostics.tail_size))
+    apart, least = int(np.argmax(agreement)), int(np.argmin(size))
     numbers |= {"r_hat": float(agreement[apart]), "r_hat_of": labels[apart]}
-    numbers |= {"ess_bulk": float(size[least]), "ess_bulk_of": labels[least], "ess_tail": float(np.nanmin(tail))}
+    numbers |= {"ess_bulk": float(size[least]), "ess_bulk_of": labels[least], "ess_tail": float(tail.min())}
     kind = "nested R-hat" if superchains else "R-hat"
     if agreement[apart] > diagnostics.LIMIT:
         told = (
