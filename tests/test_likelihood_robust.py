@@ -136,6 +136,28 @@ def test_a_share_at_the_edge_is_found_and_a_large_estimate_is_no_edge():
     assert fit.estimate["mean"] == pytest.approx(90.0, abs=1e-4)
 
 
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_a_spread_that_the_noise_explains_runs_to_zero(accelerate, monkeypatch):
+    """Rows closer together than the noise: EM's steps shrink with sigma; the other parameter still finds its place."""
+    released = np.array([0.4, 1.9, -0.8, 1.1, 2.3, 0.1])
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 10.0), "sigma": dist.HalfNormal(5.0)},
+        statistics={"y": lambda mu, sigma: dist.Normal(mu, sigma).expand([6])},
+    )
+    release = nw.Release(y=nw.Gaussian(scale=2.0).released(released))
+    start = {"mu": 0.5, "sigma": 1.0}
+    fit = nw.fit(model, release, nw.EM(accelerate=accelerate), start=start, on_failure="return")
+    assert fit.status == "boundary"
+    assert "'sigma'" in fit.message
+    assert fit.diagnostics["iterations"] < 80
+    assert fit.estimate["sigma"] < 1e-6
+    assert fit.estimate["mu"] == pytest.approx(released.mean(), abs=1e-6)
+    assert fit.log_likelihood == pytest.approx(stats.norm.logpdf(released, released.mean(), 2.0).sum(), abs=1e-6)
+    monkeypatch.setattr("noisewise.likelihood.em.LOOK", 10**6)  # negative control: without looking ahead
+    slow = nw.fit(model, release, nw.EM(max_iterations=80), start=start, on_failure="return")
+    assert slow.status == "max_iterations"
+
+
 # Ctrl-C and progress --------------------------------------------------------------------------------------------------
 
 

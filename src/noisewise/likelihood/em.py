@@ -23,6 +23,8 @@ from noisewise.settings import Estimator
 
 Array = np.ndarray[Any, Any]
 
+LOOK = 25
+"""Steps after which EM looks ahead to an edge: the way there may take it thousands."""
 NEAR = 1.0
 """Standard errors from the top, by Newton's reckoning, within which Newton's step is tried."""
 
@@ -75,6 +77,8 @@ class Walk:
         self.objective = Objective(self.parts, self.coordinates)
         self.free = self.coordinates.free_from(start)
         self.trace: list[dict[str, Any]] = []
+        self.newton = settings.accelerate
+        """Whether Newton steps are tried; on the way to an edge, always."""
 
     def e_step(self, free: Array) -> list[Cloud]:
         """The exact cloud of every part."""
@@ -113,29 +117,67 @@ class Walk:
                 new = newton
                 self.trace[-1]["newton"] = True
             step = new - self.free
-            if np.any((np.abs(self.free) > EDGE) & (step * self.free > 0)):
-                edge = at_edge(self.objective, self.free, clouds)
+            small_enough = np.all(np.abs(step) <= settings.tolerance * (1.0 + np.abs(new)))
+            far = self._outwards(step, likelihood) if iteration % LOOK == LOOK - 1 and not small_enough else None
+            leaps, self.newton = self.newton, self.newton or far is not None
+            self.free, clouds = (far, None) if far is not None and leaps else (new, ahead)
+            if np.any(np.abs(self.free) > EDGE):
+                edge = at_edge(self.objective, self.free, self._gained)
                 if edge is not None:
-                    return "boundary", edge_message(edge, values)
-            self.free, clouds = new, ahead
-            if np.all(np.abs(step) <= settings.tolerance * (1.0 + np.abs(new))):
+                    return "boundary", edge_message(edge, self.coordinates.values(self.free))
+            if small_enough:
                 return "converged", ""
         limit = f"EM has not converged in max_iterations={settings.max_iterations} steps."
         return "max_iterations", limit if settings.accelerate else f"{limit} Raise it, or use nw.EM(accelerate=True)."
 
     def _newton(self, clouds: list[Cloud]) -> tuple[float, Array]:
         """Standard errors left to the top, and Newton's step to it, where asked for."""
-        if not self.settings.accelerate and self.settings.score_tolerance is None:
+        if not self.newton and self.settings.score_tolerance is None:
             return float("inf"), self.free
         louis = self.objective.score_and_information(self.free, clouds)
         left = standard_errors_left(louis.score, louis.information)
-        if not self.settings.accelerate or not np.isfinite(left):
+        if not self.newton or not np.isfinite(left):
             return left, self.free
         return left, self.objective.stepped(self.free, np.linalg.solve(louis.information, louis.score))
 
+    def _likelihood(self, free: Array) -> float:
+        try:
+            return sum(cloud.log_likelihood for cloud in self.e_step(free))
+        except InputError:  # too far out for a sum or an integral
+            return -np.inf
+
+    def _gained(self, i: int, start: float, end: float) -> float:
+        """Log likelihood gained by moving one free coordinate from start to end, rounding left out."""
+        heights = []
+        for place in (start, end):
+            free = self.free.copy()
+            free[i] = place
+            heights.append(self._likelihood(free))
+        rise = heights[1] - heights[0]
+        return 0.0 if abs(rise) <= 1e-10 * abs(heights[0]) else rise
+
+    def _outwards(self, step: Array, likelihood: float) -> Array | None:
+        """A place beyond `EDGE` on the way of the coordinate that moves most, if the likelihood rises all the way.
+
+        Where a variance, say, runs to zero, EM's steps shrink with it and would not get there, nor would the other
+        parameters to where they belong: Newton's do. Only if these do not either, EM leaps.
+        """
+        bounded = np.array([name is not None for name in self.coordinates.bounded])
+        i = int(np.argmax(np.where(bounded, np.abs(step), -1.0)))
+        start, end = self.free[i], (EDGE + 1.0) * np.sign(step[i])
+        if not bounded[i] or step[i] == 0 or abs(start) > EDGE:
+            return None
+        far = self.free.copy()
+        for share in (0.1, 0.25, 0.5, 0.75, 1.0):
+            far[i] = start + share * (end - start)
+            before, likelihood = likelihood, self._likelihood(far)
+            if likelihood < before - 1e-12 * abs(before):
+                return None
+        return far
+
     def _safe(self, new: Array, likelihood: float) -> list[Cloud] | None:
         """The clouds at `new`, or nothing where the log likelihood would fall (by more than rounding)."""
-        if not self.settings.accelerate:
+        if not self.newton:
             return None
         try:
             clouds = self.e_step(new)

@@ -203,11 +203,27 @@ class Louis:
     complete: Array
     information_noise: Array
     """Variance of every entry of the information, at these parameters."""
+    bias: Array
+    """Of the score, by the delta method: normalised weights pull each entry's mean towards what the model expects."""
 
     @classmethod
     def nothing(cls, size: int) -> "Louis":
         """Of no parts."""
-        return cls(np.zeros(size), *(np.zeros((size, size)) for _ in range(4)))
+        return cls(np.zeros(size), *(np.zeros((size, size)) for _ in range(4)), np.zeros(size))
+
+    @property
+    def has_top(self) -> bool:
+        """Whether the information is positive definite, so that Newton's step goes up."""
+        return bool(np.all(np.isfinite(self.information)) and np.linalg.eigvalsh(self.information).min() > 0)
+
+    def newton(self) -> tuple[Array, Array]:
+        """Newton's step to the root of the simulated score less its bias, and the root's Monte Carlo error.
+
+        The error is at least 1e-8 standard errors: below that rounding decides.
+        """
+        inverse = np.linalg.inv(self.information)
+        variance = np.maximum(np.diag(inverse @ self.noise @ inverse.T), 1e-16 * np.diag(inverse))
+        return inverse @ (self.score - self.bias), np.sqrt(variance)
 
     def __add__(self, other: "Louis") -> "Louis":
         return Louis(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
@@ -232,8 +248,9 @@ def _louis(sums: dict[str, Array]) -> Louis:
     h_second = h_second - 2.0 * (by_score + by_score.transpose(0, 2, 1))
     spread = h_second - 2.0 * h * h_first + h**2 * total
     information = np.sum(outer - second, axis=0)
+    bias = np.sum(sums["squared"][:, None] * mean - cross, axis=0)
     summed = (np.sum(noise, axis=0), -np.sum(sums["complete"], axis=0), np.maximum(np.sum(spread, axis=0), 0.0))
-    return Louis(mean.sum(axis=0), information, *summed)
+    return Louis(mean.sum(axis=0), information, *summed, bias)
 
 
 def _ascent_direction(gradient: Array, hessian: Array, reach: Array) -> Array:

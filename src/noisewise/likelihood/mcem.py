@@ -7,6 +7,7 @@ are independent are weighted one by one. Derivations: docs/derivations/likelihoo
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,15 @@ from scipy.stats import norm
 
 from noisewise import checks
 from noisewise.engine import Engine
-from noisewise.errors import InferenceError, InputError
+from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.fit import Fit
 from noisewise.likelihood.cloud import Cloud, moved, weighted
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.display import Steps
-from noisewise.likelihood.maximise import Objective
+from noisewise.likelihood.maximise import Louis, Objective
 from noisewise.likelihood.parts import Part
 from noisewise.likelihood.records import parts_with_totals, room_for
-from noisewise.likelihood.result import End, at_edge, edge_message, finish, near_edge
+from noisewise.likelihood.result import End, at_edge, edge_message, finish, gain, near_edge
 from noisewise.likelihood.sufficient import condensed
 from noisewise.progress import Progress
 from noisewise.resume import NOTHING, Log
@@ -62,6 +63,12 @@ class Ascent:
         checks.integer("Ascent", "start", self.start, least=10, advice="The default is 1000.")
         checks.integer("Ascent", "most", self.most, least=self.start, advice="The default is 4_000_000.")
         checks.positive_number("Ascent", "tolerance", self.tolerance, "The default is 1e-6.")
+        if not checks.positive_number("Ascent", "growth", self.growth, "The default is 1.5.") > 1:
+            raise refusal("Ascent", "growth", "must be above 1", self.growth, "The default is 1.5.")
+        for name in ("alpha", "beta", "gamma"):
+            if not checks.positive_number("Ascent", name, getattr(self, name), "The default is 0.25.") <= 0.5:
+                rule = "must be the probability of a tail, at most 0.5"
+                raise refusal("Ascent", name, rule, getattr(self, name), "The default is 0.25.")
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,18 @@ class Staged:
 
     def __post_init__(self) -> None:
         checks.integer("Staged", "cap", self.cap, least=1, advice="The default is 25.")
+        for name in ("sizes", "tolerances"):
+            given = getattr(self, name)
+            if not isinstance(given, (tuple, list)) or not given:
+                raise refusal("Staged", name, "must be one number for every stage", given, "Give, for example, three.")
+            object.__setattr__(self, name, tuple(given))
+        for size in self.sizes:
+            checks.integer("Staged", "sizes", size, least=10, advice="The default is (10**3, 10**5, 10**7).")
+        for tolerance in self.tolerances:
+            checks.positive_number("Staged", "tolerances", tolerance, "The default is (1e-3, 1e-4, 1e-5).")
+        if len(self.sizes) != len(self.tolerances):
+            rule = f"must be as many as the tolerances, {len(self.tolerances)}"
+            raise refusal("Staged", "sizes", rule, self.sizes, "Give both for every stage.")
 
 
 LIMIT = 6.0
@@ -87,15 +106,23 @@ ROUGH = (
 )
 
 UNSETTLED = (
-    "the climb ended, but five Newton steps, each on a fresh sample, did not lead to a root of the score: this is "
+    "the climb ended, but Newton steps on five fresh samples did not lead to a root of the score: this is "
     "not the top. Start nearer to it, raise `most`, or use another e_step."
+)
+THIN = (
+    "of {size:,} values simulated at the end the noise leaves only {ess:.3g} effective ones{where}: neither the "
+    "estimate nor its errors can be trusted. Raise `final`, or use nw.EM() or nw.sample."
 )
 IDLE = 3
 """Steps in a row without a rise above its noise, on the largest samples, that end a climb: one alone is chance."""
+ATTEMPTS = 5
+"""Fresh samples on which a root of the score is looked for."""
 NEWTON = 4
 """Newton steps on one sample: each roughly squares the distance to its root."""
 FEW = 100.0
 """Effective values below which a sample knows nothing of its own error: one value has no spread, whatever it is."""
+FEWEST = 2.0
+"""Effective values that every entry must have at the end: with fewer it rests on a single one."""
 
 E_STEPS = ("importance", "rejection", "resampled", "markov", "recycled")
 
@@ -112,6 +139,8 @@ class MCEM(Estimator):
 
     def __post_init__(self) -> None:
         checks.choice("MCEM", "e_step", self.e_step, E_STEPS)
+        if not isinstance(self.schedule, (Ascent, Staged)):
+            raise refusal("MCEM", "schedule", "must be an Ascent or a Staged", self.schedule, "Leave it out if unsure.")
         checks.integer("MCEM", "max_iterations", self.max_iterations, least=1, advice="The default is 500.")
         checks.integer("MCEM", "final", self.final, least=100, advice="The default is 1_000_000.")
 
@@ -132,6 +161,8 @@ class MCEM(Estimator):
                 clouds, edge = climb.settle(newton=status != "boundary")
                 if edge is not None:
                     status, message = climb.at_edge(edge)
+                elif status != "boundary" and (told := climb.too_thin(clouds)):
+                    status, message = "thin", told
                 elif not climb.settled:
                     status, message = "stalled", UNSETTLED
                 elif climb.is_rough(clouds):
@@ -141,7 +172,7 @@ class MCEM(Estimator):
                 clouds = climb.here()
         diagnostics = {
             "simulated": climb.simulated,
-            "ess": min(cloud.ess for cloud in clouds),
+            "ess": smallest(clouds),
             "log_likelihood_error": math.sqrt(sum(_log_variance(cloud) for cloud in clouds)),
             "iterations": len(climb.trace),
         }
@@ -162,7 +193,7 @@ class Climb:
         self.trace: list[dict[str, Any]] = []
         self.simulated = 0
         self.room = room_for(self.parts)
-        """Most values a cloud may hold: records take room."""
+        """Most values a cloud may hold: entries and records take room."""
         self.settled = False
         """Whether the last Newton step was within its Monte Carlo error."""
         self._last: tuple[Values, list[Cloud]] | None = None
@@ -270,7 +301,7 @@ class Climb:
         return None if uneven else found
 
     def settle(self, newton: bool = True) -> tuple[list[Cloud], str | None]:
-        """Newton steps on the observed score of fresh samples, until one leads to the root of its own sample's score.
+        """Newton steps on the observed score of a fresh sample to the root of that score; a new sample if they miss it.
 
         That root is the estimate, and its error follows from Louis's moments. A climb may end
         near an edge that it reaches too slowly to see: then the parameter is named, and no step taken.
@@ -280,7 +311,7 @@ class Climb:
         first = 0
         if (kept := self.log.get("settling")) is not None:
             first, self.free, self.simulated = kept["attempt"], kept["free"], kept["simulated"]
-        for attempt in range(first, 5):
+        for attempt in range(first, ATTEMPTS):
             kept = {"attempt": attempt, "free": self.free, "simulated": self.simulated}
             self.log.put(kept, "settling")
             self.progress.step(len(self.trace), f"measuring at the top with {size:,} values")
@@ -288,39 +319,44 @@ class Climb:
             clouds = self.clouds(self.free, LAST - attempt, 0, size, "importance")
             self._last = (before, clouds)
             louis = self.objective.score_and_information(self.free, clouds)
-            score, information, noise = louis.score, louis.information, louis.noise
             if newton:
-                edge = near_edge(self.objective, self.free, clouds, score, information)
+                edge = near_edge(self.objective, self.free, clouds, louis.score, louis.information)
                 if edge is not None:
                     return clouds, edge
-            if not newton or np.linalg.eigvalsh(information).min() <= 0:
+            if not newton or not louis.has_top:
                 break
-            error = np.sqrt(np.diag(np.linalg.solve(information, np.linalg.solve(information, noise).T)))
-            clouds, found = self._root(clouds, np.linalg.solve(information, score), error)
+            clouds, found = self._root(clouds, louis)
             if found:
                 break
         else:
             self.settled = False
         return clouds, None
 
-    def _root(self, clouds: list[Cloud], step: Array, error: Array) -> tuple[list[Cloud], bool]:
+    def _root(self, drawn: list[Cloud], louis: Louis) -> tuple[list[Cloud], bool]:
         """Newton steps on one sample, moved along; and whether its score vanishes there, within a tenth of its error.
 
         A sample that has become uneven on the way cannot tell: the next one, drawn where this one leads, must.
         """
-        assert self._last is not None
-        drawn = self._last[1]
+        step, _ = louis.newton()
         for _ in range(NEWTON):
             self.free = self.objective.stepped(self.free, step)
             clouds = self.here()
             louis = self.objective.score_and_information(self.free, clouds)
             even = all(new.ess >= 0.5 * old.ess for new, old in zip(clouds, drawn, strict=True))
-            if not even or np.linalg.eigvalsh(louis.information).min() <= 0:
+            if not even or not louis.has_top:
                 return clouds, False
-            step = np.linalg.solve(louis.information, louis.score)
+            step, error = louis.newton()
             if np.all(np.abs(step) <= 0.1 * error):
                 return clouds, True
         return clouds, False
+
+    def too_thin(self, clouds: list[Cloud]) -> str:
+        """What to say of a last sample that knows too little of its own error; nothing of a good one."""
+        for part, cloud in zip(self.parts, clouds, strict=True):
+            if len(cloud.values) > 1 and (thin([cloud]) or cloud.ess < FEWEST):
+                where = f" for the worst entry of '{part.name}'" if cloud.weights.shape[1] > 1 else ""
+                return THIN.format(size=len(cloud.values), ess=cloud.ess, where=where)
+        return ""
 
     def is_rough(self, clouds: list[Cloud]) -> bool:
         """Whether the score's slope over a third of a standard error is not at all what Louis's identity says."""
@@ -352,7 +388,7 @@ class Climb:
         return self.objective.maximise(free, small)
 
     def rise(self, free: Array, new: Array, clouds: list[Cloud]) -> tuple[float, float]:
-        """Q(new) - Q(free) and its Monte Carlo standard error (delta method for normalised weights)."""
+        """Q(new) - Q(free) and its Monte Carlo standard error: delta method for weights, batch means for chains."""
         before, after = self.coordinates.values(free), self.coordinates.values(new)
         total, variance = 0.0, 0.0
         for part, cloud in zip(self.parts, clouds, strict=True):
@@ -360,19 +396,24 @@ class Climb:
             change = np.where(cloud.weights > 0, change, 0.0)
             mean = np.sum(cloud.weights * change, axis=0)
             total += float(mean.sum())
-            variance += float(np.sum(cloud.weights**2 * (change - mean) ** 2))
+            terms = cloud.weights * (change - mean)
+            variance += float(np.sum((in_batches(terms) if self.settings.e_step == "markov" else terms) ** 2))
         return total, math.sqrt(variance)
 
     def _advance(self, new: Array, size: int, clouds: list[Cloud], note: str, **more: Any) -> str | None:
         """Record a step and take it; the parameter, if any, that it shows to run to the edge of its space."""
-        ess = min(cloud.ess for cloud in clouds)
+        ess = smallest(clouds)
         iteration = len(self.trace)
         self.trace.append({"iteration": iteration, "size": size, "ess": ess, **self.coordinates.values(new), **more})
         self.progress.step(iteration, f"{size:,} values, {note}")
         outwards = (new - self.free) * self.free > 0
-        edge = at_edge(self.objective, self.free, clouds) if outwards.any() else None
+        edge = at_edge(self.objective, self.free, partial(self._gained, clouds)) if outwards.any() else None
         self.free = new
         return edge
+
+    def _gained(self, clouds: list[Cloud], i: int, start: float, end: float) -> float:
+        before, after = (gain(self.objective, self.free, clouds, i, place)[0] for place in (start, end))
+        return after - before
 
     def at_edge(self, name: str) -> tuple[str, str]:
         """Status and message of a run that ends there."""
@@ -442,6 +483,25 @@ def thin(clouds: list[Cloud]) -> bool:
     """Whether the entries of some simulated cloud have too few effective values, all together, to tell its error."""
     sizes = [np.sum(1.0 / np.sum(cloud.weights**2, axis=0)) for cloud in clouds if len(cloud.values) > 1]
     return any(size < FEW for size in sizes)
+
+
+def smallest(clouds: list[Cloud]) -> float:
+    """The effective size of the entry that has fewest values; what is known exactly, one value, does not count."""
+    return min((cloud.ess for cloud in clouds if len(cloud.values) > 1), default=math.inf)
+
+
+def in_batches(terms: Array) -> Array:
+    """Sums over about sqrt(length) stretches of a chain's terms: their squares add up to the variance of the total.
+
+    Terms of a chain hang together, those of stretches hardly; terms sum to zero, hence the factor.
+    """
+    length = len(terms)
+    batches = math.isqrt(length)
+    if batches < 2:
+        return terms
+    starts = np.linspace(0, length, batches, endpoint=False).astype(int)
+    found: Array = np.add.reduceat(terms, starts, axis=0) * math.sqrt(batches / (batches - 1))
+    return found
 
 
 def _log_variance(cloud: Cloud) -> float:

@@ -26,6 +26,9 @@ from noisewise.statistics import BoundTotal
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]
 
+MOST_SIMULATED = 2**25
+"""Numbers that a simulated cloud may hold: with what is computed from them about two gigabytes."""
+
 
 class Part:
     """One released statistic: a law of parameters alone, and its mechanism."""
@@ -94,6 +97,11 @@ class Part:
     def entries(self) -> int:
         """How many independent parts it falls into: every entry by itself, or the whole statistic."""
         return int(np.prod(self.shape)) if self.by_entry else 1
+
+    @property
+    def most(self) -> int:
+        """Values that a simulated cloud may hold."""
+        return MOST_SIMULATED // max(1, int(np.prod(self.shape)))
 
     def log_prob(self, values: Values, s: Any) -> Any:
         """log pi(s | theta) for one value of s: one number per entry; traceable."""

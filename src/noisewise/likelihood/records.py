@@ -26,6 +26,8 @@ Values = dict[str, Any]
 
 MOST_NUMBERS = 2**23
 """Numbers a cloud of records may hold; draws of n records each are limited to this."""
+LEAST = 100
+"""Values that a cloud must have room for."""
 
 
 class Records:
@@ -51,8 +53,8 @@ class Records:
         self.parents = tuple(dict.fromkeys(p for field in self.fitted for p in self.laws[field].outer))
         for field in self.fitted:
             self._refuse_a_moving_support(field)
-        if self.most < 100:
-            rule = f"must have at most {MOST_NUMBERS // (100 * self.shape[1])} records to be simulated whole"
+        if self.most < LEAST:
+            rule = f"must have at most {MOST_NUMBERS // (LEAST * self.shape[1])} records to be simulated whole"
             raise refusal("fit", f"statistics['{name}']", rule, self.n, "Use nw.sample.")
 
     def _check(self, problem: Problem) -> None:
@@ -146,7 +148,13 @@ class Records:
 
 def room_for(parts: list[Any]) -> int:
     """Most values that a cloud of each part may hold."""
-    return min((part.most for part in parts if isinstance(part, Records)), default=2**62)
+    simulated = [part for part in parts if not part.exact]
+    for part in simulated:
+        if part.most < LEAST:
+            rule = f"must have at most {part.most * int(np.prod(part.shape)) // LEAST} entries to be simulated"
+            advice = "Use nw.EM(), with an exponential family such as dist.Normal if need be."
+            raise refusal("MCEM", f"statistics['{part.name}']", rule, part.entries, advice)
+    return min((part.most for part in simulated), default=2**62)
 
 
 def parts_with_totals(problem: Problem) -> list[Part]:

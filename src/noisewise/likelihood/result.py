@@ -1,5 +1,6 @@
 """From a maximiser and a cloud at it to a `Fit`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,7 +47,8 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, objective: 
             f"the observed information is not positive definite (eigenvalues {np.linalg.eigvalsh(information)}): the "
             "likelihood is flat or the estimate lies on a boundary. Intervals are not available in those directions."
         )
-    left = standard_errors_left(louis.score, information)
+    score = louis.score - louis.bias if end.monte_carlo else louis.score
+    left = standard_errors_left(score, information)
     if status == "converged" and left > STALLED and not end.monte_carlo:
         status = "stalled"
         message = f"no step rises, yet the score says that the top is {left:.2g} standard errors away. Start elsewhere."
@@ -62,7 +64,7 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, objective: 
         labels=tuple(coordinates.labels),
         covariance=inverse,
         information=information if coordinates.is_square else None,
-        score=louis.score,
+        score=score,
         log_likelihood=sum(cloud.log_likelihood for cloud in end.clouds),
         estimator=estimator,
         seed=seed,
@@ -72,7 +74,10 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, objective: 
         trace=tuple(end.trace),
         diagnostics=end.diagnostics | {"standard_errors_left": left},
     )
-    object.__setattr__(fit, "efficiency", fit._by_name(np.diag(best) / np.diag(inverse)))
+    kept = np.diag(best) / np.diag(inverse)
+    if end.information is not None:  # nor does the complete information follow from second derivatives
+        kept = np.full_like(kept, np.nan)
+    fit = replace(fit, efficiency=fit._by_name(kept))
     if not end.monte_carlo:
         return fit
     error = fit._by_name(np.sqrt(np.maximum(np.diag(spread), 0.0)))
@@ -90,19 +95,21 @@ def standard_errors_left(score: Array, information: Array) -> float:
 
 EDGE = 15.0
 """Free coordinates beyond this are looked at: a positive parameter of 3e-7, a share within 3e-7 of 0 or 1."""
+LOSS = -1e-6
+"""Of log likelihood further out, that is put down to rounding: near an edge digits cancel."""
 
 
-def at_edge(objective: Objective, free: Array, clouds: list[Cloud]) -> str | None:
+def at_edge(objective: Objective, free: Array, gained: Callable[[int, float, float], float]) -> str | None:
     """The parameter, if any, that runs to the edge of its space: far out, and further out is no less likely.
 
-    `clouds` stand at `free`. A large gain further out means that it is on its way to a maximum; and a maximum inside,
-    however far out, loses by the step.
+    `gained(i, start, end)` is the log likelihood gained by moving free coordinate i. A large gain further out means
+    that it is on its way to a maximum; and a maximum inside, however far out, loses by the step more than rounding.
+    Looked at just beyond `EDGE`, where digits still are left.
     """
     for i, name in enumerate(objective.coordinates.bounded):
-        if name is not None and abs(free[i]) > EDGE:
-            gain, _ = _gain(objective, free, clouds, i, free[i] + 5.0 * np.sign(free[i]))
-            if -1e-12 <= gain < 1e-3:
-                return name
+        place = float(np.clip(free[i], -EDGE - 1.0, EDGE + 1.0))
+        if name is not None and abs(place) > EDGE and LOSS <= gained(i, place, place + np.copysign(5.0, place)) < 1e-3:
+            return name
     return None
 
 
@@ -121,27 +128,30 @@ def near_edge(objective: Objective, free: Array, clouds: list[Cloud], score: Arr
         if name is None or not (odd or broad[i] or abs(free[i]) > 4.0):
             continue
         for side in (-1.0, 1.0):
-            gain, error = _gain(objective, free, clouds, i, side * max(10.0, side * free[i] + 5.0))
-            if error < 0.05 and gain >= -5.0 * error:
+            gained, error = gain(objective, free, clouds, i, side * max(10.0, side * free[i] + 5.0))
+            if error < 0.05 and gained >= -5.0 * error:
                 return name
     return None
 
 
-def _gain(objective: Objective, free: Array, clouds: list[Cloud], i: int, target: float) -> tuple[float, float]:
-    """Log likelihood gained by moving one free coordinate, and its Monte Carlo error by the delta method."""
+def gain(objective: Objective, free: Array, clouds: list[Cloud], i: int, target: float) -> tuple[float, float]:
+    """Log likelihood gained by moving one free coordinate, and its Monte Carlo error by the delta method.
+
+    `clouds` are simulated at `free`.
+    """
     further = free.copy()
     further[i] = target
     before, after = objective.coordinates.values(free), objective.coordinates.values(further)
-    gain, variance = 0.0, 0.0
+    gained, variance = 0.0, 0.0
     try:
         with np.errstate(all="ignore"):
             for part, cloud in zip(objective.parts, clouds, strict=True):
                 new = moved(part, cloud, before, after)
-                gain += new.log_likelihood - cloud.log_likelihood
+                gained += new.log_likelihood - cloud.log_likelihood
                 variance += float(np.sum((new.weights - cloud.weights) ** 2))
     except InputError:  # the release is hopelessly unlikely there
         return -np.inf, np.inf
-    return gain, float(np.sqrt(variance))
+    return gained, float(np.sqrt(variance))
 
 
 def edge_message(name: str, values: dict[str, Array]) -> str:

@@ -1,0 +1,192 @@
+"""Errors of Monte Carlo EM: the score's bias, chains' batches, samples too thin to know their error, and room."""
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import LIMIT, agrees
+from scipy import stats
+from targets import count_model, count_release
+
+import noisewise as nw
+from noisewise.likelihood import mcem, parts
+from noisewise.likelihood.cloud import exact_cloud, weighted
+from noisewise.likelihood.coordinates import Coordinates
+from noisewise.likelihood.maximise import Objective
+from noisewise.likelihood.parts import parts_of
+from noisewise.samplers.problem import Problem
+
+# The score's bias -----------------------------------------------------------------------------------------------------
+
+
+def normal_rows(n, seed, scale=1.0):
+    rng = np.random.default_rng(seed)
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 10.0), "sigma": dist.HalfNormal(5.0)},
+        statistics={"y": lambda mu, sigma: dist.Normal(mu, sigma).expand([n])},
+    )
+    released = rng.normal(1.0, 1.5, n) + rng.laplace(0.0, scale, n)
+    return model, nw.Release(y=nw.Laplace(scale=scale).released(released))
+
+
+def test_few_values_for_many_entries_bias_the_score_and_the_bias_is_taken_off(seed):
+    """Each entry's mean is off by about 1/N, all the same way, so that n entries add up; negative control: left in."""
+    model, release = normal_rows(300, seed)
+    (part,) = parts_of(Problem(model, release))
+    objective = Objective([part], Coordinates(model))
+    values = {"mu": np.asarray(0.9), "sigma": np.asarray(1.4)}
+    free = objective.coordinates.free_from(values)
+    truth = objective.score_and_information(free, [exact_cloud(part, values)])
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(150):
+        s = rng.normal(0.9, 1.4, (60, 300))
+        found.append(objective.score_and_information(free, [weighted(s, part.log_eta(s) - np.log(60))]))
+    plain = np.array([louis.score for louis in found])
+    corrected = plain - [louis.bias for louis in found]
+    assert not agrees(plain, truth.score)
+    # what is left is of the order of the bias squared over the entries: a tenth of the bias here
+    left = 0.1 * np.abs(np.mean(plain - corrected, axis=0))
+    assert agrees(corrected, truth.score, truth_error=left / LIMIT)
+
+
+# Chains ---------------------------------------------------------------------------------------------------------------
+
+
+def climb_of(model, release, settings, theta):
+    problem = Problem(model, release)
+    return mcem.Climb(settings, problem, {"theta": np.asarray(theta)}, 1, nw.Threads(1), None, mcem.NOTHING)
+
+
+def test_the_error_of_a_chains_rise_is_that_of_its_batches(seed):
+    """Negative control: the formula for independent weights takes the steps of a chain for more than they are."""
+    release = nw.Release(count=nw.Laplace(scale=2.0).released(37.4))
+    climb = climb_of(count_model(), release, nw.MCEM(e_step="markov"), 30.0)
+    (part,) = climb.parts
+    new = climb.coordinates.free_from({"theta": np.asarray(31.0)})
+    rng = np.random.default_rng(seed)
+    found, independent = [], []
+    for _ in range(120):
+        s = rng.poisson(30.0, 1_000)
+        clouds = [mcem._markov(rng, part, s, part.log_eta(s))]
+        found.append(climb.rise(climb.free, new, clouds))
+        object.__setattr__(climb.settings, "e_step", "importance")
+        independent.append(climb.rise(climb.free, new, clouds)[1])
+        object.__setattr__(climb.settings, "e_step", "markov")
+    rises, errors = np.array(found).T
+    scatter = (rises - rises.mean()) ** 2 * 120 / 119
+    assert agrees(scatter - errors**2, 0.0, truth_error=0.1 * scatter.mean() / LIMIT)
+    assert not agrees(errors**2 - np.square(independent), 0.0)
+    assert np.mean(np.square(independent)) < 0.8 * np.mean(errors**2)
+
+
+def test_batches_of_independent_terms_have_their_variance(seed):
+    terms = np.random.default_rng(seed).normal(size=(2_500, 400))
+    terms -= terms.mean(axis=0)
+    assert agrees(np.sum(mcem.in_batches(terms) ** 2, axis=0), 2_500.0)
+    assert np.array_equal(mcem.in_batches(terms[:3]), terms[:3])
+
+
+# Too thin to tell -----------------------------------------------------------------------------------------------------
+
+
+def table(cells, noise):
+    count = len(cells)
+    model = nw.Model(
+        prior={"share": dist.Dirichlet(np.ones(count))},
+        statistics={"cells": lambda share: dist.Multinomial(int(np.sum(cells)), share)},
+    )
+    return model, nw.Release(cells=nw.DiscreteGaussian(scale=noise).released(cells)), np.asarray(cells) / np.sum(cells)
+
+
+def test_a_last_sample_that_rests_on_a_few_values_is_no_estimate(seed):
+    """Cells that the noise hides little: hardly a draw falls near. With more noise the same sample does."""
+    staged = nw.MCEM(schedule=nw.Staged(tolerances=(1e-3,), sizes=(500,), cap=2), final=2_000)
+    model, release, share = table([300, 400, 500, 600], 2.0)
+    with pytest.raises(nw.InferenceError, match=r"of 2,000 values simulated at the end.*effective ones") as caught:
+        nw.fit(model, release, staged, start={"share": share}, seed=seed)
+    assert caught.value.result.status == "thin"
+    assert caught.value.result.diagnostics["ess"] < 100
+    model, release, share = table([300, 400, 500, 600], 20.0)
+    assert nw.fit(model, release, staged, start={"share": share}, seed=seed).status == "converged"
+
+
+def test_an_entry_that_rests_on_one_value_is_named(seed):
+    """Little noise, and one row far out: no draw falls near it, and the other rows' many values do not help."""
+    model = nw.Model(
+        prior={"sigma": dist.HalfNormal(5.0)}, statistics={"y": lambda sigma: dist.Normal(0.0, sigma).expand([40])}
+    )
+    rows = np.append(stats.norm.ppf((np.arange(39) + 0.5) / 39), 9.0)
+    release = nw.Release(y=nw.Gaussian(scale=0.1).released(rows))
+    settings = nw.MCEM(schedule=nw.Staged(tolerances=(1e-3,), sizes=(500,), cap=2), final=2_000)
+    fit = nw.fit(model, release, settings, start={"sigma": 1.2}, seed=seed, on_failure="return")
+    assert fit.status == "thin"
+    assert "for the worst entry of 'y'" in fit.message
+
+
+def test_what_is_known_exactly_does_not_count_as_a_sample_of_one(seed):
+    model = nw.Model(
+        prior={"theta": dist.Gamma(2.0, 1.0)},
+        statistics={"a": lambda theta: dist.Poisson(theta), "b": lambda theta: dist.Poisson(2 * theta)},
+    )
+    release = nw.Release(a=nw.Laplace(scale=3.0).released(7.3), b=nw.Exact().released(13))
+    quick = nw.MCEM(schedule=nw.Ascent(most=2_000), final=5_000)
+    fit = nw.fit(model, release, quick, start={"theta": 6.0}, seed=seed)
+    exact = nw.fit(model, release, start={"theta": 6.0})
+    assert fit.diagnostics["ess"] > 1_000
+    assert all(step["ess"] > 100 for step in fit.trace)
+    assert abs(fit.estimate["theta"] - exact.estimate["theta"]) < LIMIT * fit.monte_carlo_error["theta"]
+    known = nw.fit(model, release.naive(), quick, start={"theta": 6.0}, seed=seed)
+    assert known.estimate["theta"] == pytest.approx((7.3 + 13) / 3, rel=1e-8)
+    assert known.diagnostics["ess"] == np.inf
+
+
+# The last sample ------------------------------------------------------------------------------------------------------
+
+
+def test_one_last_sample_is_enough_after_a_climb(count_reference, seed):
+    """Newton steps go on, on the same sample, to the root of its score: its own error is all that is left."""
+    settings = nw.MCEM(schedule=nw.Ascent(most=20_000), final=100_000)
+    fit = nw.fit(count_model(), count_release(), settings, start={"theta": 30.0}, seed=seed)
+    climb = sum(step["size"] for step in fit.trace)
+    assert fit.diagnostics["simulated"] <= climb + 100_000
+    assert abs(fit.score[0]) < 0.2 * fit.score_error[0]
+    truth = count_reference["maximum_likelihood"]["estimate"]
+    assert abs(fit.estimate["theta"] - truth) < LIMIT * fit.monte_carlo_error["theta"]
+
+
+# Room -----------------------------------------------------------------------------------------------------------------
+
+
+def test_many_entries_share_the_room(monkeypatch, seed):
+    """Samples are no larger than what fits, whatever was asked for; the error says what that costs."""
+    model, release = normal_rows(200, seed)
+    monkeypatch.setattr(parts, "MOST_SIMULATED", 200 * 1_000)
+    settings = nw.MCEM(schedule=nw.Ascent(tolerance=1e-3), final=10**9)
+    fit = nw.fit(model, release, settings, start={"mu": 1.0, "sigma": 1.4}, seed=seed)
+    assert max(step["size"] for step in fit.trace) == 1_000
+    exact = nw.fit(model, release, nw.EM(accelerate=True), start={"mu": 1.0, "sigma": 1.4})
+    for name, error in fit.monte_carlo_error.items():
+        assert abs(fit.estimate[name] - exact.estimate[name]) < LIMIT * error
+    monkeypatch.setattr(parts, "MOST_SIMULATED", 200 * 99)
+    with pytest.raises(nw.InputError, match=r"statistics\['y'\].*must have at most 198 entries.*got 200.*nw.EM"):
+        nw.fit(model, release, settings, start={"mu": 1.0, "sigma": 1.4}, seed=seed)
+
+
+# Bad settings ---------------------------------------------------------------------------------------------------------
+
+
+REFUSED = {
+    "growth": (lambda: nw.Ascent(growth=1.0), "'growth' must be above 1; got 1.0"),
+    "alpha": (lambda: nw.Ascent(alpha=0.9), "'alpha' must be the probability of a tail"),
+    "stages": (lambda: nw.Staged(sizes=(100, 200)), "'sizes' must be as many as the tolerances, 3"),
+    "no stages": (lambda: nw.Staged(sizes=()), "'sizes' must be one number for every stage"),
+    "size": (lambda: nw.Staged(sizes=(-1, 100, 200)), "'sizes' must be a whole number, at least 10"),
+    "stage tolerance": (lambda: nw.Staged(tolerances=(0.1, 0.0, 0.1)), "'tolerances' must be positive"),
+    "schedule": (lambda: nw.MCEM(schedule="staged"), "'schedule' must be an Ascent or a Staged; got 'staged'"),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused(call, message):
+    with pytest.raises(nw.InputError, match=message):
+        call()
