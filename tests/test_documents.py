@@ -6,7 +6,10 @@ import shutil
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
+from exactness import FALSE_ALARM
+from scipy import stats
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs").rglob("*.md") if "derivations" not in page.parts)]
@@ -49,6 +52,99 @@ def test_code_blocks_run(page, tmp_path, monkeypatch, capsys):
 def test_links_lead_somewhere(page):
     for target in LINK.findall(page.read_text()):
         assert os.path.exists(page.parent / target), f"{page.name} links to {target}"
+
+
+def blocks(page, kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_commands_and_targets_that_pages_name_exist():
+    from noisewise.cli import app
+
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands}
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        typed = "\n".join(_commands(page))
+        named = set(re.findall(r"^(?:\$ )?(?:python -m )?noisewise ([a-z]+)(?![a-z,])", typed, re.MULTILINE))
+        made = set(re.findall(r"^make ([a-z][\w-]*)", typed, re.MULTILINE))
+        assert named <= commands, f"{page.name}: {named - commands}"
+        assert made <= targets, f"{page.name}: {made - targets}"
+
+
+def _commands(page):
+    """What a page tells the reader to type: lines of shell blocks, and code within the text."""
+    text = page.read_text()
+    shell = re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    return [line for block in shell for line in block.splitlines()] + re.findall(r"`([^`\n]+)`", prose)
+
+
+def test_analyses_in_the_docs_are_read():
+    from noisewise.analysis import Analysis
+
+    whole, sums = blocks("docs/analysis-file.md", "toml")
+    assert list(Analysis.from_text(whole, "whole.toml").model.statistics) == ["count"]
+    around = """
+[parameters]
+mu = "Normal(3, 1)"
+sigma = "HalfNormal(1)"
+[release.income]
+value = 3000.0
+mechanism = "Laplace"
+scale = 60.0
+"""
+    assert list(Analysis.from_text(around + sums, "sums.toml").model.statistics) == ["income"]
+
+
+def test_the_plan_in_the_docs_makes_a_release(tmp_path):
+    pytest.importorskip("opendp")
+    from noisewise import curator
+
+    [plan] = blocks("docs/curators.md", "toml")
+    (tmp_path / "plan.toml").write_text(plan)
+    rows = ["smokes,age,region,ever_used", "yes,30,north,no", "no,51,west,yes", "no,44,south,no"]
+    (tmp_path / "people.csv").write_text("\n".join(rows) + "\n")
+    release = curator.release_file(tmp_path / "people.csv", tmp_path / "plan.toml")
+    assert list(release) == ["smokers", "age", "regions", "drugs"]
+
+
+def test_the_example_of_a_mechanism_is_one(seed):
+    """CONTRIBUTING's logistic noise: its sampler has its density, and its supremum bounds it."""
+    namespace = {}
+    exec(compile(blocks("CONTRIBUTING.md", "python")[0], "CONTRIBUTING.md", "exec"), namespace)
+    noise = namespace["Logistic"](epsilon=0.5, sensitivity=1.0)
+    assert noise.scale == 2.0
+    drawn = noise.sample(np.random.default_rng(seed), np.full(20_000, 3.0))
+    assert stats.kstest(drawn, stats.logistic(3.0, 2.0).cdf).pvalue > FALSE_ALARM
+    points = np.linspace(-20.0, 20.0, 41)
+    assert noise.log_prob(points, 3.0) == pytest.approx(stats.logistic(3.0, 2.0).logpdf(points))
+    assert np.all(noise.log_prob(points, 3.0) <= noise.log_sup(points) + 1e-12)
+
+
+def test_the_message_in_contributing_is_the_one_given():
+    import noisewise as nw
+
+    [shown] = [block for block in blocks("CONTRIBUTING.md", "text") if block.startswith("Laplace")]
+    with pytest.raises(nw.InputError) as caught:
+        nw.Laplace(scale=-1.0)
+    assert str(caught.value) == shown.strip()
+
+
+def test_the_readme_tells_what_the_demo_prints():
+    """The sentence under the picture, number by number."""
+    import noisewise as nw
+    from noisewise.paper import count
+
+    found = nw.compare(count.model(25.0), count.release(), draws=10_000, seed=1)
+    line, readme = found.table().loc["theta"], (ROOT / "README.md").read_text()
+    low, high = found.exact.interval(0.95)["count"]
+    for told in (
+        f"a 95% interval for the rate of {line['naive 2.5%']:.1f} to {line['naive 97.5%']:.1f}.",
+        f"{line['exact 2.5%']:.1f} to {line['exact 97.5%']:.1f}: {line['wider']:.2f} times as wide",
+        f"with its centre {-line['shift']:.2f} naive standard deviations lower",
+        f"95% interval of the confidential count is {low:.0f} to {high:.0f}.",
+    ):
+        assert told in readme, told
 
 
 def test_derivations_and_code_name_each_other():
