@@ -230,11 +230,13 @@ def test_an_interruption_ends_with_130(noisewise, count, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     honest = nw.samplers.sample
-    monkeypatch.setattr("noisewise.samplers.sample", interrupted)
+    monkeypatch.setattr("noisewise.analysis_run.sample", interrupted)
     assert noisewise("fit", "count.toml")[0] == 130
     # Ctrl-C during the run gives what there is: it is written, and says so.
     part = {"status": "interrupted", "message": "stopped by the user"}
-    monkeypatch.setattr("noisewise.samplers.sample", lambda *given, **named: replace(honest(*given, **named), **part))
+    monkeypatch.setattr(
+        "noisewise.analysis_run.sample", lambda *given, **named: replace(honest(*given, **named), **part)
+    )
     code, _, err = noisewise("fit", "count.toml", "--draws", "300")
     assert code == 130
     assert "stopped by the user" in err
@@ -249,8 +251,16 @@ def test_mle_agrees_with_the_library(noisewise, count, tmp_path):
     told = json.loads(out)["quantities"]["theta"]
     assert told["estimate"] == pytest.approx(float(fit.estimate["theta"]))
     assert told["standard error"] == pytest.approx(float(fit.standard_error["theta"]))
-    names = {path.name for path in (tmp_path / "count-mle").iterdir()}
-    assert {"summary.csv", "covariance.csv", "analysis.toml", "release.json", "run.json"} <= names
+    naive = nw.fit(analysis.model, analysis.release.naive(), seed=1)
+    assert json.loads(out)["naive"]["theta"]["wider"] == pytest.approx(fit.beside(naive).loc["theta", "wider"])
+    folder = tmp_path / "count-mle"
+    names = {path.name for path in folder.iterdir()}
+    assert {"summary.csv", "covariance.csv", "comparison.csv", "analysis.toml", "release.json", "run.json"} <= names
+    page = folder / "report.html"
+    assert "is estimated at 37.2" in page.read_text()
+    page.unlink()
+    assert noisewise("report", "count-mle")[0] == 0
+    assert "is estimated at 37.2" in page.read_text()
 
 
 def test_compare_shows_naive_beside_exact(noisewise, count, tmp_path):

@@ -22,6 +22,7 @@ from noisewise.posterior import Posterior
 from noisewise.report import Report, noise, report_of, words, write_report
 from noisewise.report import graph as drawing
 from noisewise.report.information import lost
+from noisewise.report.likelihood import FitReport
 from noisewise.report.markup import number, tag, text, whole
 from noisewise.report.model_words import nodes_of
 from noisewise.report.verdict import DOUBTFUL, UNUSABLE, judge
@@ -507,10 +508,15 @@ def pages(report, compared, tmp_path_factory):
     place = tmp_path_factory.mktemp("pages")
     exact = replace(compared.exact, status="stuck", message=HOSTILE, reason=HOSTILE)
     bad = Report(compared.model, compared.release, exact, question=HOSTILE, title=HOSTILE, inputs={HOSTILE: HOSTILE})
-    return {"good": report.save(place / "good.html"), "hostile": bad.save(place / "hostile.html")}
+    fits = [
+        nw.fit(compared.model, each, start={"theta": 30.0}) for each in (compared.release, compared.release.naive())
+    ]
+    fitted = FitReport(compared.model, compared.release, fits[0], naive=fits[1], title="A fit")
+    found = {"good": report, "hostile": bad, "likelihood": fitted}
+    return {name: each.save(place / f"{name}.html") for name, each in found.items()}
 
 
-@pytest.mark.parametrize("name", ["good", "hostile"])
+@pytest.mark.parametrize("name", ["good", "hostile", "likelihood"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_opens_without_errors_requests_or_barriers(chromium, pages, name, scheme, tmp_path):  # noqa: F811
     with opened(chromium, pages[name], color_scheme=scheme) as watched:
@@ -537,7 +543,7 @@ def test_axe_finds_barriers_where_there_are_some(chromium, pages, tmp_path):  # 
     assert "html-has-lang" in found
 
 
-@pytest.mark.parametrize("name", ["good", "hostile"])
+@pytest.mark.parametrize("name", ["good", "hostile", "likelihood"])
 def test_a_phone_shows_it_without_sideways_scrolling(chromium, pages, name, tmp_path):  # noqa: F811
     with opened(chromium, pages[name], viewport=PHONE, device_scale_factor=2, is_mobile=True) as watched:
         watched.page.screenshot(path=kept(f"report-{name}-phone.png", tmp_path), full_page=True)
@@ -576,13 +582,16 @@ def test_the_keyboard_reaches_everything_in_reading_order(chromium, pages):  # n
         assert watched.page.evaluate("document.activeElement.id") == "content"
 
 
-def test_every_picture_has_a_name_and_a_description(chromium, pages):  # noqa: F811
-    with opened(chromium, pages["good"]) as watched:
+@pytest.mark.parametrize(
+    ("name", "pictures", "told"),
+    [("good", 3, ("Exact: mean", "Naive: mean")), ("likelihood", 4, ("Exact: 37.2", "Naive: 37.4"))],
+)
+def test_every_picture_has_a_name_and_a_description(chromium, pages, name, pictures, told):  # noqa: F811
+    with opened(chromium, pages[name]) as watched:
         named = watched.page.evaluate(
             """() => [...document.querySelectorAll('svg, img')].map((e) => (e.getAttribute('aria-labelledby') || '')
                 .split(' ').map((id) => document.getElementById(id)?.textContent || ''))"""
         )
-        assert len(named) == 3  # the graph, theta, count
+        assert len(named) == pictures  # the graph, then one for each quantity, then the climb
         assert all(len(texts) == 2 and all(texts) for texts in named)
-        assert "Exact: mean" in named[1][1]
-        assert "Naive: mean" in named[1][1]
+        assert all(each in named[1][1] for each in told)

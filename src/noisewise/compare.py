@@ -76,18 +76,31 @@ def compare(
     """
     draws = checks.integer("compare", "draws", draws, least=2, advice="Ask for 1000 or more.")
     common: dict[str, Any] = {"seed": seed, "engine": engine, "progress": progress}
-    naive, reason = None, ""
-    try:
-        naive = _naive(model, release.naive(), draws, common)
-        if naive.status == "no_weight":
-            reason, naive = naive.message, None
-    except NoisewiseError as error:  # a statistic without a density, say
-        reason = str(error)
+    naive, reason = naive_posterior(model, release, draws=draws, **common)
     exact = sample(model, release, sampler, draws=draws, **common)
     return Comparison(model, release, exact, naive, reason)
 
 
-def _naive(model: Model, release: Release, draws: int, common: dict[str, Any]) -> Posterior:
+def naive_posterior(
+    model: Model,
+    release: Release,
+    *,
+    draws: int,
+    seed: int,
+    engine: Engine | None = None,
+    progress: bool | None = None,
+) -> tuple[Posterior | None, str]:
+    """The posterior had the published values carried no noise; or None, and why there is none."""
+    try:
+        found = _weighted_or_chains(
+            model, release.naive(), draws, {"seed": seed, "engine": engine, "progress": progress}
+        )
+    except NoisewiseError as error:  # a statistic without a density, say
+        return None, str(error)
+    return (None, found.message) if found.status == "no_weight" else (found, "")
+
+
+def _weighted_or_chains(model: Model, release: Release, draws: int, common: dict[str, Any]) -> Posterior:
     """Weighted draws of the prior; where few of them carry the weight, Markov chains, if those fare better."""
     found = sample(model, release, Importance(), draws=4 * draws, on_failure="return", **common)
     if found.status in ("low_ess", "high_k") and NUTS().unfit(Problem(model, release)) is None:

@@ -78,7 +78,8 @@ class Forecast:
         rows |= {name: {"note": f"{name} {why}"} for name, why in self.unfit.items()}
         return pd.DataFrame.from_dict(rows, orient="index", columns=["work", "seconds", "efficiency", "note"])
 
-    def _lines(self) -> list[str]:
+    def lines(self) -> list[str]:
+        """The choice, its reason and the check of prior against release, in sentences."""
         lines = [
             f"Forecast for {self.draws:,} effective draws: {choosing.label(self.choice)}",
             f"Reason: {self.reason}.",
@@ -93,10 +94,10 @@ class Forecast:
 
     def __repr__(self) -> str:
         shown = self.table().drop(columns="note").dropna()
-        return "\n".join([*self._lines(), shown.to_string(float_format=lambda x: f"{x:.3g}")])
+        return "\n".join([*self.lines(), shown.to_string(float_format=lambda x: f"{x:.3g}")])
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<p>{escape(line)}</p>" for line in self._lines())
+        lines = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
         return f"<div>{lines}{self.table().to_html(float_format=lambda x: f'{x:.3g}')}</div>"
 
 

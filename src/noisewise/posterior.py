@@ -315,7 +315,8 @@ class Posterior:
 
     # Display -----------------------------------------------------------------------------------------
 
-    def _headline(self) -> str:
+    def headline(self) -> str:
+        """How many draws, by what, and how it went, in one line."""
         parts = [
             f"{len(self):,} draws by {type(self.sampler).__name__}",
             f"seed {self.seed}",
@@ -334,12 +335,12 @@ class Posterior:
 
     def __repr__(self) -> str:
         body = f"\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}" if len(self) else ""
-        return f"Posterior: {self._headline()}{body}"
+        return f"Posterior: {self.headline()}{body}"
 
     def _repr_html_(self) -> str:
         table = self.summary().to_html(float_format=lambda x: f"{x:.4g}") if len(self) else ""
         message = f"<p>{escape(self.message)}</p>" if self.message else ""
-        return f"<div><p><strong>Posterior</strong>: {escape(self._headline())}</p>{message}{table}</div>"
+        return f"<div><p><strong>Posterior</strong>: {escape(self.headline())}</p>{message}{table}</div>"
 
 
 def _joined(values: Array) -> Array:

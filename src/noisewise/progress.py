@@ -9,6 +9,17 @@ SHOW_AFTER = 1.0
 """Seconds before a bar appears."""
 REFRESH = 0.1
 """Seconds between two refreshes."""
+Listener = Callable[[str, int, int], None]
+_listener: Listener | None = None
+
+
+def listen(listener: Listener | None) -> None:
+    """Send the progress of every run of this process to `listener(label, done, total)`, in place of bars.
+
+    What the listener raises ends the run. None brings the bars back.
+    """
+    global _listener
+    _listener = listener
 
 
 class Progress:
@@ -31,6 +42,9 @@ class Progress:
 
     def update(self, done: int, total: int, proposals: Callable[[], int]) -> None:
         """Move to `done` of `total` draws; `proposals()` counts the work behind them, asked only when shown."""
+        if _listener is not None:
+            _listener(self.label, done, total)
+            return
         now = time.monotonic()
         if self.show is False or now < self._next:
             return

@@ -12,10 +12,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from noisewise import fit_file
 from noisewise.analysis import Analysis
 from noisewise.compare import Comparison
 from noisewise.errors import InputError, refusal
 from noisewise.fit import Fit
+from noisewise.likelihood import EM
 from noisewise.posterior import Posterior, current_versions
 
 FORMAT = "noisewise-results"
@@ -23,6 +25,7 @@ VERSION = 1
 FILES = (
     *("analysis.toml", "source.toml", "release.json", "run.json", "summary.csv", "summary.json", "report.html"),
     *("draws.csv", "draws.parquet", "posterior.nc", "naive.nc", "comparison.csv", "covariance.csv"),
+    *("fit.json", "naive.json"),
     *("figures", "figures/posterior.png", "figures/posterior.svg", "figures/trace.png", "figures/trace.svg"),
 )
 """All that a results folder may hold."""
@@ -30,15 +33,16 @@ FILES = (
 
 @dataclass(frozen=True)
 class Results:
-    """What a run found: a posterior, perhaps with the naive one beside it, or a likelihood fit."""
+    """What a run found: a posterior or a likelihood fit, perhaps with the naive one beside it."""
 
     analysis: Analysis
     command: str
     posterior: Posterior | None = None
     naive: Posterior | None = None
     no_naive: str = ""
-    """Why there is no naive posterior, where there is none."""
+    """Why there is no naive analysis, where there is none."""
     fit: Fit | None = None
+    naive_fit: Fit | None = None
 
     @property
     def found(self) -> Posterior | Fit:
@@ -54,6 +58,13 @@ class Results:
             return None
         return Comparison(self.analysis.model, self.analysis.release, self.posterior, self.naive)
 
+    def compared(self) -> Any:
+        """A pandas table of naive beside exact; None where there is no naive analysis."""
+        if self.fit is not None and self.naive_fit is not None:
+            return self.fit.beside(self.naive_fit)
+        found = self.comparison
+        return None if found is None else found.table(self.analysis.settings.level)
+
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`: status, and one entry per number of interest."""
         found, level = self.found, self.analysis.settings.level
@@ -68,12 +79,12 @@ class Results:
             content |= {"draws": len(found), "acceptance_rate": found.acceptance_rate, "reason": found.reason}
             content |= {"log_evidence": found.log_evidence, "log_evidence_se": found.log_evidence_se}
         else:
-            content["log_likelihood"] = found.log_likelihood
+            content |= {"log_likelihood": found.log_likelihood, "efficiency": found.efficiency}
         rows = {str(label): {str(key): value for key, value in row.items()} for label, row in table.iterrows()}
         content["quantities"] = rows
-        compared = self.comparison
+        compared = self.compared()
         if compared is not None:
-            content["naive"] = {str(label): dict(row) for label, row in compared.table(level).iterrows()}
+            content["naive"] = {str(label): dict(row) for label, row in compared.iterrows()}
         elif self.no_naive:
             content["no_naive"] = self.no_naive
         return dict(plain(content))
@@ -114,27 +125,60 @@ def write(results: Results, folder: Path, *, report: bool = True) -> Path:
         analysis.release.save(folder / "release.json")
         results.found.summary(analysis.settings.level).to_csv(folder / "summary.csv", index_label="name")
         _write_json(folder / "summary.json", results.summary())
+        compared = results.compared()
+        if compared is not None:
+            compared.to_csv(folder / "comparison.csv", index_label="name")
         if results.posterior is not None:
             _write_posterior(results, results.posterior, folder)
         elif results.fit is not None:
-            _write_fit(results.fit, folder)
+            _write_fit(results.fit, results.naive_fit, folder)
     except OSError as error:
         advice = "Check that the folder can be written to, and that the disk is not full."
         raise refusal("results", "out", f"must be writable ({error})", str(folder), advice) from None
-    if report and results.posterior is not None:
+    if report:
         from noisewise.report import write_report
 
         write_report(folder)
     return folder
 
 
-def load_posterior(folder: Path) -> Posterior:
-    """The posterior in a results folder."""
+def load(folder: Path) -> Results:
+    """What a results folder holds."""
     if not folder.is_dir() or not _is_ours(folder):
-        raise refusal("results", "folder", "must be written by 'noisewise fit'", str(folder), "Check the path.")
-    if not (folder / "posterior.nc").is_file():
-        raise InputError(f"{folder}: holds no posterior. Make one with: noisewise fit FILE --out {folder}")
-    return Posterior.load(folder / "posterior.nc")
+        rule = "must be written by 'noisewise fit', 'mle' or 'compare'"
+        raise refusal("results", "folder", rule, str(folder), "Check the path.")
+    analysis = Analysis.load(folder / "analysis.toml", confined=True)
+    run = run_record(folder)
+    given: dict[str, Any] = {"command": str(run.get("command") or "fit"), "no_naive": str(run.get("no_naive") or "")}
+    if (folder / "posterior.nc").is_file():
+        naive = folder / "naive.nc"
+        other = Posterior.load(naive) if naive.is_file() else None
+        return Results(analysis, posterior=Posterior.load(folder / "posterior.nc"), naive=other, **given)
+    if (folder / "fit.json").is_file():
+        return Results(
+            analysis,
+            fit=_load_fit(folder / "fit.json", analysis),
+            naive_fit=_load_fit(folder / "naive.json", analysis) if (folder / "naive.json").is_file() else None,
+            **given,
+        )
+    raise InputError(f"{folder}: holds no results. Make some with: noisewise fit FILE --out {folder}")
+
+
+def run_record(folder: Path) -> dict[str, Any]:
+    """The content of `run.json`."""
+    found = _read_json(folder / "run.json")
+    return found if isinstance(found, dict) else {}
+
+
+def _load_fit(path: Path, analysis: Analysis) -> Fit:
+    return fit_file.from_data(_read_json(path), analysis.settings.estimator or EM(), str(path))
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read ({error}). Run the analysis again.") from None
 
 
 def _clear(folder: Path) -> None:
@@ -180,9 +224,6 @@ def _write_posterior(results: Results, posterior: Posterior, folder: Path) -> No
     posterior.save(folder / "posterior.nc")
     if results.naive is not None:
         results.naive.save(folder / "naive.nc")
-    compared = results.comparison
-    if compared is not None:
-        compared.table(results.analysis.settings.level).to_csv(folder / "comparison.csv", index_label="name")
     if len(posterior) > 1:
         from noisewise.plots import plot
 
@@ -190,11 +231,14 @@ def _write_posterior(results: Results, posterior: Posterior, folder: Path) -> No
         _write_figure(figure, folder / "figures", "posterior")
 
 
-def _write_fit(fit: Fit, folder: Path) -> None:
+def _write_fit(fit: Fit, naive: Fit | None, folder: Path) -> None:
     import pandas as pd
 
     from noisewise.trace_plot import plot_trace
 
+    _write_json(folder / "fit.json", fit_file.to_data(fit))
+    if naive is not None:
+        _write_json(folder / "naive.json", fit_file.to_data(naive))
     labels = list(fit.labels)
     pd.DataFrame(fit.covariance, index=labels, columns=labels).to_csv(folder / "covariance.csv", index_label="name")
     if fit.trace:

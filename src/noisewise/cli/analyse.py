@@ -19,7 +19,7 @@ from noisewise.cli.shared import (
     say_table,
     stop_unless,
 )
-from noisewise.errors import NoisewiseError, refusal
+from noisewise.errors import refusal
 
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default named after the file.")]
 Checkpoint = Annotated[
@@ -86,7 +86,7 @@ def check(
     if settings.method is not None:
         typer.echo(f"Method asked for: {settings.method!r}.")
     if found is not None:
-        for line in found._lines():
+        for line in found.lines():
             typer.echo(line)
         say_table(found.table().drop(columns="note").dropna(), "Expected work (seconds are rough)")
 
@@ -124,11 +124,12 @@ def fit(
     again (analysis.toml, release.json, run.json). A run that could not deliver is written too, with its status, and the
     exit code is 1.
     """
+    from noisewise.analysis_run import posterior_of
     from noisewise.results_folder import write
 
     analysis = loaded(file, draws, seed)
     folder = folder_for(file, out, "results")
-    results = _sampled(analysis, "fit", checkpoint, naive, False if quiet else None)
+    results = posterior_of(analysis, "fit", checkpoint=checkpoint, naive=naive, progress=False if quiet else None)
     assert results.posterior is not None
     posterior = results.posterior
     write(results, folder)
@@ -139,74 +140,53 @@ def fit(
     stop_unless(posterior.status, "complete", posterior.message, {"What there is": str(folder)})
 
 
-def _sampled(analysis: Any, command: str, checkpoint: Path | None, naive: bool, progress: bool | None) -> Any:
-    """The posterior, and the naive one where asked for and possible."""
-    from noisewise.compare import _naive
-    from noisewise.results_folder import Results
-    from noisewise.samplers import sample
-
-    settings = analysis.settings
-    common: dict[str, Any] = {"seed": settings.seed, "progress": progress}
-    kept: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint}
-    exact = sample(
-        analysis.model,
-        analysis.release,
-        settings.method,
-        draws=settings.draws,
-        on_failure="return",
-        **common,
-        **kept,
-    )
-    other, reason = None, "" if naive else "not asked for"
-    if naive and exact.status == "complete":
-        try:
-            other = _naive(analysis.model, analysis.release.naive(), settings.draws, {**common, "engine": None})
-            if other.status == "no_weight":
-                reason, other = other.message, None
-        except NoisewiseError as error:  # a statistic without a density, say
-            reason = str(error)
-    return Results(analysis, command, exact, other, reason)
-
-
 def _say_posterior(results: Any, folder: Path | None) -> None:
     posterior, level = results.posterior, results.analysis.settings.level
     if results.analysis.title:
         typer.echo(results.analysis.title)
     if len(posterior):
         say_table(posterior.summary(level))
-    typer.echo(f"{posterior._headline()}.")
+    typer.echo(f"{posterior.headline()}.")
     if posterior.reason:
         typer.echo(f"Why this sampler: {posterior.reason}.")
     if folder is not None:
-        typer.echo(f"Results: {folder}")
-        if (folder / "report.html").exists():
-            typer.echo(f"Report: {folder / 'report.html'}")
+        _say_where(folder)
 
 
-def mle(file: File, seed: Seed = None, out: Out = None, json: Json = False, quiet: Quiet = False) -> None:
-    """Maximum likelihood: estimates and standard errors that count the noise. Priors only bound the parameters."""
-    from noisewise.likelihood import fit as fit_of
-    from noisewise.results_folder import Results, write
+def _say_where(folder: Path) -> None:
+    typer.echo(f"Results: {folder}")
+    if (folder / "report.html").exists():
+        typer.echo(f"Report: {folder / 'report.html'}")
+
+
+def mle(
+    file: File,
+    seed: Seed = None,
+    out: Out = None,
+    naive: Annotated[bool, typer.Option(help="Also fit as if there were no noise, for comparison.")] = True,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Maximum likelihood: estimates and standard errors that count the noise. Priors only bound the parameters.
+
+    The folder holds summary.csv, summary.json, covariance.csv, the path of the climb, report.html, and the inputs to
+    run it again. A fit that did not converge is written too, with its status, and the exit code is 1.
+    """
+    from noisewise.analysis_run import fit_results
+    from noisewise.results_folder import write
 
     analysis = loaded(file, None, seed)
     folder = folder_for(file, out, "mle")
-    settings = analysis.settings
-    found = fit_of(
-        analysis.model,
-        analysis.release,
-        settings.estimator,
-        start=settings.start,
-        seed=settings.seed,
-        progress=False if quiet else None,
-        on_failure="return",
-    )
-    results = Results(analysis, "mle", fit=found)
+    results = fit_results(analysis, "mle", naive=naive, progress=False if quiet else None)
+    assert results.fit is not None
+    found = results.fit
     write(results, folder)
     if json:
         say_json(results.summary() | {"folder": str(folder)})
     else:
-        say_table(found.summary(settings.level))
-        typer.echo(f"Log likelihood {found.log_likelihood:.6g}, by {type(found.estimator).__name__}. Results: {folder}")
+        say_table(found.summary(analysis.settings.level))
+        typer.echo(f"Log likelihood {found.log_likelihood:.6g}, by {type(found.estimator).__name__}.")
+        _say_where(folder)
     stop_unless(found.status, "converged", found.message, {"What there is": str(folder)})
 
 
@@ -223,12 +203,14 @@ def compare(
     'wider' is how many times as wide the exact interval is; 'shift' how far the exact mean lies from the naive one, in
     naive standard deviations.
     """
+    from noisewise.analysis_run import posterior_of
     from noisewise.results_folder import check_folder, write
 
     analysis = loaded(file, draws, seed)
     if out is not None:
         check_folder(out)
-    results = _sampled(analysis, "compare", None, True, False if quiet else None)
+    results = posterior_of(analysis, "compare", progress=False if quiet else None)
+    assert results.posterior is not None
     if out is not None:
         write(results, out)
     compared = results.comparison
@@ -290,12 +272,11 @@ def calibrate(
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder that 'noisewise fit' wrote.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(help="A folder that 'noisewise fit', 'mle' or 'compare' wrote.", show_default=False)
+    ],
 ) -> None:
     """Write report.html anew: one file without links to the network, to read, print and hand on."""
-    from noisewise.results_folder import load_posterior
-
-    load_posterior(folder)  # refuses what is no results folder
     from noisewise.report import write_report
 
     typer.echo(f"Report: {write_report(folder)}")

@@ -8,28 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import results_folder, weights
+from noisewise import results_folder
 from noisewise.analysis import Analysis
-from noisewise.compare import Comparison, compare
-from noisewise.errors import NoisewiseError
-from noisewise.mechanisms import Released
+from noisewise.analysis_run import posterior_of
 from noisewise.page import budget
-from noisewise.page.runs import SIMULATING, VERSION
+from noisewise.page import explore as other_budgets
+from noisewise.page.runs import VERSION
 from noisewise.posterior import Posterior
-from noisewise.release import Release
 from noisewise.report import Report, report_of, words
-from noisewise.results_folder import Results
-from noisewise.samplers import sample
-from noisewise.streams import Purpose, generator
+from noisewise.report.page import why_not
 
 Progress = Callable[[str, int, int], None]
 
 RESULTS = "results"
 """Below a run's folder, what `noisewise compare` would have written."""
-REPLICATES = 8
-"""Simulated releases behind an expected width."""
-DRAWS = 1_000
-"""Posterior draws for each of them."""
 MOST_TOLD = 4
 """Parameters compared in words."""
 MOST_SHOWN = 12
@@ -47,19 +39,20 @@ def _read(folder: Path) -> Analysis:
 
 
 def run(folder: Path, progress: Progress) -> dict[str, Any]:
-    """Fit naively and exactly, write the files of the run into its folder, and return what the page shows."""
+    """Fit exactly and naively, write the files of the run into its folder, and return what the page shows.
+
+    A run that fell short is shown with what it has, and its verdict says so.
+    """
     analysis = _read(folder)
-    settings = analysis.settings
     progress("starting", 0, 0)
-    found = compare(
-        analysis.model, analysis.release, settings.method, draws=settings.draws, seed=settings.seed, progress=False
-    )
+    results = posterior_of(analysis, "compare", progress=False)
     progress("writing files", 0, 0)
-    results = Results(analysis, "compare", found.exact, found.naive, found.reason)
     results_folder.write(results, folder / RESULTS, report=False)
     report = report_of(folder / RESULTS)
+    assert isinstance(report, Report)
     report.save(folder / RESULTS / "report.html")
-    shown: dict[str, Any] = results_folder.plain(summary(found, settings.level) | {"verdict": told(report)})
+    with np.errstate(all="ignore"):
+        shown: dict[str, Any] = results_folder.plain(summary(report) | {"verdict": told(report)})
     shown["title"] = analysis.title or "untitled"
     (folder / "page.json").write_text(json.dumps(shown), encoding="utf-8")
     return shown
@@ -68,25 +61,26 @@ def run(folder: Path, progress: Progress) -> dict[str, Any]:
 # What the page shows ------------------------------------------------------------------------------------------
 
 
-def summary(found: Comparison, level: float) -> dict[str, Any]:
-    """Rows of the table and how they were made, as plain data."""
-    prior = _prior(found, level)
-    exact = _rows(found.exact.summary(level))
-    naive = _rows(found.naive.summary(level)) if found.naive is not None else {}
+def summary(report: Report) -> dict[str, Any]:
+    """Rows of the table and how they were made, as plain data; no rows where there is no answer."""
+    posterior, level = report.posterior, report.level
+    prior = _prior(report)
+    naive = _rows(report.naive.summary(level)) if report.comparison is not None and report.naive is not None else {}
+    exact = _rows(report.summary) if report.has_answer else {}
     rows = [
         {
             "name": name,
-            "parameter": name.split("[")[0] in found.exact.parameters,
+            "parameter": name.split("[")[0] in posterior.parameters,
             "prior": prior.get(name),
-            "naive": naive.get(name) if name.split("[")[0] in found.exact.parameters else None,
+            "naive": naive.get(name) if name.split("[")[0] in posterior.parameters else None,
             "exact": row,
         }
         for name, row in exact.items()
     ]
-    epsilon = budget.stated_epsilon(found.release)
+    epsilon = budget.stated_epsilon(report.release)
     shown = {"rows": rows[:MOST_SHOWN], "scalars": len(rows), "level": level, "epsilon": epsilon}
-    shown |= {"page": VERSION, "reason": found.exact.reason}
-    return shown | {"draws": len(found.exact), "sampler": type(found.exact.sampler).__name__}
+    shown |= {"page": VERSION, "reason": posterior.reason, "status": posterior.status}
+    return shown | {"draws": len(posterior), "sampler": type(posterior.sampler).__name__}
 
 
 def _rows(table: Any) -> dict[str, list[float]]:
@@ -97,11 +91,10 @@ def _rows(table: Any) -> dict[str, list[float]]:
     }
 
 
-def _prior(found: Comparison, level: float) -> dict[str, list[float]]:
-    drawn = found.model.simulate(10_000, found.exact.seed)
-    tails = [(1 - level) / 2, (1 + level) / 2]
+def _prior(report: Report) -> dict[str, list[float]]:
+    tails = [(1 - report.level) / 2, (1 + report.level) / 2]
     rows = {}
-    for name, values in drawn.items():
+    for name, values in report.before.items():
         for index in np.ndindex(values.shape[1:]):
             column = values[(slice(None), *index)].astype(float)
             label = name + (f"[{','.join(map(str, index))}]" if index else "")
@@ -113,8 +106,10 @@ def told(report: Report) -> dict[str, Any]:
     """The report's verdict, what was not good about the run, and what ignoring the noise would have claimed."""
     verdict, compared = report.verdict, report.comparison
     lines = [verdict.told, *(check.told for check in verdict.checks if check.state in ("look", "bad"))]
-    if compared is None:
-        lines.append(f"There is no naive analysis to compare with: {report.no_naive}")
+    if not report.has_answer:
+        pass
+    elif compared is None:
+        lines.append(f"There is no naive analysis to set beside the exact one: {why_not(report)}.")
     else:
         rows = list(compared.table(report.level).iterrows())[:MOST_TOLD]
         lines += [words.beside(str(name), row, report.level) for name, row in rows]
@@ -125,69 +120,6 @@ def told(report: Report) -> dict[str, Any]:
 
 
 def explore(folder: Path, factor: float, progress: Progress) -> dict[str, Any]:
-    """What could be learnt with `factor` times the privacy budget.
-
-    `same`: the interval for the very value that was released, had it carried that noise. `expected`: the interval's
-    width on average over releases simulated at that budget, from confidential statistics drawn from the posterior of
-    the run: what an analyst may expect to learn, given all that is known now.
-    """
-    analysis = _read(folder)
-    level, seed = analysis.settings.level, analysis.settings.seed
+    """What could be learnt with `factor` times the privacy budget of a finished run."""
     posterior = Posterior.load(folder / RESULTS / "posterior.nc")
-    release = budget.release_at(analysis.release, factor)
-    progress("starting", 0, 0)
-    widths: list[dict[str, float]] = []
-    same = _intervals(_sampled(analysis, release, seed), level)
-    rng = generator(seed, Purpose.FORECAST, 5)
-    rows = _chosen(posterior, rng)
-    failed = 0
-    for number, row in enumerate(rows):
-        progress(SIMULATING, number, REPLICATES)
-        try:
-            found = _sampled(analysis, _simulated(release, posterior, row, rng), seed + 1 + number)
-        except NoisewiseError:  # a release so unlucky that its posterior cannot be had with few draws
-            failed += 1
-            continue
-        widths.append({name: high - low for name, (low, high) in _intervals(found, level).items()})
-    return {"factor": factor, "level": level, "failed": failed, "rows": _learnt(same, widths)}
-
-
-def _sampled(analysis: Analysis, release: Release, seed: int) -> Posterior:
-    return sample(analysis.model, release, analysis.settings.method, draws=DRAWS, seed=seed, progress=False)
-
-
-def _chosen(posterior: Posterior, rng: np.random.Generator) -> Any:
-    """Rows of the posterior, by weight."""
-    if posterior.log_weights is None:
-        return rng.choice(len(posterior), size=REPLICATES)
-    return rng.permutation(weights.systematic(rng, posterior.log_weights, REPLICATES))
-
-
-def _simulated(release: Release, posterior: Posterior, row: int, rng: np.random.Generator) -> Release:
-    """A release drawn anew, given the confidential values of one posterior draw."""
-    made = {}
-    for name, item in release.items():
-        confidential = posterior[name][row : row + 1]
-        extra = {other: posterior[other][row : row + 1] for other in item.mechanism.inputs}
-        made[name] = Released(item.mechanism, item.mechanism.sample(rng, confidential, **extra)[0])
-    return Release(made)
-
-
-def _intervals(posterior: Posterior, level: float) -> dict[str, tuple[float, float]]:
-    table = posterior.summary(level)
-    low, high = table.columns[2:4]
-    return {
-        str(name): (float(table.loc[name, low]), float(table.loc[name, high]))
-        for name in table.index
-        if name.split("[")[0] in posterior.parameters
-    }
-
-
-def _learnt(same: dict[str, tuple[float, float]], widths: list[dict[str, float]]) -> list[dict[str, Any]]:
-    rows = []
-    for name, interval in list(same.items())[:MOST_SHOWN]:
-        each = [found[name] for found in widths]
-        mean = float(np.mean(each)) if each else None
-        spread = float(np.std(each, ddof=1)) if len(each) > 1 else None
-        rows.append({"name": name, "same": list(interval), "expected": mean, "spread": spread, "releases": len(each)})
-    return rows
+    return other_budgets.explore(_read(folder), posterior, factor, progress)

@@ -68,16 +68,6 @@ class Link:
             self.say(kind="progress", stage=stage, done=int(done), total=int(total))
 
 
-def listen(link: Link) -> None:
-    """Make the samplers of this process report here instead of in a terminal."""
-    from noisewise import progress
-
-    def update(self: progress.Progress, done: int, total: int, proposals: Callable[[], int]) -> None:
-        link.progress(self.label, done, total)
-
-    progress.Progress.update = update  # type: ignore[method-assign]
-
-
 def answer(job: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
     """Do one job."""
     from noisewise.page import compute
@@ -96,9 +86,10 @@ def main() -> None:
     os.dup2(2, 1)
     link = Link(sys.stdin, answers)
     threading.Thread(target=link.read, daemon=True).start()
+    from noisewise import progress
     from noisewise.errors import NoisewiseError
 
-    listen(link)
+    progress.listen(link.progress)
     while True:
         job = link.job()
         try:

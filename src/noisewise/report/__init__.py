@@ -3,26 +3,29 @@
 It needs no network and runs no script; its own security policy forbids both.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisewise import checks
 from noisewise.compare import Comparison
-from noisewise.errors import InputError, NoisewiseError, refusal
+from noisewise.errors import NoisewiseError, refusal
 from noisewise.fit import Fit
 from noisewise.forecast import Forecast
 from noisewise.model import Model
 from noisewise.posterior import Posterior
 from noisewise.release import Release
 from noisewise.report.information import Lost, lost
+from noisewise.report.markup import saved
 from noisewise.report.verdict import Verdict, answers, judge
+
+if TYPE_CHECKING:
+    from noisewise.report.likelihood import FitReport
 
 Array = np.ndarray[Any, Any]
 
@@ -98,8 +101,11 @@ class Report:
 
     @cached_property
     def before(self) -> dict[str, Array]:
-        """Draws of the prior. The statistics, which may be sums over very many records, are not simulated."""
-        names = [name for name in self.model.order if name in self.model.parameters]
+        """Draws of the prior, statistics that are laws included; sums over records, perhaps very many, are not."""
+        names: list[str] = []
+        for name in self.model.order:
+            if self.model.has_density(name) and set(self.model.parents(name)) <= set(names):
+                names.append(name)
         rngs = [np.random.default_rng([self.posterior.seed, block]) for block in range(PRIOR_BLOCKS)]
         blocks = [self.model.draw(rng, names, PRIOR_ROWS) for rng in rngs]
         return {name: np.concatenate([block[name] for block in blocks]) for name in names}
@@ -125,52 +131,33 @@ class Report:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the file."""
-        try:
-            Path(path).write_text(self.html(), encoding="utf-8")
-        except OSError as error:
-            advice = "Check that the folder exists and can be written to."
-            raise refusal("Report.save", "path", f"must be writable ({error})", str(path), advice) from None
-        return Path(path)
+        return saved(self.html(), path, "Report.save")
 
 
 def write_report(folder: str | os.PathLike[str]) -> Path:
-    """Write `report.html` in a folder that `noisewise fit` wrote, from the files in it."""
+    """Write `report.html` in a folder of results, from the files in it."""
     return report_of(folder).save(Path(folder) / "report.html")
 
 
-def report_of(folder: str | os.PathLike[str]) -> Report:
-    """The report of a results folder."""
-    from noisewise.analysis import Analysis
-    from noisewise.results_folder import load_posterior
+def report_of(folder: str | os.PathLike[str]) -> "Report | FitReport":
+    """The report of a results folder: of a posterior, or of a likelihood fit."""
+    from noisewise import results_folder
+    from noisewise.report.likelihood import FitReport
 
     place = Path(folder)
-    posterior = load_posterior(place)
-    analysis = Analysis.load(place / "analysis.toml", confined=True)
-    run = _run(place / "run.json")
-    naive = place / "naive.nc"
-    return Report(
-        analysis.model,
-        analysis.release,
-        posterior,
-        question=analysis.question,
-        title=analysis.title,
-        naive=Posterior.load(naive) if naive.is_file() else None,
-        no_naive=str(run.get("no_naive") or ""),
-        level=analysis.settings.level,
-        conflict=_conflict(analysis.model, analysis.release, analysis.settings.seed),
-        content=analysis.content,
-        inputs={"analysis.toml": (place / "analysis.toml").read_text(encoding="utf-8")},
-        replay=str(run.get("replay") or "noisewise fit analysis.toml --out replay"),
-        finished=str(run.get("finished") or ""),
-    )
-
-
-def _run(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a record of a run ({error}). Run 'noisewise fit' again.") from None
-    return found if isinstance(found, dict) else {}
+    found, run = results_folder.load(place), results_folder.run_record(place)
+    analysis = found.analysis
+    model, release = analysis.model, analysis.release
+    common: dict[str, Any] = {"question": analysis.question, "title": analysis.title, "content": analysis.content}
+    common |= {"level": analysis.settings.level, "no_naive": found.no_naive}
+    common |= {"inputs": {"analysis.toml": (place / "analysis.toml").read_text(encoding="utf-8")}}
+    common |= {"replay": str(run.get("replay") or f"noisewise {found.command} analysis.toml --out replay")}
+    common |= {"finished": str(run.get("finished") or "")}
+    if found.fit is not None:
+        return FitReport(model, release, found.fit, naive=found.naive_fit, **common)
+    assert found.posterior is not None
+    conflict = _conflict(model, release, analysis.settings.seed)
+    return Report(model, release, found.posterior, naive=found.naive, conflict=conflict, **common)
 
 
 def _conflict(model: Model, release: Release, seed: int) -> dict[str, float] | None:

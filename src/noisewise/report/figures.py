@@ -2,7 +2,8 @@
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +33,7 @@ def panels(
         label = name + (f"[{','.join(map(str, index))}]" if index else "")
         words = _words(posterior, naive, before, name, index, level)
         drawn = _drawn(posterior, naive, before, name, index, level)
-        found.append((label, _inline(drawn, f"panel{count}", f"Densities of {label}", words), words))
+        found.append((label, inline(drawn, f"panel{count}", f"Densities of {label}", words), words))
     return found
 
 
@@ -89,22 +90,32 @@ def _drawn(
     index: tuple[int, ...],
     level: float,
 ) -> str:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "noisewise", "font.size": 11, "axes.linewidth": 0.9}
-    with mpl.rc_context({**mpl.rcParamsDefault, **settings, "backend": mpl.rcParams["backend"]}):
-        figure = Figure(figsize=(4.0, 2.6), layout="constrained", facecolor="none")
-        axis = figure.subplots()
-        axis.set_facecolor("none")
+    with small_axis(2.6) as (axis, drawn):
         plots._panel(axis, posterior, name, index, before, naive)
         axis.set_ylabel("")
         axis.set_yticks([])
         axis.spines["left"].set_visible(False)
         _bars(axis, posterior, naive, name, index, level)
+    return drawn[0]
+
+
+@contextmanager
+def small_axis(height: float) -> Iterator[tuple[Any, list[str]]]:
+    """An axis to draw on, of the size of a card; the list holds its SVG afterwards."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "noisewise", "font.size": 11, "axes.linewidth": 0.9}
+    with mpl.rc_context({**mpl.rcParamsDefault, **settings, "backend": mpl.rcParams["backend"]}):
+        figure = Figure(figsize=(4.0, height), layout="constrained", facecolor="none")
+        axis = figure.subplots()
+        axis.set_facecolor("none")
+        drawn: list[str] = []
+        yield axis, drawn
+        axis.spines[["top", "right"]].set_visible(False)
         stream = io.StringIO()
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
-    return stream.getvalue()
+        drawn.append(stream.getvalue())
 
 
 def _bars(
@@ -123,7 +134,7 @@ def _bars(
     axis.set_ylim(-0.08 * (len(given) + 1) * top, top)
 
 
-def _inline(drawn: str, key: str, title: str, description: str) -> Html:
+def inline(drawn: str, key: str, title: str, description: str) -> Html:
     """Matplotlib's SVG as part of a page: no prolog, ids of its own, the page's colours, a name and a description."""
     body = drawn[drawn.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)

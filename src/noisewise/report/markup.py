@@ -2,9 +2,13 @@
 
 import html
 import math
+import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
+
+from noisewise.errors import refusal
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Characters that no HTML file may hold, and those that would turn the direction of the text around them."""
@@ -107,3 +111,13 @@ def whole(value: Any, digits: int = 3) -> str:
 def listed(items: Sequence[str], last: str = "and") -> str:
     """'a', 'a and b', 'a, b and c'."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}" if items else ""
+
+
+def saved(source: str, path: str | os.PathLike[str], who: str) -> Path:
+    """Write a page to a file."""
+    try:
+        Path(path).write_text(source, encoding="utf-8")
+    except OSError as error:
+        advice = "Check that the folder exists and can be written to."
+        raise refusal(who, "path", f"must be writable ({error})", str(path), advice) from None
+    return Path(path)

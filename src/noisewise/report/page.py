@@ -1,9 +1,9 @@
 """The sections of the report, one function each, and the page around them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from noisewise.report.model_words import nodes_of
 
 if TYPE_CHECKING:
     from noisewise.report import Report
+    from noisewise.report.likelihood import FitReport
+
+    Either: TypeAlias = Report | FitReport
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """No script, no image or font from elsewhere, no form: told to the browser itself."""
@@ -30,9 +33,14 @@ WARNING = tag(
 
 
 def page(report: "Report") -> str:
-    """The whole HTML file."""
+    """The whole HTML file of a posterior's report."""
+    return around(report, SECTIONS)
+
+
+def around(report: "Either", makers: "Sequence[Callable[[Any], Section | None]]") -> str:
+    """The whole HTML file: head, links, the sections that there are, foot."""
     title = report.title.strip() or "What a private release tells"
-    sections = [found for found in (section(report) for section in SECTIONS) if found is not None]
+    sections = [found for found in (section(report) for section in makers) if found is not None]
     links = [tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _ in sections]
     parts = [
         tag(
@@ -66,7 +74,7 @@ def page(report: "Report") -> str:
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en-GB')}\n"
 
 
-def _made(report: "Report") -> str:
+def _made(report: "Either") -> str:
     when = f"Run finished {report.finished}. " if report.finished else ""
     held = "This file holds everything it shows; it loads nothing and runs nothing."
     return f"{when}Written by noisewise {__version__}. {held}"
@@ -76,6 +84,11 @@ Section = tuple[str, str, Html]
 
 
 def _question(report: "Report") -> Section:
+    return question(report, _answers)
+
+
+def question(report: "Either", answers_of: Callable[[Any], list[str]]) -> Section:
+    """The question, the verdict and, unless that is bad, the short answer."""
     asked = paragraphs(report.question) if report.question.strip() else tag("p", _default_question(report))
     verdict = report.verdict
     box = tag(
@@ -84,12 +97,12 @@ def _question(report: "Report") -> Section:
         tag("p", verdict.told),
         class_=f"verdict {verdict.state}",
     )
-    answers = [] if verdict.state == "bad" else _answers(report)
+    answers = [] if verdict.state == "bad" else answers_of(report)
     short = joined([tag("h3", "The short answer"), bullets(answers)]) if answers else None
     return "question", "The question", joined([asked, box, short])
 
 
-def _default_question(report: "Report") -> str:
+def _default_question(report: "Either") -> str:
     sought = listed(list(report.model.parameters)) or "the confidential statistics"
     return (
         f"What do the published values of {listed(list(report.release))} tell about {sought}, their privacy noise "
@@ -109,7 +122,8 @@ def _answers(report: "Report") -> list[str]:
     return found
 
 
-def _published(report: "Report") -> Section:
+def published(report: "Either") -> Section:
+    """What was published, with which noise and which promise."""
     sentences = bullets(noise.sentence(name, item) for name, item in report.release.items())
     rows = []
     for name, item in report.release.items():
@@ -117,7 +131,7 @@ def _published(report: "Report") -> Section:
             label = name + (f"[{','.join(map(str, index))}]" if index else "")
             value = np.asarray(item.value)[index]
             rows.append((label, "withheld" if np.isnan(value) else whole(value, 6), type(item.mechanism).__name__))
-    values = _table("Published values", ("Statistic", "Value", "Mechanism"), rows, "published-table")
+    values = long_table("Published values", ("Statistic", "Value", "Mechanism"), rows, "published-table")
     promised = bullets(words.guarantees(report.release))
     return (
         "published",
@@ -126,7 +140,7 @@ def _published(report: "Report") -> Section:
     )
 
 
-def _table(caption: str, columns: Iterable[str], rows: list[Any], key: str) -> Html:
+def long_table(caption: str, columns: Iterable[str], rows: list[Any], key: str) -> Html:
     """A table of the first rows; a long one says what is left out."""
     shown = table(caption, list(columns), rows[:MOST_ROWS], key)
     left = len(rows) - MOST_ROWS
@@ -134,7 +148,8 @@ def _table(caption: str, columns: Iterable[str], rows: list[Any], key: str) -> H
     return joined([shown, tag("p", note, class_="quiet") if note else None])
 
 
-def _model(report: "Report") -> Section:
+def model(report: "Either") -> Section:
+    """The model as a graph and in sentences."""
     nodes = nodes_of(report.model, report.release, report.content)
     picture = tag(
         "div", graph.graph(nodes), class_="scroll", role="region", aria_label="Graph of the model", tabindex="0"
@@ -163,7 +178,7 @@ def _answer(report: "Report") -> Section | None:
         f"{100 * report.level:g}%. That holds for the confidential statistics too: what the curator knows and did not "
         "publish."
     )
-    shown = _table(f"Exact answers, with {100 * report.level:g}% intervals", columns, rows, "answer-table")
+    shown = long_table(f"Exact answers, with {100 * report.level:g}% intervals", columns, rows, "answer-table")
     fitted = _fitted(report)
     return "answer", "The answer", joined([tag("p", told), shown, _pictures(report), fitted])
 
@@ -199,7 +214,7 @@ def _fitted(report: "Report") -> Html | None:
         [
             tag("h3", "Maximum likelihood"),
             tag("p", told),
-            _table("Estimates that count the noise", columns, rows, "fit"),
+            long_table("Estimates that count the noise", columns, rows, "fit"),
         ]
     )
 
@@ -213,7 +228,7 @@ def _naive(report: "Report") -> Section | None:
         return (
             "naive",
             heading,
-            tag("p", f"There is no naive analysis to set beside the exact one: {_why_not(report)}."),
+            tag("p", f"There is no naive analysis to set beside the exact one: {why_not(report)}."),
         )
     found = compared.table(report.level)
     intro = (
@@ -222,7 +237,7 @@ def _naive(report: "Report") -> Section | None:
     )
     sentences = [words.beside(str(label), row, report.level) for label, row in list(found.iterrows())[:MOST_SENTENCES]]
     rows = [(label, *(number(value, 4) for value in row)) for label, row in found.iterrows()]
-    titles = ("Parameter", *(_title(str(column)) for column in found.columns))
+    titles = ("Parameter", *(column_title(str(column)) for column in found.columns))
     note = (
         "Wider: the exact interval's width over the naive one's. Shift: the exact mean less the naive one, in naive "
         "standard deviations (SD)."
@@ -230,11 +245,11 @@ def _naive(report: "Report") -> Section | None:
     doubt = None
     if report.naive is not None and report.naive.status != "complete":
         doubt = tag("p", f"The naive analysis itself fell short: {report.naive.message}")
-    shown = _table("Naive and exact answers", titles, rows, "naive-table")
+    shown = long_table("Naive and exact answers", titles, rows, "naive-table")
     return "naive", heading, joined([tag("p", intro), bullets(sentences), doubt, shown, tag("p", note, class_="quiet")])
 
 
-def _why_not(report: "Report") -> str:
+def why_not(report: "Either") -> str:
     """Why there is no naive analysis, in words of the reader where they are known."""
     silent = [name for name in report.release if not report.model.has_density(name)]
     if silent:
@@ -243,11 +258,23 @@ def _why_not(report: "Report") -> str:
     return (report.no_naive or message).rstrip(".")
 
 
-def _title(column: str) -> str:
+def column_title(column: str) -> str:
+    """A pandas column's name as a table's heading."""
     return column[:1].upper() + column[1:].replace(" sd", " SD")
 
 
 def _trust(report: "Report") -> Section:
+    posterior = report.posterior
+    how = f"The sampler was {type(posterior.sampler).__name__}."
+    if posterior.reason:
+        how = f"The sampler was {type(posterior.sampler).__name__}, chosen because: {posterior.reason.rstrip('.')}."
+    if posterior.acceptance_rate is not None and np.isfinite(posterior.acceptance_rate):
+        how += f" It accepted {number(100 * posterior.acceptance_rate, 2)}% of its proposals."
+    return trust(report, how)
+
+
+def trust(report: "Either", how: str) -> Section:
+    """The verdict, each check behind it, and how it was computed."""
     verdict = report.verdict
     items = [
         tag(
@@ -258,12 +285,6 @@ def _trust(report: "Report") -> Section:
         )
         for check in verdict.checks
     ]
-    posterior = report.posterior
-    how = f"The sampler was {type(posterior.sampler).__name__}."
-    if posterior.reason:
-        how = f"The sampler was {type(posterior.sampler).__name__}, chosen because: {posterior.reason.rstrip('.')}."
-    if posterior.acceptance_rate is not None and np.isfinite(posterior.acceptance_rate):
-        how += f" It accepted {number(100 * posterior.acceptance_rate, 2)}% of its proposals."
     lead = tag("p", tag("strong", f"{verdict.title}. "), verdict.told)
     return "trust", "Can it be trusted?", joined([lead, tag("ul", *items, class_="checks"), tag("p", how)])
 
@@ -278,7 +299,7 @@ def _cost(report: "Report") -> Section | None:
         change = NONE if not np.isfinite(each.narrowed) else f"{number(100 * each.narrowed, 2)}%"
         rows.append((each.label, share, f"{number(each.before[0])} to {number(each.before[1])}", change))
     columns = ("Parameter", "Variance due to the noise, at least about", "Prior interval", "Narrowed by the release")
-    shown = _table("What privacy cost", columns, rows, "cost-table")
+    shown = long_table("What privacy cost", columns, rows, "cost-table")
     kept = None
     if report.fit is not None and report.fit.efficiency:
         pairs = [
@@ -289,7 +310,8 @@ def _cost(report: "Report") -> Section | None:
     return "cost", "What privacy cost", joined([bullets(told), shown, kept])
 
 
-def _cite(report: "Report") -> Section:
+def cite(report: "Either") -> Section:
+    """The software and the paper."""
     link = tag("a", f"doi:{words.DOI}", href=f"https://doi.org/{words.DOI}")
     paper = joined([f"{words.PAPER} ", link])
     return (
@@ -304,13 +326,21 @@ def _replay(report: "Report") -> Section:
     command = report.replay or (
         f"noisewise.sample(model, release, {posterior.sampler!r}, draws={len(posterior)}, seed={posterior.seed})"
     )
-    lead = "The same inputs, seed and versions give the same numbers on the same kind of processor:"
     facts = [
         ("Seed", str(posterior.seed)),
         ("Draws", f"{len(posterior):,}"),
         ("Sampler", repr(posterior.sampler)),
+    ]
+    return replay(report, command, facts, posterior.versions)
+
+
+def replay(report: "Either", command: str, facts: list[tuple[str, str]], versions: Mapping[str, str]) -> Section:
+    """The command, what the run was made with, and the inputs in full."""
+    lead = "The same inputs, seed and versions give the same numbers on the same kind of processor:"
+    facts = [
+        *facts,
         ("Release (SHA-256)", report.release.hash),
-        *((f"Version of {name}", version) for name, version in posterior.versions.items()),
+        *((f"Version of {name}", version) for name, version in versions.items()),
     ]
     inputs = dict(report.inputs) or {"release.json": _release_text(report)}
     files = [
@@ -323,7 +353,7 @@ def _replay(report: "Report") -> Section:
     return "replay", "How to replay", joined([*body, tag("h3", "Inputs"), *files])
 
 
-def _release_text(report: "Report") -> str:
+def _release_text(report: "Either") -> str:
     import json
 
     return json.dumps(report.release.to_dict(), indent=2)
@@ -333,5 +363,5 @@ def _code(content: str, name: str) -> Html:
     return tag("pre", tag("code", content), tabindex="0", role="region", aria_label=name)
 
 
-SECTIONS = (_question, _published, _model, _answer, _naive, _trust, _cost, _cite, _replay)
+SECTIONS = (_question, published, model, _answer, _naive, _trust, _cost, cite, _replay)
 """In the order of reading; a section that has nothing to say returns None."""

@@ -46,6 +46,8 @@ class Verdict:
     state: str
     """good: trust it; look: look again; bad: do not use."""
     checks: tuple[Check, ...]
+    error: str = "the small simulation error below"
+    """What the numbers are right up to."""
 
     @property
     def title(self) -> str:
@@ -58,7 +60,7 @@ class Verdict:
         if self.state == "good":
             return (
                 "The computation did what it should. The numbers are right for the stated model and the stated noise, "
-                "up to the small simulation error below; whether the model is right is another question."
+                f"up to {self.error}; whether the model is right is another question."
             )
         wrong = [check.title.lower() for check in self.checks if check.state == self.state]
         lead = "The numbers below should not be used" if self.state == "bad" else "The numbers below need a second look"
@@ -76,8 +78,13 @@ def judge(posterior: Posterior, conflict: Mapping[str, float] | None) -> Verdict
     if answers(posterior):
         checks += [_size(posterior), *_error(posterior), *_chains(posterior), *_tail(posterior)]
     checks.append(_conflict(conflict))
+    return verdict_of(checks)
+
+
+def verdict_of(checks: list[Check], error: str = Verdict.error) -> Verdict:
+    """As bad as the worst of the checks."""
     states = {check.state for check in checks}
-    return Verdict("bad" if "bad" in states else "look" if "look" in states else "good", tuple(checks))
+    return Verdict("bad" if "bad" in states else "look" if "look" in states else "good", tuple(checks), error)
 
 
 def _run(posterior: Posterior) -> Check:

@@ -94,12 +94,38 @@ def beside(label: str, row: Any, level: float) -> str:
     return f"{told}: {size}, {_shift(shift)}."
 
 
-def _shift(shift: float) -> str:
+def _shift(shift: float, unit: str = "standard deviation") -> str:
     if abs(shift) < 0.1:
         return "in about the same place"
     side = "higher" if shift > 0 else "lower"
-    unit = "standard deviation" if number(abs(shift), 2) == "1.0" else "standard deviations"
-    return f"and its centre is {number(abs(shift), 2)} naive {unit} {side}"
+    units = unit if number(abs(shift), 2) == "1.0" else f"{unit}s"
+    return f"and its centre is {number(abs(shift), 2)} naive {units} {side}"
+
+
+def estimates(label: str, row: Any) -> str:
+    """One row of `Fit.beside` in words."""
+    naive, exact = ((row[f"{kind} estimate"], row[f"{kind} standard error"]) for kind in ("naive", "exact"))
+    told = (
+        f"Read without the noise, the published values put {label} at {number(naive[0])}, give or take "
+        f"{number(naive[1])}. With it, the estimate is {number(exact[0])}, give or take {number(exact[1])}"
+    )
+    wider, shift = float(row["wider"]), float(row["shift"])
+    if not np.isfinite(wider) or not np.isfinite(shift):
+        return told + "."
+    size = "about as sure" if 0.95 <= wider <= 1.05 else f"{number(wider, 2)} times the naive standard error"
+    return f"{told}: {size}, {_shift(shift, 'standard error')}."
+
+
+def kept(label: str, share: float) -> str:
+    """How much of the information in the confidential statistics the release keeps, in words."""
+    if not 0.0 < share <= 1.0 + 1e-6:
+        return ""
+    if share > 0.99:
+        return f"The noise cost hardly any information about {label}."
+    return (
+        f"The release keeps about {number(100 * share, 2)}% of the information about {label} that the confidential "
+        f"statistics hold: the standard error is {number(share**-0.5, 2)} times what it would be without noise."
+    )
 
 
 def cost(each: Lost, level: float) -> str:

@@ -1,0 +1,58 @@
+"""Running an analysis: its posterior with the naive one beside it, or its likelihood fit likewise."""
+
+import os
+from typing import Any
+
+from noisewise.analysis import Analysis
+from noisewise.compare import naive_posterior
+from noisewise.errors import NoisewiseError
+from noisewise.fit import Fit
+from noisewise.likelihood import fit as fit_of
+from noisewise.results_folder import Results
+from noisewise.samplers import sample
+
+NOT_ASKED = "it was not asked for"
+INTERRUPTED = "the run was interrupted"
+NOTHING = "the exact analysis gave no answer to set beside it"
+
+
+def posterior_of(
+    analysis: Analysis,
+    command: str,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    naive: bool = True,
+    progress: bool | None = None,
+) -> Results:
+    """The exact posterior, and the naive one where wanted and possible; a run that fell short returns what it has."""
+    model, release, settings = analysis.model, analysis.release, analysis.settings
+    common: dict[str, Any] = {"draws": settings.draws, "seed": settings.seed, "progress": progress}
+    exact = sample(model, release, settings.method, on_failure="return", checkpoint=checkpoint, **common)
+    other, reason = None, NOT_ASKED
+    if exact.status == "interrupted":
+        reason = INTERRUPTED
+    elif len(exact) < 2:
+        reason = NOTHING
+    elif naive:
+        other, reason = naive_posterior(model, release, **common)
+    return Results(analysis, command, exact, other, reason)
+
+
+def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progress: bool | None = None) -> Results:
+    """The maximum likelihood fit, and the naive one where wanted and possible."""
+    exact = _fitted(analysis, analysis.release, progress)
+    other, reason = None, NOT_ASKED
+    if exact.status == "interrupted":
+        reason = INTERRUPTED
+    elif naive:
+        try:
+            other, reason = _fitted(analysis, analysis.release.naive(), progress), ""
+        except NoisewiseError as error:
+            reason = str(error)
+    return Results(analysis, command, fit=exact, naive_fit=other, no_naive=reason)
+
+
+def _fitted(analysis: Analysis, release: Any, progress: bool | None) -> Fit:
+    settings = analysis.settings
+    given: dict[str, Any] = {"start": settings.start, "seed": settings.seed, "progress": progress}
+    return fit_of(analysis.model, release, settings.estimator, on_failure="return", **given)

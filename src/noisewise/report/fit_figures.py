@@ -1,0 +1,75 @@
+"""Pictures of a likelihood report: intervals of exact and naive estimates, and the path of the climb."""
+
+from typing import Any
+
+import numpy as np
+
+from noisewise import plots
+from noisewise.fit import Fit
+from noisewise.report import figures
+from noisewise.report.markup import Html, number
+
+Drawn = list[tuple[str, Html, str]]
+Ends = tuple[float, float, float]
+
+
+def intervals(fit: Fit, naive: Fit | None, level: float) -> Drawn:
+    """(label, SVG, words) for each scalar parameter whose interval is finite, at most as many as other reports draw."""
+    exact, other = _ends(fit, level), _ends(naive, level) if naive is not None else {}
+    shown = {label: ends for label, ends in exact.items() if np.all(np.isfinite(ends))}
+    found: Drawn = []
+    for label, ends in list(shown.items())[: figures.MOST]:
+        given = {"exact": ends}
+        if label in other and np.all(np.isfinite(other[label])):
+            given["naive"] = other[label]
+        told = " ".join(
+            f"{kind.capitalize()}: {number(middle)}, {100 * level:g}% interval from {number(low)} to {number(high)}."
+            for kind, (middle, low, high) in given.items()
+        )
+        drawn = _bars(label, given)
+        found.append((label, figures.inline(drawn, f"panel{len(found)}", f"Estimates of {label}", told), told))
+    return found
+
+
+def _ends(fit: Fit, level: float) -> dict[str, Ends]:
+    table = fit.summary(level)
+    low, high = table.columns[2:4]
+    return {str(label): (row["estimate"], row[low], row[high]) for label, row in table.iterrows()}
+
+
+def _bars(label: str, given: dict[str, Ends]) -> str:
+    with figures.small_axis(1.3) as (axis, drawn):
+        for row, (kind, (middle, low, high)) in enumerate(given.items()):
+            style = {"linestyle": ":" if kind == "naive" else "-", "linewidth": 3.5, "solid_capstyle": "butt"}
+            axis.plot([low, high], [-row, -row], color=plots.COLOURS[kind], **style)
+            axis.plot([middle], [-row], "o", color=plots.COLOURS[kind], markersize=7)
+        axis.set_ylim(-len(given) + 0.4, 0.6)
+        axis.set_yticks([])
+        axis.set_xlabel(label)
+        axis.spines["left"].set_visible(False)
+    return drawn[0]
+
+
+def climb(fit: Fit) -> Drawn:
+    """(label, SVG, words): the log likelihood where the trace holds it, then each scalar parameter."""
+    paths: dict[str, Any] = {}
+    if all("log_likelihood" in step for step in fit.trace):
+        paths["log likelihood"] = [float(step["log_likelihood"]) for step in fit.trace]
+    scalars = [(name, index) for name, value in fit.estimate.items() for index in np.ndindex(np.shape(value))]
+    for label, (name, index) in zip(fit.labels, scalars, strict=True):
+        paths[label] = [float(np.asarray(step[name])[index]) for step in fit.trace]
+    paths = {label: path for label, path in paths.items() if np.all(np.isfinite(path))}
+    found: Drawn = []
+    for label, path in list(paths.items())[: figures.MOST]:
+        told = f"From {number(path[0])} to {number(path[-1])} in {len(path):,} steps."
+        drawn = _path(label, path)
+        found.append((label, figures.inline(drawn, f"climb{len(found)}", f"Path of {label}", told), told))
+    return found
+
+
+def _path(label: str, path: list[float]) -> str:
+    with figures.small_axis(2.2) as (axis, drawn):
+        axis.plot(range(len(path)), path, color=plots.COLOURS["exact"], linewidth=1.8)
+        axis.set_xlabel("step")
+        axis.set_ylabel(label)
+    return drawn[0]

@@ -1,0 +1,276 @@
+"""The report of a maximum likelihood fit: estimates, naive beside exact, information lost, the climb."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import refusal
+from noisewise.fit import Fit
+from noisewise.model import Model
+from noisewise.release import Release
+from noisewise.report import fit_figures, page, words
+from noisewise.report.markup import NONE, Html, bullets, joined, number, saved, tag
+from noisewise.report.page import Section
+from noisewise.report.verdict import Check, Verdict, verdict_of
+
+SMALL = 0.1
+"""Monte Carlo error of an estimate, in its standard errors, that needs no second look."""
+ENDS = {
+    "boundary": "The estimate runs to the edge of what a parameter can be.",
+    "flat": "The likelihood has no single top: some combination of the parameters cannot be told from this release.",
+    "stalled": "The climb stopped before the top.",
+    "rough": "The simulation is too rough to tell where the top is.",
+    "thin": "Too few of the simulated values carry the weight to tell where the top is.",
+    "max_iterations": "The climb reached its limit of steps.",
+    "interrupted": "The climb was interrupted.",
+}
+"""Statuses in words. None but 'converged' gives numbers that may be used."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitReport:
+    """What a likelihood report shows: `FitReport(model, release, nw.fit(model, release, ...)).save("report.html")`.
+
+    `naive` is the fit that ignored the noise, `nw.fit(model, release.naive(), ...)`; `no_naive` says why there is none.
+    """
+
+    model: Model
+    release: Release
+    fit: Fit
+    question: str = ""
+    title: str = ""
+    naive: Fit | None = None
+    no_naive: str = ""
+    level: float = 0.95
+    content: Mapping[str, Any] = field(default_factory=dict)
+    """Tables of the analysis file, for the laws as they were written."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """Files to replay from, by name, shown in full."""
+    replay: str = ""
+    """The command that gives the same numbers again."""
+    finished: str = ""
+
+    def __post_init__(self) -> None:
+        for name, kind in (("model", Model), ("release", Release), ("fit", Fit)):
+            if not isinstance(getattr(self, name), kind):
+                advice = "Give the model, the release and what nw.fit returned."
+                raise refusal("FitReport", name, f"must be a {kind.__name__}", getattr(self, name), advice)
+        if self.fit.release_hash != self.release.hash:
+            advice = "Give the release it was made from."
+            raise refusal("FitReport", "fit", "must be of this release", self.fit.release_hash, advice)
+        checks.positive_number("FitReport", "level", self.level, "Give 0.95 for 95% intervals.")
+        if self.level >= 1:
+            raise refusal("FitReport", "level", "must lie below 1", self.level, "Give 0.95 for 95% intervals.")
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether the numbers may be used, and why."""
+        return judge(self.fit, self.level)
+
+    @cached_property
+    def summary(self) -> Any:
+        """The fit's table."""
+        return self.fit.summary(self.level)
+
+    def html(self) -> str:
+        """The whole file."""
+        with np.errstate(all="ignore"):
+            return page.around(self, SECTIONS)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the file."""
+        return saved(self.html(), path, "FitReport.save")
+
+
+# The verdict --------------------------------------------------------------------------------------------------------
+
+
+def judge(fit: Fit, level: float) -> Verdict:
+    """All checks of a fit."""
+    found = [_run(fit), *_starts(fit), *_simulated(fit), _intervals(level)]
+    error = "the small simulation error below" if fit.monte_carlo_error else "rounding"
+    return verdict_of(found, error)
+
+
+def _run(fit: Fit) -> Check:
+    message = f" {fit.message[:1].upper()}{fit.message[1:]}" if fit.message else ""
+    if fit.status != "converged":
+        return Check("bad", "The climb", f"{ENDS.get(fit.status, 'It failed.')} (Status {fit.status}.){message}")
+    steps = f"{len(fit.trace):,} step{'s' if len(fit.trace) != 1 else ''}"
+    return Check("good", "The climb", f"It reached a top of the likelihood in {steps}.")
+
+
+def _starts(fit: Fit) -> list[Check]:
+    """Whether the top depends on where the climb began."""
+    given = fit.diagnostics.get("starts", 0)
+    count = int(given) if isinstance(given, (int, float)) else len(given)
+    if fit.diagnostics.get("multimodal"):
+        return [Check("look", "Starting points", f"The likelihood has more than one top. {fit.message}")]
+    if fit.status != "converged" or not count:
+        return []
+    if count == 1:
+        told = "The climb had one starting point, so that another top cannot be ruled out."
+        return [Check("note", "Starting points", told)]
+    return [Check("good", "Starting points", f"Of {count} starting points none led to another top that is as high.")]
+
+
+def _simulated(fit: Fit) -> list[Check]:
+    if not fit.monte_carlo_error or fit.status != "converged":
+        return []
+    table = fit.summary()
+    share = (table["Monte Carlo error"] / table["standard error"]).replace([np.inf, -np.inf], np.nan).dropna()
+    if not len(share):
+        return []
+    label = str(share.idxmax())
+    told = (
+        f"With another seed the estimate of {label} would move by about "
+        f"{number(table['Monte Carlo error'][label], 2)}, which is {number(100 * share[label], 2)}% of its standard "
+        "error; others move less in proportion."
+    )
+    return [Check("good" if share[label] < SMALL else "look", "Simulation error", told)]
+
+
+def _intervals(level: float) -> Check:
+    told = (
+        f"The {100 * level:g}% intervals are the estimate, give or take so many standard errors. They hold the true "
+        f"value in about {100 * level:g}% of repetitions where the release holds very many records' worth of numbers; "
+        "with one or a few noisy numbers it can be less often, and they may reach beyond what a parameter can be. "
+        "The exact posterior (noisewise fit) makes no such approximation."
+    )
+    return Check("note", "Intervals", told)
+
+
+# The sections -------------------------------------------------------------------------------------------------------
+
+
+def _question(report: FitReport) -> Section:
+    return page.question(report, _answers)
+
+
+def _answers(report: FitReport) -> list[str]:
+    low, high = report.summary.columns[2:4]
+    found = []
+    for label, row in list(report.summary.iterrows())[: page.MOST_SENTENCES]:
+        error = f"give or take {number(row['standard error'])} (its standard error)"
+        interval = f"{100 * report.level:g}% interval from {number(row[low])} to {number(row[high])}"
+        found.append(f"{label} is estimated at {number(row['estimate'])}, {error}: {interval}.")
+    return found
+
+
+def _answer(report: FitReport) -> Section:
+    summary = report.summary
+    rows = [(label, *(number(value, 4) for value in row)) for label, row in summary.iterrows()]
+    columns = ("Parameter", *(page.column_title(str(column)) for column in summary.columns))
+    told = (
+        "These are the parameter values under which the published values, noise included, were most likely. The prior "
+        "laws say only which values a parameter can have. The standard errors count both what the confidential "
+        "statistics vary by and what the noise adds."
+    )
+    shown = page.long_table(f"Estimates, with {100 * report.level:g}% intervals", columns, rows, "answer-table")
+    likelihood = f"The log likelihood there is {number(report.fit.log_likelihood, 6)}."
+    return "answer", "The answer", joined([tag("p", told), shown, tag("p", likelihood, class_="quiet"), _drawn(report)])
+
+
+def _drawn(report: FitReport) -> Html | None:
+    each = _cards(fit_figures.intervals(report.fit, report.naive, report.level))
+    if not each:
+        return None
+    keys = [("exact", "exact: counts the noise")]
+    if report.naive is not None:
+        keys.append(("naive", "naive: ignores the noise"))
+    legend = [tag("li", tag("span", "", class_=f"key {kind}", aria_hidden="true"), told) for kind, told in keys]
+    bars = f"Dots are estimates, bars {100 * report.level:g}% intervals."
+    parts = [
+        tag("h3", "Pictures"),
+        tag("ul", *legend, class_="legend"),
+        tag("p", bars),
+        tag("div", *each, class_="grid"),
+    ]
+    return joined(parts)
+
+
+def _cards(drawn: list[tuple[str, Html, str]]) -> list[Html]:
+    return [
+        tag("figure", svg, tag("figcaption", tag("strong", label), f". {told}"), class_="card")
+        for label, svg, told in drawn
+    ]
+
+
+def _naive(report: FitReport) -> Section:
+    heading = "Naive beside exact"
+    if report.naive is None:
+        why = tag("p", f"There is no naive analysis to set beside the exact one: {page.why_not(report)}.")
+        return "naive", heading, why
+    found = report.fit.beside(report.naive)
+    intro = (
+        "The naive analysis takes each published value for the confidential one, as if it carried no noise. It is here "
+        "to show what that mistake would claim; only the exact analysis is right."
+    )
+    sentences = [words.estimates(str(label), row) for label, row in list(found.iterrows())[: page.MOST_SENTENCES]]
+    rows = [(label, *(number(value, 4) for value in row)) for label, row in found.iterrows()]
+    titles = ("Parameter", *(page.column_title(str(column)) for column in found.columns))
+    note = (
+        "Wider: the exact standard error over the naive one. Shift: the exact estimate less the naive one, in naive "
+        "standard errors. Information ratio: what the naive analysis claims to know, over what is known."
+    )
+    doubt = None
+    if report.naive.status != "converged":
+        doubt = tag("p", f"The naive analysis itself fell short ({report.naive.status}): {report.naive.message}")
+    shown = page.long_table("Naive and exact estimates", titles, rows, "naive-table")
+    return "naive", heading, joined([tag("p", intro), bullets(sentences), doubt, shown, tag("p", note, class_="quiet")])
+
+
+def _trust(report: FitReport) -> Section:
+    name = type(report.fit.estimator).__name__
+    ways = {"EM": "EM, which has no simulation error", "MCEM": "Monte Carlo EM, which simulates"}
+    return page.trust(report, f"The estimator was {ways.get(name, name)}.")
+
+
+def _climb(report: FitReport) -> Section | None:
+    if len(report.fit.trace) < 2:
+        return None
+    told = "How the estimates moved, step by step, on the way to the top of the likelihood. They should level out."
+    each = _cards(fit_figures.climb(report.fit))
+    return "climb", "The climb", joined([tag("p", told), tag("div", *each, class_="grid")])
+
+
+def _cost(report: FitReport) -> Section | None:
+    kept = _kept(report.fit)
+    if report.fit.status != "converged" or not kept:
+        return None
+    told = [words.kept(label, share) for label, share in list(kept.items())[: page.MOST_SENTENCES]]
+    rows = []
+    for label, share in kept.items():
+        known = 0.0 < share <= 1.0 + 1e-6
+        wider = number(share**-0.5, 3) if known else NONE
+        rows.append((label, f"{number(100 * share, 2)}%" if known else NONE, wider))
+    columns = ("Parameter", "Information kept", "Standard error, times that without noise")
+    shown = page.long_table("What privacy cost", columns, rows, "cost-table")
+    return "cost", "What privacy cost", joined([bullets(each for each in told if each), shown])
+
+
+def _kept(fit: Fit) -> dict[str, float]:
+    """Share of the information that the release keeps, by label."""
+    if not fit.efficiency:
+        return {}
+    flat = np.concatenate([np.ravel(fit.efficiency[name]) for name in fit.estimate])
+    return {label: float(share) for label, share in zip(fit.labels, flat, strict=True)}
+
+
+def _replay(report: FitReport) -> Section:
+    fit = report.fit
+    command = report.replay or f"noisewise.fit(model, release, {fit.estimator!r}, seed={fit.seed})"
+    facts = [("Seed", "none" if fit.seed is None else str(fit.seed)), ("Estimator", repr(fit.estimator))]
+    return page.replay(report, command, facts, fit.versions)
+
+
+SECTIONS = (*(_question, page.published, page.model, _answer, _naive, _trust, _cost, _climb, page.cite, _replay),)
+
+
+__all__ = ["FitReport", "judge"]
