@@ -100,9 +100,9 @@ def total(runs):
     variance = np.array([reference[name].var() for name in names])
     used = set()
     competitors = {
-        "chosen": by_library(model, release, names, None, 100_000, used),
-        "Augmentation": by_library(model, release, names, nw.Augmentation(), 102_400),
-        "Rejection": by_library(model, release, names, nw.Rejection(), 2_000),
+        "chosen": by_library(model, release, names, None, 204_800, used),
+        "Augmentation": by_library(model, release, names, nw.Augmentation(), 204_800),
+        "Rejection": by_library(model, release, names, nw.Rejection(), 60),
         "Importance": by_library(model, release, names, nw.Importance(), 100_000),
         "by hand": lambda seed: clamped_total.handwritten(seed).mean(axis=0),
         "by hand, tightened": lambda seed: clamped_total.handwritten_tight(seed).mean(axis=0),
@@ -122,7 +122,7 @@ def regression(runs):
     def by_hand(seed):
         return regression_total.estimate(*regression_total.handwritten(200_000, seed, WORKERS))
 
-    competitors = {"chosen": by_library(model, release, names, None, 100_000, used), "by hand": by_hand}
+    competitors = {"chosen": by_library(model, release, names, None, 400_000, used), "by hand": by_hand}
     return effective(competitors, variance, runs), used
 
 

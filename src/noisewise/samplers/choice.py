@@ -143,10 +143,14 @@ class Pilot:
 
 
 def per_row(columns: list[Array], log_weights: Array) -> float:
-    """Effective draws per weighted row; a tenth of it where too few rows carry the weight to tell."""
-    worth = weights.effective_for_means(columns, log_weights)
-    share = 1.0 if weights.effective_size(log_weights) >= FEW else 0.1
-    return share * max(worth, 0.1) / max(len(log_weights), 1)
+    """Effective draws per weighted row; where too few rows carry the weight to tell, a tenth of Kish's number at most.
+
+    One heavy row is its own mean, which would seem to be known without error.
+    """
+    worth, kish = weights.effective_for_means(columns, log_weights), weights.effective_size(log_weights)
+    if kish < FEW:
+        worth = 0.1 * min(worth, kish)
+    return max(worth, 0.01) / max(len(log_weights), 1)
 
 
 def noise_free(problem: Problem) -> str | None:
