@@ -39,9 +39,10 @@ bench: $(VENV)/.developer
 	$(BIN)/python benchmarks/likelihood.py
 	$(BIN)/python benchmarks/samplers.py
 
-# Beside other libraries, each in its own environment under build/peers; writes docs/benchmarks.md.
+# Beside other libraries, each in its own environment under build/peers, and how cost grows; writes docs/benchmarks.md.
 bench-peers: $(VENV)/.developer
 	$(BIN)/python benchmarks/peers.py --write
+	$(BIN)/python benchmarks/scaling.py --write
 
 # Random kills of running processes: none may lose or alter a draw. KILLS=100 for more of them.
 KILLS ?= 30

@@ -15,12 +15,13 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import page
 from jax import random
 
 import noisewise as nw
 from noisewise.device_variates import poisson
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 ROWS = 2**24
 
 
@@ -132,15 +133,43 @@ def others():
     return [*found, ("MCEM", fit.status, z)]
 
 
+def told(found):
+    """The page's part, from what a run with `--out` wrote."""
+    head = ["precision", "Gamma(a, 1), a =", "proposals/s", "by hand", "ratio"]
+    forms = {"precision": "", "alpha": "g", "ours": ".3g", "handwritten": ".3g", "ratio": ".2f"}
+    speeds = [[format(one[key], form) for key, form in forms.items()] for one in found["speed"]]
+    forms = {"proposals": ".3g", "draws": ",", "seconds": ".2f", "host_mb": ",.0f", "device_mb": ",.0f"}
+    grows = [[format(one[key], form) for key, form in forms.items()] for one in found["memory"]]
+    worst = {name: max(z for _, z in rows) for name, rows in found["exactness"].items()}
+    others = ", ".join(f"{name} {z:.1f}" for name, _, z in found["others"])
+    lines = [
+        "## On an accelerator",
+        page.measured_by("python benchmarks/device.py", f"one {found['kind']} with JAX {found['jax']}"),
+        "The privatised count by the joint plan, beside the same step written by hand in batched JAX with the same "
+        "acceptance bits and the same compaction, survivors fetched in both.",
+        page.table([head, *speeds]),
+        "Gamma(2, 1) in double precision as the proposals grow; peak memory of the process and of the device.",
+        page.table([["proposals", "draws", "seconds", "process MB", "device MB"], *grows]),
+        "Exactness there, on problems with known answers: the largest |z| of means, variances and evidence is "
+        + ", ".join(f"{z:g} in {name} precision" for name, z in worst.items())
+        + f". z of the mean or estimate by the other methods: {others}.",
+    ]
+    return "\n\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out")
+    parser.add_argument("--page", help="write docs/benchmarks.md from a file that --out gave, and measure nothing")
     parser.add_argument("--proposals", type=float, default=2e9)
     parser.add_argument("--flat", type=float, default=1e10)
     parser.add_argument("--skip-speed", action="store_true")
     parser.add_argument("--skip-targets", action="store_true", help="leave out the targets of rejection and importance")
     chosen = parser.parse_args()
-    found = {"device": str(jax.devices()[0]), "jax": jax.__version__, "exactness": {}, "speed": [], "memory": []}
+    if chosen.page:
+        page.write("device", told(json.loads(Path(chosen.page).read_text())))
+        return
+    found = {"kind": jax.devices()[0].device_kind, "jax": jax.__version__, "exactness": {}, "speed": [], "memory": []}
 
     def save():
         if chosen.out:

@@ -7,23 +7,19 @@ about sqrt(2 / r) of itself). Compilation is not timed. `--write` puts the table
 """
 
 import argparse
-import datetime
 import json
-import os
-import platform
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
 import numpy as np
+import page
 from rich.console import Console
 from rich.table import Table
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "benchmarks" / "peers"
-PAGE = ROOT / "docs" / "benchmarks.md"
-MARKS = ("<!-- peers: written by make bench-peers -->", "<!-- end of peers -->")
 PROBLEMS = ("count, Gamma(25, 1)", "count, Gamma(2, 1)", "Lalonde")
 SIZES = {  # draws of a run for each problem, and runs
     "noisewise": ((2_000_000, 1_000_000, 300_000), 20),
@@ -151,38 +147,19 @@ HEAD = [
 ]
 
 
-def machine():
-    model = platform.processor() or platform.machine()
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
-    return f"{model}, {len(os.sched_getaffinity(0))} processors, Python {platform.python_version()}"
-
-
-def page(found, versions, failures):
-    """The page's part, between its marks."""
-    table = [HEAD, ["---"] * len(HEAD), *rows(found, versions, failures)]
-    lines = [f"| {' | '.join(row)} |" for row in table]
-    text = f"Measured on {datetime.date.today().isoformat()} on {machine()}, by `make bench-peers`."
+def told(found, versions, failures):
+    """The page's part."""
     about = (
         "Effective draws of a run are its independent draws, or the posterior variance over the variance of the "
         "posterior mean between independent runs (worst parameter). Errors are Monte Carlo standard errors of the mean "
         "over all runs, sd posterior standard deviations; the naive model is exact for another posterior than the "
         "right one, and is off by as much. Compilation is not timed."
     )
-    told = ["## Beside other libraries", "", text, "", about, "", *lines, "", *[f"- {goal}" for goal in goals(found)]]
-    return "\n".join([MARKS[0], *told, "", MARKS[1]])
-
-
-def write(part):
-    """Put the part in its place on the page; the rest of the page stays."""
-    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else f"# Benchmarks\n\n{MARKS[0]}\n{MARKS[1]}\n"
-    if MARKS[0] not in old:
-        old = f"{old.rstrip()}\n\n{MARKS[0]}\n{MARKS[1]}\n"
-    before, _, rest = old.partition(MARKS[0])
-    PAGE.write_text(before + part + rest.partition(MARKS[1])[2], encoding="utf-8")
+    table = page.table([HEAD, *rows(found, versions, failures)])
+    lines = [f"- {goal}" for goal in goals(found)]
+    return "\n".join(
+        ["## Beside other libraries", "", page.measured_by("make bench-peers"), "", about, "", table, "", *lines]
+    )
 
 
 def main():
@@ -202,7 +179,7 @@ def main():
     for line in goals(results[0]):
         console.print(line)
     if arguments.write:
-        write(page(*results))
+        page.write("peers", told(*results))
 
 
 if __name__ == "__main__":

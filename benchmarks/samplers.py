@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import clamped_total
 import handwritten
 import hierarchical_counts
+import page
 import regression_total
 
 import noisewise as nw
@@ -141,24 +142,37 @@ GOALS = {
 }
 
 
+HEAD = ["problem", "ours", "effective/s", "beside it", "effective/s", "ratio", "goal"]
+
+
+def measured(name, runs):
+    """Rows of text for one problem."""
+    measure, goals = GOALS[name]
+    rates, used = measure(runs)
+    for ours, theirs, goal in goals:
+        label = f"chosen: {', '.join(sorted(used))}" if ours == "chosen" else ours
+        cells = [f"{rates[ours]:.3g}", theirs, f"{rates[theirs]:.3g}", f"{rates[ours] / rates[theirs]:.3g}"]
+        yield [name, label, *cells, "" if goal is None else f"{goal:g}"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=list(GOALS))
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
     arguments = parser.parse_args()
-    console = Console(width=150)
+    rows = []
     for name in arguments.only:
-        measure, goals = GOALS[name]
-        rates, used = measure(arguments.runs)
-        table = Table(
-            "ours", "effective/s", "beside it", "effective/s", "ratio", "goal", title=f"{name}, {WORKERS} threads"
-        )
-        for ours, theirs, goal in goals:
-            label = f"chosen: {', '.join(sorted(used))}" if ours == "chosen" else ours
-            ratio = rates[ours] / rates[theirs]
-            wanted = "" if goal is None else f"{goal:g}"
-            table.add_row(label, f"{rates[ours]:.3g}", theirs, f"{rates[theirs]:.3g}", f"{ratio:.3g}", wanted)
-        console.print(table)
+        found = list(measured(name, arguments.runs))
+        table = Table(*HEAD, title=f"{WORKERS} threads")
+        for row in found:
+            table.add_row(*row)
+        Console(width=150).print(table)
+        rows += found
+    if arguments.write:
+        about = " ".join(__doc__.split("\n\n")[1].split())
+        command = page.measured_by(f"python benchmarks/samplers.py --runs {arguments.runs} --write")
+        page.write("samplers", "\n\n".join(["## The samplers", command, about, page.table([HEAD, *rows])]))
 
 
 if __name__ == "__main__":

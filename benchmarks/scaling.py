@@ -1,6 +1,6 @@
 """How cost grows: with threads, with Dask processes, with records in a `Total`, with entries in a release.
 
-    python benchmarks/scaling.py
+    python benchmarks/scaling.py [--write]
 
 Every row is measured in a process of its own, after one run to compile, best of three; memory is that process's peak,
 for Dask with its workers' added.
@@ -8,7 +8,6 @@ for Dask with its workers' added.
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -16,12 +15,11 @@ import time
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import page
 from foundation import count_problem, lalonde_problem
-from rich.console import Console
-from rich.table import Table
 
 import noisewise as nw
-from noisewise.engine import Dask, Threads, processors
+from noisewise.engine import Dask, Threads
 
 REPEATS = 3
 
@@ -68,9 +66,9 @@ ROWS = [
 
 
 def peak():
-    """Peak memory of this process in MiB."""
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used / (2**20 if sys.platform == "darwin" else 2**10)
+    """Peak memory of this process in MiB; the resource module's would be no less than its parent's."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def timed(problem, sampler, draws, engine):
@@ -102,27 +100,35 @@ def measure(kind, name, size):
     return (*timed(make(size), sampler, draws, Threads()), peak())
 
 
-def main():
-    if len(sys.argv) > 1:
-        print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
-        return
-    table = Table(title=f"Scaling, on {processors()} processors")
-    for column in ("what", "case", "size", "draws/s", "proposals/s", "against the first", "MiB"):
-        table.add_column(column, justify="left" if column in ("what", "case") else "right")
+HEAD = ["what", "case", "size", "draws/s", "proposals/s", "against the first", "MiB"]
+
+
+def measured():
+    """Rows of text, one after the other."""
     first = {}
     for kind, name, size in ROWS:
         environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
         row = [sys.executable, "-W", "ignore", __file__, kind, name, str(size)]
         done = subprocess.run(row, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
-            table.add_row(kind, name, f"{size:,}", "failed", done.stderr.strip().splitlines()[-1][:60], "", "")
+            yield [kind, name, f"{size:,}", "failed", done.stderr.strip().splitlines()[-1][:60], "", ""]
             continue
         draws, proposals, memory = json.loads(done.stdout.strip().splitlines()[-1])
         ratio = draws / first.setdefault((kind, name), draws)
-        cells = (f"{draws:,.0f}", f"{proposals:,.0f}", f"{ratio:.3g}", f"{memory:,.0f}")
-        table.add_row(kind, name, f"{size:,}", *cells)
-        print(kind, name, size, *cells, flush=True)
-    Console().print(table)
+        yield [kind, name, f"{size:,}", f"{draws:,.0f}", f"{proposals:,.0f}", f"{ratio:.3g}", f"{memory:,.0f}"]
+
+
+def main():
+    if len(sys.argv) > 2:
+        print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+        return
+    rows = []
+    for row in measured():
+        rows.append(row)
+        print(*row, flush=True)
+    if sys.argv[1:] == ["--write"]:
+        told = [page.measured_by("python benchmarks/scaling.py --write"), __doc__.split("\n\n")[2]]
+        page.write("scaling", "\n\n".join(["## How cost grows", *told, page.table([HEAD, *rows])]))
 
 
 if __name__ == "__main__":
