@@ -11,6 +11,7 @@ import noisewise as nw
 from noisewise.samplers import augmentation, latent
 from noisewise.samplers.augmentation import Augmentation, closed_forms, one_sweep, plan
 from noisewise.samplers.joint import Joint, State
+from noisewise.samplers.parameter_steps import Gradient
 from noisewise.samplers.problem import Problem
 
 TARGETS = [
@@ -251,6 +252,17 @@ def test_what_is_not_conjugate_is_not_taken_for_it():
     assert steps_of(two, {"s": lambda r: dist.Poisson(r.sum())}, s=2.0) == {}
 
 
+def test_structure_decides_before_numbers_do():
+    """With nobody asked, 0.5 p and p alike say nothing of p: only the way that p enters tells them apart."""
+    for scale, found in ((1.0, {"p": "Beta", "size": "Gamma"}), (0.5, {"size": "Gamma"})):
+        prior = {"p": dist.Beta(2.0, 1.0), "size": dist.Gamma(1.0, 1e9)}
+        statistics = {
+            "n": lambda size: dist.Poisson(size),
+            "yes": lambda n, p, scale=scale: dist.Binomial(n, scale * p if scale < 1.0 else p),
+        }
+        assert steps_of(prior, statistics, n=0.0, yes=0.0) == found
+
+
 # Behaviour ------------------------------------------------------------------------------------------------------------
 
 
@@ -260,6 +272,24 @@ def test_one_seed_gives_one_result_on_any_number_of_threads(seed):
     one = nw.sample(*problem, engine=nw.Threads(1), **settings)
     four = nw.sample(*problem, engine=nw.Threads(4), **settings)
     assert all(np.array_equal(one[name], four[name]) for name in one.draws)
+
+
+def test_a_tuned_step_is_frozen_at_its_average_over_the_last_quarter_of_the_warm_up(seed):
+    model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"count": lambda mu: dist.Poisson(jnp.exp(mu))})
+    joint = Joint(Problem(model, nw.Release(count=nw.Laplace(scale=1.0).released(3.0))), {})
+    rng = np.random.default_rng(seed)
+    state = State(model.draw(rng, model.order, 16))
+    steps = plan(joint, {})
+    (hamiltonian,) = [step for step in steps if isinstance(step, Gradient)]
+    tuned, warmup = [], 40
+    for sweep in range(warmup):
+        one_sweep(rng, joint, steps, state, warm=True)
+        tuned.append(hamiltonian.log_step)
+        augmentation.adapt(steps, sweep + 1, warmup)
+    assert hamiltonian.log_step == pytest.approx(np.mean(tuned[30:]))
+    assert hamiltonian.log_step != tuned[-1]
+    one_sweep(rng, joint, steps, state, warm=False)
+    assert hamiltonian.log_step == pytest.approx(np.mean(tuned[30:]))
 
 
 def test_noise_free_statistics_give_the_conjugate_posterior(seed):

@@ -104,6 +104,7 @@ def test_users_proposals_are_exact_for_law_function_and_part(seed):
     proposals = (
         {"rate": lambda level: dist.Gamma(9.0 + level, 1.0)},
         {"rate": dist.Gamma(10.0, 1.0), "level": lambda rate: dist.Gamma(3.0 + rate / 10.0, 1.0)},  # turned round
+        {"level": dist.Normal(4.0, 2.0)},  # negative now and then: no rate could be drawn given that
     )
     for given in proposals:
         for sampler in (Importance(proposal=given), ImportanceRejection(proposal=given, min_ess=100.0)):

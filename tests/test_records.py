@@ -400,6 +400,16 @@ def test_acceptance_never_falls_below_the_bound_of_pure_privacy(seed):
     assert np.isclose(acceptance_floor(clamped_to_unit(None)), np.exp(-1.4))
 
 
+def test_bound_and_least_acceptance_are_among_the_diagnostics(seed):
+    settings = dict(draws=1_600, seed=seed, on_failure="return")
+    clamped, not_clamped = clamped_to_unit("replace-one"), clamped_to_unit("replace-one", high=3.0)
+    found = nw.sample(clamped.model, clamped.release, Augmentation(chains=16), **settings).diagnostics
+    assert found["acceptance_floor"] == pytest.approx(np.exp(-0.7))
+    assert found["acceptance_floor"] - 1e-12 <= found["least_acceptance"] < 1.0
+    found = nw.sample(not_clamped.model, not_clamped.release, Augmentation(chains=16), **settings).diagnostics
+    assert found["least_acceptance"] < found["acceptance_floor"]
+
+
 def test_contributions_not_clamped_as_the_curator_did_fall_below_the_bound(seed):
     problem = clamped_to_unit("replace-one", high=3.0)
     assert least_acceptance(problem, seed) < 0.8 * acceptance_floor(problem)

@@ -32,9 +32,9 @@ from noisewise.resume import NOTHING, Log, attributes_of
 from noisewise.samplers.conjugate import Conjugate, Family, class_of, family_of, structs_of
 from noisewise.samplers.joint import Joint, State, has_free_entries
 from noisewise.samplers.latent import Entries, Lines
-from noisewise.samplers.parameter_steps import WALKED, Gradient, Refresh
+from noisewise.samplers.parameter_steps import WALKED, Gradient, Refresh, Tuned
 from noisewise.samplers.problem import Problem
-from noisewise.samplers.records import Records
+from noisewise.samplers.records import Records, acceptance_floor
 from noisewise.samplers.records import unfit as unfit_total
 from noisewise.samplers.renewal import Renewal
 from noisewise.samplers.verdict import judge_chains, posterior_of
@@ -113,6 +113,8 @@ class Augmentation(Sampler):
                 "from chains that may not have met. Allow more time, or ask for fewer draws."
             )
         accepted, tried = np.sum(sweeps.tallies, axis=0)
+        if joint.totals:
+            numbers |= {"least_acceptance": min(sweeps.least), "acceptance_floor": acceptance_floor(problem)}
         return posterior_of(
             self,
             problem,
@@ -218,6 +220,8 @@ class _Sweeps:
         self.done = [0] * self.groups
         self.swept = [0] * self.groups
         self.tallies = [np.zeros(2) for _ in range(self.groups)]
+        self.least = [1.0] * self.groups
+        """The least acceptance probability that a record behind a total has met."""
         self.store: list[dict[str, Array]] = [{} for _ in range(self.groups)]
 
     def works(self) -> list[Callable[[Callable[[], None]], Any]]:
@@ -239,25 +243,26 @@ class _Sweeps:
             if self.stop.is_set():
                 return
             warm = sweep < self.warmup
-            counts = one_sweep(rng, self.joint, steps, state, warm)
+            counts, least = one_sweep(rng, self.joint, steps, state, warm)
             if warm:
                 adapt(steps, sweep + 1, self.warmup)
             else:
                 self.tallies[number] += counts
+                self.least[number] = min(self.least[number], least)
                 if (sweep - self.warmup) % self.sampler.thin == 0:
                     self._keep(number, state)
             self.swept[number] += 1
             if log.due() or (log and sweep + 1 == total):
                 rows = {name: values[:, saved : self.done[number]] for name, values in self.store[number].items()}
                 kept = {"rng": rng, "state": state, "steps": [attributes_of(step) for step in steps], "rows": rows}
-                kept |= {"tally": self.tallies[number], "done": sweep + 1, "total": total}
+                kept |= {"tally": self.tallies[number], "least": self.least[number], "done": sweep + 1, "total": total}
                 if log.save(kept, saves):
                     saved, saves = self.done[number], saves + 1
 
     def _restored(self, number: int, kept: dict[str, Any], steps: list[Any]) -> np.random.Generator:
         """Take in what a group had when it was saved, and what it kept since the time before."""
         self._fill(number, kept["rows"])
-        self.swept[number], self.tallies[number] = kept["done"], kept["tally"]
+        self.swept[number], self.tallies[number], self.least[number] = kept["done"], kept["tally"], kept["least"]
         for step, known in zip(steps, kept["steps"], strict=True):
             vars(step).update(known)
         rng: np.random.Generator = kept["rng"]
@@ -361,13 +366,16 @@ def _parameter_steps(joint: Joint, families: dict[str, Family]) -> list[Any]:
     return steps + [one for one in closed if one not in collapsed]
 
 
-def one_sweep(rng: np.random.Generator, joint: Joint, steps: list[Any], state: State, warm: bool) -> Array:
-    """Every step once, records before parameters: (accepted, tried)."""
-    counts = np.zeros(2)
+def one_sweep(
+    rng: np.random.Generator, joint: Joint, steps: list[Any], state: State, warm: bool
+) -> tuple[Array, float]:
+    """Every step once, records before parameters: (accepted, tried), and the least acceptance that a record met."""
+    counts, least = np.zeros(2), 1.0
     for name, records in joint.totals.items():
         state.records[name], info = records.sweep(rng, state.records[name], state.values)
         _copy_total(joint, name, state)
         counts += (float(info["accepted"]), float(info["tried"]))
+        least = min(least, info["least"])
         if info["impossible"] and not warm:
             raise InferenceError(
                 f"Augmentation: {info['impossible']} chains found no records behind '{name}' from which the release is "
@@ -375,7 +383,7 @@ def one_sweep(rng: np.random.Generator, joint: Joint, steps: list[Any], state: S
             )
     for step in steps:
         counts += step.step(rng, state, warm)
-    return counts
+    return counts, least
 
 
 def _copy_total(joint: Joint, name: str, state: State) -> None:
@@ -383,11 +391,13 @@ def _copy_total(joint: Joint, name: str, state: State) -> None:
 
 
 def adapt(steps: list[Any], sweep: int, warmup: int) -> None:
-    """New metrics as the warm-up goes on, with a quarter left to tune the step; moves chosen at thirds."""
+    """New metrics as the warm-up goes on, with a quarter left to tune the step, then frozen; moves chosen at thirds."""
     marks = {warmup // 8, warmup // 4, warmup // 2, (3 * warmup) // 4}
     for step in steps:
-        if isinstance(step, (Gradient, Renewal, Refresh)) and sweep in marks:
+        if isinstance(step, Tuned) and sweep in marks:
             step.learn()
+        if isinstance(step, Tuned) and sweep == warmup:
+            step.freeze()
         if isinstance(step, Entries) and sweep == warmup // 6:
             step.forget()
         if isinstance(step, Entries) and sweep in (warmup // 3, (2 * warmup) // 3):

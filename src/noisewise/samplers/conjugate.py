@@ -33,6 +33,8 @@ class Family:
     name: str
     children: Mapping[str, str]
     """Classes of law that keep the family, with the attribute through which the parameter must enter."""
+    straight: frozenset[str]
+    """What may be done to the parameter on the way there, beside moving entries about."""
     slope: Callable[[Any, Any], Any]
     """(x, gradient) -> derivative in the natural coordinate."""
     second: Callable[[Any], Any]
@@ -90,9 +92,11 @@ def _away(x: Any) -> Any:
     return 0.5 * x + 0.5 * jax.nn.one_hot(jnp.argmin(x, axis=-1), x.shape[-1])
 
 
+SCALED = frozenset({"mul", "div"})
 GAMMA = Family(
     "Gamma",
     {"Poisson": "rate", "Exponential": "rate", "Gamma": "rate"},
+    SCALED,
     slope=lambda x, g: x * g,
     second=lambda x: 2.0 * x,
     draw=lambda rng, a, b: rng.standard_gamma(a + 1.0) / b,
@@ -102,6 +106,7 @@ GAMMA = Family(
 BETA = Family(
     "Beta",
     {"BinomialProbs": "probs", "BernoulliProbs": "probs", "GeometricProbs": "probs", "NegativeBinomialProbs": "probs"},
+    frozenset(),
     slope=lambda x, g: x * (1.0 - x) * g,
     second=lambda x: jnp.where(x < 0.5, 0.5 * (x + 1.0), 0.5 * x),
     draw=lambda rng, a, b: rng.beta(a + 1.0, b - a + 1.0),
@@ -113,6 +118,7 @@ BETA = Family(
 NORMAL = Family(
     "Normal",
     {"Normal": "loc"},
+    SCALED | {"add", "sub", "neg", "add_any"},
     slope=lambda x, g: g,
     second=lambda x: x + 1.0 + jnp.abs(x),
     draw=_draw_normal,
@@ -122,6 +128,7 @@ NORMAL = Family(
 DIRICHLET = Family(
     "Dirichlet",
     {"MultinomialProbs": "probs", "CategoricalProbs": "probs"},
+    frozenset(),
     slope=lambda x, g: x * (g - jnp.sum(x * g, axis=-1, keepdims=True)),
     second=_away,
     draw=_draw_dirichlet,
@@ -279,14 +286,14 @@ def _keeps(law: Law, model: Any, name: str, family: Family) -> bool:
 
     with double():
         traced, shapes = jax.make_jaxpr(jax.vmap(look), return_shape=True)(structs[name], rest)
-    ways = _ways(traced.jaxpr, {traced.jaxpr.invars[0]: "linear"}, shifts=family is NORMAL)
+    ways = _ways(traced.jaxpr, {traced.jaxpr.invars[0]: "linear"}, family.straight)
     return all(
         way == ("linear" if attribute == wanted else "none")
         for attribute, way in zip(sorted(shapes), ways, strict=True)
     )
 
 
-def _ways(program: Any, marks: dict[Any, str], shifts: bool) -> list[str]:
+def _ways(program: Any, marks: dict[Any, str], straight: frozenset[str]) -> list[str]:
     """How each output depends on the marked inputs: "none", "linear" (entry by entry) or "bent"."""
 
     def mark(one: Any) -> str:
@@ -300,21 +307,15 @@ def _ways(program: Any, marks: dict[Any, str], shifts: bool) -> list[str]:
         inner = next((step.params[key] for key in ("jaxpr", "call_jaxpr") if key in step.params), None)
         if name in CALLS and inner is not None:
             inner = getattr(inner, "jaxpr", inner)
-            found = _ways(inner, dict(zip(inner.invars, given, strict=True)), shifts)
+            found = _ways(inner, dict(zip(inner.invars, given, strict=True)), straight)
         else:
-            found = [_after(name, given, shifts)] * len(step.outvars)
+            found = [_after(name, given, straight)] * len(step.outvars)
         marks.update(zip(step.outvars, found, strict=True))
     return [mark(one) for one in program.outvars]
 
 
-def _after(name: str, given: list[str], shifts: bool) -> str:
-    if "bent" in given:
-        return "bent"
-    once = given.count("linear") == 1
-    straight = (
-        (name in FAITHFUL and given[0] == "linear" and once)
-        or (name == "mul" and once)
-        or (name == "div" and given[0] == "linear" and once)
-        or (shifts and name in ("add", "sub", "neg", "add_any") and once)
-    )
-    return "linear" if straight else "bent"
+def _after(name: str, given: list[str], straight: frozenset[str]) -> str:
+    first = name in FAITHFUL or name == "div"  # these ask for it in the first place
+    kept = name in FAITHFUL or name in straight
+    once = given.count("linear") == 1 and (given[0] == "linear" or not first)
+    return "linear" if kept and once and "bent" not in given else "bent"

@@ -18,7 +18,7 @@ from noisewise.posterior import Posterior
 from noisewise.progress import Progress
 from noisewise.resume import NOTHING, Log
 from noisewise.samplers import proposal as proposals
-from noisewise.samplers.pilot import Plan, plan
+from noisewise.samplers.pilot import Plan, plan_of
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.verdict import posterior_of
 from noisewise.samplers.weigh import Weigh, block_rows
@@ -66,8 +66,7 @@ class Importance(Sampler):
     ) -> Posterior:
         """Weigh draws of the proposal, and of that of a `pilot` already made with this seed and these settings."""
         if pilot is None:
-            how = (self.proposal, self.prior_share, self.simulations)
-            pilot = plan("Importance", problem, *how, seed, engine, log=log)
+            pilot = plan_of(self, problem, seed, engine, log=log)
         rows = block_rows(problem, pilot.simulations)
         stream = Stream(0, rows, Weigh(problem, pilot.proposal, pilot.simulations), "the proposal")
         budget = remaining(None, self.max_seconds, pilot)

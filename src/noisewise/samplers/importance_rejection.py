@@ -17,14 +17,14 @@ from noisewise.progress import Progress
 from noisewise.resume import NOTHING, Log
 from noisewise.samplers import proposal as proposals
 from noisewise.samplers.importance import plain, remaining, settle, told
-from noisewise.samplers.pilot import plan
+from noisewise.samplers.pilot import plan_of
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.proposal import Proposal
 from noisewise.samplers.rejection import log_rate
 from noisewise.samplers.verdict import posterior_of
 from noisewise.samplers.weigh import block_rows
 from noisewise.settings import Sampler
-from noisewise.streams import Budget, Columns, Outcome, Purpose, Stream, run
+from noisewise.streams import Columns, Outcome, Purpose, Stream, run
 
 Array = np.ndarray[Any, Any]
 
@@ -59,11 +59,13 @@ class ImportanceRejection(Sampler):
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
     ) -> Posterior:
         """Draw from the proposal, accept on the noise, weigh what is left."""
-        pilot = plan("ImportanceRejection", problem, self.proposal, self.prior_share, 1, seed, engine, log=log)
+        pilot = plan_of(self, problem, seed, engine, log=log)
         stream = Stream(0, block_rows(problem), Accept(problem, pilot.proposal), "the proposal")
         budget = remaining(self.max_proposals, self.max_seconds, pilot)
         log_sup = sum(problem.log_sup(name) for name in problem.release)
-        return kept_posterior(self, problem, draws, seed, engine, progress, stream, budget, log_sup, told(pilot), log)
+        how: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
+        outcome = run([stream], draws, seed, Purpose.PROPOSALS, **how)
+        return kept_posterior(self, problem, seed, outcome, log_sup, told(pilot))
 
 
 @dataclass(frozen=True)
@@ -91,20 +93,9 @@ def survivors(rng: np.random.Generator, log_chance: Array) -> Array:
 
 
 def kept_posterior(
-    sampler: Any,
-    problem: Problem,
-    draws: int,
-    seed: int,
-    engine: Engine,
-    progress: Progress,
-    stream: Stream,
-    budget: Budget,
-    log_scale: float,
-    diagnostics: dict[str, Any],
-    log: Log = NOTHING,
+    sampler: Any, problem: Problem, seed: int, outcome: Outcome, log_scale: float, diagnostics: dict[str, Any]
 ) -> Posterior:
-    """The posterior from a stream whose survivors carry weights; evidence: exp(log_scale) * rate * mean weight."""
-    outcome = run([stream], draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
+    """The posterior from survivors that carry weights; evidence: exp(log_scale) * rate * mean weight."""
     columns = dict(outcome.columns)
     log_weights = columns.pop("log_weights", np.empty(0))
     status, message, numbers = weights.judge(log_weights, sampler.min_ess)

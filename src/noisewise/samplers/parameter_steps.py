@@ -66,7 +66,32 @@ class Chart:
         return jnp.concatenate([jnp.ravel(part) for part in parts])
 
 
-class Gradient:
+class Tuned:
+    """A step whose length is tuned to its acceptance in warm-up, and frozen at the average since it was last shaped."""
+
+    log_step: float
+    sizes: list[float]
+
+    def begin(self, log_step: float) -> None:
+        """Tune from here on."""
+        self.log_step, self.sizes = log_step, []
+
+    def tune(self, change: float, most: float = np.inf) -> None:
+        """A longer step after many acceptances, a shorter one after few."""
+        self.log_step = min(self.log_step + change, most)
+        self.sizes.append(self.log_step)
+
+    def learn(self) -> None:
+        """A new shape from what was seen since the last."""
+        raise NotImplementedError
+
+    def freeze(self) -> None:
+        """The last length is as noisy as the last acceptance: their average is not."""
+        if self.sizes:
+            self.begin(float(np.mean(self.sizes)))
+
+
+class Gradient(Tuned):
     """One Hamiltonian trajectory per sweep for the named values; `collapsed` conjugate parameters integrated out.
 
     Right after the step the collapsed ones must be drawn: `step` does so.
@@ -80,7 +105,7 @@ class Gradient:
         self.still = [joint.touching([one.name], **still) for one in collapsed]
         size = self.chart.size
         self.leaps = 2 if size <= 4 else min(4 + size // 8, 12)
-        self.log_step = np.log(0.3)
+        self.begin(np.log(0.3))
         self.root: Array = np.eye(size) if size <= DENSE else np.ones(size)
         self.seen: list[Array] = []
 
@@ -157,14 +182,14 @@ class Gradient:
         for one in self.collapsed:
             one.step(rng, state, warm)
         if warm:
-            self.log_step += 0.7 * (float(rate.mean()) - AIM)
+            self.tune(0.7 * (float(rate.mean()) - AIM))
             self.seen.append(free)
         return float(rate.sum()), float(chains)
 
     def learn(self) -> None:
         """A new metric from what was seen since the last, over chains and sweeps, pulled towards its diagonal."""
         seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
-        self.seen = []
+        self.seen, self.sizes = [], []
         if len(seen) < 4 * min(self.chart.size, DENSE) or not np.all(np.isfinite(seen)):
             return
         variance = np.maximum(seen.var(axis=0), 1e-12)
@@ -175,7 +200,7 @@ class Gradient:
             covariance = np.cov(seen.T).reshape(len(variance), -1)
             weight = len(seen) / (len(seen) + 5.0)
             self.root = np.linalg.cholesky(weight * covariance + (1.0 - weight) * np.diag(variance))
-        self.log_step = np.clip(np.log(old / np.exp(np.mean(np.log(self._spread())))), -3.0, 0.3)
+        self.begin(float(np.clip(np.log(old / np.exp(np.mean(np.log(self._spread())))), -3.0, 0.3)))
 
     def _spread(self) -> Array:
         return np.abs(np.diag(self.root)) if self.root.ndim == 2 else self.root
@@ -187,7 +212,7 @@ USEFUL = 0.02
 """Acceptance in warm-up below which it is given up."""
 
 
-class Refresh:
+class Refresh(Tuned):
     """A random walk of the parameters together with fresh statistics drawn from their laws where the walk leads.
 
     Serves where the noise is wide beside the law: there the statistic given the parameters, and they given it, hardly
@@ -199,7 +224,8 @@ class Refresh:
         self.fresh = [name for name in joint.model.order if name in fresh]
         self.density = joint.without_laws_of(fresh)
         self.most = float(np.log(2.4 / np.sqrt(self.chart.size)))
-        self.log_step, self.root = self.most - 1.0, np.eye(self.chart.size)
+        self.begin(self.most - 1.0)
+        self.root = np.eye(self.chart.size)
         self.seen: list[Array] = []
         self.rates: list[float] = []
         self.active = True
@@ -231,7 +257,7 @@ class Refresh:
         return {name: there[name] for name in self.chart.names}, free, jacobian - self.chart.point(free, values)[1]
 
     def _watch(self, free: Array, rate: float) -> None:
-        self.log_step = min(self.log_step + 0.5 * (rate - 0.25), self.most + 0.5)
+        self.tune(0.5 * (rate - 0.25), self.most + 0.5)
         self.seen.append(free)
         self.rates.append(rate)
 
@@ -240,8 +266,8 @@ class Refresh:
         seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
         if len(self.rates) >= 20 and np.mean(self.rates[len(self.rates) // 2 :]) < USEFUL:
             self.active = False
-        self.seen, self.rates = [], []
+        self.seen, self.rates, self.sizes = [], [], []
         if len(seen) >= 4 * self.chart.size and np.all(np.isfinite(seen)):
             covariance = np.cov(seen.T).reshape(self.chart.size, -1)
             self.root = np.linalg.cholesky(covariance + np.diag(1e-9 * np.diag(covariance) + 1e-18))
-            self.log_step = self.most - 0.5
+            self.begin(self.most - 0.5)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,25 +46,21 @@ class Plan:
     rounds: int = 0
 
 
-def plan(
-    who: str,
-    problem: Problem,
-    proposal: str | Mapping[str, Any] | None,
-    share: float,
-    simulations: int | None,
-    seed: int,
-    engine: Engine,
-    look: bool = False,
-    log: Log = NOTHING,
+def plan_of(
+    sampler: Any, problem: Problem, seed: int, engine: Engine, *, look: bool = False, log: Log = NOTHING
 ) -> Plan:
-    """Run what pilot the settings need: rounds to adapt a proposal, one more to `look` at its weights."""
+    """Run what pilot the sampler's settings need: rounds to adapt a proposal, one more to `look` at its weights.
+
+    Of the sampler, `proposal`, `prior_share` and `simulations` (1 where it has none) are looked at.
+    """
     start = time.monotonic()
+    proposal, simulations = sampler.proposal, getattr(sampler, "simulations", 1)
     pilot = _Pilot(problem, simulations or 2, seed, engine, log)
     space = space_of(problem.model) if proposal == "adapted" else None
     if space is not None and space.size:
-        law: Proposal = pilot.adapt(space, share)
+        law: Proposal = pilot.adapt(space, sampler.prior_share)
     elif isinstance(proposal, Mapping):
-        law = given_proposal(who, problem.model, proposal, share)
+        law = given_proposal(type(sampler).__name__, problem.model, proposal, sampler.prior_share)
     else:
         law = FromPrior(problem.model)
     if look or simulations is None:
@@ -71,6 +68,21 @@ def plan(
     chosen = simulations or pilot.best_simulations(law)
     seconds = time.monotonic() - start
     return Plan(law, chosen, pilot.log_weights, pilot.columns, pilot.proposals, seconds, pilot.rounds)
+
+
+def plan(
+    who: str,
+    problem: Problem,
+    proposal: Any,
+    share: float,
+    simulations: int | None,
+    seed: int,
+    engine: Engine,
+    look: bool,
+) -> Plan:
+    """`plan_of` for settings that come one by one."""
+    settings = SimpleNamespace(proposal=proposal, prior_share=share, simulations=simulations)
+    return plan_of(settings, problem, seed, engine, look=look)
 
 
 class _Pilot:

@@ -181,21 +181,36 @@ class Given:
     order: tuple[str, ...]
     share: float
     density: Compiled = field(compare=False)
+    priors: dict[str, Compiled] = field(compare=False)
+    """Prior densities of those among the laws that others follow."""
 
     def __call__(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Draws of the defensive mixture with their density ratios."""
         chosen, prior = blend(rng, self.model, rows, self.share, poll)
         values: Columns = {}
+        outside = np.zeros(rows, bool)
         for name in self.order:
             if name in self.laws:
                 values[name] = np.array(self.laws[name].draw(rng, values, rows))
+                outside |= self._moved_inside(name, values, prior)
             else:
                 values[name] = np.array(self.model.draw(rng, [name], rows, values, poll)[name])
+        outside[chosen] = False
         for name, column in prior.items():
             values[name][chosen] = column[: len(chosen)]
         with double():
             log_gain = np.array(self.density(values))
+        log_gain[outside] = np.inf
         return finish(values, prior, chosen, log_gain, self.share)
+
+    def _moved_inside(self, name: str, values: Columns, prior: Columns) -> Array:
+        """Rows off the prior's support, which have no weight; they get a value that others can be drawn given."""
+        if name not in self.priors:
+            return np.zeros(len(values[name]), bool)
+        with double():
+            off = ~(np.asarray(self.priors[name](values)) > -np.inf)
+        values[name][off] = prior[name][0]
+        return off
 
 
 def given_proposal(who: str, model: Model, proposed: Mapping[str, Any], share: float) -> Given:
@@ -234,18 +249,27 @@ def _given_proposal(who: str, model: Model, proposed: Mapping[str, Any], share: 
         if has_atoms(made[name], known) or has_atoms(model.law(name), known):
             rule = "must have a density, as must the prior"
             raise refusal(what, "law", rule, "a Delta law", "Leave this parameter to its prior.")
-    return Given(model, made, tuple(order), share, Compiled(lambda: jax.vmap(_log_gain(model, made))))
+    density = Compiled(lambda: jax.vmap(_log_gain(model, made)))
+    return Given(model, made, tuple(order), share, density, _followed(model, made, list(order)))
+
+
+def _followed(model: Model, made: dict[str, Law], order: list[str]) -> dict[str, Compiled]:
+    """Prior densities of proposed parameters that others are drawn given, where they can be told at that point."""
+    names = {parent for name in model.parameters if name not in made for parent in model.parents(name)} & set(made)
+    told = [name for name in names if set(model.parents(name)) <= set(order[: order.index(name)])]
+    return {name: Compiled(partial(jax.vmap, partial(_density, model.law(name), name))) for name in told}
+
+
+def _density(law: Law, name: str, values: Any) -> Any:
+    return laws.density(law.function(**{parent: values[parent] for parent in law.parents}), values[name])
 
 
 def _log_gain(model: Model, made: dict[str, Law]) -> Callable[[Any], Any]:
     """log q - log pi0 at one value of the parameters; parameters without a law of their own cancel."""
 
-    def at(law: Law, values: Any, name: str) -> Any:
-        return laws.density(law.function(**{parent: values[parent] for parent in law.parents}), values[name])
-
     def one(values: Any) -> Any:
-        log_q = sum(at(law, values, name) for name, law in made.items())
-        log_prior = sum(at(model.law(name), values, name) for name in made)
+        log_q = sum(_density(law, name, values) for name, law in made.items())
+        log_prior = sum(_density(model.law(name), name, values) for name in made)
         return jnp.where(log_prior == -jnp.inf, jnp.inf, log_q - log_prior)
 
     return one

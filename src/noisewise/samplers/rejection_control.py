@@ -18,11 +18,11 @@ from noisewise.resume import NOTHING, Log
 from noisewise.samplers import proposal as proposals
 from noisewise.samplers.importance import plain, remaining, settle, told, without_density
 from noisewise.samplers.importance_rejection import kept_posterior, survivors
-from noisewise.samplers.pilot import plan
+from noisewise.samplers.pilot import plan_of
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.weigh import Weigh, block_rows
 from noisewise.settings import Sampler
-from noisewise.streams import Columns, Stream
+from noisewise.streams import Columns, Purpose, Stream, run
 
 Array = np.ndarray[Any, Any]
 
@@ -71,17 +71,16 @@ class RejectionControl(Sampler):
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
     ) -> Posterior:
         """Weigh, and drop small weights at random."""
-        look = self.log_threshold is None
-        who = "RejectionControl"
-        pilot = plan(who, problem, self.proposal, self.prior_share, self.simulations, seed, engine, look, log)
+        pilot = plan_of(self, problem, seed, engine, look=self.log_threshold is None, log=log)
         log_threshold = self.log_threshold
         if log_threshold is None:
             log_threshold = threshold(pilot.log_weights, self.quantile)
         work = Control(Weigh(problem, pilot.proposal, pilot.simulations), log_threshold)
         stream = Stream(0, block_rows(problem, pilot.simulations), work, "the proposal")
         budget = remaining(self.max_proposals, self.max_seconds, pilot)
-        diagnostics = {"log_threshold": log_threshold} | told(pilot)
-        return kept_posterior(self, problem, draws, seed, engine, progress, stream, budget, 0.0, diagnostics, log)
+        how: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
+        outcome = run([stream], draws, seed, Purpose.PROPOSALS, **how)
+        return kept_posterior(self, problem, seed, outcome, 0.0, {"log_threshold": log_threshold} | told(pilot))
 
 
 def threshold(log_weights: Array, quantile: float) -> float:

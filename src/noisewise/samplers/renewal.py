@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from noisewise.samplers.joint import Joint, State
-from noisewise.samplers.parameter_steps import Chart
+from noisewise.samplers.parameter_steps import Chart, Tuned
 
 Array = np.ndarray[Any, Any]
 
@@ -22,7 +22,7 @@ WORTH = 0.25
 """Part of the other steps' squared jumps that this one must add, in some coordinate, to be kept after warm-up."""
 
 
-class Renewal:
+class Renewal(Tuned):
     """A random walk of the continuous parameters that the records of the total `name` depend on, records drawn anew."""
 
     def __init__(self, joint: Joint, name: str) -> None:
@@ -33,7 +33,7 @@ class Renewal:
         self.bare = Joint(joint.problem, {})  # every term but the records' own densities, which cancel
         self.density = self.bare.touching([*self.names, *self.totals])
         self.most = float(np.log(2.4 / np.sqrt(self.chart.size)))
-        self.log_step = self.most
+        self.begin(self.most)
         self.root: Array = np.eye(self.chart.size)
         self.active = True
         self.seen: list[Array] = []
@@ -84,7 +84,7 @@ class Renewal:
     # Warm-up -----------------------------------------------------------------------------------------------
 
     def _watch(self, before: Array, after: Array, rate: float) -> None:
-        self.log_step = min(self.log_step + 0.5 * (rate - AIM), self.most + 0.5)
+        self.tune(0.5 * (rate - AIM), self.most + 0.5)
         self.seen.append(before)
         if self.last is not None:
             self.jumps.append((((after - before) ** 2).mean(axis=0), ((before - self.last) ** 2).mean(axis=0)))
@@ -93,11 +93,12 @@ class Renewal:
     def learn(self) -> None:
         """The walk's shape from what was seen since the last call, over all chains."""
         seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
-        self.seen = []
+        self.seen, self.sizes = [], []
         if len(seen) >= 4 * self.chart.size and np.all(np.isfinite(seen)):
             covariance = np.cov(seen.T).reshape(self.chart.size, -1)
             self.root = np.linalg.cholesky(covariance + 1e-9 * np.diag(np.diag(covariance)) + 1e-300)
-            self.log_step, self.jumps = self.most, []
+            self.begin(self.most)
+            self.jumps = []
 
     def _decide(self) -> None:
         """At the end of warm-up, once: go on only where it adds to what the other steps do."""
