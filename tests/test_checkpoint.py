@@ -21,6 +21,7 @@ from noisewise import checkpoint, journal, resume, streams
 from noisewise.errors import InferenceError, InputError, NoisewiseWarning
 from noisewise.likelihood.mcem import Staged
 from noisewise.samplers import rejection
+from noisewise.samplers.problem import Problem
 
 RELEASED = (7.9, 3.1, 66.0, 27.5)
 
@@ -434,6 +435,10 @@ def test_progress_can_be_read_from_the_file(seed, tmp_path, often):
 # Data, never code -------------------------------------------------------------------------------------------------
 
 
+WHOLE = [(0, 128), (0, 129), (-129, 0), (-(2**15), 2**15), (0, 2**16), (-(2**31), 2**31), (0, 2**40), (0, 2**63 - 1)]
+"""Ranges of whole numbers at the edges of what one, two, four and eight bytes hold."""
+
+
 def test_values_come_back_as_they_were(seed):
     rng = np.random.default_rng(seed)
     rng.standard_normal(7)
@@ -441,6 +446,8 @@ def test_values_come_back_as_they_were(seed):
         "numbers": [1, -(2**70), 2.5, float("inf"), None, True, "x"],
         "arrays": (rng.standard_normal((3, 4)), np.asfortranarray(rng.standard_normal((3, 4))), np.zeros((0, 2))),
         "kinds": [np.float32(0.1), np.array(3, np.uint8), np.array([True]), np.arange(3, dtype=">i4")],
+        "counts": [rng.integers(low, high, (200, 2)) for low, high in WHOLE]
+        + [np.asfortranarray(np.ones((300, 2), int))],
         "rng": rng,
     }
     arrays = []
@@ -453,6 +460,13 @@ def test_values_come_back_as_they_were(seed):
     for refused in (jnp.zeros(2), np.array(["a"]), np.array([1j]), object()):
         with pytest.raises(TypeError):
             journal.pack(refused, [])
+
+
+def test_whole_numbers_are_kept_in_as_few_bytes_as_hold_them():
+    for (low, high), size in zip(WHOLE, (1, 2, 2, 2, 4, 4, 8, 8), strict=True):
+        arrays = []
+        journal.pack(np.resize([low, high - 1], 1_000), arrays)
+        assert arrays[0].itemsize == size
 
 
 def forged(path, key, text, body=b""):
@@ -474,12 +488,15 @@ def test_forged_records_end_in_refusals(seed, tmp_path, monkeypatch, often):
         {"d": {"n": "1", "positions": None, "columns": {"d": {"theta": 3}}}},
         {"c": "Popen", "d": {"args": "true"}},
         {"g": {"bit_generator": "PCG64", "state": "no"}},
+        {"g": {"bit_generator": "PCG64", "state": {"state": 10**60, "inc": 1}, "has_uint32": 0, "uinteger": 0}},
+        {"a": 0, "as": "<f8,("},
         {"t": 3},
         [[[]]],
         7,
         None,
     ]
     arrays = [[], [["<f8", [1], "C"]], [["<f8", [2**60], "C"]], [["|O", [1], "C"]], [["<f8", [-1], "C"]], 3]
+    arrays += [[["f8,(", [1], "C"]], [["8" * 5000, [1], "C"]], [[{}, [1], "C"]]]  # NumPy parses such names
     for value in values:
         for described in arrays:
             shutil.copyfile(whole, part)
@@ -499,6 +516,19 @@ def test_forged_records_end_in_refusals(seed, tmp_path, monkeypatch, often):
         shutil.copyfile(whole, part)
         forged(part, None, text)
         assert equal(peace, resumed(count, nw.Rejection(), 60, seed, part, 1))
+
+
+def test_a_state_that_does_not_fit_is_refused_and_other_failures_are_told_as_they_are(tmp_path):
+    problem = Problem(*count())
+
+    def fail():
+        with checkpoint.opened("sample", tmp_path / "run.nwc", problem, nw.Rejection(), 1, nw.Threads()):
+            raise TypeError("unsized")
+
+    with pytest.raises(TypeError, match="unsized"):  # nothing was read
+        fail()
+    with pytest.raises(InputError, match="going on from it raised TypeError: unsized"):
+        fail()
 
 
 def test_random_bytes_end_in_refusals(seed, tmp_path):

@@ -24,7 +24,7 @@ from noisewise import release, result_file
 from noisewise.errors import InputError
 
 SOURCE = Path(nw.__file__).parent
-COUNTS = {"release": 2_000, "analysis": 60, "checkpoint": 60, "result": 60}
+COUNTS = {"release": 2_000, "analysis": 60, "checkpoint": 60, "state": 30, "result": 60}
 
 
 # Data, never code ---------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_the_search_for_code_notices_it(text):
 # Malformed files ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "result"])
+@pytest.mark.parametrize("kind", ["release", "analysis", "checkpoint", pytest.param("state", marks=pytest.mark.long)])
 def test_malformed_files_are_read_or_refused(kind, seed, tmp_path):
     tally = {}
     for number in range(COUNTS[kind]):
@@ -86,6 +86,10 @@ def test_malformed_results_are_read_or_refused(seed, tmp_path):
     lines = campaign.batch("result", seed, 0, COUNTS["result"], tmp_path)
     assert [line for line in lines if "finding" in line] == []
     assert sum(lines[-1]["tally"].values()) == COUNTS["result"]
+
+
+def test_every_kind_of_file_is_tried():
+    assert set(KINDS) == set(COUNTS) == set(campaign.SHARES) == set(campaign.BATCH)
 
 
 def test_hypothesis_finds_no_counterexample(seed):

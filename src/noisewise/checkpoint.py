@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from noisewise.errors import refusal
-from noisewise.journal import ADVICE, MAGIC, Journal, read_header, records
+from noisewise.errors import NoisewiseError, refusal
+from noisewise.journal import ADVICE, MAGIC, Journal, foreign, read_header, records
 from noisewise.posterior import current_versions
 from noisewise.resume import NOTHING, Log
 
@@ -43,6 +43,12 @@ def opened(
         if journal.found:
             _refuse_other(journal, header)
         yield Log(journal)
+    except NoisewiseError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if not journal.found:
+            raise
+        raise foreign(who, journal.path, f"going on from it raised {type(error).__name__}: {error}") from error
     finally:
         journal.close()
 

@@ -39,6 +39,13 @@ MOST_TEXT = 2**26
 CHUNK = 2**20
 KINDS = "biuf"
 """Kinds of numbers that arrays may hold: booleans, whole numbers, floating point."""
+DTYPES = {
+    np.dtype(name).newbyteorder("<").str: np.dtype(name).newbyteorder("<")
+    for name in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+}
+"""Every kind of number that may stand in a file, by its name there."""
+NARROWED = 256
+"""Size from which arrays of 64-bit whole numbers are kept in as few bytes as hold them all."""
 SYNC = 1.0
 """Seconds between two requests that the system write everything to the disk."""
 AGAIN = 10.0
@@ -59,10 +66,11 @@ def pack(value: Any, arrays: list[Array]) -> Any:
         return value
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
-        if array.dtype.kind not in KINDS or array.dtype.itemsize > 8:
+        if array.dtype.newbyteorder("<").str not in DTYPES:
             raise TypeError(f"arrays of {array.dtype} cannot be kept")
-        arrays.append(array.astype(array.dtype.newbyteorder("<"), order="A", copy=False))
-        return {"s" if isinstance(value, np.generic) else "a": len(arrays) - 1}
+        kept, told = _narrowed(array)
+        arrays.append(kept.astype(kept.dtype.newbyteorder("<"), order="A", copy=False))
+        return {"s" if isinstance(value, np.generic) else "a": len(arrays) - 1, **told}
     if isinstance(value, np.random.Generator):
         return {"g": value.bit_generator.state}
     if isinstance(value, list):
@@ -84,7 +92,8 @@ def unpack(data: Any, arrays: Sequence[Array], classes: dict[str, type]) -> Any:
     if not isinstance(data, dict):
         return data
     if "a" in data:
-        return arrays[data["a"]]
+        found = arrays[data["a"]]
+        return found.astype(DTYPES[data["as"]], order="K") if "as" in data else found
     if "s" in data:
         return arrays[data["s"]][()]
     if "g" in data:
@@ -95,6 +104,18 @@ def unpack(data: Any, arrays: Sequence[Array], classes: dict[str, type]) -> Any:
         return tuple(unpack(part, arrays, classes) for part in data["t"])
     held = {name: unpack(part, arrays, classes) for name, part in data["d"].items()}
     return classes[data["c"]](**held) if "c" in data else held
+
+
+def _narrowed(array: Array) -> tuple[Array, dict[str, str]]:
+    """Whole numbers in as few bytes as hold them all, and what they were: counts are small, and files large."""
+    if array.dtype != np.int64 or array.size < NARROWED:
+        return array, {}
+    low, high = int(array.min()), int(array.max())
+    for name in ("<i1", "<i2", "<i4"):
+        limits = np.iinfo(name)
+        if limits.min <= low and high <= limits.max:
+            return array.astype(name, order="A"), {"as": "<i8"}
+    return array, {}
 
 
 def _padded(size: int) -> int:
@@ -117,12 +138,8 @@ def bytes_of(arrays: Sequence[Array]) -> Iterator[Any]:
 def _arrays_of(told: Any, body: bytearray) -> list[Array]:
     found, start = [], 0
     for name, shape, order in told:
-        dtype = np.dtype(name)
-        if (
-            dtype.kind not in KINDS
-            or order not in ("C", "F")
-            or not all(type(size) is int and size >= 0 for size in shape)
-        ):
+        dtype = DTYPES[name]
+        if order not in ("C", "F") or not all(type(size) is int and size >= 0 for size in shape):
             raise Damaged("an array of an unknown kind")
         count = math.prod(shape)
         if start + count * dtype.itemsize > len(body):
@@ -179,15 +196,15 @@ def record_at(file: BinaryIO, offset: int, classes: Sequence[type] = ()) -> Any:
     """The value of the record there, which has been checked before."""
     file.seek(offset)
     text_size, body_size, _ = FRAME.unpack(file.read(FRAME.size))
-    told = json.loads(file.read(text_size))
-    body = bytearray(body_size)
-    room = memoryview(body)
-    while len(room) and (count := file.readinto(room)):  # type: ignore[attr-defined]
-        room = room[count:]
     try:
+        told = json.loads(file.read(text_size))
+        body = bytearray(body_size)
+        room = memoryview(body)
+        while len(room) and (count := file.readinto(room)):  # type: ignore[attr-defined]
+            room = room[count:]
         return unpack(told["v"], _arrays_of(told["a"], body), {cls.__name__: cls for cls in classes})
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise Damaged(str(error)) from None
+    except (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged(f"{type(error).__name__}: {error}") from None
 
 
 # Files ----------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The four kinds of files that noisewise reads: good ones, malformed ones made from them, and the reader's outcome."""
+"""The kinds of files that noisewise reads: good ones, malformed ones made from them, and the reader's outcome."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from targets import count_model, count_release
 
 import noisewise as nw
 from fuzz.mutations import malformed_bytes, malformed_json, malformed_toml
-from noisewise import checkpoint, journal
+from noisewise import checkpoint, journal, resume
 from noisewise.analysis import STARTERS, Analysis, starter
 from noisewise.errors import NoisewiseError
 
@@ -91,18 +91,39 @@ def run_of_count():
     return count_model(), count_release()
 
 
-def sampled(path):
-    return nw.sample(
-        *run_of_count(), nw.Rejection(), draws=DRAWS, seed=1, engine=nw.Threads(1), checkpoint=path, on_failure="return"
-    )
+class SmallBlocks(nw.Threads):
+    """Threads that take few rows at a time, so that a short run has many blocks."""
+
+    rows = 64
 
 
-@cache
-def checkpoints():
-    """The records of a good checkpoint, [JSON text, bytes of arrays] each."""
+COMMON = dict(seed=1, engine=SmallBlocks(1), on_failure="return", progress=False)
+
+
+def sampled(path, sampler=None, draws=DRAWS):
+    return nw.sample(*run_of_count(), sampler or nw.Rejection(), draws=draws, checkpoint=path, **COMMON)
+
+
+def fitted(path):
+    return nw.fit(*run_of_count(), nw.MCEM(final=500), start={"theta": 30.0}, checkpoint=path, **COMMON)
+
+
+ALGORITHMS = {
+    "Importance": lambda path: sampled(path, nw.Importance("adapted"), 300),
+    "MCMC": lambda path: sampled(path, nw.MCMC(chains=16, warmup=16), 160),
+    "SMC": lambda path: sampled(path, nw.SMC(islands=2, particles=64, keep=0.9), 128),
+    "Augmentation": lambda path: sampled(path, nw.Augmentation(chains=4, warmup=5), 40),
+    "NUTS": lambda path: sampled(path, nw.NUTS(chains=2, warmup=50), 60),
+    "MCEM": fitted,
+}
+"""Short runs that keep states of chains, populations, pilots and iterations."""
+
+
+def records_of(run):
+    """The records of the checkpoint of a run, [JSON text, bytes of arrays] each."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.nwc"
-        sampled(path)
+        run(path)
         whole, found = path.read_bytes(), []
         at = len(journal.MAGIC)
         while at < len(whole):
@@ -110,7 +131,23 @@ def checkpoints():
             start = at + journal.FRAME.size
             found.append((whole[start : start + text_size], whole[start + text_size : start + text_size + body_size]))
             at = start + text_size + body_size
-    return [found]
+    return found
+
+
+@cache
+def checkpoints():
+    return [records_of(sampled)]
+
+
+@cache
+def states():
+    """Checkpoints of the other algorithms, their states saved as often as can be."""
+    before = resume.EVERY, resume.RATE
+    resume.EVERY, resume.RATE = 0.0, 1e15
+    try:
+        return [records_of(run) for run in ALGORITHMS.values()]
+    finally:
+        resume.EVERY, resume.RATE = before
 
 
 def framed(parts):
@@ -143,6 +180,35 @@ def forged_checkpoint(rng, good):
     return framed(parts)
 
 
+ODD = [None, 0, -1, 3, 10**20, "x", [], {"a": 0}, {"d": {}}, {"t": []}, 1.5, float("nan"), True, {"s": 0}]
+
+
+def forged_state(rng, good):
+    """One record after the header with a right checksum and a wrong content, often the last there is."""
+    parts, at = list(good), rng.randrange(1, len(good))
+    text, body = parts[at]
+    told, kind = json.loads(text), rng.random()
+    if told["a"] and kind < 0.4:
+        array = rng.choice(told["a"])
+        shape = array[1]
+        array[1] = rng.choice([shape, [1], [], [0], [2, 2], shape[:-1], [*shape, 1], [1, *shape]])
+        array[0] = rng.choice([array[0], "<i8", "<f8", "|b1", "<f4"])
+    else:
+        holder, name = rng.choice([*_places(told["v"]), (told, "v")])
+        if rng.random() < 0.3:
+            del holder[name]
+        else:
+            holder[name] = rng.choice(ODD)
+    parts[at] = (json.dumps(told).encode(), body)
+    return framed(parts[: at + 1] if rng.random() < 0.5 else parts)
+
+
+def _places(data):
+    """(holder, name) of everything inside."""
+    names = list(data) if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else []
+    return [(data, name) for name in names] + [place for name in names for place in _places(data[name])]
+
+
 def broken_checkpoint(rng, good):
     return malformed_bytes(rng, framed(good))
 
@@ -151,6 +217,12 @@ def read_checkpoint(path):
     """Its description, then the run that goes on from it."""
     checkpoint.describe(path)
     sampled(path)
+
+
+def read_state(path):
+    """The run that goes on from it, by the algorithm that its header names."""
+    header = checkpoint.inspect(path)
+    ALGORITHMS[(header.get("sampler") or header["estimator"])["name"]](path)
 
 
 # Results ------------------------------------------------------------------------------------------------------------
@@ -301,6 +373,13 @@ KINDS = {
     "release": (releases, [malformed_json, malformed_json, malformed_json, broken_release]),
     "analysis": (analyses, [malformed_toml, malformed_toml, malformed_toml, broken_analysis]),
     "checkpoint": (checkpoints, [forged_checkpoint, forged_checkpoint, broken_checkpoint]),
+    "state": (states, [forged_state]),
     "result": (results, [broken_result, other_metadata, other_metadata, other_structure]),
 }
-READERS = {"release": read_release, "analysis": read_analysis, "checkpoint": read_checkpoint, "result": read_result}
+READERS = {
+    "release": read_release,
+    "analysis": read_analysis,
+    "checkpoint": read_checkpoint,
+    "state": read_state,
+    "result": read_result,
+}
