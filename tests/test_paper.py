@@ -11,7 +11,7 @@ from scipy import special, stats
 
 import noisewise as nw
 from noisewise import datasets
-from noisewise.paper import REDUCED, count, exact, lalonde, reproduce, write
+from noisewise.paper import REDUCED, count, exact, figures, lalonde, reproduce, write
 from noisewise.paper.numbers import FALSE_ALARM, Number, quantile_limits, share_limits, spread_limits
 
 
@@ -189,6 +189,13 @@ def test_figure_3_shows_what_the_paper_says(reduced, lalonde_reference):
     assert exact.Noiseless(values).posterior["tau"].quantile(0.01) > 0
     private = exact.Lalonde(values).posterior["tau"]
     assert private.quantile(0.25) < 0 < private.quantile(0.75)
+
+
+def test_each_fit_of_figure_3_is_labelled_once(reduced):
+    figure = figures.lalonde_figure(reduced.lalonde)
+    labels = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
+    plt.close(figure)
+    assert labels == [str(fit + 1) for fit in range(REDUCED.fits)]
 
 
 def test_everything_is_written(reduced, tmp_path):

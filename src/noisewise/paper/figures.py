@@ -20,8 +20,8 @@ GREEN, RED, BLUE = "#117733", "#CC3311", "#4477AA"
 TITLES = {
     "tau": r"$\tau$ (thousand dollars)",
     "mu": r"$\mu$ (thousand dollars)",
-    "sigma_t_squared": r"$\sigma_t^2$",
-    "sigma_c_squared": r"$\sigma_c^2$",
+    "sigma_t_squared": r"$\sigma_t^2$ (thousand dollars)$^2$",
+    "sigma_c_squared": r"$\sigma_c^2$ (thousand dollars)$^2$",
 }
 
 
@@ -75,11 +75,12 @@ def lalonde_figure(found: Fitted) -> Any:
                     dict(zip(("whislo", "q1", "med", "q3", "whishi"), levels, strict=True)) | {"fliers": []}
                     for levels in by_name[name]
                 ]
-                drawn = axis.bxp(boxes, showfliers=False, widths=0.6, patch_artist=True)
+                drawn = axis.bxp(boxes, showfliers=False, widths=0.6, patch_artist=True, manage_ticks=False)
                 for box in drawn["boxes"]:
                     box.set(facecolor=colours[analysis], alpha=0.35, linewidth=0.7)
                 for line in drawn["medians"]:
                     line.set(color="black", linewidth=1.0)
+                axis.set(xticks=range(1, len(boxes) + 1), xlim=(0.4, len(boxes) + 0.6))
                 axis.tick_params(axis="x", labelbottom=row == 2)
                 if name == "tau":
                     axis.axhline(0.0, color="#888888", lw=0.6, ls=":")

@@ -18,6 +18,7 @@ figcaption, .note { font-size: 0.9rem; opacity: 0.85; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.9rem; }
 th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-align: right; }
 th:first-child, td:first-child, .good, .bad, th.verdict { text-align: left; }
+td:first-child { white-space: nowrap; }
 .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
 @media print { body { max-width: none; } figure, tr { break-inside: avoid; } }
 """
