@@ -12,21 +12,28 @@ import sys
 import threading
 import time
 import urllib.request
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import browser
 import numpy as np
 import pytest
-from browser import kept, overflow, serious_findings
+from browser import kept, opened, overflow, serious_findings
+from exactness import LIMIT
 from mechanism_case import all_cases
+from scipy.stats import norm
 
 import noisewise as nw
 from noisewise.analysis import STARTERS, Analysis, starter
 from noisewise.errors import InputError, NoisewiseWarning
+from noisewise.report.markup import number
+from noisewise.samplers.problem import Problem
 
 pytest.importorskip("shiny", reason="the page needs noisewise[page]")
 
-from noisewise.page import Server, budget, guard, lane, release_text
+from noisewise.page import Server, budget, explore, guard, lane, release_text
+from noisewise.page.explore import ENOUGH
+from noisewise.page.results import explorable, run_state
 from noisewise.page.runs import FILES, MOST_WAITING, Run, Runs
 
 COUNT = starter("count").replace("draws = 10000", "draws = 2000")
@@ -283,9 +290,27 @@ def test_a_failing_run_says_why_and_the_next_one_runs(server):
     run = server.runs.start(text.replace("value = 37.4", "value = 3700"), "hopeless")
     again = server.runs.start(COUNT, "fine")
     until(lambda: again.over)
-    assert run.state == "failed"
-    assert "Rejection" in run.message
+    assert run.state == "done", run.message
+    assert (run.result["rows"], run.result["verdict"]["state"]) == ([], "bad")
+    assert any("max_proposals" in line for line in run.result["verdict"]["lines"])
+    assert run.file("report.html") is not None
+    assert run_state(run) == "finished, but fell short"
+    assert not explorable(run)
     assert again.state == "done"
+    assert run_state(again) == "finished"
+    assert explorable(again)
+
+
+def test_a_run_that_fell_short_keeps_what_it_has(server):
+    method = '[inference]\nmethod = { name = "Rejection", max_proposals = 20000 }'
+    run = server.runs.start(starter("count").replace("[inference]", method), "short")
+    until(lambda: run.over)
+    assert run.state == "done", run.message
+    assert run.result["status"] == "max_proposals"
+    assert run.result["verdict"]["state"] == "look"
+    kept = nw.Posterior.load(run.file("posterior.nc"))
+    assert run.result["rows"][0]["exact"][0] == pytest.approx(kept["theta"].mean())
+    assert 0 < run.result["draws"] == len(kept) < 10_000
 
 
 def test_an_earlier_sessions_runs_are_found_again(server, finished, tmp_path):
@@ -343,11 +368,75 @@ def test_moving_epsilon_gives_the_posterior_at_that_epsilon(server, finished):
     row = job.result["rows"][0]
     analysis = Analysis.from_text(COUNT)
     release = nw.Release(count=nw.Laplace(epsilon=0.4, sensitivity=1.0).released(37.4))
-    exact = nw.sample(analysis.model, release, draws=1000, seed=1)
-    assert row["same"] == pytest.approx(list(exact.interval()["theta"]))
+    theta = nw.sample(analysis.model, release, draws=20_000, seed=1)["theta"]
+    for end, level in zip(row["same"], (0.025, 0.975), strict=True):
+        error = np.sqrt(level * (1 - level) * (1 / 20_000 + 1 / ENOUGH))  # of the share below, both sides simulated
+        assert abs(np.mean(theta < end) - level) < LIMIT * error
     assert row["releases"] == 8
-    widths = {name: high - low for name, (low, high) in exact.interval().items()}
-    assert 0.5 * widths["theta"] < row["expected"] < 2 * widths["theta"]
+    low, high = np.quantile(theta, [0.025, 0.975])
+    assert 0.5 * (high - low) < row["expected"] < 2 * (high - low)
+
+
+# Weighing a run's draws anew --------------------------------------------------------------------------------
+
+
+def normal_analysis(scale=1.5):
+    text = f"""
+    [parameters]
+    theta = "Normal(0, 2)"
+    [statistics]
+    s = "Normal(theta, 1)"
+    [release.s]
+    value = 1.3
+    mechanism = "Gaussian"
+    scale = {scale}
+    """
+    return Analysis.from_text(text)
+
+
+def normal_posterior(scale, value=1.3):
+    """The exact law of theta: prior variance 4, that of the release given theta 1 + scale^2."""
+    share = 4.0 / (5.0 + scale**2)
+    return norm(share * value, np.sqrt(4.0 * (1.0 - share)))
+
+
+def off_by(factor, seed, draws=4_000, mistaken=False):
+    """How far the ends found by weighing are from where they should be, in Monte Carlo errors of the least size."""
+    analysis = normal_analysis()
+    posterior = nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=draws, seed=seed)
+    cloud = explore.cloud_of(Problem(analysis.model, analysis.release), posterior, seed)
+    if mistaken:
+        cloud = replace(cloud, log_base=np.zeros(len(cloud.log_base)))
+    release = budget.release_at(analysis.release, factor)
+    found = explore.Explorer(analysis, cloud)._weighed(Problem(analysis.model, release), cloud)
+    error, law = np.sqrt(0.025 * 0.975 / ENOUGH), normal_posterior(1.5 / factor)
+    return max(abs(law.cdf(end) - level) for end, level in zip(found["theta"], (0.025, 0.975), strict=True)) / error
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
+def test_rows_weighed_anew_give_the_posterior_at_another_budget(factor, seed):
+    assert off_by(factor, seed) < LIMIT
+
+
+def test_rows_taken_for_the_priors_give_another_one(seed, monkeypatch):
+    """Negative control: most rows are the posterior's, and their density is left out of the weights."""
+    monkeypatch.setattr(explore, "MOST_BLOCKS", 1)
+    assert off_by(0.25, seed, 40_000) < LIMIT
+    assert off_by(0.25, seed, 40_000, mistaken=True) > LIMIT
+
+
+def test_where_the_rows_are_worth_too_little_the_posterior_is_sampled(seed):
+    analysis = normal_analysis()
+    posterior = nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=500, seed=seed)
+    cloud = explore.cloud_of(Problem(analysis.model, analysis.release), posterior, seed)
+    explorer = explore.Explorer(analysis, replace(cloud, worth=1e-6))
+    low, high = explorer.intervals(analysis.release, seed)["theta"]
+    assert explorer.sampler is not None
+    error, law = np.sqrt(0.025 * 0.975 / ENOUGH), normal_posterior(1.5)
+    assert abs(law.cdf(low) - 0.025) < LIMIT * error
+    assert abs(law.cdf(high) - 0.975) < LIMIT * error
+    exact = Analysis.from_text(normal_analysis().to_text().replace("Gaussian", "Exact").replace("scale = 1.5\n", ""))
+    assert explore.cloud_of(Problem(exact.model, exact.release), posterior, seed) is None
 
 
 # Budgets ----------------------------------------------------------------------------------------------------
@@ -517,7 +606,7 @@ def newest(server):
     return max((run.number for run in server.runs), default=0)
 
 
-def test_fill_the_form_run_move_epsilon_and_download(window, server, tmp_path):
+def test_fill_the_form_run_move_epsilon_and_download(window, chromium, server, tmp_path):
     page = window()
     page.fill("#analysis", COUNT)
     page.click("summary")
@@ -563,6 +652,14 @@ def test_fill_the_form_run_move_epsilon_and_download(window, server, tmp_path):
         page.click("#result .files a:text-is('analysis file')")
     caught.value.save_as(tmp_path / "analysis.toml")
     assert (tmp_path / "analysis.toml").read_text() == text
+    with page.expect_download() as caught:
+        page.click("#result .files a:text-is('report')")
+    caught.value.save_as(tmp_path / "report.html")
+    with opened(chromium, tmp_path / "report.html") as watched:  # from disk: it needs no server
+        assert watched.page.locator("h1").inner_text() == "A privatised count"
+        assert number(exact.summary().loc["theta", "mean"], 4) in watched.page.locator("#answer").inner_text()
+        assert watched.requests == [(tmp_path / "report.html").as_uri()]
+        assert watched.errors == []
 
 
 def test_a_mistake_is_shown_with_a_caret_and_is_not_run(window, server, tmp_path):

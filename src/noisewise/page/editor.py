@@ -25,7 +25,7 @@ STARTER_LABELS = {
     "count": "One count",
     "means": "Two means and their difference",
     "histogram": "A histogram",
-    "survey": "A survey with randomised answers",
+    "survey": "A survey by region, partially pooled",
     "regression": "A regression from clamped sums",
 }
 

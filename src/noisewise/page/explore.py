@@ -16,7 +16,7 @@ from noisewise.analysis import Analysis
 from noisewise.errors import NoisewiseError
 from noisewise.mechanisms import Exact, Released
 from noisewise.page import budget
-from noisewise.page.runs import SIMULATING
+from noisewise.page.runs import REPLICATES, SIMULATING
 from noisewise.posterior import Posterior
 from noisewise.release import Release
 from noisewise.samplers import sample
@@ -28,8 +28,6 @@ Array = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 Intervals = dict[str, tuple[float, float]]
 
-REPLICATES = 8
-"""Simulated releases behind an expected width."""
 DRAWS = 1_000
 """Posterior draws for each of them, where it is sampled."""
 ENOUGH = 400

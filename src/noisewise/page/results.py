@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from shiny import Inputs, Session, reactive, render, req, ui
 
-from noisewise.page.runs import FILES, SIMULATING, Run
+from noisewise.page.runs import FILES, REPLICATES, SIMULATING, Run
 
 if TYPE_CHECKING:
     from noisewise.page.runs import Runs
@@ -82,13 +82,19 @@ def results_server(input: Inputs, session: Session, runs: "Runs", shown: Any) ->
 
     _progress(input, runs, current, news, states)
     _history(input, runs, shown, states)
-    _exploration(input, session, runs, current, news, states)
+    _exploration(input, session, runs, current, states)
 
     @render.ui
     def result() -> Any:
         states()
         run = current()
         return None if run is None or run.result is None else result_ui(run)
+
+
+def run_state(run: Run) -> str:
+    """A run's state in words; one that fell short is not simply finished."""
+    short_of = run.result is not None and run.result.get("status", "complete") != "complete"
+    return "finished, but fell short" if short_of else STATES[run.state]
 
 
 def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any) -> None:
@@ -99,7 +105,7 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
         if run is None:
             return ui.p("Nothing was run yet. Press Run when the analysis file is in order.")
         seconds = f" in {run.seconds:.1f} s" if run.state == "done" and run.seconds else ""
-        line = ui.p(f"Run {run.number} ({run.title}): {STATES[run.state]}{seconds}.")
+        line = ui.p(f"Run {run.number} ({run.title}): {run_state(run)}{seconds}.")
         return ui.div(line, ui.div(ui.p(run.message), class_="wrong")) if run.message else line
 
     @render.ui
@@ -129,7 +135,7 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
 def _history(input: Inputs, runs: "Runs", shown: Any, states: Any) -> None:
     @reactive.effect
     def _choices() -> None:
-        found = {str(run.number): f"{run.number}: {run.title} ({STATES[run.state]})" for run in states()}
+        found = {str(run.number): f"{run.number}: {run.title} ({run_state(run)})" for run in states()}
         ui.update_select("shown", choices=found or {"": "none yet"}, selected=str(shown() or ""))
 
     @reactive.effect
@@ -148,7 +154,7 @@ def _history(input: Inputs, runs: "Runs", shown: Any, states: Any) -> None:
             ui.tags.tr(
                 ui.tags.th(str(run.number), scope="row"),
                 ui.tags.td(run.title),
-                ui.tags.td(STATES[run.state]),
+                ui.tags.td(run_state(run)),
                 ui.tags.td(run.when),
                 ui.tags.td(
                     ui.tags.a(
@@ -188,15 +194,22 @@ def result_ui(run: Run) -> Any:
         if run.file(name) is not None
     ]
     more = found["scalars"] - len(found["rows"])
+    picture, heads = None, ("", "", "mean", "sd", f"{100 * found['level']:g}% interval")
+    if run.file("figure.svg") is not None:
+        picture = scrolling(ui.img(src=f"files/{run.number}/figure.svg", alt=alternative_text(found)), "Picture")
     return ui.div(
         verdict_ui(found["verdict"]),
-        scrolling(ui.img(src=f"files/{run.number}/figure.svg", alt=alternative_text(found)), "Picture"),
-        table(("", "", "mean", "sd", f"{found['level']:.0%} interval"), _rows(found), "Prior, naive and exact"),
+        picture,
+        table(heads, _rows(found), "Prior, naive and exact") if found["rows"] else None,
         ui.p(f"{more} more in the files.", class_="quiet") if more > 0 else None,
-        ui.p(f"By {found['sampler']}: {found['reason']}.", class_="quiet"),
+        ui.p(_how(found), class_="quiet"),
         ui.h3("Download"),
         ui.tags.ul(links, class_="files"),
     )
+
+
+def _how(found: Any) -> str:
+    return f"By {found['sampler']}: {found['reason']}." if found["reason"] else f"By {found['sampler']}."
 
 
 def verdict_ui(verdict: Any) -> Any:
@@ -241,8 +254,31 @@ def alternative_text(found: Any) -> str:
 # Other budgets ------------------------------------------------------------------------------------------------
 
 
-def _exploration(input: Inputs, session: Session, runs: "Runs", current: Any, news: Any, states: Any) -> None:
+def _exploration(input: Inputs, session: Session, runs: "Runs", current: Any, states: Any) -> None:
     asked: reactive.Value[Any] = reactive.Value(None)
+    _asking(input, session, runs, current, states, asked)
+
+    @reactive.poll(lambda: [job.state for job in runs.explorations], EVERY)
+    def moved() -> int:
+        return runs.version
+
+    _stopping(input, runs, moved, asked)
+    _exploring(runs, asked)
+
+    @render.ui
+    async def explored() -> Any:
+        moved()
+        run = current()
+        req(run is not None and run.result is not None)
+        found = runs.explored(run)
+        if not found:
+            return None
+        picture = await asyncio.to_thread(widths_picture, run.result, found)
+        return explored_ui(run.result, found, picture)
+
+
+def _asking(input: Inputs, session: Session, runs: "Runs", current: Any, states: Any, asked: Any) -> None:
+    """The slider: its scale is that of the run shown, and where it rests is asked for."""
 
     @reactive.effect
     def _scale() -> None:
@@ -256,23 +292,30 @@ def _exploration(input: Inputs, session: Session, runs: "Runs", current: Any, ne
     def _ask() -> None:
         run, step = current(), input.epsilon()
         low, high, _ = STEPS
-        if run is not None and run.result is not None and isinstance(step, (int, float)) and low <= step <= high:
+        if run is not None and explorable(run) and isinstance(step, (int, float)) and low <= step <= high:
             asked.set(runs.explore(run, 2.0 ** (round(2 * step) / 2)))
 
+
+def explorable(run: Run) -> bool:
+    """Whether a run found something that releases can be simulated from."""
+    return run.result is not None and bool(run.result["rows"]) and run.result["verdict"]["state"] != "bad"
+
+
+def _stopping(input: Inputs, runs: "Runs", moved: Any, asked: Any) -> None:
     @reactive.effect
     @reactive.event(input.stop)
     def _stop() -> None:
         if asked() is not None:
             runs.stop(asked())
 
-    @reactive.poll(lambda: [job.state for job in runs.explorations], EVERY)
-    def moved() -> int:
-        return runs.version
-
     @reactive.effect
     def _enable() -> None:
         moved()
         ui.update_action_button("stop", disabled=asked() is None or asked().over)
+
+
+def _exploring(runs: "Runs", asked: Any) -> None:
+    """How far the exploration that was asked for last is."""
 
     @reactive.poll(lambda: [(job.state, job.reached.get(SIMULATING, 0)) for job in runs.explorations], EVERY)
     def counted() -> int:
@@ -288,18 +331,8 @@ def _exploration(input: Inputs, session: Session, runs: "Runs", current: Any, ne
             return ui.div(ui.p(job.message), class_="wrong")
         if job.state == "cancelled":
             return ui.p("Stopped.")
-        return ui.p(f"Simulating releases at this budget: {job.reached.get(SIMULATING, 0)} done …")
-
-    @render.ui
-    async def explored() -> Any:
-        moved()
-        run = current()
-        req(run is not None and run.result is not None)
-        found = runs.explored(run)
-        if not found:
-            return None
-        picture = await asyncio.to_thread(widths_picture, run.result, found)
-        return explored_ui(run.result, found, picture)
+        done = job.reached.get(SIMULATING, 0)
+        return ui.p(f"Simulating releases at this budget: {done} of {REPLICATES} done …")
 
 
 def label_of(result: Any, factor: float) -> str:
@@ -309,16 +342,16 @@ def label_of(result: Any, factor: float) -> str:
 
 def explored_ui(result: Any, found: list[Any], picture: str) -> Any:
     """A row for each budget and parameter, and a picture of the widths."""
-    level = f"{found[0]['level']:.0%}"
+    level = f"{100 * found[0]['level']:g}%"
     rows = []
     for each in found:
         for row in each["rows"][:4]:
-            low, high = map(short, row["same"])
+            same = "not known" if row["same"] is None else " to ".join(map(short, row["same"]))
             width = "not known" if row["expected"] is None else f"{short(row['expected'])} ± {short(row['spread'])}"
             first = ui.tags.th(label_of(result, each["factor"]), scope="row")
-            rows.append(ui.tags.tr(first, [ui.tags.td(text) for text in (row["name"], width, f"{low} to {high}")]))
+            rows.append(ui.tags.tr(first, [ui.tags.td(text) for text in (row["name"], width, same)]))
     failed = sum(each["failed"] for each in found)
-    releases = max(row["releases"] for each in found for row in each["rows"])
+    releases = max((row["releases"] for each in found for row in each["rows"]), default=0)
     note = (
         f"Expected width: the {level} interval's width, averaged over {releases} releases simulated at that budget "
         "from what this run found (± their standard deviation). Same value: the interval, had the published value "
@@ -336,8 +369,11 @@ def explored_ui(result: Any, found: list[Any], picture: str) -> Any:
 
 
 def _widths_in_words(result: Any, found: list[Any]) -> str:
-    each = [f"{label_of(result, one['factor'])}: {short(one['rows'][0]['expected'])}" for one in found]
-    return f"Expected width of the interval of {found[0]['rows'][0]['name']} by budget. " + "; ".join(each) + "."
+    first = [(one["factor"], one["rows"][0]) for one in found if one["rows"]]
+    if not first:
+        return "No budget gave an answer."
+    each = [f"{label_of(result, factor)}: {short(row['expected'])}" for factor, row in first]
+    return f"Expected width of the interval of {first[0][1]['name']} by budget. " + "; ".join(each) + "."
 
 
 def widths_picture(result: Any, found: list[Any]) -> str:
@@ -345,11 +381,13 @@ def widths_picture(result: Any, found: list[Any]) -> str:
     from matplotlib.figure import Figure
 
     rows = {row["name"]: row for row in result["rows"]}
-    names = [row["name"] for row in found[0]["rows"][:3]]
+    found = [one for one in found if one["rows"]]
+    names = [name for name in rows if found and rows[name]["parameter"]][:3]
     figure = Figure(figsize=(3.6 * len(names) + 0.8, 3.0), layout="constrained")
     axes = figure.subplots(1, len(names), squeeze=False)[0]
     for at, (axis, name) in enumerate(zip(axes, names, strict=True)):
-        _widths_panel(axis, result["epsilon"] or 1.0, rows[name], [(one["factor"], one["rows"][at]) for one in found])
+        points = [(one["factor"], row) for one in found for row in one["rows"] if row["name"] == name]
+        _widths_panel(axis, result["epsilon"] or 1.0, rows[name], points)
         axis.set(xlabel="epsilon" if result["epsilon"] else "budget, times the release's", title=name)
         axis.set_ylabel("width of interval" if at == 0 else "")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)

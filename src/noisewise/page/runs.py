@@ -23,6 +23,8 @@ FILES = {
 }
 """What can be downloaded of a run, by the only names there are: what it is, and where it lies."""
 MOST_WAITING = 5
+REPLICATES = 8
+"""Simulated releases behind an expected width."""
 SIMULATING = "simulated releases"
 """The stage of an exploration that counts them."""
 VERSION = 1
