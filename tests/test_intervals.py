@@ -500,3 +500,19 @@ def test_a_second_top_is_not_hidden():
     assert fit.estimate["x"] < 0
     with pytest.raises(nw.InferenceError, match="several tops"):
         likelihood_ratio_test(model, release, fit, {"x": 2.0})
+
+
+def test_bootstrap_refits_with_the_fits_own_estimator(seed):
+    """A total has no density: only simulation fits it, and it is simulated from its records."""
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 5.0)},
+        statistics={"total": nw.Total({"x": lambda mu: dist.Normal(mu, 2.0)}, lambda x: x, 10)},
+    )
+    release = nw.Release(total=nw.Gaussian(scale=6.0).released(15.0))
+    quick = nw.MCEM(schedule=nw.Ascent(start=500, most=500), final=1_000)
+    fit = nw.fit(model, release, quick, start={"mu": 1.5}, seed=seed)
+    found = bootstrap(model, release, fit, 4, seed)
+    assert found.failed == 0
+    assert np.all(np.abs(found.estimates["mu"] - 1.5) < 6 * np.sqrt(10 * 4 + 36) / 10)
+    with pytest.raises(nw.InferenceError, match=r"of 2 refits nearly all failed.*must have a density"):
+        bootstrap(model, release, fit, 2, seed, estimator=nw.EM())

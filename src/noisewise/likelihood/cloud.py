@@ -22,8 +22,9 @@ Values = dict[str, Any]
 
 NEGLECTED = streamed.NEGLECTED
 """Most mass that a window may leave out, relative to the likelihood it keeps."""
-LARGE = 2**22
-"""Numbers in a cloud above which it is streamed, or its nodes are chosen more sparingly."""
+LARGE = 2**18
+"""Numbers in a cloud above which it is streamed, or its nodes are chosen more sparingly: programs that take longer to
+compile and a tenth of the time to run."""
 MOST = 2**26
 """Numbers that a cloud may hold."""
 WIDEST = 1e7

@@ -117,15 +117,15 @@ class Walk:
                 new = newton
                 self.trace[-1]["newton"] = True
             step = new - self.free
-            small_enough = np.all(np.abs(step) <= settings.tolerance * (1.0 + np.abs(new)))
-            far = self._outwards(step, likelihood) if iteration % LOOK == LOOK - 1 and not small_enough else None
+            done = bool(np.all(np.abs(step) <= settings.tolerance * (1.0 + np.abs(new))))
+            far = self._outwards(step, likelihood) if iteration % LOOK == LOOK - 1 and not done else None
             leaps, self.newton = self.newton, self.newton or far is not None
             self.free, clouds = (far, None) if far is not None and leaps else (new, ahead)
-            if np.any(np.abs(self.free) > EDGE):
+            if np.any((np.abs(self.free) > EDGE) & (done | (step * self.free > 0))):
                 edge = at_edge(self.objective, self.free, self._gained)
                 if edge is not None:
                     return "boundary", edge_message(edge, self.coordinates.values(self.free))
-            if small_enough:
+            if done:
                 return "converged", ""
         limit = f"EM has not converged in max_iterations={settings.max_iterations} steps."
         return "max_iterations", limit if settings.accelerate else f"{limit} Raise it, or use nw.EM(accelerate=True)."

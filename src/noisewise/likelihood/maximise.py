@@ -209,7 +209,8 @@ class Louis:
     @classmethod
     def nothing(cls, size: int) -> "Louis":
         """Of no parts."""
-        return cls(np.zeros(size), *(np.zeros((size, size)) for _ in range(4)), np.zeros(size))
+        vector, square = np.zeros(size), np.zeros((size, size))
+        return cls(vector, square, square, square, square, vector)
 
     @property
     def has_top(self) -> bool:

@@ -110,7 +110,7 @@ class Records:
         fields = self._fields(s)
         given = {name: fields[name] for name in self.bound.total._arguments}
         with double():
-            return np.asarray(self.bound._partial(given, np.full(len(s), self.n)))
+            return np.asarray(self.bound._partial(given, None))
 
     def log_eta(self, s: Array) -> Array:
         """log eta(s_dp | total of the records): (values, 1)."""

@@ -11,9 +11,8 @@ from noisewise import checks
 from noisewise.engine import Engine, Threads
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.fit import Fit
-from noisewise.likelihood.em import EM
 from noisewise.likelihood.observed import check_fit, check_level
-from noisewise.likelihood.parts import parts_of
+from noisewise.likelihood.records import parts_with_totals
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.samplers.problem import Problem
@@ -64,18 +63,18 @@ def bootstrap(
 ) -> Bootstrap:
     """Parametric bootstrap: releases simulated at the estimate, noise included, each fitted again from there.
 
-    Replicate r depends on (seed, r) alone, so fewer draws are a prefix of more. A refit that does not converge, or
-    cannot be made, is counted in `failures` and left out of the summaries.
+    `estimator` refits; left out, the fit's own. Replicate r depends on (seed, r) alone, so fewer draws are a prefix of
+    more. A refit that does not converge, or cannot be made, is counted in `failures` and left out of the summaries.
     """
     who = "bootstrap"
     draws = checks.integer(who, "draws", draws, least=2, advice="Give, for example, 200.")
     seed = checks.integer(who, "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
-    estimator = EM() if estimator is None else estimator
+    check_fit(who, release, fit)
+    estimator = fit.estimator if estimator is None else estimator
     if not isinstance(estimator, Estimator):
         raise refusal(who, "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
     problem = Problem(model, release)
-    parts_of(problem)  # refuses a model that is more than laws of parameters
-    check_fit(who, release, fit)
+    parts_with_totals(problem)  # refuses a model that is more than laws and totals of parameters
     found: dict[str, list[Any]] = {name: [] for name in fit.estimate}
     failures: Counter[str] = Counter()
     for replicate in range(draws):
@@ -111,8 +110,7 @@ def _refit(
 def _simulated(problem: Problem, fit: Fit, rng: np.random.Generator) -> Release:
     items = {}
     for name, item in problem.release.items():
-        law = problem.model.law(name)
-        parents = {parent: np.asarray(fit.estimate[parent])[None] for parent in law.parents}
-        confidential = law.draw(rng, parents, 1)
+        parents = {parent: np.asarray(fit.estimate[parent])[None] for parent in problem.model.parents(name)}
+        confidential = problem.model.draw(rng, [name], 1, parents)[name]
         items[name] = item.mechanism.released(np.asarray(item.mechanism.sample(rng, confidential))[0])
     return Release(items)
