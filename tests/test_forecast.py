@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from exactness import LIMIT, counts_agree
+from exactness import FALSE_ALARM, LIMIT, counts_agree, z_of_mean
 from kinds import KINDS
+from scipy import stats
 from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
@@ -50,17 +51,24 @@ def test_divided_and_joint_plans_are_told_apart(seed, lalonde_reference):
     assert joint > 4 * divided
 
 
-def test_efficiency_of_weighting_is_foreseen(seed):
-    """For the worst parameter's mean; with prior and release in conflict, few rows of the pilot decide it."""
-    for alpha, factor in ((25.0, 1.25), (2.0, 3.0)):
-        pilot = piloted(count_model(alpha), count_release(), seed)
-        row = (
-            nw.sample(count_model(alpha), count_release(), Importance(), draws=200_000, seed=seed)
-            .summary()
-            .loc["theta"]
-        )
-        worth = (row["sd"] / row["mcse"]) ** 2 / 200_000
-        assert worth / factor < pilot.efficiency < worth * factor
+@pytest.mark.parametrize("alpha", [25.0, 2.0])
+def test_efficiency_of_weighting_is_foreseen(alpha, seed):
+    """Pilots see what runs of their length turn out to be worth for the mean of theta; Kish's number sees another."""
+    model, pilots, runs = count_model(alpha), 40, 60
+    first = piloted(model, count_release(), seed)
+    foreseen = [first, *(piloted(model, count_release(), seed, index=10 + number) for number in range(pilots - 1))]
+    run = nw.sample(model, count_release(), Importance(), draws=runs * first.rows, seed=seed)
+    row = run.summary().loc["theta"]
+    assert choice.per_row([run["theta"]], run.log_weights) == pytest.approx((row["sd"] / row["mcse"]) ** 2 / len(run))
+    pieces = zip(run["theta"].reshape(runs, -1), run.log_weights.reshape(runs, -1), strict=True)
+    turned_out = np.array([choice.per_row([theta], logs) for theta, logs in pieces])
+    limit = stats.t.isf(FALSE_ALARM / 2, pilots - 1)
+
+    def apart(values):
+        return abs(z_of_mean(values, turned_out.mean(), turned_out.std(ddof=1) / np.sqrt(runs)))
+
+    assert apart([pilot.efficiency for pilot in foreseen]) < limit
+    assert apart([pilot.worth / pilot.rows for pilot in foreseen]) > limit
 
 
 def test_the_choice_is_by_count_and_not_by_the_clock(seed, monkeypatch):
