@@ -4,11 +4,13 @@ A picture of a page is what the page's own code saves under that name, so page a
 is that of `noisewise demo`.
 """
 
+import contextlib
 import os
 import re
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -23,10 +25,17 @@ PICTURES = {
 DEMO = "demo.png"
 
 
+@contextlib.contextmanager
+def with_data() -> Iterator[Path]:
+    """A new working directory, with the files that pages offer for download."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for data in (DOCS / "data").glob("*.csv"):
+            shutil.copy(data, ".")
+        yield Path(folder)
+
+
 def run(page: Path) -> None:
     """Run a page's Python, top to bottom, in the working directory."""
-    for data in (DOCS / "data").glob("*.csv"):
-        shutil.copy(data, ".")
     namespace = {"__name__": "__main__"}
     for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8"))):
         exec(compile(block, f"{page.name}, block {number + 1}", "exec"), namespace)
@@ -43,11 +52,10 @@ def main(names: list[str]) -> None:
     """Make the pictures named, or all of them."""
     os.environ["MPLBACKEND"] = "Agg"
     for name in names or [DEMO, *PICTURES]:
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
+        print(name, flush=True)
+        with with_data():
             demo() if name == DEMO else run(DOCS / PICTURES[name])
             shutil.copy(name, DOCS / "images" / name)
-            os.chdir(DOCS)
 
 
 if __name__ == "__main__":

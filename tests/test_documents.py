@@ -54,6 +54,17 @@ def test_links_lead_somewhere(page):
         assert os.path.exists(page.parent / target), f"{page.name} links to {target}"
 
 
+def test_printed_output_can_be_brought_up_to_date(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import printed
+
+    page = (
+        "A\n\n```python\nx = 2\nprint(x)\n```\n\n```text\n{}\n```\n\n```python\nprint(x + 1)\n```\n\n```text\n3\n```\n"
+    )
+    assert printed.brought_up_to_date(page.format(1), "page") == page.format(2)
+    assert printed.brought_up_to_date(page.format(2), "page") == page.format(2)
+
+
 def blocks(page, kind):
     return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
 

@@ -74,6 +74,28 @@ def test_every_page_is_reachable_from_the_navigation(site):
     assert sum(1 for _ in DOCS.rglob("*.md")) <= len(pages)
 
 
+def test_search_needs_no_server(site):
+    pages, folder = site
+    assert (folder / "search/search_index.js").read_text().startswith("var __index = {")
+    for page in pages.values():
+        scripts = [one for one in Page(page.read_text()).fetched if one.endswith(".js")]
+        assert scripts[0].endswith("assets/offline.js")  # before the script that starts the search
+
+
+@pytest.mark.long
+def test_search_from_a_folder_finds_a_page(site):
+    import browser
+
+    with browser.started() as chromium:
+        window = chromium.new_page(viewport=browser.DESK)
+        window.goto((site[1] / "tutorials/noisy-count.html").as_uri())
+        window.locator(".md-search__input").click()
+        window.keyboard.type("randomised response")
+        link = window.locator(".md-search-result__link").first
+        link.wait_for(state="visible", timeout=60_000)
+        assert link.get_attribute("href").startswith(site[1].as_uri())
+
+
 def test_mathematics_is_shown_without_scripts(site):
     pages, _ = site
     assert Page(pages["derivations/rejection.html"].read_text()).maths

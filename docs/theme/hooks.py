@@ -1,10 +1,11 @@
 """What the site's generator does beyond Markdown: mathematics without scripts, the project's own papers as pages, a
-navigation that keeps up with the pages there are."""
+navigation that keeps up with the pages there are, a search that needs no server."""
 
 import posixpath
 import re
 import xml.etree.ElementTree as ET
 from html import unescape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,12 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
     return MATHS.sub(lambda match: _mathml(unescape(match[2]), match[1] == "div", page.file.src_uri), html)
 
 
+def on_post_build(config: Any) -> None:
+    """The search index as a script too: pages that are opened from a folder may not read other files."""
+    index = Path(config.site_dir) / "search" / "search_index.json"
+    index.with_suffix(".js").write_text(f"var __index = {index.read_text(encoding='utf-8')}", encoding="utf-8")
+
+
 def _mathml(latex: str, display: bool, where: str) -> str:
     latex = latex.strip().removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]")
     tag = TAG.search(latex)
@@ -86,7 +93,7 @@ def _tidied(mathml: str, display: bool) -> str:
         if display and kind in LIMITS and node[0].text in TAKE_LIMITS:
             node.tag = MATHML + LIMITS[kind]
         if kind == "mrow":
-            for place, (one, after) in reversed(list(enumerate(zip(node, node[1:], strict=False)))):
+            for place, (one, after) in reversed(list(enumerate(pairwise(node)))):
                 named = one.tag == MATHML + "mi" and len(one.text or "") > 1
                 if named and after.tag != MATHML + "mo":
                     node.insert(place + 1, ET.Element(MATHML + "mspace", width="0.17em"))
