@@ -59,4 +59,12 @@ KINDS = {
         {"s": nw.Simulator(lambda rng, mu: rng.normal(mu))},
         s=nw.Exact().released(0.3),
     ),
+    "parameter that is a function of another": _one(
+        {"mu": dist.Normal(0.0, 1.0), "twice": lambda mu: dist.Delta(2.0 * mu)},
+        {"s": lambda twice: dist.Normal(twice, 1.0)},
+        s=LAPLACE.released(0.3),
+    ),
+    "prior with mass at the edge of its support": _one(
+        {"p": dist.Beta(0.01, 0.01)}, {"yes": lambda p: dist.Binomial(10, p)}, yes=LAPLACE.released(4.2)
+    ),
 }
