@@ -229,6 +229,10 @@ class Reader:
             raise self.document.error(path, f"must be a table: write [release.{name}] on a line of its own.", key=True)
         for key in ("value", "mechanism"):
             if key not in entry:
+                other = next((each for each in entry if each.lower() == key), None)
+                if other is not None:
+                    cause = f"'{other}' must be written in small letters, '{key}'."
+                    raise self.document.error((*path, other), cause, key=True)
                 raise self.document.error(path, f"'{key}' is missing for the release of '{name}'.")
         kind = entry["mechanism"]
         if not isinstance(kind, str) or kind not in CATALOGUE:
@@ -249,6 +253,8 @@ class Reader:
             for name in where.split("."):
                 path = (*path, name) if (*path, name) in self.document.places else path
         place = quoted_key(self.document, path, message)
+        if _is_quoted_number(self.document.at(place)):
+            message += " Leave out the quotation marks."
         return self.document.error(place, message)
 
     def _release_file(self, path: Path, given: str) -> Release:
@@ -275,3 +281,10 @@ class Reader:
             kind = type(settings.method).__name__
             cause = f"{kind} does not apply here: it {against}. Leave 'method' out, and one that applies is chosen."
             raise self.document.error(("inference", "method"), cause)
+
+
+def _is_quoted_number(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and float(value) is not None
+    except ValueError:
+        return False

@@ -39,6 +39,8 @@ def read_settings(document: Document, parameters: tuple[str, ...]) -> Settings:
             value = inference[name]
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
                 cause = f"'{name}' must be a whole number, at least {least}; got {value!r}."
+                if isinstance(value, float) and value.is_integer() and least <= value < 2**53:
+                    cause += f" Write {int(value)}."
                 raise document.error(("inference", name), cause)
             found[name] = value
     if "level" in inference:

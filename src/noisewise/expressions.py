@@ -28,6 +28,19 @@ WHOLE = 2**53
 """Whole numbers up to here are exact in double precision."""
 CONSTANTS = {"pi": math.pi}
 EXAMPLE = "For example Normal(mu, 2 * sigma)."
+SYNONYMS = {
+    **dict.fromkeys(("sd", "std", "stdev", "sigma"), ("scale",)),
+    **dict.fromkeys(("mean", "mu", "average"), ("loc",)),
+    **dict.fromkeys(("p", "prob", "probability"), ("probs",)),
+    "n": ("total_count", "Normal"),
+    "lambda": ("rate",),
+    "shape": ("concentration",),
+    "exp": ("Exponential",),
+    "ln": ("log",),
+    "bin": ("Binomial",),
+    "t": ("StudentT",),
+}
+"""What people call things elsewhere, and what they are called here."""
 
 Values = Mapping[str, Any]
 Run = Callable[[Values], Any]
@@ -130,7 +143,8 @@ class _Parser:
                 return ast.parse(self.flat, mode="eval").body
         except SyntaxError as error:
             place = self.shift + error.offset - 1 if error.offset and error.lineno == 1 else len(self.text.rstrip())
-            message = (error.msg or "invalid syntax").removesuffix(". Perhaps you forgot a comma?")
+            gap = "between two parts there must be a comma, or a sign such as *"
+            message = (error.msg or "invalid syntax").replace("Perhaps you forgot a comma?", gap).replace(". b", ": b")
             raise ExpressionError(f"not an expression: {message}. {EXAMPLE}", place, place + 1, self.label) from None
         except (ValueError, MemoryError, RecursionError):
             raise self.error(None, "the expression is nested too deeply, or holds odd characters. Split it.") from None
@@ -359,9 +373,11 @@ class _Parser:
 
 
 def _near(word: Any, known: Iterable[str]) -> str:
-    """The nearest word, or all of them where none is near."""
+    """The nearest word, whatever its capitals or another usual name for it, or all of them where none is near."""
     words = sorted(known)
-    close = difflib.get_close_matches(str(word), words, n=1)
+    lowered = {each.lower(): each for each in reversed(words)}
+    close = [each for each in SYNONYMS.get(str(word).lower(), ()) if each in words]
+    close += [lowered[each] for each in difflib.get_close_matches(str(word).lower(), lowered, n=1)]
     return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(words) or 'none'}."
 
 

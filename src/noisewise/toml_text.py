@@ -18,6 +18,7 @@ Path = tuple[str | int, ...]
 LARGEST = 1_000_000
 """Characters of a file."""
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_TWICE = re.compile(r"Cannot (?:declare|overwrite|mutate) \((.*)\) twice")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {"u": 4, "U": 8}
 
@@ -55,6 +56,15 @@ class Document:
     content: dict[str, Any]
     places: Mapping[Path, Place]
 
+    def at(self, path: Path) -> Any:
+        """The value at a path; None where there is none."""
+        found: Any = self.content
+        for name in path:
+            inside = isinstance(found, Mapping) and name in found
+            inside = inside or (isinstance(found, list) and isinstance(name, int) and name < len(found))
+            found = found[name] if inside else None
+        return found
+
     def error(self, path: Path, cause: str, *, at: int | None = None, key: bool = False) -> FileError:
         """An error at a value (its character `at`, for strings) or at its key; at the nearest table above if absent."""
         while path and path not in self.places:
@@ -83,25 +93,53 @@ def read(text: str, where: str) -> Document:
 
 def _syntax(text: str, message: str) -> tuple[int, str]:
     found = _AT_LINE.search(message)
-    cause = f"not valid TOML: {_AT_LINE.sub('', message).replace(' (at end of document)', ' (the file ends here)')}."
+    told = _AT_LINE.sub("", message).replace(" (at end of document)", " (the file ends here)")
+    cause = f"not valid TOML: {_TWICE.sub(_written_twice, told)}."
     if found is None:
         return len(text.rstrip()), cause
     line, column = int(found[1]), int(found[2])
     start = 0
     for _ in range(line - 1):
         start = text.index("\n", start) + 1
-    return start + column - 1, cause + _hint(text[start:].split("\n", 1)[0])
+    return start + column - 1, cause + _hint(text[start:].split("\n", 1)[0], message)
 
 
-def _hint(line: str) -> str:
+def _written_twice(found: re.Match[str]) -> str:
+    name = ".".join(re.findall(r"'([^']*)'", found[1]))
+    return f"the table [{name}] stands twice"
+
+
+def _hint(line: str, message: str) -> str:
     """What non-programmers forget most."""
+    if "\\n" in message:
+        return " A quotation mark is missing where the text ends."
+    if "twice" in message:
+        return " Rename one of them, or take it away."
     _, sign, value = line.partition("=")
-    value = value.strip()
-    if sign and value[:1].isalpha() and value.split("#")[0].strip() not in ("true", "false", "inf", "nan"):
-        return ' Put text and expressions in quotation marks, as in theta = "Gamma(25, 1)".'
-    if sign and re.match(r"\d+,\d", value):
-        return " Write decimal numbers with a point."
+    for pattern, hint in _HINTS if sign else _HINTS_WITHOUT_SIGN:
+        if re.search(pattern, value.strip() if sign else line):
+            return f" {hint}"
     return ""
+
+
+_HINTS = (
+    ("[\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb]", 'Use straight quotation marks, as in theta = "Gamma(25, 1)".'),
+    (r"^(#|$)", "A value is missing after the equals sign."),
+    (
+        r"^(?!(true|false|inf|nan)\b)[A-Za-z]",
+        'Put text and expressions in quotation marks, as in theta = "Gamma(25, 1)".',
+    ),
+    (r"^\d{1,3}([, ]\d{3})+\b(?!,)", "Write large numbers without commas, as in 10000, and decimals with a point."),
+    (r"^[-+]?\d+,\d", "Write decimal numbers with a point."),
+    (r"^[^#]*//", "Comments start with #."),
+    (r"^[-+\d.]+\s*[-+*/^]+\s*[\d(]", "Only plain numbers can stand here: work it out, and write the result."),
+    (r"^[$€£]|^[-+\d.]+\s*[%A-Za-z$€£]", "Write the number alone, without a unit or a sign."),
+)
+"""What a value after an equals sign looks like, and what was probably meant."""
+_HINTS_WITHOUT_SIGN = (
+    (r"^\s*\[", "The parts of a table's name are joined by dots, as in [release.count]."),
+    (":", "Write name = value, as in value = 37.4; a table's name stands in brackets, as in [parameters]."),
+)
 
 
 class _Scanner:

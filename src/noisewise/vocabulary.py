@@ -122,10 +122,13 @@ def parameters_of(law: str) -> dict[str, inspect.Parameter]:
 
 
 def missing_of(law: str, given: set[str]) -> str | None:
-    """Which parameter is missing or given in two ways, in words; None where all is there."""
+    """Which parameter is missing or given in two ways, in words; None where all is there.
+
+    NumPyro's defaults are not taken: Gamma(10) is more likely a slip than a rate of one.
+    """
     wanted = parameters_of(law)
     for name, parameter in wanted.items():
-        if parameter.default is parameter.empty and name not in given:
+        if parameter.default is not None and name not in given:
             return f"needs '{name}'"
     for group in _ONE_OF:
         if group[0] in wanted and len(given & set(group)) != 1:
