@@ -93,6 +93,8 @@ def test_chains_too_short_to_judge_are_low_on_draws(length, seed):
     assert f"4 chains of {length} draws" in message
     assert "at least 32 draws" in message
     assert numbers == {}
+    found = chains.r_hat(autoregressive(seed, 4, length, 0.3))
+    assert np.isnan(found[0]) == (length < 4)  # halves of one draw have no spread
 
 
 def test_a_scalar_that_hardly_varies_is_no_trouble(seed):

@@ -83,6 +83,8 @@ def _r_hat(x: Array, superchains: int | None) -> Array:
     if superchains is None:
         x = halves(x)
         length = x.shape[1]
+        if length < 2:
+            return np.full(x.shape[2], np.nan)
         between = length * x.mean(axis=1).var(axis=0, ddof=1)
         within = x.var(axis=1, ddof=1).mean(axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):

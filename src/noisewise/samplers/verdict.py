@@ -1,5 +1,6 @@
 """What a run amounts to: the result every sampler returns, and the status that refuses to pretend."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def judge_chains(
     if joined.shape[1] < SHORTEST:
         told = (
             f"{chains} chains of {joined.shape[1]} draws each are too short to be judged. Ask for at least "
-            f"{SHORTEST * chains} draws."
+            f"{max(SHORTEST * chains, math.ceil(min_ess))} draws."
         )
         return "low_ess", told, {}
     still = diagnostics.stuck(joined)
