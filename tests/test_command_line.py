@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
@@ -371,6 +372,34 @@ print(jax.numpy.ones(1).dtype, jax.config.jax_enable_x64)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["float32", "False"]
+
+
+def test_a_listener_hears_of_progress_and_can_end_the_run():
+    from noisewise import progress
+
+    class Enough(Exception):
+        pass
+
+    heard = []
+
+    def listener(label, done, total):
+        heard.append((label, done, total))
+        if done >= 3_000:
+            raise Enough
+
+    model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
+    release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
+    run = {"draws": 300_000, "seed": 1, "progress": False}
+    progress.listen(listener)
+    try:
+        with pytest.raises(Enough):
+            nw.sample(model, release, nw.Rejection(), **run)
+    finally:
+        progress.listen(None)
+    assert {(label, total) for label, _, total in heard} == {("Rejection", 300_000)}
+    heard.clear()
+    nw.sample(model, release, nw.Rejection(), **run | {"draws": 3_000})
+    assert heard == []
 
 
 def test_progress_bar_appears_in_long_runs():

@@ -160,7 +160,7 @@ def editor_server(input: Inputs, runs: "Runs", shown: Any) -> None:
         except Full as error:
             answer.set(message(str(error), wrong=True))
             return
-        answer.set(ui.p(f"Run {run.number} is in the queue: ", ui.tags.a("see the result", href="#result-title"), "."))
+        answer.set(ui.p(f"Run {run.number} was asked for: ", ui.tags.a("see the result", href="#result-title"), "."))
         shown.set(run.number)
 
     @render.ui

@@ -94,7 +94,7 @@ class FitReport:
 def judge(fit: Fit, level: float) -> Verdict:
     """All checks of a fit."""
     found = [_run(fit), *_starts(fit), *_simulated(fit), _intervals(level)]
-    error = "the small simulation error below" if fit.monte_carlo_error else "rounding"
+    error = Verdict.error if fit.monte_carlo_error else "rounding"
     return verdict_of(found, error)
 
 

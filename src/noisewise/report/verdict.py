@@ -46,7 +46,7 @@ class Verdict:
     state: str
     """good: trust it; look: look again; bad: do not use."""
     checks: tuple[Check, ...]
-    error: str = "the small simulation error below"
+    error: str = "a small simulation error"
     """What the numbers are right up to."""
 
     @property
