@@ -7,12 +7,14 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from exactness import LIMIT
+from exactness import LIMIT, z_of_mean
+from numpyro.infer.hmc import hmc
 from scipy import stats
 from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
 from noisewise import chains
+from noisewise.laws import KEYS
 from noisewise.numerics import Compiled, double
 from noisewise.samplers import density, marginal, nuts
 from noisewise.samplers.density import Target
@@ -117,6 +119,46 @@ def test_dropped_jacobian_is_caught(seed, monkeypatch):
     fresh = nw.Model(prior={"rate": dist.Gamma(3.0, 2.0)}, statistics={"s": lambda rate: dist.Gamma(3.0, rate)})
     posterior = nw.sample(fresh, release, SHORT, draws=6_000, seed=seed, on_failure="return")
     assert not is_exact(posterior, truth)
+
+
+def geweke_scores(seed, walkers=2_000, alternations=10):
+    """z of first and second moments after alternating a release given s with one transition given that release.
+
+    Walkers start from the model and never meet, so their law must stay the model's (Geweke 2004). The transition is
+    NumPyro's, at a fixed step, on the density that every run explores.
+    """
+    model = nw.Model(prior={"rate": dist.Gamma(3.0, 2.0)}, statistics={"s": lambda rate: dist.Gamma(3.0, rate)})
+    noise, rng = nw.Laplace(scale=0.7), np.random.default_rng(seed)
+    found = Target(Problem(model, nw.Release(s=noise.released(0.4))), {})
+    assert found.sampled == ("s",)
+    start, step = hmc(potential_fn_gen=found.potential, algo="NUTS")
+    fixed = dict(num_warmup=0, step_size=0.5, adapt_step_size=False, adapt_mass_matrix=False, max_tree_depth=4)
+
+    def transition(free, key, value):
+        given = ({**found.data(), "items": {"s": (noise, value)}},)
+        key = jax.random.wrap_key_data(key, impl=KEYS)
+        state = step(start(free, rng_key=key, model_args=given, trajectory_length=None, **fixed), given)
+        return state.z, found.point(state.z, given[0])[0]
+
+    values = model.draw(rng, model.order, walkers)
+    with double():
+        moved = jax.jit(jax.vmap(transition))
+        free = jax.vmap(found.free_from)(values)
+        for _ in range(alternations):
+            released = noise.sample(rng, np.asarray(values["s"]))
+            free, values = moved(free, rng.integers(2**32, size=(walkers, 2), dtype=np.uint32), released)
+    prior, names = model.simulate(400_000, seed), ("rate", "s")
+    logs, truth = (np.stack([np.log(np.asarray(x[name])) for name in names], axis=1) for x in (values, prior))
+    pairs = [(rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1) for rows in (logs, truth)]
+    features, wanted = np.hstack([logs, pairs[0]]), np.hstack([truth, pairs[1]])
+    return z_of_mean(features, wanted.mean(axis=0), wanted.std(axis=0) / np.sqrt(len(wanted)))
+
+
+@pytest.mark.long
+def test_transitions_pass_gewekes_test(seed, monkeypatch):
+    assert np.all(np.abs(geweke_scores(seed)) < LIMIT)
+    monkeypatch.setattr(density, "log_jacobian", lambda transform, free, value: 0.0)
+    assert np.any(np.abs(geweke_scores(seed)) > LIMIT)
 
 
 def test_normal_statistic_under_gaussian_noise_is_integrated_out(seed):
