@@ -70,7 +70,7 @@ def count(runs):
 
     used = set()
     competitors = {
-        "chosen": by_library(model, release, ["theta"], None, 5_000_000, used),
+        "chosen": by_library(model, release, ["theta"], None, 10_000_000, used),
         "by hand": lambda seed: handwritten.algorithm_1(propose, 4_000, seed, WORKERS, 2**16)[0].mean(),
     }
     return effective(competitors, 3.299138800430019, runs), used

@@ -19,7 +19,7 @@ from noisewise.streams import Columns
 Array = np.ndarray[Any, Any]
 Poll = Callable[[], None]
 
-ROWS, LEAST_ROWS, CELLS = 2**16, 64, 2**19
+ROWS, LEAST_ROWS, CELLS = 2**15, 64, 2**19
 
 
 def block_rows(problem: Problem, simulations: int = 1) -> int:
