@@ -96,6 +96,19 @@ def test_search_from_a_folder_finds_a_page(site):
         assert link.get_attribute("href").startswith(site[1].as_uri())
 
 
+@pytest.mark.long
+def test_a_phone_shows_pages_without_sideways_scrolling(site):
+    import browser
+
+    with browser.started() as chromium:
+        window = chromium.new_page(viewport=browser.PHONE)
+        wide = {}
+        for name, page in site[0].items():
+            window.goto(page.as_uri())
+            wide[name] = window.evaluate("document.documentElement.scrollWidth")
+    assert not {name: width for name, width in wide.items() if width > browser.PHONE["width"]}
+
+
 def test_mathematics_is_shown_without_scripts(site):
     pages, _ = site
     assert Page(pages["derivations/rejection.html"].read_text()).maths

@@ -81,7 +81,7 @@ def _mathml(latex: str, display: bool, where: str) -> str:
     if left:
         raise PluginError(f"{where}: {left[0]} in {latex.strip()[:60]!r} is not understood; write it another way")
     number = f'<span class="equation-number">({tag[1]})</span>' if tag else ""
-    return f'<div class="equation">{made}{number}</div>' if display else made
+    return f'<div class="equation">{made}{number}</div>' if display else f'<span class="maths">{made}</span>'
 
 
 def _tidied(mathml: str, display: bool) -> str:
