@@ -1,5 +1,6 @@
 """Checkpoints: after any interruption the same draws, bit by bit; what is not this run's is refused; files are data."""
 
+import errno
 import json
 import os
 import resource
@@ -402,6 +403,51 @@ def test_places_that_cannot_be_written_are_refused(seed, tmp_path):
         with pytest.raises(InputError, match="'checkpoint' must be a file's path"):
             sampled(count, nw.Rejection(), 100, seed, wrong)
     assert not list(tmp_path.glob("*.new"))
+
+
+def test_a_pipe_or_device_is_refused_and_not_replaced(seed, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="it is no plain file"):
+        sampled(count, nw.Rejection(), 100, seed, tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_file_system_without_locks_is_told_of(seed, tmp_path, monkeypatch, often):
+    def no_locks(*given):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(journal.fcntl, "flock", no_locks)
+    with pytest.warns(NoisewiseWarning, match=r"cannot be locked here \(No locks available\)"):
+        sampled(count, nw.Rejection(), 100, seed, tmp_path / "run.nwc")
+
+
+def test_blocks_before_a_failure_are_kept_and_a_mended_simulator_goes_on_from_them(seed, tmp_path, often):
+    """Nothing accepted is lost to a simulator that raises; going on computes no block that is there, but the first."""
+    calls, worst, path = [0], [70_000], tmp_path / "run.nwc"
+
+    def simulate(rng, theta):
+        calls[0] += 1
+        if calls[0] == worst[0]:
+            raise ZeroDivisionError("no records left")
+        return rng.poisson(theta)
+
+    def run(path):
+        calls[0] = 0
+        given = dict(draws=15_000, seed=seed, engine=nw.Threads(1), checkpoint=path)
+        return nw.sample(model, count()[1], nw.Rejection(), **given), calls[0]
+
+    model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": nw.Simulator(simulate)})
+    with pytest.raises(InferenceError, match=rf"no records left at theta=[\d.]+.*seed {seed}, block \("):
+        run(path)
+    told = checkpoint.inspect(path)["runs"]["0"]
+    ((blocks, survivors),) = told["blocks"].values()
+    rows = told["streams"]["streams"]["0"]["rows"]
+    assert blocks == (worst[0] - 1) // rows >= 5
+    assert survivors > 0
+    worst[0] = -1
+    (found, again), (expected, whole) = run(path), run(None)
+    assert equal(found, expected)
+    assert again <= whole - (blocks - 1) * rows + 2 * rows  # what the thread had in hand when it ended
 
 
 def test_a_half_made_file_never_gets_the_name(seed, tmp_path, monkeypatch):

@@ -1,5 +1,9 @@
 """The accelerator engine, tried on the CPU: the same programs, the same exactness."""
 
+import itertools
+import os
+import signal
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -155,6 +159,37 @@ def test_python_simulators_stay_on_the_processor(seed):
     model, release = BY_NAME["simulator"].make()
     posterior = nw.sample(model, release, nw.Rejection(), draws=2_000, seed=seed, engine=device())
     assert agrees(posterior["p"], BY_NAME["simulator"].solve()["p"][0])
+
+
+def simulated(simulate):
+    model = nw.Model({"theta": dist.Gamma(5.5, 1.0)}, {"count": nw.Simulator(simulate)})
+    return model, nw.Release(count=nw.Laplace(scale=2.0).released(7.4))
+
+
+def test_a_faulty_simulator_is_named_with_seed_and_parameter(seed):
+    def raising(rng, theta):
+        if theta > 12.0:
+            raise ZeroDivisionError("no records left")
+        return int(rng.poisson(theta))
+
+    with pytest.raises(nw.InferenceError, match=rf"no records left at theta=[\d.]+.*seed {seed}, block \("):
+        nw.sample(*simulated(raising), nw.Rejection(), draws=20_000, seed=seed, engine=device())
+
+
+def test_ctrl_c_ends_with_what_has_been_accepted(seed):
+    calls = itertools.count()
+
+    def interrupting(rng, theta):
+        if next(calls) == 50_000:
+            os.kill(os.getpid(), signal.SIGINT)
+        return int(rng.poisson(theta))
+
+    given = dict(seed=seed, engine=device(), on_failure="return")
+    found = nw.sample(*simulated(interrupting), nw.Rejection(), draws=10**6, **given)
+    assert found.status == "interrupted"
+    assert len(found) > 0
+    expected = nw.sample(*simulated(interrupting), nw.Rejection(), draws=len(found), **given)
+    np.testing.assert_array_equal(found["theta"], expected["theta"])
 
 
 def test_what_is_refused():

@@ -179,6 +179,19 @@ def test_memory_sets_the_room_and_it_comes_back(monkeypatch):
     assert found == [8, 8, 4, 2, 1, 1, 2, 3, 4]
 
 
+def test_files_that_can_be_given_up_do_not_count_as_used_memory(monkeypatch, tmp_path):
+    """A container counts cached files as used, those of a checkpoint among them."""
+    for name, text in (("max", "1000"), ("current", "990"), ("stat", "anon 190\ninactive_file 700\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    monkeypatch.setattr(care, "GROUP", tmp_path)
+    monkeypatch.setattr(care, "_machine_memory", lambda: (50_000, 100_000))
+    assert care.memory() == (710, 1000)
+    (tmp_path / "memory.stat").unlink()
+    assert care.memory() == (10, 1000)
+    (tmp_path / "memory.max").write_text("max")
+    assert care.memory() == (50_000, 100_000)
+
+
 def test_this_machine_says_how_much_memory_it_has():
     available, total = care.memory()
     assert 0 < available <= total
@@ -283,6 +296,20 @@ def test_workers_stay_for_the_next_run_and_end_with_the_engine(seed):
         workers = list(engine._crew.workers)
     assert engine.processes == []
     assert all(worker.process.poll() is not None for worker in workers)
+
+
+def test_two_runs_may_share_the_workers(processes):
+    found = {}
+
+    def run(first):
+        found[first] = away(processes, [partial(squared, first + n) for n in range(20)])
+
+    threads = [threading.Thread(target=run, args=[first]) for first in (0, 100)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == {first: [(first + n) ** 2 for n in range(20)] for first in (0, 100)}
 
 
 def test_scripts_need_no_guard_and_workers_print_elsewhere(tmp_path):

@@ -225,6 +225,14 @@ def test_results_that_came_with_an_error_are_kept():
     assert kept == ["a", "c"]
 
 
+def test_results_of_a_run_that_was_cut_off_do_not_disturb_the_next():
+    kept = []
+    tasks = {1: base.Task(lambda poll: None, kept.append)}
+    base._hand_on([(0, "of the run before", None), (1, "a", None)], tasks)
+    assert kept == ["a"]
+    assert tasks == {}
+
+
 # Signals and clocks ---------------------------------------------------------------------------------------------------
 
 

@@ -1,14 +1,13 @@
 """The accelerator engine: blocks of work on a GPU. What runs there is in `accelerated`."""
 
-import threading
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import jax
 
 from noisewise import checks
-from noisewise.engine import Source, Stopped, Task
+from noisewise.engine import Source, drive
+from noisewise.engine.threads import Crew
 from noisewise.errors import refusal
 from noisewise.numerics import Placement, placed
 
@@ -47,29 +46,4 @@ class Device:
 
     def execute(self, source: Source) -> None:
         """Two blocks at a time: one computes while the other's survivors are fetched."""
-        stop = threading.Event()
-        where = self.placement
-
-        def poll() -> None:
-            if stop.is_set():
-                raise Stopped
-
-        def work(task: Task) -> Any:
-            with placed(where):
-                return task.work(poll)
-
-        pool = ThreadPoolExecutor(2, thread_name_prefix="noisewise-device")
-        flying: dict[Future[Any], Task] = {}
-        try:
-            while True:
-                while len(flying) < 3 and (task := source.next_task()) is not None:
-                    flying[pool.submit(work, task)] = task
-                if source.finished or not flying:
-                    return
-                done, _ = wait(flying, timeout=0.1, return_when=FIRST_COMPLETED)
-                for future in done:
-                    flying.pop(future).done(future.result())
-                source.tick()
-        finally:
-            stop.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+        drive(source, Crew(2, partial(placed, self.placement)))

@@ -6,6 +6,7 @@ reader names them. Whatever follows the last record whose checksum holds is cut 
 """
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
@@ -234,6 +235,8 @@ class Journal:
             raise refusal(who, "checkpoint", "must be a file's path", path, "For example 'run.nwc'.")
         try:
             while True:
+                if os.path.exists(where) and not os.path.isfile(where):  # a device would be replaced by a file
+                    raise OSError("it is no plain file")
                 if os.path.exists(where) and os.path.getsize(where):
                     return _existing(who, where)
                 made = _created(who, where, header)
@@ -328,14 +331,19 @@ def _append(journal: Journal, key: Key, value: Any) -> None:
     journal.sync()
 
 
-def _locked(file: Any) -> bool:
-    """Take the lock, if nobody has it."""
+def _locked(who: str, file: Any) -> bool:
+    """Take the lock, if nobody has it; a file system without locks is told of."""
     if fcntl is None:
         return True
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        told = f"checkpoints cannot be locked here ({error.strerror}): see that no other run uses '{file.name}'."
+        warnings.warn(f"{who}: {told}", NoisewiseWarning, stacklevel=2)
     return True
 
 
@@ -354,7 +362,7 @@ def _created(who: str, path: str, header: dict[str, Any]) -> Journal | None:
     file.close()
     file = open(draft, "r+b", buffering=0)  # noqa: SIM115
     try:
-        if not _locked(file):
+        if not _locked(who, file):
             raise _in_use(who, path)
         mine = os.path.exists(draft) and os.path.samestat(os.stat(draft), os.fstat(file.fileno()))
         if not mine or (os.path.exists(path) and os.path.getsize(path)):
@@ -389,7 +397,7 @@ def _existing(who: str, path: str) -> Journal:
     """The journal that a run left; cut after its last good record, with a warning."""
     file: Any = open(path, "r+b", buffering=0)  # noqa: SIM115
     try:
-        if not _locked(file):
+        if not _locked(who, file):
             raise _in_use(who, path)
         reader = open(path, "rb")  # noqa: SIM115
         with reader:

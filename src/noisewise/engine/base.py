@@ -133,7 +133,9 @@ def drive(source: Source, crew: Crew) -> None:
 def _hand_on(outcomes: list[Outcome], flying: dict[int, Task]) -> None:
     failure: BaseException | None = None
     for number, result, error in sorted(outcomes, key=lambda outcome: outcome[0]):
-        task = flying.pop(number)
+        task = flying.pop(number, None)
+        if task is None:  # of a run before, which was cut off while it was being abandoned
+            continue
         if error is None:
             task.done(result)
         elif failure is None:

@@ -117,13 +117,26 @@ def _handlers(handler: Callable[[int, Any], None], defaults: dict[signal.Signals
 # Memory ---------------------------------------------------------------------------------------------------------------
 
 
+GROUP = Path("/sys/fs/cgroup")
+"""Where a container says how much memory it may use."""
+
+
 def memory() -> tuple[int, int] | None:
     """(available, total) bytes of this machine, or of the container it is; None where nobody says."""
     found = _machine_memory()
-    limit, used = _number("/sys/fs/cgroup/memory.max"), _number("/sys/fs/cgroup/memory.current")
+    limit, used = _number(GROUP / "memory.max"), _number(GROUP / "memory.current")
     if found is None or limit is None or used is None or limit >= found[1]:
         return found
-    return min(found[0], max(0, limit - used)), limit
+    return min(found[0], max(0, limit - used + _reclaimable())), limit
+
+
+def _reclaimable() -> int:
+    """Bytes of files that are counted as used, and given up when memory is wanted: a checkpoint's, for example."""
+    try:
+        told = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
+        return int(told["inactive_file"])
+    except (OSError, KeyError, ValueError):
+        return 0
 
 
 def _machine_memory() -> tuple[int, int] | None:
@@ -139,9 +152,9 @@ def _machine_memory() -> tuple[int, int] | None:
         return None
 
 
-def _number(path: str) -> int | None:
+def _number(path: Path) -> int | None:
     try:
-        return int(Path(path).read_text())
+        return int(path.read_text())
     except (OSError, ValueError):
         return None
 

@@ -56,7 +56,8 @@ class Processes:
 
     def execute(self, source: Source) -> None:
         """Keep every worker busy until the source runs dry."""
-        drive(source, Mixed(self._crew, Threads(self.workers).crew))
+        with self._crew.lock:  # one run at a time: its workers answer to whoever asks
+            drive(source, Mixed(self._crew, Threads(self.workers).crew))
 
     @property
     def processes(self) -> list[int]:
@@ -133,7 +134,7 @@ class _Crew:
     """The workers of one `Processes`; kept from one run to the next."""
 
     def __init__(self, size: int, timeout: float | None) -> None:
-        self.size, self.timeout = size, timeout
+        self.size, self.timeout, self.lock = size, timeout, threading.RLock()
         self.workers: list[_Worker] = []
         self.heard: SimpleQueue[tuple[_Worker, tuple[Any, ...] | None]] = SimpleQueue()
         self.waiting: deque[_Job] = deque()

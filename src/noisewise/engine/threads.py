@@ -3,8 +3,11 @@
 import threading
 import time
 import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from noisewise import checks
 from noisewise.engine import care
@@ -41,7 +44,9 @@ class Threads:
 class Crew:
     """Threads that serve one queue. They are daemons: one that hangs does not keep Python from ending."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, place: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
+        self.place = place
+        """What every block runs within."""
         self.inbox: SimpleQueue[tuple[int, Work] | None] = SimpleQueue()
         self.outbox: SimpleQueue[Outcome] = SimpleQueue()
         self.stop, self.reported = threading.Event(), False
@@ -64,7 +69,8 @@ class Crew:
                 continue
             self.busy[own] = time.monotonic(), work
             try:
-                outcome: Outcome = number, work(self.poll), None
+                with self.place():
+                    outcome: Outcome = number, work(self.poll), None
             except BaseException as error:
                 outcome = number, None, error
             del self.busy[own], item, work
