@@ -6,41 +6,23 @@ import time
 from pathlib import Path
 
 import handwritten
-import jax.numpy as jnp
-import numpyro.distributions as dist
 from rich.console import Console
 from rich.table import Table
 
 import noisewise as nw
 from noisewise.engine import processors
+from noisewise.paper import count, lalonde
 
 WORKERS = processors()
 LALONDE = (6.3491435, 4.554801, 61.89601, 30.072458)
 
 
 def count_problem():
-    model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
-    return model, nw.Release(count=nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4))
+    return count.model(25.0), count.release()
 
 
 def lalonde_problem():
-    model = nw.Model(
-        prior={
-            "tau": dist.Normal(0.0, 5.0),
-            "mu": dist.Normal(4.0, 5.0),
-            "sigma_t": dist.Gamma(2.0, 0.2),
-            "sigma_c": dist.Gamma(2.0, 0.2),
-        },
-        statistics={
-            "mean_t": lambda mu, tau, sigma_t: dist.Normal(mu + tau, sigma_t / jnp.sqrt(185.0)),
-            "mean_c": lambda mu, sigma_c: dist.Normal(mu, sigma_c / jnp.sqrt(260.0)),
-            "var_t": lambda sigma_t: dist.Gamma(184 / 2, 184 / (2 * sigma_t**2)),
-            "var_c": lambda sigma_c: dist.Gamma(259 / 2, 259 / (2 * sigma_c**2)),
-        },
-    )
-    names, scales = ("mean_t", "mean_c", "var_t", "var_c"), (3.0, 3.0, 6.0, 6.0)
-    values = {n: nw.Laplace(scale=s).released(v) for n, s, v in zip(names, scales, LALONDE, strict=True)}
-    return model, nw.Release(values)
+    return lalonde.model(), lalonde.release(LALONDE)
 
 
 def best_rates(ours, theirs, repeats):

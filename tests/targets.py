@@ -14,6 +14,7 @@ import pytest
 from scipy import special, stats
 
 import noisewise as nw
+from noisewise.paper import lalonde
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -56,30 +57,9 @@ def _count_solution(alpha):
     }
 
 
-# Lalonde: four statistics that share parameters -----------------------------------------------------------------
+# Lalonde: four statistics that share parameters; the paper's own model --------------------------------------------
 
-
-def lalonde_model():
-    return nw.Model(
-        prior={
-            "tau": dist.Normal(0.0, 5.0),
-            "mu": dist.Normal(4.0, 5.0),
-            "sigma_t": dist.Gamma(2.0, 0.2),
-            "sigma_c": dist.Gamma(2.0, 0.2),
-        },
-        statistics={
-            "mean_t": lambda mu, tau, sigma_t: dist.Normal(mu + tau, sigma_t / jnp.sqrt(185.0)),
-            "mean_c": lambda mu, sigma_c: dist.Normal(mu, sigma_c / jnp.sqrt(260.0)),
-            "var_t": lambda sigma_t: dist.Gamma(184 / 2, 184 / (2 * sigma_t**2)),
-            "var_c": lambda sigma_c: dist.Gamma(259 / 2, 259 / (2 * sigma_c**2)),
-        },
-    )
-
-
-def lalonde_release(values):
-    names = ("mean_t", "mean_c", "var_t", "var_c")
-    scales = (3.0, 3.0, 6.0, 6.0)
-    return nw.Release({n: nw.Laplace(scale=s).released(v) for n, s, v in zip(names, scales, values, strict=True)})
+lalonde_model, lalonde_release = lalonde.model, lalonde.release
 
 
 # Beta-Binomial with geometric noise: enumeration over the count ---------------------------------------------------
