@@ -9,13 +9,15 @@ import numpyro.distributions as dist
 import pytest
 from conftest import REFERENCE
 from exactness import LIMIT, agrees
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 from targets import count_model, count_release
 
 import noisewise as nw
-from noisewise.likelihood.em import exact_cloud
+from noisewise.likelihood.cloud import exact_cloud, inexact
 from noisewise.likelihood.mcem import E_STEPS
+from noisewise.likelihood.parts import parts_of
 from noisewise.likelihood.records import MOST_NUMBERS
+from noisewise.samplers.problem import Problem
 from noisewise.trace_plot import plot_trace
 
 matplotlib.use("Agg")
@@ -136,7 +138,7 @@ def test_a_share_at_the_edge_is_found_and_a_large_estimate_is_no_edge():
     assert fit.estimate["mean"] == pytest.approx(90.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("accelerate", [False, True])
+@pytest.mark.parametrize("accelerate", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_spread_that_the_noise_explains_runs_to_zero(accelerate, monkeypatch):
     """Rows closer together than the noise: EM's steps shrink with sigma; the other parameter still finds its place."""
     released = np.array([0.4, 1.9, -0.8, 1.1, 2.3, 0.1])
@@ -156,6 +158,54 @@ def test_a_spread_that_the_noise_explains_runs_to_zero(accelerate, monkeypatch):
     monkeypatch.setattr("noisewise.likelihood.em.LOOK", 10**6)  # negative control: without looking ahead
     slow = nw.fit(model, release, nw.EM(max_iterations=80), start=start, on_failure="return")
     assert slow.status == "max_iterations"
+
+
+# Quadrature that does not see -------------------------------------------------------------------------------------
+
+
+def spike_and_slab(width):
+    """A third of the values are zero but for `width`, the others normal about mu."""
+
+    def law(mu):
+        peaks = dist.Normal(jnp.stack([0.0 * mu, mu]), jnp.array([width, 1.0]))
+        return dist.MixtureSameFamily(dist.Categorical(jnp.array([0.3, 0.7])), peaks)
+
+    return nw.Model(prior={"mu": dist.Normal(0.0, 5.0)}, statistics={"y": law})
+
+
+def test_a_peak_between_the_nodes_is_not_passed_over(monkeypatch):
+    """Two orders that both miss a peak agree; the law's mass shows that it is missing. Negative control: unseen."""
+    release = nw.Release(y=nw.Laplace(scale=1.0).released(2.3))
+    s, weights = special.roots_legendre(400)
+    s, weights = np.concatenate([2.3 - 6.0 * (1 + s), 2.3 + 6.0 * (1 + s)]), np.tile(6.0 * weights, 2)
+
+    def log_likelihood(mu):
+        slab = np.sum(weights * stats.norm.pdf(s, mu) * stats.laplace.pdf(2.3 - s))
+        return np.log(0.3 * stats.laplace.pdf(2.3) + 0.7 * slab)
+
+    def cloud_at(width, mu):
+        (part,) = parts_of(Problem(spike_and_slab(width), release))
+        return exact_cloud(part, {"mu": np.asarray(mu)})
+
+    wide, narrow = cloud_at(1e-2, 2.5), cloud_at(1e-6, 2.5)
+    assert wide.log_likelihood == pytest.approx(log_likelihood(2.5), abs=1e-4)  # nearly a point
+    assert inexact(wide.neglected) == ""
+    assert narrow.neglected == pytest.approx(0.3, abs=0.02)
+    assert "may be off by 0.3" in inexact(narrow.neglected)
+    monkeypatch.setattr("noisewise.likelihood.cloud._missed", lambda mass, outside: 0.0)
+    unseen = cloud_at(1e-6, 2.5)
+    assert inexact(unseen.neglected) == ""
+    assert unseen.log_likelihood < log_likelihood(2.5) - 0.05
+
+
+@pytest.mark.long
+def test_nothing_is_built_on_an_integral_that_is_off():
+    release = nw.Release(y=nw.Laplace(scale=1.0).released(2.3))
+    model = spike_and_slab(1e-6)
+    fit = nw.fit(model, release, nw.EM(accelerate=True), start={"mu": 1.5}, on_failure="return")
+    assert fit.status == "inexact"
+    with pytest.raises(nw.InferenceError, match="profile_interval: the sums or integrals"):
+        nw.likelihood.profile_interval(model, release, fit, "mu")
 
 
 # Ctrl-C and progress --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import InputError, refusal
 from noisewise.fit import Fit
-from noisewise.likelihood.cloud import Cloud, exact_cloud
+from noisewise.likelihood.cloud import Cloud, exact_cloud, inexact
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.display import Steps
 from noisewise.likelihood.maximise import Objective
@@ -63,6 +63,8 @@ class EM(Estimator):
         clouds = walk.e_step(walk.free)
         diagnostics: dict[str, Any] = {"neglected": max(cloud.neglected for cloud in clouds)}
         diagnostics["iterations"] = len(walk.trace)
+        if status == "converged" and (told := inexact(diagnostics["neglected"])):
+            status, message = "inexact", told
         slope = walk.slope(clouds)
         diagnostics["information"] = "Louis" if slope is None else "slope of the score"
         end = End(walk.free, clouds, status, message, walk.trace, diagnostics, information=slope)

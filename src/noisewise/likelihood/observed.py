@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.fit import Fit
-from noisewise.likelihood.cloud import exact_cloud
+from noisewise.likelihood.cloud import exact_cloud, inexact
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.maximise import Objective
 from noisewise.likelihood.parts import parts_of
@@ -34,7 +34,9 @@ class Observed:
         self.objective = Objective(self.parts, self.coordinates)
         free = self.coordinates.free_from(dict(fit.estimate))
         start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # an estimate on the boundary, as good as
-        self._clouds(start)  # what has no exact cloud is refused here
+        clouds = self._clouds(start)  # what has no exact cloud is refused here
+        if told := inexact(max(cloud.neglected for cloud in clouds)):
+            raise InferenceError(f"{who}: {told}")
         self.free, self.top = self.maximise(start, np.ones(self.coordinates.size, bool))
 
     def _clouds(self, free: Array) -> Any:
