@@ -264,6 +264,16 @@ def test_mle_agrees_with_the_library(noisewise, count, tmp_path):
     assert "is estimated at 37.2" in page.read_text()
 
 
+@pytest.mark.parametrize(
+    ("kind", "hint"), [("regression", 'method = "MCEM"'), ("survey", "On the command line: noisewise fit.")]
+)
+def test_mle_says_in_words_of_files_what_else_there_is(noisewise, kind, hint):
+    assert noisewise("new", kind)[0] == 0
+    code, _, err = noisewise("mle", f"{kind}.toml")
+    assert code == 2
+    assert hint in err
+
+
 def test_compare_shows_naive_beside_exact(noisewise, count, tmp_path):
     code, out, _ = noisewise("compare", "count.toml", "--draws", "1000")
     assert code == 0

@@ -5,12 +5,17 @@ from typing import Any
 
 from noisewise.analysis import Analysis
 from noisewise.compare import naive_posterior
-from noisewise.errors import NoisewiseError
+from noisewise.errors import InputError, NoisewiseError
 from noisewise.fit import Fit
 from noisewise.likelihood import fit as fit_of
 from noisewise.results_folder import Results
 from noisewise.samplers import sample
 
+IN_A_FILE = {
+    "nw.MCEM()": 'In the analysis file: [likelihood] with method = "MCEM".',
+    "nw.sample": "On the command line: noisewise fit.",
+}
+"""What advice for programs means for an analysis file."""
 NOT_ASKED = "it was not asked for"
 INTERRUPTED = "the run was interrupted"
 NOTHING = "the exact analysis gave no answer to set beside it"
@@ -55,4 +60,8 @@ def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progres
 def _fitted(analysis: Analysis, release: Any, progress: bool | None) -> Fit:
     settings = analysis.settings
     given: dict[str, Any] = {"start": settings.start, "seed": settings.seed, "progress": progress}
-    return fit_of(analysis.model, release, settings.estimator, on_failure="return", **given)
+    try:
+        return fit_of(analysis.model, release, settings.estimator, on_failure="return", **given)
+    except InputError as error:
+        hints = [hint for word, hint in IN_A_FILE.items() if word in str(error)]
+        raise InputError(" ".join([str(error), *hints])) from None
