@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from contextlib import nullcontext
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +18,7 @@ from noisewise.progress import Progress
 from noisewise.samplers import rejection
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.rejection import plan_streams, prior_groups
-from noisewise.streams import Stream, run
+from noisewise.streams import Budget, Run, Stream, run
 
 RELEASED = (7.9, 3.1, 66.0, 27.5)
 
@@ -414,3 +415,17 @@ def test_a_run_that_will_take_long_says_so(seed, monkeypatch):
         nw.sample(
             count_model(2.0), count_release(), nw.Rejection(), draws=2_000, seed=seed, progress=False, engine=Threads(1)
         )
+
+
+@pytest.mark.parametrize(
+    ("done", "told"), [(500, None), (20, "about 18 minutes to go"), (10, "about 513 minutes to go")]
+)
+def test_time_that_programs_take_to_compile_is_not_taken_for_the_pace(done, told, seed):
+    """10 of 1,000 draws came after 300 s, and then in 11 s all that there are."""
+    stream = Stream(0, 4, None, "x")
+    source = Run([stream], 1_000, seed, 0, Budget(), Progress(False, ""))
+    stream.absorbed, source.filled = 1, [10]
+    source._warn_of_a_long_run(300.0)
+    source.filled = [done]
+    with pytest.warns(nw.NoisewiseWarning, match=told) if told else nullcontext():
+        source._warn_of_a_long_run(311.0)

@@ -219,6 +219,8 @@ class Run:
         self.columns: list[Columns] = [{} for _ in roots]
         self.status, self.message, self.warned = "complete", "", False
         self.start = time.monotonic()
+        self.pace: tuple[float, int] | None = None
+        """Seconds and draws when the first blocks had come."""
 
     # The engine's side -------------------------------------------------------------------------------
 
@@ -357,14 +359,22 @@ class Run:
         return "; ".join(f"{s.accepted} of {s.proposals} proposals accepted for {s.label}" for s in counted)
 
     def _warn_of_a_long_run(self, seconds: float) -> None:
-        """The clock decides nothing here; it only says what to expect."""
-        begun = any(stream.absorbed for stream in self.streams())  # workers may take long to start
-        if self.warned or self.finished or seconds < 10.0 or not begun:
+        """The clock decides nothing here; it only says what to expect, at the rate since the first blocks came."""
+        if self.warned or self.finished or not any(stream.absorbed for stream in self.streams()):
             return
         done = min(self.filled)
-        if done == 0 or seconds * (self.draws / done - 1.0) > LONG:
-            left = f"about {seconds * (self.draws / done - 1.0) / 60:.0f} minutes to go" if done else "no end in sight"
-            self._warn(f"{done} of {self.draws} draws after {seconds:.0f} s ({self._counts()}): {left}.")
+        if self.pace is None:  # workers may take long to start, and programs to compile
+            self.pace = seconds, done
+        since, already = self.pace
+        if seconds - since < 10.0:
+            return
+        if done > already:
+            left = (seconds - since) * (self.draws - done) / (done - already)
+        else:
+            left = seconds * (self.draws - done) / done if done else np.inf
+        if left > LONG:
+            told = f"about {left / 60:.0f} minutes to go" if left < np.inf else "no end in sight"
+            self._warn(f"{done} of {self.draws} draws after {seconds:.0f} s ({self._counts()}): {told}.")
 
     def _warn(self, message: str) -> None:
         if not self.warned:
