@@ -156,6 +156,27 @@ def test_one_last_sample_is_enough_after_a_climb(count_reference, seed):
     assert abs(fit.estimate["theta"] - truth) < LIMIT * fit.monte_carlo_error["theta"]
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("law", ["StudentT", "Weibull"])
+def test_laws_that_are_no_exponential_family_agree_with_quadrature(law, seed):
+    """The whole weighted sample in Q: nothing is condensed."""
+    rows = np.array([2.1, 0.7, 4.4, 1.9, 3.2, 0.4, 2.8, 6.1])
+    laws = {
+        "StudentT": lambda a, b: dist.StudentT(4.0, a, b).expand([8]),
+        "Weibull": lambda a, b: dist.Weibull(a, b).expand([8]),
+    }
+    model = nw.Model(prior={"a": dist.Gamma(2.0, 1.0), "b": dist.Gamma(2.0, 1.0)}, statistics={"y": laws[law]})
+    release = nw.Release(y=nw.Laplace(scale=0.7).released(rows))
+    start = {"a": 2.5, "b": 1.5}
+    exact = nw.fit(model, release, nw.EM(accelerate=True), start=start)
+    settings = nw.MCEM(schedule=nw.Ascent(most=4_000), final=40_000)
+    fit = nw.fit(model, release, settings, start=start, seed=seed)
+    for name, error in fit.monte_carlo_error.items():
+        assert 0 < LIMIT * error < 0.3 * exact.standard_error[name]  # sharp enough to tell wrong weights
+        assert abs(fit.estimate[name] - exact.estimate[name]) < LIMIT * error
+    assert np.all(np.abs(fit.information - exact.information) < 0.1 * np.abs(np.diag(exact.information)).max())
+
+
 # Room -----------------------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from noisewise import checks
 from noisewise.errors import InferenceError, refusal
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.observed import Observed, positive_inverse
+from noisewise.likelihood.parts import innermost
 from noisewise.numerics import double
 
 Array = np.ndarray[Any, Any]
@@ -80,8 +81,7 @@ def first_of(coordinates: Coordinates, owner: str) -> int:
 
 def ends_of(support: Any) -> tuple[Any, Any]:
     """Ends of an interval-like support; infinite where it has none."""
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
+    support = innermost(support)
     return np.asarray(getattr(support, "lower_bound", -np.inf)), np.asarray(getattr(support, "upper_bound", np.inf))
 
 

@@ -69,7 +69,7 @@ class Part:
 
         with double():
             program = jax.make_jaxpr(look)(structs).jaxpr
-        return ("" if _depends(program) else kinds[-1]), charts[-1]
+        return ("" if depends(program) else kinds[-1]), charts[-1]
 
     def _refuse_a_moving_support(self) -> None:
         structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in self.law.parents}
@@ -168,7 +168,7 @@ def support_moves(law: Callable[[Values], Any], structs: Values) -> bool:
     """Whether the ends of the law's support may depend on the parameters: then Louis's identity lacks a term."""
 
     with double():
-        return _depends(jax.make_jaxpr(lambda given: support_ends(law(given)))(structs).jaxpr)
+        return depends(jax.make_jaxpr(lambda given: support_ends(law(given)))(structs).jaxpr)
 
 
 def support_ends(law: Any) -> list[Any]:
@@ -180,7 +180,7 @@ def support_ends(law: Any) -> list[Any]:
     base, _, transforms = laws.peel(law)
     if not all(isinstance(one, MONOTONE) for one in transforms):
         base, transforms = law, []
-    support = _inner(base.support)
+    support = innermost(base.support)
     low, high = (0.0, 1.0) if support is boolean else (-jnp.inf, jnp.inf)
     if support is circular:
         low, high = -jnp.pi, jnp.pi
@@ -194,7 +194,7 @@ def support_ends(law: Any) -> list[Any]:
     return found
 
 
-def _depends(program: Any) -> bool:
+def depends(program: Any) -> bool:
     """Whether any output may depend on any input; a step that reads one input counts as depending on it whole."""
     reached = set(program.invars)
     for step in program.eqns:
@@ -203,14 +203,18 @@ def _depends(program: Any) -> bool:
     return any(isinstance(one, jax.extend.core.Var) and one in reached for one in program.outvars)
 
 
-def _inner(support: Any) -> Any:
+def innermost(support: Any) -> Any:
+    """The constraint on one entry beneath those on arrays of them."""
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
     return support
 
 
+_depends, _inner = depends, innermost  # as samplers import them
+
+
 def _chart(support: Any) -> str:
-    support = _inner(support)
+    support = innermost(support)
     charts = (("real", [real]), ("positive", [positive, nonnegative]), ("unit", [unit_interval]))
     return next((name for name, known in charts if any(support is one for one in known)), "")
 
