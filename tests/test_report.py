@@ -224,6 +224,14 @@ def test_statuses_lead_to_verdicts(compared):
     assert state("something new") == "bad"
 
 
+def test_a_message_becomes_a_sentence_and_names_keep_their_letters(compared):
+    def told(message):
+        return judge(replace(compared.exact, status="max_proposals", message=message), None).checks[0].told
+
+    assert told("nothing more came.").endswith(" Nothing more came.")
+    assert told("max_proposals=10 allowed 3.").endswith(" max_proposals=10 allowed 3.")
+
+
 def test_every_status_of_a_sampler_is_known():
     assigned = r'status(?:, self\.message)? = "([a-z_]+)"|stopped = "([a-z_]+)"'
     returned = r'return "([a-z_]+)", (?:told|"|f")|_end\(\s*"([a-z_]+)"'

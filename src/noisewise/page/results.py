@@ -104,7 +104,7 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
         run = current()
         if run is None:
             return ui.p("Nothing was run yet. Press Run when the analysis file is in order.")
-        seconds = f" in {run.seconds:.1f} s" if run.state == "done" and run.seconds else ""
+        seconds = f" in {run.seconds:.1f} s" if run_state(run) == "finished" and run.seconds else ""
         line = ui.p(f"Run {run.number} ({run.title}): {run_state(run)}{seconds}.")
         return ui.div(line, ui.div(ui.p(run.message), class_="wrong")) if run.message else line
 

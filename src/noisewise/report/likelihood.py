@@ -17,7 +17,7 @@ from noisewise.release import Release
 from noisewise.report import fit_figures, page, words
 from noisewise.report.markup import NONE, Html, bullets, joined, number, saved, tag
 from noisewise.report.page import Section
-from noisewise.report.verdict import Check, Verdict, verdict_of
+from noisewise.report.verdict import Check, Verdict, sentence, verdict_of
 
 SMALL = 0.1
 """Monte Carlo error of an estimate, in its standard errors, that needs no second look."""
@@ -99,7 +99,7 @@ def judge(fit: Fit, level: float) -> Verdict:
 
 
 def _run(fit: Fit) -> Check:
-    message = f" {fit.message[:1].upper()}{fit.message[1:]}" if fit.message else ""
+    message = sentence(fit.message)
     if fit.status != "converged":
         return Check("bad", "The climb", f"{ENDS.get(fit.status, 'It failed.')} (Status {fit.status}.){message}")
     steps = f"{len(fit.trace):,} step{'s' if len(fit.trace) != 1 else ''}"

@@ -64,7 +64,7 @@ class Verdict:
             )
         wrong = [check.title.lower() for check in self.checks if check.state == self.state]
         lead = "The numbers below should not be used" if self.state == "bad" else "The numbers below need a second look"
-        return f"{lead}, because of: {listed(wrong)}. The section on trust says what to do."
+        return f"{lead}, because of: {listed(wrong)}. The report's section on trust says what to do."
 
 
 def answers(posterior: Posterior) -> bool:
@@ -87,9 +87,15 @@ def verdict_of(checks: list[Check], error: str = Verdict.error) -> Verdict:
     return Verdict("bad" if "bad" in states else "look" if "look" in states else "good", tuple(checks), error)
 
 
+def sentence(message: str) -> str:
+    """A message as a sentence after others; a name it begins with, such as max_proposals, keeps its small letters."""
+    first = message.split(" ", 1)[0].rstrip(",.:")
+    return f" {message[:1].upper() if first.isalpha() else message[:1]}{message[1:]}" if message else ""
+
+
 def _run(posterior: Posterior) -> Check:
     title, status, count = "The run", posterior.status, f"{len(posterior):,}"
-    message = f" {posterior.message[:1].upper()}{posterior.message[1:]}" if posterior.message else ""
+    message = sentence(posterior.message)
     if not answers(posterior):
         found = f"{count} draws" + (" of no weight" if len(posterior) > 1 else "")
         return Check("bad", title, f"It gave {found}, so there is no answer (status {status}).{message}")
