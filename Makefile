@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export JAX_PLATFORMS ?= cpu
+# the generator's notice about another generator
+export NO_MKDOCS_2_WARNING := 1
 
 .PHONY: demo test test-long campaign check format bench bench-peers chaos fuzz schema docs pictures clean
 

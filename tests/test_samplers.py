@@ -114,8 +114,8 @@ def test_naive_fit_is_the_conjugate_posterior(count_reference, seed):
 
 
 def test_importance_is_consistent(count_reference, seed):
-    """Section 3: the weighted average nears E(a | s_dp), and averages of a hundredth of the rows spread ten times as far
-    as its own standard error says of the whole."""
+    """Section 3: the weighted average nears E(a | s_dp), and averages of a hundredth of the rows spread ten times as
+    far as its own standard error says of the whole."""
     truth = count_reference["by_alpha"]["2"]["mean"]
     posterior = nw.sample(count_model(2.0), count_release(), nw.Importance(), draws=100_000, seed=seed)
     summary = posterior.summary().loc["theta"]

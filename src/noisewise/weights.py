@@ -13,7 +13,7 @@ CHUNK = 2**16
 LARGEST_K = 0.7
 """Pareto k-hat above which an average of so many weighted draws is not to be trusted (Vehtari et al. 2024)."""
 LARGEST_SHARE = 0.01
-"""Share of the sum that the largest possible weight may have for its tail to be known (docs/derivations/importance.md)."""
+"""Share of the sum that the largest possible weight may have where no tail is left to extrapolate."""
 TIED = 1e-9
 """Log weights nearer than this are the same number, but for rounding."""
 FEWEST = 5
