@@ -18,7 +18,7 @@ TARGETS = [
     *("count-2", "statistic-of-statistic", "hierarchy", "multinomial", "randomised-response-bits", "latent-scale"),
     *("normal-suppressed", "private-quantile"),
 ]
-KEPT = ("count-2", "multinomial", "latent-scale")
+KEPT = ("count-2", "latent-scale")
 
 
 def worst_z(posterior, truth):
@@ -139,7 +139,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", briefly(CASES, [name for name in CASES if name != "hierarchical"]))
 def test_joint_distribution_is_kept(name, seed):
     make, mechanisms = CASES[name]
     assert geweke(make(), mechanisms(), seed) < LIMIT

@@ -109,6 +109,7 @@ def test_variates_follow_their_law(law, truth, seed):
     assert stats.kstest(drawn, truth.cdf).pvalue > 1e-6
 
 
+@pytest.mark.long
 def test_discrete_variates_have_their_moments(seed):
     laws = {
         "binomial": (dist.Binomial(30, 0.3), 9.0, 6.3),
@@ -176,7 +177,15 @@ def test_a_faulty_simulator_is_named_with_seed_and_parameter(seed):
         nw.sample(*simulated(raising), nw.Rejection(), draws=20_000, seed=seed, engine=device())
 
 
-def test_ctrl_c_ends_with_what_has_been_accepted(seed):
+@pytest.fixture
+def usual_ctrl_c():
+    """Processes that run tests side by side ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_with_what_has_been_accepted(seed, usual_ctrl_c):
     calls = itertools.count()
 
     def interrupting(rng, theta):

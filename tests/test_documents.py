@@ -190,7 +190,8 @@ def test_every_mechanism_is_documented():
 
     pages = [ROOT / "docs/mechanisms.md", *(ROOT / "docs/mechanisms").glob("*.md")]
     text = "".join(page.read_text() for page in pages)
-    assert all(name in text for name in CATALOGUE)
+    own = [name for name, kind in CATALOGUE.items() if kind.__module__.startswith("noisewise.")]
+    assert not [name for name in own if name not in text]
     reference = (ROOT / "docs/reference/mechanisms.md").read_text()
     assert all(f"::: noisewise.mechanisms.{name}\n" in reference for name in CATALOGUE)
 

@@ -21,7 +21,7 @@ from noisewise.settings import Sampler
 FAMILY = {
     "adapted": (Importance(proposal="adapted"), 20_000),
     "several": (Importance(proposal="adapted", simulations=3), 10_000),
-    "importance-rejection": (ImportanceRejection(), 3_000),
+    "importance-rejection": (ImportanceRejection(), 5_000),
     "rejection-control": (RejectionControl(), 5_000),
 }
 NAMES = (

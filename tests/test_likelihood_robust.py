@@ -365,6 +365,7 @@ def test_a_total_of_normal_records_has_its_closed_form(seed):
     assert all(abs(fit.estimate["mu"] - 31.0 / 20) < LIMIT * fit.monte_carlo_error["mu"] for fit in fits)
 
 
+@pytest.mark.long
 def test_a_total_of_bits_is_a_binomial_count(seed):
     release = nw.Release(yes=nw.DiscreteLaplace(scale=2.0).released(8))
     bits = nw.Model(

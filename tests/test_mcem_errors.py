@@ -180,6 +180,7 @@ def test_laws_that_are_no_exponential_family_agree_with_quadrature(law, seed):
 # Room -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_many_entries_share_the_room(monkeypatch, seed):
     """Samples are no larger than what fits, whatever was asked for; the error says what that costs."""
     model, release = normal_rows(100, seed)

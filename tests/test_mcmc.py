@@ -86,6 +86,7 @@ def test_refreshing_the_current_estimate_is_caught(seed, monkeypatch):
     assert not is_exact(wrong, truth)
 
 
+@pytest.mark.long
 def test_lalonde_agrees_with_rejection(seed, lalonde_reference):
     release = lalonde_release(lalonde_reference["noisy_a"]["released"])
     chains = nw.sample(lalonde_model(), release, MCMC(warmup=128), draws=4096, seed=seed, on_failure="return")
@@ -279,6 +280,7 @@ def test_chains_are_equally_long_and_never_very_short(draws, expected):
     assert layout(MCMC(), draws) == expected
 
 
+@pytest.mark.long
 def test_few_chains_have_their_own_starts(seed):
     posterior = nw.sample(count_model(), count_release(), MCMC(chains=4), draws=4000, seed=seed, on_failure="return")
     assert (posterior.chains, posterior.superchains, len(posterior)) == (4, None, 4000)

@@ -226,6 +226,7 @@ def bits_of_unknown_number(prior=40.0, released=63):
     return Problem(model, nw.Release(yes=nw.DiscreteLaplace(scale=1.0).released(released)))
 
 
+@pytest.mark.long
 def test_the_number_of_records_grows_past_any_capacity(seed):
     """Yes and no answers are independent Poisson(20); chains start with no record at all."""
     problem = bits_of_unknown_number()
@@ -262,6 +263,7 @@ def augmented(problem, seed, chains=64, length=250):
     return Ran({name: np.swapaxes(value, 0, 1) for name, value in rows.items()}, []), posterior
 
 
+@pytest.mark.long
 def test_large_noise_does_not_slow_the_sampler_down(seed):
     """Records in turn with parameters alone would give one independent draw in about 300 here."""
     ran, posterior = augmented(normal_problem(n=300, scale=200.0, released=150.0), seed)

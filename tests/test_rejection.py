@@ -49,6 +49,7 @@ class KeepsParent(Merge):
         return columns, np.arange(rows)
 
 
+@pytest.mark.long
 def test_keeping_a_parent_while_its_child_is_retried_is_caught(seed):
     problem, truth = problem_of("hierarchy"), BY_NAME["hierarchy"].solve()["level"][0]
     (right,) = plan_streams(problem, joint=False)

@@ -61,6 +61,7 @@ def test_one_simulation_per_walker_is_exact(seed):
     assert is_exact(posterior, BY_NAME["count-50"].solve())
 
 
+@pytest.mark.long
 def test_lalonde_agrees_with_rejection(seed, lalonde_reference):
     release = lalonde_release(lalonde_reference["noisy_a"]["released"])
     found = nw.sample(lalonde_model(), release, SMC(particles=256), draws=4096, seed=seed)

@@ -210,9 +210,6 @@ def innermost(support: Any) -> Any:
     return support
 
 
-_depends, _inner = depends, innermost  # as samplers import them
-
-
 def _chart(support: Any) -> str:
     support = innermost(support)
     charts = (("real", [real]), ("positive", [positive, nonnegative]), ("unit", [unit_interval]))

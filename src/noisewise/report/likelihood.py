@@ -27,6 +27,7 @@ ENDS = {
     "stalled": "The climb stopped before the top.",
     "rough": "The simulation is too rough to tell where the top is.",
     "thin": "Too few of the simulated values carry the weight to tell where the top is.",
+    "inexact": "Sums or integrals over the confidential values are not accurate enough to build on.",
     "max_iterations": "The climb reached its limit of steps.",
     "interrupted": "The climb was interrupted.",
 }

@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 from noisewise import laws
 from noisewise.engine import Engine, gather
 from noisewise.errors import InferenceError, refusal
-from noisewise.likelihood.parts import _depends
+from noisewise.likelihood.parts import depends
 from noisewise.mechanisms import Exact
 from noisewise.numerics import double
 from noisewise.posterior import Posterior
@@ -172,7 +172,7 @@ def _varies(problem: Problem, name: str) -> bool:
         traced = jax.make_jaxpr(
             jax.vmap(lambda values: jnp.asarray(laws.peel(law.function(**values))[0].total_count) * 1)
         )(structs)
-    return _depends(traced.jaxpr)
+    return depends(traced.jaxpr)
 
 
 def _look(problem: Problem, name: str, action: Callable[[Any], Any]) -> None:

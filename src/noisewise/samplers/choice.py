@@ -19,7 +19,7 @@ from noisewise.engine import Engine, gather
 from noisewise.errors import InputError
 from noisewise.mechanisms import Exact
 from noisewise.samplers.importance import Importance
-from noisewise.samplers.pilot import plan
+from noisewise.samplers.pilot import plan_of
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.proposal import Adapted
 from noisewise.samplers.rejection import Merge, Rejection, plan_streams
@@ -241,7 +241,7 @@ def _importance(pilot: Pilot, draws: int, *_: Any) -> Estimate:
 def _adapted(pilot: Pilot, draws: int, seed: int, engine: Engine) -> Estimate:
     """Its own pilot rounds, one more to look at the weights; the run goes on from them."""
     problem, sampler = pilot.problem, Importance(proposal="adapted")
-    found = plan("sample", problem, "adapted", sampler.prior_share, 1, seed, engine, look=True)
+    found = plan_of(sampler, problem, seed, engine, look=True)
     efficiency = per_row(list(found.columns.values()), found.log_weights)
     unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
     components = len(found.proposal.mixture.shares) if isinstance(found.proposal, Adapted) else 0

@@ -14,7 +14,7 @@ from numpyro.distributions.constraints import boolean
 from numpyro.distributions.distribution import ExpandedDistribution, Independent, TransformedDistribution
 
 from noisewise import laws
-from noisewise.likelihood.parts import _depends, _inner
+from noisewise.likelihood.parts import depends, innermost
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Compiled, double
 from noisewise.samplers.problem import Problem
@@ -198,7 +198,7 @@ def support_of(joint: Joint, name: str) -> tuple[int, int] | None:
     struct = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.law(name).parents}
 
     def ends(values: Values) -> Any:
-        support = _inner(made(model, name, values).support)
+        support = innermost(made(model, name, values).support)
         low, high = (0, 1) if support is boolean else (None, None)
         low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
         if low is None or high is None:
@@ -208,7 +208,7 @@ def support_of(joint: Joint, name: str) -> tuple[int, int] | None:
     try:
         with double():
             if struct:
-                if _depends(jax.make_jaxpr(jax.vmap(ends))(struct).jaxpr):
+                if depends(jax.make_jaxpr(jax.vmap(ends))(struct).jaxpr):
                     return None
                 low, high = jax.vmap(ends)({name: np.ones(one.shape, one.dtype) for name, one in struct.items()})
             else:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -68,21 +67,6 @@ def plan_of(
     chosen = simulations or pilot.best_simulations(law)
     seconds = time.monotonic() - start
     return Plan(law, chosen, pilot.log_weights, pilot.columns, pilot.proposals, seconds, pilot.rounds)
-
-
-def plan(
-    who: str,
-    problem: Problem,
-    proposal: Any,
-    share: float,
-    simulations: int | None,
-    seed: int,
-    engine: Engine,
-    look: bool,
-) -> Plan:
-    """`plan_of` for settings that come one by one."""
-    settings = SimpleNamespace(proposal=proposal, prior_share=share, simulations=simulations)
-    return plan_of(settings, problem, seed, engine, look=look)
 
 
 class _Pilot:
