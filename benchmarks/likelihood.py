@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpyro.distributions as dist
+import page
 from rich.console import Console
 from rich.table import Table
 
@@ -112,7 +113,7 @@ def local_privacy(rows):
     return [float(word) for word in done.stdout.split()]
 
 
-def bench_count(table, final, repeats, last, luck):
+def bench_count(rows, final, repeats, last, luck):
     """Error, values and seconds of repeated runs, beside the staged scheme by hand with `luck` seeds."""
     model, release = count_problem()
     truth = float(nw.fit(model, release, nw.EM(), start={"theta": 1.0}).estimate["theta"])
@@ -121,32 +122,35 @@ def bench_count(table, final, repeats, last, luck):
     spread, bias = float(np.std(estimates, ddof=1)), float(np.mean(estimates) - truth)
     error, claim, ours = float(np.hypot(spread, bias)), float(claims.mean()), float(np.median(seconds))
     what = f"count: sd of the estimate over {repeats} runs (beside: as each run claims)"
-    table.add_row(what, f"{spread:.2e}", f"{claim:.2e}", f"{spread / claim:.2f}", "1e-3")
-    table.add_row("count: mean of the runs less the exact maximum", f"{bias:.1e}", "", "", "")
-    table.add_row("count: values simulated, most of any run", f"{simulated.max():.3g}", "", "", "4e7")
+    rows.append([what, f"{spread:.2e}", f"{claim:.2e}", f"{spread / claim:.2f}", "1e-3"])
+    rows.append(["count: mean of the runs less the exact maximum", f"{bias:.1e}", "", "", ""])
+    rows.append(["count: values simulated, most of any run", f"{simulated.max():.3g}", "", "", "4e7"])
     runs = [timed(lambda s=seed: staged_by_hand(s, (10**3, 10**5, last), processors())) for seed in range(luck)]
     hand = float(np.median([took for _, took in runs]))
     steps = ", ".join(f"{iterations}{'+' if iterations >= LIMIT else ''}" for (*_, iterations), _ in runs)
     made = float(np.median([found[2] for found, _ in runs]))
     what = f"count: seconds (beside: staged by hand, {made:.2g} values; iterations {steps})"
-    table.add_row(what, f"{ours:.2f}", f"{hand:.1f}", f"{hand / ours:.1f}", "10")
+    rows.append([what, f"{ours:.2f}", f"{hand:.1f}", f"{hand / ours:.1f}", "10"])
     off = np.array([found[0] - truth for found, _ in runs])
     by_hand = float(np.sqrt(np.mean(off**2)))
     what = "count: error (beside: by hand, at its end)"
-    table.add_row(what, f"{error:.2e}", f"{by_hand:.2e}", f"{by_hand / error:.2f}", "")
+    rows.append([what, f"{error:.2e}", f"{by_hand:.2e}", f"{by_hand / error:.2f}", ""])
 
 
-def bench_rows(table, sizes):
+def bench_rows(rows, sizes):
     """Seconds and peak memory as the rows double."""
     before = None
-    for rows in sizes:
-        took, peak, steps, neglected, *errors = local_privacy(rows)
+    for size in sizes:
+        took, peak, steps, neglected, *errors = local_privacy(size)
         beside, growth = ("", "") if before is None else (f"{before:.1f}", f"{took / before:.2f}")
-        what = f"local privacy, {rows:,} rows: seconds, {steps:.0f} steps (beside: half the rows)"
-        table.add_row(what, f"{took:.1f}", beside, growth, "2")
+        what = f"local privacy, {size:,} rows: seconds, {steps:.0f} steps (beside: half the rows)"
+        rows.append([what, f"{took:.1f}", beside, growth, "2"])
         what = f"   peak MB; standard errors {', '.join(f'{e:.2g}' for e in errors)}; neglected {neglected:.0e}"
-        table.add_row(what, f"{peak:.0f}", "", "", "2000")
+        rows.append([what, f"{peak:.0f}", "", "", "2000"])
         before = took
+
+
+HEAD = ["what", "noisewise", "beside it", "ratio", "goal"]
 
 
 def main():
@@ -154,13 +158,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=["count", "rows"])
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
     chosen = parser.parse_args()
-    table = Table("what", "noisewise", "beside it", "ratio", "goal", title=f"{processors()} threads")
+    rows = []
     if chosen.only != "rows":
-        bench_count(table, *((1_000_000, 4, 10**5, 1) if chosen.quick else (29_000_000, 20, 10**7, 3)))
+        bench_count(rows, *((1_000_000, 4, 10**5, 1) if chosen.quick else (29_000_000, 20, 10**7, 3)))
     if chosen.only != "count":
-        bench_rows(table, (10_000, 20_000) if chosen.quick else (250_000, 500_000, 1_000_000))
+        bench_rows(rows, (10_000, 20_000) if chosen.quick else (250_000, 500_000, 1_000_000))
+    table = Table(*HEAD, title=f"{processors()} threads")
+    for row in rows:
+        table.add_row(*row)
     Console(width=130).print(table)
+    if chosen.write:
+        told = [page.measured_by("python benchmarks/likelihood.py --write"), page.table([HEAD, *rows])]
+        page.write("likelihood", "\n\n".join(["## Maximum likelihood", *told]))
 
 
 if __name__ == "__main__":

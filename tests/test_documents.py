@@ -193,7 +193,7 @@ def test_every_mechanism_is_documented():
     own = [name for name, kind in CATALOGUE.items() if kind.__module__.startswith("noisewise.")]
     assert not [name for name in own if name not in text]
     reference = (ROOT / "docs/reference/mechanisms.md").read_text()
-    assert all(f"::: noisewise.mechanisms.{name}\n" in reference for name in CATALOGUE)
+    assert not [name for name in own if f"::: noisewise.mechanisms.{name}\n" not in reference]
 
 
 def test_every_public_name_is_in_the_reference():
