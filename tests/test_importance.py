@@ -57,6 +57,15 @@ def test_family_is_exact_on_every_target(name, seed):
         assert worst(posterior, truth) < LIMIT, kind
 
 
+@pytest.mark.parametrize(
+    "proposal", [None, "adapted", {"theta": dist.Gamma(30.0, 1.0)}], ids=["prior", "adapted", "given"]
+)
+def test_no_weight_exceeds_the_largest_there_could_be(proposal, seed):
+    model, release, _ = target("count-25")
+    posterior = nw.sample(model, release, Importance(proposal=proposal), draws=20_000, seed=seed)
+    assert posterior.weights.max() <= posterior.diagnostics["largest_share"]
+
+
 # A posterior with two unequal modes ---------------------------------------------------------------------------------
 
 

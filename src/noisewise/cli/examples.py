@@ -77,9 +77,10 @@ def paper(
     """Recompute every number and figure of Gong (2022), beside the paper's and beside exact values."""
     from rich.console import Console
 
-    from noisewise.paper import REDUCED, reproduce, write
+    from noisewise.paper import REDUCED, folder_at, reproduce, write
 
     start = time.monotonic()
+    folder_at(out)
     console = Console(stderr=True)
     with console.status("Starting") as status:
         found = reproduce(REDUCED if reduced else None, seed=seed, progress=lambda text: _step(console, status, text))

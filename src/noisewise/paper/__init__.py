@@ -14,7 +14,7 @@ from typing import Any
 
 import noisewise as nw
 from noisewise import checks
-from noisewise.errors import refusal
+from noisewise.errors import InputError, refusal
 from noisewise.paper import count, figures, lalonde, page
 from noisewise.paper.exact import Count
 from noisewise.paper.numbers import Number
@@ -74,13 +74,26 @@ def reproduce(size: Size | None = None, *, seed: int = 1, progress: Progress = l
 
 def write(found: Reproduction, out: str | os.PathLike[str]) -> list[Path]:
     """Figures, tables and page into the folder `out`, made if need be; the page comes last."""
+    folder = folder_at(out)
+    try:
+        return _write(found, folder)
+    except OSError as error:
+        raise _unwritable(out, error) from None
+
+
+def folder_at(out: str | os.PathLike[str]) -> Path:
+    """The folder `out`, made if need be: refused before anything is computed for it."""
     folder = Path(out)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _write(found, folder)
     except OSError as error:
-        advice = "Give a folder that can be made or written to."
-        raise refusal("paper", "out", f"must be a folder ({error.strerror})", str(out), advice) from None
+        raise _unwritable(out, error) from None
+    return folder
+
+
+def _unwritable(out: str | os.PathLike[str], error: OSError) -> InputError:
+    advice = "Give a folder that can be made or written to."
+    return refusal("paper", "out", f"must be a folder ({error.strerror})", str(out), advice)
 
 
 def _write(found: Reproduction, folder: Path) -> list[Path]:

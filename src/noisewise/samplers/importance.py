@@ -64,7 +64,7 @@ class Importance(Sampler):
         log: Log = NOTHING,
         pilot: Plan | None = None,
     ) -> Posterior:
-        """Weigh draws of the proposal, and of that of a `pilot` already made with this seed and these settings."""
+        """Weigh draws of the proposal; `pilot` is one already made with this seed and these settings."""
         if pilot is None:
             pilot = plan_of(self, problem, seed, engine, log=log)
         rows = block_rows(problem, pilot.simulations)
