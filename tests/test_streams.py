@@ -15,6 +15,7 @@ from exactness import LIMIT, agrees
 from targets import count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
+from noisewise import streams
 from noisewise.engine import Threads
 from noisewise.progress import Progress
 from noisewise.samplers import rejection
@@ -119,23 +120,24 @@ def test_a_second_call_compiles_nothing(seed):
 
 
 class Timed:
-    """Eight workers in a time of their own, which no other work on the machine disturbs.
+    """Workers in a time of their own, which no other work on the machine disturbs.
 
     A block ends `spent[0]` after it began, where its work has put it, and results come in the order of their ends.
     """
 
-    def __init__(self, spent):
-        self.spent = spent
+    def __init__(self, spent, workers=8):
+        self.spent, self.workers, self.now, self.busy = spent, workers, 0.0, 0
 
     def execute(self, source):
-        now, flying, order = 0.0, [], itertools.count()
+        flying, order = [], itertools.count()
         while True:
-            while len(flying) < 8 and (task := source.next_task()) is not None:
+            while len(flying) < self.workers and (task := source.next_task(self.workers)) is not None:
                 result = task.work(lambda: None)
-                heapq.heappush(flying, (now + self.spent[0], next(order), task, result))
+                heapq.heappush(flying, (self.now + self.spent[0], next(order), task, result))
+            self.busy = max(self.busy, len(flying))
             if source.finished or not flying:
                 return
-            now, _, task, result = heapq.heappop(flying)
+            self.now, _, task, result = heapq.heappop(flying)
             task.done(result)
             source.tick()
 
@@ -190,6 +192,64 @@ def test_slow_simulator_end_to_end(order, seed, monkeypatch):
     if order == "completion":
         monkeypatch.setattr(Stream, "_done", lambda self, block, result: self._early.__setitem__(self.absorbed, result))
     assert agrees(slow_simulator(seed), 0.5) == (order == "blocks")
+
+
+# Back-pressure ----------------------------------------------------------------------------------------------------
+
+
+class Slow:
+    """Blocks of `rows` draws that take one unit of time each; the third takes `longest`."""
+
+    def __init__(self, longest, rows=1):
+        self.longest, self.rows, self.spent = longest, rows, [0.0]
+        self.stream = Stream(0, rows, self.block, "x")
+        self.ahead = self.waiting = 0
+
+    def block(self, rng, inputs, rows, poll):
+        self.spent[0] = self.longest if self.stream.launched == 3 else 1.0
+        self.ahead = max(self.ahead, self.stream.launched - self.stream.absorbed)
+        self.waiting = max(self.waiting, len(self.stream._early))
+        return {"x": rng.standard_normal(rows)}, np.arange(rows)
+
+    def run(self, workers, draws, seed):
+        engine = Timed(self.spent, workers)
+        return run([self.stream], draws, seed, 0, engine=engine, progress=Progress(False, "")), engine
+
+
+@pytest.mark.parametrize("workers", [1, 8, 256, 1024])
+def test_every_worker_of_a_large_cluster_is_busy(workers, seed):
+    blocks = 12 * workers
+    outcome, engine = Slow(longest=8.0).run(workers, blocks, seed)
+    assert engine.busy == workers
+    assert engine.now <= 12 + 8  # as if no block waited for another, and the slow one last
+    assert np.array_equal(outcome.columns["x"], Slow(1.0).run(8, blocks, seed)[0].columns["x"])
+
+
+def test_a_window_that_does_not_grow_would_starve_a_large_cluster(seed, monkeypatch):
+    """Negative control: 64 blocks ahead, for however many workers."""
+    monkeypatch.setattr(Stream, "must_wait", lambda self, blocks, _: self.launched - self.absorbed >= 64)
+    _, engine = Slow(longest=8.0).run(256, 12 * 256, seed)
+    assert engine.busy == 64
+    assert engine.now > 2 * (12 + 8)
+
+
+def test_blocks_that_wait_for_a_slow_one_are_bounded_in_number(seed):
+    case = Slow(longest=1e6)
+    outcome, _ = case.run(4, 1_000, seed)
+    assert case.ahead == streams.AHEAD * 4
+    assert np.array_equal(outcome.columns["x"], Slow(1.0).run(8, 1_000, seed)[0].columns["x"])
+
+
+@pytest.mark.parametrize("blocks", [3.5, 0.0])
+def test_blocks_that_wait_for_a_slow_one_are_bounded_in_bytes(blocks, seed, monkeypatch):
+    """One more than fit, and those that were under way by then; the slow one itself is never held up."""
+    size = 16 * 1_000  # numbers, and their positions
+    monkeypatch.setattr(streams, "total_memory", lambda: blocks * size / streams.WAITING)
+    case = Slow(longest=1e6, rows=1_000)
+    outcome, _ = case.run(4, 100_000, seed)
+    assert case.waiting <= blocks + 1 + 3
+    assert case.stream._early_bytes == sum(map(streams._size, case.stream._early.values()))
+    assert np.array_equal(outcome.columns["x"], Slow(1.0, rows=1_000).run(8, 100_000, seed)[0].columns["x"])
 
 
 # The plan ---------------------------------------------------------------------------------------------------------

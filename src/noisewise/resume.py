@@ -177,8 +177,8 @@ class _Watched:
         self.source, self.keep, self.launched = source, keep, 0
         self.portable = getattr(source, "portable", True)
 
-    def next_task(self) -> Task | None:
-        task = self.source.next_task()
+    def next_task(self, most: int) -> Task | None:
+        task = self.source.next_task(most)
         if task is None:
             return None
         number, done = self.launched, task.done

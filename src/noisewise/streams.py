@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtri
 
-from noisewise.engine import Broken, Engine, Task
+from noisewise.engine import Broken, Engine, Task, total_memory
 from noisewise.errors import NoisewiseWarning, refusal
 from noisewise.progress import Progress
 from noisewise.resume import CHANGED, NOTHING, Log, fingerprint
@@ -51,8 +51,10 @@ def generator(seed: int, purpose: Purpose, *index: int) -> np.random.Generator:
 
 PILOT = 2**17
 """Proposals of one stream before it may be called hopeless."""
-MOST_AHEAD = 64
-"""Blocks of one stream that may wait for a slow one before them."""
+AHEAD = 16
+"""Blocks of one stream, for each that the engine takes at a time, that may be under way or wait for a slow one."""
+WAITING = 1 / 16
+"""Share of the machine's memory that blocks of one stream may fill while they wait."""
 LONG = 600.0
 """Seconds still to go, at the present rate, that deserve a warning."""
 NEXT_TO_NOTHING = 10
@@ -75,6 +77,7 @@ class Stream:
     absorbed: int = 0
     accepted: int = 0
     _early: dict[int, tuple[Columns, Array]] = field(default_factory=dict)
+    _early_bytes: int = 0
     _ready: deque[Columns] = field(default_factory=deque)
     _ready_rows: int = 0
     _positions: deque[tuple[int, int, Array]] = field(default_factory=deque)
@@ -91,6 +94,10 @@ class Stream:
                 return child.next_stream()
         return self
 
+    def must_wait(self, blocks: int, most_bytes: float) -> bool:
+        """Whether so many blocks, or so many bytes, are ahead of one that is still under way."""
+        return self.launched - self.absorbed >= blocks or self._early_bytes > most_bytes
+
     def next_task(self, seed: int, purpose: int) -> Task:
         """The next block; each row it takes from a child is taken once."""
         inputs: Columns = {}
@@ -103,12 +110,14 @@ class Stream:
 
     def _done(self, block: int, result: tuple[Columns, Array]) -> None:
         self._early[block] = result
+        self._early_bytes += _size(result)
 
     def absorb(self) -> bool:
         """Take in the next block in order, if it has arrived."""
         if self.absorbed not in self._early:
             return False
-        columns, positions = self._early.pop(self.absorbed)
+        columns, positions = result = self._early.pop(self.absorbed)
+        self._early_bytes -= _size(result)
         if len(positions):
             self._positions.append((self.accepted, self.absorbed, positions.astype(np.int32)))
             self._ready.append(columns)
@@ -167,6 +176,11 @@ class Stream:
         return [*below, (self, survivors, proposals)]
 
 
+def _size(result: tuple[Columns, Array]) -> int:
+    """Bytes of a block's survivors."""
+    return result[1].nbytes + sum(column.nbytes for column in result[0].values())
+
+
 def _run_block(
     work: Work, key: np.random.SeedSequence, inputs: Columns, rows: int, poll: Callable[[], None]
 ) -> tuple[Columns, Array]:
@@ -215,6 +229,7 @@ class Run:
         self.budget, self.progress, self.log = budget, progress, log
         self.forms: dict[int, dict[str, Any]] = {}
         """By stream, the form of its blocks that the log has agreed to."""
+        self.most_bytes = WAITING * total_memory()
         self.filled = [0] * len(roots)
         self.columns: list[Columns] = [{} for _ in roots]
         self.status, self.message, self.warned = "complete", "", False
@@ -224,12 +239,12 @@ class Run:
 
     # The engine's side -------------------------------------------------------------------------------
 
-    def next_task(self) -> Task | None:
+    def next_task(self, most: int) -> Task | None:
         """Work for the root that lacks most rows; blocks that the log has are taken from there."""
         while not self.finished:
             root = self.roots[self.filled.index(min(self.filled))]
             stream = root.next_stream()
-            if stream.launched - stream.absorbed >= MOST_AHEAD:
+            if stream.must_wait(AHEAD * most, self.most_bytes):
                 return None
             block = stream.launched
             task = stream.next_task(self.seed, self.purpose)

@@ -1,7 +1,7 @@
 """Engines: where blocks of work run. They know nothing of what is computed. See docs/engines.md."""
 
 from noisewise.engine.base import Broken, Engine, Source, Stopped, Task, drive, gather
-from noisewise.engine.care import Terminated, processors, terminable
+from noisewise.engine.care import Terminated, processors, terminable, total_memory
 from noisewise.engine.cluster import Dask
 from noisewise.engine.processes import Processes
 from noisewise.engine.threads import Threads
@@ -20,4 +20,5 @@ __all__ = [
     "gather",
     "processors",
     "terminable",
+    "total_memory",
 ]

@@ -37,8 +37,11 @@ class Task:
 class Source(Protocol):
     """Hands out tasks until there is nothing left to do."""
 
-    def next_task(self) -> Task | None:
-        """A task whose inputs are ready, or None when the run is over or must wait for what is in flight."""
+    def next_task(self, most: int) -> Task | None:
+        """A task whose inputs are ready, or None when the run is over or must wait for what is in flight.
+
+        `most` is how many tasks the engine has in flight at a time, by its workers and by the memory there is.
+        """
 
     @property
     def finished(self) -> bool:
@@ -119,7 +122,7 @@ def drive(source: Source, crew: Crew) -> None:
         try:
             while True:
                 most = room(crew.capacity())
-                while len(flying) < most and (task := source.next_task()) is not None:
+                while len(flying) < most and (task := source.next_task(most)) is not None:
                     flying[crew.submit(task)] = task
                 if source.finished or not flying:
                     return
@@ -153,7 +156,7 @@ class _Batch:
         self.works, self.results, self.launched, self.missing = works, [None] * len(works), 0, len(works)
         self.tick, self.portable, self.seen = tick, portable, seen
 
-    def next_task(self) -> Task | None:
+    def next_task(self, most: int) -> Task | None:
         if self.launched == len(self.works):
             return None
         number = self.launched

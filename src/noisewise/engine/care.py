@@ -130,6 +130,12 @@ def memory() -> tuple[int, int] | None:
     return min(found[0], max(0, limit - used + _reclaimable())), limit
 
 
+def total_memory() -> float:
+    """Bytes that this machine or container has; without limit where nobody says."""
+    found = memory()
+    return float("inf") if found is None else float(found[1])
+
+
 def _reclaimable() -> int:
     """Bytes of files that are counted as used, and given up when memory is wanted: a checkpoint's, for example."""
     try:
@@ -176,7 +182,7 @@ class Room:
             self._now = max(1, min(self._now, most) // 2)
             self._warn(found[0])
         elif found is None or found[0] > 2 * SHORT * found[1]:
-            self._now = min(self._now + 1, most)
+            self._now = min(self._now + max(1, most // 16), most)
         return min(self._now, most)
 
     def _warn(self, available: int) -> None:
