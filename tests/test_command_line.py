@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,8 +12,10 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
+from noisewise import progress
 from noisewise.analysis import STARTERS, Analysis
 from noisewise.cli import main
+from noisewise.likelihood.display import Steps
 
 
 def run(*arguments, cwd=None):
@@ -242,6 +245,63 @@ def test_an_interruption_ends_with_130(noisewise, count, tmp_path, monkeypatch):
     assert code == 130
     assert "stopped by the user" in err
     assert json.loads((tmp_path / "count-results/summary.json").read_text())["status"] == "interrupted"
+
+
+@pytest.fixture
+def sigterm(monkeypatch):
+    """`sigterm("Rejection")`: SIGTERM comes as soon as the run of that name has something."""
+
+    def arm(name):
+        def send(label, done):
+            if done and label.startswith(name):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        progress.listen(lambda label, done, total: send(label, done))
+        monkeypatch.setattr(Steps, "step", lambda self, iteration, note: send(self.label, iteration))
+
+    yield arm
+    progress.listen(None)
+
+
+def _many(count):
+    """So much work that a signal always comes before its end."""
+    text = count.read_text().replace("draws = 10000", 'draws = 100000000\nmethod = "Rejection"')
+    count.write_text(text + '\n[likelihood]\nmethod = "MCEM"\nstart = { theta = 5.0 }\n')
+
+
+@pytest.mark.parametrize(("command", "run"), [("fit", "Rejection"), ("compare", "Rejection"), ("mle", "MCEM")])
+def test_sigterm_ends_with_143_and_leaves_what_ctrl_c_leaves(noisewise, count, tmp_path, sigterm, command, run):
+    _many(count)
+    sigterm(run)
+    code, _, err = noisewise(command, "count.toml", "--out", "kept")
+    assert code == 143
+    assert "status 'interrupted'" in err
+    assert "What there is: kept." in err
+    told = json.loads((tmp_path / "kept/summary.json").read_text())
+    assert (told["status"], told["no_naive"]) == ("interrupted", "the run was interrupted")
+    assert "interrupted" in told["message"]
+    assert "was interrupted." in (tmp_path / "kept/report.html").read_text()
+    if command != "mle":
+        assert len(nw.Posterior.load(tmp_path / "kept/posterior.nc")) == told["draws"] > 0
+
+
+def test_a_signal_during_the_naive_analysis_loses_nothing_of_the_exact_one(noisewise, count, tmp_path, sigterm):
+    sigterm("Importance")
+    code, _, err = noisewise("fit", "count.toml", "--draws", "500")
+    assert code == 143
+    assert "the exact one is complete" in err
+    told = json.loads((tmp_path / "count-results/summary.json").read_text())
+    assert (told["status"], told["draws"], told["no_naive"]) == ("complete", 500, "the run was interrupted")
+    assert not (tmp_path / "count-results/naive.nc").exists()
+
+
+def test_ctrl_c_during_the_naive_analysis_is_no_success(noisewise, count, tmp_path, monkeypatch):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("noisewise.analysis_run.naive_posterior", interrupted)
+    assert noisewise("fit", "count.toml", "--draws", "500")[0] == 130
+    assert json.loads((tmp_path / "count-results/summary.json").read_text())["status"] == "complete"
 
 
 def test_mle_agrees_with_the_library(noisewise, count, tmp_path):

@@ -1,13 +1,16 @@
 """Running an analysis: its posterior with the naive one beside it, or its likelihood fit likewise."""
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from noisewise.analysis import Analysis
 from noisewise.compare import naive_posterior
+from noisewise.engine import Terminated
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.fit import Fit
 from noisewise.likelihood import fit as fit_of
+from noisewise.posterior import Posterior
 from noisewise.results_folder import Results
 from noisewise.samplers import sample
 
@@ -19,6 +22,10 @@ IN_A_FILE = {
 NOT_ASKED = "it was not asked for"
 INTERRUPTED = "the run was interrupted"
 NOTHING = "the exact analysis gave no answer to set beside it"
+CTRL_C, SIGTERM = 130, 143
+"""Exit statuses that a signal asks for."""
+
+Found = TypeVar("Found", Posterior, Fit)
 
 
 def posterior_of(
@@ -29,32 +36,58 @@ def posterior_of(
     naive: bool = True,
     progress: bool | None = None,
 ) -> Results:
-    """The exact posterior, and the naive one where wanted and possible; a run that fell short returns what it has."""
+    """The exact posterior, and the naive one where wanted and possible; a run that fell short returns what it has.
+
+    So does one that Ctrl-C or SIGTERM ended, and its `ended` says which.
+    """
     model, release, settings = analysis.model, analysis.release, analysis.settings
     common: dict[str, Any] = {"draws": settings.draws, "seed": settings.seed, "progress": progress}
-    exact = sample(model, release, settings.method, on_failure="return", checkpoint=checkpoint, **common)
+    exact, ended = _kept(
+        lambda: sample(model, release, settings.method, on_failure="return", checkpoint=checkpoint, **common)
+    )
     other, reason = None, NOT_ASKED
-    if exact.status == "interrupted":
+    if ended:
         reason = INTERRUPTED
     elif len(exact) < 2:
         reason = NOTHING
     elif naive:
-        other, reason = naive_posterior(model, release, **common)
-    return Results(analysis, command, exact, other, reason)
+        try:
+            other, reason = naive_posterior(model, release, **common)
+        except (KeyboardInterrupt, Terminated) as end:  # the exact answer is there, and is kept
+            reason, ended = INTERRUPTED, _status(end)
+    return Results(analysis, command, exact, other, reason, ended=ended)
+
+
+def _kept(run: Callable[[], Found]) -> tuple[Found, int]:
+    """What a run gives, though SIGTERM ended it; and the exit status that a signal asked for, or 0."""
+    try:
+        found = run()
+    except Terminated as end:
+        if end.result is None:
+            raise
+        return end.result, SIGTERM
+    return found, CTRL_C if found.status == "interrupted" else 0
+
+
+def _status(end: BaseException) -> int:
+    return SIGTERM if isinstance(end, Terminated) else CTRL_C
 
 
 def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progress: bool | None = None) -> Results:
     """The maximum likelihood fit, and the naive one where wanted and possible."""
-    exact = _fitted(analysis, analysis.release, progress)
+    exact, ended = _kept(lambda: _fitted(analysis, analysis.release, progress))
     other, reason = None, NOT_ASKED
-    if exact.status == "interrupted":
+    if ended:
         reason = INTERRUPTED
     elif naive:
         try:
-            other, reason = _fitted(analysis, analysis.release.naive(), progress), ""
+            other, ended = _kept(lambda: _fitted(analysis, analysis.release.naive(), progress))
+            other, reason = (None, INTERRUPTED) if ended else (other, "")
         except NoisewiseError as error:
             reason = str(error)
-    return Results(analysis, command, fit=exact, naive_fit=other, no_naive=reason)
+        except (KeyboardInterrupt, Terminated) as end:
+            reason, ended = INTERRUPTED, _status(end)
+    return Results(analysis, command, fit=exact, naive_fit=other, no_naive=reason, ended=ended)
 
 
 def _fitted(analysis: Analysis, release: Any, progress: bool | None) -> Fit:

@@ -90,13 +90,18 @@ def naive_posterior(
     engine: Engine | None = None,
     progress: bool | None = None,
 ) -> tuple[Posterior | None, str]:
-    """The posterior had the published values carried no noise; or None, and why there is none."""
+    """The posterior had the published values carried no noise; or None, and why there is none.
+
+    Ctrl-C ends it: half a naive analysis is of no use.
+    """
     try:
         found = _weighted_or_chains(
             model, release.naive(), draws, {"seed": seed, "engine": engine, "progress": progress}
         )
     except NoisewiseError as error:  # a statistic without a density, say
         return None, str(error)
+    if found.status == "interrupted":
+        raise KeyboardInterrupt
     return (None, found.message) if found.status == "no_weight" else (found, "")
 
 
@@ -105,6 +110,6 @@ def _weighted_or_chains(model: Model, release: Release, draws: int, common: dict
     found = sample(model, release, Importance(), draws=4 * draws, on_failure="return", **common)
     if found.status in ("low_ess", "high_k") and NUTS().unfit(Problem(model, release)) is None:
         chains = sample(model, release, NUTS(), draws=draws, on_failure="return", **common)
-        if chains.status == "complete" or min(chains.ess.values()) > min(found.ess.values()):
+        if chains.status in ("complete", "interrupted") or min(chains.ess.values()) > min(found.ess.values()):
             return chains
     return found

@@ -43,6 +43,8 @@ class Results:
     """Why there is no naive analysis, where there is none."""
     fit: Fit | None = None
     naive_fit: Fit | None = None
+    ended: int = 0
+    """The exit status that a signal asked for during the run: 130 on Ctrl-C, 143 on SIGTERM, 0 where none came."""
 
     @property
     def found(self) -> Posterior | Fit:
@@ -113,7 +115,10 @@ def _is_ours(folder: Path) -> bool:
 
 
 def write(results: Results, folder: Path, *, report: bool = True) -> Path:
-    """Write all files, in place of earlier results; `run.json` first, so that the folder is known as ours."""
+    """Write all files, in place of earlier results; `run.json` first, so that the folder is known as ours.
+
+    Then what was found in full, from which all that follows can be made: little is lost if time runs out.
+    """
     check_folder(folder)
     try:
         _clear(folder)
@@ -123,6 +128,7 @@ def write(results: Results, folder: Path, *, report: bool = True) -> Path:
         (folder / "analysis.toml").write_text(analysis.to_text(), encoding="utf-8")
         (folder / "source.toml").write_text(analysis.text, encoding="utf-8")
         analysis.release.save(folder / "release.json")
+        _write_found(results, folder)
         results.found.summary(analysis.settings.level).to_csv(folder / "summary.csv", index_label="name")
         _write_json(folder / "summary.json", results.summary())
         compared = results.compared()
@@ -131,7 +137,7 @@ def write(results: Results, folder: Path, *, report: bool = True) -> Path:
         if results.posterior is not None:
             _write_posterior(results, results.posterior, folder)
         elif results.fit is not None:
-            _write_fit(results.fit, results.naive_fit, folder)
+            _write_fit(results.fit, folder)
     except OSError as error:
         advice = "Check that the folder can be written to, and that the disk is not full."
         raise refusal("results", "out", f"must be writable ({error})", str(folder), advice) from None
@@ -216,14 +222,21 @@ def _run(results: Results) -> dict[str, Any]:
     return content
 
 
+def _write_found(results: Results, folder: Path) -> None:
+    """The files that `load` reads."""
+    for posterior, name in ((results.posterior, "posterior.nc"), (results.naive, "naive.nc")):
+        if posterior is not None:
+            posterior.save(folder / name)
+    for fit, name in ((results.fit, "fit.json"), (results.naive_fit, "naive.json")):
+        if fit is not None:
+            _write_json(folder / name, fit_file.to_data(fit))
+
+
 def _write_posterior(results: Results, posterior: Posterior, folder: Path) -> None:
     draws = posterior.to_pandas()
     draws.to_csv(folder / "draws.csv", index=False)
     if find_spec("pyarrow") is not None:
         draws.to_parquet(folder / "draws.parquet", index=False)
-    posterior.save(folder / "posterior.nc")
-    if results.naive is not None:
-        results.naive.save(folder / "naive.nc")
     if len(posterior) > 1:
         from noisewise.plots import plot
 
@@ -231,14 +244,11 @@ def _write_posterior(results: Results, posterior: Posterior, folder: Path) -> No
         _write_figure(figure, folder / "figures", "posterior")
 
 
-def _write_fit(fit: Fit, naive: Fit | None, folder: Path) -> None:
+def _write_fit(fit: Fit, folder: Path) -> None:
     import pandas as pd
 
     from noisewise.trace_plot import plot_trace
 
-    _write_json(folder / "fit.json", fit_file.to_data(fit))
-    if naive is not None:
-        _write_json(folder / "naive.json", fit_file.to_data(naive))
     labels = list(fit.labels)
     pd.DataFrame(fit.covariance, index=labels, columns=labels).to_csv(folder / "covariance.csv", index_label="name")
     if fit.trace:

@@ -23,7 +23,7 @@ that noise. Begin with an analysis file:
 - `noisewise fit count.toml` gives the exact answer, in the folder count-results, with a report.
 
 Exit codes: 0 all is well; 1 the statistics failed (nothing accepted, no convergence, miscalibrated); 2 a mistake in a
-file or an option; 130 interrupted.
+file or an option; 130 interrupted by Ctrl-C; 143 ended by SIGTERM. After either signal the folder holds what there was.
 """
 
 app = typer.Typer(

@@ -17,7 +17,7 @@ from noisewise.cli.shared import (
     note,
     say_json,
     say_table,
-    stop_unless,
+    stop_unless_done,
 )
 from noisewise.errors import refusal
 
@@ -130,14 +130,12 @@ def fit(
     analysis = loaded(file, draws, seed)
     folder = folder_for(file, out, "results")
     results = posterior_of(analysis, "fit", checkpoint=checkpoint, naive=naive, progress=False if quiet else None)
-    assert results.posterior is not None
-    posterior = results.posterior
     write(results, folder)
     if json:
         say_json(results.summary() | {"folder": str(folder)})
     else:
         _say_posterior(results, folder)
-    stop_unless(posterior.status, "complete", posterior.message, {"What there is": str(folder)})
+    stop_unless_done(results, folder)
 
 
 def _say_posterior(results: Any, folder: Path | None) -> None:
@@ -187,7 +185,7 @@ def mle(
         say_table(found.summary(analysis.settings.level))
         typer.echo(f"Log likelihood {found.log_likelihood:.6g}, by {type(found.estimator).__name__}.")
         _say_where(folder)
-    stop_unless(found.status, "converged", found.message, {"What there is": str(folder)})
+    stop_unless_done(results, folder)
 
 
 def compare(
@@ -222,7 +220,7 @@ def compare(
         _say_posterior(results, out)
     if compared is None and results.no_naive:
         note(f"there is no naive analysis: {results.no_naive}")
-    stop_unless(results.posterior.status, "complete", results.posterior.message)
+    stop_unless_done(results, out)
 
 
 def calibrate(

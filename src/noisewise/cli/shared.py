@@ -2,14 +2,18 @@
 
 import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+if TYPE_CHECKING:
+    from noisewise.results_folder import Results
+
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
-"""Exit codes: the statistics failed; a mistake in a file or an option; interrupted."""
+"""Exit codes: the statistics failed; a mistake in a file or an option; interrupted. (143: ended by SIGTERM.)"""
+DELIVERED = ("complete", "converged")
+"""Statuses of a posterior and of a fit that are what was asked for."""
 
 File = Annotated[Path, typer.Argument(help="The analysis file, such as count.toml.", show_default=False)]
 Seed = Annotated[int | None, typer.Option(help="Decides every random number; in place of the file's.")]
@@ -73,10 +77,10 @@ def folder_for(file: Path, out: Path | None, ending: str) -> Path:
     return folder
 
 
-def stop_unless(status: str, good: str, message: str, kept: Mapping[str, str] | None = None) -> None:
-    """End with an exit code where a run did not deliver."""
-    if status == good:
-        return
-    where = "".join(f" {key}: {value}." for key, value in (kept or {}).items())
-    code = INTERRUPTED if status == "interrupted" else FAILED
-    fail(f"status '{status}': {message}{where}", code)
+def stop_unless_done(results: "Results", folder: Path | None) -> None:
+    """End with an exit code where a run did not deliver, or where a signal ended it."""
+    found, kept = results.found, "" if folder is None else f" What there is: {folder}."
+    if found.status not in DELIVERED:
+        fail(f"status '{found.status}': {found.message}{kept}", results.ended or FAILED)
+    if results.ended:
+        fail(f"interrupted before the naive analysis was done; the exact one is complete.{kept}", results.ended)

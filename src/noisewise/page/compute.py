@@ -46,6 +46,8 @@ def run(folder: Path, progress: Progress) -> dict[str, Any]:
     analysis = _read(folder)
     progress("starting", 0, 0)
     results = posterior_of(analysis, "compare", progress=False)
+    if results.ended:  # this process was asked to end
+        raise SystemExit(results.ended)
     progress("writing files", 0, 0)
     results_folder.write(results, folder / RESULTS, report=False)
     report = report_of(folder / RESULTS)
