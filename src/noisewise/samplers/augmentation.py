@@ -3,8 +3,9 @@
     repeat:  s     <- a step that keeps  pi(s | theta) eta(s_dp | s)
              theta <- a step that keeps  pi0(theta) pi(s | theta)
 
-Many chains at once, in fixed groups with random streams of their own. Steps: latent.py (statistics with a law),
-records.py and renewal.py (totals; Ju, Awan, Gong and Rao 2022), conjugate.py and parameter_steps.py (parameters).
+Many chains at once, in fixed groups with random streams of their own. Steps: latent.py and reported.py (statistics
+with a law), records.py and renewal.py (totals; Ju, Awan, Gong and Rao 2022), conjugate.py and parameter_steps.py
+(parameters).
 Why each leaves the exact posterior as it is, and reaches all of it: docs/derivations/augmentation.md.
 """
 
@@ -37,6 +38,7 @@ from noisewise.samplers.problem import Problem
 from noisewise.samplers.records import Records, acceptance_floor
 from noisewise.samplers.records import unfit as unfit_total
 from noisewise.samplers.renewal import Renewal
+from noisewise.samplers.reported import Reported
 from noisewise.samplers.verdict import judge_chains, posterior_of
 from noisewise.settings import Sampler
 from noisewise.space import unwalkable
@@ -323,7 +325,9 @@ def plan(joint: Joint, closed: dict[str, Family]) -> list[Any]:
     latent = [n for n in model.statistics if n in joint.problem.needed and n not in joint.fixed and n not in owned]
     steps: list[Any] = []
     for name in latent:
-        if has_free_entries(joint, name):
+        if Reported.applies(joint, name):
+            steps.append(Reported(joint, name))
+        elif has_free_entries(joint, name):
             steps.append(Entries(joint, name))
         elif model.is_discrete(name):
             steps.append(Lines(joint, name, table=_event_dim(joint.problem, name) > 0))
@@ -341,7 +345,9 @@ def _refresh(joint: Joint, latent: list[str]) -> list[Any]:
     names = [name for name in model.parameters if not model.is_discrete(name)]
     entries = sum(max(1, int(np.prod(model.shape(name)))) for name in latent)
     width = sum(max(1, int(np.prod(model.shape(name)))) for name in names)
-    return [Refresh(joint, names, latent)] if names and latent and max(entries, width) <= WALKED else []
+    if not (names and latent and max(entries, width) <= WALKED):
+        return []
+    return [Refresh(joint, names, latent, [Reported(joint, name) for name in latent if Reported.applies(joint, name)])]
 
 
 def closed_forms(joint: Joint, state: State) -> dict[str, Family]:
@@ -411,10 +417,12 @@ def describe(step: Any) -> str:
     if isinstance(step, Renewal):
         return f"{', '.join(step.names)}: with fresh records of {', '.join(step.totals)}"
     if isinstance(step, Refresh):
-        return f"{', '.join(step.chart.names)}: with fresh {', '.join(step.fresh)}"
+        return f"{', '.join(step.chart.names)}: with fresh {', '.join(step.renewed)}"
     if isinstance(step, Gradient):
         inside = f" ({', '.join(one.name for one in step.collapsed)} integrated out)" if step.collapsed else ""
         return f"{', '.join(step.chart.names)}: Hamiltonian{inside}"
+    if isinstance(step, Reported):
+        return f"{step.name}: given the reported counts"
     return f"{step.name}: {'entry by entry' if isinstance(step, Entries) else 'along lines'}"
 
 
@@ -434,7 +442,7 @@ def starting_points(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
             pool = model.draw(rng, [name], POOL, pool)
     log_eta = np.zeros(POOL)
     for name in joint.release:
-        log_eta = log_eta + problem.log_eta(name, pool)
+        log_eta = log_eta + _log_noise(joint, name, pool)
     for name in joint.fixed:
         log_eta = log_eta + model.log_prob(name, pool[name], pool)
     usable = ~np.isnan(log_eta) & (log_eta < np.inf)
@@ -447,6 +455,13 @@ def starting_points(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
             "released values, or use another sampler."
         )
     return state.values
+
+
+def _log_noise(joint: Joint, name: str, values: dict[str, Array]) -> Array:
+    """How well rows explain a released value: by the noise, or with the statistic summed out where a step draws it."""
+    if Reported.applies(joint, name):
+        return Reported(joint, name).log_marginals(values)
+    return joint.problem.log_eta(name, values)
 
 
 def _flattened(rng: np.random.Generator, log_weights: Array, rows: int) -> Array:
@@ -468,9 +483,12 @@ def _flattened(rng: np.random.Generator, log_weights: Array, rows: int) -> Array
 def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:
     """Whether every chain starts where the joint density is positive, after moving entries that are not."""
     for name in joint.release:
+        if Reported.applies(joint, name):
+            Reported(joint, name).step(rng, state, warm=True)
+            continue
         free = name not in joint.totals and has_free_entries(joint, name)
         if free and not Entries(joint, name).settle(rng, state):
             return False
-    logs = [joint.problem.log_eta(name, state.values) for name in joint.release]
+    logs = [_log_noise(joint, name, state.values) for name in joint.release]
     logs += [joint.model.log_prob(name, state.values[name], state.values) for name in joint.fixed]
     return bool(np.all(np.isfinite(np.sum(logs, axis=0))))

@@ -46,6 +46,8 @@ class Term:
     density: Density
     law_of: str | None = None
     """The name whose law it is, if it is one."""
+    noise_of: str | None = None
+    """The released name whose noise it is, if it is that."""
 
 
 class Joint:
@@ -83,7 +85,7 @@ class Joint:
             mechanism, value = release[name]
             return jnp.sum(mechanism.log_prob(value, values[name], **{x: values[x] for x in mechanism.inputs}))
 
-        return Term(frozenset({name, *self.release[name][0].inputs}), density)
+        return Term(frozenset({name, *self.release[name][0].inputs}), density, noise_of=name)
 
     def touching(self, names: Iterable[str], also: Iterable[str] = (), never: Iterable[str] = ()) -> Density:
         """The sum of all terms that depend on any of the names; NaN and +inf count as impossible.
@@ -94,10 +96,11 @@ class Joint:
         terms = [term for term in self.terms if term.touches & wanted and not term.touches & barred]
         return self._sum([term for term in terms if not besides or term.touches & besides])
 
-    def without_laws_of(self, names: Iterable[str]) -> Density:
-        """The sum of all terms but the laws of the names."""
-        left_out = frozenset(names)
-        return self._sum([term for term in self.terms if term.law_of not in left_out])
+    def without_laws_of(self, names: Iterable[str], marginal: Mapping[str, Density]) -> Density:
+        """The sum of all terms but the laws of the names; `marginal` densities replace both law and noise of theirs."""
+        left_out = {*names, *marginal}
+        kept = [term for term in self.terms if term.law_of not in left_out and term.noise_of not in marginal]
+        return self._sum([*kept, *(Term(frozenset(), density) for density in marginal.values())])
 
     @staticmethod
     def _sum(terms: list[Term]) -> Density:
@@ -174,8 +177,6 @@ def has_free_entries(joint: Joint, name: str) -> bool:
     """Whether law and noise treat every entry alone, and nothing else depends on the statistic."""
     model, shape = joint.model, joint.model.shape(name)
     if joint.children(name) or joint.readers(name) or name not in joint.release:
-        return False
-    if joint.release[name][0].event_dim:
         return False
     struct = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.order}
 

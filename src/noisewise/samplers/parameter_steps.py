@@ -15,6 +15,7 @@ from numpyro.distributions import biject_to
 from noisewise.numerics import double
 from noisewise.samplers.conjugate import LARGE, Conjugate
 from noisewise.samplers.joint import Joint, State, made
+from noisewise.samplers.reported import Reported
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[str, Any]
@@ -217,12 +218,17 @@ class Refresh(Tuned):
 
     Serves where the noise is wide beside the law: there the statistic given the parameters, and they given it, hardly
     move, while both together can. The laws of the statistics cancel; prior, noise and what is held fixed decide.
+    Tables behind `reported` categories are drawn given their release too: its marginal probability decides for them.
     """
 
-    def __init__(self, joint: Joint, names: Sequence[str], fresh: Sequence[str]) -> None:
-        self.joint, self.chart = joint, Chart(joint, names)
-        self.fresh = [name for name in joint.model.order if name in fresh]
-        self.density = joint.without_laws_of(fresh)
+    def __init__(
+        self, joint: Joint, names: Sequence[str], fresh: Sequence[str], reported: Sequence[Reported] = ()
+    ) -> None:
+        self.joint, self.chart, self.reported = joint, Chart(joint, names), tuple(reported)
+        tables = [one.name for one in self.reported]
+        self.fresh = [name for name in joint.model.order if name in fresh and name not in tables]
+        self.renewed = [*self.fresh, *tables]
+        self.density = joint.without_laws_of(self.fresh, {one.name: one.log_marginal for one in self.reported})
         self.most = float(np.log(2.4 / np.sqrt(self.chart.size)))
         self.begin(self.most - 1.0)
         self.root = np.eye(self.chart.size)
@@ -239,12 +245,14 @@ class Refresh(Tuned):
         walk = self.joint.program(("walk", self.chart.names), lambda: jax.vmap(self._walk))
         there, free, jacobian = run(walk, state.values, push)
         values = self.joint.model.draw(rng, self.fresh, chains, {**state.values, **there})
-        weigh = self.joint.program(("fresh", *self.fresh), lambda: jax.vmap(self.density, in_axes=(0, 0, axes)))
+        values = {**values, **{one.name: one.draw(rng, values, chains) for one in self.reported}}
+        purpose = ("fresh", tuple(self.fresh), tuple(one.name for one in self.reported))
+        weigh = self.joint.program(purpose, lambda: jax.vmap(self.density, in_axes=(0, 0, axes)))
         new, old = (run(weigh, given, state.records, self.joint.release) for given in (values, state.values))
         with np.errstate(invalid="ignore"):
             ratio = new - old + jacobian
         yes = rng.standard_exponential(chains) >= -ratio  # NaN: no
-        for name in (*self.chart.names, *self.fresh):
+        for name in (*self.chart.names, *self.renewed):
             chosen = yes.reshape((-1,) + (1,) * (values[name].ndim - 1))
             state.values[name] = np.where(chosen, values[name], state.values[name])
         if warm:
