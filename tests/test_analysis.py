@@ -14,6 +14,7 @@ import noisewise as nw
 from noisewise import toml_text
 from noisewise.analysis import STARTERS, Analysis, FileError, starter
 from noisewise.errors import InputError
+from noisewise.report import words
 from noisewise.samplers import SMC
 
 
@@ -158,6 +159,20 @@ def test_every_starter_runs(name, seed):
     found = nw.sample(analysis.model, analysis.release, method, draws=1_000, seed=seed)
     assert len(found) >= 1_000  # particles come in equal islands
     assert all(np.isfinite(found[each]).all() for each in found.draws)
+
+
+def test_the_two_groups_of_the_means_starter_spend_one_budget():
+    text = starter("means")
+    analysis = Analysis.from_text(text, "means")
+    assert analysis.release.guarantee.epsilon == 1.0
+    told = words.guarantees(analysis.release)
+    assert told[0].startswith("All of it together is 1-differentially private")
+    assert "mean_control and mean_treated have nobody in common" in told[1]
+    # without the table they add up; with groups that are not public they cannot be composed in parallel
+    alone = text.replace('[release.disjoint]\ngroups = [["mean_control"], ["mean_treated"]]\npublic = true\n', "")
+    assert Analysis.from_text(alone, "means").release.guarantee.epsilon == 2.0
+    secret = Analysis.from_text(text.replace("public = true", "public = false"), "means")
+    assert "do not add up to one for the whole" in words.guarantees(secret.release)[0]
 
 
 def test_the_count_starter_gives_the_exact_posterior(seed, count_reference):

@@ -94,8 +94,8 @@ class Release(Mapping[str, Released]):
         Statistics compose sequentially, declared disjoint groups in parallel; see `Guarantee.compose`.
         """
         stated: dict[str, Guarantee] = {}
-        for name, item in self._values.items():
-            found = _whole_guarantee(item.mechanism, item.shape)
+        for name in self._values:
+            found = self.guarantee_of(name)
             if found is None:
                 return None
             stated[name] = found
@@ -104,6 +104,10 @@ class Release(Mapping[str, Released]):
         if grouped:
             parts.append(Guarantee.parallel(grouped, public_groups=self._public_groups))
         return Guarantee.compose(parts)
+
+    def guarantee_of(self, name: str) -> Guarantee | None:
+        """What publishing all entries of one statistic guarantees; None where it states nothing."""
+        return _of_all_entries(self[name].mechanism, self[name].shape)
 
     def naive(self) -> "Release":
         """The same values as if they carried no noise: the mistaken analysis, for comparison."""
@@ -185,7 +189,7 @@ class Release(Mapping[str, Released]):
                 raw = file.read(LARGEST + 1)
             if len(raw) > LARGEST:
                 raise ValueError(f"it is longer than {LARGEST:,} bytes")
-            content = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique)
+            content = json.loads(raw.decode("utf-8"), object_pairs_hook=unique_keys)
         except FileNotFoundError:
             raise refusal("Release.load", "path", "must be an existing file", where, "Check the path.") from None
         except (OSError, UnicodeDecodeError) as error:
@@ -209,25 +213,12 @@ def schema() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
+REFERENCE = "#/$defs/"
+
+
 def current_schema() -> dict[str, Any]:
     """The schema as the catalogue of mechanisms makes it; `make schema` writes it to the published file."""
-    reference = "#/$defs/"
     mechanisms = {name: kind.schema() for name, kind in sorted(CATALOGUE.items())}
-    any_mechanism = {
-        "type": "object",
-        "oneOf": [{"$ref": reference + name} for name in mechanisms],
-        "unevaluatedProperties": False,
-    }
-    entry = {
-        "type": "object",
-        "required": ["value", "mechanism"],
-        "properties": {"value": {"$ref": reference + "value"}},
-        "oneOf": [{"$ref": reference + name} for name in mechanisms],
-        "unevaluatedProperties": False,
-    }
-    guarantee: dict[str, Any] = {name: {"$ref": reference + "budget"} for name in Guarantee.__dataclass_fields__}
-    guarantee |= {name: {"type": "number", "minimum": 0} for name in ZERO}
-    guarantee |= {name: {"enum": choices} for name, choices in Guarantee.choices.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "noisewise release, version 1",
@@ -243,63 +234,84 @@ def current_schema() -> dict[str, Any]:
                 "type": "object",
                 "minProperties": 1,
                 "propertyNames": {"pattern": r"^[^\W\d]\w*$"},
-                "additionalProperties": {"$ref": reference + "statistic"},
+                "additionalProperties": {"$ref": REFERENCE + "statistic"},
             },
-            "disjoint": {
-                "description": "Groups of statistics computed from disjoint records; public: nobody's group is secret.",
-                "type": "object",
-                "required": ["groups"],
-                "additionalProperties": False,
-                "properties": {
-                    "groups": {
-                        "type": "array",
-                        "minItems": 2,
-                        "items": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-                    },
-                    "public": {"type": "boolean"},
-                },
-            },
+            "disjoint": _disjoint_schema(),
         },
-        "$defs": {
-            "statistic": entry,
-            "mechanism": any_mechanism,
-            "number_or_array": {
-                "description": "A number, or nested arrays of numbers, row by row. Values are IEEE doubles.",
-                "oneOf": [{"type": "number"}, {"type": "array", "items": {"$ref": reference + "number_or_array"}}],
+        "$defs": _entry_schemas(list(mechanisms))
+        | _number_schemas()
+        | {"guarantee": _guarantee_schema(), **mechanisms},
+    }
+
+
+def _disjoint_schema() -> dict[str, Any]:
+    return {
+        "description": "Groups of statistics computed from disjoint records; public: nobody's group is secret.",
+        "type": "object",
+        "required": ["groups"],
+        "additionalProperties": False,
+        "properties": {
+            "groups": {
+                "type": "array",
+                "minItems": 2,
+                "items": {"type": "array", "minItems": 1, "items": {"type": "string"}},
             },
-            "value": {
-                "description": "Numbers, or a word that the mechanism defines, such as 'suppressed'.",
-                "oneOf": [
-                    {"type": ["number", "string"]},
-                    {"type": "array", "items": {"$ref": reference + "value"}},
-                ],
-            },
-            "positive": {
-                "description": "One positive number, or one per entry.",
-                "oneOf": [
-                    {"type": "number", "exclusiveMinimum": 0},
-                    {"type": "array", "minItems": 1, "items": {"$ref": reference + "positive"}},
-                ],
-            },
-            "budget": {"type": "number", "exclusiveMinimum": 0},
-            "guarantee": {
-                "description": "What the noise was calibrated to. Information only: the law is in the other fields.",
-                "type": "object",
-                "additionalProperties": False,
-                "properties": guarantee,
-            },
-            **mechanisms,
+            "public": {"type": "boolean"},
         },
     }
 
 
-def _whole_guarantee(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee | None:
+def _entry_schemas(mechanisms: list[str]) -> dict[str, Any]:
+    """A released statistic, and a mechanism alone."""
+    one_of = {"oneOf": [{"$ref": REFERENCE + name} for name in mechanisms], "unevaluatedProperties": False}
+    value = {"required": ["value", "mechanism"], "properties": {"value": {"$ref": REFERENCE + "value"}}}
+    return {"statistic": {"type": "object", **value, **one_of}, "mechanism": {"type": "object", **one_of}}
+
+
+def _number_schemas() -> dict[str, Any]:
+    """Numbers and arrays of them."""
+    return {
+        "number_or_array": {
+            "description": "A number, or nested arrays of numbers, row by row. Values are IEEE doubles.",
+            "oneOf": [{"type": "number"}, {"type": "array", "items": {"$ref": REFERENCE + "number_or_array"}}],
+        },
+        "value": {
+            "description": "Numbers, or a word that the mechanism defines, such as 'suppressed'.",
+            "oneOf": [
+                {"type": ["number", "string"]},
+                {"type": "array", "items": {"$ref": REFERENCE + "value"}},
+            ],
+        },
+        "positive": {
+            "description": "One positive number, or one per entry.",
+            "oneOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "array", "minItems": 1, "items": {"$ref": REFERENCE + "positive"}},
+            ],
+        },
+        "budget": {"type": "number", "exclusiveMinimum": 0},
+    }
+
+
+def _guarantee_schema() -> dict[str, Any]:
+    stated: dict[str, Any] = {name: {"$ref": REFERENCE + "budget"} for name in Guarantee.__dataclass_fields__}
+    stated |= {name: {"type": "number", "minimum": 0} for name in ZERO}
+    stated |= {name: {"enum": choices} for name, choices in Guarantee.choices.items()}
+    return {
+        "description": "What the noise was calibrated to. Information only: the law is in the other fields.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": stated,
+    }
+
+
+def _of_all_entries(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee | None:
     """The guarantee of all entries of one released value, composed over the parts that one record may move."""
     stated = mechanism.guarantee
     if isinstance(mechanism, Processed) and stated == mechanism.base.guarantee:
-        return _whole_guarantee(mechanism.base, shape)
+        return _of_all_entries(mechanism.base, shape)
     if isinstance(mechanism, Product):
-        each = [_whole_guarantee(part, shape[:-1]) for part in mechanism.parts]
+        each = [_of_all_entries(part, shape[:-1]) for part in mechanism.parts]
         whole = [found for found in each if found is not None]
         if len(whole) == len(each):
             return Guarantee.compose(whole)
@@ -337,7 +349,8 @@ def _released(entry: Any, where: str) -> Released:
         raise InputError(f"{where}.value: {error}") from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object's content, for `json.loads`; a key that stands twice is refused."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:

@@ -7,7 +7,7 @@ from typing import Any
 
 from noisewise import toml_text
 from noisewise.errors import InputError, refusal
-from noisewise.release import FORMAT, VERSION, Release, _unique, current_schema
+from noisewise.release import FORMAT, VERSION, Release, current_schema, unique_keys
 
 _HEADER = re.compile(r"\s*\[\[?\s*([\w\"'-]+)")
 _KEY = re.compile(r"\s*release\s*[.=]")
@@ -100,7 +100,7 @@ def _without_none(value: Any) -> Any:
 def from_upload(content: bytes) -> Release:
     """The release in an uploaded file's bytes."""
     try:
-        found = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
+        found = json.loads(content.decode("utf-8"), object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         raise InputError(
             f"release file: line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}. Mend it there."
@@ -147,7 +147,7 @@ def _typed(name: str, text: str) -> Any:
     if not text:
         raise refusal("form", name, "must be given", text, "Fill it in.")
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        return json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):
         if text[0] in "[{-+.0123456789":
             advice = 'Write 37.4, or [1, 2, 3], or {"mechanism": "Laplace", "scale": 5}.'

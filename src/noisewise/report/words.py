@@ -8,9 +8,9 @@ import numpy as np
 from noisewise._version import __version__
 from noisewise.errors import InputError
 from noisewise.mechanisms import Guarantee
-from noisewise.release import Release, _whole_guarantee
+from noisewise.release import Release
 from noisewise.report.information import Lost
-from noisewise.report.markup import number, whole
+from noisewise.report.markup import listed, number, whole
 
 SOFTWARE = (
     f"The noisewise developers. noisewise: exact statistical inference from differentially private releases, version "
@@ -25,7 +25,7 @@ DOI = "10.29012/jpc.797"
 
 def guarantees(release: Release) -> list[str]:
     """What was promised about privacy: of the whole where that is known, and of each statistic that states one."""
-    stated = {name: _whole_guarantee(item.mechanism, item.shape) for name, item in release.items()}
+    stated = {name: release.guarantee_of(name) for name in release}
     known = {name: found for name, found in stated.items() if found is not None}
     try:
         whole_of = release.guarantee
@@ -37,6 +37,10 @@ def guarantees(release: Release) -> list[str]:
     if not known and whole_of is None:
         return ["The release states no privacy guarantee: it gives the noise alone, which is all that inference needs."]
     told = [f"All of it together {_guarantee(whole_of)}" if whole_of is not None else problem]
+    groups = release.to_dict().get("disjoint", {}).get("groups", [])
+    if groups and whole_of is not None:
+        apart = listed([listed(group) for group in groups])
+        told.append(f"The records behind {apart} have nobody in common, so that their guarantees do not add up.")
     if len(release) > 1 or whole_of is None:
         told += [f"{name} by itself {_guarantee(found)}" for name, found in known.items()]
     return told
