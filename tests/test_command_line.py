@@ -369,6 +369,21 @@ def test_calibrate_passes_for_the_right_sampler_and_fails_for_a_wrong_one(noisew
     assert json.loads(out)["verdict"] == "miscalibrated"
 
 
+def test_a_calibration_that_was_interrupted_is_no_success(noisewise, count, monkeypatch):
+    honest, calls = nw.samplers.sample, []
+
+    def impatient(*given, **named):
+        calls.append(1)
+        found = honest(*given, **named)
+        return replace(found, status="interrupted") if len(calls) == 12 else found
+
+    monkeypatch.setattr(sys.modules["noisewise.calibrate"], "sample", impatient)
+    code, out, err = noisewise("calibrate", "count.toml", "--replicates", "60", "--draws", "100", "--quiet")
+    assert code == 130
+    assert "interrupted after 11 of 60 replicates" in err
+    assert "interrupted before 60" in out
+
+
 def test_notes_are_said_without_stopping(noisewise, count):
     count.write_text(count.read_text().replace("[statistics]", 'spare = "Normal(0, 1)"\n[statistics]'))
     code, _, err = noisewise("check", "count.toml", "--no-forecast")

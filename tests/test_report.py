@@ -1,5 +1,7 @@
 """The report: what it says is true, what users write stays text, and a real browser shows it to everybody."""
 
+import ast
+import graphlib
 import itertools
 import re
 from dataclasses import replace
@@ -505,6 +507,37 @@ def test_a_results_folder_gets_its_report(folder):
 def test_a_folder_that_is_none_is_refused(tmp_path):
     with pytest.raises(InputError, match="must be written by 'noisewise fit'"):
         write_report(tmp_path)
+
+
+# The code -----------------------------------------------------------------------------------------------------------
+
+
+def _imports(path):
+    """Modules and names a file imports, those for type checks included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, each.name) for each in node.names)
+
+
+def test_imports_of_the_report_point_one_way():
+    folder = Path(noise.__file__).parent
+    modules = {f"noisewise.report.{path.stem}": path for path in folder.glob("*.py") if path.stem != "__init__"}
+    needs = {
+        name: {each for pair in _imports(path) for each in (pair[0], ".".join(pair)) if each in modules}
+        for name, path in modules.items()
+    }
+    assert len(list(graphlib.TopologicalSorter(needs).static_order())) == len(modules)
+
+
+def test_no_private_name_crosses_modules():
+    package = ROOT / "src/noisewise"
+    crossing = [
+        (path.name, name)
+        for path in package.rglob("*.py")
+        for module, name in _imports(path)
+        if module.startswith("noisewise") and re.match("_[a-z]", name)
+    ]
+    assert crossing == []
 
 
 # In a real browser ----------------------------------------------------------------------------------------------------

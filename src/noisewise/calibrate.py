@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,8 @@ class Calibration:
 
         return plot_calibration(self)
 
-    def _headline(self) -> str:
+    def headline(self) -> str:
+        """The verdict and what it rests on, in one line."""
         name = "the chosen sampler" if self.sampler is None else type(self.sampler).__name__
         told = f"Calibration of {name}: {self.verdict}, p = {self.p_value:.3g} over {len(self.positions)} quantities"
         told += f", {self.replicates} replicates of {self.draws:,} draws, seed {self.seed}"
@@ -128,10 +130,10 @@ class Calibration:
         return told
 
     def __repr__(self) -> str:
-        return f"{self._headline()}\n{self.table().to_string(float_format=lambda x: f'{x:.3g}')}"
+        return f"{self.headline()}\n{self.table().to_string(float_format=lambda x: f'{x:.3g}')}"
 
     def _repr_html_(self) -> str:
-        return f"<div><p>{self._headline()}</p>{self.table().to_html(float_format=lambda x: f'{x:.3g}')}</div>"
+        return f"<div><p>{escape(self.headline())}</p>{self.table().to_html(float_format=lambda x: f'{x:.3g}')}</div>"
 
 
 def calibrate(

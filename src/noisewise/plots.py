@@ -51,7 +51,7 @@ def plot(
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     for axis, (name, index) in zip(axes.flat, panels, strict=False):
-        _panel(axis, posterior, name, index, before, naive)
+        panel(axis, posterior, name, index, before, naive)
     _legend(figure, axes.flat[: len(panels)])
     return figure
 
@@ -77,9 +77,10 @@ def _check(posterior: Any, prior: Any, naive: Any) -> None:
         raise refusal("plot", "naive", "must be a Posterior", naive, "Give nw.sample(model, release.naive(), ...).")
 
 
-def _panel(
+def panel(
     axis: Any, posterior: Posterior, name: str, index: tuple[int, ...], before: Any, naive: Posterior | None
 ) -> None:
+    """Draw one entry: the posterior's histogram, naive posterior and prior (`before`: its draws) as lines."""
     at: Any = (slice(None), *index)
     values = posterior[name][at]
     low, high = weights.quantiles(values.astype(float), posterior.weights, [0.0005, 0.9995])

@@ -7,11 +7,13 @@ import typer
 
 from noisewise.cli.shared import (
     FAILED,
+    INTERRUPTED,
     Draws,
     File,
     Json,
     Quiet,
     Seed,
+    fail,
     folder_for,
     loaded,
     note,
@@ -263,8 +265,10 @@ def calibrate(
             {"verdict": found.verdict, "p_value": found.p_value, "replicates": found.replicates, "quantities": rows}
         )
     else:
-        typer.echo(f"{found._headline()}.")
+        typer.echo(f"{found.headline()}.")
         say_table(found.table())
+    if found.replicates < found.asked:
+        fail(f"interrupted after {found.replicates} of {found.asked} replicates", INTERRUPTED)
     if not found.passed:
         raise typer.Exit(FAILED)
 

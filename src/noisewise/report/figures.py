@@ -91,7 +91,7 @@ def _drawn(
     level: float,
 ) -> str:
     with small_axis(2.6) as (axis, drawn):
-        plots._panel(axis, posterior, name, index, before, naive)
+        plots.panel(axis, posterior, name, index, before, naive)
         axis.set_ylabel("")
         axis.set_yticks([])
         axis.spines["left"].set_visible(False)

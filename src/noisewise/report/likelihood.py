@@ -1,21 +1,14 @@
 """The report of a maximum likelihood fit: estimates, naive beside exact, information lost, the climb."""
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noisewise import checks
-from noisewise.errors import refusal
 from noisewise.fit import Fit
-from noisewise.model import Model
-from noisewise.release import Release
 from noisewise.report import fit_figures, page, words
-from noisewise.report.markup import NONE, Html, bullets, joined, number, saved, tag
+from noisewise.report.markup import NONE, Html, bullets, joined, number, tag
 from noisewise.report.page import Section
 from noisewise.report.verdict import Check, Verdict, sentence, verdict_of
 
@@ -35,39 +28,17 @@ ENDS = {
 
 
 @dataclass(frozen=True, eq=False)
-class FitReport:
+class FitReport(page.Shown):
     """What a likelihood report shows: `FitReport(model, release, nw.fit(model, release, ...)).save("report.html")`.
 
     `naive` is the fit that ignored the noise, `nw.fit(model, release.naive(), ...)`; `no_naive` says why there is none.
     """
 
-    model: Model
-    release: Release
-    fit: Fit
-    question: str = ""
-    title: str = ""
-    naive: Fit | None = None
-    no_naive: str = ""
-    level: float = 0.95
-    content: Mapping[str, Any] = field(default_factory=dict)
-    """Tables of the analysis file, for the laws as they were written."""
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    """Files to replay from, by name, shown in full."""
-    replay: str = ""
-    """The command that gives the same numbers again."""
-    finished: str = ""
+    kind = ("fit", Fit, "nw.fit")
 
-    def __post_init__(self) -> None:
-        for name, kind in (("model", Model), ("release", Release), ("fit", Fit)):
-            if not isinstance(getattr(self, name), kind):
-                advice = "Give the model, the release and what nw.fit returned."
-                raise refusal("FitReport", name, f"must be a {kind.__name__}", getattr(self, name), advice)
-        if self.fit.release_hash != self.release.hash:
-            advice = "Give the release it was made from."
-            raise refusal("FitReport", "fit", "must be of this release", self.fit.release_hash, advice)
-        checks.positive_number("FitReport", "level", self.level, "Give 0.95 for 95% intervals.")
-        if self.level >= 1:
-            raise refusal("FitReport", "level", "must lie below 1", self.level, "Give 0.95 for 95% intervals.")
+    fit: Fit
+    _: KW_ONLY
+    naive: Fit | None = None
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -83,10 +54,6 @@ class FitReport:
         """The whole file."""
         with np.errstate(all="ignore"):
             return page.around(self, SECTIONS)
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the file."""
-        return saved(self.html(), path, "FitReport.save")
 
 
 # The verdict --------------------------------------------------------------------------------------------------------

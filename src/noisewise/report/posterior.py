@@ -1,0 +1,256 @@
+"""The report of a posterior: the answer, naive beside exact, whether it can be trusted, what privacy cost."""
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noisewise.compare import Comparison
+from noisewise.fit import Fit
+from noisewise.forecast import Forecast
+from noisewise.posterior import Posterior
+from noisewise.report import figures, page, words
+from noisewise.report.information import Lost, lost
+from noisewise.report.markup import NONE, Html, bullets, joined, listed, number, tag
+from noisewise.report.page import Section
+from noisewise.report.verdict import Verdict, answers, judge
+
+Array = np.ndarray[Any, Any]
+
+PRIOR_BLOCKS, PRIOR_ROWS = 3, 4096
+"""Draws of the prior, by blocks of the size that `Model.simulate` compiles for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Report(page.Shown):
+    """What a report shows: `Report(model, release, posterior).save("report.html")`.
+
+    `naive` adds the analysis that ignored the noise (`no_naive` says why there is none), `forecast` the check of
+    prior against release, `fit` maximum likelihood estimates.
+    """
+
+    kind = ("posterior", Posterior, "nw.sample")
+
+    posterior: Posterior
+    _: KW_ONLY
+    naive: Posterior | None = None
+    forecast: Forecast | None = None
+    fit: Fit | None = None
+    conflict: Mapping[str, float] | None = None
+    """Tail probabilities of the release under the prior; the forecast's, where there is one."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.conflict is None and self.forecast is not None:
+            object.__setattr__(self, "conflict", self.forecast.conflict)
+
+    @classmethod
+    def of(cls, comparison: Comparison, **others: Any) -> "Report":
+        """The report of what `nw.compare` returned."""
+        given = {"naive": comparison.naive, "no_naive": comparison.reason}
+        return cls(comparison.model, comparison.release, comparison.exact, **(given | others))
+
+    @cached_property
+    def has_answer(self) -> bool:
+        """Whether there are draws, with weights that can be used."""
+        return answers(self.posterior)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether the numbers may be used, and why."""
+        with np.errstate(all="ignore"):  # draws beyond the range of numbers are shown as such
+            return judge(self.posterior, self.conflict)
+
+    @cached_property
+    def summary(self) -> Any:
+        """The posterior's table."""
+        return self.posterior.summary(self.level)
+
+    @cached_property
+    def before(self) -> dict[str, Array]:
+        """Draws of the prior, statistics that are laws included; sums over records, perhaps very many, are not."""
+        names: list[str] = []
+        for name in self.model.order:
+            if self.model.has_density(name) and set(self.model.parents(name)) <= set(names):
+                names.append(name)
+        rngs = [np.random.default_rng([self.posterior.seed, block]) for block in range(PRIOR_BLOCKS)]
+        blocks = [self.model.draw(rng, names, PRIOR_ROWS) for rng in rngs]
+        return {name: np.concatenate([block[name] for block in blocks]) for name in names}
+
+    @cached_property
+    def lost(self) -> list[Lost]:
+        """What privacy cost, for every scalar parameter."""
+        return lost(self.posterior, self.release, self.before, self.level) if self.has_answer else []
+
+    @cached_property
+    def comparison(self) -> Comparison | None:
+        """Naive beside exact, where both have draws."""
+        if self.naive is None or not answers(self.naive) or not self.has_answer:
+            return None
+        return Comparison(self.model, self.release, self.posterior, self.naive)
+
+    def html(self) -> str:
+        """The whole file."""
+        with np.errstate(all="ignore"):
+            return page.around(self, SECTIONS)
+
+
+# The sections -------------------------------------------------------------------------------------------------------
+
+
+def _question(report: Report) -> Section:
+    return page.question(report, _answers)
+
+
+def _answers(report: Report) -> list[str]:
+    table_of = report.summary
+    low, high = table_of.columns[2:4]
+    found = []
+    for label, row in list(table_of.iterrows())[: page.MOST_SENTENCES]:
+        name = str(label).split("[")[0]
+        kind = "" if name in report.posterior.parameters else ", confidential,"
+        interval = f"between {number(row[low])} and {number(row[high])} with probability {100 * report.level:g}%"
+        found.append(f"{label}{kind} is about {number(row['mean'])}: {interval}.")
+    return found
+
+
+def _answer(report: Report) -> Section | None:
+    if not report.has_answer:
+        return None
+    summary = report.summary
+    low, high = summary.columns[2:4]
+    rows = []
+    for label, row in summary.iterrows():
+        known = str(label).split("[")[0] in report.posterior.parameters
+        kind = "parameter" if known else "confidential statistic"
+        rows.append((label, kind, *(number(row[column], 4) for column in ("mean", "sd", low, high))))
+    columns = ("Quantity", "Kind", "Mean", "Standard deviation", str(low), str(high))
+    told = (
+        f"Given the model, the published values and the noise, each quantity lies within its interval with probability "
+        f"{100 * report.level:g}%. That holds for the confidential statistics too: what the curator knows and did not "
+        "publish."
+    )
+    shown = page.long_table(f"Exact answers, with {100 * report.level:g}% intervals", columns, rows, "answer-table")
+    fitted = _fitted(report)
+    return "answer", "The answer", joined([tag("p", told), shown, _pictures(report), fitted])
+
+
+def _pictures(report: Report) -> Html:
+    drawn = figures.panels(report.posterior, report.naive, report.before, report.level)
+    each = [
+        tag("figure", svg, tag("figcaption", tag("strong", label), f". {told}"), class_="card")
+        for label, svg, told in drawn
+    ]
+    keys = [("exact", "exact: counts the noise"), ("prior", "prior: before the release")]
+    if report.naive is not None:
+        keys.insert(1, ("naive", "naive: ignores the noise"))
+    legend = [tag("li", tag("span", "", class_=f"key {kind}", aria_hidden="true"), told) for kind, told in keys]
+    legend.append(tag("li", tag("span", "◆", class_="key mark", aria_hidden="true"), "published value"))
+    bars = f"Bars under the curves are {100 * report.level:g}% intervals, dots are means."
+    return joined(
+        [tag("h3", "Pictures"), tag("ul", *legend, class_="legend"), tag("p", bars), tag("div", *each, class_="grid")]
+    )
+
+
+def _fitted(report: Report) -> Html | None:
+    if report.fit is None:
+        return None
+    summary = report.fit.summary(report.level)
+    rows = [(label, *(number(value, 4) for value in row)) for label, row in summary.iterrows()]
+    columns = ("Parameter", *(str(column).capitalize() for column in summary.columns))
+    told = (
+        f"Maximum likelihood uses the priors only for the range of the parameters. Its status is {report.fit.status}. "
+        f"{report.fit.message}"
+    )
+    return joined(
+        [
+            tag("h3", "Maximum likelihood"),
+            tag("p", told),
+            page.long_table("Estimates that count the noise", columns, rows, "fit"),
+        ]
+    )
+
+
+def _naive(report: Report) -> Section | None:
+    compared = report.comparison
+    heading = "Naive beside exact"
+    if compared is None:
+        if not report.has_answer:
+            return None
+        return (
+            "naive",
+            heading,
+            tag("p", f"There is no naive analysis to set beside the exact one: {page.why_not(report)}."),
+        )
+    found = compared.table(report.level)
+    intro = (
+        "The naive analysis takes each published value for the confidential one, as if it carried no noise. It is here "
+        "to show what that mistake would claim; only the exact analysis is right."
+    )
+    sentences = [
+        words.beside(str(label), row, report.level) for label, row in list(found.iterrows())[: page.MOST_SENTENCES]
+    ]
+    rows = [(label, *(number(value, 4) for value in row)) for label, row in found.iterrows()]
+    titles = ("Parameter", *(page.column_title(str(column)) for column in found.columns))
+    note = (
+        "Wider: the exact interval's width over the naive one's. Shift: the exact mean less the naive one, in naive "
+        "standard deviations (SD)."
+    )
+    doubt = None
+    if report.naive is not None and report.naive.status != "complete":
+        doubt = tag("p", f"The naive analysis itself fell short: {report.naive.message}")
+    shown = page.long_table("Naive and exact answers", titles, rows, "naive-table")
+    return "naive", heading, joined([tag("p", intro), bullets(sentences), doubt, shown, tag("p", note, class_="quiet")])
+
+
+def _trust(report: Report) -> Section:
+    posterior = report.posterior
+    how = f"The sampler was {type(posterior.sampler).__name__}."
+    if posterior.reason:
+        how = f"The sampler was {type(posterior.sampler).__name__}, chosen because: {posterior.reason.rstrip('.')}."
+    if posterior.acceptance_rate is not None and np.isfinite(posterior.acceptance_rate):
+        how += f" It accepted {number(100 * posterior.acceptance_rate, 2)}% of its proposals."
+    return page.trust(report, how)
+
+
+def _cost(report: Report) -> Section | None:
+    if not report.lost:
+        return None
+    told = [words.cost(each, report.level) for each in report.lost[: page.MOST_SENTENCES]]
+    rows = []
+    for each in report.lost:
+        share = NONE if each.noise_share is None else f"{number(100 * each.noise_share, 2)}%"
+        change = NONE if not np.isfinite(each.narrowed) else f"{number(100 * each.narrowed, 2)}%"
+        rows.append((each.label, share, f"{number(each.before[0])} to {number(each.before[1])}", change))
+    columns = ("Parameter", "Variance due to the noise, at least about", "Prior interval", "Narrowed by the release")
+    shown = page.long_table("What privacy cost", columns, rows, "cost-table")
+    kept = None
+    if report.fit is not None and report.fit.efficiency:
+        pairs = [
+            f"{name} {listed([number(100 * float(value), 2) + '%' for value in np.ravel(share)[:6]])}"
+            for name, share in report.fit.efficiency.items()
+        ]
+        kept = tag("p", f"Of the information in the confidential statistics, the release keeps: {listed(pairs)}.")
+    return "cost", "What privacy cost", joined([bullets(told), shown, kept])
+
+
+def _replay(report: Report) -> Section:
+    posterior = report.posterior
+    command = report.replay or (
+        f"noisewise.sample(model, release, {posterior.sampler!r}, draws={len(posterior)}, seed={posterior.seed})"
+    )
+    facts = [
+        ("Seed", str(posterior.seed)),
+        ("Draws", f"{len(posterior):,}"),
+        ("Sampler", repr(posterior.sampler)),
+    ]
+    return page.replay(report, command, facts, posterior.versions)
+
+
+SECTIONS = (_question, page.published, page.model, _answer, _naive, _trust, _cost, page.cite, _replay)
+"""In the order of reading; a section that has nothing to say returns None."""
+
+
+__all__ = ["Report"]
