@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-PARTS = ("samplers", "likelihood", "peers", "scaling", "device")
+PARTS = ("samplers", "likelihood", "peers", "scaling", "checkpoint", "device")
 """Their order on the page."""
 HEAD = (
     "# Benchmarks\n\nEvery table is written by the command above it. Machines differ, and so do runs on one machine: "

@@ -3,8 +3,9 @@
     python tests/chaos.py [kills] [seed]
 
 Run by `make chaos`. Every case runs once in peace. Then it runs with a checkpoint in a process of its own, which is
-killed at random moments, in the middle of writes too, and started again on another number of threads until it comes to
-its end. What it returns then must be equal to the peaceful run's, bit by bit.
+killed at random moments, in the middle of writes too, and started again on another number of threads, or on processes,
+until it comes to its end. What it returns then must be equal to the peaceful run's, bit by bit. Cases of the
+accelerator engine, which run on the CPU as a device, stay on it.
 """
 
 import os
@@ -41,21 +42,23 @@ def cases():
         statistics={"sum": nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x: x.clip(-3.0, 3.0), n=40)},
     )
     sums = nw.Release(sum=nw.Laplace(scale=3.0).released(31.0))
+    device = nw.Device("cpu", rows=2**13)
     lalonde = lalonde_model(), lalonde_release((7.9, 3.1, 66.0, 27.5))
     count = count_model(), count_release()
 
-    def sampled(model, release, sampler, draws):
+    def sampled(model, release, sampler, draws, **fixed):
         def run(**keywords):
-            found = nw.sample(model, release, sampler, draws=draws, on_failure="return", **keywords)
+            found = nw.sample(model, release, sampler, draws=draws, on_failure="return", **{**keywords, **fixed})
             more = {} if found.log_weights is None else {"log_weights": found.log_weights}
             told = {"numbers": np.array([found.proposals, found.log_evidence or 0.0, found.acceptance_rate or 0.0])}
             return {**{name: np.asarray(found[name]) for name in found.draws}, **more, **told}
 
         return run
 
-    def fitted(model, release, estimator):
+    def fitted(model, release, estimator, **fixed):
         def run(**keywords):
-            found = nw.fit(model, release, estimator, start={"theta": 3.0}, on_failure="return", **keywords)
+            settings = {"start": {"theta": 3.0}, "on_failure": "return", **keywords, **fixed}
+            found = nw.fit(model, release, estimator, **settings)
             rows = np.array([row["theta"] for row in found.trace])
             return {"estimate": found.estimate["theta"], "covariance": found.covariance, "trace": rows}
 
@@ -74,23 +77,40 @@ def cases():
         "nuts": sampled(*count, nw.NUTS(), 12_000),
         "chosen": sampled(*lalonde, None, 4_000),
         "mcem": fitted(*count, nw.MCEM(final=50_000)),
+        "device-rejection": sampled(*lalonde, nw.Rejection(), 3_000, engine=device),
+        "device-importance": sampled(*count, nw.Importance(), 400_000, engine=device),
+        "device-mcmc": sampled(*count, nw.MCMC(), 100_000, engine=device),
+        "device-mcem": fitted(*count, nw.MCEM(final=50_000), engine=device),
     }
 
 
-def child(name, seed, threads, path, out):
-    """One run in a process of its own; states are saved as often as can be."""
+def engine_of(words):
+    """ "threads 2" or "processes 1" as an engine."""
     import noisewise as nw
+    from noisewise.engine import Processes
+
+    kind, size = words.split()
+    return {"threads": nw.Threads, "processes": Processes}[kind](int(size))
+
+
+def any_engine(rng):
+    """One of those that give the same draws, in words."""
+    return f"processes {rng.integers(1, 3)}" if rng.random() < 0.2 else f"threads {rng.integers(1, 4)}"
+
+
+def child(name, seed, engine, path, out):
+    """One run in a process of its own; states are saved as often as can be."""
     from noisewise import resume
 
     resume.EVERY, resume.RATE = 0.02, 2.0**30
-    found = cases()[name](seed=seed, engine=nw.Threads(threads), checkpoint=path, progress=False)
+    found = cases()[name](seed=seed, engine=engine_of(engine), checkpoint=path, progress=False)
     np.savez(out + ".part.npz", **found)
     os.replace(out + ".part.npz", out)
 
 
-def start(name, seed, threads, path, out):
+def start(name, seed, engine, path, out):
     """The process of `child`."""
-    command = [sys.executable, "-W", "ignore", __file__, "child", name, str(seed), str(threads), str(path), str(out)]
+    command = [sys.executable, "-W", "ignore", __file__, "child", name, str(seed), engine, str(path), str(out)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
@@ -126,7 +146,7 @@ def endure(name, seed, rng, kills, folder):
     path, out = Path(folder) / f"{name}.nwc", Path(folder) / f"{name}.npz"
     done = 0
     while done < kills:
-        process = start(name, seed, int(rng.integers(1, 4)), path, out)
+        process = start(name, seed, any_engine(rng), path, out)
         if not kill_while_writing(process, path, rng):
             finish(process)
             break
@@ -135,7 +155,7 @@ def endure(name, seed, rng, kills, folder):
             with path.open("r+b") as file:
                 file.truncate(max(4096, path.stat().st_size - int(rng.integers(1, 2000))))
     if not out.exists():
-        finish(start(name, seed, int(rng.integers(1, 4)), path, out))
+        finish(start(name, seed, any_engine(rng), path, out))
     with np.load(out) as found:
         return dict(found), done
 
@@ -173,7 +193,7 @@ if __name__ == "__main__":
 
     warnings.simplefilter("ignore")
     if sys.argv[1:2] == ["child"]:
-        child(sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5], sys.argv[6])
+        child(sys.argv[2], int(sys.argv[3]), *sys.argv[4:7])
     else:
         numbers = [int(argument) for argument in sys.argv[1:]]
         sys.exit(main(*(numbers + [30, 1][len(numbers) :])))
