@@ -343,3 +343,28 @@ def test_a_refused_function_is_told_what_to_use(name):
 def test_refused_constants(law):
     with pytest.raises(InputError, match=r"prior 'theta'.*(improper|masked).*Give a proper distribution"):
         constant(law)
+
+
+SHORT_CUTS = {
+    "rate as it is": (lambda a, b: dist.Poisson(a), {"rate": "a"}, set()),
+    "one as it is, one that no value enters": (lambda a, b: dist.Binomial(40, b), {"probs": "b"}, {"total_count"}),
+    "one computed, one that no value enters": (lambda a, b: dist.Gamma(92.0, 92.0 / a**2), {}, {"concentration"}),
+    "both computed": (lambda a, b: dist.Normal(a + b, a / 2), {}, set()),
+    "with entries": (lambda a, b: dist.Normal(a, jnp.array([1.0, 2.0, 3.0])).to_event(1), {}, {"scale"}),
+}
+
+
+@pytest.mark.parametrize("inner", [(), ("b",)], ids=["rows", "records"])
+@pytest.mark.parametrize(("function", "passed", "fixed"), SHORT_CUTS.values(), ids=SHORT_CUTS.keys())
+def test_attributes_that_need_no_program_are_what_the_program_gives(function, passed, fixed, inner, seed):
+    """Values handed on and values that stay fixed, beside the whole of the law's attributes by one program."""
+    law = Law(WHO, function, ("a", "b"), {"a": NUMBER, "b": NUMBER}, frozenset(inner))
+    assert (law.form.passed, law.form.fixed) == (passed, fixed)
+    rng, records = np.random.default_rng(seed), 4 if inner else None
+    outer = {"a": rng.random(5)} | ({} if inner else {"b": rng.random(5)})
+    within = {"b": rng.random((5, 4))} if inner else {}
+    found = law._attributes_of(outer, within, records)
+    whole = law._run(law._some(lambda name: True, bool(inner)), outer, within, None)
+    assert found.keys() == whole.keys()
+    for name, value in whole.items():
+        np.testing.assert_array_equal(np.broadcast_to(found[name], value.shape), value)

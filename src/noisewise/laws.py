@@ -9,7 +9,7 @@ tracing, and stays fixed.
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -47,6 +47,15 @@ class Form:
     shape: tuple[int, ...]
     transformed: bool
     discrete: bool
+    passed: Mapping[str, str] = field(default_factory=dict)
+    """Attributes that are a parent's value as it is, with that parent."""
+    fixed: frozenset[str] = frozenset()
+    """Attributes that no parent enters."""
+
+    @property
+    def settled(self) -> set[str]:
+        """Attributes that need no program."""
+        return {*self.passed, *self.fixed}
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -97,6 +106,15 @@ def attributes(law: Distribution) -> dict[str, Any]:
         missing = rank + variate.axes.get(name, 0) - value.ndim
         found[name] = value.reshape((1,) * missing + value.shape)
     return found
+
+
+def depending(program: Any) -> set[int]:
+    """Identities of a traced program's variables that its inputs enter; a step's every output on its every input."""
+    moving = {id(variable) for variable in program.invars}
+    for step in program.eqns:
+        if any(id(variable) in moving for variable in step.invars):
+            moving.update(id(variable) for variable in step.outvars)
+    return moving
 
 
 def parts(law: Distribution) -> Iterator[Distribution]:
@@ -225,7 +243,8 @@ class Law:
         self.who, self.function, self.parents = who, function, parents
         self.inner = tuple(name for name in parents if name in inner)
         self.outer = tuple(name for name in parents if name not in inner)
-        self.form = self._trace({name: known[name] for name in parents})
+        self.known = {name: known[name] for name in parents}
+        self.form = self._trace(self.known)
 
     def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> Form:
         seen: list[Form] = []
@@ -242,10 +261,14 @@ class Law:
             # Traced under vmap, as it will run: JAX 0.10 traces NumPy constants outside one in a way that makes
             # 32-bit computations with the same array fail later.
             rows = {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in arguments.items()}
-            traced = jax.make_jaxpr(jax.vmap(probe))(rows)
+            traced, found = jax.make_jaxpr(jax.vmap(probe), return_shape=True)(rows)
         if rounded_to_32_bit(traced.consts):
             warn_about_32_bit(self.who)
-        return seen[-1]
+        given = dict(zip(map(id, traced.jaxpr.invars), sorted(rows), strict=True))
+        moving, outputs = depending(traced.jaxpr), list(zip(sorted(found), traced.jaxpr.outvars, strict=True))
+        passed = {name: given[id(out)] for name, out in outputs if id(out) in given}
+        fixed = frozenset(name for name, out in outputs if id(out) not in moving)
+        return replace(seen[-1], passed=passed, fixed=fixed)
 
     def trial(self, rng: np.random.Generator, values: Values) -> Any:
         """One draw at one value of each parent, uncompiled: a law that cannot be drawn from shows now."""
@@ -300,14 +323,27 @@ class Law:
 
         return Compiled(build)
 
+    def _some(self, wanted: Callable[[str], bool], records: bool) -> Callable[..., Any]:
+        def body(values: Values, _: Any) -> dict[str, Any]:
+            return {name: value for name, value in attributes(self.function(**values)).items() if wanted(name)}
+
+        return self._mapped(body, records)
+
     @cached_property
     def _attributes(self) -> Callable[..., Any]:
-        return self._mapped(lambda values, _: attributes(self.function(**values)), bool(self.inner))
+        return self._some(lambda name: name not in self.form.settled, bool(self.inner))
 
     @cached_property
     def _constant(self) -> dict[str, Array]:
-        with double():
-            return {name: np.asarray(value) for name, value in attributes(self.function()).items()}
+        """The attributes that no parent enters: at a row of made-up values, which change nothing."""
+        if not self.parents:
+            with double():
+                return {name: np.asarray(value) for name, value in attributes(self.function()).items()}
+        if not self.form.fixed:
+            return {}
+        row = {name: np.ones((1, *struct.shape), struct.dtype) for name, struct in self.known.items()}
+        found = self._run(self._some(lambda name: name in self.form.fixed, False), row, {}, None)
+        return {name: value[0] for name, value in found.items()}
 
     def _push(self, values: Values, base: Any) -> Any:
         for transform in peel(self.function(**values))[2]:
@@ -353,12 +389,17 @@ class Law:
         return base
 
     def _attributes_of(self, outer: Values, inner: Values, records: int | None) -> dict[str, Array]:
-        if not self.parents:
-            return self._constant
-        given = self._run(self._attributes, outer, inner, None)
-        if records is not None and not self.inner:
-            given = {name: value[:, None] for name, value in given.items()}
-        return given
+        """By name; those that vary have a lead of rows (and of records, or 1 in its place)."""
+        assert self.form.variate is not None
+        varying: dict[str, Array] = {
+            name: np.asarray(inner[of]) for name, of in self.form.passed.items() if of in inner
+        }
+        by_row = {name: np.asarray(outer[of]) for name, of in self.form.passed.items() if of in outer}
+        if not self.form.settled.issuperset(self.form.variate.rules) and self.parents:
+            (varying if self.inner else by_row).update(self._run(self._attributes, outer, inner, None))
+        if records is not None:
+            by_row = {name: value[:, None] for name, value in by_row.items()}
+        return {**self._constant, **varying, **by_row}
 
     @staticmethod
     def _run(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -21,7 +21,7 @@ from scipy.special import chdtri
 from noisewise.engine import Broken, Engine, Task, total_memory
 from noisewise.errors import NoisewiseWarning, refusal
 from noisewise.progress import Progress
-from noisewise.resume import CHANGED, NOTHING, Log, fingerprint
+from noisewise.resume import NOTHING, Log, fingerprint
 
 Array = np.ndarray[Any, Any]
 Columns = dict[str, Array]
@@ -86,6 +86,10 @@ class Stream:
     def proposals(self) -> int:
         """Proposals made so far, in whole blocks and in order."""
         return self.absorbed * self.rows
+
+    def below(self) -> list["Stream"]:
+        """Every stream of this tree, children first."""
+        return [*(stream for child in self.children for stream in child.below()), self]
 
     def next_stream(self) -> "Stream":
         """This stream if the rows for its next block are there, else the descendant that must supply them first."""
@@ -229,9 +233,14 @@ class Run:
         self.budget, self.progress, self.log = budget, progress, log
         self.forms: dict[int, dict[str, Any]] = {}
         """By stream, the form of its blocks that the log has agreed to."""
+        self.checked: set[int] = set()
+        """Streams of which a block that the log has is computed again, the first there is, and compared."""
         self.most_bytes = WAITING * total_memory()
         self.filled = [0] * len(roots)
         self.columns: list[Columns] = [{} for _ in roots]
+        self.streams = [stream for root in roots for stream in root.below()]
+        self.kept = 0
+        """Positions kept at the last pruning."""
         self.status, self.message, self.warned = "complete", "", False
         self.start = time.monotonic()
         self.pace: tuple[float, int] | None = None
@@ -248,7 +257,9 @@ class Run:
                 return None
             block = stream.launched
             task = stream.next_task(self.seed, self.purpose)
-            if block == 0 or not self.log.has("block", stream.index, block):
+            kept = self.log.has("block", stream.index, block)
+            if not kept or stream.index not in self.checked:
+                self.checked |= {stream.index} if kept else set()
                 return replace(task, done=partial(self._ran, stream, block, task.done))
             self._done(stream, task.done, read_block(self.log, stream, block))
         return None
@@ -259,16 +270,13 @@ class Run:
         return self.status != "complete" or min(self.filled) >= self.draws
 
     def _ran(self, stream: Stream, block: int, done: Callable[[Any], None], result: tuple[Columns, Array]) -> None:
-        """Keep a block that has been computed; or compare it with the one kept, which is done for each first block."""
+        """Keep a block that has been computed; or compare it with the one kept, which is done once for each stream."""
         if self.log and stream.counted:
             kept, form = as_kept(stream, *result), form_of(result[0])
             if self.forms.get(stream.index) != form:
                 self.log.same(form, "form", stream.index)
                 self.forms[stream.index] = form
-            if not self.log.has("block", stream.index, block):
-                self.log.put(kept, "block", stream.index, block)
-            elif fingerprint(kept) != fingerprint(self.log.get("block", stream.index, block)):
-                raise self.log.refusal(CHANGED)
+            self.log.confirm(kept, "block", stream.index, block)
             self.log.forget("block", stream.index, block)
         self._done(stream, done, result)
 
@@ -279,14 +287,21 @@ class Run:
             before = min(self.filled)
             self._collect()
             self._check_counts(stream)
+            self._prune(before)
+
+    def _prune(self, filled: int) -> None:
+        """Drop positions that no tally will ask for, whenever twice as many are kept as after the last time."""
+        kept = sum(len(stream._positions) for stream in self.streams)
+        if kept > 2 * self.kept + 64:
             for root in self.roots:
-                root.prune([(before - 1, float("inf"))])
+                root.prune([(filled - 1, float("inf"))])
+            self.kept = sum(len(stream._positions) for stream in self.streams)
 
     def tick(self) -> None:
         """Show progress; stop by the clock when asked to."""
         seconds = time.monotonic() - self.start
         self.progress.update(
-            min(self.filled), self.draws, lambda: sum(s.proposals for s in self.streams() if s.counted)
+            min(self.filled), self.draws, lambda: sum(s.proposals for s in self.streams if s.counted)
         )
         self._warn_of_a_long_run(seconds)
         limit = self.budget.max_seconds
@@ -299,19 +314,6 @@ class Run:
             )
 
     # Bookkeeping, all in the calling thread --------------------------------------------------------------
-
-    def streams(self) -> list[Stream]:
-        """Every stream, children first."""
-        found: list[Stream] = []
-
-        def visit(stream: Stream) -> None:
-            for child in stream.children:
-                visit(child)
-            found.append(stream)
-
-        for root in self.roots:
-            visit(root)
-        return found
 
     def _collect(self) -> None:
         """Move ready rows of the roots into arrays of the final size."""
@@ -333,7 +335,8 @@ class Run:
         if limit is None:
             return
         keep = min(self.filled)
-        if self._work_for(min(keep + 1, self.draws)) > limit:
+        made = sum(each.proposals for each in self.streams if each.counted)
+        if made > limit and self._work_for(min(keep + 1, self.draws)) > limit:
             while keep > 0 and self._work_for(keep) > limit:
                 keep -= 1
             self.filled = [keep] * len(self.roots)
@@ -370,12 +373,12 @@ class Run:
             self._warn(message)
 
     def _counts(self) -> str:
-        counted = [stream for stream in self.streams() if stream.counted]
+        counted = [stream for stream in self.streams if stream.counted]
         return "; ".join(f"{s.accepted} of {s.proposals} proposals accepted for {s.label}" for s in counted)
 
     def _warn_of_a_long_run(self, seconds: float) -> None:
         """The clock decides nothing here; it only says what to expect, at the rate since the first blocks came."""
-        if self.warned or self.finished or not any(stream.absorbed for stream in self.streams()):
+        if self.warned or self.finished or not any(stream.absorbed for stream in self.streams):
             return
         done = min(self.filled)
         if self.pace is None:  # workers may take long to start, and programs to compile
@@ -401,7 +404,7 @@ class Run:
 
     def describe(self) -> None:
         """Tell the log what its blocks are of."""
-        streams = {str(s.index): {"label": s.label, "rows": s.rows} for s in self.streams() if s.counted}
+        streams = {str(s.index): {"label": s.label, "rows": s.rows} for s in self.streams if s.counted}
         roots = [root.index for root in self.roots if root.counted]
         self.log.put({"streams": streams, "roots": roots, "draws": self.draws}, "streams")
 
@@ -411,7 +414,7 @@ class Run:
         columns = {name: column[:kept] for part in self.columns for name, column in part.items()} if kept else {}
         tally = [entry for root in self.roots for entry in root.tally(kept)]
         if kept == 0:  # nothing to return: what was tried is all there is to tell
-            tally = [(stream, stream.accepted, stream.proposals) for stream in self.streams()]
+            tally = [(stream, stream.accepted, stream.proposals) for stream in self.streams]
         return Outcome(columns, kept, self.status, self.message, tally, time.monotonic() - self.start)
 
 

@@ -58,18 +58,29 @@ def _require(condition: Array, name: str, rule: str, value: Array) -> None:
         raise BadParameter(f"'{name}' must be {rule}, got {bad}", wrong)
 
 
+def _ends(value: Array) -> tuple[Any, Any]:
+    """Least and largest, NaN where one is NaN: two passes settle what a mask of every entry would."""
+    return (np.min(value), np.max(value)) if np.size(value) else (1.0, 1.0)
+
+
 def _finite(name: str, value: Array) -> Array:
-    _require(np.isfinite(value), name, "finite", value)
+    low, high = _ends(value)
+    if not -np.inf < low <= high < np.inf:
+        _require(np.isfinite(value), name, "finite", value)
     return value
 
 
 def _positive(name: str, value: Array) -> Array:
-    _require((value > 0) & (value < np.inf), name, "positive and finite", value)
+    low, high = _ends(value)
+    if not 0 < low <= high < np.inf:
+        _require((value > 0) & (value < np.inf), name, "positive and finite", value)
     return value
 
 
 def _rate(name: str, value: Array) -> Array:
-    _require((value >= 0) & (value < MOST), name, f"non-negative and below {MOST:g}", value)
+    low, high = _ends(value)
+    if not 0 <= low <= high < MOST:
+        _require((value >= 0) & (value < MOST), name, f"non-negative and below {MOST:g}", value)
     return value
 
 

@@ -90,7 +90,8 @@ class Problem:
         extra = {other: values[other] for other in item.mechanism.inputs}
         with np.errstate(over="ignore", under="ignore"):
             log_prob = np.asarray(item.mechanism.log_prob(item.value, values[name], **extra))
-        return log_prob.reshape(len(values[name]), -1).sum(axis=1)
+        entries = log_prob.reshape(len(values[name]), -1)
+        return entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1)
 
     def log_sup(self, name: str) -> float:
         """Certified bound of `log_eta` over the confidential values."""
@@ -99,17 +100,17 @@ class Problem:
 
     def log_ratio(self, names: list[str], values: dict[str, Array]) -> Array:
         """log of the acceptance probability, prod eta / sup; a ratio above one is an error, never clipped."""
-        total: Any = 0.0
+        total: Any = None
         for name in names:
             ratio = self.log_eta(name, values) - self.log_sup(name)
-            if not np.all(ratio <= 1e-9):  # also catches NaN
-                worst = float(np.max(ratio))
+            worst = float(np.max(ratio))
+            if not worst <= 1e-9:  # also catches NaN
                 mechanism = type(self.release[name].mechanism).__name__
                 raise InferenceError(
                     f"sample: {mechanism}.log_sup must bound log_prob for release['{name}']; "
                     f"exceeded by {worst:.3g}. The mechanism is wrong: its draws would not be exact."
                 )
-            total = total + ratio
+            total = ratio if total is None else total + ratio
         return total
 
     def never_accepted(self) -> str | None:

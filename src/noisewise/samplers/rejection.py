@@ -26,7 +26,7 @@ from noisewise.streams import Budget, Columns, Outcome, Purpose, Stream, run
 
 Array = np.ndarray[Any, Any]
 
-LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**12, 2**6, 2**19
+LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19
 
 
 @dataclass(frozen=True)
