@@ -1,6 +1,7 @@
 """One small problem of each kind of model and mechanism: the rows of the published table of which sampler applies."""
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 
 import noisewise as nw
@@ -8,6 +9,9 @@ import noisewise as nw
 COUNT = {"count": lambda theta: dist.Poisson(theta)}
 GAMMA = {"theta": dist.Gamma(5.0, 1.0)}
 LAPLACE = nw.Laplace(scale=2.0)
+SPIKE = dist.MixtureGeneral(
+    dist.Categorical(np.array([0.5, 0.5])), [dist.Delta(0.0), dist.Normal(0.0, 1.0)], support=dist.constraints.real
+)
 
 
 def _one(prior, statistics, **released):
@@ -67,4 +71,5 @@ KINDS = {
     "prior with mass at the edge of its support": _one(
         {"p": dist.Beta(0.01, 0.01)}, {"yes": lambda p: dist.Binomial(10, p)}, yes=LAPLACE.released(4.2)
     ),
+    "prior with atoms": _one({"mu": SPIKE}, {"s": lambda mu: dist.Normal(mu, 1.0)}, s=LAPLACE.released(0.3)),
 }

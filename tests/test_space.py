@@ -1,5 +1,6 @@
-"""Free coordinates: there and back, and the priors whose mass lies where floating point has no coordinates."""
+"""Free coordinates: there and back, and the laws whose mass lies where there are none."""
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -7,7 +8,7 @@ from exactness import LIMIT, z_of_mean
 from scipy import special, stats
 
 import noisewise as nw
-from noisewise.samplers import mcmc
+from noisewise.samplers import augmentation, mcmc
 from noisewise.samplers.problem import Problem
 from noisewise.space import Space, unwalkable
 
@@ -52,6 +53,83 @@ def test_priors_beyond_coordinates_are_refused_by_all_that_walk(prior):
         assert "of the prior of 'x' lies at the edge of floating point" in sampler.unfit(problem)
     assert nw.Rejection().unfit(problem) is None
     assert nw.Importance("adapted").unfit(problem) is None
+
+
+def with_zeros(share, law):
+    """Zero with probability `share`, else a draw of `law`."""
+    shares = dist.Categorical(jnp.stack([share, 1.0 - share]))
+    return dist.MixtureGeneral(shares, [dist.Delta(0.0), law], support=dist.constraints.real)
+
+
+ATOMS = {
+    "spike and slab": dict(x=with_zeros(0.5, dist.Normal(0.0, 2.0))),
+    "of many": dict(y=dist.Gamma(2.0, 1.0), x=lambda y: with_zeros(0.3, dist.LogNormal(0.0, y)).expand([3])),
+}
+if hasattr(dist, "HurdleGamma"):
+    ATOMS["hurdle"] = dict(x=dist.HurdleGamma(0.3, 2.0, 1.0))
+
+
+@pytest.mark.parametrize("prior", ATOMS.values(), ids=ATOMS)
+def test_priors_with_atoms_are_refused_by_all_that_compare_densities(prior):
+    problem = Problem(model_of(**prior), nw.Release(s=nw.Laplace(scale=1.0).released(0.3)))
+    for sampler in (*WALKERS, nw.Importance("adapted"), nw.ImportanceRejection()):
+        assert "has atoms" in sampler.unfit(problem)
+    assert nw.Rejection().unfit(problem) is None
+    assert nw.Importance().unfit(problem) is None
+
+
+def spike_and_slab():
+    """An effect that may be none; its posterior mean by quadrature."""
+    model = nw.Model(prior=ATOMS["spike and slab"], statistics={"s": lambda x: dist.Normal(x, 1.0)})
+    release = nw.Release(s=nw.Laplace(scale=0.5).released(1.0))
+    s, x = np.linspace(-15.0, 17.0, 3201), np.linspace(-12.0, 12.0, 961)
+
+    def likelihood(x):
+        return np.trapezoid(stats.norm.pdf(s, x, 1.0) * stats.laplace.pdf(s, 1.0, 0.5), s)
+
+    slab = stats.norm.pdf(x, 0.0, 2.0) * np.array([likelihood(one) for one in x])
+    return model, release, np.trapezoid(x * slab, x) / (np.trapezoid(slab, x) + likelihood(0.0))
+
+
+def test_chains_on_a_prior_with_atoms_would_be_wrong(seed, monkeypatch):
+    model, release, truth = spike_and_slab()
+    right = nw.sample(model, release, nw.Rejection(), draws=20_000, seed=seed)
+    assert abs(z_of_mean(right["x"], truth)) < LIMIT
+    monkeypatch.setattr(augmentation, "unwalkable", lambda model, statistics: None)
+    sampler = nw.Augmentation(chains=64, warmup=60)
+    wrong = nw.sample(model, release, sampler, draws=3_200, seed=seed, on_failure="return")
+    assert abs(z_of_mean(wrong["x"].reshape(16, -1).mean(axis=1), truth)) > stats.t.isf(5e-7, 15)
+
+
+UNWALKED = {
+    "atoms": (lambda x: with_zeros(x, dist.Exponential(0.5)), "has atoms"),
+    "edge": (lambda x: dist.Beta(0.1 * x, 0.1 * (1.0 - x)), "of the law of 's' lies at the edge"),
+}
+
+
+@pytest.mark.parametrize("law", UNWALKED.values(), ids=UNWALKED)
+def test_statistics_beyond_coordinates_are_only_simulated(law):
+    model = nw.Model({"x": dist.Beta(2.0, 2.0)}, {"s": law[0]})
+    problem = Problem(model, nw.Release(s=nw.Laplace(scale=0.5).released(0.8)))
+    for sampler in (nw.Augmentation(), nw.NUTS()):
+        assert law[1] in sampler.unfit(problem)
+    for sampler in (nw.MCMC(), nw.SMC(), nw.Rejection(), nw.Importance("adapted")):
+        assert sampler.unfit(problem) is None
+
+
+def test_chains_that_simulate_a_statistic_with_atoms_are_exact(seed):
+    """Several simulations for each step, of a law that only JAX draws; the truth by quadrature."""
+    model = nw.Model({"x": dist.Beta(2.0, 2.0)}, {"s": UNWALKED["atoms"][0]})
+    release = nw.Release(s=nw.Laplace(scale=0.7).released(0.6))
+    s, x = np.linspace(0.0, 100.0, 100_001), (np.arange(2000) + 0.5) / 2000
+    some = stats.expon.pdf(s, scale=2.0) * stats.laplace.pdf(s, 0.6, 0.7)
+    none, positive = stats.laplace.pdf(0.0, 0.6, 0.7), np.trapezoid(some, s)
+    weight = stats.beta.pdf(x, 2.0, 2.0) * (x * none + (1.0 - x) * positive)
+    mean = stats.beta.pdf(x, 2.0, 2.0) @ (1.0 - x) * np.trapezoid(s * some, s) / weight.sum()
+    posterior = nw.sample(model, release, nw.MCMC(warmup=64), draws=4_096, seed=seed, on_failure="return")
+    for name, truth in (("x", weight @ x / weight.sum()), ("s", mean)):
+        by_start = posterior[name].reshape(16, -1).mean(axis=1)
+        assert abs(z_of_mean(by_start, truth)) < stats.t.isf(5e-7, 15)
 
 
 def spiked():

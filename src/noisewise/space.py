@@ -4,7 +4,7 @@ Chains, adapted proposals and gradients move in this space, where no step can le
 parameters have no such chart; they stay as they are, beside the free vector.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -53,12 +53,8 @@ class Space:
         return found
 
     def law(self, name: str, values: Values) -> Any:
-        """The prior law of `name` at its parents' values; traceable."""
-        law = self.model.law(name)
-        made = law.function(**{parent: values[parent] for parent in law.parents})
-        for part in laws.parts(made):
-            part._validate_args = False
-        return made
+        """`law_of` this model."""
+        return law_of(self.model, name, values)
 
     # Traceable: one point --------------------------------------------------------------------------------
 
@@ -118,43 +114,92 @@ class Space:
         return self.model.compiled.setdefault(("space", purpose), Compiled(build))
 
 
+def law_of(model: Model, name: str, values: Values) -> Any:
+    """The law of `name` at its parents' values, without NumPyro's checks; traceable."""
+    law = model.law(name)
+    made = law.function(**{parent: values[parent] for parent in law.parents})
+    for part in laws.parts(made):
+        part._validate_args = False
+    return made
+
+
 def is_fixed(law: Any) -> bool:
     """Whether the law is a point: no coordinate, and no density to count."""
     return isinstance(laws.peel(law)[0], Delta)
 
 
-def unwalkable(model: Model) -> str | None:
-    """Why walking in free coordinates would miss part of the prior, as the end of a sentence; None where it does not.
+def has_atoms(law: Any) -> bool:
+    """Whether a law of real numbers gives single ones positive probability: points, hurdles, mixtures with such parts.
 
-    Beta(0.01, 0.01) has a third of its mass within rounding of 1, where every coordinate is infinite: chains would
-    never go there.
+    Its log_prob is relative to a measure with atoms, so no step that proposes by a density is exact.
     """
-    try:
-        space = Space(model)
-    except NotImplementedError as error:
-        return f"moves in unconstrained coordinates, which a prior's support does not have ({error})"
-    rows = max(LEAST_ROWS, min(LOOKED_AT, CELLS // max(1, space.size)))
-    drawn = model.draw(np.random.default_rng(0), list(space.names), rows)
-    free = space.free_from(drawn)
-    again, _ = space.points(free, drawn)
-    start = 0
-    for name in space.continuous:
-        size = int(np.prod(space.shapes[name]))
-        own, start = free[:, start : start + size], start + size
-        share = max(_share(~np.isfinite(own)), _share(_moved(drawn[name], again[name])))
-        if size and share > LOST:
+    return any(isinstance(part, Delta) or type(part).__name__.startswith("Hurdle") for part in laws.parts(law))
+
+
+# What coordinates do not reach ------------------------------------------------------------------------------
+
+
+def unwalkable(model: Model, statistics: Sequence[str] = ()) -> str | None:
+    """Why walking in free coordinates would miss part of a law, as the end of a sentence; None where it does not.
+
+    Of the prior, and of the continuous `statistics` that walk too. Beta(0.01, 0.01) has a third of its mass within
+    rounding of 1, where every coordinate is infinite: chains would never go there.
+    """
+    names = [n for n in model.order if n in statistics or (n in model.parameters and not model.is_discrete(n))]
+    needed = [name for name in model.order if name in {*names, *model.ancestors(*names)}]
+    against = _without_density(model, names, needed)
+    if against is not None or not names:
+        return against
+    width = sum(model.cost_of_row(name) for name in needed)
+    rows = max(LEAST_ROWS, min(LOOKED_AT, CELLS // max(1, width)))
+    drawn = model.draw(np.random.default_rng(0), needed, rows)
+    program = model.compiled.setdefault(
+        ("space", "edges", *names), Compiled(lambda: jax.vmap(lambda values: _edges(model, names, values)))
+    )
+    with double():
+        shares = {name: float(np.mean(np.asarray(lost))) for name, lost in program(drawn).items()}
+    for name, share in shares.items():
+        if share > LOST:
+            what = "prior" if name in model.parameters else "law"
             return (
-                f"moves in unconstrained coordinates, and {100 * share:.2g}% of the prior of '{name}' lies at the edge "
-                "of floating point, where there are none"
+                f"moves in unconstrained coordinates, and {100 * share:.2g}% of the {what} of '{name}' lies at the "
+                "edge of floating point, where there are none"
             )
     return None
 
 
-def _moved(before: Array, after: Array) -> Array:
-    """Entries that did not come back from their coordinates, not even within a factor of two."""
-    with np.errstate(invalid="ignore"):
-        return ~((np.abs(after) <= 2.0 * np.abs(before)) & (np.abs(before) <= 2.0 * np.abs(after)))
+def _without_density(model: Model, names: Sequence[str], needed: Sequence[str]) -> str | None:
+    """A law with atoms, or without unconstrained coordinates."""
+    against: list[str] = []
+
+    def look(values: Values) -> Any:
+        for name in names:
+            law = law_of(model, name, values)
+            what = "prior" if name in model.parameters else "law"
+            if has_atoms(law) and not is_fixed(law):
+                against.append(f"compares densities, and the {what} of '{name}' has atoms, so it has none")
+                continue
+            try:
+                biject_to(law.support)
+            except NotImplementedError as error:
+                against.append(f"moves in unconstrained coordinates, which a {what}'s support does not have ({error})")
+        return 0.0
+
+    rows = {name: jax.ShapeDtypeStruct((1, *model.shape(name)), model.dtype(name)) for name in needed}
+    with double():
+        jax.eval_shape(jax.vmap(look, axis_size=1), rows)
+    return against[0] if against else None
 
 
-def _share(bad: Array) -> float:
-    return float(np.mean(bad)) if bad.size else 0.0
+def _edges(model: Model, names: Sequence[str], values: Values) -> dict[str, Any]:
+    """For each law but points, which entries have no coordinates, or none that lead back within a factor of two."""
+    found = {}
+    for name in names:
+        law = law_of(model, name, values)
+        if not is_fixed(law):
+            transform, value = biject_to(law.support), jnp.asarray(values[name], float)
+            free = transform.inv(value)
+            before, after = jnp.abs(value), jnp.abs(transform(free))
+            back = (after <= 2.0 * before) & (before <= 2.0 * after)  # NaN: no
+            found[name] = jnp.maximum(jnp.mean(~jnp.isfinite(free)), jnp.mean(~back))
+    return found

@@ -41,7 +41,7 @@ from noisewise.samplers.renewal import Renewal
 from noisewise.samplers.reported import Reported
 from noisewise.samplers.verdict import judge_chains, posterior_of
 from noisewise.settings import Sampler
-from noisewise.space import unwalkable
+from noisewise.space import is_fixed, unwalkable
 from noisewise.statistics import BoundTotal
 from noisewise.streams import Purpose, generator
 
@@ -82,7 +82,7 @@ class Augmentation(Sampler):
         """Every statistic must have a density or be a total that only its own noise depends on."""
         names = [name for name in problem.model.order if name in problem.model.parameters or name in problem.needed]
         against = next(filter(None, (_objection(problem, name) for name in names)), None)
-        return against or unwalkable(problem.model)
+        return against or unwalkable(problem.model, [name for name in names if _walks(problem, name)])
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
@@ -137,8 +137,7 @@ def _objection(problem: Problem, name: str) -> str | None:
     """Why one needed name cannot be handled."""
     model = problem.model
     if name in model.parameters:
-        fixed = class_of(model.law(name), model) == "Delta"
-        return f"cannot move '{name}', which is a fixed function of others (Delta)" if fixed else None
+        return f"cannot move '{name}', which is a fixed function of others (Delta)" if _fixed(problem, name) else None
     node = model._nodes[name]
     exact = name in problem.release and isinstance(problem.release[name].mechanism, Exact)
     if isinstance(node, BoundTotal):
@@ -147,15 +146,28 @@ def _objection(problem: Problem, name: str) -> str | None:
         return f"needs the density of '{name}', which is a Simulator"
     if exact:
         return None
-    kind = class_of(model.law(name), model)
-    if kind == "Delta":
+    if _fixed(problem, name):
         return f"cannot move '{name}', which is a fixed function of others (Delta)"
+    kind = class_of(model.law(name), model)
     if model.is_discrete(name) and _event_dim(problem, name):
         if kind not in TABLES:
             return f"cannot move within the support of '{name}', a joint law of whole numbers ({kind})"
         if _varies(problem, name):
             return f"needs '{name}' to have a fixed total"
     return None
+
+
+def _walks(problem: Problem, name: str) -> bool:
+    """Whether it is a continuous statistic with a law of its own, under noise."""
+    model, item = problem.model, problem.release.get(name)
+    latent = name in model.statistics and model.has_density(name) and not model.is_discrete(name)
+    return latent and not (item is not None and isinstance(item.mechanism, Exact))
+
+
+def _fixed(problem: Problem, name: str) -> bool:
+    found: list[bool] = []
+    _look(problem, name, lambda law: found.append(is_fixed(law)))
+    return found[-1]
 
 
 def _event_dim(problem: Problem, name: str) -> int:

@@ -17,7 +17,7 @@ from noisewise.mechanisms import Exact, Gaussian
 from noisewise.numerics import double
 from noisewise.samplers.marginal import Folded, Sum, kind_of, log_eta
 from noisewise.samplers.problem import Problem
-from noisewise.space import Space, unwalkable
+from noisewise.space import Space, has_atoms, unwalkable
 
 Values = Mapping[str, Any]
 
@@ -34,11 +34,12 @@ def unfit(problem: Problem) -> str | None:
     for name in latent:
         if not model.has_density(name):
             return f"needs the density of '{name}', which is a Total or Simulator"
-    for name in [*model.parameters, *(name for name in latent if name not in exact and name not in summed)]:
+    sampled = [name for name in latent if name not in exact and name not in summed]
+    for name in [*model.parameters, *sampled]:
         why = _no_chart(problem, name)
         if why is not None:
             return f"cannot sample '{name}': {why}"
-    lost = unwalkable(model)
+    lost = unwalkable(model, sampled)
     if lost is not None:
         return lost
     for name in latent:
@@ -58,11 +59,10 @@ def _no_chart(problem: Problem, name: str) -> str | None:
 
     def look(values: Values) -> Any:
         law = model.law(name).function(**values)
-        kinds = {type(part).__name__ for part in laws.parts(law)}
-        singular = sorted(kind for kind in kinds if kind == "Delta" or "Censored" in kind)
+        singular = has_atoms(law) or any("Censored" in type(part).__name__ for part in laws.parts(law))
         try:
             biject_to(law.support).inverse_shape(model.shape(name))
-            found.append(f"its law has atoms ({singular[0]})" if singular else None)
+            found.append("its law has atoms" if singular else None)
         except (NotImplementedError, TypeError):
             found.append(f"the support of {type(law).__name__} has no unconstrained coordinates")
         return 0.0

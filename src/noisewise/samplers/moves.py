@@ -204,6 +204,7 @@ class Moves:
         if self.simulations == 1:
             return start
         made = self._simulated(rng, start.free, start.parameters, start.log_prior, {}, self.statistics, target, poll)
+        made.statistics = {name: np.array(values) for name, values in made.statistics.items()}
         for name, values in start.statistics.items():
             made.statistics[name][:: self.simulations] = values
         made.log_eta[:, 0] = start.log_eta[:, 0]  # one simulation is the one that the start was chosen by

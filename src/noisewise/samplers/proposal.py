@@ -23,6 +23,7 @@ from noisewise.model import Model
 from noisewise.numerics import Compiled, double
 from noisewise.samplers.mixture import Mixture
 from noisewise.space import Space
+from noisewise.space import has_atoms as in_the_law
 from noisewise.statistics import as_function, dependencies, ordered
 from noisewise.streams import Columns
 
@@ -280,8 +281,7 @@ def has_atoms(law: Law, known: Mapping[str, Any]) -> bool:
     found: list[bool] = []
 
     def look(values: Any) -> Any:
-        made = law.function(**values)
-        found.append(any(isinstance(part, dist.Delta) for part in laws.parts(made)))
+        found.append(in_the_law(law.function(**values)))
         return 0.0
 
     rows = {name: jax.ShapeDtypeStruct((1, *known[name].shape), known[name].dtype) for name in law.parents}
