@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
+
 from noisewise.errors import NoisewiseError, refusal
 from noisewise.journal import ADVICE, MAGIC, Journal, foreign, read_header, records
 from noisewise.posterior import current_versions
@@ -16,6 +18,8 @@ from noisewise.resume import NOTHING, Log
 LIMITS = ("max_seconds", "max_proposals", "min_ess")
 """Settings that decide when a run ends, not what it draws: a later run may change them."""
 FORMAT = 1
+ROWS = 64
+"""Draws of the model by which it is known again."""
 
 
 @contextmanager
@@ -42,7 +46,10 @@ def opened(
     try:
         if journal.found:
             _refuse_other(journal, header)
-        yield Log(journal)
+        log = Log(journal)
+        if who == "sample":
+            log.same(numbers_of(problem.model), "model")
+        yield log
     except NoisewiseError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -97,6 +104,24 @@ def _kind_of(engine: Any) -> str:
         return "processors"
     where = engine.placement.device
     return f"{where.device_kind}, {engine.precision} precision, blocks of {engine.rows}"
+
+
+def numbers_of(model: Any) -> dict[str, Any]:
+    """A few draws of all laws that need no more than laws, and densities of those whose draws are whole numbers.
+
+    A constant that has changed in its last digit shows in them, where whole numbers alone may stay the same.
+    """
+    names: list[str] = []
+    for name in model.order:
+        if model.has_density(name) and set(model.parents(name)) <= set(names):
+            names.append(name)
+    values = model.draw(np.random.default_rng(0), names, ROWS)
+    found: dict[str, Any] = {"draws": values}
+    for name in names:
+        if values[name].dtype.kind in "biu":
+            with suppress(NotImplementedError):
+                found[name] = model.log_prob(name, values[name] if model.parents(name) else values[name][:1], values)
+    return found
 
 
 def _refuse_other(journal: Journal, header: dict[str, Any]) -> None:

@@ -194,16 +194,20 @@ def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def record_at(file: BinaryIO, offset: int, classes: Sequence[type] = ()) -> Any:
-    """The value of the record there, which has been checked before."""
+    """The value of the record there; checked again, as somebody may have changed the file since it was indexed."""
     file.seek(offset)
-    text_size, body_size, _ = FRAME.unpack(file.read(FRAME.size))
     try:
-        told = json.loads(file.read(text_size))
-        body = bytearray(body_size)
+        text_size, body_size, checksum = FRAME.unpack(file.read(FRAME.size))
+        text, body = file.read(text_size), bytearray(body_size)
         room = memoryview(body)
         while len(room) and (count := file.readinto(room)):  # type: ignore[attr-defined]
             room = room[count:]
+        if _checksum(offset, text, body_size, [body]) != checksum:
+            raise Damaged("the file was changed after this run had opened it")
+        told = json.loads(text)
         return unpack(told["v"], _arrays_of(told["a"], body), {cls.__name__: cls for cls in classes})
+    except (OSError, struct.error, MemoryError) as error:
+        raise Damaged(f"it cannot be read: {error}") from None
     except (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, RecursionError) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from None
 
@@ -222,6 +226,8 @@ class Journal:
         self.header, self.found = header, found
         self.lock = threading.RLock()
         self.offsets: dict[Key, int] = {}
+        self.owed: list[tuple[Key, Any]] = []
+        """Records that the disk has not taken, and without which later ones must not stand in the file."""
         self.end = len(MAGIC)
         self._synced = time.monotonic()
         self._blocked_until = 0.0
@@ -262,14 +268,24 @@ class Journal:
 
     # Writing -----------------------------------------------------------------------------------------------
 
-    def write(self, key: Key, value: Any) -> bool:
-        """Append a record; False, with one warning, where the disk does not take it: the run goes on without."""
+    def write(self, key: Key, value: Any, *, needed: bool = False) -> bool:
+        """Append a record; False, with one warning, where the disk does not take it: the run goes on without.
+
+        One that is `needed`, since it says whose the others are, is then written before any other.
+        """
         with self.lock:
+            pending = [*self.owed, (key, value)]
+            if needed:
+                self.owed.append((key, value))
             if time.monotonic() < self._blocked_until or self.file is None:
                 return False
             try:
-                start = self.end
-                _append(self, key, value)
+                for one in pending:
+                    start = self.end
+                    _append(self, *one)
+                    self.offsets[one[0]] = start
+                    if self.owed:
+                        self.owed.pop(0)
             except OSError as error:
                 self._blocked_until = time.monotonic() + AGAIN
                 self._undo()
@@ -278,7 +294,6 @@ class Journal:
             except BaseException:  # Ctrl-C in the middle: nothing half-written stays
                 self._undo()
                 raise
-            self.offsets[key] = start
             return True
 
     def _undo(self) -> None:
@@ -366,6 +381,8 @@ def _created(who: str, path: str, header: dict[str, Any]) -> Journal | None:
             raise _in_use(who, path)
         mine = os.path.exists(draft) and os.path.samestat(os.stat(draft), os.fstat(file.fileno()))
         if not mine or (os.path.exists(path) and os.path.getsize(path)):
+            if mine:
+                os.unlink(draft)
             file.close()
             return None
         file.truncate(0)

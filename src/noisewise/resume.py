@@ -51,9 +51,9 @@ class Log:
         """The value last put there; None where there is none."""
         return self.journal.read((*self.scope, *key), classes) if self.journal and self.has(*key) else None
 
-    def put(self, value: Any, *key: str | int) -> bool:
-        """Keep a value; whether it is kept."""
-        return self.journal is not None and self.journal.write((*self.scope, *key), value)
+    def put(self, value: Any, *key: str | int, needed: bool = False) -> bool:
+        """Keep a value; whether it is kept. What is `needed` to know whose the rest is goes before the rest."""
+        return self.journal is not None and self.journal.write((*self.scope, *key), value, needed=needed)
 
     def forget(self, *key: str | int) -> None:
         """Do not look for this value again in this run: a place in memory less."""
@@ -89,7 +89,7 @@ class Log:
             return
         told = fingerprint(value)
         if not self.has(*key):
-            self.put(told, *key)
+            self.put(told, *key, needed=True)
         elif self.get(*key) != told:
             raise self.refusal(why)
 
@@ -98,10 +98,17 @@ class Log:
         if self.journal is None:
             return
         if not self.has("agreed", name):
-            self.put(value, "agreed", name)
+            self.put(value, "agreed", name, needed=True)
         kept = self.get("agreed", name)
         if kept is not None and kept != value:
             raise self.refusal(f"{name} is {kept} there and {value} here")
+
+    def confirm(self, value: Any, *key: str | int, classes: Sequence[type] = ()) -> None:
+        """Keep a value that has been computed; where one is kept already, refuse to go on unless it is the same."""
+        if not self.has(*key):
+            self.put(value, *key)
+        elif fingerprint(value) != fingerprint(self.get(*key, classes=classes)):
+            raise self.refusal(CHANGED)
 
     def refusal(self, why: str) -> InputError:
         """That the checkpoint does not belong to this run."""
@@ -118,14 +125,19 @@ class Log:
         *key: str | int,
         classes: Sequence[type] = (),
         portable: bool = False,
+        checked: bool = False,
     ) -> list[Any]:
-        """`engine.gather`, with every result kept as it comes, and none computed that is here already."""
+        """`engine.gather`, with every result kept as it comes, and none computed that is here already.
+
+        Except the first that is here, where `checked`: it must come out the same.
+        """
         if self.journal is None:
             return engines.gather(engine, works, tick, portable=portable)
         results = [self.get(*key, number, classes=classes) for number in range(len(works))]
-        missing = [number for number in range(len(works)) if not self.has(*key, number)]
+        here = [number for number in range(len(works)) if self.has(*key, number)]
+        missing = sorted({*range(len(works))} - {*(here[1:] if checked else here)})
         if missing:
-            keeping = _Keeping(engine, lambda index, value: self.put(value, *key, missing[index]))
+            keeping = _Keeping(engine, lambda index, value: self.confirm(value, *key, missing[index], classes=classes))
             found = engines.gather(keeping, [works[number] for number in missing], tick, portable=portable)
             for number, value in zip(missing, found, strict=True):
                 results[number] = value

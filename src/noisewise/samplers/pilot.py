@@ -86,7 +86,8 @@ class _Pilot:
         blocks = max(1, ROUND // self.rows)
         weigh = Weigh(self.problem, law, self.simulations)
         works = [partial(_block, weigh, self.rows, self.seed, self.rounds, block) for block in range(blocks)]
-        parts = self.log.gather(self.engine, works, lambda: None, "pilot", self.rounds, portable=True)
+        key, first = ("pilot", self.rounds), self.rounds == 0
+        parts = self.log.gather(self.engine, works, lambda: None, *key, portable=True, checked=first)
         self.columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
         self.log_weights, self.log_each = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         self.rounds += 1
