@@ -321,7 +321,7 @@ class Law:
 
             return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)) if records else one)
 
-        return Compiled(build)
+        return Compiled(build, small=True)
 
     def _some(self, wanted: Callable[[str], bool], records: bool) -> Callable[..., Any]:
         def body(values: Values, _: Any) -> dict[str, Any]:

@@ -14,6 +14,8 @@ import jax.scipy.special
 import numpy as np
 import scipy.special
 
+from noisewise.arithmetic import in_numpy
+
 
 def namespace(*arguments: Any) -> Any:
     """`jax.numpy` if any argument (or any leaf of one) is a JAX array or tracer, else `numpy`."""
@@ -50,18 +52,19 @@ class Compiled:
     `jax.jit` would keep the traced function, and with it the NumPy arrays the analyst's functions close over: JAX
     remembers such an array in 64 bits, and the analyst's own 32-bit use of it would fail. Called within `double`.
     Threads that ask for one program at the same time wait for the first to compile it. Programs are not pickled.
+    A `small` one that is no more than plain arithmetic is left to NumPy on the CPU, and gives NumPy arrays.
     """
 
-    def __init__(self, build: Callable[[], Callable[..., Any]]) -> None:
-        self._build = build
+    def __init__(self, build: Callable[[], Callable[..., Any]], small: bool = False) -> None:
+        self._build, self._small = build, small
         self._programs: dict[Any, Any] = {}
         self._lock = threading.RLock()
 
     def __getstate__(self) -> Any:
-        return self._build
+        return self._build, self._small
 
-    def __setstate__(self, build: Any) -> None:
-        Compiled.__init__(self, build)
+    def __setstate__(self, made_with: Any) -> None:
+        Compiled.__init__(self, *made_with)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the program for these arguments."""
@@ -72,8 +75,13 @@ class Compiled:
             with self._lock:
                 program = self._programs.get(key)
                 if program is None:
-                    program = self._programs[key] = jax.jit(self._build()).lower(*arguments).compile()
+                    program = self._programs[key] = self._made(arguments)
         return program(*arguments)
+
+    def _made(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        function = self._build()
+        plain = in_numpy(function, arguments) if self._small and placement() is None else None
+        return plain or jax.jit(function).lower(*arguments).compile()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,70 @@
+"""Plain arithmetic by NumPy: the numbers XLA gives, and nothing else taken on."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from noisewise.arithmetic import in_numpy
+from noisewise.numerics import Compiled, Placement, double, placed
+
+X = np.array([0.3, -2.5, 0.0, 7.25, np.inf, np.nan])
+K = np.array([0, 1, 2, 3, -4, 5])
+HAND = np.array([1.0, 2.0, 4.0])
+
+PLAIN = {
+    "sum and quotient": lambda x, k: (x + k, x / jnp.sqrt(185.0)),
+    "a power": lambda x, k: 92.0 / x**2,
+    "a cube and a reciprocal": lambda x, k: x**3 - x**-1,
+    "whole numbers": lambda x, k: k * 3 - k,
+    "least and largest": lambda x, k: jnp.maximum(x, 0.0) + jnp.minimum(x, 1.0),
+    "a root": lambda x, k: jnp.sqrt(x),
+    "entries": lambda x, k: x * HAND,
+    "a number": lambda x, k: jnp.asarray(3.5),
+}
+
+
+@pytest.mark.parametrize("function", PLAIN.values(), ids=PLAIN.keys())
+def test_the_same_numbers_as_compiled(function):
+    with double():
+        mapped = jax.vmap(function)
+        expected = jax.tree.map(np.asarray, jax.jit(mapped)(X, K))
+        found = in_numpy(mapped, (X, K))(X, K)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert isinstance(one, np.ndarray)
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        np.testing.assert_array_equal(one, other)
+
+
+OTHER = {
+    "a function that is not correctly rounded": lambda x, k: jnp.exp(x),
+    "whole quotients": lambda x, k: jax.lax.div(k, 2),
+    "a program within": lambda x, k: jnp.where(x > 0, x, 0.0),
+    "a sum over entries": lambda x, k: jnp.sum(x * HAND),
+    "a rounding to 32 bits": lambda x, k: x.astype(jnp.float32),
+    "many steps": lambda x, k: sum((x + number for number in range(20)), start=x),
+}
+
+
+@pytest.mark.parametrize("function", OTHER.values(), ids=OTHER.keys())
+def test_all_else_is_left_to_the_compiler(function):
+    with double():
+        assert in_numpy(jax.vmap(function), (X, K)) is None
+
+
+def test_checks_of_parameters_are_left_out():
+    def checked(x):
+        jnp.exp(x)
+        return x + 1.0
+
+    with double():
+        assert in_numpy(jax.vmap(checked), (X,)) is not None
+
+
+def test_small_programs_run_in_numpy_on_the_cpu_only():
+    program = Compiled(lambda: jax.vmap(lambda x: x + 1.0), small=True)
+    with double():
+        assert isinstance(program(X), np.ndarray)
+        with placed(Placement(jax.devices()[0])):
+            assert isinstance(program(X), jax.Array)
+        assert isinstance(Compiled(lambda: jax.vmap(lambda x: x + 1.0))(X), jax.Array)
