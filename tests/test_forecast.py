@@ -144,6 +144,38 @@ def test_when_all_miss_the_first_is_returned_with_what_was_tried(seed, monkeypat
     assert "was discarded" in caught.value.result.reason
 
 
+def ranked(monkeypatch, failing, *order):
+    """A ranking by force, in which the runs of some samplers cannot go on."""
+
+    def fails(self, *_, **__):
+        raise nw.InputError(f"{type(self).__name__} by force")
+
+    for cls in failing:
+        monkeypatch.setattr(cls, "run", fails)
+    estimates = [(choice.Estimate(sampler, 1.0, 1.0, "told"), "forced") for sampler in order]
+    monkeypatch.setattr(samplers, "_candidates", lambda *_: iter(estimates))
+    monkeypatch.setattr(samplers, "_probe", lambda *_: None)
+
+
+def test_a_sampler_that_goes_where_the_model_cannot_calls_for_the_next(seed, monkeypatch):
+    ranked(monkeypatch, [nw.MCMC], nw.MCMC(), Importance())
+    run = nw.sample(count_model(), count_release(), draws=5_000, seed=seed)
+    assert run.sampler == Importance()
+    assert "MCMC (forced) could not go on; forced" in run.reason
+
+
+def test_a_model_that_fails_at_draws_of_its_prior_is_refused_whatever_comes_next(seed, monkeypatch):
+    ranked(monkeypatch, [Importance], Importance(), nw.MCMC())
+    with pytest.raises(nw.InputError, match="Importance by force"):
+        nw.sample(count_model(), count_release(), draws=5_000, seed=seed)
+
+
+def test_when_none_can_go_on_the_first_reason_is_told(seed, monkeypatch):
+    ranked(monkeypatch, [nw.MCMC, nw.SMC], nw.MCMC(), nw.SMC())
+    with pytest.raises(nw.InputError, match="MCMC by force"):
+        nw.sample(count_model(), count_release(), draws=5_000, seed=seed)
+
+
 def test_too_few_draws_do_not_start_a_search(seed, monkeypatch):
     ran = []
     real = samplers._run

@@ -66,6 +66,15 @@ def test_no_weight_exceeds_the_largest_there_could_be(proposal, seed):
     assert posterior.weights.max() <= posterior.diagnostics["largest_share"]
 
 
+@pytest.mark.parametrize("sampler", [ImportanceRejection(), RejectionControl(), RejectionControl(log_threshold=3.0)])
+def test_survivors_have_a_largest_weight_too(sampler, seed):
+    """The last threshold is above the bound of the weights: all that are kept weigh as much as it."""
+    model, release, _ = target("count-25")
+    posterior = nw.sample(model, release, sampler, draws=4_000, seed=seed)
+    assert posterior.weights.max() <= posterior.diagnostics["largest_share"] * (1 + 1e-9)
+    assert posterior.diagnostics["largest_share"] < 0.01
+
+
 # A posterior with two unequal modes ---------------------------------------------------------------------------------
 
 

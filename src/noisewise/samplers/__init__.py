@@ -31,8 +31,10 @@ from noisewise.settings import Sampler
 from noisewise.streams import Purpose, generator
 
 ADVICE = "Leave it out, and one that applies is chosen."
-MISSED = ("hopeless", "max_proposals", "low_ess", "high_k", "disagree", "stuck")
+MISSED = ("hopeless", "max_proposals", "no_weight", "low_ess", "high_k", "disagree", "stuck", "divergent")
 """Statuses of a run that missed its forecast, so that another sampler is worth trying."""
+FROM_PRIOR = (Rejection(), Importance())
+"""Samplers that meet no parameter value but draws of the prior."""
 
 logger = logging.getLogger("noisewise")
 
@@ -116,7 +118,7 @@ def _sample_by_choice(
         return found
     pilot = choice.pilot(problem, seed, engine)
     steps: list[str] = []
-    lost: InferenceError | None = None
+    lost: InferenceError | InputError | None = None
     for number, (each, told) in enumerate(_candidates(pilot, draws, seed, engine)):
         sampler = each.sampler
         logger.info("%s: %s", type(sampler).__name__, told)
@@ -125,9 +127,11 @@ def _sample_by_choice(
         told_all, prepared = "; ".join([*steps, told]), each.prepared if own == seed else {}
         try:
             latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number), prepared)
-        except InferenceError as error:  # nowhere to start from: the next may find a way
-            lost = error
-            steps.append(f"{type(sampler).__name__} ({told}) could not start")
+        except (InferenceError, InputError) as error:  # nowhere to start from, or beyond range: the next may find a way
+            if sampler in FROM_PRIOR and isinstance(error, InputError):
+                raise  # the model fails at draws of its own prior: no sampler's way round makes it right
+            lost = lost or error
+            steps.append(f"{type(sampler).__name__} ({told}) could not go on")
             logger.info("%s", error)
             continue
         found = latest if found is None or latest.status not in MISSED else replace(found, reason=latest.reason)

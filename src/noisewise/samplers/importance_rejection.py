@@ -65,7 +65,8 @@ class ImportanceRejection(Sampler):
         log_sup = sum(problem.log_sup(name) for name in problem.release)
         how: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
         outcome = run([stream], draws, seed, Purpose.PROPOSALS, **how)
-        return kept_posterior(self, problem, seed, outcome, log_sup, told(pilot))
+        log_bound = -math.log(pilot.proposal.share)
+        return kept_posterior(self, problem, seed, outcome, log_sup, log_bound, told(pilot))
 
 
 @dataclass(frozen=True)
@@ -93,12 +94,18 @@ def survivors(rng: np.random.Generator, log_chance: Array) -> Array:
 
 
 def kept_posterior(
-    sampler: Any, problem: Problem, seed: int, outcome: Outcome, log_scale: float, diagnostics: dict[str, Any]
+    sampler: Any,
+    problem: Problem,
+    seed: int,
+    outcome: Outcome,
+    log_scale: float,
+    log_bound: float,
+    diagnostics: dict[str, Any],
 ) -> Posterior:
-    """The posterior from survivors that carry weights; evidence: exp(log_scale) * rate * mean weight."""
+    """The posterior from survivors with weights up to exp(log_bound); evidence: exp(log_scale) * rate * mean weight."""
     columns = dict(outcome.columns)
     log_weights = columns.pop("log_weights", np.empty(0))
-    status, message, numbers = weights.judge(log_weights, sampler.min_ess)
+    status, message, numbers = weights.judge(log_weights, sampler.min_ess, log_bound)
     if outcome.status != "complete":
         status, message = outcome.status, outcome.message
     rate, log_evidence, error = evidence(outcome, log_weights, log_scale)

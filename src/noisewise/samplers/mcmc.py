@@ -32,7 +32,7 @@ from noisewise.samplers.moves import (
     weighted_cloud,
 )
 from noisewise.samplers.problem import Problem
-from noisewise.samplers.verdict import judge_chains, posterior_of
+from noisewise.samplers.verdict import OutOfTime, judge_chains, posterior_of
 from noisewise.settings import Sampler
 from noisewise.space import unwalkable
 from noisewise.streams import Purpose, generator
@@ -52,10 +52,6 @@ LOST = 2**24
 """Numbers simulated by one group in the longest piece."""
 CELLS = 2**13
 """Numbers simulated per sweep by one group of chains, before the chains are cut into more groups."""
-
-
-class _OutOfTime(Exception):
-    """The clock has run out."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +98,8 @@ class MCMC(Sampler):
                 if run.groups:
                     run.warm_up()
                     run.draw()
-        except (KeyboardInterrupt, _OutOfTime) as stop:
-            run.stopped(by_clock=isinstance(stop, _OutOfTime))
+        except (KeyboardInterrupt, OutOfTime) as stop:
+            run.stopped(by_clock=isinstance(stop, OutOfTime))
         return run.posterior()
 
 
@@ -216,7 +212,7 @@ class _Run:
         done = self.count * self.chains
         self.progress.update(done, self.length * self.chains, lambda: self.proposals)
         if limit is not None and time.monotonic() - self.began > limit:
-            raise _OutOfTime
+            raise OutOfTime
 
     # Phases ----------------------------------------------------------------------------------------------
 

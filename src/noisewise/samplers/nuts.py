@@ -26,7 +26,7 @@ from noisewise.progress import Progress
 from noisewise.resume import NOTHING, Log
 from noisewise.samplers.density import Target, unfit
 from noisewise.samplers.problem import Problem
-from noisewise.samplers.verdict import judge_chains, posterior_of
+from noisewise.samplers.verdict import OutOfTime, judge_chains, posterior_of
 from noisewise.settings import Sampler
 from noisewise.streams import Purpose, generator
 
@@ -195,10 +195,6 @@ def _keyed(state: Any) -> Any:
     )
 
 
-class _TimeUp(Exception):
-    """The clock has run out."""
-
-
 @dataclass
 class Run:
     """One call of `NUTS.run`: the pieces of every chain as they come, and how it ended."""
@@ -232,7 +228,7 @@ class Run:
             if starts is None:
                 return
             gather(self.engine, [partial(self._chain, chain, free) for chain, free in enumerate(starts)], self._tick)
-        except _TimeUp:
+        except OutOfTime:
             limit = self.settings.max_seconds
             self._end("max_seconds", f"stopped by the clock after max_seconds={limit:g}", "Raise max_seconds.")
         except KeyboardInterrupt:
@@ -250,7 +246,7 @@ class Run:
         self.progress.update(self._kept() * self.settings.chains, self.length * self.settings.chains, lambda: 0)
         limit = self.settings.max_seconds
         if limit is not None and time.monotonic() - self.began > limit:
-            raise _TimeUp
+            raise OutOfTime
 
     # Chains ----------------------------------------------------------------------------------------------
 

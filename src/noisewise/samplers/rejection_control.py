@@ -16,7 +16,7 @@ from noisewise.posterior import Posterior
 from noisewise.progress import Progress
 from noisewise.resume import NOTHING, Log
 from noisewise.samplers import proposal as proposals
-from noisewise.samplers.importance import plain, remaining, settle, told, without_density
+from noisewise.samplers.importance import log_bound, plain, remaining, settle, told, without_density
 from noisewise.samplers.importance_rejection import kept_posterior, survivors
 from noisewise.samplers.pilot import plan_of
 from noisewise.samplers.problem import Problem
@@ -80,7 +80,8 @@ class RejectionControl(Sampler):
         budget = remaining(self.max_proposals, self.max_seconds, pilot)
         how: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
         outcome = run([stream], draws, seed, Purpose.PROPOSALS, **how)
-        return kept_posterior(self, problem, seed, outcome, 0.0, {"log_threshold": log_threshold} | told(pilot))
+        most = max(log_bound(problem, pilot), log_threshold)
+        return kept_posterior(self, problem, seed, outcome, 0.0, most, {"log_threshold": log_threshold} | told(pilot))
 
 
 def threshold(log_weights: Array, quantile: float) -> float:

@@ -29,7 +29,7 @@ from noisewise.progress import Progress
 from noisewise.resume import NOTHING, Log
 from noisewise.samplers.moves import LEVELS, Columns, Kernel, Moves, Poll, Walkers, affordable, best_lengths, height
 from noisewise.samplers.problem import Problem
-from noisewise.samplers.verdict import posterior_of
+from noisewise.samplers.verdict import OutOfTime, posterior_of
 from noisewise.settings import Sampler
 from noisewise.space import unwalkable
 from noisewise.streams import Purpose, generator
@@ -42,10 +42,6 @@ LEFT_BEHIND, LEFT_AT_THE_END = 0.05, 0.005
 """Share of walkers that may not have moved after a stage, and after the last."""
 FAR = 1e12
 """So far from the release that only noise without bound still has a density."""
-
-
-class _OutOfTime(Exception):
-    """The clock has run out."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +90,8 @@ class SMC(Sampler):
             with progress:
                 run.learn()
                 run.sail()
-        except (KeyboardInterrupt, _OutOfTime) as stop:
-            run.stopped(by_clock=isinstance(stop, _OutOfTime))
+        except (KeyboardInterrupt, OutOfTime) as stop:
+            run.stopped(by_clock=isinstance(stop, OutOfTime))
         return run.posterior()
 
 
@@ -347,7 +343,7 @@ class _Run:
         self.progress.update(done, self.rows * self.sampler.islands, lambda: self.proposals)
         limit = self.sampler.max_seconds
         if limit is not None and time.monotonic() - self.began > limit:
-            raise _OutOfTime
+            raise OutOfTime
 
     def learn(self) -> None:
         """Temperatures and moves, from a population that is not used again."""

@@ -18,6 +18,10 @@ SHORTEST = 8
 """Draws of a chain below which its halves tell nothing of its autocorrelation."""
 
 
+class OutOfTime(Exception):
+    """The sampler's `max_seconds` are over."""
+
+
 def posterior_of(sampler: Sampler, problem: Problem, seed: int, columns: dict[str, Array], **fields: Any) -> Posterior:
     """A posterior of the problem's parameters and needed statistics from columns of draws; `fields` as Posterior's."""
     model = problem.model
