@@ -33,8 +33,8 @@ pytest.importorskip("shiny", reason="the page needs noisewise[page]")
 
 from noisewise.page import Server, budget, explore, guard, lane, release_text
 from noisewise.page.explore import ENOUGH
-from noisewise.page.results import explorable, run_state
-from noisewise.page.runs import FILES, MOST_WAITING, Run, Runs
+from noisewise.page.results import run_state
+from noisewise.page.runs import AHEAD, FILES, MOST_WAITING, Run, Runs
 
 COUNT = starter("count").replace("draws = 10000", "draws = 2000")
 LONG = starter("count").replace("draws = 10000", "draws = 6000000")
@@ -295,10 +295,10 @@ def test_a_failing_run_says_why_and_the_next_one_runs(server):
     assert any("max_proposals" in line for line in run.result["verdict"]["lines"])
     assert run.file("report.html") is not None
     assert run_state(run) == "finished, but fell short"
-    assert not explorable(run)
+    assert not run.explorable
     assert again.state == "done"
     assert run_state(again) == "finished"
-    assert explorable(again)
+    assert again.explorable
 
 
 def test_a_run_that_fell_short_keeps_what_it_has(server):
@@ -375,6 +375,53 @@ def test_moving_epsilon_gives_the_posterior_at_that_epsilon(server, finished):
     assert row["releases"] == 8
     low, high = np.quantile(theta, [0.025, 0.975])
     assert 0.5 * (high - low) < row["expected"] < 2 * (high - low)
+
+
+def test_budgets_are_explored_before_anybody_asks(server):
+    runs = server.runs
+    run = runs.start(COUNT, "count")
+    ahead = [(run.number, 2.0**step) for step in AHEAD]
+    until(lambda: all(key in runs._explored and runs._explored[key].over for key in ahead), 2 * PATIENCE)
+    assert runs.explored(run) == []  # shown only when somebody asks
+    job = runs.explore(run, 2.0)
+    assert job is runs._explored[run.number, 2.0]
+    assert job.state == "done", job.message
+    assert [each["factor"] for each in runs.explored(run)] == [2.0]
+
+
+def test_a_question_comes_before_what_nobody_asked(tmp_path):
+    found = Runs(tmp_path)
+    run = Run({}, number=1, folder=tmp_path, result={"rows": [1], "verdict": {"state": "good"}})
+    found._runs[1] = run
+    try:
+        found._beside.submit = lambda job: None  # nothing is computed
+        found._look_ahead(run)
+        assert list(found._explored) == [(1, 2.0 ** AHEAD[0])]
+        found.explore(run, 2.0**0.5)
+        assert list(found._explored) == [(1, 2.0**0.5)]
+        assert [factor for _, factor in found._ahead] == [2.0**step for step in AHEAD]
+        found.stop(found.explorations[0])
+        assert found._ahead == []
+    finally:
+        found.close()
+
+
+def test_a_job_that_is_put_off_leaves_its_process_to_the_next(tmp_path):
+    (tmp_path / "analysis.toml").write_text(LONG)
+    found = lane.Lane(1)
+    try:
+        first = lane.Job({"task": "run", "folder": str(tmp_path)})
+        found.submit(first)
+        until(lambda: first.stage)
+        process = found._process
+        found.cancel(first, gently=True)
+        second = lane.Job({"task": "none"})
+        found.submit(second)
+        until(lambda: second.over)
+        assert (first.state, second.state) == ("cancelled", "done")
+        assert found._process is process
+    finally:
+        found.close()
 
 
 # Weighing a run's draws anew --------------------------------------------------------------------------------

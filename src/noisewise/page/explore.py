@@ -13,13 +13,13 @@ import numpy as np
 
 from noisewise import weights
 from noisewise.analysis import Analysis
-from noisewise.errors import NoisewiseError
+from noisewise.errors import InferenceError, NoisewiseError
 from noisewise.mechanisms import Exact, Released
 from noisewise.page import budget
 from noisewise.page.runs import REPLICATES, SIMULATING
 from noisewise.posterior import Posterior
 from noisewise.release import Release
-from noisewise.samplers import sample
+from noisewise.samplers import NUTS, Augmentation, Rejection, sample
 from noisewise.samplers.problem import Problem
 from noisewise.settings import Sampler
 from noisewise.streams import Purpose, generator
@@ -28,8 +28,10 @@ Array = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 Intervals = dict[str, tuple[float, float]]
 
-DRAWS = 1_000
+DRAWS = 2_000
 """Posterior draws for each of them, where it is sampled."""
+QUICK: tuple[Sampler, ...] = (Rejection(max_proposals=200_000), NUTS(), Augmentation())
+"""Tried in this order where the analysis names no method: cheap once compiled, or soon known to fall short."""
 ENOUGH = 400
 """Effective draws that suffice where the run's own are weighed anew."""
 BLOCK, MOST_BLOCKS, CELLS = 4_096, 16, 2**22
@@ -110,7 +112,7 @@ class Explorer:
     analysis: Analysis
     cloud: Cloud | None
     sampler: Sampler | None = field(default=None)
-    """Found by the first release that had to be sampled, and used for the next ones."""
+    """Delivered for the last release that had to be sampled, and tried first for the next."""
 
     def intervals(self, release: Release, seed: int) -> Intervals:
         """Central intervals by scalar."""
@@ -129,10 +131,32 @@ class Explorer:
         return self._of({name: cloud.values[name][kept] for name in problem.model.parameters}, normal[kept])
 
     def _sampled(self, release: Release, seed: int) -> Intervals:
-        method = self.analysis.settings.method or self.sampler
-        found = sample(self.analysis.model, release, method, draws=DRAWS, seed=seed, progress=False)
-        self.sampler = found.sampler
-        return self._of({name: found[name] for name in found.parameters}, found.weights)
+        """By the first sampler that delivers; by the library's own choice where none of the quick ones does."""
+        problem = Problem(self.analysis.model, release)
+        for number, method in enumerate(self._methods()):
+            if method is not None and method.unfit(problem) is not None:
+                continue
+            # A fallback starts on new streams: it was called for by what the run before it drew.
+            own = seed if number == 0 else int(generator(seed, Purpose.FORECAST, 7, number).integers(2**53))
+            found = self._delivered(release, method, own)
+            if found is not None:
+                self.sampler = method
+                return self._of({name: found[name] for name in found.parameters}, found.weights)
+        raise InferenceError("page: no sampler delivered.")
+
+    def _methods(self) -> list[Sampler | None]:
+        if self.analysis.settings.method is not None:
+            return [self.analysis.settings.method]
+        first = [] if self.sampler is None else [self.sampler]
+        return [*first, *(each for each in QUICK if each not in first), None]
+
+    def _delivered(self, release: Release, method: Sampler | None, seed: int) -> Posterior | None:
+        common: dict[str, Any] = {"draws": DRAWS, "seed": seed, "progress": False, "on_failure": "return"}
+        try:
+            found = sample(self.analysis.model, release, method, **common)
+        except InferenceError:  # nowhere to start from
+            return None
+        return found if found.status == "complete" else None
 
     def _of(self, draws: dict[str, Array], weight: Array | None) -> Intervals:
         level = self.analysis.settings.level

@@ -54,6 +54,8 @@ class Lane:
 
     def __init__(self, most_waiting: int, changed: Callable[[], None] = lambda: None) -> None:
         self.most_waiting, self.changed = most_waiting, changed
+        self.finished: Callable[[Job], None] = lambda job: None
+        """Called, on the lane's thread, when a job is over and nothing of it runs any more."""
         self._jobs: deque[Job] = deque()
         self._current: Job | None = None
         self._news = threading.Condition()
@@ -75,17 +77,28 @@ class Lane:
         """Start the process, so that the libraries load while the user reads the page."""
         self._ensure()
 
-    def cancel(self, job: Job) -> None:
-        """Take a job out of the queue, or stop it; its process is ended if it does not stop by itself."""
+    def cancel(self, job: Job, *, gently: bool = False) -> None:
+        """Take a job out of the queue, or stop it; its process is ended if it does not stop by itself.
+
+        `gently` leaves the process alone, so that what it has compiled serves the next job.
+        """
         with self._news:
             if job in self._jobs:
                 self._jobs.remove(job)
                 job.state = "cancelled"
-            elif job is self._current and not job.stopping:
-                job.stopping = True
-                self._send({"stop": job.id})
-                threading.Thread(target=self._end_if_stuck, args=(job,), daemon=True).start()
+            elif job is self._current:
+                if not job.stopping:
+                    job.stopping = True
+                    self._send({"stop": job.id})
+                if not gently:
+                    threading.Thread(target=self._end_if_stuck, args=(job,), daemon=True).start()
         self.changed()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs or waits."""
+        with self._news:
+            return self._current is None and not self._jobs
 
     def close(self) -> None:
         """End the process and the thread; what runs is lost."""
@@ -116,6 +129,7 @@ class Lane:
             with self._news:
                 self._current = None
             self.changed()
+            self.finished(job)
 
     def _run(self, job: Job) -> None:
         process = self._ensure()

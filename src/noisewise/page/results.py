@@ -292,13 +292,8 @@ def _asking(input: Inputs, session: Session, runs: "Runs", current: Any, states:
     def _ask() -> None:
         run, step = current(), input.epsilon()
         low, high, _ = STEPS
-        if run is not None and explorable(run) and isinstance(step, (int, float)) and low <= step <= high:
+        if run is not None and run.explorable and isinstance(step, (int, float)) and low <= step <= high:
             asked.set(runs.explore(run, 2.0 ** (round(2 * step) / 2)))
-
-
-def explorable(run: Run) -> bool:
-    """Whether a run found something that releases can be simulated from."""
-    return run.result is not None and bool(run.result["rows"]) and run.result["verdict"]["state"] != "bad"
 
 
 def _stopping(input: Inputs, runs: "Runs", moved: Any, asked: Any) -> None:

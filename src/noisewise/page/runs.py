@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ FILES = {
 MOST_WAITING = 5
 REPLICATES = 8
 """Simulated releases behind an expected width."""
+AHEAD = (1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0, -4.0)
+"""Budgets, in doublings, that are explored before anybody asks, while nothing else is."""
 SIMULATING = "simulated releases"
 """The stage of an exploration that counts them."""
 VERSION = 1
@@ -40,6 +43,12 @@ class Run(Job):
     folder: Path = field(default_factory=Path)
     title: str = ""
     when: str = ""
+
+    @property
+    def explorable(self) -> bool:
+        """Whether it found something that releases can be simulated from."""
+        found = self.result
+        return found is not None and bool(found["rows"]) and found["verdict"]["state"] != "bad"
 
     def file(self, name: str) -> Path | None:
         """A file of this run that may be downloaded, if it is there."""
@@ -63,10 +72,41 @@ class Runs:
         """Grows whenever there is something new to show."""
         self._runs: dict[int, Run] = {run.number: run for run in _earlier(self.folder)}
         self._explored: dict[tuple[int, float], Job] = {}
+        self._asked: set[tuple[int, float]] = set()
+        self._ahead: list[tuple[Run, float]] = []
+        """What is to be explored unasked, first to last."""
+        self._lock = threading.RLock()
         self._lane, self._beside = Lane(MOST_WAITING, self._changed), Lane(1, self._changed)
+        self._lane.finished = self._look_ahead
+        self._beside.finished = self._go_on
 
     def _changed(self) -> None:
         self.version += 1
+
+    def _look_ahead(self, run: Job) -> None:
+        """A run has finished: explore it before anybody asks, in place of what was explored so of earlier ones."""
+        assert isinstance(run, Run)
+        if run.explorable:
+            with self._lock:
+                self._ahead = [(run, 2.0**step) for step in AHEAD]
+        self._go_on()
+
+    def _go_on(self, job: Job | None = None) -> None:
+        """The next exploration that nobody has asked for yet, if there is time; none after one that failed."""
+        with self._lock:
+            if job is not None and job.state == "failed":
+                self._ahead.clear()
+            while self._ahead and self._beside.idle and self._lane.idle:
+                run, factor = self._ahead.pop(0)
+                if (run.number, factor) not in self._explored:
+                    self._submit(run, factor)
+                    return
+
+    def _submit(self, run: Run, factor: float) -> Job:
+        job = Job({"task": "explore", "folder": str(run.folder), "factor": factor})
+        self._explored[run.number, factor] = job
+        self._beside.submit(job)
+        return job
 
     def __iter__(self) -> Iterator[Run]:
         """Newest first."""
@@ -110,31 +150,38 @@ class Runs:
             self._lane.cancel(run)
 
     def explore(self, run: Run, factor: float) -> Job:
-        """What could be learnt from a finished run at another budget; asked for once, the latest question first."""
-        known = self._explored.get((run.number, factor))
-        if known is not None and known.state in ("waiting", "running", "done"):
-            return known
-        for key, job in list(self._explored.items()):
-            if not job.over:
-                self._beside.cancel(job)
-                del self._explored[key]
-        job = Job({"task": "explore", "folder": str(run.folder), "factor": factor})
-        self._explored[run.number, factor] = job
-        self._beside.submit(job)
-        return job
+        """What could be learnt from a finished run at another budget; asked for once, the latest question first.
+
+        What is being explored meanwhile is put off: if nobody asked for it, until there is time again.
+        """
+        key = run.number, factor
+        with self._lock:
+            self._asked.add(key)
+            known = self._explored.get(key)
+            if known is not None and known.state in ("waiting", "running", "done") and not known.stopping:
+                return known
+            for other, job in list(self._explored.items()):
+                if not job.over:
+                    self._beside.cancel(job, gently=True)
+                    del self._explored[other]
+                    if other not in self._asked and (before := self.get(other[0])) is not None:
+                        self._ahead.insert(0, (before, other[1]))
+            return self._submit(run, factor)
 
     def explored(self, run: Run) -> list[dict[str, Any]]:
-        """All finished explorations of a run, smallest budget first."""
-        found = [job.result for (number, _), job in list(self._explored.items()) if number == run.number]
-        return sorted((each for each in found if each is not None), key=lambda each: each["factor"])
+        """All finished explorations of a run that were asked for, smallest budget first."""
+        jobs = [job for key, job in list(self._explored.items()) if key[0] == run.number and key in self._asked]
+        return sorted((job.result for job in jobs if job.result is not None), key=lambda each: each["factor"])
 
     @property
     def explorations(self) -> list[Job]:
-        """All that was asked for, in order."""
-        return list(self._explored.values())
+        """All that were asked for, in order."""
+        return [job for key, job in list(self._explored.items()) if key in self._asked]
 
     def stop(self, job: Job) -> None:
-        """Stop an exploration."""
+        """Stop an exploration, and those that nobody asked for."""
+        with self._lock:
+            self._ahead.clear()
         self._beside.cancel(job)
 
     def warm(self) -> None:
