@@ -1,11 +1,15 @@
 """Checkpoints: after any interruption the same draws, bit by bit; what is not this run's is refused; files are data."""
 
 import errno
+import io
 import json
 import os
 import resource
 import shutil
+import signal
 import struct
+import tempfile
+import threading
 import warnings
 from functools import cache
 from importlib import metadata
@@ -204,6 +208,97 @@ def test_a_killed_process_goes_on_to_the_same_draws(name, seed, tmp_path, monkey
     assert all(np.array_equal(found[key], peace[key]) for key in peace)
 
 
+@pytest.mark.parametrize("sampler", [nw.Rejection(), nw.Importance()], ids=str)
+def test_a_run_on_a_device_cut_anywhere_ends_with_the_same_draws(sampler, seed, tmp_path, often):
+    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
+
+    def run(path):
+        given = dict(draws=6_000, seed=seed, engine=nw.Device("cpu", rows=2**12), checkpoint=path, on_failure="return")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*was cut short or damaged.*", NoisewiseWarning)
+            return nw.sample(*count(), sampler, **given)
+
+    peace = run(None)
+    assert equal(peace, run(whole))
+    for place in np.random.default_rng(seed).uniform(header_size(whole), whole.stat().st_size, 3):
+        cut(whole, part, int(place))
+        assert equal(peace, run(part))
+
+
+class Deadly(io.FileIO):
+    """A file that writes in two pieces; `step` is called before, between and after them."""
+
+    def write(self, content):
+        half = len(content) // 2
+        Deadly.step()
+        super().write(content[:half])
+        Deadly.step()
+        super().write(content[half:])
+        Deadly.step()
+        return len(content)
+
+    def truncate(self, size=None):
+        Deadly.step()
+        return super().truncate(size)
+
+
+def dying(step, path, pipe, values):
+    """In a forked process: write a journal, and be killed at that step of it; tells of every record that is kept."""
+    left = iter(range(step))
+    Deadly.step = lambda: next(left, None) is not None or os.kill(os.getpid(), signal.SIGKILL)
+    real = {name: getattr(os, name) for name in ("fsync", "replace")}
+    for name, function in real.items():
+        setattr(os, name, lambda *given, function=function: (Deadly.step(), function(*given), Deadly.step()))
+    journal.open = lambda name, mode, **more: (io.open if mode == "rb" else Deadly)(name, mode)
+    held = journal.Journal.open("sample", path, {"seed": 1})
+    for number, value in enumerate(values):
+        if not held.has((number,)):
+            held.write((number,), value)
+        os.write(pipe, b".")
+    os._exit(0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*")
+def test_a_kill_at_every_step_of_writing_loses_only_what_was_being_written(tmp_path, monkeypatch):
+    """Killed once at every step of a first run; and at every step of a second, which goes on from a cut file."""
+    monkeypatch.setattr(journal, "SYNC", 0.0)
+    values = [{"x": np.arange(5.0) + number, "n": number} for number in range(3)]
+    steps = 0
+    for begun in (False, True):
+        for step in range(1_000):
+            path = tmp_path / f"{begun}-{step}.nwc"
+            if begun:
+                cut(tmp_path / "whole.nwc", path, (tmp_path / "whole.nwc").stat().st_size - 100)
+            ours, theirs = os.pipe()
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        dying(step, path, theirs, values)
+                finally:
+                    os._exit(1)
+            os.close(theirs)
+            status, kept = os.waitpid(pid, 0)[1], len(os.read(ours, 100))
+            os.close(ours)
+            assert status in (0, signal.SIGKILL)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NoisewiseWarning)
+                held = journal.Journal.open("sample", path, {"seed": 1})
+            found = [number for number in range(3) if held.has((number,))]
+            assert found == list(range(len(found)))
+            kept = max(kept, 2 if begun else 0)  # the others stood in the part of the file that was not cut off
+            assert kept <= len(found) <= kept + 1
+            assert all(resume.fingerprint(held.read((n,))) == resume.fingerprint(values[n]) for n in found)
+            assert not path.with_suffix(".nwc.new").exists()
+            held.close()
+            if status == 0:
+                shutil.copyfile(path, tmp_path / "whole.nwc")
+                break
+            steps += 1
+    assert steps > 40
+
+
 def test_no_block_is_computed_twice_but_the_first_of_each_stream(seed, tmp_path, monkeypatch, often):
     small_blocks(monkeypatch, 512)
     ran = []
@@ -261,6 +356,104 @@ def test_states_are_saved_no_more_often_than_said(tmp_path, monkeypatch):
     held.close()
     assert np.all(np.diff(saved) == 16)  # 8 s, for 8 times 2^16 bytes
     assert not resume.Log().due()
+
+
+def fragile(monkeypatch, fails):
+    """Writing a record fails, as on a full disk, where `fails(key)`; it is tried again at once."""
+    append = journal._append
+
+    def sometimes(held, key, value):
+        if key != ("header",) and fails(key):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(held, key, value)
+
+    monkeypatch.setattr(journal, "_append", sometimes)
+    monkeypatch.setattr(journal, "AGAIN", 0.0)
+
+
+SOME = ["Rejection, several streams", "Importance, adapted", "MCMC", "SMC", "Augmentation, one law"]
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be written:noisewise.NoisewiseWarning")
+@pytest.mark.parametrize("name", SOME)
+def test_a_file_with_gaps_gives_the_same_draws(name, seed, tmp_path, monkeypatch, often):
+    """A disk that is full now and then keeps some records and not others."""
+    make, sampler, draws = RUNS[name]
+    peace, path = sampled(make, sampler, draws, seed), tmp_path / "run.nwc"
+    rng = np.random.default_rng(seed)
+    with monkeypatch.context() as patch:
+        fragile(patch, lambda key: rng.random() < 0.5)
+        assert equal(peace, sampled(make, sampler, draws, seed, path))
+    assert equal(peace, sampled(make, sampler, draws, seed, path, 3))
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be written:noisewise.NoisewiseWarning")
+def test_a_changed_simulator_is_seen_though_the_first_block_was_not_kept(seed, tmp_path, monkeypatch, often):
+    def run(factor):
+        law = nw.Simulator(lambda rng, theta: rng.poisson(factor * theta))
+        model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": law})
+        given = dict(draws=300, seed=seed, engine=nw.Threads(1), checkpoint=tmp_path / "run.nwc")
+        return nw.sample(model, count()[1], nw.Rejection(), **given)
+
+    with monkeypatch.context() as patch:
+        fragile(patch, lambda key: key == (0, "block", 0, 0))
+        first = run(1.0)
+    assert checkpoint.inspect(tmp_path / "run.nwc")["runs"]["0"]["blocks"]
+    with pytest.raises(InputError, match="functions or data give other numbers"):
+        run(1.1)
+    assert equal(first, run(1.0))
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be written:noisewise.NoisewiseWarning")
+def test_what_says_whose_a_file_is_comes_before_all_else(seed, tmp_path, monkeypatch, often):
+    """The length of the chains could not be kept at first: it is there before any piece of them is."""
+    times, path = [0], tmp_path / "run.nwc"
+
+    def fails(key):
+        times[0] += key == (0, "agreed", "draws")
+        return key == (0, "agreed", "draws") and times[0] <= 3
+
+    with monkeypatch.context() as patch:
+        fragile(patch, fails)
+        sampled(count, nw.MCMC(chains=16, warmup=16), 400, seed, path)
+    assert times[0] == 4
+    with path.open("rb") as file:
+        keys = [key for _, key, _, _ in journal.records(file)]
+    assert keys.index((0, "agreed", "draws")) < min(n for n, key in enumerate(keys) if "draws" in key[1:2])
+    with pytest.raises(InputError, match="draws is 400 there and 800 here"):
+        sampled(count, nw.MCMC(chains=16, warmup=16), 800, seed, path)
+
+
+def test_a_pilot_of_another_simulator_is_refused(seed, tmp_path, often):
+    """Killed in the pilot, when no block of the run itself was there to compare."""
+    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
+
+    def run(path, factor):
+        law = nw.Simulator(lambda rng, theta: rng.poisson(factor * theta), batched=True)
+        model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": law})
+        sampler = nw.Importance(proposal="adapted", simulations=None)
+        return nw.sample(model, count()[1], sampler, draws=2_000, seed=seed, checkpoint=path)
+
+    peace = run(whole, 1.0)
+    with whole.open("rb") as file:
+        ends = [end for _, key, _, end in journal.records(file) if "pilot" in key]
+    cut(whole, part, ends[1])
+    with pytest.raises(InputError, match="functions or data give other numbers"):
+        run(part, 1.1)
+    assert equal(peace, run(part, 1.0))  # of the other nothing stayed in the file
+
+
+def test_constants_that_are_no_numbers_are_no_difference(seed, tmp_path, often):
+    """A model may hold NaN, for what was not observed; it is equal to itself."""
+    seen = np.array([1.0, np.nan, 3.0])
+    law = lambda theta, x=seen: dist.Poisson(theta * jnp.nansum(x))  # noqa: E731
+    problem = nw.Model(prior={"theta": dist.Gamma(25.0, 4.0)}, statistics={"count": law}), count_release()
+    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
+    for sampler in (nw.Rejection(), nw.Augmentation(warmup=20)):
+        peace = sampled(lambda: problem, sampler, 2_000, seed, whole)
+        cut(whole, part, whole.stat().st_size * 2 // 3)
+        assert equal(peace, resumed(lambda: problem, sampler, 2_000, seed, part))
+        whole.unlink()
 
 
 # More of the same -------------------------------------------------------------------------------------------------
@@ -335,6 +528,18 @@ def test_chains_of_a_model_that_changed_are_refused(sampler, seed, tmp_path, oft
         nw.sample(other_model(dist.Gamma(25.0, 1.01)), count()[1], sampler, draws=400, seed=seed, checkpoint=path)
 
 
+@pytest.mark.parametrize(
+    "sampler", [nw.Rejection(), nw.MCMC(chains=16, warmup=16), nw.SMC(), nw.Augmentation()], ids=str
+)
+def test_a_constant_changed_in_its_last_digits_is_seen(sampler, seed, tmp_path, often):
+    """Even where every whole number that is drawn stays the same."""
+    path = tmp_path / "run.nwc"
+    nw.sample(other_model(), count()[1], sampler, draws=400, seed=seed, checkpoint=path, on_failure="return")
+    changed = other_model(law=lambda theta: dist.Poisson((1.0 + 1e-12) * theta))
+    with pytest.raises(InputError, match="functions or data give other numbers"):
+        nw.sample(changed, count()[1], sampler, draws=400, seed=seed, checkpoint=path)
+
+
 def test_a_fit_of_a_model_that_changed_is_refused(seed, tmp_path, often):
     path = tmp_path / "run.nwc"
     nw.fit(*count(), nw.MCEM(final=1_000), start={"theta": 30.0}, seed=seed, checkpoint=path)
@@ -375,6 +580,60 @@ def test_two_runs_cannot_share_a_checkpoint(seed, tmp_path, often):
     finally:
         held.close()
     sampled(count, nw.Rejection(), 100, seed, path)
+
+
+def test_of_two_runs_that_begin_at_once_one_has_the_file(tmp_path):
+    for number in range(30):
+        path, found, barrier = tmp_path / f"{number}.nwc", [], threading.Barrier(3)
+
+        def begin(path=path, found=found, barrier=barrier):
+            barrier.wait()
+            try:
+                found.append(journal.Journal.open("sample", path, {"seed": 1}))
+            except InputError as error:
+                found.append(str(error))
+
+        threads = [threading.Thread(target=begin) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        (held,) = [one for one in found if isinstance(one, journal.Journal)]
+        assert all("must not be in use by another run" in one for one in found if one is not held)
+        assert held.write(("x",), 1)
+        held.close()
+        assert {one.name for one in tmp_path.iterdir()} == {f"{done}.nwc" for done in range(number + 1)}
+
+
+def test_a_file_that_is_changed_while_it_is_open_is_refused(tmp_path):
+    """A draw is never read from what has been cut off or overwritten under a run."""
+    path = tmp_path / "run.nwc"
+    held = journal.Journal.open("sample", path, {})
+    for number in range(3):
+        held.write((number,), np.arange(100.0))
+    held.close()
+    held = journal.Journal.open("sample", path, {})
+    with path.open("r+b") as file:
+        file.seek(held.offsets[0,] + 300)
+        file.write(b"other")
+    os.truncate(path, held.offsets[2,] + 400)
+    assert held.read((1,)).sum() == 4950.0
+    for number in (0, 2):
+        with pytest.raises(InputError, match="the file was changed after this run had opened it"):
+            held.read((number,))
+    held.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can become nobody")
+def test_a_folder_that_is_read_only_is_refused_at_once(seed):
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o555)
+        os.seteuid(65534)
+        try:
+            with pytest.raises(InputError, match=r"read and written \(Permission denied\)"):
+                sampled(count, nw.Rejection(), 100, seed, os.path.join(folder, "run.nwc"))
+        finally:
+            os.seteuid(0)
 
 
 @pytest.mark.parametrize("name", ["Importance", "Augmentation, one law"])

@@ -1,6 +1,8 @@
 """Engines: the same draws from threads, processes and a real cluster; bounded work in flight; work that travels."""
 
+import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -100,6 +102,22 @@ def test_pilots_and_weights_travel_too(sampler, seed, client, processes):
     by_threads = nw.sample(model, release, sampler, draws=2_000, seed=seed, engine=Threads(2))
     for engine in (processes, Dask(client)):
         same(by_threads, nw.sample(model, release, sampler, draws=2_000, seed=seed, engine=engine))
+
+
+def test_a_checkpoint_goes_from_engine_to_engine(seed, client, processes, tmp_path):
+    model, release = count_problem()
+    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
+
+    def run(engine, path):
+        return nw.sample(model, release, nw.Rejection(), draws=60_000, seed=seed, engine=engine, checkpoint=path)
+
+    by_threads = run(Threads(2), whole)
+    size = whole.stat().st_size
+    for engine, share in ((processes, 0.3), (Dask(client), 0.5), (Threads(1), 0.7)):
+        shutil.copyfile(whole, part)
+        os.truncate(part, int(share * size))
+        with pytest.warns(nw.NoisewiseWarning, match="was cut short or damaged"):
+            same(by_threads, run(engine, part))
 
 
 def test_the_current_client_is_the_default(seed, client):

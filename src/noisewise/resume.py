@@ -47,6 +47,12 @@ class Log:
         """Whether there is a value."""
         return self.journal is not None and self.journal.has((*self.scope, *key))
 
+    def found(self, *key: str | int) -> set[Any]:
+        """What comes next in the keys that begin so."""
+        start = (*self.scope, *key)
+        keys = self.journal.offsets if self.journal is not None else ()
+        return {one[len(start)] for one in keys if one[: len(start)] == start and len(one) > len(start)}
+
     def get(self, *key: str | int, classes: Sequence[type] = ()) -> Any:
         """The value last put there; None where there is none."""
         return self.journal.read((*self.scope, *key), classes) if self.journal and self.has(*key) else None
@@ -104,10 +110,8 @@ class Log:
             raise self.refusal(f"{name} is {kept} there and {value} here")
 
     def confirm(self, value: Any, *key: str | int, classes: Sequence[type] = ()) -> None:
-        """Keep a value that has been computed; where one is kept already, refuse to go on unless it is the same."""
-        if not self.has(*key):
-            self.put(value, *key)
-        elif fingerprint(value) != fingerprint(self.get(*key, classes=classes)):
+        """Refuse to go on where a value that has been computed again is not the one kept."""
+        if fingerprint(value) != fingerprint(self.get(*key, classes=classes)):
             raise self.refusal(CHANGED)
 
     def refusal(self, why: str) -> InputError:
@@ -129,15 +133,18 @@ class Log:
     ) -> list[Any]:
         """`engine.gather`, with every result kept as it comes, and none computed that is here already.
 
-        Except the first that is here, where `checked`: it must come out the same.
+        Except the first that is here, where `checked`: before all others, and it must come out the same.
         """
         if self.journal is None:
             return engines.gather(engine, works, tick, portable=portable)
         results = [self.get(*key, number, classes=classes) for number in range(len(works))]
-        here = [number for number in range(len(works)) if self.has(*key, number)]
-        missing = sorted({*range(len(works))} - {*(here[1:] if checked else here)})
+        missing = [number for number in range(len(works)) if not self.has(*key, number)]
+        if checked and len(missing) < len(works):
+            first = next(number for number in range(len(works)) if number not in missing)
+            again = engines.gather(engine, [works[first]], tick, portable=portable)
+            self.confirm(again[0], *key, first, classes=classes)
         if missing:
-            keeping = _Keeping(engine, lambda index, value: self.confirm(value, *key, missing[index], classes=classes))
+            keeping = _Keeping(engine, lambda index, value: self.put(value, *key, missing[index]))
             found = engines.gather(keeping, [works[number] for number in missing], tick, portable=portable)
             for number, value in zip(missing, found, strict=True):
                 results[number] = value

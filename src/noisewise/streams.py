@@ -55,6 +55,8 @@ AHEAD = 16
 """Blocks of one stream, for each that the engine takes at a time, that may be under way or wait for a slow one."""
 WAITING = 1 / 16
 """Share of the machine's memory that blocks of one stream may fill while they wait."""
+MOST_HELD = 64
+"""Blocks that are held back from the log until it is known to be this run's; any more it does without."""
 LONG = 600.0
 """Seconds still to go, at the present rate, that deserve a warning."""
 NEXT_TO_NOTHING = 10
@@ -233,12 +235,15 @@ class Run:
         self.budget, self.progress, self.log = budget, progress, log
         self.forms: dict[int, dict[str, Any]] = {}
         """By stream, the form of its blocks that the log has agreed to."""
-        self.checked: set[int] = set()
-        """Streams of which a block that the log has is computed again, the first there is, and compared."""
         self.most_bytes = WAITING * total_memory()
         self.filled = [0] * len(roots)
         self.columns: list[Columns] = [{} for _ in roots]
         self.streams = [stream for root in roots for stream in root.below()]
+        self.unchecked = log.found("block") & {stream.index for stream in self.streams}
+        """Streams of which the log has blocks: the first there is is computed again, and compared."""
+        self.unsure = set(self.unchecked)
+        """Those of them whose block has not been compared yet; until all have, nothing is added to the log."""
+        self.held: list[tuple[Any, int, int]] = []
         self.kept = 0
         """Positions kept at the last pruning."""
         self.status, self.message, self.warned = "complete", "", False
@@ -258,8 +263,8 @@ class Run:
             block = stream.launched
             task = stream.next_task(self.seed, self.purpose)
             kept = self.log.has("block", stream.index, block)
-            if not kept or stream.index not in self.checked:
-                self.checked |= {stream.index} if kept else set()
+            if not kept or stream.index in self.unchecked:
+                self.unchecked -= {stream.index} if kept else set()
                 return replace(task, done=partial(self._ran, stream, block, task.done))
             self._done(stream, task.done, read_block(self.log, stream, block))
         return None
@@ -276,9 +281,20 @@ class Run:
             if self.forms.get(stream.index) != form:
                 self.log.same(form, "form", stream.index)
                 self.forms[stream.index] = form
-            self.log.confirm(kept, "block", stream.index, block)
-            self.log.forget("block", stream.index, block)
+            self._keep(kept, stream.index, block)
         self._done(stream, done, result)
+
+    def _keep(self, kept: dict[str, Any], stream: int, block: int) -> None:
+        if self.log.has("block", stream, block):
+            self.log.confirm(kept, "block", stream, block)
+            self.unsure.discard(stream)
+            self.log.forget("block", stream, block)
+        elif len(self.held) < MOST_HELD:
+            self.held.append((kept, stream, block))
+        while self.held and not self.unsure:
+            kept, stream, block = self.held.pop(0)
+            self.log.put(kept, "block", stream, block)
+            self.log.forget("block", stream, block)
 
     def _done(self, stream: Stream, done: Callable[[Any], None], result: Any) -> None:
         done(result)
@@ -300,9 +316,7 @@ class Run:
     def tick(self) -> None:
         """Show progress; stop by the clock when asked to."""
         seconds = time.monotonic() - self.start
-        self.progress.update(
-            min(self.filled), self.draws, lambda: sum(s.proposals for s in self.streams if s.counted)
-        )
+        self.progress.update(min(self.filled), self.draws, lambda: sum(s.proposals for s in self.streams if s.counted))
         self._warn_of_a_long_run(seconds)
         limit = self.budget.max_seconds
         if limit is not None and seconds > limit and not self.finished:
