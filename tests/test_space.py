@@ -132,6 +132,35 @@ def test_chains_that_simulate_a_statistic_with_atoms_are_exact(seed):
         assert abs(z_of_mean(by_start, truth)) < stats.t.isf(5e-7, 15)
 
 
+def at_the_mean(mu):
+    """Half at the mean itself, half about it."""
+    parts = [dist.Delta(mu), dist.Normal(mu, 1.0)]
+    return dist.MixtureGeneral(dist.Categorical(np.array([0.5, 0.5])), parts, support=dist.constraints.real)
+
+
+def test_atoms_that_move_with_a_parameter_are_never_conditioned_on():
+    """Given s = 0.3 the mean is 0.3 with positive probability, which no draw of the prior ever is."""
+    prior = {"mu": dist.Normal(0.0, 1.0)}
+    exact = nw.Release(s=nw.Exact().released(0.3))
+    moving, still = (
+        Problem(nw.Model(prior, {"s": law}), exact)
+        for law in (at_the_mean, lambda mu: with_zeros(0.5, dist.Normal(mu, 1.0)))
+    )
+    for sampler in (nw.Importance(), nw.RejectionControl(), nw.Augmentation(), nw.NUTS()):
+        assert "an atom that moves" in sampler.unfit(moving)
+        assert sampler.unfit(still) is None
+
+
+def test_records_with_atoms_that_move_are_not_held_while_the_parameter_walks():
+    laws = (at_the_mean, lambda mu: with_zeros(0.5, dist.Normal(mu, 1.0)))
+    for law, told in zip(laws, ("an atom that moves", "None"), strict=True):
+        total = nw.Total({"x": law}, lambda x: x, n=3)
+        model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"t": total})
+        problem = Problem(model, nw.Release(t=nw.Laplace(scale=1.0).released(3.0)))
+        assert told in str(nw.Augmentation().unfit(problem))
+        assert nw.MCMC().unfit(problem) is None
+
+
 def spiked():
     """Nearly all or nearly none say yes; the posterior mean of p by enumeration over the count."""
     model = nw.Model(prior={"p": dist.Beta(0.01, 0.01)}, statistics={"yes": lambda p: dist.Binomial(10, p)})

@@ -136,6 +136,27 @@ def has_atoms(law: Any) -> bool:
     return any(isinstance(part, Delta) or type(part).__name__.startswith("Hurdle") for part in laws.parts(law))
 
 
+def atoms_move(law: laws.Law, known: Mapping[str, Any]) -> bool:
+    """Whether the place of an atom in a mixture depends on a value outside the record: no one measure dominates it.
+
+    `known` holds shape and type of every parent.
+    """
+    found = [False]
+
+    def look(outer: Values, inner: Values) -> Any:
+        made = law.function(**outer, **inner)
+        points = [part.v for part in laws.parts(made) if isinstance(part, Delta)]
+        found.append(not is_fixed(made) and any(isinstance(point, jax.core.Tracer) for point in points))
+        return 0.0
+
+    with double():  # under vmap alone, what does not depend on a mapped value is no tracer
+        outer = {name: jnp.ones((1, *known[name].shape), known[name].dtype) for name in law.outer}
+        inner = {name: jnp.ones(known[name].shape, known[name].dtype) for name in law.inner}
+        if outer:
+            jax.vmap(look, in_axes=(0, None))(outer, inner)
+    return found[-1]
+
+
 # What coordinates do not reach ------------------------------------------------------------------------------
 
 

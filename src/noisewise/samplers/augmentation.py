@@ -82,6 +82,7 @@ class Augmentation(Sampler):
         """Every statistic must have a density or be a total that only its own noise depends on."""
         names = [name for name in problem.model.order if name in problem.model.parameters or name in problem.needed]
         against = next(filter(None, (_objection(problem, name) for name in names)), None)
+        against = against or problem.without_measure()
         return against or unwalkable(problem.model, [name for name in names if _walks(problem, name)])
 
     def run(

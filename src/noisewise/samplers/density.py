@@ -39,7 +39,7 @@ def unfit(problem: Problem) -> str | None:
         why = _no_chart(problem, name)
         if why is not None:
             return f"cannot sample '{name}': {why}"
-    lost = unwalkable(model, sampled)
+    lost = problem.without_measure() or unwalkable(model, sampled)
     if lost is not None:
         return lost
     for name in latent:

@@ -116,7 +116,7 @@ def without_density(problem: Problem) -> str | None:
     for name, item in problem.release.items():
         if isinstance(item.mechanism, Exact) and not problem.model.has_density(name):
             return f"needs the density of '{name}', which has no noise and is a Total or Simulator"
-    return None
+    return problem.without_measure()
 
 
 def remaining(max_proposals: int | None, max_seconds: float | None, pilot: Plan) -> Budget:

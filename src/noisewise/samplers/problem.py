@@ -10,6 +10,7 @@ from noisewise.errors import InferenceError, refusal
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.release import Release
+from noisewise.space import atoms_move
 
 Array = np.ndarray[Any, Any]
 
@@ -112,6 +113,15 @@ class Problem:
                 )
             total = ratio if total is None else total + ratio
         return total
+
+    def without_measure(self) -> str | None:
+        """A statistic without noise whose law mixes in a point that moves: no density to condition by, in words."""
+        for name, item in self.release.items():
+            if isinstance(item.mechanism, Exact) and self.model.has_density(name):
+                law = self.model.law(name)
+                if atoms_move(law, {parent: self.model._nodes[parent].struct for parent in law.parents}):
+                    return f"needs a density of '{name}', whose law has an atom that moves with what it depends on"
+        return None
 
     def never_accepted(self) -> str | None:
         """Why no simulated row could be accepted, as the end of a sentence: a noise density without a finite bound."""

@@ -22,6 +22,7 @@ from noisewise.model import Model
 from noisewise.numerics import Compiled, double
 from noisewise.release import Release
 from noisewise.samplers.problem import Problem
+from noisewise.space import atoms_move
 from noisewise.statistics import BoundSimulator, BoundTotal
 
 Array = np.ndarray[Any, Any]
@@ -294,6 +295,10 @@ def unfit(problem: Problem, name: str) -> str | None:
     width = sum(max(1, math.prod(law.form.shape)) for law in bound.laws.values())
     if isinstance(total.n, int) and total.n * width > MOST_NUMBERS:
         return f"holds every record, and the {total.n} of '{name}' are more than {MOST_NUMBERS // width}"
+    known = {**model._nodes, **bound.laws}
+    for field, law in bound.laws.items():
+        if atoms_move(law, {parent: known[parent].struct for parent in law.parents}):
+            return f"needs a density of '{field}' in the records of '{name}', and its law has an atom that moves"
     return _unreachable(problem, name)
 
 
