@@ -79,8 +79,9 @@ RUNS = {
 
 @pytest.fixture
 def often(monkeypatch):
-    """States of chains after every step; no waiting for the disk, and versions looked up once."""
+    """States of chains after every step; no waiting for the disk; versions, and what a model is known by, once."""
     monkeypatch.setattr(metadata, "version", cache(metadata.version))
+    monkeypatch.setattr(checkpoint, "numbers_of", cache(checkpoint.numbers_of))
     monkeypatch.setattr(resume, "EVERY", 0.0)
     monkeypatch.setattr(resume, "RATE", 1e15)
     monkeypatch.setattr(os, "fsync", lambda number: None)
