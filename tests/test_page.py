@@ -478,7 +478,7 @@ def test_where_the_rows_are_worth_too_little_the_posterior_is_sampled(seed):
     cloud = explore.cloud_of(Problem(analysis.model, analysis.release), posterior, seed)
     explorer = explore.Explorer(analysis, replace(cloud, worth=1e-6))
     low, high = explorer.intervals(analysis.release, seed)["theta"]
-    assert explorer.sampler is not None
+    assert explorer.way[0] == explore.QUICK[0][0]
     error, law = np.sqrt(0.025 * 0.975 / ENOUGH), normal_posterior(1.5)
     assert abs(law.cdf(low) - 0.025) < LIMIT * error
     assert abs(law.cdf(high) - 0.975) < LIMIT * error

@@ -27,11 +27,18 @@ from noisewise.streams import Purpose, generator
 Array = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 Intervals = dict[str, tuple[float, float]]
+Way = tuple[Sampler | None, int]
 
 DRAWS = 2_000
 """Posterior draws for each of them, where it is sampled."""
-QUICK: tuple[Sampler, ...] = (Rejection(max_proposals=200_000), NUTS(), Augmentation())
-"""Tried in this order where the analysis names no method: cheap once compiled, or soon known to fall short."""
+MANY = 10 * DRAWS
+"""Where chains of so few disagree or are worth too little."""
+QUICK: tuple[tuple[Sampler, int], ...] = (
+    *((Rejection(max_proposals=200_000), DRAWS), (NUTS(), DRAWS), (NUTS(), MANY)),
+    *((Augmentation(), DRAWS), (Augmentation(), MANY)),
+)
+"""Samplers with their draws, tried in this order where the analysis names no method: cheap once compiled, or soon known
+to fall short."""
 ENOUGH = 400
 """Effective draws that suffice where the run's own are weighed anew."""
 BLOCK, MOST_BLOCKS, CELLS = 4_096, 16, 2**22
@@ -111,8 +118,8 @@ class Explorer:
 
     analysis: Analysis
     cloud: Cloud | None
-    sampler: Sampler | None = field(default=None)
-    """Delivered for the last release that had to be sampled, and tried first for the next."""
+    way: tuple[Sampler, int] | None = field(default=None)
+    """Sampler and draws that delivered for the last release that had to be sampled, tried first for the next."""
 
     def intervals(self, release: Release, seed: int) -> Intervals:
         """Central intervals by scalar."""
@@ -133,25 +140,25 @@ class Explorer:
     def _sampled(self, release: Release, seed: int) -> Intervals:
         """By the first sampler that delivers; by the library's own choice where none of the quick ones does."""
         problem = Problem(self.analysis.model, release)
-        for number, method in enumerate(self._methods()):
+        for number, (method, draws) in enumerate(self._ways()):
             if method is not None and method.unfit(problem) is not None:
                 continue
             # A fallback starts on new streams: it was called for by what the run before it drew.
             own = seed if number == 0 else int(generator(seed, Purpose.FORECAST, 7, number).integers(2**53))
-            found = self._delivered(release, method, own)
+            found = self._delivered(release, method, draws, own)
             if found is not None:
-                self.sampler = method
+                self.way = None if method is None else (method, draws)
                 return self._of({name: found[name] for name in found.parameters}, found.weights)
         raise InferenceError("page: no sampler delivered.")
 
-    def _methods(self) -> list[Sampler | None]:
+    def _ways(self) -> list[Way]:
         if self.analysis.settings.method is not None:
-            return [self.analysis.settings.method]
-        first = [] if self.sampler is None else [self.sampler]
-        return [*first, *(each for each in QUICK if each not in first), None]
+            return [(self.analysis.settings.method, DRAWS)]
+        first = [] if self.way is None else [self.way]
+        return [*first, *(way for way in (*QUICK, (None, DRAWS)) if way not in first)]
 
-    def _delivered(self, release: Release, method: Sampler | None, seed: int) -> Posterior | None:
-        common: dict[str, Any] = {"draws": DRAWS, "seed": seed, "progress": False, "on_failure": "return"}
+    def _delivered(self, release: Release, method: Sampler | None, draws: int, seed: int) -> Posterior | None:
+        common: dict[str, Any] = {"draws": draws, "seed": seed, "progress": False, "on_failure": "return"}
         try:
             found = sample(self.analysis.model, release, method, **common)
         except InferenceError:  # nowhere to start from
