@@ -189,6 +189,30 @@ def test_a_block_that_kills_every_worker_is_named(seed, monkeypatch):
     assert f"seed {seed}, block (" in str(caught.value)
 
 
+class Garbled:
+    """Can be sent, and not be read where it arrives."""
+
+    def __init__(self, parent):
+        self.parent = parent
+
+    def __reduce__(self):
+        return garbled, (self.parent,)
+
+
+def garbled(parent):
+    if os.getpid() == parent:
+        raise LookupError("never heard of it")
+    return Garbled(parent)
+
+
+def test_an_answer_that_cannot_be_read_ends_the_run(monkeypatch):
+    """With an error, and not in waiting for it."""
+    monkeypatch.setattr(processes_module, "MOST_DEATHS", 1)
+    parent = os.getpid()
+    with Processes(1) as engine, pytest.raises(nw.InferenceError, match="while they ran the same block"):
+        away(engine, [lambda poll: Garbled(parent)])
+
+
 def test_workers_that_cannot_start_are_not_started_for_ever(monkeypatch):
     monkeypatch.setattr(processes_module.sys, "path", ["/nowhere"])
     with Processes(1) as engine, pytest.raises(nw.InferenceError, match="3 workers in a row ended"):

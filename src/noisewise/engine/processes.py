@@ -101,12 +101,10 @@ class _Worker:
 
     def _listen(self, heard: "SimpleQueue[tuple[_Worker, tuple[Any, ...] | None]]") -> None:
         assert self.process.stdout is not None
-        try:
-            with contextlib.suppress(OSError, ValueError, EOFError):
-                while (message := receive(self.process.stdout)) is not None:
-                    heard.put((self, message))
-        finally:  # a worker that cannot be understood is as good as dead
-            heard.put((self, None))
+        with contextlib.suppress(Exception):  # a worker that cannot be understood is as good as dead
+            while (message := receive(self.process.stdout)) is not None:
+                heard.put((self, message))
+        heard.put((self, None))
 
     def tell(self, *message: Any) -> None:
         """Send; a worker that has just died is noticed by its reader."""
