@@ -14,6 +14,7 @@ from test_augmentation import as_normal, geweke, run, worst_z
 
 import noisewise as nw
 from noisewise.mechanisms.randomized_response import RandomizedResponse
+from noisewise.samplers import choice
 from noisewise.samplers.augmentation import Augmentation
 from noisewise.samplers.joint import Joint
 from noisewise.samplers.problem import Problem
@@ -202,3 +203,16 @@ def test_hundreds_of_records_take_no_longer(seed):
     by_start = posterior["share"].reshape(16, -1, 4).mean(axis=1)
     error = np.hypot(error, by_start.std(axis=0, ddof=1) / 4.0)
     assert np.max(as_normal(np.abs(by_start.mean(axis=0) - truth) / error, 15)) < LIMIT
+
+
+def test_the_choice_spares_what_takes_long(seed):
+    """Eighty people and two questions: no pilot, no probability of a table."""
+    bit = np.array([[0.75, 0.25], [0.25, 0.75]])
+    model = nw.Model({"share": dist.Dirichlet(np.ones(4))}, {"s": lambda share: dist.Multinomial(80, share)})
+    release = nw.Release(s=RandomizedResponse(np.kron(bit, bit), on="counts", n=80).released([21, 24, 15, 20]))
+    posterior = nw.sample(model, release, draws=4_000, seed=seed, on_failure="return")
+    assert posterior.sampler == Augmentation()
+    assert posterior.reason.startswith("the probability of a table behind 's' takes long")
+    small = RandomizedResponse(np.kron(bit, bit), on="counts", n=9).released([3, 3, 1, 2])
+    nine = nw.Model({"share": dist.Dirichlet(np.ones(4))}, {"s": lambda share: dist.Multinomial(9, share)})
+    assert choice.sparing(Problem(nine, nw.Release(s=small))) is None

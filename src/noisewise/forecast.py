@@ -89,6 +89,7 @@ class Forecast:
             lines.append(f"Acceptance probability of joint rejection: {share}, from {self.pilot:,} prior draws.")
         tails = ", ".join(f"{name} {value:.3g}" for name, value in self.conflict.items())
         told = "the release is surprising under the prior" if self.in_conflict else "none seen"
+        told = told if self.conflict else "not looked at"
         lines.append(f"Conflict of prior and release: {told} (tail probabilities: {tails or 'not available'}).")
         return lines
 
@@ -142,10 +143,12 @@ def conflict(pilot: choosing.Pilot, seed: int) -> dict[str, float]:
 
     m is estimated from the pilot's rows, and releases are simulated from other prior draws, so that under the model
     the estimate at the release and those at the simulated ones are exchangeable: each tail probability is a valid
-    p-value whatever the quality of the estimate. Statistics without noise are left out.
+    p-value whatever the quality of the estimate. Statistics without noise, or whose noise takes too long to weigh, are
+    left out.
     """
     problem = pilot.problem
-    noisy = [name for name, item in problem.release.items() if not isinstance(item.mechanism, Exact)]
+    left_out = choosing.dear(problem)
+    noisy = [n for n, item in problem.release.items() if n not in left_out and not isinstance(item.mechanism, Exact)]
     if not noisy:
         return {}
     rng = generator(seed, Purpose.FORECAST, 3)

@@ -93,6 +93,11 @@ class RandomizedResponse(Mechanism):
         """Attained, but for counts of more than two reported categories."""
         return "bound" if self.on == "counts" and len(self.channel[0]) > 2 else "attained"
 
+    @property
+    def work(self) -> float:
+        """Numbers handled for one `log_prob`, where that is more than the entries."""
+        return 0.0 if self.n is None else reported_counts.work(np.array(self.channel), self.n)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a file; no `n` on records."""
         return {key: value for key, value in super().to_dict().items() if value is not None}

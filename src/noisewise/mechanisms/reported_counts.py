@@ -41,6 +41,12 @@ def largest_grid(channel: Any, n: int) -> int:
     return int((n // reported + 1) ** (reported - 1))
 
 
+def work(channel: Any, n: int) -> float:
+    """Numbers handled for the probability of one table: the grid for every record beyond two categories, or n^2."""
+    categories = channel.shape[0]
+    return float(largest_grid(channel, n) * max(1, n * (categories - 2) // categories)) or float(n * n)
+
+
 def log_prob(channel: Any, n: int, released: Any, confidential: Any) -> Any:
     """log P(released | confidential) over the last axes; -inf unless both are whole, nonnegative and sum to n."""
     xp = namespace(released, confidential)

@@ -112,6 +112,10 @@ def _sample_by_choice(
     problem: Problem, draws: int, seed: int, engine: Engine, progress: bool | None, log: Log
 ) -> Posterior:
     """Try rejection for as long as a pilot would take; else run the pilot, and go down its ranking."""
+    spared = choice.sparing(problem)
+    if spared is not None:
+        logger.info("%s: %s", type(spared.sampler).__name__, spared.told)
+        return _run(problem, spared.sampler, draws, seed, engine, progress, spared.told, log.within(0))
     found = _probe(problem, draws, seed, engine)
     if found is not None:
         logger.info("Rejection: %s", found.reason)

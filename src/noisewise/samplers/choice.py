@@ -19,10 +19,12 @@ from noisewise.engine import Engine, gather
 from noisewise.errors import InputError
 from noisewise.mechanisms import Exact
 from noisewise.samplers.importance import Importance
+from noisewise.samplers.joint import Joint
 from noisewise.samplers.pilot import plan_of
 from noisewise.samplers.problem import Problem
 from noisewise.samplers.proposal import Adapted
 from noisewise.samplers.rejection import Merge, Rejection, plan_streams
+from noisewise.samplers.reported import Reported
 from noisewise.settings import Sampler
 from noisewise.streams import Purpose, Stream, generator
 
@@ -44,6 +46,8 @@ MOST_ADAPTED = 16
 """Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
 FEW = 10.0
 """Effective rows of the pilot below which its efficiency is an optimistic guess."""
+DEAR = 2.0**14
+"""Work of one noise density beyond which nothing that needs thousands of them is tried unasked."""
 MOST_FALLBACK = 2**34
 """Work, some minutes of it, that no run is given which was not the first choice."""
 SAFETY = 1.5
@@ -94,9 +98,9 @@ class Pilot:
 
     @cached_property
     def cells(self) -> float:
-        """Numbers handled for one row of everything."""
+        """Numbers handled for one row of everything, dear noise densities included."""
         model = self.problem.model
-        return float(sum(model.cost_of_row(name) for name in model.order))
+        return float(sum(model.cost_of_row(name) for name in model.order)) + sum(dear(self.problem).values())
 
     @property
     def unknowns(self) -> int:
@@ -138,7 +142,9 @@ class Pilot:
         earlier: set[str] = set().union(*(names for _, _, names in below))
         names = earlier | set(merge.released)
         rate = math.exp(np.clip(self.log_rate(names) - sum(self.log_rate(each) for _, _, each in below), LEAST, 0.0))
-        work = sum(self.problem.model.cost_of_row(name) for name in merge.fresh)
+        noise = dear(self.problem)
+        work = float(sum(self.problem.model.cost_of_row(name) for name in merge.fresh))
+        work += sum(noise.get(name, 0.0) for name in merge.released)
         rows = float(stream.counted) + sum(each for _, each, _ in below)
         return (work + sum(each for each, _, _ in below)) / rate, rows / rate, names
 
@@ -162,9 +168,28 @@ def noise_free(problem: Problem) -> str | None:
     return None
 
 
+def dear(problem: Problem) -> dict[str, float]:
+    """Released statistics whose noise density takes too long for weighing thousands of rows, with its work."""
+    work = {name: getattr(item.mechanism, "work", 0.0) for name, item in problem.release.items()}
+    return {name: each for name, each in work.items() if each > DEAR}
+
+
+def sparing(problem: Problem) -> "Estimate | None":
+    """Augmentation, where noise densities are dear and it draws the statistics behind them without any."""
+    names, sampler = dear(problem), Sampler.known["Augmentation"]()
+    if not names or sampler.unfit(problem) is not None:
+        return None
+    joint = Joint(problem, {})
+    if not all(Reported.applies(joint, name) for name in names):
+        return None
+    behind = " and ".join(f"'{name}'" for name in names)
+    told = f"the probability of a table behind {behind} takes long, and these Markov chains need none"
+    return Estimate(sampler, float(COMPILING), 0.3, told)
+
+
 def pilot_rows(problem: Problem) -> int:
     """Rows of the pilot: fewer where a row is expensive."""
-    model, rows = problem.model, ROWS
+    model, rows = problem.model, ROWS if not dear(problem) else LEAST_ROWS
     cells = sum(model.cost_of_row(name) for name in model.order)
     while rows > LEAST_ROWS and rows * cells > CELLS:
         rows //= 2
@@ -332,19 +357,23 @@ def settled(pilot: Pilot, draws: int) -> list[Estimate]:
 
 def estimates(pilot: Pilot, draws: int, seed: int, engine: Engine) -> list[Estimate]:
     """Every sampler that applies, best first: what settles the choice, then by work, then what may not deliver."""
-    first = settled(pilot, draws)[:1]
+    spared = sparing(pilot.problem)
+    first = [] if spared else settled(pilot, draws)[:1]
     found: list[Estimate] = []
     for key, cost in COSTS.items():
         cls = Sampler.known.get(SAMPLER_OF.get(key, key))
         if cls is None or cls().unfit(pilot.problem) is not None or (key == "Rejection" and pilot.conditioned):
             continue
-        if key == "adapted" and pilot.unknowns > MOST_ADAPTED:
+        if key == "adapted" and (pilot.unknowns > MOST_ADAPTED or dear(pilot.problem)):
             continue
         with suppress(InputError):  # a fitted proposal can reach where the model cannot be drawn from
             found.append(cost(pilot, draws, seed, engine))
     found.sort(key=lambda each: (not each.delivers, each.work))
     names = [each.sampler for each in found]
-    if first:
+    if spared:
+        found[names.index(spared.sampler)] = found[0]
+        found[0] = spared
+    elif first:
         found.insert(0, found.pop(names.index(first[0].sampler)))
     elif Rejection() in names:
         each = found[names.index(Rejection())]
@@ -357,6 +386,8 @@ def estimates(pilot: Pilot, draws: int, seed: int, engine: Engine) -> list[Estim
 def reason_for(found: list[Estimate], pilot: Pilot) -> str:
     """Why the first of the ranking, in a sentence."""
     best = found[0]
+    if dear(pilot.problem) and best == sparing(pilot.problem):
+        return best.told
     accepted, _ = pilot.acceptance
     share = f"{100 * accepted:.2g}% of prior draws" if pilot.worth >= FEW else "next to none of the prior draws"
     plain = isinstance(best.sampler, Rejection) or pilot.conditioned
