@@ -12,10 +12,11 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise import progress
-from noisewise.analysis import STARTERS, Analysis
+from noisewise import progress, results_folder
+from noisewise.analysis import STARTERS, Analysis, starter
 from noisewise.cli import main
 from noisewise.likelihood.display import Steps
+from noisewise.results_folder import Results
 
 
 def run(*arguments, cwd=None):
@@ -145,6 +146,12 @@ def test_check_says_what_will_happen_and_writes_nothing(noisewise, count, tmp_pa
     assert "forecast" not in json.loads(noisewise("check", "count.toml", "--json", "--no-forecast")[1])
 
 
+def test_check_writes_lists_as_files_do(noisewise):
+    assert noisewise("new", "histogram")[0] == 0
+    _, out, _ = noisewise("check", "histogram.toml", "--no-forecast")
+    assert "Statistic counts: released as [103, 188, 151, 66] by DiscreteLaplace(" in out
+
+
 def test_fit_writes_all_that_a_reader_and_a_replay_need(noisewise, count, tmp_path, seed):
     import pandas as pd
 
@@ -173,6 +180,22 @@ def test_fit_writes_all_that_a_reader_and_a_replay_need(noisewise, count, tmp_pa
     assert len(nw.Posterior.load(folder / "naive.nc")) > 2000
     assert (folder / "figures/posterior.png").read_bytes()[:4] == b"\x89PNG"
     assert "<svg" in (folder / "figures/posterior.svg").read_text()
+
+
+def test_draws_of_chains_say_which_chain_they_are_of(tmp_path):
+    import pandas as pd
+
+    analysis = Analysis.from_text(starter("count"))
+    chains = {"theta": np.arange(12.0), "count": np.arange(12)}
+    found = nw.sample(analysis.model, analysis.release, draws=12, seed=1, on_failure="return")
+    results_folder.write(
+        Results(analysis, "fit", replace(found, draws=chains, chains=3)), tmp_path / "found", report=False
+    )
+    table = pd.read_csv(tmp_path / "found/draws.csv")
+    assert list(table.columns) == [".chain", ".iteration", "theta", "count"]
+    held = nw.Posterior.load(tmp_path / "found/posterior.nc").to_arviz()["posterior"]["theta"]
+    for _, row in table.iterrows():
+        assert held.values[int(row[".chain"]) - 1, int(row[".iteration"]) - 1] == row["theta"]
 
 
 def test_results_replay_from_their_own_folder(noisewise, count, tmp_path):

@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from noisewise import fit_file
 from noisewise.analysis import Analysis
 from noisewise.compare import Comparison
@@ -232,8 +234,18 @@ def _write_found(results: Results, folder: Path) -> None:
             _write_json(folder / name, fit_file.to_data(fit))
 
 
-def _write_posterior(results: Results, posterior: Posterior, folder: Path) -> None:
+def _table_of(posterior: Posterior) -> Any:
+    """One row per draw; of chains, which one and where in it, under the names and in the counting of R's posterior."""
     draws = posterior.to_pandas()
+    if posterior.chains:
+        length = len(posterior) // posterior.chains
+        draws.insert(0, ".chain", np.arange(len(posterior)) // length + 1)
+        draws.insert(1, ".iteration", np.arange(len(posterior)) % length + 1)
+    return draws
+
+
+def _write_posterior(results: Results, posterior: Posterior, folder: Path) -> None:
+    draws = _table_of(posterior)
     draws.to_csv(folder / "draws.csv", index=False)
     if find_spec("pyarrow") is not None:
         draws.to_parquet(folder / "draws.parquet", index=False)

@@ -70,6 +70,7 @@ def check(
     run, how long it would take, and whether prior and release contradict each other.
     """
     from noisewise.forecast import forecast as forecast_of
+    from noisewise.results_folder import plain
 
     analysis = loaded(file, draws, seed)
     settings = analysis.settings
@@ -83,7 +84,7 @@ def check(
     typer.echo(f"Parameters: {', '.join(analysis.model.parameters)}.")
     for name in analysis.model.statistics:
         item = analysis.release.get(name)
-        told = f"released as {item.value!r} by {item.mechanism!r}" if item is not None else "not released"
+        told = f"released as {plain(item.value)} by {item.mechanism!r}" if item is not None else "not released"
         typer.echo(f"Statistic {name}: {told}.")
     if settings.method is not None:
         typer.echo(f"Method asked for: {settings.method!r}.")
