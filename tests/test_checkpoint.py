@@ -389,6 +389,20 @@ def test_a_file_with_gaps_gives_the_same_draws(name, seed, tmp_path, monkeypatch
 
 
 @pytest.mark.filterwarnings("ignore:.*cannot be written:noisewise.NoisewiseWarning")
+def test_a_file_with_gaps_gives_the_same_fit(seed, tmp_path, monkeypatch, often):
+    def fitted(path=None):
+        return nw.fit(*count(), nw.MCEM(final=5_000), start={"theta": 3.0}, seed=seed, checkpoint=path)
+
+    peace, rng = fitted(), np.random.default_rng(seed)
+    with monkeypatch.context() as patch:
+        fragile(patch, lambda key: rng.random() < 0.5 or "climbed" in key)
+        assert repr(fitted(tmp_path / "run.nwc")) == repr(peace)
+    found = fitted(tmp_path / "run.nwc")
+    assert found.estimate == peace.estimate
+    assert np.array_equal(found.covariance, peace.covariance)
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be written:noisewise.NoisewiseWarning")
 def test_a_changed_simulator_is_seen_though_the_first_block_was_not_kept(seed, tmp_path, monkeypatch, often):
     def run(factor):
         law = nw.Simulator(lambda rng, theta: rng.poisson(factor * theta))
