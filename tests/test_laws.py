@@ -318,6 +318,7 @@ REFUSED = {
     "masked": (lambda theta: dist.Normal(theta, 1.0).mask(False), "is masked: its draws and its density disagree"),
     "masked inside": (lambda theta: dist.Normal(theta, 1.0).mask(np.array(True)).expand([3]).to_event(1), "is masked"),
     "unit": (lambda theta: dist.Unit(theta), "Unit has no values to draw"),
+    "censored": (lambda theta: dist.RightCensoredDistribution(dist.Exponential(theta), 0), "is censored: it draws"),
 }
 
 

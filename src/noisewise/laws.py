@@ -33,6 +33,10 @@ _REFUSED = {
     "ImproperUniform": "is improper: rejection needs a proper prior",
     "MaskedDistribution": "is masked: its draws and its density disagree",
     "Unit": "has no values to draw",
+    **{
+        f"{kind}CensoredDistribution": "is censored: it draws what the law beneath draws and weighs it as censored"
+        for kind in ("Left", "Right", "Interval")
+    },
 }
 
 
