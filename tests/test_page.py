@@ -611,8 +611,9 @@ def window(chromium, server):
     """A function that opens the page in a fresh window; what went wrong there fails the test."""
     wrong, contexts = [], []
 
-    def open_page(width=1280, height=1000):
-        context = chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
+    def open_page(width=1280, height=1000, scheme="light"):
+        size = {"width": width, "height": height}
+        context = chromium.new_context(viewport=size, accept_downloads=True, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(1000 * PATIENCE)
@@ -824,9 +825,10 @@ def test_a_phone_shows_it_without_sideways_scrolling(window, server, finished, t
     assert overflow(page)[0] <= 0
 
 
-def test_axe_finds_nothing_serious(window, server, finished):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(window, server, finished, scheme, tmp_path):
     pytest.importorskip("axe_playwright_python")
-    page = window()
+    page = window(scheme=scheme)
     page.wait_for_selector("#verdict")
     page.click("summary")
     page.wait_for_selector("#argument_scale")
@@ -835,6 +837,9 @@ def test_axe_finds_nothing_serious(window, server, finished):
     page.wait_for_selector("#explored table")
     page.fill("#analysis", COUNT.replace("Poisson(theta)", "Poison(theta)"))
     page.wait_for_selector("#check_message .wrong")
+    page.screenshot(path=kept(f"page-{scheme}.png", tmp_path), full_page=True)
+    back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(each) for each in re.findall(r"\d+", back)[:3]) < 150) == (scheme == "dark")
     assert window.wrong == []
     assert serious_findings(page) == []
     window.wrong.clear()  # axe itself asks for a style sheet that is not there

@@ -570,6 +570,9 @@ def test_it_opens_without_errors_requests_or_barriers(chromium, pages, name, sch
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         levels = [int(each) for each in re.findall(r"\d+", background)[:3]]
         assert (sum(levels) < 150) == (scheme == "dark")
+        inks = """() => [...document.querySelectorAll("svg text")].map((each) => getComputedStyle(each).fill)"""
+        for ink in page.evaluate(inks):  # axe does not look at the text of pictures
+            assert (sum(int(each) for each in re.findall(r"\d+", ink)[:3]) > 380) == (scheme == "dark")
 
 
 def test_axe_finds_barriers_where_there_are_some(chromium, pages, tmp_path):  # noqa: F811

@@ -142,7 +142,8 @@ def inline(drawn: str, key: str, title: str, description: str) -> Html:
     body = re.sub(r'(xlink:href="#|url\(#)', rf"\1{key}-", body)
     for colour, variable in PAPER.items():
         body = re.sub(colour, f"var({variable})", body, flags=re.IGNORECASE)
-    body = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 system-ui, sans-serif; fill: var(--ink)", body)
+    body = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font: \1 system-ui, sans-serif", body)  # matplotlib until 3.10
+    body = re.sub(r"font-family: [^;\"]*", "font-family: system-ui, sans-serif", body)
     view = re.search(r'viewBox="([^"]+)"', body)
     assert view is not None
     opening = (

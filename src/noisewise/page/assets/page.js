@@ -1,3 +1,10 @@
+// Light or dark, as the reader's system asks, now and when it changes.
+(() => {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => document.documentElement.setAttribute("data-bs-theme", dark.matches ? "dark" : "light");
+  dark.addEventListener("change", follow);
+  follow();
+})();
 // Shiny's own slider cannot be read by screen readers; this binds the browser's. Moving it is reported when it rests.
 (() => {
   const spoken = (element) => {
