@@ -38,6 +38,8 @@ FRAME = struct.Struct("<IQ16s")
 MOST_TEXT = 2**26
 """Bytes that the JSON of a record may have."""
 CHUNK = 2**20
+JOINED = 2**24
+"""Bytes of arrays up to which a record is summed and written by one call: after each, other threads go first."""
 KINDS = "biuf"
 """Kinds of numbers that arrays may hold: booleans, whole numbers, floating point."""
 DTYPES = {
@@ -335,10 +337,12 @@ def _append(journal: Journal, key: Key, value: Any) -> None:
     told["a"] = described(arrays)
     text = json.dumps(told, separators=(",", ":")).encode()
     size = sum(_padded(array.nbytes) for array in arrays)
-    checksum = _checksum(journal.end, text, size, bytes_of(arrays))
+    parts = list(bytes_of(arrays))
+    if size <= JOINED:
+        parts = [b"".join(parts)]
+    head = FRAME.pack(len(text), size, _checksum(journal.end, text, size, parts)) + text
     journal.file.seek(journal.end)
-    # Frame and text in one piece: most records are small, and one call writes them.
-    for part in (FRAME.pack(len(text), size, checksum) + text, *bytes_of(arrays)):
+    for part in [head + parts[0]] if size <= JOINED else [head, *parts]:
         left = memoryview(part)
         while len(left):
             left = left[journal.file.write(left) :]
