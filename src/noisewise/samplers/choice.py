@@ -391,7 +391,7 @@ def reason_for(found: list[Estimate], pilot: Pilot) -> str:
     accepted, _ = pilot.acceptance
     share = f"{100 * accepted:.2g}% of prior draws" if pilot.worth >= FEW else "next to none of the prior draws"
     plain = isinstance(best.sampler, Rejection) or pilot.conditioned
-    start = best.told if plain else f"rejection accepts {share}, and {best.told}"
+    start = best.told if plain else f"rejection accepts {share}; in its place, {best.told}"
     if isinstance(best.sampler, Rejection):
         return f"{start}; that is affordable, and such draws need no diagnosis"
     if pilot.conditioned and settled_by_weights(best):
