@@ -19,6 +19,8 @@ import noisewise as nw
 from noisewise.engine import Dask, Processes, Threads
 
 KILLS = 25
+DESERTED = 45.0
+"""Seconds without a worker after which its cluster gets another."""
 
 
 def simulate(rng, theta):
@@ -49,9 +51,9 @@ class Killer:
         self.thread = threading.Thread(target=self.run, daemon=True)
 
     def run(self):
-        while self.left and not self.stop.wait(self.rng.uniform(0.2, 2.5)):
+        while not self.stop.wait(self.rng.uniform(0.2, 2.5)):
             alive = self.workers()
-            if alive:
+            if alive and self.left:
                 pid = int(self.rng.choice(alive))
                 try:
                     os.kill(pid, signal.SIGKILL)
@@ -105,11 +107,22 @@ def on_dask(kills, rng):
 
     settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with distributed.LocalCluster(**settings, silence_logs=50) as cluster, distributed.Client(cluster) as client:
+        seen = [time.monotonic()]
 
         def workers():
-            """Those that the scheduler knows: Dask's nanny does not replace a worker that dies while it starts."""
+            """Those that the scheduler knows: Dask's nanny does not replace a worker that dies while it starts.
+
+            Where all nannies have given up, a new worker is hired, or the run would wait for ever.
+            """
             nannies = [nanny for nanny in list(cluster.workers.values()) if nanny.process is not None]
-            return [nanny.pid for nanny in nannies if nanny.worker_address in cluster.scheduler.workers]
+            found = [nanny.pid for nanny in nannies if nanny.worker_address in cluster.scheduler.workers]
+            if found:
+                seen[0] = time.monotonic()
+            elif time.monotonic() - seen[0] > DESERTED:
+                seen[0] = time.monotonic()
+                print("Dask: no worker is left; another is hired", flush=True)
+                cluster.scale(len(cluster.worker_spec) + 1)
+            return found
 
         return campaign("Dask", Dask(client), workers, kills, rng)
 
