@@ -392,6 +392,7 @@ REFUSED = {
                 statistics={"count": nw.Total({"bit": lambda p: dist.Bernoulli(p)}, lambda bit: bit, 9)},
             ),
             count_release(),
+            nw.EM(),
             start={"p": 0.5},
         ),
         r"statistics\['count'\].*must have a density.*Use nw.MCEM\(\)",

@@ -90,7 +90,7 @@ def test_a_hopeless_start_is_passed_over(monkeypatch):
             raise nw.InputError("EM: too far out")
         return exact_cloud(part, values)
 
-    monkeypatch.setattr("noisewise.likelihood.em.exact_cloud", refusing)
+    monkeypatch.setattr("noisewise.likelihood.pieces.exact_cloud", refusing)
     fit = nw.fit(COUNT, count_release(), start=[{"theta": 1e8}, START])
     assert fit.status == "converged"
     assert [end["status"] for end in fit.diagnostics["starts"]] == ["refused", "converged"]
@@ -153,7 +153,7 @@ def test_a_spread_that_the_noise_explains_runs_to_zero(accelerate, monkeypatch):
     assert "'sigma'" in fit.message
     assert fit.diagnostics["iterations"] < 80
     assert fit.estimate["sigma"] < 1e-6
-    assert fit.estimate["mu"] == pytest.approx(released.mean(), abs=1e-6)
+    assert fit.estimate["mu"] == pytest.approx(released.mean(), abs=1e-4)  # its standard error is 0.8
     assert fit.log_likelihood == pytest.approx(stats.norm.logpdf(released, released.mean(), 2.0).sum(), abs=1e-6)
     monkeypatch.setattr("noisewise.likelihood.em.LOOK", 10**6)  # negative control: without looking ahead
     slow = nw.fit(model, release, nw.EM(max_iterations=80), start=start, on_failure="return")
@@ -243,7 +243,7 @@ def test_ctrl_c_ends_em_with_the_best_so_far(monkeypatch):
             raise KeyboardInterrupt
         return exact_cloud(part, values)
 
-    monkeypatch.setattr("noisewise.likelihood.em.exact_cloud", pressed)
+    monkeypatch.setattr("noisewise.likelihood.pieces.exact_cloud", pressed)
     starts = [START, {"theta": 3.0}, {"theta": 5.0}]
     fit = nw.fit(COUNT, count_release(), start=starts, on_failure="return")
     assert fit.status == "interrupted"
@@ -271,7 +271,8 @@ def test_progress_shows_iterations(estimator, note, monkeypatch, capsys, seed):
 
 
 @pytest.mark.parametrize("scale", [5.0, 20.0])
-def test_newton_steps_near_the_top_save_iterations_and_never_fall(scale):
+def test_newton_steps_near_the_top_save_iterations_and_never_fall(scale, monkeypatch):
+    monkeypatch.setattr("noisewise.likelihood.em.SLOW", 10**6)  # else a long climb is helped in any case
     release = nw.Release(count=nw.Laplace(scale=scale).released(37.4))
     plain = nw.fit(COUNT, release, nw.EM(), start=START)
     fast = nw.fit(COUNT, release, nw.EM(accelerate=True), start=START)

@@ -14,6 +14,7 @@ from noisewise.likelihood.display import Steps
 from noisewise.likelihood.em import EM
 from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
 from noisewise.likelihood.mcem import MCEM, Ascent, Staged
+from noisewise.likelihood.parts import parts_of
 from noisewise.likelihood.starts import best_of, starting_points
 from noisewise.model import Model
 from noisewise.release import Release
@@ -36,20 +37,22 @@ def fit(
 ) -> Fit:
     """The maximum likelihood estimate of the model's parameters given the release, with its standard errors.
 
-    Prior densities are ignored; the prior's support is the parameter space. `EM()` (the default) is exact and needs
-    no seed; `MCEM()` works for any law with a density. `start`: a value for every parameter, or a list of such; left
+    Prior densities are ignored; the prior's support is the parameter space. `EM()` is exact and needs no seed;
+    `MCEM()` works for any law with a density and for totals. Left out, `EM()` where it applies, else `MCEM()`; for
+    totals, which take long, that must be asked for. `start`: a value for every parameter, or a list of such; left
     out, five draws from the prior. The start that ends highest gives the result, and `diagnostics["starts"]` says
     where each ended. `checkpoint` is a file in which `MCEM` keeps its iterations; called again after an interruption
     it goes on from there.
     """
+    problem = Problem(model, release)
     if estimator is None:
-        estimator = EM()
+        estimator = chosen(problem)
     if not isinstance(estimator, Estimator):
         raise refusal("fit", "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
     checks.choice("fit", "on_failure", on_failure, ["raise", "return"])
     if seed is not None or not isinstance(estimator, EM):
-        seed = checks.integer("fit", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
-    problem = Problem(model, release)
+        advice = f"{type(estimator).__name__} simulates: give a whole number from 0 on, for example 1."
+        seed = checks.integer("fit", "seed", seed, least=0, advice=advice)
     points = starting_points(model, Coordinates(model), start, seed)
     name, used = type(estimator).__name__, engine or Threads()
     if checkpoint is not None and not isinstance(estimator, MCEM):
@@ -71,12 +74,18 @@ def fit(
     return found
 
 
+def chosen(problem: Problem) -> Estimator:
+    """What `fit` uses where nothing is asked for: a law whose entries, or their noise, hang together needs `MCEM`."""
+    return EM() if all(part.exact or part.by_entry for part in parts_of(problem)) else MCEM()
+
+
 __all__ = [
     "EM",
     "MCEM",
     "Ascent",
     "Staged",
     "bootstrap",
+    "chosen",
     "exact_interval",
     "fit",
     "likelihood_ratio_test",

@@ -64,9 +64,14 @@ class Coordinates:
             found += [name if edged else None] * size
         return found
 
+    @property
+    def has_edge(self) -> Array:
+        """Whether a free coordinate belongs to a parameter that has an edge."""
+        return np.array([name is not None for name in self.bounded])
+
     def reach(self, free: Array) -> Array:
         """How far one step may go: five units on a chart of a bounded space, in proportion on the whole line."""
-        return np.where([name is not None for name in self.bounded], 5.0, 5.0 * (1.0 + np.abs(free)))
+        return np.where(self.has_edge, 5.0, 5.0 * (1.0 + np.abs(free)))
 
     def constrained(self, free: Any) -> Values:
         """Parameter values by name from a free vector; traceable."""

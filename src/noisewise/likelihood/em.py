@@ -3,20 +3,23 @@
 Derivation of the E-step, of the bound on what a window neglects and of the information: docs/derivations/likelihood.md.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import InputError, refusal
+from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.fit import Fit
-from noisewise.likelihood.cloud import Cloud, exact_cloud, inexact
+from noisewise.likelihood.cloud import Clouds, inexact
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.display import Steps
-from noisewise.likelihood.maximise import Objective
+from noisewise.likelihood.maximise import Louis
+from noisewise.likelihood.observed import Surface
 from noisewise.likelihood.parts import parts_of
-from noisewise.likelihood.result import EDGE, End, at_edge, edge_message, finish, standard_errors_left
+from noisewise.likelihood.pieces import exact_parts, first_pieces, in_pieces
+from noisewise.likelihood.result import EDGE, LOSS, End, at_edge, edge_message, finish, standard_errors_left
 from noisewise.likelihood.sufficient import condensed
 from noisewise.samplers.problem import Problem
 from noisewise.settings import Estimator
@@ -25,6 +28,8 @@ Array = np.ndarray[Any, Any]
 
 LOOK = 25
 """Steps after which EM looks ahead to an edge: the way there may take it thousands."""
+SLOW = 100
+"""Steps after which EM, which may need thousands more, is helped by quasi-Newton and Newton steps."""
 NEAR = 1.0
 """Standard errors from the top, by Newton's reckoning, within which Newton's step is tried."""
 
@@ -54,46 +59,54 @@ class EM(Estimator):
 
     def run(self, problem: Problem, start: dict[str, Array], seed: int | None, engine: Any, progress: Steps) -> Fit:
         """Alternate exact E-steps and M-steps. Ctrl-C ends with the current state."""
-        walk = Walk(self, problem, start)
+        coordinates = Coordinates(problem.model)
+        parts = exact_parts(parts_of(problem), start)
+        walk = Walk(self, Surface(parts, coordinates), coordinates.free_from(start))
         with progress:
             try:
+                if in_pieces(parts):
+                    walk.begin_with(Walk(self, Surface(first_pieces(parts), coordinates), walk.free), progress)
                 status, message = walk.climb(progress)
             except KeyboardInterrupt:
                 status, message = "interrupted", f"interrupted after {len(walk.trace)} iterations."
-        clouds = walk.e_step(walk.free)
-        diagnostics: dict[str, Any] = {"neglected": max(cloud.neglected for cloud in clouds)}
-        diagnostics["iterations"] = len(walk.trace)
-        if status == "converged" and (told := inexact(diagnostics["neglected"])):
+        clouds = walk.surface.clouds(walk.free)
+        neglected, louis = max(cloud.neglected for cloud in clouds), walk.louis(clouds)
+        if status == "converged" and (told := inexact(neglected)):
             status, message = "inexact", told
-        slope = walk.slope(clouds)
+        slope = walk.slope(louis)
+        diagnostics: dict[str, Any] = {"neglected": neglected, "iterations": len(walk.trace)}
         diagnostics["information"] = "Louis" if slope is None else "slope of the score"
-        end = End(walk.free, clouds, status, message, walk.trace, diagnostics, information=slope)
-        return finish(self, problem, seed, walk.objective, end)
+        end = End(walk.free, louis, clouds.log_likelihood, status, message, walk.trace, diagnostics, information=slope)
+        return finish(self, problem, seed, coordinates, end)
 
 
 class Walk:
     """One run's state: where it is, and the trace."""
 
-    def __init__(self, settings: EM, problem: Problem, start: dict[str, Array]) -> None:
-        self.settings, self.parts, self.coordinates = settings, parts_of(problem), Coordinates(problem.model)
-        self.objective = Objective(self.parts, self.coordinates)
-        self.free = self.coordinates.free_from(start)
+    def __init__(self, settings: EM, surface: Surface, free: Array) -> None:
+        self.settings, self.surface, self.free = settings, surface, free
+        self.objective, self.coordinates = surface.objective, surface.coordinates
         self.trace: list[dict[str, Any]] = []
-        self.newton = settings.accelerate
-        """Whether Newton steps are tried; on the way to an edge, always."""
+        self.newton, self.near = settings.accelerate, NEAR
+        """Whether Newton steps are tried, of a slow climb always; and within how many standard errors of the top."""
 
-    def e_step(self, free: Array) -> list[Cloud]:
-        """The exact cloud of every part."""
-        values = self.coordinates.values(free)
-        return [exact_cloud(part, values) for part in self.parts]
+    def begin_with(self, other: "Walk", progress: Steps) -> None:
+        """Begin where a climb on some of the entries ends, if at a top: Newton's steps lead to that of all."""
+        other.newton = True
+        if other.climb(progress)[0] == "converged" and other._has_top():
+            self.free, self.newton, self.near = other.free, True, math.inf
+        self.trace = other.trace
 
-    def slope(self, clouds: list[Cloud]) -> Array | None:
+    def louis(self, clouds: Clouds) -> Louis:
+        """Score and information where the run is."""
+        return self.objective.score_and_information(self.free, clouds)
+
+    def slope(self, louis: Louis) -> Array | None:
         """The information by differences of the exact score, where Louis's identity does not agree with it."""
-        if all(part.smooth for part in self.parts):
+        if all(part.smooth for part in self.surface.parts):
             return None
-        louis = self.objective.score_and_information(self.free, clouds)
         try:
-            found = self.objective.slope(self.free, louis, 1e-3, self.e_step)
+            found = self.objective.slope(self.free, louis, 1e-3, self.surface.clouds)
         except InputError:  # at an edge
             return None
         size = np.sqrt(np.outer(np.abs(np.diag(found)), np.abs(np.diag(found))))
@@ -102,51 +115,62 @@ class Walk:
     def climb(self, progress: Steps) -> tuple[str, str]:
         """Steps until one is small enough: (status, message)."""
         settings, clouds = self.settings, None
-        for iteration in range(settings.max_iterations):
-            clouds = clouds or self.e_step(self.free)
-            likelihood = sum(cloud.log_likelihood for cloud in clouds)
+        for iteration in range(len(self.trace), settings.max_iterations):
+            clouds = clouds or self.surface.clouds(self.free)
+            likelihood = clouds.log_likelihood
             values = self.coordinates.values(self.free)
             self.trace.append({"iteration": iteration, "log_likelihood": likelihood, **values})
             progress.step(iteration, f"log likelihood {likelihood:.8g}")
             left, newton = self._newton(clouds)
             if settings.score_tolerance is not None and left <= settings.score_tolerance:
                 return "converged", ""
-            ahead = self._safe(newton, likelihood) if left < NEAR else None
+            ahead = self._safe(newton, likelihood) if left < self.near else None
             if ahead is None:
-                small = [condensed(part, cloud) for part, cloud in zip(self.parts, clouds, strict=True)]
-                new = self.objective.maximise(self.free, small)
+                new = self.objective.maximise(self.free, clouds.changed(condensed))
             else:
                 new = newton
                 self.trace[-1]["newton"] = True
             step = new - self.free
             done = bool(np.all(np.abs(step) <= settings.tolerance * (1.0 + np.abs(new))))
-            far = self._outwards(step, likelihood) if iteration % LOOK == LOOK - 1 and not done else None
-            leaps, self.newton = self.newton, self.newton or far is not None
-            self.free, clouds = (far, None) if far is not None and leaps else (new, ahead)
-            if np.any((np.abs(self.free) > EDGE) & (done | (step * self.free > 0))):
-                edge = at_edge(self.objective, self.free, self._gained)
+            slow = iteration % SLOW == SLOW - 1 or (iteration % LOOK == LOOK - 1 and self._on_its_way(step, likelihood))
+            self.free, clouds = new, ahead
+            if done or slow:
+                edge, clouds = (at_edge(self.coordinates, new, self._gained) if done else self._helped()), None
                 if edge is not None:
                     return "boundary", edge_message(edge, self.coordinates.values(self.free))
-            if done:
+            if done or (slow and not self._has_top()):
                 return "converged", ""
         limit = f"EM has not converged in max_iterations={settings.max_iterations} steps."
         return "max_iterations", limit if settings.accelerate else f"{limit} Raise it, or use nw.EM(accelerate=True)."
 
-    def _newton(self, clouds: list[Cloud]) -> tuple[float, Array]:
+    def _newton(self, clouds: Clouds) -> tuple[float, Array]:
         """Standard errors left to the top, and Newton's step to it, where asked for."""
         if not self.newton and self.settings.score_tolerance is None:
             return float("inf"), self.free
-        louis = self.objective.score_and_information(self.free, clouds)
+        louis = self.louis(clouds)
         left = standard_errors_left(louis.score, louis.information)
         if not self.newton or not np.isfinite(left):
             return left, self.free
         return left, self.objective.stepped(self.free, np.linalg.solve(louis.information, louis.score))
 
-    def _likelihood(self, free: Array) -> float:
+    def _safe(self, new: Array, likelihood: float) -> Clouds | None:
+        """The clouds at `new`, or nothing where the log likelihood would fall (by more than rounding)."""
+        if not self.newton:
+            return None
+        clouds = self.surface.clouds(new)
         try:
-            return sum(cloud.log_likelihood for cloud in self.e_step(free))
+            rise = clouds.log_likelihood - likelihood
+        except InputError:  # too far out for a sum or an integral
+            return None
+        return clouds if rise >= -1e-12 * abs(likelihood) else None
+
+    def _height(self, free: Array) -> float:
+        try:
+            return self.surface.clouds(free).log_likelihood
         except InputError:  # too far out for a sum or an integral
             return -np.inf
+
+    # Edges ----------------------------------------------------------------------------------------------------------
 
     def _gained(self, i: int, start: float, end: float) -> float:
         """Log likelihood gained by moving one free coordinate from start to end, rounding left out."""
@@ -154,36 +178,57 @@ class Walk:
         for place in (start, end):
             free = self.free.copy()
             free[i] = place
-            heights.append(self._likelihood(free))
+            heights.append(self._height(free))
         rise = heights[1] - heights[0]
         return 0.0 if abs(rise) <= 1e-10 * abs(heights[0]) else rise
 
-    def _outwards(self, step: Array, likelihood: float) -> Array | None:
-        """A place beyond `EDGE` on the way of the coordinate that moves most, if the likelihood rises all the way.
+    def _on_its_way(self, step: Array, likelihood: float) -> bool:
+        """Whether the likelihood rises all the way to beyond `EDGE` of the bounded coordinate that moves most.
 
         Where a variance, say, runs to zero, EM's steps shrink with it and would not get there, nor would the other
-        parameters to where they belong: Newton's do. Only if these do not either, EM leaps.
+        parameters to where they belong.
         """
-        bounded = np.array([name is not None for name in self.coordinates.bounded])
-        i = int(np.argmax(np.where(bounded, np.abs(step), -1.0)))
+        has_edge = self.coordinates.has_edge
+        i = int(np.argmax(np.where(has_edge, np.abs(step), -1.0)))
         start, end = self.free[i], (EDGE + 1.0) * np.sign(step[i])
-        if not bounded[i] or step[i] == 0 or abs(start) > EDGE:
-            return None
+        if not has_edge[i] or step[i] == 0 or abs(start) > EDGE:
+            return False
         far = self.free.copy()
         for share in (0.1, 0.25, 0.5, 0.75, 1.0):
             far[i] = start + share * (end - start)
-            before, likelihood = likelihood, self._likelihood(far)
+            before, likelihood = likelihood, self._height(far)
             if likelihood < before - 1e-12 * abs(before):
-                return None
-        return far
+                return False
+        return True
 
-    def _safe(self, new: Array, likelihood: float) -> list[Cloud] | None:
-        """The clouds at `new`, or nothing where the log likelihood would fall (by more than rounding)."""
-        if not self.newton:
-            return None
+    # Help -----------------------------------------------------------------------------------------------------------
+
+    def _helped(self) -> str | None:
+        """Go up by quasi-Newton steps, which need not shrink with EM's; the parameter, if any, whose edge is the top.
+
+        Where it is no lower with one coordinate beyond `EDGE`, that is where it belongs, and the others are taken to
+        their best there. From then on Newton's steps are tried.
+        """
+        self.newton = True
+        moving = np.ones(self.coordinates.size, bool)
+        height = self._climbed(moving)
+        for i in np.flatnonzero(self.coordinates.has_edge):
+            inside = self.free.copy()
+            self.free[i], moving[i] = np.copysign(EDGE + 1.0, self.free[i]), False
+            if self._height(self.free) >= height + LOSS and self._climbed(moving) >= height + LOSS:
+                return at_edge(self.coordinates, self.free, self._gained)
+            self.free, moving[i] = inside, True
+        return None
+
+    def _climbed(self, moving: Array) -> float:
+        """The height that quasi-Newton steps reach."""
         try:
-            clouds = self.e_step(new)
-        except InputError:  # too far out for a sum or an integral
-            return None
-        rise = sum(cloud.log_likelihood for cloud in clouds) - likelihood
-        return clouds if rise >= -1e-12 * abs(likelihood) else None
+            self.free, height = self.surface.maximise(self.free, moving, until=EDGE)
+        except InferenceError:  # no top within its steps: a ridge
+            height = self._height(self.free)
+        return height
+
+    def _has_top(self) -> bool:
+        """Whether the likelihood is curved all around."""
+        louis = self.louis(self.surface.clouds(self.free))
+        return bool(np.isfinite(standard_errors_left(louis.score, louis.information)))

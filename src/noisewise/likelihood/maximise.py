@@ -1,6 +1,6 @@
 """The M-step, and derivatives of the observed log likelihood, from weighted clouds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.likelihood.cloud import Cloud
+from noisewise.likelihood.cloud import Cloud, Clouds
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.parts import Part
 from noisewise.numerics import Compiled, double
@@ -16,7 +16,9 @@ from noisewise.numerics import Compiled, double
 Array = np.ndarray[Any, Any]
 
 CHUNK = 2**22
-"""Numbers handled at once: values times entries times coordinates squared."""
+"""Numbers given to a program at once."""
+GROUP = 2**13
+"""Numbers that it works on at once: what is computed from them stays in a processor's cache."""
 
 
 class Objective:
@@ -30,13 +32,16 @@ class Objective:
 
     def _compiled(self, part: Part) -> Compiled:
         def build() -> Any:
-            def q(free: Any, s: Any, weight: Any) -> Any:
-                values = self.coordinates.constrained(free)
-                each = jax.vmap(lambda one: part.log_prob(values, one))(s)
-                return jnp.sum(jnp.where(weight != 0, weight * each, 0.0))
+            def all_of(free: Any, s: Any, weight: Any, place: Any) -> Any:
+                def of_group(s: Any, weight: Any) -> Any:
+                    def q(free: Any) -> Any:
+                        values = self.coordinates.constrained(free)
+                        each = jax.vmap(lambda one: part.log_prob(values, one, place))(s)
+                        return jnp.sum(jnp.where(weight != 0, weight * each, 0.0))
 
-            def all_of(free: Any, s: Any, weight: Any) -> Any:
-                return q(free, s, weight), jax.grad(q)(free, s, weight), jax.hessian(q)(free, s, weight)
+                    return q(free), jax.grad(q)(free), jax.hessian(q)(free)
+
+                return _over_groups(of_group, s, weight)
 
             return all_of
 
@@ -46,27 +51,30 @@ class Objective:
         """Sums over values, entry by entry, of lambda and of lambda' + lambda lambda^T, by w and by w^2."""
 
         def build() -> Any:
-            def log_prob(x: Any, one: Any) -> Any:
-                return part.log_prob(self._values(x), one)
+            def moments(x: Any, s: Any, weight: Any, squared: Any, place: Any) -> Any:
+                def log_prob(x: Any, one: Any) -> Any:
+                    return part.log_prob(self._values(x), one, place)
 
-            def moments(x: Any, s: Any, weight: Any, squared: Any) -> Any:
-                score = jax.vmap(lambda one: jax.jacfwd(log_prob)(x, one))(s)  # (K, entries, d)
-                curve = jax.vmap(lambda one: jax.jacfwd(jax.jacfwd(log_prob))(x, one))(s)
-                score = jnp.where(weight[..., None] > 0, score, 0.0)
-                curve = jnp.where(weight[..., None, None] > 0, curve, 0.0)
-                outer = score[..., :, None] * score[..., None, :]
-                both = curve + outer
-                return {
-                    "first": jnp.einsum("ke,ked->ed", weight, score),
-                    "second": jnp.einsum("ke,kedf->edf", weight, both),
-                    "complete": jnp.einsum("ke,kedf->edf", weight, curve),
-                    "squared": jnp.sum(squared, 0),
-                    "squared score": jnp.einsum("ke,ked->ed", squared, score),
-                    "squared outer": jnp.einsum("ke,kedf->edf", squared, outer),
-                    "squared both": jnp.einsum("ke,kedf->edf", squared, both),
-                    "squared both score": jnp.einsum("ke,kedf,ked->edf", squared, both, score),
-                    "squared both both": jnp.einsum("ke,kedf->edf", squared, both**2),
-                }
+                def of_group(s: Any, weight: Any, squared: Any) -> Any:
+                    score = jax.vmap(lambda one: jax.jacfwd(log_prob)(x, one))(s)  # (K, entries, d)
+                    curve = jax.vmap(lambda one: jax.jacfwd(jax.jacfwd(log_prob))(x, one))(s)
+                    score = jnp.where(weight[..., None] > 0, score, 0.0)
+                    curve = jnp.where(weight[..., None, None] > 0, curve, 0.0)
+                    outer = score[..., :, None] * score[..., None, :]
+                    both = curve + outer
+                    return {
+                        "first": jnp.einsum("ke,ked->ed", weight, score),
+                        "second": jnp.einsum("ke,kedf->edf", weight, both),
+                        "complete": jnp.einsum("ke,kedf->edf", weight, curve),
+                        "squared": jnp.sum(squared, 0),
+                        "squared score": jnp.einsum("ke,ked->ed", squared, score),
+                        "squared outer": jnp.einsum("ke,kedf->edf", squared, outer),
+                        "squared both": jnp.einsum("ke,kedf->edf", squared, both),
+                        "squared both score": jnp.einsum("ke,kedf,ked->edf", squared, both, score),
+                        "squared both both": jnp.einsum("ke,kedf->edf", squared, both**2),
+                    }
+
+                return _over_groups(of_group, s, weight, squared)
 
             return moments
 
@@ -79,10 +87,10 @@ class Objective:
         """
 
         def build() -> Any:
-            def log_prob(x: Any, one: Any) -> Any:
-                return part.log_prob(self._values(x), one)
+            def moments(x: Any, s: Any, weight: Any, spread: Any, place: Any) -> Any:
+                def log_prob(x: Any, one: Any) -> Any:
+                    return part.log_prob(self._values(x), one, place)
 
-            def moments(x: Any, s: Any, weight: Any, spread: Any) -> Any:
                 def at_point(point: Any) -> Any:
                     one, w = point
                     curve = jax.hessian(lambda y: jnp.sum(w * log_prob(y, one)))(x)
@@ -104,25 +112,26 @@ class Objective:
         """Parameters from the coordinates in which information is reported."""
         return self.coordinates.split(x) if self.coordinates.is_square else self.coordinates.constrained(x)
 
-    def q(self, free: Array, clouds: list[Cloud]) -> tuple[float, Array, Array]:
+    def q(self, free: Array, clouds: Iterable[Cloud]) -> tuple[float, Array, Array]:
         """Value, gradient and Hessian of Q."""
         size = self.coordinates.size
         total, gradient, hessian = 0.0, np.zeros(size), np.zeros((size, size))
         for number, cloud in enumerate(clouds):
-            for s, weight, _ in _chunks(cloud.values, cloud.weights, None, size):
+            place = self.parts[number].place
+            for s, weight, _ in _chunks(cloud.values, cloud.weights, None):
                 with double():
-                    parts = [np.asarray(piece) for piece in self._q[number](free, s, weight)]
+                    parts = [np.asarray(piece) for piece in self._q[number](free, s, weight, place)]
                 total, gradient, hessian = total + float(parts[0]), gradient + parts[1], hessian + parts[2]
         return total, gradient, hessian
 
-    def maximise(self, free: Array, clouds: list[Cloud], iterations: int = 100) -> Array:
+    def maximise(self, free: Array, clouds: Iterable[Cloud], iterations: int = 100) -> Array:
         """Damped Newton ascent of Q from `free`; Q never falls.
 
-        With streamed clouds, where Q is costly, it ends once a step is a thousandth of the first: a rise of Q is all
-        that EM needs, and its steps shrink with EM's own.
+        Where Q is costly it ends once a step is a small share of the first: a rise of Q is all that EM needs, and its
+        steps shrink with EM's own.
         """
         value, gradient, hessian = self.q(free, clouds)
-        share, enough = (1e-3 if any(cloud.spread is not None for cloud in clouds) else 0.0), 1e-12
+        share, enough = _share(clouds), 1e-12
         for _ in range(iterations):
             step = _ascent_direction(gradient, hessian, self.coordinates.reach(free))
             scale = 1.0
@@ -154,7 +163,7 @@ class Objective:
             step = 0.5 * step
         return free
 
-    def score_and_information(self, free: Array, clouds: list[Cloud]) -> "Louis":
+    def score_and_information(self, free: Array, clouds: Iterable[Cloud]) -> "Louis":
         """Observed score and information (Louis 1982) of these clouds."""
         x = free
         if self.coordinates.is_square:
@@ -162,7 +171,7 @@ class Objective:
                 x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
         return sum((self._of_part(number, x, cloud) for number, cloud in enumerate(clouds)), Louis.nothing(len(x)))
 
-    def slope(self, free: Array, louis: "Louis", steps: float, clouds_at: Callable[[Array], list[Cloud]]) -> Array:
+    def slope(self, free: Array, louis: "Louis", steps: float, clouds_at: Callable[[Array], Iterable[Cloud]]) -> Array:
         """Minus the slope of the observed score: the information where the score jumps, as for a law with a kink.
 
         Central differences; each free coordinate moves by `steps` of what the complete score's spread gives for its
@@ -180,13 +189,13 @@ class Objective:
     def _of_part(self, number: int, x: Array, cloud: Cloud) -> "Louis":
         if cloud.spread is not None:
             with double():
-                found = self._affine[number](x, cloud.values, cloud.weights, cloud.spread)
+                found = self._affine[number](x, cloud.values, cloud.weights, cloud.spread, self.parts[number].place)
                 score, complete, variance = (np.asarray(one) for one in found)
             return replace(Louis.nothing(len(x)), score=score, information=complete - variance, complete=complete)
         sums: dict[str, Array] = {}
-        for s, weight, squared in _chunks(*_by_level(self.parts[number], cloud), len(x)):
+        for s, weight, squared in _chunks(*_by_level(self.parts[number], cloud)):
             with double():
-                piece = self._moments[number](x, s, weight, squared)
+                piece = self._moments[number](x, s, weight, squared, self.parts[number].place)
                 sums = {name: np.asarray(one) + sums.get(name, 0.0) for name, one in piece.items()}
         return _louis(sums)
 
@@ -216,6 +225,10 @@ class Louis:
     def has_top(self) -> bool:
         """Whether the information is positive definite, so that Newton's step goes up."""
         return bool(np.all(np.isfinite(self.information)) and np.linalg.eigvalsh(self.information).min() > 0)
+
+    def less(self, rest: Array) -> "Louis":
+        """With so much more bias."""
+        return replace(self, bias=self.bias + rest)
 
     def newton(self) -> tuple[Array, Array]:
         """Newton's step to the root of the simulated score less its bias, and the root's Monte Carlo error.
@@ -254,6 +267,13 @@ def _louis(sums: dict[str, Array]) -> Louis:
     return Louis(mean.sum(axis=0), information, *summed, bias)
 
 
+def _share(clouds: Iterable[Cloud]) -> float:
+    """Of the first step, at which an M-step may end: a tenth where clouds are made anew for every look at Q."""
+    if isinstance(clouds, Clouds) and not clouds.held:
+        return 0.1
+    return 1e-3 if any(cloud.spread is not None for cloud in clouds) else 0.0
+
+
 def _ascent_direction(gradient: Array, hessian: Array, reach: Array) -> Array:
     """Newton's direction where Q is concave, else along its eigenvectors with their curvature made positive."""
     curvature, vectors = np.linalg.eigh(-hessian)
@@ -272,11 +292,29 @@ def _by_level(part: Part, cloud: Cloud) -> tuple[Array, Array, Array | None]:
     return np.arange(levels[0], levels[1] + 1.0), sums[0], sums[1]
 
 
-def _chunks(values: Array, weights: Array, squared: Array | None, size: int) -> Any:
-    """A cloud in pieces of one length, the last filled up with weightless copies."""
+def _group(s: Any, weights: Any) -> int:
+    """Values of s that make up a group."""
+    return max(1, min(len(s), GROUP // max(weights.shape[1], int(np.prod(s.shape[1:])))))
+
+
+def _over_groups(work: Callable[..., Any], s: Any, *weights: Any) -> Any:
+    """The sum of `work` over groups of values; traceable."""
+    size = _group(s, weights[0])
+    groups = [one.reshape(-1, size, *one.shape[1:]) for one in (s, *weights)]
+    nothing = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(work, *(g[0] for g in groups)))
+
+    def add(sums: Any, group: Any) -> Any:
+        return jax.tree.map(jnp.add, sums, work(*group)), None
+
+    return jax.lax.scan(add, nothing, groups)[0]
+
+
+def _chunks(values: Array, weights: Array, squared: Array | None) -> Any:
+    """A cloud in pieces of one length, of whole groups, the last filled up with weightless copies."""
     entries = weights.shape[1]
-    wide = max(entries, int(np.prod(values.shape[1:])))
-    rows = max(1, min(len(values), CHUNK // max(1, wide * size * size)))
+    size = _group(values, weights)
+    whole = -(-len(values) // size) * size
+    rows = min(whole, max(1, CHUNK // max(entries, int(np.prod(values.shape[1:]))) // size) * size)
     for start in range(0, len(values), rows):
         s, weight = values[start : start + rows], weights[start : start + rows]
         square = weight**2 if squared is None else squared[start : start + rows]

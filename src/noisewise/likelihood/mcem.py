@@ -12,20 +12,22 @@ from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
-from scipy.stats import norm
+from scipy.stats import chi2, norm
 
 from noisewise import checks
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.fit import Fit
-from noisewise.likelihood.cloud import Cloud, moved, weighted
+from noisewise.likelihood.cloud import Cloud, Clouds, weighted
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.display import Steps
 from noisewise.likelihood.maximise import Louis, Objective
 from noisewise.likelihood.parts import Part
-from noisewise.likelihood.records import parts_with_totals, room_for
-from noisewise.likelihood.result import End, at_edge, edge_message, finish, gain, near_edge
-from noisewise.likelihood.sufficient import condensed
+from noisewise.likelihood.pieces import cut_up, divides, first_pieces, in_pieces
+from noisewise.likelihood.records import LEAST, MOST_NUMBERS, Records, parts_with_totals
+from noisewise.likelihood.result import End, at_edge, edge_message, finish, gain, near_edge, standard_errors_left
+from noisewise.likelihood.sufficient import condensed, is_family
+from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.progress import Progress
 from noisewise.resume import NOTHING, Log
 from noisewise.samplers.problem import Problem
@@ -52,7 +54,7 @@ class Ascent:
     """
 
     start: int = 1_000
-    tolerance: float = 1e-6
+    tolerance: float = 1e-3
     growth: float = 1.5
     alpha: float = 0.25
     beta: float = 0.25
@@ -62,7 +64,7 @@ class Ascent:
     def __post_init__(self) -> None:
         checks.integer("Ascent", "start", self.start, least=10, advice="The default is 1000.")
         checks.integer("Ascent", "most", self.most, least=self.start, advice="The default is 4_000_000.")
-        checks.positive_number("Ascent", "tolerance", self.tolerance, "The default is 1e-6.")
+        checks.positive_number("Ascent", "tolerance", self.tolerance, "The default is 1e-3.")
         if not checks.positive_number("Ascent", "growth", self.growth, "The default is 1.5.") > 1:
             raise refusal("Ascent", "growth", "must be above 1", self.growth, "The default is 1.5.")
         for name in ("alpha", "beta", "gamma"):
@@ -114,7 +116,9 @@ THIN = (
     "estimate nor its errors can be trusted. Raise `final`, or use nw.EM() or nw.sample."
 )
 IDLE = 3
-"""Steps in a row without a rise above its noise, on the largest samples, that end a climb: one alone is chance."""
+"""Steps in a row without a rise above what noise gives, on the largest samples, that end a climb: one is chance."""
+SLOW = 10
+"""Steps after which a climb looks whether Newton's can help: EM's may be many and small."""
 ATTEMPTS = 5
 """Fresh samples on which a root of the score is looked for."""
 NEWTON = 4
@@ -122,9 +126,13 @@ NEWTON = 4
 FEW = 100.0
 """Effective values below which a sample knows nothing of its own error: one value has no spread, whatever it is."""
 FEWEST = 2.0
-"""Effective values that every entry must have at the end: with fewer it rests on a single one."""
+"""Effective values that every entry must have at the end: the variance that k of them show is short by 1/k."""
+MOST_SIMULATED = 2**25
+"""Numbers that an E-step may draw of one statistic, though not fewer than `LEAST` values of every entry."""
 
-E_STEPS = ("importance", "rejection", "resampled", "markov", "recycled")
+BY_WEIGHT = ("importance", "mixture", "recycled")
+"""E-steps whose weights are densities, which more noise would make more even."""
+E_STEPS = ("importance", "mixture", "rejection", "resampled", "markov", "recycled")
 
 
 @dataclass(frozen=True)
@@ -144,6 +152,12 @@ class MCEM(Estimator):
         checks.integer("MCEM", "max_iterations", self.max_iterations, least=1, advice="The default is 500.")
         checks.integer("MCEM", "final", self.final, least=100, advice="The default is 1_000_000.")
 
+    @property
+    def largest(self) -> int:
+        """Values of the largest E-step."""
+        plan = self.schedule
+        return max(self.final, plan.most if isinstance(plan, Ascent) else max(plan.sizes))
+
     def run(
         self,
         problem: Problem,
@@ -158,26 +172,30 @@ class MCEM(Estimator):
         with progress:
             try:
                 status, message = climb.climbed()
-                clouds, edge = climb.settle(newton=status != "boundary")
+                clouds, louis, edge = climb.settle(newton=status != "boundary")
                 if edge is not None:
                     status, message = climb.at_edge(edge)
                 elif status != "boundary" and (told := climb.too_thin(clouds)):
                     status, message = "thin", told
                 elif not climb.settled:
                     status, message = "stalled", UNSETTLED
-                elif climb.is_rough(clouds):
+                elif climb.is_rough(clouds, louis):
                     status, message = "rough", ROUGH
             except KeyboardInterrupt:
+                if len(climb.parts) < len(climb.pieces):
+                    climb.use(climb.pieces)
                 status, message = "interrupted", f"interrupted after {len(climb.trace)} iterations."
                 clouds = climb.here()
+                louis = climb.objective.score_and_information(climb.free, clouds)
         diagnostics = {
             "simulated": climb.simulated,
             "ess": smallest(clouds),
             "log_likelihood_error": math.sqrt(sum(_log_variance(cloud) for cloud in clouds)),
             "iterations": len(climb.trace),
         }
-        end = End(climb.free, clouds, status, message, climb.trace, diagnostics, monte_carlo=True)
-        return finish(self, problem, seed, climb.objective, end)
+        likelihood = clouds.log_likelihood
+        end = End(climb.free, louis, likelihood, status, message, climb.trace, diagnostics, monte_carlo=True)
+        return finish(self, problem, seed, climb.coordinates, end)
 
 
 class Climb:
@@ -187,16 +205,23 @@ class Climb:
         self, settings: MCEM, problem: Problem, start: Values, seed: int, engine: Engine, progress: Steps, log: Log
     ) -> None:
         self.settings, self.seed, self.engine, self.progress, self.log = settings, seed, engine, progress, log
-        self.parts, self.coordinates = parts_with_totals(problem), Coordinates(problem.model)
-        self.objective = Objective(self.parts, self.coordinates)
+        self.coordinates, whole = Coordinates(problem.model), parts_with_totals(problem)
+        self.room = room_for(whole, start)
+        """Most values an E-step may draw: entries and records take room, and time."""
+        rows = min(self.room, settings.largest)
+        self.pieces = [piece for part in whole for piece in cut_up(part, start, rows)]
+        self.use(first_pieces(self.pieces))
         self.free = self.coordinates.free_from(start)
         self.trace: list[dict[str, Any]] = []
         self.simulated = 0
-        self.room = room_for(self.parts)
-        """Most values a cloud may hold: entries and records take room."""
         self.settled = False
         """Whether the last Newton step was within its Monte Carlo error."""
-        self._last: tuple[Values, list[Cloud]] | None = None
+
+    def use(self, parts: list[Part]) -> None:
+        """Look at these parts from now on: some of very many entries to climb, all at the top."""
+        self.parts, self.objective = parts, Objective(parts, self.coordinates)
+        self.held = not in_pieces(parts) or len(parts) < len(self.pieces)
+        self._last: tuple[Values, Clouds] | None = None
         self._made: tuple[Array, int, int, int] | None = None
         """What the last E-step's simulation was made with."""
 
@@ -208,7 +233,12 @@ class Climb:
         if (kept := self.log.get("climbed")) is not None:
             self.trace, self.free, self.simulated = (kept[name] for name in ("trace", "free", "simulated"))
             return kept["status"], kept["message"]
-        status, message = self.ascent() if isinstance(self.settings.schedule, Ascent) else self.staged()
+        begin, schedule = self.free, self.ascent if isinstance(self.settings.schedule, Ascent) else self.staged
+        status, message = schedule()
+        if status == "boundary" and len(self.parts) < len(self.pieces):  # of some entries; what of all?
+            self.free, self.trace, self.log = begin, [], self.log.within("all")
+            self.use(self.pieces)
+            status, message = schedule()
         kept = {"status": status, "message": message, "trace": self.trace}
         self.log.put(kept | {"free": self.free, "simulated": self.simulated}, "climbed")
         return status, message
@@ -218,8 +248,9 @@ class Climb:
         if not self.log:
             return
         values = self.coordinates.values(self.free)
-        found = [self._simulate(part, values, CHECK, index, 64) for index, part in enumerate(self.parts)]
-        laws = [np.asarray(part.log_prob_many(values, s)) for part, (s, _) in zip(self.parts, found, strict=True)]
+        rows = 1 if in_pieces(self.pieces) else 64
+        found = [self._simulate(part, values, CHECK, index, rows) for index, part in enumerate(self.pieces)]
+        laws = [np.asarray(part.log_prob_many(values, s)) for part, (s, _) in zip(self.pieces, found, strict=True)]
         try:
             self.log.same([found, laws], "starts")
         except InputError as error:  # not a matter of this start, which another could make good
@@ -252,37 +283,41 @@ class Climb:
 
     # E-steps ------------------------------------------------------------------------------------------------------
 
-    def clouds(self, free: Array, purpose: int, batch: int, size: int, variant: str) -> list[Cloud]:
+    def clouds(self, free: Array, purpose: int, batch: int, size: int, variant: str) -> Clouds:
         """A simulated cloud for every part at the current parameters."""
         values = self.coordinates.values(free)
-        found = []
-        for index, part in enumerate(self.parts):
-            number = index + len(self.parts) * batch
-            s, log_eta = self._simulate(part, values, purpose, number, size)
-            self.simulated += size
-            rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, number, 2**31)))
-            found.append(VARIANTS[variant](rng, part, s, log_eta))
-        return found
+        self.simulated += size * len({part.name for part in self.parts})
 
-    def _simulate(self, part: Part, values: Values, purpose: int, index: int, size: int) -> tuple[Array, Array]:
+        def make(index: int) -> Cloud:
+            part, number = self.parts[index], index + len(self.parts) * batch
+            s, log_weights = self._simulate(part, values, purpose, number, size, variant == "mixture" and mixes(part))
+            rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, number, 2**31)))
+            return VARIANTS[variant](rng, part, s, log_weights)
+
+        return Clouds(self.parts, make, self.held)
+
+    def _simulate(
+        self, part: Part, values: Values, purpose: int, index: int, size: int, mixed: bool = False
+    ) -> tuple[Array, Array]:
+        """Values of s and their log weights: log eta for values from the model."""
         if part.exact:
             s = np.broadcast_to(np.asarray(part.item.value, float), (1, *part.shape))
             return s, part.log_prob_many(values, s)
-        rows = max(64, min(ROWS, 2**19 // max(1, int(np.prod(part.shape)))))
-        parents = {name: np.broadcast_to(values[name], (rows, *np.shape(values[name]))) for name in part.law.parents}
+        rows = max(2, min(ROWS, 2**19 // part.numbers))
 
         def work(rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]) -> Any:
-            s = part.law.draw(rng, parents, rows)
-            return {"s": s, "log_eta": part.log_eta(s)}, np.arange(rows)
+            s = part.draw(rng, values, rows)
+            log_weights = mixture(rng, part, values, s) if mixed else part.log_eta(s)
+            return {"s": s, "log_weights": log_weights}, np.arange(rows)
 
-        stream = Stream(index, rows, work, part.name)
+        stream = Stream(index, rows - rows % 2, work, part.name)
         quiet = Progress(False, "")
         outcome = run([stream], size, self.seed, purpose, engine=self.engine, progress=quiet)
         if outcome.status == "interrupted":
             raise KeyboardInterrupt
-        return outcome.columns["s"], outcome.columns["log_eta"]
+        return outcome.columns["s"], outcome.columns["log_weights"]
 
-    def _e_step(self, free: Array, iteration: int, batch: int, size: int) -> list[Cloud]:
+    def _e_step(self, free: Array, iteration: int, batch: int, size: int) -> Clouds:
         variant = self.settings.e_step
         if variant == "recycled" and batch == 0 and self._last is not None:
             again = self._recycled(self.coordinates.values(free))
@@ -292,102 +327,129 @@ class Climb:
         self._last, self._made = (self.coordinates.values(free), clouds), (free, iteration, batch, size)
         return clouds
 
-    def _recycled(self, values: Values) -> list[Cloud] | None:
+    def _recycled(self, values: Values) -> Clouds | None:
         """The last cloud, moved from its parameters to the current ones; None if too uneven."""
         assert self._last is not None
         before, old = self._last
-        found = [moved(part, cloud, before, values) for part, cloud in zip(self.parts, old, strict=True)]
-        uneven = any(new.ess < 0.5 * cloud.ess for new, cloud in zip(found, old, strict=True))
-        return None if uneven else found
+        found = old.moved(before, values)
+        return found if is_even(found, old) else None
 
-    def settle(self, newton: bool = True) -> tuple[list[Cloud], str | None]:
+    def settle(self, newton: bool = True) -> tuple[Clouds, Louis, str | None]:
         """Newton steps on the observed score of a fresh sample to the root of that score; a new sample if they miss it.
 
         That root is the estimate, and its error follows from Louis's moments. A climb may end
         near an edge that it reaches too slowly to see: then the parameter is named, and no step taken.
         """
-        size = min(self.settings.final, self.room)
+        size = even(min(self.settings.final, self.room))
         self.settled = True
+        if len(self.parts) < len(self.pieces):
+            self.use(self.pieces)
         first = 0
         if (kept := self.log.get("settling")) is not None:
             first, self.free, self.simulated = kept["attempt"], kept["free"], kept["simulated"]
+        variant = "mixture" if self.settings.e_step == "mixture" else "importance"
         for attempt in range(first, ATTEMPTS):
             kept = {"attempt": attempt, "free": self.free, "simulated": self.simulated}
             self.log.put(kept, "settling")
             self.progress.step(len(self.trace), f"measuring at the top with {size:,} values")
             before = self.coordinates.values(self.free)
-            clouds = self.clouds(self.free, LAST - attempt, 0, size, "importance")
+            clouds = self.clouds(self.free, LAST - attempt, 0, size, variant)
             self._last = (before, clouds)
             louis = self.objective.score_and_information(self.free, clouds)
             if newton:
                 edge = near_edge(self.objective, self.free, clouds, louis.score, louis.information)
                 if edge is not None:
-                    return clouds, edge
+                    return clouds, louis, edge
             if not newton or not louis.has_top:
                 break
-            clouds, found = self._root(clouds, louis)
+            clouds, louis, found = self._root(clouds, louis)
             if found:
                 break
         else:
             self.settled = False
-        return clouds, None
+        return clouds, louis, None
 
-    def _root(self, drawn: list[Cloud], louis: Louis) -> tuple[list[Cloud], bool]:
+    def _root(self, drawn: Clouds, louis: Louis) -> tuple[Clouds, Louis, bool]:
         """Newton steps on one sample, moved along; and whether its score vanishes there, within a tenth of its error.
 
         A sample that has become uneven on the way cannot tell: the next one, drawn where this one leads, must.
         """
-        step, _ = louis.newton()
+        rest = self.bias_left(drawn, louis)
+        step, _ = louis.less(rest).newton()
         for _ in range(NEWTON):
             self.free = self.objective.stepped(self.free, step)
             clouds = self.here()
-            louis = self.objective.score_and_information(self.free, clouds)
-            even = all(new.ess >= 0.5 * old.ess for new, old in zip(clouds, drawn, strict=True))
-            if not even or not louis.has_top:
-                return clouds, False
+            louis = self.objective.score_and_information(self.free, clouds).less(rest)
+            if not is_even(clouds, drawn) or not louis.has_top:
+                return clouds, louis, False
             step, error = louis.newton()
             if np.all(np.abs(step) <= 0.1 * error):
-                return clouds, True
-        return clouds, False
+                return clouds, louis, True
+        return clouds, louis, False
 
-    def too_thin(self, clouds: list[Cloud]) -> str:
+    def bias_left(self, clouds: Clouds, louis: Louis) -> Array:
+        """What the score's bias of first order leaves: by halves of the sample, which have four times as much."""
+        if self.settings.final < 2 or not any(part.entries > 1 for part in self.parts):
+            return np.zeros(len(louis.score))
+        free, halves = self.free, []
+        for half in (first_half, second_half):
+            one = self.objective.score_and_information(free, clouds.changed(half))
+            halves.append(one.score - one.bias)
+        return np.asarray((np.mean(halves, axis=0) - (louis.score - louis.bias)) / 3.0)
+
+    def too_thin(self, clouds: Clouds) -> str:
         """What to say of a last sample that knows too little of its own error; nothing of a good one."""
-        for part, cloud in zip(self.parts, clouds, strict=True):
-            if len(cloud.values) > 1 and (thin([cloud]) or cloud.ess < FEWEST):
-                where = f" for the worst entry of '{part.name}'" if cloud.weights.shape[1] > 1 else ""
-                return THIN.format(size=len(cloud.values), ess=cloud.ess, where=where)
+        for name, sizes in clouds.sizes.items():
+            bias, error = float(np.sum(sizes**-3.0)), math.sqrt(np.sum(1.0 / sizes))
+            if np.sum(sizes) < FEW or sizes.min() < FEWEST or (len(sizes) > 1 and bias > 0.1 * error):
+                where = f" for the worst entry of '{name}'" if len(sizes) > 1 else ""
+                size = even(min(self.settings.final, self.room))
+                return THIN.format(size=size, ess=float(sizes.min()), where=where)
         return ""
 
-    def is_rough(self, clouds: list[Cloud]) -> bool:
+    def is_rough(self, clouds: Clouds, louis: Louis) -> bool:
         """Whether the score's slope over a third of a standard error is not at all what Louis's identity says."""
         if all(part.smooth for part in self.parts):
             return False
         before = self.coordinates.values(self.free)
 
-        def clouds_at(free: Array) -> list[Cloud]:
-            after = self.coordinates.values(free)
-            return [moved(part, cloud, before, after) for part, cloud in zip(self.parts, clouds, strict=True)]
+        def clouds_at(free: Array) -> Clouds:
+            return clouds.moved(before, self.coordinates.values(free))
 
-        louis = self.objective.score_and_information(self.free, clouds)
         slope = self.objective.slope(self.free, louis, 0.3, clouds_at)
         gap = np.abs(np.diag(slope - louis.information)) - LIMIT * np.sqrt(np.diag(louis.information_noise))
         return bool(np.any(gap > 0.5 * np.maximum(np.abs(np.diag(slope)), np.abs(np.diag(louis.information)))))
 
-    def here(self) -> list[Cloud]:
+    def here(self) -> Clouds:
         """The last clouds, moved to where the run is; a small fresh sample if there are none yet."""
         if self._last is None:
             return self.clouds(self.free, LAST, 0, min(1_000, self.room), "importance")
         before, clouds = self._last
-        after = self.coordinates.values(self.free)
-        return [moved(part, cloud, before, after) for part, cloud in zip(self.parts, clouds, strict=True)]
+        return clouds.moved(before, self.coordinates.values(self.free))
 
     # Schedules ------------------------------------------------------------------------------------------------------
 
-    def _m_step(self, free: Array, clouds: list[Cloud]) -> Array:
-        small = [condensed(part, cloud) for part, cloud in zip(self.parts, clouds, strict=True)]
+    def _m_step(self, free: Array, clouds: Clouds) -> Array:
+        small = clouds.changed(condensed, held=self.held or all(is_family(part) for part in self.parts))
         return self.objective.maximise(free, small)
 
-    def rise(self, free: Array, new: Array, clouds: list[Cloud]) -> tuple[float, float]:
+    def _leap(self) -> None:
+        """Newton's step to the top, or a standard error of the way, if the sample then gives a higher likelihood.
+
+        Where the noise hides much, EM's steps are many small ones in the same direction.
+        """
+        here = self.here()
+        louis = self.objective.score_and_information(self.free, here)
+        left = standard_errors_left(louis.score - louis.bias, louis.information)
+        if self._last is None or not 0.0 < left < math.inf:
+            return
+        before, drawn = self._last
+        new = self.objective.stepped(self.free, louis.newton()[0] / max(left, 1.0))
+        there = drawn.moved(before, self.coordinates.values(new))
+        if there.log_likelihood > here.log_likelihood and is_even(there, drawn):
+            self.free = new
+
+    def rise(self, free: Array, new: Array, clouds: Clouds) -> tuple[float, float]:
         """Q(new) - Q(free) and its Monte Carlo standard error: delta method for weights, batch means for chains."""
         before, after = self.coordinates.values(free), self.coordinates.values(new)
         total, variance = 0.0, 0.0
@@ -400,18 +462,18 @@ class Climb:
             variance += float(np.sum((in_batches(terms) if self.settings.e_step == "markov" else terms) ** 2))
         return total, math.sqrt(variance)
 
-    def _advance(self, new: Array, size: int, clouds: list[Cloud], note: str, **more: Any) -> str | None:
+    def _advance(self, new: Array, size: int, clouds: Clouds, note: str, **more: Any) -> str | None:
         """Record a step and take it; the parameter, if any, that it shows to run to the edge of its space."""
         ess = smallest(clouds)
         iteration = len(self.trace)
         self.trace.append({"iteration": iteration, "size": size, "ess": ess, **self.coordinates.values(new), **more})
         self.progress.step(iteration, f"{size:,} values, {note}")
         outwards = (new - self.free) * self.free > 0
-        edge = at_edge(self.objective, self.free, partial(self._gained, clouds)) if outwards.any() else None
+        edge = at_edge(self.coordinates, self.free, partial(self._gained, clouds)) if outwards.any() else None
         self.free = new
         return edge
 
-    def _gained(self, clouds: list[Cloud], i: int, start: float, end: float) -> float:
+    def _gained(self, clouds: Clouds, i: int, start: float, end: float) -> float:
         before, after = (gain(self.objective, self.free, clouds, i, place)[0] for place in (start, end))
         return after - before
 
@@ -424,33 +486,40 @@ class Climb:
         plan = self.settings.schedule
         assert isinstance(plan, Ascent)
         lower, upper, power = norm.isf(plan.alpha), norm.isf(plan.gamma), norm.isf(plan.beta)
-        most = min(plan.most, self.room)
-        place = self.resumed({"size": min(plan.start, most), "idle": 0})
-        size, idle = place["size"], place["idle"]
+        most = even(min(plan.most, self.room))
+        noise = max(lower, 0.5 * math.sqrt(chi2.isf(plan.alpha, self.coordinates.size)))
+        place = self.resumed({"size": even(min(plan.start, most)), "idle": 0, "height": -math.inf})
+        size, idle, height = place["size"], place["idle"], place["height"]
         for iteration in range(len(self.trace), self.settings.max_iterations):
             clouds, batch = self._e_step(self.free, iteration, 0, size), 1
+            if self.settings.e_step in BY_WEIGHT and thin(clouds) and clouds.log_likelihood > height + 1.0:
+                height = clouds.log_likelihood
+                edge = self._advance(self._m_step(self.free, eased(clouds)), size, clouds, f"height {height:.3g}")
+                if edge is not None:
+                    return self.at_edge(edge)
+                self.saved(size=size, idle=idle, height=height)
+                continue
             while True:
                 new = self._m_step(self.free, clouds)
                 rise, error = self.rise(self.free, new, clouds)
                 shown = not thin(clouds)  # else the error is not known, nor what it would decide
                 if size >= most or (shown and (rise - lower * error > 0 or rise + upper * error < plan.tolerance)):
                     break
-                more = min(math.ceil(size * (plan.growth - 1.0)), most - size)
-                clouds = [
-                    joined(a, b, size, more)
-                    for a, b in zip(clouds, self._e_step(self.free, iteration, batch, more), strict=True)
-                ]
+                more = min(even(math.ceil(size * (plan.growth - 1.0))), most - size)
+                clouds = both(clouds, self._e_step(self.free, iteration, batch, more), size, more)
                 size, batch = size + more, batch + 1
             edge = self._advance(new, size, clouds, f"rise {rise:.3g}", rise=rise, rise_error=error)
             if edge is not None:
                 return self.at_edge(edge)
             if shown and rise + upper * error < plan.tolerance:
                 return "converged", ""
-            idle = idle + 1 if shown and size >= most and rise - lower * error <= 0 else 0
+            if shown and iteration % SLOW == SLOW - 1:
+                self._leap()
+            idle = idle + 1 if shown and size >= most and rise - noise * error <= 0 else 0
             if idle == IDLE:
                 return "converged", f"the sample size reached most={most}: the rise is within its noise."
-            size = min(most, max(size, next_size(rise, error, size, lower, power)))
-            self.saved(size=size, idle=idle)
+            size = min(most, max(size, even(next_size(rise, error, size, lower, power))))
+            self.saved(size=size, idle=idle, height=height)
         limit = self.settings.max_iterations
         return "max_iterations", f"MCEM has not converged in max_iterations={limit} steps. Raise it."
 
@@ -461,7 +530,7 @@ class Climb:
         place = self.resumed({"stage": 0, "step": 0, "capped": []})
         stage, step, capped = place["stage"], place["step"], place["capped"]
         while stage < len(plan.sizes):
-            size = min(plan.sizes[stage], self.room)
+            size = even(min(plan.sizes[stage], self.room))
             clouds = self._e_step(self.free, len(self.trace), 0, size)
             new = self._m_step(self.free, clouds)
             before, after = self.coordinates.values(self.free), self.coordinates.values(new)
@@ -479,15 +548,40 @@ class Climb:
         return "converged", message
 
 
-def thin(clouds: list[Cloud]) -> bool:
-    """Whether the entries of some simulated cloud have too few effective values, all together, to tell its error."""
-    sizes = [np.sum(1.0 / np.sum(cloud.weights**2, axis=0)) for cloud in clouds if len(cloud.values) > 1]
-    return any(size < FEW for size in sizes)
+def thin(clouds: Clouds) -> bool:
+    """Whether a simulated statistic has too few effective values, over all its entries, to tell its error."""
+    return any(np.sum(sizes) < FEW for sizes in clouds.sizes.values())
 
 
-def smallest(clouds: list[Cloud]) -> float:
+def smallest(clouds: Clouds) -> float:
     """The effective size of the entry that has fewest values; what is known exactly, one value, does not count."""
-    return min((cloud.ess for cloud in clouds if len(cloud.values) > 1), default=math.inf)
+    return min((float(sizes.min()) for sizes in clouds.sizes.values()), default=math.inf)
+
+
+def is_even(new: Clouds, old: Clouds) -> bool:
+    """Whether clouds that were moved have at least half of the effective size that they had."""
+    before = old.sizes
+    return all(sizes.min() >= 0.5 * before[name].min() for name, sizes in new.sizes.items())
+
+
+def even(size: int) -> int:
+    """A size of which half can be proposed in another way."""
+    return size + size % 2
+
+
+def room_for(parts: list[Part], values: Values) -> int:
+    """Most values that an E-step may draw of every part: very many entries are drawn in pieces, if they can be cut."""
+    room = 2**62
+    for part in parts:
+        if part.exact:
+            continue
+        most = (MOST_NUMBERS if isinstance(part, Records) else MOST_SIMULATED) // part.numbers
+        if most < LEAST and not divides(part, values):
+            rule = f"must have at most {MOST_SIMULATED // LEAST} entries to be simulated, unless its law can be cut"
+            advice = "Use nw.EM(), with an exponential family such as dist.Normal if need be."
+            raise refusal("MCEM", f"statistics['{part.name}']", rule, part.entries, advice)
+        room = min(room, max(most, LEAST))
+    return room
 
 
 def in_batches(terms: Array) -> Array:
@@ -527,6 +621,72 @@ def joined(first: Cloud, second: Cloud, size: int, more: int) -> Cloud:
     total = logsumexp(logs, axis=0)
     weights = np.concatenate([first.weights * np.exp(logs[0] - total), second.weights * np.exp(logs[1] - total)])
     return Cloud(np.concatenate([first.values, second.values]), weights, total)
+
+
+def eased(clouds: Clouds) -> Clouds:
+    """Thin clouds with the noise density to a power below one, at which they are no longer thin.
+
+    Far from the release a few values have all the weight. More noise would leave it to many, and they show the way.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        power = 0.5 * (low + high)
+        low, high = (low, power) if thin(clouds.changed(partial(tempered, power=power))) else (power, high)
+    return clouds.changed(partial(tempered, power=low))
+
+
+def tempered(part: Part, cloud: Cloud, power: float) -> Cloud:
+    """Weights to a power: as if there were more noise."""
+    if len(cloud.values) == 1:
+        return cloud
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return weighted(cloud.values, np.where(cloud.weights > 0, power * np.log(cloud.weights), -np.inf))
+
+
+def both(first: Clouds, second: Clouds, size: int, more: int) -> Clouds:
+    """`joined`, part by part."""
+    return Clouds(first.parts, lambda i: joined(first[i], second[i], size, more), first.held)
+
+
+def first_half(part: Part, cloud: Cloud) -> Cloud:
+    """Every other pair of values by itself: pairs, since proposals of two kinds may alternate."""
+    return _pairs(cloud, 0)
+
+
+def second_half(part: Part, cloud: Cloud) -> Cloud:
+    """The other pairs."""
+    return _pairs(cloud, 1)
+
+
+def _pairs(cloud: Cloud, which: int) -> Cloud:
+    if len(cloud.values) == 1:
+        return cloud
+    kept = np.arange(len(cloud.values)) // 2 % 2 == which
+    with np.errstate(divide="ignore"):
+        return weighted(cloud.values[kept], np.log(cloud.weights[kept]))
+
+
+def mixes(part: Part) -> bool:
+    """Whether values may also be proposed as the release less noise, of the same kind as the statistic's."""
+    mechanism = part.mechanism
+    return part.by_entry and isinstance(mechanism, Additive) and part.discrete == isinstance(mechanism, Lattice)
+
+
+def mixture(rng: np.random.Generator, part: Part, values: Values, s: Array) -> Array:
+    """Make every other value of `s` the release less noise, in place; the log weights of all.
+
+    Half from pi and half from eta, seen as a function of s, is a sample of (pi + eta) / 2: the weight is
+    pi eta over that. Where the law hardly reaches the release, the other half does.
+    """
+    noise = part.mechanism.sample(rng, np.zeros((len(s) // 2, *part.shape), dtype=int if part.discrete else float))
+    s[1::2] = part.item.value - noise
+    low, high = (np.reshape(end, -1) for end in part.bounds(values))
+    flat = s.reshape(len(s), -1)
+    log_pi = np.where((flat >= low) & (flat <= high), part.log_prob_many(values, s), -np.inf)
+    log_eta = part.log_eta(s)
+    with np.errstate(invalid="ignore"):
+        found = log_pi + log_eta - np.logaddexp(log_pi, log_eta) + math.log(2.0)
+    return np.where(np.isnan(found), -np.inf, found)
 
 
 # Variants of the E-step: (rng, part, simulated s, log eta) -> cloud ---------------------------------------------------
@@ -578,6 +738,7 @@ def _markov(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> C
 
 VARIANTS = {
     "importance": _importance,
+    "mixture": _importance,
     "rejection": _rejection,
     "resampled": _resampled,
     "markov": _markov,

@@ -1,4 +1,4 @@
-"""The exact observed log likelihood, its gradient and its maximum, for the inference around a fit.
+"""The exact observed log likelihood, its gradient and its maximum.
 
 It comes from exact clouds, so nothing here is simulated. Notation: docs/derivations/likelihood.md.
 """
@@ -10,10 +10,11 @@ import numpy as np
 
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.fit import Fit
-from noisewise.likelihood.cloud import exact_cloud, inexact
+from noisewise.likelihood.cloud import Clouds, inexact
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.maximise import Objective
-from noisewise.likelihood.parts import parts_of
+from noisewise.likelihood.parts import Part, parts_of
+from noisewise.likelihood.pieces import exact_clouds, exact_parts
 from noisewise.likelihood.sufficient import condensed
 from noisewise.model import Model
 from noisewise.release import Release
@@ -22,26 +23,16 @@ from noisewise.samplers.problem import Problem
 Array = np.ndarray[Any, Any]
 
 
-class Observed:
-    """l(theta) and its gradient in the free coordinates, by sums and integrals; and its maximum near a fit."""
+class Surface:
+    """l(theta) and its gradient in the free coordinates, by sums and integrals; and the way up."""
 
-    def __init__(self, who: str, model: Model, release: Release, fit: Fit) -> None:
-        problem = Problem(model, release)
-        check_fit(who, release, fit)
-        self.parts, self.coordinates = parts_of(problem), Coordinates(model)
-        if tuple(self.coordinates.labels) != fit.labels:
-            raise refusal(who, "fit", "must be a fit of this model", fit.labels, "Give the model that was fitted.")
-        self.objective = Objective(self.parts, self.coordinates)
-        free = self.coordinates.free_from(dict(fit.estimate))
-        start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # an estimate on the boundary, as good as
-        clouds = self._clouds(start)  # what has no exact cloud is refused here
-        if told := inexact(max(cloud.neglected for cloud in clouds)):
-            raise InferenceError(f"{who}: {told}")
-        self.free, self.top = self.maximise(start, np.ones(self.coordinates.size, bool))
+    def __init__(self, parts: list[Part], coordinates: Coordinates) -> None:
+        self.parts, self.coordinates = parts, coordinates
+        self.objective = Objective(parts, coordinates)
 
-    def _clouds(self, free: Array) -> Any:
-        values = self.coordinates.values(free)
-        return [exact_cloud(part, values) for part in self.parts]
+    def clouds(self, free: Array) -> Clouds:
+        """The exact cloud of every part."""
+        return exact_clouds(self.parts, self.coordinates.values(free))
 
     def at(self, free: Array) -> tuple[float, Array]:
         """Log likelihood and gradient; -inf where it is too small to be computed.
@@ -51,23 +42,26 @@ class Observed:
         nothing = -math.inf, np.zeros(len(free))
         with np.errstate(all="ignore"):
             try:
-                clouds = self._clouds(free)
+                clouds = self.clouds(free)
+                value = clouds.log_likelihood
             except InputError:  # a window that would have to be too wide
                 return nothing
-            small = [condensed(part, cloud) for part, cloud in zip(self.parts, clouds, strict=True)]
-            value, gradient = sum(cloud.log_likelihood for cloud in clouds), self.objective.q(free, small)[1]
+            gradient = self.objective.q(free, clouds.changed(condensed))[1]
         return (value, gradient) if np.isfinite(value) and np.all(np.isfinite(gradient)) else nothing
 
     def curvature(self, free: Array) -> Array:
         """Observed information in the free coordinates, less the term that vanishes with the score."""
-        information = self.objective.score_and_information(free, self._clouds(free)).information
+        information = self.objective.score_and_information(free, self.clouds(free)).information
         if not self.coordinates.is_square:
             return information
         jacobian = self.coordinates.jacobian(free)
         return jacobian.T @ information @ jacobian
 
-    def maximise(self, free: Array, moving: Array) -> tuple[Array, float]:
-        """BFGS over the `moving` free coordinates, started with Louis's information; returns the top and its height."""
+    def maximise(self, free: Array, moving: Array, until: float = math.inf) -> tuple[Array, float]:
+        """BFGS over the `moving` free coordinates, started with Louis's information; returns the top and its height.
+
+        It ends early where a coordinate of a bounded parameter has gone beyond `until`.
+        """
         value, gradient = self.at(free)
         if not np.isfinite(value) or not moving.any():
             return free, value
@@ -90,7 +84,26 @@ class Observed:
                     return free, value
             inverse = _updated(inverse, step, gradient - new_gradient[moving])
             free, value, gradient = trial, new, new_gradient[moving]
+            if np.any(moving & self.coordinates.has_edge & (np.abs(free) > until)):
+                return free, value
         raise InferenceError("intervals: the log likelihood has no maximum within 500 steps. Is the model identified?")
+
+
+class Observed(Surface):
+    """The log likelihood about a fit, and its maximum there."""
+
+    def __init__(self, who: str, model: Model, release: Release, fit: Fit) -> None:
+        problem = Problem(model, release)
+        check_fit(who, release, fit)
+        if tuple(Coordinates(model).labels) != fit.labels:
+            raise refusal(who, "fit", "must be a fit of this model", fit.labels, "Give the model that was fitted.")
+        super().__init__(exact_parts(parts_of(problem), dict(fit.estimate)), Coordinates(model))
+        free = self.coordinates.free_from(dict(fit.estimate))
+        start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # an estimate on the boundary, as good as
+        neglected = max(cloud.neglected for cloud in self.clouds(start))  # what has no exact cloud is refused here
+        if told := inexact(neglected):
+            raise InferenceError(f"{who}: {told}")
+        self.free, self.top = self.maximise(start, np.ones(self.coordinates.size, bool))
 
     def restricted(self, free: Array, moving: Array) -> tuple[Array, float]:
         """The maximum with some coordinates held; higher than the fit's own maximum is an error, never hidden."""

@@ -17,7 +17,6 @@ from numpyro.distributions.transforms import AffineTransform, ExpTransform, Sigm
 
 from noisewise import laws
 from noisewise.errors import refusal
-from noisewise.laws import Law
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Compiled, double
 from noisewise.samplers.problem import Problem
@@ -26,12 +25,12 @@ from noisewise.statistics import BoundTotal
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]
 
-MOST_SIMULATED = 2**25
-"""Numbers that a simulated cloud may hold: with what is computed from them about two gigabytes."""
-
 
 class Part:
     """One released statistic: a law of parameters alone, and its mechanism."""
+
+    place = np.int64(0)
+    """Where its entries begin among the statistic's: an argument of its programs, which all pieces share."""
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name, self.model, self.item = name, problem.model, problem.release[name]
@@ -50,7 +49,8 @@ class Part:
         structs = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), float) for name in self.law.parents}
         value = jax.ShapeDtypeStruct((1, *self.shape), float)
         with double():
-            return tuple(jax.eval_shape(jax.vmap(lambda v, s: unreduced(self.law, v, s)), structs, value).shape[1:])
+            each = jax.eval_shape(jax.vmap(lambda v, s: formula(self.law.function(**v), s)), structs, value)
+        return tuple(each.shape[1:])
 
     def _kind(self) -> tuple[str, str]:
         """The class of the law beneath its wrappers, and its support's chart: "real", "positive", "unit" or nothing.
@@ -88,10 +88,11 @@ class Part:
             return None
 
         def build() -> Any:
-            return lambda given: jnp.broadcast_to(laws.peel(self.law.function(**given))[0].loc, self.shape)
+            return lambda given, place: laws.peel(self.law_at(given, place))[0].loc
 
         with double():
-            return np.asarray(self.compiled("kink", build)({name: values[name] for name in self.law.parents}))
+            found = self.compiled("kink", build)(self.given(values), self.place)
+            return np.broadcast_to(np.asarray(found), self.shape)
 
     @property
     def entries(self) -> int:
@@ -99,27 +100,37 @@ class Part:
         return int(np.prod(self.shape)) if self.by_entry else 1
 
     @property
-    def most(self) -> int:
-        """Values that a simulated cloud may hold."""
-        return MOST_SIMULATED // max(1, int(np.prod(self.shape)))
+    def numbers(self) -> int:
+        """Numbers that one value of s takes."""
+        return max(1, int(np.prod(self.shape)))
 
-    def log_prob(self, values: Values, s: Any) -> Any:
+    def given(self, values: Values) -> Values:
+        """The parameters that the law depends on."""
+        return {name: values[name] for name in self.law.parents}
+
+    def law_at(self, given: Values, place: Any) -> Any:
+        """The law at these parameters; traceable. A whole part has all entries, so `place` changes nothing."""
+        return self.law.function(**given)
+
+    def draw(self, rng: np.random.Generator, values: Values, rows: int) -> Array:
+        """Independent values of s at one value of the parameters."""
+        parents = {name: np.broadcast_to(one, (rows, *np.shape(one))) for name, one in self.given(values).items()}
+        return self.law.draw(rng, parents, rows)
+
+    def log_prob(self, values: Values, s: Any, place: Any) -> Any:
         """log pi(s | theta) for one value of s: one number per entry; traceable."""
-        each = unreduced(self.law, {name: values[name] for name in self.law.parents}, s)
+        each = formula(self.law_at(self.given(values), place), s)
         return each.reshape(self.entries) if self.by_entry else jnp.sum(each).reshape(1)
 
     def bounds(self, values: Values) -> tuple[Array, Array]:
         """Ends of every entry's support. Density formulas go on beyond them, so sums and integrals must not."""
 
         def build() -> Any:
-            def ends(given: Values) -> Any:
-                return [jnp.broadcast_to(end, self.shape) for end in support_ends(self.law.function(**given))]
-
-            return ends
+            return lambda given, place: support_ends(self.law_at(given, place))
 
         with double():
-            low, high = self.compiled("bounds", build)({name: values[name] for name in self.law.parents})
-            return np.asarray(low), np.asarray(high)
+            low, high = self.compiled("bounds", build)(self.given(values), self.place)
+            return np.broadcast_to(np.asarray(low), self.shape), np.broadcast_to(np.asarray(high), self.shape)
 
     def log_eta(self, s: Array) -> Array:
         """log eta(s_dp | s) for many values of s: (values, entries)."""
@@ -136,12 +147,12 @@ class Part:
         levels = self.levels(s)
         if levels is not None:
             return self.log_prob_many(values, np.arange(levels[0], levels[1] + 1.0))[np.asarray(s, int) - levels[0]]
-        program = self.compiled("law", lambda: jax.vmap(lambda v, one: self.log_prob(v, one), in_axes=(None, 0)))
-        given = {name: values[name] for name in self.law.parents}
+        program = self.compiled("law", lambda: jax.vmap(self.log_prob, in_axes=(None, 0, None)))
         found = np.empty((len(s), self.entries))
         for start, piece in padded(s, self.entries):
             with double():
-                found[start : start + len(piece)] = np.asarray(program(given, piece))[: len(s) - start]
+                rows = np.asarray(program(self.given(values), piece, self.place))
+                found[start : start + len(piece)] = rows[: len(s) - start]
         return found
 
     def levels(self, s: Array) -> tuple[int, int] | None:
@@ -160,7 +171,10 @@ KNOWN = {
 """Laws that are exponential families with b(s) = s only while this attribute is not estimated."""
 
 MONOTONE = (AffineTransform, ExpTransform, SigmoidTransform, SoftplusTransform)
-SMOOTH = {"Normal", "LogNormal", "Gamma", "InverseGamma", "Beta", "Chi2", "Exponential", "Dirichlet"}
+SMOOTH = {
+    *("Normal", "LogNormal", "Gamma", "InverseGamma", "Beta", "Chi2", "Exponential", "Dirichlet"),
+    *("StudentT", "Cauchy", "Logistic", "Gumbel", "Weibull"),
+}
 KINKED = {"Laplace", "AsymmetricLaplace", "AsymmetricLaplaceQuantile"}
 
 
@@ -226,9 +240,8 @@ def padded(s: Array, cells: int) -> Iterator[tuple[int, Array]]:
         yield start, np.concatenate([piece, np.repeat(piece[:1], missing, axis=0)]) if missing else piece
 
 
-def unreduced(law: Law, values: Values, s: Any) -> Any:
-    """log density entry by entry where the law's entries are independent."""
-    made = law.function(**values)
+def formula(made: Any, s: Any) -> Any:
+    """log density entry by entry where the law's entries are independent, by its formula on and off the support."""
     while isinstance(made, Independent):
         made = made.base_dist
     for inner in laws.parts(made):

@@ -34,6 +34,7 @@ class Records:
     """The records behind one released total; has the interface of a `Part` whose statistic is all n records."""
 
     kind, by_entry, exact, entries, discrete, smooth = "", False, False, 1, False, False
+    place = np.int64(0)
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name, self.model, self.item = name, problem.model, problem.release[name]
@@ -49,11 +50,11 @@ class Records:
         self.kept = [field for field in self.laws if field in wanted]
         self.widths = {field: int(np.prod(self.laws[field].form.shape)) for field in self.kept}
         self.shape = (self.n, sum(self.widths.values()))
-        self.law = self  # parents and draw
+        self.law = self  # parents
         self.parents = tuple(dict.fromkeys(p for field in self.fitted for p in self.laws[field].outer))
         for field in self.fitted:
             self._refuse_a_moving_support(field)
-        if self.most < LEAST:
+        if LEAST * self.numbers > MOST_NUMBERS:
             rule = f"must have at most {MOST_NUMBERS // (LEAST * self.shape[1])} records to be simulated whole"
             raise refusal("fit", f"statistics['{name}']", rule, self.n, "Use nw.sample.")
 
@@ -83,9 +84,9 @@ class Records:
             raise refusal("fit", f"statistics['{self.name}'], record['{field}']", rule, field, "Use nw.sample.")
 
     @property
-    def most(self) -> int:
-        """Draws of all n records that one cloud may hold."""
-        return MOST_NUMBERS // int(np.prod(self.shape))
+    def numbers(self) -> int:
+        """Numbers that n records take."""
+        return int(np.prod(self.shape))
 
     def _fields(self, s: Any) -> Values:
         """Fields by name from stacked records of shape (..., width), in their own shapes and types."""
@@ -98,8 +99,8 @@ class Records:
         return found
 
     def draw(self, rng: np.random.Generator, values: Values, rows: int) -> Array:
-        """`rows` times n records, each record's fields side by side."""
-        everything = dict(values)
+        """`rows` times n records at one value of the parameters, each record's fields side by side."""
+        everything = {name: np.broadcast_to(one, (rows, *np.shape(one))) for name, one in values.items()}
         for field, law in self.laws.items():
             everything[field] = law.draw(rng, everything, rows, records=self.n)
         pieces = [np.asarray(everything[field], float).reshape(rows, self.n, -1) for field in self.kept]
@@ -118,7 +119,7 @@ class Records:
             found = np.asarray(self.mechanism.log_prob(self.item.value, self.totals(s)))
         return found.reshape(len(s), -1).sum(axis=1, keepdims=True)
 
-    def log_prob(self, values: Values, s: Any) -> Any:
+    def log_prob(self, values: Values, s: Any, place: Any) -> Any:
         """The sum of the records' log densities, up to a constant in the parameters; traceable."""
 
         def one(record: Values) -> Any:
@@ -137,24 +138,13 @@ class Records:
 
     def log_prob_many(self, values: Values, s: Array) -> Array:
         """`log_prob` over a leading axis of values of s: (values, 1)."""
-        program = self.compiled("law", lambda: jax.vmap(lambda v, one: self.log_prob(v, one), in_axes=(None, 0)))
+        program = self.compiled("law", lambda: jax.vmap(self.log_prob, in_axes=(None, 0, None)))
         given = {name: values[name] for name in self.parents}
         found = np.empty((len(s), 1))
         for start, piece in padded(s, int(np.prod(self.shape))):
             with double():
-                found[start : start + len(piece)] = np.asarray(program(given, piece))[: len(s) - start]
+                found[start : start + len(piece)] = np.asarray(program(given, piece, self.place))[: len(s) - start]
         return found
-
-
-def room_for(parts: list[Any]) -> int:
-    """Most values that a cloud of each part may hold."""
-    simulated = [part for part in parts if not part.exact]
-    for part in simulated:
-        if part.most < LEAST:
-            rule = f"must have at most {part.most * int(np.prod(part.shape)) // LEAST} entries to be simulated"
-            advice = "Use nw.EM(), with an exponential family such as dist.Normal if need be."
-            raise refusal("MCEM", f"statistics['{part.name}']", rule, part.entries, advice)
-    return min((part.most for part in simulated), default=2**62)
 
 
 def parts_with_totals(problem: Problem) -> list[Part]:

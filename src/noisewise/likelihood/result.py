@@ -8,8 +8,9 @@ import numpy as np
 
 from noisewise.errors import InputError
 from noisewise.fit import Fit
-from noisewise.likelihood.cloud import Cloud, moved
-from noisewise.likelihood.maximise import Objective
+from noisewise.likelihood.cloud import Clouds, moved
+from noisewise.likelihood.coordinates import Coordinates
+from noisewise.likelihood.maximise import Louis, Objective
 from noisewise.samplers.problem import Problem
 from noisewise.settings import Estimator
 
@@ -22,10 +23,11 @@ STALLED = 0.05
 
 @dataclass(frozen=True)
 class End:
-    """Where a run ended, with the clouds at that place, and how."""
+    """Where a run ended, with score, information and likelihood at that place, and how."""
 
     free: Array
-    clouds: list[Cloud]
+    louis: Louis
+    log_likelihood: float
     status: str
     message: str
     trace: list[dict[str, Any]]
@@ -35,10 +37,9 @@ class End:
     """In place of Louis's, where that does not hold."""
 
 
-def finish(estimator: Estimator, problem: Problem, seed: int | None, objective: Objective, end: End) -> Fit:
+def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates: Coordinates, end: End) -> Fit:
     """Information by Louis's identity at the end, covariance on the parameters' own scale, Monte Carlo errors."""
-    coordinates, status, message = objective.coordinates, end.status, end.message
-    louis = objective.score_and_information(end.free, end.clouds)
+    status, message, louis = end.status, end.message, end.louis
     information = louis.information if end.information is None else end.information
     inverse, definite = _inverse(information)
     if not definite and status == "converged":
@@ -65,7 +66,7 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, objective: 
         covariance=inverse,
         information=information if coordinates.is_square else None,
         score=score,
-        log_likelihood=sum(cloud.log_likelihood for cloud in end.clouds),
+        log_likelihood=end.log_likelihood,
         estimator=estimator,
         seed=seed,
         release_hash=problem.release.hash,
@@ -99,21 +100,21 @@ LOSS = -1e-6
 """Of log likelihood further out, that is put down to rounding: near an edge digits cancel."""
 
 
-def at_edge(objective: Objective, free: Array, gained: Callable[[int, float, float], float]) -> str | None:
+def at_edge(coordinates: Coordinates, free: Array, gained: Callable[[int, float, float], float]) -> str | None:
     """The parameter, if any, that runs to the edge of its space: far out, and further out is no less likely.
 
     `gained(i, start, end)` is the log likelihood gained by moving free coordinate i. A large gain further out means
     that it is on its way to a maximum; and a maximum inside, however far out, loses by the step more than rounding.
     Looked at just beyond `EDGE`, where digits still are left.
     """
-    for i, name in enumerate(objective.coordinates.bounded):
+    for i, name in enumerate(coordinates.bounded):
         place = float(np.clip(free[i], -EDGE - 1.0, EDGE + 1.0))
         if name is not None and abs(place) > EDGE and LOSS <= gained(i, place, place + np.copysign(5.0, place)) < 1e-3:
             return name
     return None
 
 
-def near_edge(objective: Objective, free: Array, clouds: list[Cloud], score: Array, information: Array) -> str | None:
+def near_edge(objective: Objective, free: Array, clouds: Clouds, score: Array, information: Array) -> str | None:
     """As `at_edge` for simulated clouds, which near an edge may take noise for a maximum.
 
     Looked at only where something is odd: a top that is not there, or not here, or so broad that an error is as large
@@ -134,7 +135,7 @@ def near_edge(objective: Objective, free: Array, clouds: list[Cloud], score: Arr
     return None
 
 
-def gain(objective: Objective, free: Array, clouds: list[Cloud], i: int, target: float) -> tuple[float, float]:
+def gain(objective: Objective, free: Array, clouds: Clouds, i: int, target: float) -> tuple[float, float]:
     """Log likelihood gained by moving one free coordinate, and its Monte Carlo error by the delta method.
 
     `clouds` are simulated at `free`.

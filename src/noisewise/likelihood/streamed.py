@@ -288,9 +288,9 @@ class Sweep:
     def attributes(self, values: Values) -> Values:
         """The law's attributes at these parameters, flat; under "bounds" the ends of its support."""
         part = self.part
-        program = part.compiled("attributes", lambda: lambda given: laws.attributes(part.law.function(**given)))
+        program = part.compiled("attributes", lambda: lambda given, at: laws.attributes(part.law_at(given, at)))
         with double():
-            found = program({name: values[name] for name in part.law.parents})
+            found = program(part.given(values), part.place)
             flat = {name: self._flat(one) for name, one in found.items()}
         ends = [-np.inf, np.inf] if not part.discrete else part.bounds(values)  # a chart has no ends
         return flat | {"bounds": [self._flat(end) for end in ends]}

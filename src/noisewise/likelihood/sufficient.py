@@ -79,6 +79,11 @@ KNOWN_SIZE = dict.fromkeys(
 """Families while their size is not estimated; `Part.kind` names the law only then."""
 
 
+def is_family(part: Part) -> bool:
+    """Whether the cloud's sufficient statistics are known."""
+    return part.kind in FAMILIES or part.kind in KNOWN_SIZE
+
+
 def condensed(part: Part, cloud: Cloud) -> Cloud:
     """The cloud's sufficient statistics as one or two values per entry; the cloud itself for other laws."""
     family = FAMILIES.get(part.kind) or KNOWN_SIZE.get(part.kind)
