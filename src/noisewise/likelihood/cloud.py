@@ -67,13 +67,13 @@ class Clouds:
     def __init__(self, parts: Sequence[Part], make: Callable[[int], Cloud], held: bool) -> None:
         self.parts, self.held = parts, held
         self._make = cache(make) if held else make
-        self._seen: dict[int, tuple[float, Array]] = {}
-        """Log likelihood and effective sizes, from the first pass."""
+        self._seen: dict[int, tuple[float, Array, float]] = {}
+        """Log likelihood, effective sizes and what was neglected, from the first pass."""
 
     def __getitem__(self, index: int) -> Cloud:
         cloud = self._make(index)
         if index not in self._seen:
-            self._seen[index] = cloud.log_likelihood, cloud.sizes
+            self._seen[index] = cloud.log_likelihood, cloud.sizes, cloud.neglected
         return cloud
 
     def __iter__(self) -> Iterator[Cloud]:
@@ -87,7 +87,7 @@ class Clouds:
         """All clouds reweighted from one value of the parameters to another."""
         return self.changed(lambda part, cloud: moved(part, cloud, before, after))
 
-    def _all_seen(self) -> list[tuple[float, Array]]:
+    def _all_seen(self) -> list[tuple[float, Array, float]]:
         for index in range(len(self.parts)):
             if index not in self._seen:
                 self[index]
@@ -96,13 +96,18 @@ class Clouds:
     @property
     def log_likelihood(self) -> float:
         """Of the whole release."""
-        return sum(height for height, _ in self._all_seen())
+        return sum(height for height, _, _ in self._all_seen())
+
+    @property
+    def neglected(self) -> float:
+        """The most that a sum or an integral may be off, of an entry's likelihood."""
+        return max(neglected for _, _, neglected in self._all_seen())
 
     @property
     def sizes(self) -> dict[str, Array]:
         """Kish's effective numbers of values, by statistic and entry; nothing of what is known exactly."""
         found: dict[str, list[Array]] = {}
-        for part, (_, sizes) in zip(self.parts, self._all_seen(), strict=True):
+        for part, (_, sizes, _) in zip(self.parts, self._all_seen(), strict=True):
             if sizes.size:
                 found.setdefault(part.name, []).append(sizes)
         return {name: np.concatenate(pieces) for name, pieces in found.items()}

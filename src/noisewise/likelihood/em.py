@@ -70,7 +70,7 @@ class EM(Estimator):
             except KeyboardInterrupt:
                 status, message = "interrupted", f"interrupted after {len(walk.trace)} iterations."
         clouds = walk.surface.clouds(walk.free)
-        neglected, louis = max(cloud.neglected for cloud in clouds), walk.louis(clouds)
+        louis, neglected = walk.louis(clouds), clouds.neglected
         if status == "converged" and (told := inexact(neglected)):
             status, message = "inexact", told
         slope = walk.slope(louis)
