@@ -65,6 +65,10 @@ ATOMS = {
     "spike and slab": dict(x=with_zeros(0.5, dist.Normal(0.0, 2.0))),
     "of many": dict(y=dist.Gamma(2.0, 1.0), x=lambda y: with_zeros(0.3, dist.LogNormal(0.0, y)).expand([3])),
 }
+HALVES = dist.Categorical(np.array([0.5, 0.5]))
+ATOMS["counts mixed in"] = dict(
+    x=dist.MixtureGeneral(HALVES, [dist.Poisson(1.0), dist.Normal(0.0, 1.0)], support=dist.constraints.real)
+)
 if hasattr(dist, "HurdleGamma"):
     ATOMS["hurdle"] = dict(x=dist.HurdleGamma(0.3, 2.0, 1.0))
 
@@ -101,8 +105,13 @@ def test_chains_on_a_prior_with_atoms_would_be_wrong(seed, monkeypatch):
     assert abs(z_of_mean(wrong["x"].reshape(16, -1).mean(axis=1), truth)) > stats.t.isf(5e-7, 15)
 
 
+def scaled(law, loc, scale):
+    return dist.TransformedDistribution(law, dist.transforms.AffineTransform(loc, scale))
+
+
 UNWALKED = {
     "atoms": (lambda x: with_zeros(x, dist.Exponential(0.5)), "has atoms"),
+    "share of a count": (lambda x: scaled(dist.Binomial(4, x), 0.0, 0.25), "has atoms"),
     "edge": (lambda x: dist.Beta(0.1 * x, 0.1 * (1.0 - x)), "of the law of 's' lies at the edge"),
 }
 
@@ -135,19 +144,24 @@ def test_chains_that_simulate_a_statistic_with_atoms_are_exact(seed):
 def at_the_mean(mu):
     """Half at the mean itself, half about it."""
     parts = [dist.Delta(mu), dist.Normal(mu, 1.0)]
-    return dist.MixtureGeneral(dist.Categorical(np.array([0.5, 0.5])), parts, support=dist.constraints.real)
+    return dist.MixtureGeneral(HALVES, parts, support=dist.constraints.real)
 
 
 def test_atoms_that_move_with_a_parameter_are_never_conditioned_on():
     """Given s = 0.3 the mean is 0.3 with positive probability, which no draw of the prior ever is."""
     prior = {"mu": dist.Normal(0.0, 1.0)}
     exact = nw.Release(s=nw.Exact().released(0.3))
-    moving, still = (
+    moving, shifted, still = (
         Problem(nw.Model(prior, {"s": law}), exact)
-        for law in (at_the_mean, lambda mu: with_zeros(0.5, dist.Normal(mu, 1.0)))
+        for law in (
+            at_the_mean,
+            lambda mu: scaled(with_zeros(0.5, dist.Normal(0.0, 1.0)), mu, 1.0),
+            lambda mu: with_zeros(0.5, dist.Normal(mu, 1.0)),
+        )
     )
     for sampler in (nw.Importance(), nw.RejectionControl(), nw.Augmentation(), nw.NUTS()):
         assert "an atom that moves" in sampler.unfit(moving)
+        assert "an atom that moves" in sampler.unfit(shifted)
         assert sampler.unfit(still) is None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import Delta, biject_to
+from numpyro.distributions import Delta, TransformedDistribution, biject_to
 
 from noisewise import laws
 from noisewise.model import Model
@@ -129,15 +129,22 @@ def is_fixed(law: Any) -> bool:
 
 
 def has_atoms(law: Any) -> bool:
-    """Whether a law of real numbers gives single ones positive probability: points, hurdles, mixtures with such parts.
+    """Whether a law of real numbers gives single ones positive probability: points, hurdles, counts within.
 
     Its log_prob is relative to a measure with atoms, so no step that proposes by a density is exact.
     """
-    return any(isinstance(part, Delta) or type(part).__name__.startswith("Hurdle") for part in laws.parts(law))
+    parts = list(laws.parts(law))
+    mixing = {id(part.mixing_distribution) for part in parts if hasattr(part, "mixing_distribution")}
+    return any(_is_atomic(part) for part in parts if id(part) not in mixing)
+
+
+def _is_atomic(part: Any) -> bool:
+    whole = bool(getattr(part.support, "is_discrete", False))
+    return whole or isinstance(part, Delta) or type(part).__name__.startswith("Hurdle")
 
 
 def atoms_move(law: laws.Law, known: Mapping[str, Any]) -> bool:
-    """Whether the place of an atom in a mixture depends on a value outside the record: no one measure dominates it.
+    """Whether the place of an atom, but a lone point, depends on a value outside the record: no measure dominates it.
 
     `known` holds shape and type of every parent.
     """
@@ -145,8 +152,11 @@ def atoms_move(law: laws.Law, known: Mapping[str, Any]) -> bool:
 
     def look(outer: Values, inner: Values) -> Any:
         made = law.function(**outer, **inner)
-        points = [part.v for part in laws.parts(made) if isinstance(part, Delta)]
-        found.append(not is_fixed(made) and any(isinstance(point, jax.core.Tracer) for point in points))
+        parts = list(laws.parts(made))
+        places = [part.v for part in parts if isinstance(part, Delta)]
+        places += [part.transforms for part in parts if isinstance(part, TransformedDistribution) and has_atoms(part)]
+        moving = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(places))
+        found.append(moving and not is_fixed(made))
         return 0.0
 
     with double():  # under vmap alone, what does not depend on a mapped value is no tracer
