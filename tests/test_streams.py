@@ -309,6 +309,21 @@ def test_each_child_row_is_used_once(seed):
     assert len(np.unique(outcome.columns["id"])) == 3_000
 
 
+def test_pruning_leaves_the_tally_of_a_row_still_to_come_as_it_is():
+    """A child's block ends with the last row used: what the child makes later is no work for the rows so far."""
+    below = Stream(0, 4, None, "child")
+    above = Stream(1, 4, None, "parent", [below])
+    below._done(0, ({"x": np.arange(4)}, np.arange(4)))
+    below.absorb()
+    above.next_task(1, 0)
+    above._done(0, ({"x": np.arange(0)}, np.arange(0)))
+    above.absorb()
+    above.prune([(-1, math.inf)])
+    below._done(1, ({"x": np.arange(1)}, np.arange(1)))
+    below.absorb()
+    assert [proposals for _, _, proposals in above.tally(1)] == [4, 4]
+
+
 # Evidence ---------------------------------------------------------------------------------------------------------
 
 

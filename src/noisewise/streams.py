@@ -159,7 +159,7 @@ class Stream:
         below: list[tuple[float, float]] = [
             (block * self.rows, (block + 1) * self.rows) for _, block, _ in self._positions
         ]
-        below.append((self.absorbed * self.rows, float("inf")))
+        below.append((self.absorbed * self.rows - 1, float("inf")))  # the last row used: asked for until the next block
         for child in self.children:
             child.prune(below)
 
