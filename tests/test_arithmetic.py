@@ -52,6 +52,15 @@ def test_all_else_is_left_to_the_compiler(function):
         assert in_numpy(jax.vmap(function), (X, K)) is None
 
 
+def test_arrays_that_are_changed_later_change_nothing():
+    hand = np.array([1.0, 2.0])
+    with double():
+        program = in_numpy(jax.vmap(lambda x: x * hand), (X,))
+    before = program(X)
+    hand[:] = 7.0
+    np.testing.assert_array_equal(program(X), before)
+
+
 def test_checks_of_parameters_are_left_out():
     def checked(x):
         jnp.exp(x)

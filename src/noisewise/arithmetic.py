@@ -39,7 +39,7 @@ def in_numpy(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable
     steps = _needed(program)
     if len(steps) > MOST_STEPS:
         return None
-    given = dict(zip(map(id, program.constvars), map(np.asarray, traced.consts), strict=True))
+    given = dict(zip(map(id, program.constvars), map(np.array, traced.consts), strict=True))  # copies, as XLA's are
     listed: list[Step] = []
     for step in steps:
         operation = _operation(step)
