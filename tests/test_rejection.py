@@ -143,10 +143,12 @@ def test_coarse_acceptance_uniforms_are_caught(seed):
     assert not agrees(draw_from([broken], 5_000, seed)["m"], truth)
 
 
-def test_a_supremum_that_is_no_bound_raises(seed, monkeypatch):
+@pytest.mark.parametrize("draws", [100, 1_000_000], ids=["tried at once", "chosen after a pilot"])
+def test_a_supremum_that_is_no_bound_raises(draws, seed, monkeypatch):
+    """Choosing does not go on to a sampler that would not notice."""
     monkeypatch.setattr(nw.Laplace, "log_sup", lambda self, released: np.log(0.5 / self.scale) - 0.7)
     with pytest.raises(nw.InferenceError, match=r"Laplace\.log_sup must bound log_prob for release\['count'\]"):
-        nw.sample(count_model(), count_release(), draws=100, seed=seed)
+        nw.sample(count_model(), count_release(), draws=draws, seed=seed)
 
 
 # A mechanism that reads another latent value --------------------------------------------------------------------------

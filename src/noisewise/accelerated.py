@@ -14,7 +14,7 @@ from jax import lax, random
 
 from noisewise import laws
 from noisewise.device_variates import DRAWS, RULES
-from noisewise.errors import InferenceError, InputError, refusal
+from noisewise.errors import InputError, WrongMechanism, refusal
 from noisewise.laws import KEYS, Law
 from noisewise.numerics import Compiled, double, placement, single
 from noisewise.statistics import BoundTotal
@@ -293,8 +293,4 @@ def _refuse_above(worst: dict[str, Any], problem: Any) -> None:
     allowed = 1e-3 if placement() is not None and placement().single else 1e-9  # type: ignore[union-attr]
     for name, value in worst.items():
         if not float(value) <= allowed:
-            mechanism = type(problem.release[name].mechanism).__name__
-            raise InferenceError(
-                f"sample: {mechanism}.log_sup must bound log_prob for release['{name}']; "
-                f"exceeded by {float(value):.3g}. The mechanism is wrong: its draws would not be exact."
-            )
+            raise WrongMechanism.exceeding(problem.release[name].mechanism, name, float(value))

@@ -24,6 +24,18 @@ class InferenceError(NoisewiseError, RuntimeError):
         self.result = result
 
 
+class WrongMechanism(InferenceError):
+    """A mechanism whose bound on its density is exceeded: no sampler could be trusted with it."""
+
+    @classmethod
+    def exceeding(cls, mechanism: object, name: str, excess: float) -> "WrongMechanism":
+        """The message, for a released statistic."""
+        return cls(
+            f"sample: {type(mechanism).__name__}.log_sup must bound log_prob for release['{name}']; "
+            f"exceeded by {excess:.3g}. The mechanism is wrong: its draws would not be exact."
+        )
+
+
 class NoisewiseWarning(UserWarning):
     """Something legal that is probably not what was meant."""
 

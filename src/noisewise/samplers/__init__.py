@@ -11,7 +11,7 @@ from typing import Any
 from noisewise import checks
 from noisewise.checkpoint import opened, settings_of
 from noisewise.engine import Engine, Threads, terminable
-from noisewise.errors import InferenceError, InputError, NoisewiseWarning, refusal
+from noisewise.errors import InferenceError, InputError, NoisewiseWarning, WrongMechanism, refusal
 from noisewise.model import Model
 from noisewise.posterior import Posterior
 from noisewise.progress import Progress
@@ -132,7 +132,7 @@ def _sample_by_choice(
         try:
             latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number), prepared)
         except (InferenceError, InputError) as error:  # nowhere to start from, or beyond range: the next may find a way
-            if sampler in FROM_PRIOR and isinstance(error, InputError):
+            if sampler in FROM_PRIOR or isinstance(error, WrongMechanism):
                 raise  # the model fails at draws of its own prior: no sampler's way round makes it right
             lost = lost or error
             steps.append(f"{type(sampler).__name__} ({told}) could not go on")

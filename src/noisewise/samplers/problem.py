@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import InferenceError, refusal
+from noisewise.errors import WrongMechanism, refusal
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.release import Release
@@ -106,11 +106,7 @@ class Problem:
             ratio = self.log_eta(name, values) - self.log_sup(name)
             worst = float(np.max(ratio))
             if not worst <= 1e-9:  # also catches NaN
-                mechanism = type(self.release[name].mechanism).__name__
-                raise InferenceError(
-                    f"sample: {mechanism}.log_sup must bound log_prob for release['{name}']; "
-                    f"exceeded by {worst:.3g}. The mechanism is wrong: its draws would not be exact."
-                )
+                raise WrongMechanism.exceeding(self.release[name].mechanism, name, worst)
             total = ratio if total is None else total + ratio
         return total
 
