@@ -838,6 +838,40 @@ def test_forged_records_end_in_refusals(seed, tmp_path, monkeypatch, often):
         assert equal(peace, resumed(count, nw.Rejection(), 60, seed, part, 1))
 
 
+def altered(path, name, change):
+    """Cut the file before the last record of that name, and put a changed one in its place, with a right checksum."""
+    with path.open("rb") as file:
+        offset = [offset for offset, key, _, _ in journal.records(file) if name in key][-1]
+        file.seek(offset)
+        text_size, body_size, _ = journal.FRAME.unpack(file.read(journal.FRAME.size))
+        told, body = json.loads(file.read(text_size)), file.read(body_size)
+    os.truncate(path, offset)
+    change(told)
+    forged(path, None, json.dumps(told).encode(), body)
+
+
+def test_a_forged_number_of_sweeps_is_refused_and_not_swept(seed, tmp_path, often):
+    path = tmp_path / "run.nwc"
+    make, sampler, draws = RUNS["SMC"]
+    sampled(make, sampler, draws, seed, path)
+    altered(path, "pilot", lambda told: told["v"]["d"]["stages"][-1]["d"].update(sweeps=10**20))
+    with pytest.raises(InputError, match="more sweeps than any can have"):
+        sampled(make, sampler, draws, seed, path)
+
+
+@pytest.mark.parametrize("place", [["<f8", [], "C"], ["<i8", [1], "C"]], ids=["shape", "kind"])
+def test_a_forged_iteration_is_refused_and_not_climbed_from(place, seed, tmp_path, often):
+    path = tmp_path / "run.nwc"
+
+    def fitted():
+        return nw.fit(*count(), nw.MCEM(final=1_000), start={"theta": 30.0}, seed=seed, checkpoint=path)
+
+    fitted()
+    altered(path, "iteration", lambda told: told["a"].__setitem__(told["v"]["d"]["free"]["a"], place))
+    with pytest.raises((InputError, InferenceError), match="has parameters of another shape"):
+        fitted()
+
+
 def test_a_state_that_does_not_fit_is_refused_and_other_failures_are_told_as_they_are(tmp_path):
     problem = Problem(*count())
 

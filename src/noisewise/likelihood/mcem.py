@@ -260,6 +260,7 @@ class Climb:
         """Take up the iterations in the log: the place in the schedule after them, `place` where there are none."""
         simulated = 0
         while (kept := self.log.get("iteration", len(self.trace) + 1)) is not None:
+            self._refuse_misfit(kept["row"], kept["free"])
             self.trace.append(kept["row"])
             place, self.free, self._made = kept["place"], kept["free"], kept["made"]
             simulated = kept["simulated"]
@@ -272,6 +273,13 @@ class Climb:
                 )
             self.simulated = simulated
         return place
+
+    def _refuse_misfit(self, row: dict[str, Any], free: Array) -> None:
+        """That an iteration in the log is one of this fit, and no climb from nowhere."""
+        shapes = {name: np.shape(value) for name, value in self.coordinates.values(self.free).items()}
+        good = free.shape == self.free.shape and free.dtype == self.free.dtype and bool(np.all(np.isfinite(free)))
+        if not good or any(np.shape(row[name]) != shape for name, shape in shapes.items()):
+            raise self.log.refusal(f"iteration {len(self.trace) + 1} has parameters of another shape")
 
     def saved(self, **place: Any) -> None:
         """Keep the iteration that ended, and the place in the schedule that comes next."""
@@ -346,7 +354,7 @@ class Climb:
             self.use(self.pieces)
         first = 0
         if (kept := self.log.get("settling")) is not None:
-            first, self.free, self.simulated = kept["attempt"], kept["free"], kept["simulated"]
+            first, self.free, self.simulated = max(0, kept["attempt"]), kept["free"], kept["simulated"]
         variant = "mixture" if self.settings.e_step == "mixture" else "importance"
         for attempt in range(first, ATTEMPTS):
             kept = {"attempt": attempt, "free": self.free, "simulated": self.simulated}

@@ -277,7 +277,8 @@ class _Sweeps:
     def _restored(self, number: int, kept: dict[str, Any], steps: list[Any]) -> np.random.Generator:
         """Take in what a group had when it was saved, and what it kept since the time before."""
         self._fill(number, kept["rows"])
-        self.swept[number], self.tallies[number], self.least[number] = kept["done"], kept["tally"], kept["least"]
+        self.swept[number] = max(0, kept["done"])
+        self.tallies[number], self.least[number] = kept["tally"], kept["least"]
         for step, known in zip(steps, kept["steps"], strict=True):
             vars(step).update(known)
         rng: np.random.Generator = kept["rng"]

@@ -250,6 +250,8 @@ class Voyage:
         log.same(walkers, "starts")
         if (kept := log.get("pilot", classes=[Walkers, Stage, Kernel])) is not None:
             rng, walkers, stages, rows = (kept[name] for name in ("rng", "walkers", "stages", "rows"))
+            if len(stages) > MOST_STAGES or not all(0 < stage.sweeps <= MOST_SWEEPS for stage in stages):
+                raise log.refusal("a stage has more sweeps than any can have")
             now = stages[-1].temperature
         while now < 1.0 and len(stages) < MOST_STAGES:
             then = schedule[len(stages)] if schedule else next_temperature(partial(self._at, walkers, now), now, keep)
