@@ -75,8 +75,9 @@ def fit(
 
 
 def chosen(problem: Problem) -> Estimator:
-    """What `fit` uses where nothing is asked for: a law whose entries, or their noise, hang together needs `MCEM`."""
-    return EM() if all(part.exact or part.by_entry for part in parts_of(problem)) else MCEM()
+    """What `fit` uses if nothing is asked for: `MCEM` where entries, or their noise, hang together, or have atoms."""
+    parts = parts_of(problem)
+    return EM() if all(part.exact or (part.by_entry and not part.atomic) for part in parts) else MCEM()
 
 
 __all__ = [

@@ -20,6 +20,7 @@ from noisewise.errors import refusal
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Compiled, double
 from noisewise.samplers.problem import Problem
+from noisewise.space import atoms_move, has_atoms
 from noisewise.statistics import BoundTotal
 
 Array = np.ndarray[Any, Any]
@@ -40,7 +41,10 @@ class Part:
         self.shape = problem.model.shape(name)
         self.discrete = problem.model.is_discrete(name)
         self.by_entry = self.mechanism.event_dim == 0 and self._entry_shape() == self.shape
-        self.kind, self.chart = self._kind()
+        self.kind, self.chart, atoms = self._kind()
+        self.atomic = atoms and not self.discrete
+        """Whether single real numbers have positive probability."""
+        self._refuse_moving_atoms()
         if not self.exact:
             self._refuse_a_moving_support()
         self.sweep: Any = None  # an E-step over very many entries keeps its windows here from one step to the next
@@ -52,24 +56,38 @@ class Part:
             each = jax.eval_shape(jax.vmap(lambda v, s: formula(self.law.function(**v), s)), structs, value)
         return tuple(each.shape[1:])
 
-    def _kind(self) -> tuple[str, str]:
-        """The class of the law beneath its wrappers, and its support's chart: "real", "positive", "unit" or nothing.
+    def _kind(self) -> tuple[str, str, bool]:
+        """The class of the law beneath its wrappers, its support's chart, and whether it has atoms.
 
-        No class where the law is transformed, or where a size that must be known depends on the parameters.
+        A chart is "real", "positive", "unit" or nothing. No class where the law is transformed, or where a size that
+        must be known depends on the parameters.
         """
         structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in self.law.parents}
-        kinds, charts = [], []
+        kinds, charts, atoms = [], [], []
 
         def look(values: Values) -> Any:
             law = self.law.function(**values)
             base, _, transforms = laws.peel(law)
             kinds.append("" if transforms else type(base).__name__)
             charts.append(_chart(law.support))
+            atoms.append(has_atoms(law))
             return [jnp.asarray(getattr(base, KNOWN[kinds[-1]]))] if kinds[-1] in KNOWN else []
 
         with double():
             program = jax.make_jaxpr(look)(structs).jaxpr
-        return ("" if depends(program) else kinds[-1]), charts[-1]
+        return ("" if depends(program) else kinds[-1]), charts[-1], atoms[-1]
+
+    def _refuse_moving_atoms(self) -> None:
+        if self.atomic and atoms_move(self.law, self.law.known):
+            rule = "must not have an atom that moves with the parameters, where there is no score"
+            raise refusal("fit", f"statistics['{self.name}']", rule, self.kind or "a law", "Use nw.sample.")
+
+    def refuse_atoms(self) -> None:
+        """For integrals, which would pass over them."""
+        if self.atomic and not self.exact:
+            rule = "must have no atoms among real numbers, which an integral would pass over"
+            advice = "Use nw.MCEM(), which simulates it."
+            raise refusal("fit", f"statistics['{self.name}']", rule, self.kind or "a law", advice)
 
     def _refuse_a_moving_support(self) -> None:
         structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in self.law.parents}

@@ -142,6 +142,8 @@ def in_pieces(parts: list[Part]) -> bool:
 
 def exact_parts(parts: list[Part], values: Values) -> list[Part]:
     """Parts for exact E-steps: those whose nodes would not fit in memory in pieces."""
+    for part in parts:
+        part.refuse_atoms()
     return [piece for part in parts for piece in cut_up(part, values, nodes_of(part))]
 
 
