@@ -28,7 +28,8 @@ def normal_rows(n, seed, scale=1.0):
     return model, nw.Release(y=nw.Laplace(scale=scale).released(released))
 
 
-def test_few_values_for_many_entries_bias_the_score_and_the_bias_is_taken_off(seed):
+@pytest.mark.parametrize("mixed", [False, True])
+def test_few_values_for_many_entries_bias_the_score_and_the_bias_is_taken_off(mixed, seed):
     """Each entry's mean is off by about 1/N, all the same way, so that n entries add up; negative control: left in."""
     model, _ = normal_rows(160, seed)
     rows = stats.norm.ppf((np.arange(160) + 0.5) / 160, 1.0, 1.5)  # none far out, whose next order would be large
@@ -43,7 +44,8 @@ def test_few_values_for_many_entries_bias_the_score_and_the_bias_is_taken_off(se
     plain, whole = [], []
     for _ in range(250):
         s = rng.normal(0.9, 1.4, (60, 160))
-        clouds = Clouds([part], lambda _, s=s: weighted(s, part.log_eta(s) - np.log(60)), held=True)
+        s, log_weights = mcem.mixture(rng, part, values, s) if mixed else (s, part.log_eta(s))
+        clouds = Clouds([part], lambda _, s=s, w=log_weights: weighted(s, w), held=True)
         louis = objective.score_and_information(free, clouds)
         plain.append(louis.score)
         whole.append(louis.score - louis.bias - climb.bias_left(clouds, louis))

@@ -311,14 +311,14 @@ class Climb:
         if part.exact:
             s = np.broadcast_to(np.asarray(part.item.value, float), (1, *part.shape))
             return s, part.log_prob_many(values, s)
-        rows = max(2, min(ROWS, 2**19 // part.numbers))
+        rows = max(1, min(ROWS, 2**19 // part.numbers))
 
         def work(rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]) -> Any:
             s = part.draw(rng, values, rows)
-            log_weights = mixture(rng, part, values, s) if mixed else part.log_eta(s)
+            s, log_weights = mixture(rng, part, values, s) if mixed else (s, part.log_eta(s))
             return {"s": s, "log_weights": log_weights}, np.arange(rows)
 
-        stream = Stream(index, rows - rows % 2, work, part.name)
+        stream = Stream(index, rows, work, part.name)
         quiet = Progress(False, "")
         outcome = run([stream], size, self.seed, purpose, engine=self.engine, progress=quiet)
         if outcome.status == "interrupted":
@@ -348,7 +348,7 @@ class Climb:
         That root is the estimate, and its error follows from Louis's moments. A climb may end
         near an edge that it reaches too slowly to see: then the parameter is named, and no step taken.
         """
-        size = even(min(self.settings.final, self.room))
+        size = min(self.settings.final, self.room)
         self.settled = True
         if len(self.parts) < len(self.pieces):
             self.use(self.pieces)
@@ -411,7 +411,7 @@ class Climb:
             bias, error = float(np.sum(sizes**-3.0)), math.sqrt(np.sum(1.0 / sizes))
             if np.sum(sizes) < FEW or sizes.min() < FEWEST or (len(sizes) > 1 and bias > 0.1 * error):
                 where = f" for the worst entry of '{name}'" if len(sizes) > 1 else ""
-                size = even(min(self.settings.final, self.room))
+                size = min(self.settings.final, self.room)
                 return THIN.format(size=size, ess=float(sizes.min()), where=where)
         return ""
 
@@ -494,9 +494,9 @@ class Climb:
         plan = self.settings.schedule
         assert isinstance(plan, Ascent)
         lower, upper, power = norm.isf(plan.alpha), norm.isf(plan.gamma), norm.isf(plan.beta)
-        most = even(min(plan.most, self.room))
+        most = min(plan.most, self.room)
         noise = max(lower, 0.5 * math.sqrt(chi2.isf(plan.alpha, self.coordinates.size)))
-        place = self.resumed({"size": even(min(plan.start, most)), "idle": 0, "height": -math.inf})
+        place = self.resumed({"size": min(plan.start, most), "idle": 0, "height": -math.inf})
         size, idle, height = place["size"], place["idle"], place["height"]
         for iteration in range(len(self.trace), self.settings.max_iterations):
             clouds, batch = self._e_step(self.free, iteration, 0, size), 1
@@ -513,7 +513,7 @@ class Climb:
                 shown = not thin(clouds)  # else the error is not known, nor what it would decide
                 if size >= most or (shown and (rise - lower * error > 0 or rise + upper * error < plan.tolerance)):
                     break
-                more = min(even(math.ceil(size * (plan.growth - 1.0))), most - size)
+                more = min(math.ceil(size * (plan.growth - 1.0)), most - size)
                 clouds = both(clouds, self._e_step(self.free, iteration, batch, more), size, more)
                 size, batch = size + more, batch + 1
             edge = self._advance(new, size, clouds, f"rise {rise:.3g}", rise=rise, rise_error=error)
@@ -526,7 +526,7 @@ class Climb:
             idle = idle + 1 if shown and size >= most and rise - noise * error <= 0 else 0
             if idle == IDLE:
                 return "converged", f"the sample size reached most={most}: the rise is within its noise."
-            size = min(most, max(size, even(next_size(rise, error, size, lower, power))))
+            size = min(most, max(size, next_size(rise, error, size, lower, power)))
             self.saved(size=size, idle=idle, height=height)
         limit = self.settings.max_iterations
         return "max_iterations", f"MCEM has not converged in max_iterations={limit} steps. Raise it."
@@ -538,7 +538,7 @@ class Climb:
         place = self.resumed({"stage": 0, "step": 0, "capped": []})
         stage, step, capped = place["stage"], place["step"], place["capped"]
         while stage < len(plan.sizes):
-            size = even(min(plan.sizes[stage], self.room))
+            size = min(plan.sizes[stage], self.room)
             clouds = self._e_step(self.free, len(self.trace), 0, size)
             new = self._m_step(self.free, clouds)
             before, after = self.coordinates.values(self.free), self.coordinates.values(new)
@@ -570,11 +570,6 @@ def is_even(new: Clouds, old: Clouds) -> bool:
     """Whether clouds that were moved have at least half of the effective size that they had."""
     before = old.sizes
     return all(sizes.min() >= 0.5 * before[name].min() for name, sizes in new.sizes.items())
-
-
-def even(size: int) -> int:
-    """A size of which half can be proposed in another way."""
-    return size + size % 2
 
 
 def room_for(parts: list[Part], values: Values) -> int:
@@ -657,19 +652,18 @@ def both(first: Clouds, second: Clouds, size: int, more: int) -> Clouds:
 
 
 def first_half(part: Part, cloud: Cloud) -> Cloud:
-    """Every other pair of values by itself: pairs, since proposals of two kinds may alternate."""
-    return _pairs(cloud, 0)
+    """Half of the values by themselves."""
+    return _some(cloud, slice(None, len(cloud.values) // 2))
 
 
 def second_half(part: Part, cloud: Cloud) -> Cloud:
-    """The other pairs."""
-    return _pairs(cloud, 1)
+    """The other half."""
+    return _some(cloud, slice(len(cloud.values) // 2, None))
 
 
-def _pairs(cloud: Cloud, which: int) -> Cloud:
+def _some(cloud: Cloud, kept: slice) -> Cloud:
     if len(cloud.values) == 1:
         return cloud
-    kept = np.arange(len(cloud.values)) // 2 % 2 == which
     with np.errstate(divide="ignore"):
         return weighted(cloud.values[kept], np.log(cloud.weights[kept]))
 
@@ -680,21 +674,22 @@ def mixes(part: Part) -> bool:
     return part.by_entry and isinstance(mechanism, Additive) and part.discrete == isinstance(mechanism, Lattice)
 
 
-def mixture(rng: np.random.Generator, part: Part, values: Values, s: Array) -> Array:
-    """Make every other value of `s` the release less noise, in place; the log weights of all.
+def mixture(rng: np.random.Generator, part: Part, values: Values, s: Array) -> tuple[Array, Array]:
+    """Values of `s`, each with probability one half replaced by the release less noise, and their log weights.
 
-    Half from pi and half from eta, seen as a function of s, is a sample of (pi + eta) / 2: the weight is
-    pi eta over that. Where the law hardly reaches the release, the other half does.
+    That is a sample of (pi + eta) / 2, eta seen as a function of s, so the weight is pi eta over that. Where the law
+    hardly reaches the release, the noise does. Each value has its own coin: with just half of either kind the values
+    of an entry would not be independent, and the bias and error of their weighted mean not what they are taken for.
     """
-    noise = part.mechanism.sample(rng, np.zeros((len(s) // 2, *part.shape), dtype=int if part.discrete else float))
-    s[1::2] = part.item.value - noise
+    noise = part.mechanism.sample(rng, np.zeros(s.shape, dtype=int if part.discrete else float))
+    s = np.where(rng.random(s.shape) < 0.5, part.item.value - noise, s)
     low, high = (np.reshape(end, -1) for end in part.bounds(values))
     flat = s.reshape(len(s), -1)
     log_pi = np.where((flat >= low) & (flat <= high), part.log_prob_many(values, s), -np.inf)
     log_eta = part.log_eta(s)
     with np.errstate(invalid="ignore"):
         found = log_pi + log_eta - np.logaddexp(log_pi, log_eta) + math.log(2.0)
-    return np.where(np.isnan(found), -np.inf, found)
+    return s, np.where(np.isnan(found), -np.inf, found)
 
 
 # Variants of the E-step: (rng, part, simulated s, log eta) -> cloud ---------------------------------------------------
