@@ -143,6 +143,7 @@ def test_em_in_pieces_is_em(seed, monkeypatch):
     assert some[0] > 0.5 * exact.log_likelihood > some[-1]  # the climb is on some rows
 
 
+@pytest.mark.long
 def test_mcem_in_pieces_agrees_with_em_and_resumes(small_pieces, seed, tmp_path):
     model, release, start = heavy_rows(128, seed)
     settings = nw.MCEM("mixture", nw.Staged(tolerances=(1e-2,), sizes=(400,), cap=4), final=512)
