@@ -166,6 +166,17 @@ def test_draws_that_are_declared_but_not_stored_are_not_made(tmp_path):
         nw.Posterior.load(path)
 
 
+@pytest.mark.parametrize("name", ["log_evidence", "log_evidence_se", "acceptance_rate", "seconds", "proposals"])
+def test_a_number_beyond_floating_point_is_refused(name, tmp_path):
+    path = tmp_path / "posterior.nc"
+    path.write_bytes(results()[0])
+    with h5py.File(path, "r+") as file:
+        told = json.loads(file.attrs["noisewise"])
+        file.attrs["noisewise"] = np.bytes_(json.dumps(told | {name: 10**400}))
+    with pytest.raises(InputError, match=f"'{name}' is 1000"):
+        nw.Posterior.load(path)
+
+
 def test_draws_are_not_read_from_another_file(tmp_path):
     other = tmp_path / "secret"
     other.write_bytes(np.arange(60.0).tobytes())

@@ -55,7 +55,8 @@ def check_content(draws: Mapping[str, Array], log_weights: Array | None, metadat
     length = len(columns[0]) if columns else 0
     for name, kinds in TYPES.items():
         value = metadata.get(name)
-        if isinstance(value, bool) or not isinstance(value, kinds):
+        huge = isinstance(value, int) and name != "seed" and abs(value) >= 2**63
+        if isinstance(value, bool) or not isinstance(value, kinds) or huge:
             raise ValueError(f"'{name}' is {value!r:.50}")
     for name in ("chains", "superchains", "islands"):
         parts = metadata.get(name)
