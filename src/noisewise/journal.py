@@ -377,9 +377,8 @@ def _created(who: str, path: str, header: dict[str, Any]) -> Journal | None:
     It gets its name only when its header is complete, so a half-made one never stands there.
     """
     draft = path + ".new"
-    file: Any = open(draft, "a+b", buffering=0)  # noqa: SIM115
-    file.close()
-    file = open(draft, "r+b", buffering=0)  # noqa: SIM115
+    # Made and opened at once: between two calls another run may give the draft its name.
+    file: Any = open(draft, "r+b", buffering=0, opener=_making)  # noqa: SIM115
     try:
         if not _locked(who, file):
             raise _in_use(who, path)
@@ -405,6 +404,10 @@ def _created(who: str, path: str, header: dict[str, Any]) -> Journal | None:
     except BaseException:
         file.close()
         raise
+
+
+def _making(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o666)
 
 
 def _sync_folder(path: str) -> None:
