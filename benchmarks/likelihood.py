@@ -118,7 +118,11 @@ print(seconds, peak, len(fit.trace), *shown)
 FITS = {
     "normal law, EM": (True, "nw.EM(accelerate=True)", "standard errors"),
     "Student t law, EM": (False, "nw.EM(accelerate=True)", "standard errors"),
-    "Student t law, MCEM": (False, 'nw.MCEM(e_step="mixture")', "Monte Carlo errors"),
+    "Student t law, MCEM": (
+        False,
+        'nw.MCEM("mixture", nw.Ascent(start=100, most=100), final=100)',
+        "Monte Carlo errors",
+    ),
 }
 
 

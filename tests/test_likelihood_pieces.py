@@ -122,18 +122,16 @@ def heavy_rows(n, seed):
     return model, nw.Release(y=nw.Laplace(scale=1.0).released(y)), {"a": 0.5, "b": 1.5, "sigma": 1.2}
 
 
-@pytest.fixture
-def small_pieces(monkeypatch):
+def in_small_pieces(monkeypatch):
     """Small problems take the road of large ones."""
-    monkeypatch.setattr(pieces, "HELD", 0)
-    monkeypatch.setattr(pieces, "PIECE", 2**14)
+    for name, size in {"HELD": 0, "PIECE": 2**14, "ENTRIES": 16}.items():
+        monkeypatch.setattr(pieces, name, size)
 
 
 def test_em_in_pieces_is_em(seed, monkeypatch):
     model, release, start = heavy_rows(256, seed)
     exact = nw.fit(model, release, nw.EM(accelerate=True), start=start)
-    monkeypatch.setattr(pieces, "HELD", 0)
-    monkeypatch.setattr(pieces, "PIECE", 2**14)
+    in_small_pieces(monkeypatch)
     fit = nw.fit(model, release, nw.EM(accelerate=True), start=start)
     assert fit.log_likelihood == pytest.approx(exact.log_likelihood, abs=1e-7)
     for name in start:
@@ -144,7 +142,8 @@ def test_em_in_pieces_is_em(seed, monkeypatch):
 
 
 @pytest.mark.long
-def test_mcem_in_pieces_agrees_with_em_and_resumes(small_pieces, seed, tmp_path):
+def test_mcem_in_pieces_agrees_with_em_and_resumes(monkeypatch, seed, tmp_path):
+    in_small_pieces(monkeypatch)
     model, release, start = heavy_rows(128, seed)
     settings = nw.MCEM("mixture", nw.Staged(tolerances=(1e-2,), sizes=(400,), cap=4), final=512)
     fit = nw.fit(model, release, settings, start=start, seed=seed, checkpoint=tmp_path / "fit", engine=nw.Threads(1))

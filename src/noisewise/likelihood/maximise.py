@@ -294,7 +294,12 @@ def _by_level(part: Part, cloud: Cloud) -> tuple[Array, Array, Array | None]:
 
 def _group(s: Any, weights: Any) -> int:
     """Values of s that make up a group."""
-    return max(1, min(len(s), GROUP // max(weights.shape[1], int(np.prod(s.shape[1:])))))
+    return min(_power_of_two(len(s)), _power_of_two(GROUP // max(weights.shape[1], int(np.prod(s.shape[1:])))))
+
+
+def _power_of_two(number: int) -> int:
+    """The largest that is not above a number, at least one."""
+    return 1 << max(number, 1).bit_length() - 1
 
 
 def _over_groups(work: Callable[..., Any], s: Any, *weights: Any) -> Any:
@@ -310,11 +315,10 @@ def _over_groups(work: Callable[..., Any], s: Any, *weights: Any) -> Any:
 
 
 def _chunks(values: Array, weights: Array, squared: Array | None) -> Any:
-    """A cloud in pieces of one length, of whole groups, the last filled up with weightless copies."""
+    """A cloud in pieces of one length, the last filled up with weightless copies; powers of two, for few programs."""
     entries = weights.shape[1]
-    size = _group(values, weights)
-    whole = -(-len(values) // size) * size
-    rows = min(whole, max(1, CHUNK // max(entries, int(np.prod(values.shape[1:]))) // size) * size)
+    most = _power_of_two(CHUNK // max(entries, int(np.prod(values.shape[1:]))))
+    rows = min(_power_of_two(2 * len(values) - 1 if len(values) < 64 else len(values)), most)
     for start in range(0, len(values), rows):
         s, weight = values[start : start + rows], weights[start : start + rows]
         square = weight**2 if squared is None else squared[start : start + rows]

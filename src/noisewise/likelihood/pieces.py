@@ -23,10 +23,12 @@ from noisewise.numerics import Compiled, double
 Array = np.ndarray[Any, Any]
 Values = dict[str, Any]
 
-HELD = 2**25
-"""Numbers that the clouds of all parts may hold in memory; larger ones are made anew for every pass."""
+HELD = 2**21
+"""Numbers in the cloud of a part above which it is cut, and its clouds are made anew for every pass."""
 PIECE = 2**20
-"""Numbers in the cloud of one piece."""
+"""Numbers in the cloud of one piece, if that leaves it `ENTRIES`."""
+ENTRIES = 2**10
+"""Entries that a piece has at least, to look like the whole."""
 
 
 class Piece(Part):
@@ -121,9 +123,9 @@ def divides(part: Part, values: Values) -> bool:
 
 def cut_up(part: Part, values: Values, rows: int) -> list[Part]:
     """The part in pieces that have room for `rows` values each; itself where it cannot be cut or need not be."""
-    if rows * part.entries <= HELD or not divides(part, values):
+    count = min(math.ceil(rows * part.entries / PIECE), part.entries // ENTRIES)
+    if rows * part.entries <= HELD or count < 2 or not divides(part, values):
         return [part]
-    count = min(math.ceil(rows * part.entries / PIECE), part.entries)
     return [Piece(part, start, count) for start in range(count)]
 
 
