@@ -250,7 +250,9 @@ def dying(step, path, pipe, values):
     real = {name: getattr(os, name) for name in ("fsync", "replace")}
     for name, function in real.items():
         setattr(os, name, lambda *given, function=function: (Deadly.step(), function(*given), Deadly.step()))
-    journal.open = lambda name, mode, **more: (io.open if mode == "rb" else Deadly)(name, mode)
+    journal.open = lambda name, mode, buffering=0, opener=None: (io.open if mode == "rb" else Deadly)(
+        name, mode, opener=opener
+    )
     held = journal.Journal.open("sample", path, {"seed": 1})
     for number, value in enumerate(values):
         if not held.has((number,)):
