@@ -2,8 +2,8 @@
 
     python benchmarks/checkpoint.py [--write]
 
-Seconds are the best of twenty turns, after one run to compile; processor time counts all threads, so that other work on the
-machine shows less in it. The file is written anew each time.
+Seconds are the best of twenty turns, after one run to compile; processor time counts all threads, so that other work
+on the machine shows less in it. The file is written anew each time.
 """
 
 import sys

@@ -19,8 +19,10 @@ from noisewise.analysis import Analysis
 from noisewise.compare import Comparison
 from noisewise.errors import InputError, refusal
 from noisewise.fit import Fit
-from noisewise.likelihood import EM
+from noisewise.likelihood import chosen
 from noisewise.posterior import Posterior, current_versions
+from noisewise.release import Release
+from noisewise.samplers.problem import Problem
 
 FORMAT = "noisewise-results"
 VERSION = 1
@@ -165,8 +167,10 @@ def load(folder: Path) -> Results:
     if (folder / "fit.json").is_file():
         return Results(
             analysis,
-            fit=_load_fit(folder / "fit.json", analysis),
-            naive_fit=_load_fit(folder / "naive.json", analysis) if (folder / "naive.json").is_file() else None,
+            fit=_load_fit(folder / "fit.json", analysis, analysis.release),
+            naive_fit=_load_fit(folder / "naive.json", analysis, analysis.release.naive())
+            if (folder / "naive.json").is_file()
+            else None,
             **given,
         )
     raise InputError(f"{folder}: holds no results. Make some with: noisewise fit FILE --out {folder}")
@@ -178,8 +182,9 @@ def run_record(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _load_fit(path: Path, analysis: Analysis) -> Fit:
-    return fit_file.from_data(_read_json(path), analysis.settings.estimator or EM(), str(path))
+def _load_fit(path: Path, analysis: Analysis, release: Release) -> Fit:
+    estimator = analysis.settings.estimator or chosen(Problem(analysis.model, release))
+    return fit_file.from_data(_read_json(path), estimator, str(path))
 
 
 def _read_json(path: Path) -> Any:
