@@ -44,6 +44,7 @@ bench: $(VENV)/.developer
 # Beside other libraries, each in its own environment under build/peers, and how cost grows; writes docs/benchmarks.md.
 bench-peers: $(VENV)/.developer
 	$(BIN)/python benchmarks/peers.py --write
+	$(BIN)/python benchmarks/threads.py --write
 	$(BIN)/python benchmarks/scaling.py --write
 
 # Random kills of running processes: none may lose or alter a draw. KILLS=100 for more of them.

@@ -6,7 +6,7 @@ import platform
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-PARTS = ("samplers", "likelihood", "peers", "scaling", "checkpoint", "device")
+PARTS = ("samplers", "likelihood", "peers", "threads", "threads elsewhere", "scaling", "checkpoint", "device")
 """Their order on the page."""
 HEAD = (
     "# Benchmarks\n\nEvery table is written by the command above it. Machines differ, and so do runs on one machine: "
@@ -34,6 +34,12 @@ def machine():
     except (OSError, StopIteration):
         pass
     return f"{model}, {len(os.sched_getaffinity(0))} processors, Python {platform.python_version()}"
+
+
+def peak():
+    """Peak memory of this process in MiB; the resource module's would be no less than its parent's."""
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def measured_by(command, where=None):

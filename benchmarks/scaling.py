@@ -1,10 +1,9 @@
-"""How cost grows: with threads, with Dask processes, with records in a `Total`, with entries in a release.
+"""How cost grows: with Dask processes, with records in a `Total`, with entries in a release.
 
     python benchmarks/scaling.py [--write]
 
 Every row is measured in a process of its own, after one run to compile, best of three; memory is that process's peak,
-for Dask with its workers' added. Two threads are compared with one in turn within one process, nine times, and the
-medians are shown.
+for Dask with its workers' added. What threads give is measured by threads.py.
 """
 
 import json
@@ -22,7 +21,7 @@ from foundation import count_problem, lalonde_problem
 import noisewise as nw
 from noisewise.engine import Dask, Threads
 
-REPEATS, IN_TURN = 3, 9
+REPEATS = 3
 
 
 def total_problem(records):
@@ -59,17 +58,10 @@ CASES = {
     "entries": (entries_problem, nw.Importance(min_ess=1.0), 20_000),
 }
 ROWS = [
-    *(("threads", name, 2) for name in ("count", "Lalonde")),
     *(("Dask", name, size) for name in ("count", "Lalonde", "simulator") for size in (1, 2, 4)),
     *(("records", "records", size) for size in (10, 100, 1_000, 10_000, 100_000)),
     *(("entries", "entries", size) for size in (1, 10, 100, 1_000)),
 ]
-
-
-def peak():
-    """Peak memory of this process in MiB; the resource module's would be no less than its parent's."""
-    with open("/proc/self/status") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def once(problem, sampler, draws, engine, seed):
@@ -86,31 +78,18 @@ def timed(problem, sampler, draws, engine):
     return max([once(problem, sampler, draws, engine, repeat) for repeat in range(REPEATS + 1)][1:])
 
 
-def in_turn(problem, sampler, draws, size):
-    """Median draws and proposals per second with `size` threads, and draws per second with one, measured in turn."""
-    found = [
-        [once(problem, sampler, draws, Threads(number), repeat) for number in (1, size)]
-        for repeat in range(IN_TURN + 1)
-    ]
-    (single, _), many = np.median(np.array(found[1:]), axis=0)
-    return *many.tolist(), float(single)
-
-
 def measure(kind, name, size):
-    """One row, in this process: draws and proposals per second, memory, and what the draws are compared with."""
+    """One row, in this process: draws and proposals per second, and memory."""
     make, sampler, draws = CASES[name]
-    if kind == "threads":
-        *rates, single = in_turn(make(), sampler, draws, size)
-        return (*rates, peak(), single)
     if kind == "Dask":
         from distributed import Client, LocalCluster
 
         settings = {"n_workers": size, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
         with LocalCluster(**settings, silence_logs=50) as cluster, Client(cluster) as client:
             rates = timed(make(), sampler, draws, Dask(client))
-            return (*rates, peak() + sum(client.run(peak).values()), None)
+            return (*rates, page.peak() + sum(client.run(page.peak).values()))
     draws = max(50, draws // max(1, size // 100)) if kind == "records" else draws
-    return (*timed(make(size), sampler, draws, Threads()), peak(), None)
+    return (*timed(make(size), sampler, draws, Threads()), page.peak())
 
 
 HEAD = ["what", "case", "size", "draws/s", "proposals/s", "against the first", "MiB"]
@@ -126,8 +105,8 @@ def measured():
         if done.returncode:
             yield [kind, name, f"{size:,}", "failed", done.stderr.strip().splitlines()[-1][:60], "", ""]
             continue
-        draws, proposals, memory, beside = json.loads(done.stdout.strip().splitlines()[-1])
-        ratio = draws / (beside or first.setdefault((kind, name), draws))
+        draws, proposals, memory = json.loads(done.stdout.strip().splitlines()[-1])
+        ratio = draws / first.setdefault((kind, name), draws)
         yield [kind, name, f"{size:,}", f"{draws:,.0f}", f"{proposals:,.0f}", f"{ratio:.3g}", f"{memory:,.0f}"]
 
 
