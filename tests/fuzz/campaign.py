@@ -1,8 +1,9 @@
-"""The fuzz campaign: `cd tests && python -m fuzz.campaign 100000 [SEED]` (make fuzz).
+"""The fuzz campaign: `cd tests && python -m fuzz.campaign 100000 [SEED [JOBS]]` (make fuzz).
 
-Malformed files in batches, each in a process of its own with limits of time and memory (fuzz/batch.py). A crash of the
-process itself is told by its signal; with result files it comes from the HDF5 library. Ends with status 1 where
-anything but success and the library's own error was found. Then Hypothesis and, where it is installed, Atheris.
+Malformed files in batches, JOBS (2) at once, each in a process of its own with limits of time and memory
+(fuzz/batch.py). A crash of the process itself is told by its signal; with result files it comes from the HDF5 library.
+Ends with status 1 where anything but success and the library's own error was found. Then Hypothesis and, where it is
+installed, Atheris.
 """
 
 import json
@@ -58,7 +59,7 @@ def _keep(folder, lines, kept):
             (kept / line["file"]).write_bytes((Path(folder) / line["file"]).read_bytes())
 
 
-def campaign(total, seed, kept, jobs=2):
+def campaign(total, seed, kept, jobs):
     """The lines of all batches, by kind."""
     works = []
     for kind, share in SHARES.items():
@@ -101,9 +102,9 @@ def guided(kind, runs):
     return done.returncode
 
 
-def main(total, seed):
+def main(total=100_000, seed=1, jobs=2):
     kept = HERE.parents[1] / "build" / "fuzz"
-    bad = report(campaign(total, seed, kept))
+    bad = report(campaign(total, seed, kept, jobs))
     if find_spec("hypothesis"):
         from fuzz import properties
 
@@ -121,5 +122,4 @@ def main(total, seed):
 
 
 if __name__ == "__main__":
-    arguments = [int(word) for word in sys.argv[1:]]
-    sys.exit(main(arguments[0] if arguments else 100_000, arguments[1] if len(arguments) > 1 else 1))
+    sys.exit(main(*(int(word) for word in sys.argv[1:4])))
