@@ -1,7 +1,8 @@
-"""`python benchmarks/device.py`, on a machine with an accelerator: exactness first, then speed beside hand-written JAX.
+"""`python benchmarks/device.py`, on a machine with an accelerator: speed beside hand-written JAX, and exactness.
 
 The hand-written step draws the same laws with the same number of acceptance bits, compacts survivors the same way and
-fetches them block by block, in the precision asked for. Prints a table; `--out FILE` writes it as JSON.
+fetches them block by block, in the precision asked for. Prints what it finds; `--out FILE` writes it as JSON. Parts may
+be measured by several runs (`--only`, `--precision`), and put on the page together.
 """
 
 import argparse
@@ -157,55 +158,69 @@ def told(found):
     return "\n\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out")
-    parser.add_argument("--page", help="write docs/benchmarks.md from a file that --out gave, and measure nothing")
-    parser.add_argument("--proposals", type=float, default=2e9)
-    parser.add_argument("--flat", type=float, default=1e10)
-    parser.add_argument("--skip-speed", action="store_true")
-    parser.add_argument("--skip-targets", action="store_true", help="leave out the targets of rejection and importance")
-    chosen = parser.parse_args()
-    if chosen.page:
-        page.write("device", told(json.loads(Path(chosen.page).read_text())))
-        return
-    found = {"kind": jax.devices()[0].device_kind, "jax": jax.__version__, "exactness": {}, "speed": [], "memory": []}
-
-    def save():
-        if chosen.out:
-            Path(chosen.out).write_text(json.dumps(found, indent=2))
-
-    for precision in ("double", "single"):
-        if not chosen.skip_targets:
-            worst = found["exactness"][precision] = exactness(precision)
-            print(precision, "largest |z|", max(z for _, z in worst), worst)
-            save()
-        for alpha in () if chosen.skip_speed else (25.0, 2.0):
-            mine, theirs = speed(alpha, precision, int(chosen.proposals))
-            found["speed"].append(
-                {"precision": precision, "alpha": alpha, "ours": mine, "handwritten": theirs, "ratio": mine / theirs}
-            )
-            print(found["speed"][-1], flush=True)
-            save()
-    found["others"] = others()
-    print(found["others"], flush=True)
-    save()
+def memory(flat):
+    """Gamma(2, 1) in double precision as the proposals grow: time, and peak memory of the process and the device."""
     model, release = count_problem(2.0)
-    for proposals in (1e6, 1e7, 1e8, 1e9, chosen.flat):
+    for proposals in (1e6, 1e7, 1e8, 1e9, flat):
         start = time.perf_counter()
         posterior = ours(model, release, 2.0, int(proposals), 5, "double")
         used = jax.devices()[0].memory_stats() or {}
-        found["memory"].append(
-            {
-                "proposals": posterior.proposals,
-                "draws": len(posterior),
-                "seconds": time.perf_counter() - start,
-                "host_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-                "device_mb": used.get("peak_bytes_in_use", 0) / 2**20,
-            }
-        )
-        print(found["memory"][-1], flush=True)
-        save()
+        yield {
+            "proposals": posterior.proposals,
+            "draws": len(posterior),
+            "seconds": time.perf_counter() - start,
+            "host_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "device_mb": used.get("peak_bytes_in_use", 0) / 2**20,
+        }
+
+
+def merged(files):
+    """What runs with `--out` wrote, together."""
+    found = {"exactness": {}, "speed": [], "memory": [], "others": []}
+    for file in files:
+        for name, value in json.loads(Path(file).read_text()).items():
+            kind = type(found.get(name))
+            found[name] = {**found[name], **value} if kind is dict else found[name] + value if kind is list else value
+    return found
+
+
+PARTS = ("speed", "memory", "others", "exactness")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out")
+    parser.add_argument("--page", nargs="+", help="write docs/benchmarks.md from files of --out, and measure nothing")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--precision", nargs="+", choices=("double", "single"), default=("double", "single"))
+    parser.add_argument("--proposals", type=float, default=2e9)
+    parser.add_argument("--flat", type=float, default=1e10)
+    chosen = parser.parse_args()
+    if chosen.page:
+        page.write("device", told(merged(chosen.page)))
+        return
+    found = {"kind": jax.devices()[0].device_kind, "jax": jax.__version__}
+
+    def save(part, value):
+        print(part, value, flush=True)
+        found[part] = value
+        if chosen.out:
+            Path(chosen.out).write_text(json.dumps(found, indent=2))
+
+    if "speed" in chosen.only:
+        for precision in chosen.precision:
+            for alpha in (25.0, 2.0):
+                mine, theirs = speed(alpha, precision, int(chosen.proposals))
+                row = {"precision": precision, "alpha": alpha, "ours": mine, "handwritten": theirs}
+                save("speed", [*found.get("speed", []), {**row, "ratio": mine / theirs}])
+    if "memory" in chosen.only:
+        for row in memory(chosen.flat):
+            save("memory", [*found.get("memory", []), row])
+    if "others" in chosen.only:
+        save("others", others())
+    if "exactness" in chosen.only:
+        for precision in chosen.precision:
+            save("exactness", {**found.get("exactness", {}), precision: exactness(precision)})
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python benchmarks/threads.py [--write | --out FILE | --page FILE]
 
-One thread, several threads of one process, and as many processes with one thread each take turns, nine times, after
-one run each to compile; medians are shown. Processes that know nothing of each other are the most that a machine's
+One thread, several threads of one process, and as many processes with one thread each take turns, after one run each
+to compile; medians are shown. Processes that know nothing of each other are the most that a machine's
 processors give: where they fall short of their number, other work, shared memory or shared clocks slow them down.
 `--write` puts the table on the page; `--out` and `--page` do that for a machine from which the page cannot be reached.
 """
@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import page
 
-TURNS = 9
 CASES = ("count", "Lalonde")
 HEAD = ["case", "threads", "draws/s", "times one thread", "processes apart, times one", "threads / processes", "MiB"]
 
@@ -61,11 +60,11 @@ class Worker:
         self.process.wait()
 
 
-def measure(name, size):
+def measure(name, size, turns):
     """Medians over turns of draws per second: one thread, `size` threads, `size` processes; and the threads' memory."""
     workers = [Worker(name) for _ in range(size)]
     found = []
-    for turn in range(TURNS + 1):
+    for turn in range(turns + 1):
         row = []
         for threads in (1, size):
             workers[0].ask(threads, turn)
@@ -80,12 +79,12 @@ def measure(name, size):
     return np.median(found[1:], axis=0).tolist()
 
 
-def measured():
+def measured(turns):
     """The table's rows."""
     processors = len(os.sched_getaffinity(0))
     for name in CASES:
         for size in [2**power for power in range(1, 5) if 2**power <= max(2, processors)]:
-            one, many, apart, memory = measure(name, size)
+            one, many, apart, memory = measure(name, size, turns)
             ratios = (f"{ratio:.2f}" for ratio in (many / one, apart / one, many / apart))
             yield [name, str(size), f"{many:,.0f}", *ratios, f"{memory:,.0f}"]
 
@@ -103,6 +102,7 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--out")
     parser.add_argument("--page")
+    parser.add_argument("--turns", type=int, default=9)
     chosen = parser.parse_args()
     if chosen.work:
         work(chosen.work)
@@ -111,7 +111,7 @@ def main():
         page.write("threads elsewhere", told("### On a machine with more processors", **found))
     else:
         rows = []
-        for row in measured():
+        for row in measured(chosen.turns):
             rows.append(row)
             print(*row, flush=True)
         if chosen.out:
