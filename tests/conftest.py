@@ -1,6 +1,7 @@
 """Shared fixtures. Every random test has a fixed seed; `--seed-offset N` moves all of them, for a sweep."""
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,14 @@ def pytest_collection_modifyitems(config, items):
         kept = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = kept
+
+
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C interrupts, here and in processes started meanwhile, even where this process was started to ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -177,15 +177,8 @@ def test_a_faulty_simulator_is_named_with_seed_and_parameter(seed):
         nw.sample(*simulated(raising), nw.Rejection(), draws=20_000, seed=seed, engine=device())
 
 
-@pytest.fixture
-def usual_ctrl_c():
-    """Processes that run tests side by side ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def test_ctrl_c_ends_with_what_has_been_accepted(seed, usual_ctrl_c):
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_ends_with_what_has_been_accepted(seed):
     calls = itertools.count()
 
     def interrupting(rng, theta):

@@ -260,6 +260,7 @@ def test_results_of_a_run_that_was_cut_off_do_not_disturb_the_next():
 # Signals and clocks ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_ctrl_c_and_sigterm_end_with_what_has_been_accepted(kind, number, seed, engines, tmp_path):
@@ -367,6 +368,7 @@ def receive(number, times):
     time.sleep(0.05)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_waits_for_bookkeeping_and_a_second_does_not(number):
     reached = []

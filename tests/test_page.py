@@ -201,6 +201,7 @@ def test_a_port_in_use_and_a_bad_folder_are_refused(server, tmp_path):
         Server(tmp_path / "file")
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.skipif(os.name != "posix", reason="stops by a signal")
 def test_the_command_serves_until_it_is_interrupted(tmp_path):
     command = [sys.executable, "-m", "noisewise", "serve", str(tmp_path / "runs"), "--no-browser"]
