@@ -688,6 +688,64 @@ def test_a_pipe_or_device_is_refused_and_not_replaced(seed, tmp_path):
     assert (tmp_path / "pipe").is_fifo()
 
 
+def test_a_link_stays_one_and_the_file_is_made_where_it_points(seed, tmp_path, often):
+    """As where a link leads to a larger disk, and the file is yet to be made."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run.nwc").symlink_to(tmp_path / "disk" / "run.nwc")
+    for _ in range(2):
+        sampled(count, nw.Rejection(), 100, seed, tmp_path / "run.nwc")
+        assert (tmp_path / "run.nwc").is_symlink()
+        assert [one.name for one in (tmp_path / "disk").iterdir()] == ["run.nwc"]
+
+
+def test_a_draft_is_not_made_through_a_link_of_somebody_else(seed, tmp_path, often):
+    (tmp_path / "theirs").write_text("precious")
+    (tmp_path / "run.nwc.new").symlink_to(tmp_path / "theirs")
+    with pytest.raises(InputError, match="must be a file that can be read and written"):
+        sampled(count, nw.Rejection(), 100, seed, tmp_path / "run.nwc")
+    assert (tmp_path / "theirs").read_text() == "precious"
+
+
+class Reluctant(io.FileIO):
+    """A file on a disk elsewhere, which says only at the end that it is full."""
+
+    def close(self):
+        failing = not self.closed
+        super().close()
+        if failing:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+
+def test_a_disk_that_fails_at_the_end_costs_no_draw(seed, tmp_path, often, monkeypatch):
+    peace, path = sampled(count, nw.Rejection(), 100, seed), tmp_path / "run.nwc"
+    sampled(count, nw.Rejection(), 100, seed, path)
+    real = journal.Journal.open
+
+    def opened(*given):
+        held = real(*given)
+        held.file.close()
+        held.file = Reluctant(path, "r+b")
+        return held
+
+    monkeypatch.setattr(journal.Journal, "open", opened)
+    with pytest.warns(NoisewiseWarning, match=r"cannot be written \(Disk quota exceeded\)"):
+        assert equal(peace, sampled(count, nw.Rejection(), 100, seed, path))
+
+
+def test_a_record_that_could_not_be_read_is_not_written(tmp_path, monkeypatch):
+    """What came after it would be lost with it."""
+    monkeypatch.setattr(journal, "MOST_TEXT", 1_000)
+    held = journal.Journal.open("sample", tmp_path / "run.nwc", {})
+    with pytest.warns(NoisewiseWarning, match="more than 1,000 bytes of text"):
+        assert not held.write(("long",), "x" * 1_000)
+    monkeypatch.setattr(held, "_blocked_until", 0.0)
+    assert held.write(("short",), "x")
+    held.close()
+    held = journal.Journal.open("sample", tmp_path / "run.nwc", {})
+    assert held.has(("short",))
+    held.close()
+
+
 def test_a_file_system_without_locks_is_told_of(seed, tmp_path, monkeypatch, often):
     def no_locks(*given):
         raise OSError(errno.ENOLCK, "No locks available")
@@ -850,6 +908,30 @@ def altered(path, name, change):
     os.truncate(path, offset)
     change(told)
     forged(path, None, json.dumps(told).encode(), body)
+
+
+def test_copies_of_one_array_are_not_made(tmp_path):
+    """Forged: ten megabytes that are to be a thousand times eighty."""
+    path, arrays = tmp_path / "run.nwc", json.dumps([["|i1", [10**7], "C"]])
+    path.write_bytes(journal.MAGIC)
+    value = json.dumps({"d": {"x": [{"a": 0, "as": "<i8"}] * 1_000}})
+    forged(path, None, f'{{"k": ["header"], "v": {value}, "a": {arrays}}}'.encode(), bytes(10**7))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match="damaged header"):
+        checkpoint.describe(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19  # in units of 1,024 bytes
+
+
+def test_what_a_file_says_does_not_command_a_terminal(tmp_path):
+    path = tmp_path / "run.nwc"
+    path.write_bytes(journal.MAGIC)
+    said = {"for": "\x1b]0;x\x07", "seed": "1\n\x1b[2J", "model": {"d": {"a\r" * 10_000: 1}}, "begun": "x" * 10**6}
+    forged(path, None, json.dumps({"k": ["header"], "v": {"d": said}, "a": []}).encode())
+    forged(path, None, json.dumps({"k": ["end"], "v": {"d": {"status": "\x9b"}}, "a": []}).encode())
+    told = checkpoint.describe(path)
+    assert len(told) < 3_000
+    assert len(told.splitlines()) == 5
+    assert all(letter.isprintable() or letter == "\n" for letter in told)
 
 
 def test_a_forged_number_of_sweeps_is_refused_and_not_swept(seed, tmp_path, often):

@@ -9,6 +9,7 @@ import os
 import random
 import resource
 import time
+import zlib
 from pathlib import Path
 
 import h5py
@@ -20,7 +21,8 @@ from fuzz.kinds_of_files import KINDS, framed, malformed, outcome, results
 from targets import briefly, count_model, count_release
 
 import noisewise as nw
-from noisewise import release, result_file
+from noisewise import checkpoint, release, result_file
+from noisewise.analysis import Analysis, starter
 from noisewise.errors import InputError
 
 SOURCE = Path(nw.__file__).parent
@@ -149,6 +151,45 @@ def test_a_number_of_very_many_digits_is_refused_at_once(tmp_path):
     assert time.process_time() - began < 5.0
 
 
+def test_one_long_word_does_not_make_room_for_many(tmp_path):
+    """An array of words has the room of the longest for each."""
+    path = tmp_path / "release.json"
+    content = count_release().to_dict()
+    content["statistics"]["count"]["value"] = ["x" * 1_000_000] + ["y"] * 1_000_000  # 4 TB
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="words too long for so many entries"):
+        nw.Release.load(path)
+    content["statistics"]["count"]["value"] = ["x"] * 100
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="must be a number"):
+        nw.Release.load(path)
+
+
+@pytest.mark.parametrize("key", ["a", '"a"', "'.'", '"\\""'], ids=["bare", "quoted", "literal", "escaped"])
+def test_a_key_of_very_many_parts_is_refused_at_once(key):
+    """`tomllib` would take memory in the square of them."""
+    good, began = starter("count"), time.process_time()
+    for text in (
+        f"{' . '.join([key] * 20_000)} = 1",
+        f"[{'.'.join([key] * 20_000)}]",
+        f"x = {{ {f'{key}.' * 900}b = 1 }}",
+    ):
+        with pytest.raises(InputError, match="a key must not have more than 50 parts"):
+            Analysis.from_text(f"{text}\n{good}")
+    assert time.process_time() - began < 5.0
+
+
+def test_long_words_are_not_quoted_in_full(tmp_path):
+    path = tmp_path / "release.json"
+    content = count_release().to_dict()
+    content["statistics"]["count"]["s" * 100_000] = 1
+    path.write_text(json.dumps(content))
+    for read in (lambda: nw.Release.load(path), lambda: Analysis.from_text(f"[{'p' * 100_000}]\n{starter('count')}")):
+        with pytest.raises(InputError) as caught:
+            read()
+        assert len(str(caught.value)) < 10_000
+
+
 def changed_result(tmp_path, change):
     path = tmp_path / "posterior.nc"
     path.write_bytes(results()[0])
@@ -166,6 +207,29 @@ def test_draws_that_are_declared_but_not_stored_are_not_made(tmp_path):
         nw.Posterior.load(path)
 
 
+def test_a_chunk_larger_than_its_array_is_not_unpacked(tmp_path):
+    """Packed zeros that unpack to a thousand times as many, for sixty draws."""
+
+    def change(file):
+        more = dict(chunks=(1, 2**23), maxshape=(None, None), compression="gzip")
+        held, packer = file.create_dataset("posterior/theta", (1, 60), "f8", **more), zlib.compressobj(1)
+        packed = b"".join(packer.compress(bytes(2**20)) for _ in range(2**6)) + packer.flush()
+        held.id.write_direct_chunk((0, 0), packed)
+
+    path, before = changed_result(tmp_path, change), peak()
+    with pytest.raises(InputError, match="larger than the file"):
+        nw.Posterior.load(path)
+    assert peak() - before < 2**25
+
+
+def test_an_attribute_of_many_texts_is_refused(tmp_path):
+    """All of them may be one and the same long text of the file."""
+    for place in ("/", "posterior", "posterior/count"):
+        path = changed_result(tmp_path, lambda file, place=place: file[place].attrs.__setitem__("names", ["x"] * 100))
+        with pytest.raises(InputError, match="'names' has more than 64 texts"):
+            nw.Posterior.load(path)
+
+
 @pytest.mark.parametrize("name", ["log_evidence", "log_evidence_se", "acceptance_rate", "seconds", "proposals"])
 def test_a_number_beyond_floating_point_is_refused(name, tmp_path):
     path = tmp_path / "posterior.nc"
@@ -175,6 +239,17 @@ def test_a_number_beyond_floating_point_is_refused(name, tmp_path):
         file.attrs["noisewise"] = np.bytes_(json.dumps(told | {name: 10**400}))
     with pytest.raises(InputError, match=f"'{name}' is 1000"):
         nw.Posterior.load(path)
+
+
+def test_nothing_is_read_from_a_pipe(tmp_path):
+    """It would be waited for, and a hostile folder could hold one."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="must be an existing file"):
+        nw.Posterior.load(tmp_path / "pipe")
+    with pytest.raises(InputError, match="it is no plain file"):
+        checkpoint.describe(tmp_path / "pipe")
+    with pytest.raises(InputError, match="must be a plain file"):
+        Analysis.from_text('release = "pipe"\n' + starter("count").split("[release")[0], folder=tmp_path)
 
 
 def test_draws_are_not_read_from_another_file(tmp_path):

@@ -264,6 +264,8 @@ class Reader:
         try:
             if self.confined and not file.resolve().is_relative_to(self.folder.resolve()):
                 raise self.document.error(path, "the release file must lie in the folder of the analysis file.")
+            if file.exists() and not file.is_file():  # a pipe would be waited for
+                raise self.document.error(path, "the release file must be a plain file.")
             return Release.load(file)
         except FileError:
             raise

@@ -143,9 +143,11 @@ def _difference(name: str, kept: Any, value: Any) -> tuple[str, Any, Any]:
     return name, kept, value
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, most: int = 60) -> str:
+    """On one line of moderate length, and nothing that a terminal would obey: it may come from anybody's file."""
     text = str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    text = text if len(text) <= most else text[: most - 3] + "..."
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 # What is in one -------------------------------------------------------------------------------------------------------
@@ -158,6 +160,8 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
     `written`; `bytes`, and of those `bad_bytes` after the last record that holds.
     """
     try:
+        if not os.path.isfile(path) and os.path.exists(path):  # a pipe would be waited for
+            raise OSError("it is no plain file")
         with open(path, "rb") as file:
             header = read_header("status", os.fspath(path), file)
             found = _Tally()
@@ -226,13 +230,14 @@ def describe(path: str | os.PathLike[str]) -> str:
     """What a checkpoint holds, how far its run has come, when it was last written, and whether all of it is good."""
     told = inspect(path)
     name = _dict(told.get("sampler") or told.get("estimator")).get("name", "a sampler that is chosen")
-    lines = [f"Checkpoint of nw.{told.get('for')} with {name}, seed {told.get('seed')}"]
-    lines.append(f"model:    {', '.join(_dict(told.get('model')))}; release {str(told.get('release'))[:12]}")
+    lines = [f"Checkpoint of nw.{_short(told.get('for'))} with {_short(name)}, seed {_short(told.get('seed'))}"]
+    names = _short(", ".join(_dict(told.get("model"))), 1_000)
+    lines.append(f"model:    {names}; release {_short(str(told.get('release'))[:12])}")
     for number, run in told["runs"].items():
-        label = run.get("sampler") or f"run {number}"
-        lines += [f"progress: {label}: {line}" for line in _progress_of(run)]
-    lines.append(f"ended:    {told['ended'] or 'not yet'}")
-    lines.append(f"written:  {told['written']}, begun {told.get('begun')}")
+        label = _short(run.get("sampler") or f"run {number}")
+        lines += [f"progress: {label}: {_short(line, 300)}" for line in _progress_of(run)]
+    lines.append(f"ended:    {_short(told['ended'] or 'not yet')}")
+    lines.append(f"written:  {told['written']}, begun {_short(told.get('begun'))}")
     bad = told["bad_bytes"]
     state = f"the last {bad:,} do not hold and will be cut off" if bad else "all of them good"
     return "\n".join([*lines, f"file:     {told['bytes']:,} bytes, {state}"])

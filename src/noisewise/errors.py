@@ -42,7 +42,10 @@ class NoisewiseWarning(UserWarning):
 
 def refusal(who: str, argument: str, rule: str, value: object, advice: str) -> InputError:
     """The one form of message for bad input."""
-    text = repr(value)
-    if len(text) > 200:
-        text = text[:197] + "..."
-    return InputError(f"{who}: '{argument}' {rule}; got {text}. {advice}")
+    who, argument, rule, advice = (shortened(text, 2_000) for text in (who, argument, rule, advice))
+    return InputError(f"{who}: '{argument}' {rule}; got {shortened(repr(value), 200)}. {advice}")
+
+
+def shortened(text: str, most: int) -> str:
+    """`text`, cut where it is longer: files may hold words of any length."""
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -35,8 +35,8 @@ Key = tuple[str | int, ...]
 MAGIC = b"noisewise checkpoint, format 1\n"
 FRAME = struct.Struct("<IQ16s")
 """Bytes of JSON, bytes of arrays, checksum."""
-MOST_TEXT = 2**26
-"""Bytes that the JSON of a record may have."""
+MOST_TEXT = 2**24
+"""Bytes that the JSON of a record may have; in memory it may take twenty times as many."""
 CHUNK = 2**20
 JOINED = 2**24
 """Bytes of arrays up to which a record is summed and written by one call: after each, other threads go first."""
@@ -88,17 +88,17 @@ def pack(value: Any, arrays: list[Array]) -> Any:
     raise TypeError(f"values of {type(value)} cannot be kept")
 
 
-def unpack(data: Any, arrays: Sequence[Array], classes: dict[str, type]) -> Any:
+def unpack(data: Any, arrays: list[Array | None], classes: dict[str, type]) -> Any:
     """The value that `pack` was given; instances only of the `classes` named."""
     if isinstance(data, list):
         return [unpack(part, arrays, classes) for part in data]
     if not isinstance(data, dict):
         return data
     if "a" in data:
-        found = arrays[data["a"]]
+        found = _taken(arrays, data["a"])
         return found.astype(DTYPES[data["as"]], order="K") if "as" in data else found
     if "s" in data:
-        return arrays[data["s"]][()]
+        return _taken(arrays, data["s"])[()]
     if "g" in data:
         rng = np.random.default_rng(0)
         rng.bit_generator.state = data["g"]
@@ -107,6 +107,14 @@ def unpack(data: Any, arrays: Sequence[Array], classes: dict[str, type]) -> Any:
         return tuple(unpack(part, arrays, classes) for part in data["t"])
     held = {name: unpack(part, arrays, classes) for name, part in data["d"].items()}
     return classes[data["c"]](**held) if "c" in data else held
+
+
+def _taken(arrays: list[Array | None], number: int) -> Array:
+    """An array of the record; each is used once, or a small file could ask for any number of copies."""
+    found, arrays[number] = arrays[number], None
+    if found is None:
+        raise Damaged("an array that is used twice")
+    return found
 
 
 def _narrowed(array: Array) -> tuple[Array, dict[str, str]]:
@@ -138,8 +146,9 @@ def bytes_of(arrays: Sequence[Array]) -> Iterator[Any]:
             yield bytes(_padded(array.nbytes) - array.nbytes)
 
 
-def _arrays_of(told: Any, body: bytearray) -> list[Array]:
-    found, start = [], 0
+def _arrays_of(told: Any, body: bytearray) -> list[Array | None]:
+    found: list[Array | None] = []
+    start = 0
     for name, shape, order in told:
         dtype = DTYPES[name]
         if order not in ("C", "F") or not all(type(size) is int and size >= 0 for size in shape):
@@ -241,6 +250,8 @@ class Journal:
         where = os.fspath(path)
         if not isinstance(where, str) or not where:
             raise refusal(who, "checkpoint", "must be a file's path", path, "For example 'run.nwc'.")
+        if os.path.islink(where):  # it stays one, also where its file is yet to be made
+            where = os.path.realpath(where)
         try:
             while True:
                 if os.path.exists(where) and not os.path.isfile(where):  # a device would be replaced by a file
@@ -327,7 +338,10 @@ class Journal:
         with self.lock:
             if self.file is not None:
                 self.sync(now=True)
-                self.file.close()
+                try:
+                    self.file.close()
+                except OSError as error:  # disks elsewhere may refuse at the very end what they had taken
+                    self._warn(error)
                 self.file = None
 
 
@@ -336,6 +350,8 @@ def _append(journal: Journal, key: Key, value: Any) -> None:
     told = {"k": key, "v": pack(value, arrays)}
     told["a"] = described(arrays)
     text = json.dumps(told, separators=(",", ":")).encode()
+    if len(text) > MOST_TEXT:  # it could not be read, nor anything after it
+        raise OSError(errno.EFBIG, f"a record has more than {MOST_TEXT:,} bytes of text")
     size = sum(_padded(array.nbytes) for array in arrays)
     parts = list(bytes_of(arrays))
     if size <= JOINED:
@@ -407,7 +423,8 @@ def _created(who: str, path: str, header: dict[str, Any]) -> Journal | None:
 
 
 def _making(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT, 0o666)
+    """Make and open a file, but not through a link that somebody else has put there."""
+    return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _sync_folder(path: str) -> None:

@@ -292,7 +292,7 @@ class Posterior:
         """Read what `save` wrote. Only data is restored, never code."""
         import xarray as xr
 
-        if not isinstance(path, (str, os.PathLike)) or not Path(path).exists():
+        if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
             raise refusal("Posterior.load", "path", "must be an existing file", path, "Check the path.")
         try:
             result_file.check(path)

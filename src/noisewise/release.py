@@ -22,6 +22,8 @@ FORMAT = "noisewise-release"
 VERSION = 1
 LARGEST = 2**26
 """Bytes of a release file: some three million numbers."""
+MOST_WORDS = 2**27
+"""Characters that the words of one entry may take as an array."""
 
 
 class Release(Mapping[str, Released]):
@@ -325,12 +327,30 @@ def _of_all_entries(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee |
 
 def _restored(entry: Any, where: str) -> Released:
     """A released value from a file's entry; what NumPy cannot make an array of is refused too."""
+    if _room_of_words(entry) > MOST_WORDS:
+        rule = "has words too long for so many entries"
+        raise InputError(f"{where}: {rule}. Write numbers, and the words that the mechanism defines.")
     try:
         return _released(entry, where)
     except InputError:
         raise
     except (ValueError, OverflowError, RuntimeError) as error:  # NumPy, and nesting too deep
         raise InputError(f"{where}: cannot be read: {error}. Check its numbers and lists.") from None
+
+
+def _room_of_words(entry: Any) -> int:
+    """Characters that its words would take in an array of words, where each has the room of the longest."""
+    pending: list[Any] = [[entry]]
+    entries = longest = 0
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str):
+            longest = max(longest, len(one))
+        else:
+            inner = one.values() if isinstance(one, dict) else one
+            entries += len(inner)
+            pending += [part for part in inner if isinstance(part, (str, list, dict))]
+    return entries * longest
 
 
 def _released(entry: Any, where: str) -> Released:

@@ -4,6 +4,7 @@ HDF5 can say that a dataset lies in another file, is put together from others, o
 that is in a file of `Posterior.save`, so none of it is followed. The bytes themselves are parsed by the HDF5 library.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ KINDS = "biuf"
 """Kinds of numbers that draws and released values may be: booleans, whole numbers, floating point."""
 ROOM = 2**20
 """Bytes beyond four times the file's that its arrays may declare: axes without values are not stored."""
+ENTRIES = 64
+"""Entries that an attribute may have where each of them may be of any length."""
 NUMBER, WHOLE = (int, float, type(None)), (int, type(None))
 TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("status", "message", "reason", "release_hash"), str),
@@ -36,9 +39,11 @@ def check(path: str | os.PathLike[str]) -> None:
 
     with h5py.File(Path(path), "r") as file:
         room = 4 * os.stat(path).st_size + ROOM
+        _check_attributes(file)
         for name in file:
             if name not in GROUPS or not _is_own(file, name) or not isinstance(file[name], h5py.Group):
                 raise ValueError(f"'{name}' is not a group of a posterior")
+            _check_attributes(file[name])
             for inner in file[name]:
                 room -= _bytes_of(file[name], inner)
                 if room < 0:
@@ -76,7 +81,7 @@ def _is_own(group: Any, name: str) -> bool:
 
 
 def _bytes_of(group: Any, name: str) -> int:
-    """The size of a plain array in memory."""
+    """The room that reading a plain array takes: its own, or that of a chunk, which is unpacked whole."""
     import h5py
 
     held = group[name] if _is_own(group, name) else None
@@ -84,4 +89,13 @@ def _bytes_of(group: Any, name: str) -> int:
         raise ValueError(f"'{name}' is not an array of this file")
     if held.dtype.kind not in KINDS or h5py.check_enum_dtype(held.dtype) not in (None, {"FALSE": 0, "TRUE": 1}):
         raise ValueError(f"'{name}' holds {held.dtype}, not numbers")
-    return int(held.size) * max(8, held.dtype.itemsize)
+    _check_attributes(held)
+    return max(int(held.size), math.prod(held.chunks or ())) * max(8, held.dtype.itemsize)
+
+
+def _check_attributes(held: Any) -> None:
+    """Many texts of an attribute may be one and the same in the file, and be made anew for each of them."""
+    for name in held.attrs:
+        found = held.attrs.get_id(name)
+        if found.dtype.hasobject and math.prod(found.shape or ()) > ENTRIES and found.dtype.kind != "V":
+            raise ValueError(f"the attribute '{name:.50}' has more than {ENTRIES} texts")

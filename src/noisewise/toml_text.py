@@ -11,14 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from noisewise.errors import InputError
+from noisewise.errors import InputError, shortened
 
 Path = tuple[str | int, ...]
 
 LARGEST = 1_000_000
 """Characters of a file."""
+LONGEST = 2_000
+"""Characters of a message's cause, which may quote the file."""
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _TWICE = re.compile(r"Cannot (?:declare|overwrite|mutate) \((.*)\) twice")
+PARTS = 50
+"""Parts of a dotted key: `tomllib` takes memory and time in the square of them."""
+_DOTTED = re.compile(rf"""(?<![\w\\-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){{{PARTS}}}""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {"u": 4, "U": 8}
 
@@ -27,7 +32,7 @@ class FileError(InputError):
     """A mistake in a file: the place, the cause and the line itself with a caret under the place."""
 
     def __init__(self, where: str, text: str, offset: int, cause: str) -> None:
-        offset = max(0, min(offset, len(text)))
+        offset, cause = max(0, min(offset, len(text))), shortened(cause, LONGEST)
         start = text.rfind("\n", 0, offset) + 1
         self.where, self.cause = where, cause
         self.line, self.column = text.count("\n", 0, offset) + 1, offset - start + 1
@@ -81,6 +86,9 @@ def read(text: str, where: str) -> Document:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if len(text) > LARGEST:
         raise FileError(where, text, 0, f"the file is longer than {LARGEST:,} characters.")
+    dotted = _DOTTED.search(text)
+    if dotted is not None:
+        raise FileError(where, text, dotted.start(), f"a key must not have more than {PARTS} parts.")
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
