@@ -78,7 +78,16 @@ def test_pieces_add_up_to_the_whole(name, seed):
     for ours, theirs in zip(found.q(free, clouds), truth.q(free, [whole]), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-10, abs=1e-10)
     ours, theirs = found.score_and_information(free, clouds), truth.score_and_information(free, [whole])
-    for field in ("score", "information", "noise", "complete", "information_noise", "bias"):
+    for field in (
+        "score",
+        "information",
+        "noise",
+        "complete",
+        "information_noise",
+        "bias",
+        "information_bias",
+        "cross",
+    ):
         assert getattr(ours, field) == pytest.approx(getattr(theirs, field), rel=1e-8, abs=1e-8)
     if name != "expanded":
         own[1].place = np.int64(2)

@@ -29,8 +29,11 @@ def normal_rows(n, seed, scale=1.0):
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_few_values_for_many_entries_bias_the_score_and_the_bias_is_taken_off(mixed, seed):
-    """Each entry's mean is off by about 1/N, all the same way, so that n entries add up; negative control: left in."""
+def test_few_values_for_many_entries_bias_what_they_measure_and_the_bias_is_taken_off(mixed, seed):
+    """Each entry's mean is off by about 1/N, all the same way, so that n entries add up; negative control: left in.
+
+    So it is with the variance that the information lacks, and with the log of the likelihood.
+    """
     model, _ = normal_rows(160, seed)
     rows = stats.norm.ppf((np.arange(160) + 0.5) / 160, 1.0, 1.5)  # none far out, whose next order would be large
     release = nw.Release(y=nw.Laplace(scale=1.0).released(rows))
@@ -38,19 +41,49 @@ def test_few_values_for_many_entries_bias_the_score_and_the_bias_is_taken_off(mi
     objective = Objective([part], Coordinates(model))
     values = {"mu": np.asarray(0.9), "sigma": np.asarray(1.4)}
     free = objective.coordinates.free_from(values)
-    truth = objective.score_and_information(free, [exact_cloud(part, values)])
+    cloud = exact_cloud(part, values)
+    truth = objective.score_and_information(free, [cloud])
     climb = climb_of(model, release, nw.MCEM(), values)
     rng = np.random.default_rng(seed)
-    plain, whole = [], []
+    plain, whole, heights = [], [], []
     for _ in range(250):
         s = rng.normal(0.9, 1.4, (60, 160))
         s, log_weights = mcem.mixture(rng, part, values, s) if mixed else (s, part.log_eta(s))
-        clouds = Clouds([part], lambda _, s=s, w=log_weights: weighted(s, w), held=True)
+        clouds = Clouds([part], lambda _, s=s, w=log_weights: weighted(s, w - np.log(60.0)), held=True)
         louis = objective.score_and_information(free, clouds)
-        plain.append(louis.score)
-        whole.append(louis.score - louis.bias - climb.bias_left(clouds, louis))
-    assert not agrees(plain, truth.score)
-    assert agrees(whole, truth.score)  # what is left is of the third order in 1/N
+        left = louis + climb.bias_left(clouds, louis)
+        plain.append((louis.score, np.diag(louis.information)))
+        whole.append((left.score - left.bias, np.diag(left.information - left.information_bias)))
+        heights.append((clouds.log_likelihood, *mcem.log_likelihood_error(clouds)))
+    for of in (0, 1):
+        exact = (truth.score, np.diag(truth.information))[of]
+        assert not agrees(np.array(plain)[:, of], exact)
+        assert agrees(np.array(whole)[:, of], exact)  # what is left is of the third order in 1/N
+    height, lacking, error = np.array(heights).T
+    assert not agrees(height, cloud.log_likelihood)
+    assert np.mean((height + lacking - cloud.log_likelihood) ** 2 / error**2) < stats.chi2.isf(1e-6, 250) / 250
+
+
+@pytest.mark.long
+def test_the_error_of_the_information_counts_that_of_the_estimate_at_which_it_is_taken(seed):
+    """Over repeated runs, beside the information at the exact maximum; negative control: as if the place were known."""
+    model, release = normal_rows(20, seed)
+    start = {"mu": np.asarray(1.0), "sigma": np.asarray(1.4)}
+    exact = nw.fit(model, release, nw.EM(accelerate=True), start=start)
+    settings = nw.MCEM(schedule=nw.Ascent(most=5_000), final=5_000)
+    runs, held = 40, []
+    z = np.zeros((runs, 2, 2))
+    for run in range(runs):
+        fit = nw.fit(model, release, settings, start=start, seed=seed + run)
+        z[run] = (fit.information - exact.information) / fit.information_error
+        climb = climb_of(model, release, settings, fit.estimate)
+        clouds = climb.clouds(climb.free, mcem.LAST, 0, 5_000, "importance")
+        held.append(np.sqrt(climb.objective.score_and_information(climb.free, clouds).information_noise))
+        held[-1] = (fit.information - exact.information) / held[-1]
+    limit = stats.chi2.isf(1e-6, runs)
+    assert np.all(np.sum(z**2, axis=0) < limit)
+    assert np.all(np.sum(z**2, axis=0) > stats.chi2.ppf(1e-6, runs))
+    assert np.sum(np.square(held), axis=0)[0, 0] > limit
 
 
 # Chains ---------------------------------------------------------------------------------------------------------------

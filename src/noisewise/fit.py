@@ -34,7 +34,7 @@ class Fit:
     monte_carlo_error: Mapping[str, Array] = field(default_factory=dict)
     """Standard error of the estimate over repeated simulation; nothing for `EM`."""
     information_error: Array | None = None
-    """Monte Carlo standard error of every entry of the information at the estimate; nothing for `EM`."""
+    """Monte Carlo standard error of every entry of the information, with that of the estimate; nothing for `EM`."""
     score_error: Array | None = None
     trace: tuple[Mapping[str, Any], ...] = ()
     diagnostics: Mapping[str, Any] = field(default_factory=dict)

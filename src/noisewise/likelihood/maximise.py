@@ -72,6 +72,7 @@ class Objective:
                         "squared both": jnp.einsum("ke,kedf->edf", squared, both),
                         "squared both score": jnp.einsum("ke,kedf,ked->edf", squared, both, score),
                         "squared both both": jnp.einsum("ke,kedf->edf", squared, both**2),
+                        "both and score": jnp.einsum("ke,kedf,keg->dfg", squared, both, score),
                     }
 
                 return _over_groups(of_group, s, weight, squared)
@@ -171,6 +172,13 @@ class Objective:
                 x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
         return sum((self._of_part(number, x, cloud) for number, cloud in enumerate(clouds)), Louis.nothing(len(x)))
 
+    def information_of_some(self, free: Array, clouds: Clouds) -> Array:
+        """Observed information, about, from the first of the pieces into which a part is cut."""
+        with double():
+            x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
+        first = [(number, part) for number, part in enumerate(self.parts) if part.place == 0]
+        return sum((part.step * self._of_part(n, x, clouds[n]).information for n, part in first), np.zeros(()))
+
     def slope(self, free: Array, louis: "Louis", steps: float, clouds_at: Callable[[Array], Iterable[Cloud]]) -> Array:
         """Minus the slope of the observed score: the information where the score jumps, as for a law with a kink.
 
@@ -214,21 +222,30 @@ class Louis:
     """Variance of every entry of the information, at these parameters."""
     bias: Array
     """Of the score, by the delta method: normalised weights pull each entry's mean towards what the model expects."""
+    information_bias: Array
+    """Of the information, alike; a sample shows too little of the variance of lambda, so that it is too large."""
+    cross: Array
+    """Covariance of every entry of the information with the score."""
 
     @classmethod
     def nothing(cls, size: int) -> "Louis":
         """Of no parts."""
         vector, square = np.zeros(size), np.zeros((size, size))
-        return cls(vector, square, square, square, square, vector)
+        return cls(vector, square, square, square, square, vector, square, np.zeros((size, size, size)))
 
     @property
     def has_top(self) -> bool:
         """Whether the information is positive definite, so that Newton's step goes up."""
         return bool(np.all(np.isfinite(self.information)) and np.linalg.eigvalsh(self.information).min() > 0)
 
-    def less(self, rest: Array) -> "Louis":
-        """With so much more bias."""
-        return replace(self, bias=self.bias + rest)
+    def spread(self, tilt: Array) -> Array:
+        """Variance of every entry of the information where the score's root is taken for the maximum.
+
+        The root is off by I^-1 times the score's error, and the information by that times its slope: `tilt`, (d, d, d),
+        is slope times I^-1.
+        """
+        moved = np.einsum("abc,cd,abd->ab", tilt, self.noise, tilt)
+        return np.maximum(self.information_noise + 2.0 * np.einsum("abc,abc->ab", tilt, self.cross) + moved, 0.0)
 
     def newton(self) -> tuple[Array, Array]:
         """Newton's step to the root of the simulated score less its bias, and the root's Monte Carlo error.
@@ -262,9 +279,21 @@ def _louis(sums: dict[str, Array]) -> Louis:
     h_second = h_second - 2.0 * (by_score + by_score.transpose(0, 2, 1))
     spread = h_second - 2.0 * h * h_first + h**2 * total
     information = np.sum(outer - second, axis=0)
-    bias = np.sum(sums["squared"][:, None] * mean - cross, axis=0)
+    of_score = sums["squared"][:, None] * mean - cross  # minus the sum of w^2 (lambda - m)
+    of_information = np.sum(h * total - h_first + noise, axis=0)
     summed = (np.sum(noise, axis=0), -np.sum(sums["complete"], axis=0), np.maximum(np.sum(spread, axis=0), 0.0))
-    return Louis(mean.sum(axis=0), information, *summed, bias)
+    return Louis(
+        mean.sum(axis=0), information, *summed, of_score.sum(axis=0), of_information, _crossed(sums, h, h_first)
+    )
+
+
+def _crossed(sums: dict[str, Array], h: Array, h_first: Array) -> Array:
+    """The sum over entries of w^2 (H - mean H) (lambda - m)."""
+    mean, square = sums["first"], sums["squared outer"]
+    own = np.einsum("eac,eb->abc", square, mean)
+    centred = np.einsum("eab,ec->abc", h_first - h * sums["squared"][:, None, None], mean)
+    far = np.einsum("eab,ec->abc", h, sums["squared score"])
+    return np.asarray(own + own.transpose(1, 0, 2) - sums["both and score"] - far - centred)
 
 
 def _share(clouds: Iterable[Cloud]) -> float:

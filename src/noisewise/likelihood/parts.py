@@ -32,6 +32,8 @@ class Part:
 
     place = np.int64(0)
     """Where its entries begin among the statistic's: an argument of its programs, which all pieces share."""
+    step = 1
+    """How many entries of the statistic there are for one of its own."""
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name, self.model, self.item = name, problem.model, problem.release[name]

@@ -34,7 +34,7 @@ class Records:
     """The records behind one released total; has the interface of a `Part` whose statistic is all n records."""
 
     kind, by_entry, exact, entries, discrete, smooth = "", False, False, 1, False, False
-    place = np.int64(0)
+    place, step = np.int64(0), 1
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name, self.model, self.item = name, problem.model, problem.release[name]

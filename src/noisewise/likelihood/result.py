@@ -33,6 +33,8 @@ class End:
     trace: list[dict[str, Any]]
     diagnostics: dict[str, Any]
     monte_carlo: bool = False
+    tilt: Array | None = None
+    """How the information moves with the simulated score, where that is known."""
     information: Array | None = None
     """In place of Louis's, where that does not hold."""
 
@@ -41,6 +43,8 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
     """Information by Louis's identity at the end, covariance on the parameters' own scale, Monte Carlo errors."""
     status, message, louis = end.status, end.message, end.louis
     information = louis.information if end.information is None else end.information
+    if end.monte_carlo:
+        information = information - louis.information_bias
     inverse, definite = _inverse(information)
     if not definite and status == "converged":
         status = "flat"
@@ -82,7 +86,8 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
     if not end.monte_carlo:
         return fit
     error = fit._by_name(np.sqrt(np.maximum(np.diag(spread), 0.0)))
-    of_information = np.sqrt(louis.information_noise) if coordinates.is_square else None
+    variance = louis.information_noise if end.tilt is None else louis.spread(end.tilt)
+    of_information = np.sqrt(variance) if coordinates.is_square else None
     of_score = np.sqrt(np.maximum(np.diag(louis.noise), 0.0))
     return replace(fit, monte_carlo_error=error, information_error=of_information, score_error=of_score)
 
