@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 Array = np.ndarray[Any, Any]
 
@@ -27,6 +26,8 @@ def by_chain(draws: Array, chains: int) -> Array:
 
 def rank_normalised(x: Array) -> Array:
     """Normal scores of each scalar's ranks over all chains: heavy tails and outliers cannot hide or dominate."""
+    from scipy.stats import rankdata
+
     flat = x.reshape(-1, x.shape[-1])
     ranks = rankdata(flat, axis=0)
     return ndtri((ranks - 0.375) / (len(flat) + 0.25)).reshape(x.shape)

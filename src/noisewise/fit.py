@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from noisewise.errors import refusal
 from noisewise.posterior import current_versions
@@ -64,7 +64,7 @@ class Fit:
         """Wald intervals: the estimate, give or take a normal quantile of standard errors."""
         if not isinstance(level, (int, float)) or not 0 < level < 1:
             raise refusal("Fit", "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval.")
-        z = norm.isf((1 - level) / 2)
+        z = -ndtri((1 - level) / 2)
         errors = self.standard_error
         return {name: (value - z * errors[name], value + z * errors[name]) for name, value in self.estimate.items()}
 

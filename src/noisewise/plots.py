@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import gaussian_kde
 
 from noisewise import checks, weights
 from noisewise.errors import refusal
@@ -146,6 +145,8 @@ def _line(axis: Any, values: Array, weight: Array | None, view: tuple[float, flo
         if len(inside):
             axis.axvline(inside[0], color=colour, linestyle=style, label=label)
         return
+    from scipy.stats import gaussian_kde
+
     grid = np.linspace(inside.min(), inside.max(), 400)
     share = len(inside) / len(values)
     axis.plot(grid, share * gaussian_kde(inside)(grid), color=colour, linestyle=style, linewidth=1.8, label=label)

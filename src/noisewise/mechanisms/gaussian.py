@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from noisewise.errors import refusal
@@ -87,6 +86,8 @@ def log_delta(epsilon: float, scale: float) -> float:
 
 def unit_scale(epsilon: float, delta: float) -> float:
     """The smallest scale, for sensitivity 1, with `log_delta(epsilon, scale) <= log(delta)`."""
+    from scipy.optimize import brentq
+
     target = math.log(delta)
 
     def excess(log_scale: float) -> float:

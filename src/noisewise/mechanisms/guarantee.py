@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from noisewise import checks
@@ -222,6 +221,7 @@ def _stated(value: float | None) -> float:
 
 def _epsilon_of_mu(mu: float, delta: float) -> float:
     """The smallest epsilon >= 0 for which mu-GDP is (epsilon, delta)-DP."""
+    from scipy.optimize import brentq
 
     def excess(epsilon: float) -> float:
         first = float(log_ndtr(0.5 * mu - epsilon / mu))

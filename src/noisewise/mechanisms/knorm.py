@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
-from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
 
 from noisewise import checks
 from noisewise.errors import refusal
@@ -208,6 +207,8 @@ def _simplices(matrix: bytes, dimension: int) -> tuple[Any, Any, float]:
     if dimension == 1:
         reach = 1.0 / np.abs(rows).max()
         return np.array([[[-reach]], [[reach]]]), np.array([0.5, 0.5]), math.log(2.0 * reach)
+    from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
+
     # In the coordinates y = R z, A = Q R, the polytope is round enough for qhull, whatever the units of the entries.
     base, turn = np.linalg.qr(rows)
     sides = np.concatenate([base, -base])
