@@ -16,8 +16,8 @@ demo: $(VENV)/.package
 test: $(VENV)/.developer
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not alone"
 	$(BIN)/python -m pytest -q -m alone --ignore tests/test_report.py --ignore tests/test_page.py
-	$(BIN)/python -m pytest -q tests/test_page.py
-	$(BIN)/python -m pytest -q tests/test_report.py
+	$(BIN)/python -m pytest -q -m alone tests/test_page.py
+	$(BIN)/python -m pytest -q -m alone tests/test_report.py
 
 # what takes longer than the default suite should
 test-long: $(VENV)/.developer

@@ -1,7 +1,9 @@
 """Shared fixtures. Every random test has a fixed seed; `--seed-offset N` moves all of them, for a sweep."""
 
 import json
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,26 @@ import pytest
 REFERENCE = Path(__file__).parent / "reference"
 
 
-ALONE = {"test_engines", "test_faults", "test_checkpoint", "test_page", "test_report", "test_command_line"}
-"""Files that watch the clock, kill processes or drive a browser: not beside another test process."""
+ALONE = {"test_engines", "test_faults", "test_page"}
+"""Files that watch the clock or kill processes: not beside another test process. Nor is what drives a browser."""
+
+
+def pytest_configure(config):
+    """A program that several tests build anew is compiled once: JAX keeps compiled programs in a folder.
+
+    Each test process has its own, gone with it, and those that tests start or kill have none: JAX writes these files
+    in place, so that a reader beside a writer may find half of one.
+    """
+    import jax
+
+    config.programs = tempfile.mkdtemp(prefix="noisewise-programs-")
+    jax.config.update("jax_compilation_cache_dir", config.programs)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(config.programs, ignore_errors=True)
 
 
 def pytest_addoption(parser):
@@ -20,7 +40,7 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        if item.path.stem in ALONE:
+        if item.path.stem in ALONE or "chromium" in item.fixturenames:
             item.add_marker("alone")
     if not config.getoption("--long"):
         kept = [item for item in items if not item.get_closest_marker("long")]
