@@ -2,20 +2,21 @@
 
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import threading
+import weakref
 from functools import partial
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.engine import Dask, Processes, Stopped, Task, Threads, care, gather, shipping
+from noisewise.engine import Broken, Dask, Processes, Stopped, Task, Threads, care, cluster, gather, shipping
 from noisewise.model import Model
 from noisewise.numerics import Compiled, double
 from noisewise.samplers import ImportanceRejection
@@ -403,7 +404,46 @@ def test_no_client_is_refused(monkeypatch):
         Dask().execute(Counting())
 
 
-def test_jax_of_other_versions_is_refused(client, monkeypatch):
-    monkeypatch.setattr("noisewise.engine.cluster.versions", lambda: {**shipping.versions(), "jax": "0.0.1"})
-    with pytest.raises(nw.InferenceError, match=f"jax {jax.__version__} there, 0.0.1 here"):
+@pytest.mark.parametrize("name", ["noisewise", "numpy", "scipy", "jax", "numpyro", "python", "processor"])
+def test_other_versions_are_refused(name, client, monkeypatch):
+    here = shipping.versions()
+    monkeypatch.setattr("noisewise.engine.cluster.versions", lambda: {**here, name: "0.0.1"})
+    with pytest.raises(nw.InferenceError, match=re.escape(f"client ({name} {here[name]} there, 0.0.1 here)")):
         Dask(client).execute(Counting())
+
+
+def test_workers_without_noisewise_are_refused_and_not_broken(client, monkeypatch):
+    """They would go down with the first block, and the run wait for others."""
+    monkeypatch.setattr(cluster, "_met", weakref.WeakKeyDictionary())
+
+    def exchange(here, there):
+        import sys
+
+        sys.modules[here], sys.modules[there] = sys.modules.get(there), sys.modules.get(here)
+
+    client.run(lambda: __import__("noisewise") and None)
+    client.run(exchange, "noisewise", "hidden")
+    try:
+        with pytest.raises(nw.InferenceError, match=r"the worker tcp://\S+ cannot import noisewise \(import of"):
+            Dask(client).execute(Counting())
+    finally:
+        client.run(exchange, "noisewise", "hidden")
+    source = Counting()
+    Dask(client, in_flight=3).execute(source)
+    assert len(source.results) == 40
+
+
+def test_a_client_that_closes_between_two_looks_ends_the_run_as_a_lost_scheduler_does():
+    """So that what has been accepted is returned, and not lost to an error."""
+    settings = dict(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", silence_logs=50)
+    with distributed.LocalCluster(**settings) as cluster:
+        client = distributed.Client(cluster)
+
+        class Closing(Counting):
+            def next_task(self, most):
+                if self.launched == 1:
+                    client.close()
+                return super().next_task(most)
+
+        with pytest.warns(nw.NoisewiseWarning, match="connection to the scheduler was lost"), pytest.raises(Broken):
+            Dask(client).execute(Closing())

@@ -1,5 +1,6 @@
 """Blocks as tasks on a Dask cluster."""
 
+import importlib.resources
 import itertools
 import time
 import uuid
@@ -7,11 +8,12 @@ import warnings
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from noisewise import checks
 from noisewise.engine import care
 from noisewise.engine.base import Broken, Mixed, Outcome, Poll, Source, Stopped, Task, Work, drive, numbers
-from noisewise.engine.shipping import Reply, encode, perform, require_cloudpickle, versions
+from noisewise.engine.shipping import Books, Reply, encode, perform, require_cloudpickle, versions
 from noisewise.engine.threads import Threads
 from noisewise.errors import InferenceError, NoisewiseWarning, refusal
 
@@ -21,6 +23,8 @@ BOOK = "noisewise-model"
 """How tasks that hold a model or a release are called."""
 LOOK = 1.0
 """Seconds between two looks at how many workers there are."""
+_met: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+"""By client, the workers that are known to have noisewise."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +139,9 @@ class _Crew:
 
     def capacity(self) -> int:
         """Two blocks for every thread there is now; workers may come and go."""
-        if self.in_flight is not None:
-            return self.in_flight
-        now = time.monotonic()
-        if now - self.seen >= LOOK and not self._lost():
-            try:
-                self.threads = sum(self.client.nthreads().values())
-            except (OSError, TimeoutError):
-                self.threads = 0
-            self.seen = time.monotonic()
-            self._watch()
-        return 2 * max(1, self.threads)
+        if time.monotonic() - self.seen >= LOOK and not self._lost():
+            self._look()
+        return self.in_flight or 2 * max(1, self.threads)
 
     def submit(self, task: Task) -> int:
         number = next(numbers)
@@ -181,6 +177,14 @@ class _Crew:
 
     def _give(self, number: int, work: Work, again: int) -> None:
         content, books = encode("Dask", work)
+        try:
+            self._send(number, work, again, content, books)
+        except Exception as error:
+            if self._lost():
+                raise self._broken() from error
+            raise
+
+    def _send(self, number: int, work: Work, again: int, content: bytes, books: Books) -> None:
         for key, book in books.items():
             if key not in self.books:
                 self.books[key] = self.client.submit(_bound, book, key=f"{BOOK}-{key}{self.edition}", pure=True)
@@ -254,6 +258,29 @@ class _Crew:
         told = "Dask: the connection to the scheduler was lost; the run ends with what has been accepted."
         warnings.warn(told, NoisewiseWarning, stacklevel=2)
         return Broken(told)
+
+    def _look(self) -> None:
+        """See who is there."""
+        try:
+            found = self.client.nthreads()
+            self._meet(set(found) - _met.get(self.client, set()))
+            self.threads = sum(found.values())
+        except (OSError, TimeoutError):
+            self.threads = 0
+        self.seen = time.monotonic()
+        self._watch()
+
+    def _meet(self, new: set[str]) -> None:
+        """Refuse workers without noisewise: they would break down, one after the other, as soon as they get a block."""
+        if not new:
+            return
+        found = self.client.run(importlib.resources.files, "noisewise", workers=sorted(new), on_error="return")
+        for worker, told in found.items():
+            if isinstance(told, ImportError):
+                advice = "Install noisewise there, in the same version as here."
+                raise InferenceError(f"Dask: the worker {worker} cannot import noisewise ({told}). {advice}")
+            if not isinstance(told, Exception):
+                _met.setdefault(self.client, set()).add(worker)
 
     def _watch(self) -> None:
         """Say so when there is nobody to do the work."""

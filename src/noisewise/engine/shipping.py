@@ -21,6 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 import numpyro
+import scipy
 
 from noisewise._version import __version__
 from noisewise.engine.base import Poll, Stopped, Work
@@ -40,8 +41,9 @@ Reply = tuple[str, Any]
 
 def versions() -> dict[str, str]:
     """What must be the same on both sides for the same draws."""
-    found = {"noisewise": __version__, "numpy": np.__version__, "jax": jax.__version__, "numpyro": numpyro.__version__}
-    return {**found, "python": ".".join(platform.python_version_tuple()[:2])}
+    packages = {"numpy": np, "scipy": scipy, "jax": jax, "numpyro": numpyro}
+    found = {"noisewise": __version__} | {name: package.__version__ for name, package in packages.items()}
+    return {**found, "python": ".".join(platform.python_version_tuple()[:2]), "processor": platform.machine()}
 
 
 # The sender's side ----------------------------------------------------------------------------------------------------
