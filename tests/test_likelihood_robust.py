@@ -13,7 +13,7 @@ from scipy import optimize, special, stats
 from targets import count_model, count_release
 
 import noisewise as nw
-from noisewise.likelihood.cloud import exact_cloud, inexact
+from noisewise.likelihood.cloud import Cloud, Clouds, exact_cloud, inexact
 from noisewise.likelihood.mcem import E_STEPS
 from noisewise.likelihood.parts import parts_of
 from noisewise.likelihood.records import MOST_NUMBERS
@@ -173,6 +173,49 @@ def spike_and_slab(width):
     return nw.Model(prior={"mu": dist.Normal(0.0, 5.0)}, statistics={"y": law})
 
 
+def test_what_is_left_out_adds_up_over_entries_and_pieces():
+    """A hair too much in each of a million rows is too much in all. Negative control: the worst row alone is good."""
+
+    def clouds_with(error):
+        def make(index):
+            return Cloud(np.zeros((1, 500_000)), np.ones((1, 500_000)), np.zeros(500_000), np.full(500_000, error))
+
+        return Clouds(["one half", "the other"], make, held=False)
+
+    worst, total = clouds_with(1e-9).neglected
+    assert (worst, total) == (1e-9, pytest.approx(1e-3))
+    assert "may be off by 0.001 in the log likelihood" in inexact(worst, total)
+    assert inexact(worst, worst) == ""
+    assert inexact(*clouds_with(4e-11).neglected) == ""
+
+
+def test_every_way_to_a_cloud_says_how_far_each_entry_may_be_off(monkeypatch):
+    """Sums and integrals, held and streamed; the log likelihood beside a finer one is as near as they say together."""
+    rows = np.linspace(-2.0, 6.0, 300)
+    noise = nw.Laplace(scale=1.0)
+    laws = {
+        "held integral": (lambda mu: dist.StudentT(3.0, mu, 1.0).expand([100]), noise.released(rows[::3])),
+        "streamed integral": (lambda mu: dist.Normal(mu, 1.0).expand([300]), noise.released(rows)),
+        "sum": (lambda mu: dist.Poisson(jnp.exp(mu)).expand([300]), noise.released(rows)),
+    }
+    for law, released in laws.values():
+        model = nw.Model(prior={"mu": dist.Normal(0.0, 5.0)}, statistics={"y": law})
+
+        def found(model=model, released=released):
+            (part,) = parts_of(Problem(model, nw.Release(y=released)))
+            return exact_cloud(part, {"mu": np.asarray(0.5)})
+
+        cloud = found()
+        assert cloud.neglected.shape == cloud.log_likelihoods.shape
+        with monkeypatch.context() as finer:
+            finer.setattr("noisewise.likelihood.cloud.NEGLECTED", 1e-14)
+            finer.setattr("noisewise.likelihood.streamed.NEGLECTED", 1e-14)
+            finer.setattr("noisewise.likelihood.streamed.DEEP", 33.0)
+            best = found()
+        assert abs(best.log_likelihood - cloud.log_likelihood) <= cloud.neglected.sum() + 1e-12 * len(rows)
+        assert 0 < cloud.neglected.max() <= 1e-10
+
+
 def test_a_peak_between_the_nodes_is_not_passed_over(monkeypatch):
     """Two orders that both miss a peak agree; the law's mass shows that it is missing. Negative control: unseen."""
     release = nw.Release(y=nw.Laplace(scale=1.0).released(2.3))
@@ -189,12 +232,13 @@ def test_a_peak_between_the_nodes_is_not_passed_over(monkeypatch):
 
     wide, narrow = cloud_at(1e-2, 2.5), cloud_at(1e-6, 2.5)
     assert wide.log_likelihood == pytest.approx(log_likelihood(2.5), abs=1e-4)  # nearly a point
-    assert inexact(wide.neglected) == ""
-    assert narrow.neglected == pytest.approx(0.3, abs=0.02)
-    assert "may be off by 0.3" in inexact(narrow.neglected)
-    monkeypatch.setattr("noisewise.likelihood.cloud._missed", lambda mass, outside: 0.0)
+    (in_wide,), (in_narrow,) = wide.neglected, narrow.neglected
+    assert inexact(in_wide, in_wide) == ""
+    assert in_narrow == pytest.approx(0.3, abs=0.02)
+    assert "may be off by 0.3 of an entry's" in inexact(in_narrow, in_narrow)
+    monkeypatch.setattr("noisewise.likelihood.cloud._missed", lambda mass, outside: np.zeros(1))
     unseen = cloud_at(1e-6, 2.5)
-    assert inexact(unseen.neglected) == ""
+    assert inexact(*unseen.neglected, *unseen.neglected) == ""
     assert unseen.log_likelihood < log_likelihood(2.5) - 0.05
 
 

@@ -6,7 +6,7 @@ Monte Carlo error (MCEM). The M-step and Louis's identity see only the cloud.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -25,7 +25,9 @@ Values = dict[str, Any]
 NEGLECTED = streamed.NEGLECTED
 """Most mass that a window may leave out, relative to the likelihood it keeps."""
 TOLERATED = 1e-6
-"""Error of an entry's likelihood above which nothing is built on it: it may move the top by 1.4e-3 standard errors."""
+"""Error of an entry's likelihood above which nothing is built on it: it may move the top by 2e-3 standard errors."""
+TOLERATED_IN_ALL = 1e-4
+"""The same of all entries' errors together, which may move the top by 0.02 standard errors."""
 LARGE = 2**18
 """Numbers in a cloud above which it is streamed, or its nodes are chosen more sparingly: programs that take longer to
 compile and a tenth of the time to run."""
@@ -46,7 +48,8 @@ class Cloud:
     values: Array
     weights: Array
     log_likelihoods: Array
-    neglected: float = 0.0
+    neglected: Array = field(default_factory=lambda: np.zeros(1))
+    """The most that a sum or an integral may be off, relative to it, of every entry."""
     spread: Array | None = None
 
     @property
@@ -67,13 +70,14 @@ class Clouds:
     def __init__(self, parts: Sequence[Part], make: Callable[[int], Cloud], held: bool) -> None:
         self.parts, self.held = parts, held
         self._make = cache(make) if held else make
-        self._seen: dict[int, tuple[float, Array, float]] = {}
-        """Log likelihood, effective sizes and what was neglected, from the first pass."""
+        self._seen: dict[int, tuple[float, Array, float, float]] = {}
+        """Log likelihood, effective sizes, what is neglected in the worst entry and in all: from the first pass."""
 
     def __getitem__(self, index: int) -> Cloud:
         cloud = self._make(index)
         if index not in self._seen:
-            self._seen[index] = cloud.log_likelihood, cloud.sizes, cloud.neglected
+            neglected = float(np.max(cloud.neglected)), float(np.sum(cloud.neglected))
+            self._seen[index] = cloud.log_likelihood, cloud.sizes, *neglected
         return cloud
 
     def __iter__(self) -> Iterator[Cloud]:
@@ -87,7 +91,7 @@ class Clouds:
         """All clouds reweighted from one value of the parameters to another."""
         return self.changed(lambda part, cloud: moved(part, cloud, before, after))
 
-    def _all_seen(self) -> list[tuple[float, Array, float]]:
+    def _all_seen(self) -> list[tuple[float, Array, float, float]]:
         for index in range(len(self.parts)):
             if index not in self._seen:
                 self[index]
@@ -96,24 +100,25 @@ class Clouds:
     @property
     def log_likelihood(self) -> float:
         """Of the whole release."""
-        return sum(height for height, _, _ in self._all_seen())
+        return sum(height for height, *_ in self._all_seen())
 
     @property
-    def neglected(self) -> float:
-        """The most that a sum or an integral may be off, of an entry's likelihood."""
-        return max(neglected for _, _, neglected in self._all_seen())
+    def neglected(self) -> tuple[float, float]:
+        """The most that sums or integrals may be off: of an entry's likelihood, and in the log of all together."""
+        worst, total = zip(*(neglected for _, _, *neglected in self._all_seen()), strict=True)
+        return max(worst), sum(total)
 
     @property
     def sizes(self) -> dict[str, Array]:
         """Kish's effective numbers of values, by statistic and entry; nothing of what is known exactly."""
         found: dict[str, list[Array]] = {}
-        for part, (_, sizes, _) in zip(self.parts, self._all_seen(), strict=True):
+        for part, (_, sizes, *_) in zip(self.parts, self._all_seen(), strict=True):
             if sizes.size:
                 found.setdefault(part.name, []).append(sizes)
         return {name: np.concatenate(pieces) for name, pieces in found.items()}
 
 
-def weighted(values: Array, log_weights: Array, neglected: float = 0.0) -> Cloud:
+def weighted(values: Array, log_weights: Array, neglected: Array | None = None) -> Cloud:
     """A cloud from log weights whose sum over values is the likelihood.
 
     Values without weight become their entry's heaviest one: a density's derivatives there may be no numbers.
@@ -124,16 +129,18 @@ def weighted(values: Array, log_weights: Array, neglected: float = 0.0) -> Cloud
     total = np.sum(weights, axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         weights /= total
-        return Cloud(_settled(values, weights), weights, top + np.log(total), neglected)
+        missing = np.zeros(1) if neglected is None else neglected
+        return Cloud(_settled(values, weights), weights, top + np.log(total), missing)
 
 
-def inexact(neglected: float) -> str:
+def inexact(worst: float, total: float) -> str:
     """What to say of sums or integrals that are not good enough to build on; nothing of good ones."""
-    if neglected <= TOLERATED:
+    if worst <= TOLERATED and total <= TOLERATED_IN_ALL:
         return ""
+    off = f"{worst:.1g} of an entry's likelihood" if worst > TOLERATED else f"{total:.1g} in the log likelihood"
     return (
-        f"the sums or integrals over the confidential statistic may be off by {neglected:.1g} of an entry's "
-        "likelihood (a law with a narrow peak, or with a kink that is not known?). Use nw.MCEM(), or nw.sample."
+        f"the sums or integrals over the confidential statistic may be off by {off} (a law with a narrow peak, or with "
+        "a kink that is not known?). Use nw.MCEM(), or nw.sample."
     )
 
 
@@ -211,7 +218,7 @@ def _refuse_beyond(part: Part, nodes: int) -> None:
         raise refusal("EM", f"statistics['{part.name}']", rule, part.entries, advice)
 
 
-def _from_sums(part: Part, sums: Condensed, neglected: float) -> Cloud:
+def _from_sums(part: Part, sums: Condensed, neglected: Array) -> Cloud:
     points = sums.points.reshape(-1, *part.shape)
     return Cloud(points, sums.weights, sums.log_likelihoods, neglected, sums.spread)
 
@@ -238,7 +245,7 @@ def _enumerated(part: Part, values: Values) -> Cloud:
         log_weights = log_law + part.log_eta(nodes)
         mass = np.exp(logsumexp(log_law, axis=0))
         neglected = _left_out(part, centre, reach, mass, logsumexp(log_weights, axis=0))
-        if neglected <= NEGLECTED:
+        if neglected.max() <= NEGLECTED:
             return weighted(nodes, log_weights, neglected)
         if reach * part.entries > WIDEST or (reach > 1e5 and _hopeless(part, values, centre)):
             advice = "Start nearer to the release, or use nw.MCEM()."
@@ -252,7 +259,7 @@ def _hopeless(part: Part, values: Values, centre: Array) -> bool:
     return bool(np.any(away * part.entries > WIDEST))
 
 
-def _left_out(part: Part, centre: Array, reach: float, mass: Array, log_likelihoods: Array) -> float:
+def _left_out(part: Part, centre: Array, reach: float, mass: Array, log_likelihoods: Array) -> Array:
     """Bound on what lies outside centre - reach, ..., centre + reach, relative to the likelihood inside."""
     if isinstance(part.mechanism, Additive):
         outside = part.log_eta(centre + _upright(reach * np.array([-1.0, 1.0]), part)).max(axis=0)
@@ -260,7 +267,7 @@ def _left_out(part: Part, centre: Array, reach: float, mass: Array, log_likeliho
         outside = np.broadcast_to(np.asarray(part.mechanism.log_sup(part.item.value)).reshape(-1), part.entries)
     missing = np.maximum(1.0 - mass, 1e-15)
     with np.errstate(over="ignore"):
-        return float(np.max(missing * np.exp(outside - log_likelihoods)))
+        return np.asarray(missing * np.exp(outside - log_likelihoods))
 
 
 def _streamed_whole(part: Part, values: Values, centre: Array, reach: float) -> Cloud:
@@ -269,7 +276,7 @@ def _streamed_whole(part: Part, values: Values, centre: Array, reach: float) -> 
         low, high = (0.0, 1.0) if part.kind.startswith("Bernoulli") and not centre.any() else (-reach, reach)
         sums = _sweep(part).condense_whole(values, centre, low, high)
         neglected = _left_out(part, centre, reach, sums.mass, sums.log_likelihoods)
-        if neglected <= NEGLECTED:
+        if neglected.max() <= NEGLECTED:
             return _from_sums(part, sums, neglected)
         if reach > 1e5:
             advice = "Start nearer to the release, or use nw.MCEM()."
@@ -292,10 +299,11 @@ def _integrated(part: Part, values: Values) -> Cloud:
     cloud, before = _panels(part, values, FINE // 2), np.inf
     while True:
         finer = _panels(part, values, 2 * (len(cloud.values) // PANELS))
-        error = max(float(abs(np.expm1(finer.log_likelihood - cloud.log_likelihood))), finer.neglected)
+        errors = np.maximum(np.abs(np.expm1(finer.log_likelihoods - cloud.log_likelihoods)), finer.neglected)
+        error = float(errors.max())
         rounding = error <= TOLERATED and error > 0.5 * before  # more nodes do not help: digits cancel
         if error <= NEGLECTED or rounding or len(finer.values) // PANELS > 200:
-            return replace(finer, neglected=error)
+            return replace(finer, neglected=errors)
         cloud, before = finer, error
 
 
@@ -326,12 +334,12 @@ def _panels(part: Part, values: Values, order: int) -> Cloud:
     return weighted(points, log_law + part.log_eta(points), missed)
 
 
-def _missed(mass: Array, outside: Array) -> float:
-    """Mass of the law that the nodes do not see, a narrow peak between them, in the entry where it is most.
+def _missed(mass: Array, outside: Array) -> Array:
+    """Mass of every entry's law that the nodes do not see, a narrow peak between them.
 
     What lies beyond all panels does not count; its share is known from a few values. If none of 512 lies there, it is
     below 0.01 but for a chance of 0.99^512 = 0.6%.
     """
     beyond = outside.mean(axis=0).reshape(-1)
     missing = np.abs(1.0 - mass) - beyond - 4.0 * np.sqrt(beyond / len(outside))
-    return float(missing.max()) if missing.max() > 0.01 else 0.0
+    return np.where(missing > 0.01, missing, 0.0)

@@ -71,10 +71,10 @@ class EM(Estimator):
                 status, message = "interrupted", f"interrupted after {len(walk.trace)} iterations."
         clouds = walk.surface.clouds(walk.free)
         louis, neglected = walk.louis(clouds), clouds.neglected
-        if status == "converged" and (told := inexact(neglected)):
+        if status == "converged" and (told := inexact(*neglected)):
             status, message = "inexact", told
         slope = walk.slope(louis)
-        diagnostics: dict[str, Any] = {"neglected": neglected, "iterations": len(walk.trace)}
+        diagnostics: dict[str, Any] = {"neglected": neglected[1], "iterations": len(walk.trace)}
         diagnostics["information"] = "Louis" if slope is None else "slope of the score"
         end = End(walk.free, louis, clouds.log_likelihood, status, message, walk.trace, diagnostics, information=slope)
         return finish(self, problem, seed, coordinates, end)

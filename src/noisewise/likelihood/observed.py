@@ -100,7 +100,7 @@ class Observed(Surface):
         super().__init__(exact_parts(parts_of(problem), dict(fit.estimate)), Coordinates(model))
         free = self.coordinates.free_from(dict(fit.estimate))
         start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # an estimate on the boundary, as good as
-        if told := inexact(self.clouds(start).neglected):  # what has no exact cloud is refused here
+        if told := inexact(*self.clouds(start).neglected):  # what has no exact cloud is refused here
             raise InferenceError(f"{who}: {told}")
         self.free, self.top = self.maximise(start, np.ones(self.coordinates.size, bool))
 

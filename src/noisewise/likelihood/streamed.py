@@ -7,7 +7,7 @@ updated. They come back as two or three points per entry with affine weights. De
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -237,7 +237,7 @@ class Grid:
     tail: Array
     """log of the mass outside the window, roughly."""
     order: int = ORDERS[0]
-    error: float = np.inf
+    errors: Array = field(default_factory=lambda: np.full(1, np.inf))
 
     def serves(self, centre: Array, spread: Array) -> bool:
         """Whether no entry's law has moved much since."""
@@ -338,16 +338,16 @@ class Sweep:
         before = run(grid, ORDERS[0])
         for order in ORDERS[1:]:
             after = run(grid, order)
-            error = float(np.max(np.abs(np.expm1(after.log_likelihoods - before.log_likelihoods))))
+            errors = np.abs(np.expm1(after.log_likelihoods - before.log_likelihoods))
             before = after
-            if error <= NEGLECTED:
+            if errors.max() <= NEGLECTED:
                 break
-        outside = float(np.max(np.exp(grid.tail - before.log_likelihoods)))
-        self.grid = replace(grid, order=order, error=max(error, outside))
+        outside = np.exp(grid.tail - before.log_likelihoods)
+        self.grid = replace(grid, order=order, errors=np.maximum(errors, outside))
         return self.grid, before
 
-    def condense(self, values: Values) -> tuple[Condensed, float]:
-        """An exponential family's sums, and the relative error of the worst entry's likelihood."""
+    def condense(self, values: Values) -> tuple[Condensed, Array]:
+        """An exponential family's sums, and the relative error of every entry's likelihood."""
         family, attributes = FAMILIES[self.kind], self.attributes(values)
         program = self.program("pass", lambda: _pass(self.kind, family))
 
@@ -361,9 +361,9 @@ class Sweep:
             )
 
         grid, sums = self.windows(attributes, run)
-        return sums or run(grid, grid.order), grid.error
+        return sums or run(grid, grid.order), grid.errors
 
-    def nodes(self, values: Values, limit: Callable[[int], None], weigh: Callable[..., Any]) -> tuple[Any, float]:
+    def nodes(self, values: Values, limit: Callable[[int], None], weigh: Callable[..., Any]) -> tuple[Any, Array]:
         """All nodes of the windows, weighed by `weigh(s, log weights)`; `limit` may refuse their number."""
         attributes = self.attributes(values)
 
@@ -382,7 +382,7 @@ class Sweep:
             return weigh(s.reshape(-1, *self.part.shape), logs)
 
         grid, cloud = self.windows(attributes, run)
-        return (cloud if cloud is not None else run(grid, grid.order)), grid.error
+        return (cloud if cloud is not None else run(grid, grid.order)), grid.errors
 
     def _location(self, given: Any, cut: Any) -> tuple[Array, Array]:
         """A centre and a spread of every entry's law in the chart's coordinate."""
