@@ -10,12 +10,31 @@ from scipy import stats
 from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
+from noisewise.samplers.problem import Problem
+from noisewise.samplers.rejection import plan_streams
 
 SAMPLERS = {
     "rejection": nw.Rejection(),
     "rejection-joint": nw.Rejection(plan="joint"),
     "importance": nw.Importance(),
 }
+
+DIVIDED = {"statistic-of-statistic"}
+"""Targets whose default plan of rejection has several merges. For the others "joint" is the same plan."""
+
+
+def cases():
+    """Every sampler with every target; where both plans of rejection are one, the second is for the long tests."""
+    for name, sampler in SAMPLERS.items():
+        for target in all_targets():
+            again = name == "rejection-joint" and target.name not in DIVIDED
+            marks = [pytest.mark.long] if again else []
+            yield pytest.param(sampler, target, id=f"{name}-{target.name}", marks=marks)
+
+
+def outline(streams):
+    """All that a plan of rejection consists of."""
+    return [(each.index, each.rows, each.work, each.label, each.counted, outline(each.children)) for each in streams]
 
 
 def z_scores(posterior, name, truth, variance):
@@ -30,7 +49,13 @@ def z_scores(posterior, name, truth, variance):
 
 
 @pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
-@pytest.mark.parametrize("sampler", SAMPLERS.values(), ids=SAMPLERS)
+def test_plans_of_rejection_differ_where_there_are_several_merges(target):
+    problem = Problem(*target.make())
+    divided, joint = (outline(plan_streams(problem, joint=joint)) for joint in (False, True))
+    assert (divided == joint) == (target.name not in DIVIDED)
+
+
+@pytest.mark.parametrize(("sampler", "target"), list(cases()))
 def test_posterior_and_evidence_are_exact(sampler, target, seed):
     model, release = target.make()
     posterior = nw.sample(model, release, sampler, draws=target.draws, seed=seed)
