@@ -1,9 +1,7 @@
 """Shared fixtures. Every random test has a fixed seed; `--seed-offset N` moves all of them, for a sweep."""
 
 import json
-import shutil
 import signal
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,21 +14,17 @@ ALONE = {"test_engines", "test_faults", "test_page"}
 
 
 def pytest_configure(config):
-    """A program that several tests build anew is compiled once: JAX keeps compiled programs in a folder.
+    """A program is compiled once: JAX keeps compiled programs beside pytest's own cache, also for the next run.
 
-    Each test process has its own, gone with it, and those that tests start or kill have none: JAX writes these files
-    in place, so that a reader beside a writer may find half of one.
+    Not for processes that tests start or kill: JAX writes these files in place, so that one may be found half written
+    (pyproject.toml has the warning about it; the program is then compiled anew).
     """
     import jax
 
-    config.programs = tempfile.mkdtemp(prefix="noisewise-programs-")
-    jax.config.update("jax_compilation_cache_dir", config.programs)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def pytest_unconfigure(config):
-    shutil.rmtree(config.programs, ignore_errors=True)
+    if hasattr(config, "cache"):
+        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("programs")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def pytest_addoption(parser):

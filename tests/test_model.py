@@ -341,7 +341,7 @@ def test_options_of_a_prior_that_are_no_parameters_are_kept():
         lambda: dist.MultivariateNormal(covariance_matrix=np.eye(2)),
         lambda: dist.MultivariateNormal(0.0, scale_tril=np.eye(2)),
         lambda: dist.TruncatedCauchy(0.0, 1.0, low=0.0),
-        lambda: dist.WishartCholesky(5.0, np.eye(2)),
+        pytest.param(lambda: dist.WishartCholesky(5.0, np.eye(2)), marks=pytest.mark.long),
         lambda: dist.LKJCholesky(2, 1.0),
         lambda: dist.OrderedLogistic(0.3, np.array([-1.0, 1.0])),
     ],

@@ -17,6 +17,7 @@ from exactness import LIMIT, agrees, counts_agree
 from numpyro.distributions import transforms
 from scipy import stats
 from scipy.special import roots_legendre
+from targets import briefly
 
 from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.laws import Law, constant_law, peel
@@ -193,12 +194,18 @@ def test_every_entry_of_the_table_has_a_case():
 
 
 @both_paths
-@table(CONTINUOUS | FALLBACK)
+@table(CONTINUOUS)
 def test_continuous_draws_follow_the_density(function, arguments, path, seed):
     draws = draws_of(function, arguments, path, seed)
     assert draws.shape == (PILOT + DRAWS,)
     assert draws.dtype == np.float64
     assert in_bins(draws, partial(log_density, function, arguments))
+
+
+@pytest.mark.parametrize("path", briefly(["constant", "function"], ["function"]))  # NumPyro's sampler on either
+@table(FALLBACK)
+def test_fallback_draws_follow_the_density(function, arguments, path, seed):
+    test_continuous_draws_follow_the_density(function, arguments, path, seed)
 
 
 @both_paths
