@@ -1,5 +1,8 @@
 """Errors of Monte Carlo EM: the score's bias, chains' batches, samples too thin to know their error, and room."""
 
+import subprocess
+import sys
+
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -222,6 +225,8 @@ def test_many_entries_share_the_room(monkeypatch, seed):
     settings = nw.MCEM(schedule=nw.Ascent(tolerance=1e-5), final=10**9)
     fit = nw.fit(model, release, settings, start={"mu": 1.0, "sigma": 1.4}, seed=seed)
     assert max(step["size"] for step in fit.trace) == 1_000
+    assert "samples were of at most 1,000 values, not of the 1,000,000,000 asked for" in fit.message
+    assert fit.diagnostics["final"] == 1_000
     exact = nw.fit(model, release, nw.EM(accelerate=True), start={"mu": 1.0, "sigma": 1.4})
     for name, error in fit.monte_carlo_error.items():
         assert abs(fit.estimate[name] - exact.estimate[name]) < LIMIT * error
@@ -229,6 +234,36 @@ def test_many_entries_share_the_room(monkeypatch, seed):
     monkeypatch.setattr(mcem, "divides", lambda part, values: False)  # as of a law that is not made from its fields
     with pytest.raises(nw.InputError, match=r"statistics\['y'\].*must have at most 99 entries.*got 100.*nw.EM"):
         nw.fit(model, release, settings, start={"mu": 1.0, "sigma": 1.4}, seed=seed)
+
+
+STAGED = """
+import numpyro.distributions as dist, noisewise as nw
+model = nw.Model(prior={"a": dist.Normal(0.0, 10.0)}, statistics={"y": lambda a: dist.StudentT(3.0, a, 1.0)})
+release = nw.Release(y=nw.Laplace(scale=1.0).released(2.0))
+fit = nw.fit(model, release, nw.MCEM(schedule=nw.Staged(cap=2), final=10**7), start={"a": 1.0}, seed=1)
+peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+print(fit.trace[-1]["size"], fit.diagnostics["final"], fit.message.count("asked for"), peak)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read from Linux's /proc")
+def test_ten_million_values_of_a_law_that_is_no_exponential_family_take_less_than_two_gigabytes():
+    done = subprocess.run([sys.executable, "-c", STAGED], capture_output=True, text=True, check=True)
+    size, final, cut, peak = map(float, done.stdout.split())
+    assert (size, final, cut) == (1e7, 1e7, 0)
+    assert peak < 2_000
+
+
+STAGES = nw.Staged(sizes=(100, 5_000), tolerances=(1.0, 1.0), cap=1)
+
+
+@pytest.mark.parametrize("schedule", [nw.Ascent(most=1_000), STAGES])
+def test_a_sample_smaller_than_asked_for_is_told(schedule, monkeypatch, seed):
+    monkeypatch.setattr(mcem, "MOST_SIMULATED", 1_000)
+    settings = nw.MCEM(schedule=schedule, final=1_000)
+    fit = nw.fit(count_model(), count_release(), settings, start={"theta": 37.0}, seed=seed, on_failure="return")
+    assert ("not of the 5,000 asked for" in fit.message) == isinstance(schedule, nw.Staged)
 
 
 # Bad settings ---------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class Settings:
     seed: int = 1
     level: float = 0.95
     estimator: Estimator | None = None
-    """None: `EM()`."""
+    """None: chosen by `nw.fit`, `EM()` where it applies."""
     start: Any = None
 
 

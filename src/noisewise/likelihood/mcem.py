@@ -113,7 +113,11 @@ UNSETTLED = (
 )
 THIN = (
     "of {size:,} values simulated at the end the noise leaves only {ess:.3g} effective ones{where}: neither the "
-    "estimate nor its errors can be trusted. Raise `final`, or use nw.EM() or nw.sample."
+    'estimate nor its errors can be trusted. Raise `final`, try e_step="mixture", or use nw.EM() or nw.sample.'
+)
+CUT = (
+    "samples were of at most {room:,} values, not of the {asked:,} asked for: those of all entries or records fill the "
+    "room there is. The Monte Carlo errors count that."
 )
 IDLE = 3
 """Steps in a row without a rise above what noise gives, on the largest samples, that end a climb: one is chance."""
@@ -157,6 +161,11 @@ class MCEM(Estimator):
         checks.integer("MCEM", "final", self.final, least=100, advice="The default is 1_000_000.")
 
     @property
+    def asked(self) -> int:
+        """Values of the largest sample that is not a matter of need."""
+        return max((self.final, *(self.schedule.sizes if isinstance(self.schedule, Staged) else ())))
+
+    @property
     def largest(self) -> int:
         """Values of the largest E-step."""
         plan = self.schedule
@@ -191,10 +200,13 @@ class MCEM(Estimator):
                 status, message = "interrupted", f"interrupted after {len(climb.trace)} iterations."
                 clouds = climb.here()
                 louis = climb.objective.score_and_information(climb.free, clouds)
+        if self.asked > climb.room:
+            message = f"{message} {CUT.format(room=climb.room, asked=self.asked)}".lstrip()
         tilt = climb.tilt(clouds, louis)
         bias, error = log_likelihood_error(clouds)
         diagnostics = {
             "simulated": climb.simulated,
+            "final": min(self.final, climb.room),
             "ess": smallest(clouds),
             "log_likelihood_error": error,
             "iterations": len(climb.trace),
