@@ -362,6 +362,31 @@ def test_states_are_saved_no_more_often_than_said(tmp_path, monkeypatch):
     assert not resume.Log().due()
 
 
+def test_a_record_is_the_same_in_one_piece_and_in_several(tmp_path, monkeypatch):
+    values = [np.arange(1_000.0), {"x": np.arange(999, dtype=np.int8), "y": np.zeros((0, 3))}, "no array"]
+    for name, joined in (("one", 2**24), ("several", -1)):
+        monkeypatch.setattr(journal, "JOINED", joined)
+        held = journal.Journal.open("sample", tmp_path / name, {"seed": 1})
+        for number, value in enumerate(values):
+            held.write((number,), value)
+            assert resume.fingerprint(held.read((number,))) == resume.fingerprint(value)
+        held.close()
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "several").read_bytes()
+
+
+@pytest.mark.parametrize(("seconds", "times"), [([0.1, 0.1], 0), ([0.7, 0.7, 0.7], 2), ([5.0], 2)])
+def test_the_disk_is_asked_once_a_second_and_at_the_end_of_all_but_short_runs(seconds, times, tmp_path, monkeypatch):
+    now, asked = [100.0], []
+    monkeypatch.setattr(journal.time, "monotonic", lambda: now[0])
+    held = journal.Journal.open("sample", tmp_path / "run.nwc", {})
+    monkeypatch.setattr(os, "fsync", asked.append)
+    for step in seconds:
+        now[0] += step
+        held.write(("x",), 1)
+    held.close()
+    assert len(asked) == times
+
+
 def fragile(monkeypatch, fails):
     """Writing a record fails, as on a full disk, where `fails(key)`; it is tried again at once."""
     append = journal._append
@@ -777,7 +802,8 @@ def test_blocks_before_a_failure_are_kept_and_a_mended_simulator_goes_on_from_th
     told = checkpoint.inspect(path)["runs"]["0"]
     ((blocks, survivors),) = told["blocks"].values()
     rows = told["streams"]["streams"]["0"]["rows"]
-    assert blocks == (worst[0] - 1) // rows >= 5
+    before = (worst[0] - 1) // rows
+    assert 5 <= before <= blocks <= before + 1  # the next may have come together with the failure
     assert survivors > 0
     worst[0] = -1
     (found, again), (expected, whole) = run(path), run(None)

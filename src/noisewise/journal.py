@@ -18,6 +18,7 @@ import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -51,6 +52,8 @@ NARROWED = 256
 """Size from which arrays of 64-bit whole numbers are kept in as few bytes as hold them all."""
 SYNC = 1.0
 """Seconds between two requests that the system write everything to the disk."""
+SHORT = 2.0
+"""Seconds of work that are not waited for at the end: only the machine's own failure within the minute loses them."""
 AGAIN = 10.0
 """Seconds before writing is tried again after it failed."""
 ADVICE = "Give another path to begin anew."
@@ -69,10 +72,10 @@ def pack(value: Any, arrays: list[Array]) -> Any:
         return value
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.asarray(value)
-        if array.dtype.newbyteorder("<").str not in DTYPES:
+        if _in_file(array.dtype) is None:
             raise TypeError(f"arrays of {array.dtype} cannot be kept")
         kept, told = _narrowed(array)
-        arrays.append(kept.astype(kept.dtype.newbyteorder("<"), order="A", copy=False))
+        arrays.append(kept.astype(_in_file(kept.dtype), order="A", copy=False))
         return {"s" if isinstance(value, np.generic) else "a": len(arrays) - 1, **told}
     if isinstance(value, np.random.Generator):
         return {"g": value.bit_generator.state}
@@ -86,6 +89,12 @@ def pack(value: Any, arrays: list[Array]) -> Any:
         held = {item.name: pack(getattr(value, item.name), arrays) for item in fields(value)}
         return {"c": type(value).__name__, "d": held}
     raise TypeError(f"values of {type(value)} cannot be kept")
+
+
+@cache
+def _in_file(dtype: Any) -> Any:
+    """The kind of number that stands in a file for this one; None where there is none."""
+    return DTYPES.get(dtype.newbyteorder("<").str)
 
 
 def unpack(data: Any, arrays: list[Array | None], classes: dict[str, type]) -> Any:
@@ -240,7 +249,8 @@ class Journal:
         self.owed: list[tuple[Key, Any]] = []
         """Records that the disk has not taken, and without which later ones must not stand in the file."""
         self.end = len(MAGIC)
-        self._synced = time.monotonic()
+        self._opened = time.monotonic()
+        self._synced = self._opened + SYNC
         self._blocked_until = 0.0
         self._warned = False
 
@@ -334,10 +344,10 @@ class Journal:
             self._synced = ended + max(SYNC, 20.0 * (ended - began))
 
     def close(self) -> None:
-        """Write out, and let other runs have it."""
+        """Write out, where that is worth the wait, and let other runs have it."""
         with self.lock:
             if self.file is not None:
-                self.sync(now=True)
+                self.sync(now=time.monotonic() - self._opened > SHORT)
                 try:
                     self.file.close()
                 except OSError as error:  # disks elsewhere may refuse at the very end what they had taken
@@ -353,12 +363,14 @@ def _append(journal: Journal, key: Key, value: Any) -> None:
     if len(text) > MOST_TEXT:  # it could not be read, nor anything after it
         raise OSError(errno.EFBIG, f"a record has more than {MOST_TEXT:,} bytes of text")
     size = sum(_padded(array.nbytes) for array in arrays)
+    head = bytearray(FRAME.size) + text
     parts = list(bytes_of(arrays))
     if size <= JOINED:
-        parts = [b"".join(parts)]
-    head = FRAME.pack(len(text), size, _checksum(journal.end, text, size, parts)) + text
+        head = bytearray().join([head, *parts])
+        parts = [memoryview(head)[-size:]] if size else []
+    FRAME.pack_into(head, 0, len(text), size, _checksum(journal.end, text, size, parts))
     journal.file.seek(journal.end)
-    for part in [head + parts[0]] if size <= JOINED else [head, *parts]:
+    for part in [head] if size <= JOINED else [head, *parts]:
         left = memoryview(part)
         while len(left):
             left = left[journal.file.write(left) :]
