@@ -15,10 +15,11 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
 from noisewise.errors import refusal
 from noisewise.mechanisms.discrete import by_rows, log, log_sum, repeat, times
-from noisewise.numerics import namespace, special
+from noisewise.numerics import namespace
 
 GRID = 2**21
 """Largest grid of partial counts."""
@@ -83,7 +84,7 @@ def _separable(xp: Any, channel: Any, n: int, released: Any, confidential: Any) 
 
 
 def _separable_block(xp: Any, channel: Any, n: int, released: Any, confidential: Any) -> Any:
-    log_factorial = _log_factorial(xp, released, confidential)
+    log_factorial = _log_factorial(xp, n)
     common, target = channel.min(axis=0), outright(channel)
     log_common = log(np, common)
     log_own = log(np, (channel - common)[np.arange(len(target)), target])
@@ -143,7 +144,7 @@ def _any_block(xp: Any, channel: Any, n: int, released: Any, confidential: Any, 
     log_channel = xp.asarray(log(np, channel))[order]  # row, category by size, reported
     spread = (slice(None), *(None,) * len(extents))  # a number per row, against the grid
     grid = [_along(xp, extents, axis) for axis in range(len(extents))]
-    law = _log_multinomial(xp, count[:, 0][spread], grid, [log_channel[:, 0, j][spread] for j in range(reported)])
+    law = _log_multinomial(xp, n, count[:, 0][spread], grid, [log_channel[:, 0, j][spread] for j in range(reported)])
 
     # Records beyond the two largest categories number at most n (k - 2) / k.
     ends = xp.cumsum(count[:, 2:], axis=1)
@@ -158,7 +159,7 @@ def _any_block(xp: Any, channel: Any, n: int, released: Any, confidential: Any, 
 
     law = repeat(xp, steps, add_record, law) if steps else law
     rest = [released[:, axis][spread] - grid[axis] for axis in range(len(extents))]
-    second = _log_multinomial(xp, count[:, 1][spread], rest, [log_channel[:, 1, j][spread] for j in range(reported)])
+    second = _log_multinomial(xp, n, count[:, 1][spread], rest, [log_channel[:, 1, j][spread] for j in range(reported)])
     return log_sum(xp, (law + second).reshape(len(released), -1), axis=1)
 
 
@@ -183,9 +184,9 @@ def _log_sum_of(xp: Any, terms: list[Any]) -> Any:
     return log(xp, sum(xp.exp(term - top) for term in terms)) + top
 
 
-def _log_multinomial(xp: Any, total: Any, counts: list[Any], log_weights: list[Any]) -> Any:
-    """log pmf over `counts` with the last count implied by the total."""
-    log_factorial = _log_factorial(xp, total, *counts)
+def _log_multinomial(xp: Any, n: int, total: Any, counts: list[Any], log_weights: list[Any]) -> Any:
+    """log pmf over `counts` with the last count implied by the total, which is at most n."""
+    log_factorial = _log_factorial(xp, n)
     last = total - sum(counts)
     inside = last >= 0
     for part in counts:
@@ -197,9 +198,12 @@ def _log_multinomial(xp: Any, total: Any, counts: list[Any], log_weights: list[A
     return xp.where(inside, found, -xp.inf)
 
 
-def _log_factorial(xp: Any, *like: Any) -> Any:
-    gammaln = special(*like).gammaln
-    return lambda count: gammaln(count + 1.0)
+def _log_factorial(xp: Any, n: int) -> Any:
+    """log k! of whole numbers k from 0 to n. In JAX from a table: its log-gamma takes seconds to compile."""
+    if xp is np:
+        return lambda count: gammaln(count + 1.0)
+    table = xp.asarray(gammaln(np.arange(n + 1) + 1.0))
+    return lambda count: xp.take(table, xp.asarray(count, dtype=int), mode="fill", fill_value=np.nan)
 
 
 # The bound ----------------------------------------------------------------------------------------------------------
@@ -255,7 +259,7 @@ def _best_split(xp: Any, n: int, size: Any, seen: Any, rates: list[tuple[Any, An
 
 
 def _log_two_binomials(xp: Any, n: int, first: Any, second: Any, seen: Any, rates: list[tuple[Any, Any]]) -> Any:
-    log_factorial = _log_factorial(xp, seen)
+    log_factorial = _log_factorial(xp, n)
     part = xp.arange(n + 1.0)  # successes among the first records
     found: Any = 0.0
     inside = xp.ones((*np.shape(seen), n + 1), dtype=bool)
