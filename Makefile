@@ -12,12 +12,11 @@ export NO_MKDOCS_2_WARNING := 1
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
 
-# two processes, then what must not have company
+# two processes, then what must not have company, then what drives a browser
 test: $(VENV)/.developer
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not alone"
-	$(BIN)/python -m pytest -q -m alone --ignore tests/test_report.py --ignore tests/test_page.py
-	$(BIN)/python -m pytest -q -m alone tests/test_page.py
-	$(BIN)/python -m pytest -q -m alone tests/test_report.py
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not alone and not browser"
+	$(BIN)/python -m pytest -q -m alone
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m browser
 
 # what takes longer than the default suite should
 test-long: $(VENV)/.developer

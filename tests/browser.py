@@ -1,8 +1,8 @@
 """A real browser for tests: Debian's Chromium, headless, driven by Playwright for Python.
 
-`chromium` is a session fixture; import it into a test file. Chromium is installed by apt where it is missing and that
-is possible; otherwise the tests that need it are skipped, with the reason. Screenshots and PDFs are kept in the folder
-that NOISEWISE_SCREENSHOTS names, else in pytest's temporary folder.
+`chromium` is a session fixture of every test file, by conftest.py. Chromium is installed by apt where it is missing and
+that is possible; otherwise the tests that need it are skipped, with the reason. Screenshots and PDFs are kept in the
+folder that NOISEWISE_SCREENSHOTS names, else in pytest's temporary folder.
 """
 
 import os

@@ -5,12 +5,15 @@ import signal
 from pathlib import Path
 
 import pytest
+from browser import chromium  # noqa: F401
 
 REFERENCE = Path(__file__).parent / "reference"
 
 
-ALONE = {"test_engines", "test_faults", "test_page"}
-"""Files that watch the clock or kill processes: not beside another test process. Nor is what drives a browser."""
+ALONE = {"test_engines", "test_faults"}
+"""Files that watch the clock or kill processes: not beside another test process."""
+BROWSER = {"test_page"}
+"""Like every test that drives a browser: in processes of their own, where Playwright's event loop goes on running."""
 
 
 def pytest_configure(config):
@@ -34,8 +37,10 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     for item in items:
-        if item.path.stem in ALONE or "chromium" in item.fixturenames:
+        if item.path.stem in ALONE:
             item.add_marker("alone")
+        if item.path.stem in BROWSER or "chromium" in item.fixturenames:
+            item.add_marker("browser")
     if not config.getoption("--long"):
         kept = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])

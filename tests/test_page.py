@@ -15,7 +15,6 @@ import urllib.request
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-import browser
 import numpy as np
 import pytest
 from browser import kept, opened, overflow, serious_findings
@@ -599,9 +598,6 @@ def test_the_form_offers_every_mechanism_with_its_arguments():
 def test_an_upload_that_is_no_release_is_refused(content):
     with pytest.raises(InputError):
         release_text.from_upload(content)
-
-
-chromium = browser.chromium  # its fixture
 
 
 # In a browser -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from browser import PHONE, chromium, focus_order, kept, opened, overflow, serious_findings  # noqa: F401
+from browser import PHONE, focus_order, kept, opened, overflow, serious_findings
 from exactness import LIMIT
 from mechanism_case import all_cases
 from scipy import stats
@@ -559,7 +559,7 @@ def pages(report, compared, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["good", "hostile", "likelihood"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_opens_without_errors_requests_or_barriers(chromium, pages, name, scheme, tmp_path):  # noqa: F811
+def test_it_opens_without_errors_requests_or_barriers(chromium, pages, name, scheme, tmp_path):
     with opened(chromium, pages[name], color_scheme=scheme) as watched:
         page = watched.page
         page.screenshot(path=kept(f"report-{name}-{scheme}.png", tmp_path), full_page=True)
@@ -575,7 +575,7 @@ def test_it_opens_without_errors_requests_or_barriers(chromium, pages, name, sch
             assert (sum(int(each) for each in re.findall(r"\d+", ink)[:3]) > 380) == (scheme == "dark")
 
 
-def test_axe_finds_barriers_where_there_are_some(chromium, pages, tmp_path):  # noqa: F811
+def test_axe_finds_barriers_where_there_are_some(chromium, pages, tmp_path):
     broken = tmp_path / "broken.html"
     source = pages["good"].read_text(encoding="utf-8")
     broken.write_text(
@@ -588,14 +588,14 @@ def test_axe_finds_barriers_where_there_are_some(chromium, pages, tmp_path):  # 
 
 
 @pytest.mark.parametrize("name", ["good", "hostile", "likelihood"])
-def test_a_phone_shows_it_without_sideways_scrolling(chromium, pages, name, tmp_path):  # noqa: F811
+def test_a_phone_shows_it_without_sideways_scrolling(chromium, pages, name, tmp_path):
     with opened(chromium, pages[name], viewport=PHONE, device_scale_factor=2, is_mobile=True) as watched:
         watched.page.screenshot(path=kept(f"report-{name}-phone.png", tmp_path), full_page=True)
         assert overflow(watched.page) == [0, []]
         assert watched.page.evaluate("document.documentElement.clientWidth") == PHONE["width"]
 
 
-def test_it_prints(chromium, pages, tmp_path):  # noqa: F811
+def test_it_prints(chromium, pages, tmp_path):
     with opened(chromium, pages["good"], color_scheme="dark") as watched:
         path = kept("report.pdf", tmp_path)
         made = watched.page.pdf(path=path, format="A4", margin={"top": "15mm", "bottom": "15mm"})
@@ -608,7 +608,7 @@ def test_it_prints(chromium, pages, tmp_path):  # noqa: F811
         assert watched.page.locator("#replay pre").last.is_visible()
 
 
-def test_the_keyboard_reaches_everything_in_reading_order(chromium, pages):  # noqa: F811
+def test_the_keyboard_reaches_everything_in_reading_order(chromium, pages):
     with opened(chromium, pages["good"]) as watched:
         reached = focus_order(watched.page, 60)
         assert reached[0][1] == "Skip to the report"
@@ -630,7 +630,7 @@ def test_the_keyboard_reaches_everything_in_reading_order(chromium, pages):  # n
     ("name", "pictures", "told"),
     [("good", 3, ("Exact: mean", "Naive: mean")), ("likelihood", 4, ("Exact: 37.2", "Naive: 37.4"))],
 )
-def test_every_picture_has_a_name_and_a_description(chromium, pages, name, pictures, told):  # noqa: F811
+def test_every_picture_has_a_name_and_a_description(chromium, pages, name, pictures, told):
     with opened(chromium, pages[name]) as watched:
         named = watched.page.evaluate(
             """() => [...document.querySelectorAll('svg, img')].map((e) => (e.getAttribute('aria-labelledby') || '')
