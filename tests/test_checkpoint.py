@@ -8,6 +8,8 @@ import resource
 import shutil
 import signal
 import struct
+import subprocess
+import sys
 import tempfile
 import threading
 import warnings
@@ -318,6 +320,47 @@ def test_no_block_is_computed_twice_but_the_first_of_each_stream(seed, tmp_path,
     kinds = len(set(ran))
     assert kinds <= again <= kinds + 2 * 4 * 2  # a first block each; and what threads had in hand when it ended
     assert again < first / 3
+
+
+COUNTED = """
+import os, signal, sys
+import numpyro.distributions as dist
+import noisewise as nw
+
+calls = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+def simulate(rng, theta):
+    os.write(calls, b".")
+    if os.fstat(calls).st_size == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(rng.poisson(theta))
+
+model = nw.Model({"theta": dist.Gamma(25.0, 1.0)}, {"count": nw.Simulator(simulate)})
+release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
+nw.sample(model, release, nw.Rejection(), draws=8_000, seed=1, engine=nw.Threads(2), checkpoint=sys.argv[1])
+"""
+
+
+@pytest.mark.long
+def test_a_kill_costs_no_more_than_the_blocks_in_hand(tmp_path):
+    """What was simulated before is in the file, but for two blocks for each thread: one in hand, one on its way."""
+    path, calls = tmp_path / "run.nwc", tmp_path / "calls"
+
+    def run(most):
+        calls.unlink(missing_ok=True)
+        command = [sys.executable, "-c", COUNTED, str(path), str(calls), str(most)]
+        return subprocess.run(command, capture_output=True, timeout=300, check=False).returncode, calls.stat().st_size
+
+    assert run(30_000) == (-signal.SIGKILL, 30_000)
+    told = checkpoint.inspect(path)["runs"]["0"]
+    rows, kept = told["streams"]["streams"]["0"]["rows"], told["blocks"]["0"][0]
+    assert kept * rows >= 30_000 - 4 * rows > 20_000
+    resumed_code, again = run(0)
+    path.unlink()
+    whole_code, whole = run(0)
+    assert resumed_code == whole_code == 0
+    # The first block is computed again as a check, and what is under way at the end differs.
+    assert again <= whole - (kept - 1) * rows + 4 * rows
 
 
 def test_swapping_two_blocks_is_seen_by_these_tests(seed, tmp_path, monkeypatch, often):

@@ -63,6 +63,7 @@ def nasty(rng):
             lambda: nested_objects(rng.choice(DEEP)),
             lambda: [Literal(rng.choice(NUMBERS)) for _ in range(rng.choice([1, 2, 3, 70, 1_000]))],
             lambda: [rng.choice(STRINGS) for _ in range(rng.choice([1, 2, 5]))],
+            lambda: ["x" * rng.choice([10, 100_000]), *["y"] * rng.choice([10, 10_000])],
             lambda: rng.randint(-(10**6), 10**6),
             lambda: rng.uniform(-1e3, 1e3),
             lambda: [0.0] * rng.choice([10, 10_000]),
@@ -201,7 +202,7 @@ def malformed_toml(rng, text):
     """TOML text with one to three changes of lines, values or expressions."""
     lines = text.split("\n")
     for _ in range(rng.choice([1, 1, 2, 3])):
-        rng.choice([_value, _value, _expression, _expression, _drop, _double, _move, _header])(rng, lines)
+        rng.choice([_value, _value, _expression, _expression, _drop, _double, _move, _header, _dotted])(rng, lines)
     found = "\n".join(lines).encode("utf-8", errors="surrogatepass")
     return malformed_bytes(rng, found) if rng.random() < 0.1 else found
 
@@ -244,6 +245,11 @@ def _move(rng, lines):
 def _header(rng, lines):
     name = rng.choice(["release", "parameters", "totals.a", "a." * 500 + "a", "[inference]", '"\\u0000"', "x", "", "é"])
     lines.insert(rng.randrange(len(lines)), f"[{name}]")
+
+
+def _dotted(rng, lines):
+    key = ".".join([rng.choice(["a", '"a"', "'.'"])] * rng.choice([2, 40, 60, 5_000]))
+    lines.insert(rng.randrange(len(lines)), rng.choice([f"{key} = 1", f"x = {{ {key} = 1 }}", f"[{key}]"]))
 
 
 # Bytes --------------------------------------------------------------------------------------------------------------
