@@ -26,7 +26,7 @@ from noisewise.analysis import Analysis, starter
 from noisewise.errors import InputError
 
 SOURCE = Path(nw.__file__).parent
-COUNTS = {"release": 2_000, "analysis": 60, "checkpoint": 60, "state": 30, "result": 60}
+COUNTS = {"release": 2_000, "analysis": 60, "checkpoint": 60, "state": 30, "result": 60, "fit": 300}
 
 
 # Data, never code ---------------------------------------------------------------------------------------------------
@@ -72,7 +72,9 @@ def test_the_search_for_code_notices_it(text):
 # Malformed files ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["release", "analysis", "checkpoint", pytest.param("state", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "kind", ["release", "analysis", "checkpoint", "fit", pytest.param("state", marks=pytest.mark.long)]
+)
 def test_malformed_files_are_read_or_refused(kind, seed, tmp_path):
     tally = {}
     for number in range(COUNTS[kind]):
@@ -284,7 +286,8 @@ def test_a_result_of_any_size_passes_its_own_check(tmp_path, seed):
 @pytest.mark.parametrize("kind", briefly(KINDS, [kind for kind in KINDS if kind != "state"]))
 def test_good_files_are_read(kind, tmp_path):
     """Malformed ones are not refused for a reason that all files share."""
-    bytes_of = {"release": lambda good: json.dumps(good).encode(), "analysis": str.encode}
+    text_of = lambda good: json.dumps(good).encode()  # noqa: E731
+    bytes_of = {"release": text_of, "fit": text_of, "analysis": str.encode}
     for good in KINDS[kind][0]():
         made = framed(good) if kind in ("checkpoint", "state") else bytes_of.get(kind, bytes)(good)
         (tmp_path / "good").write_bytes(made)

@@ -31,7 +31,7 @@ def from_data(content: Any, estimator: Estimator, where: str) -> Fit:
     """The fit that `to_data` wrote; `where` names the file in messages."""
     try:
         return _restored(dict(content), estimator)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise InputError(
             f"{where}: not a fit written by this version of noisewise ({type(error).__name__}: {error}). "
             "Run 'noisewise mle' again."
@@ -53,6 +53,10 @@ def _restored(content: dict[str, Any], estimator: Estimator) -> Fit:
     size = len(found["labels"])
     if sum(value.size for value in found["estimate"].values()) != size or found["covariance"].shape != (size, size):
         raise ValueError("one label for each number")
+    shapes = {name: value.shape for name, value in found["estimate"].items()}
+    for told in ("efficiency", "monte_carlo_error"):
+        if found[told] and {name: value.shape for name, value in found[told].items()} != shapes:
+            raise ValueError(f"{told} by the names of the estimate")
     return Fit(estimator=estimator, diagnostics=_diagnostics(content["diagnostics"]), **found)
 
 

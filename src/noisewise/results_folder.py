@@ -33,6 +33,8 @@ FILES = (
     *("figures", "figures/posterior.png", "figures/posterior.svg", "figures/trace.png", "figures/trace.svg"),
 )
 """All that a results folder may hold."""
+LARGEST = 2**26
+"""Bytes of a JSON file that is read."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,8 @@ def check_folder(folder: Path) -> None:
 
 def _is_ours(folder: Path) -> bool:
     try:
-        stated = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        stated = _read_json(folder / "run.json")
+    except InputError:
         return False
     return isinstance(stated, dict) and stated.get("format") == FORMAT
 
@@ -189,6 +191,8 @@ def _load_fit(path: Path, analysis: Analysis, release: Release) -> Fit:
 
 def _read_json(path: Path) -> Any:
     try:
+        if not path.is_file() or path.stat().st_size > LARGEST:
+            raise ValueError(f"it must be a file of at most {LARGEST:,} bytes")
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read ({error}). Run the analysis again.") from None

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SHARES = {"release": 0.83, "analysis": 0.08, "checkpoint": 0.045, "state": 0.005, "result": 0.04}
-BATCH = {"release": 10_000, "analysis": 1_000, "checkpoint": 1_000, "state": 250, "result": 1_000}
+SHARES = {"release": 0.80, "analysis": 0.08, "checkpoint": 0.045, "state": 0.005, "result": 0.04, "fit": 0.03}
+BATCH = {"release": 10_000, "analysis": 1_000, "checkpoint": 1_000, "state": 250, "result": 1_000, "fit": 1_500}
 WALL = 1_800.0
 """Seconds for one batch: an input that hangs in C is ended with its process."""
 GUIDED = {"release": 20_000, "analysis": 2_000}

@@ -18,7 +18,7 @@ from targets import count_model, count_release
 
 import noisewise as nw
 from fuzz.mutations import malformed_bytes, malformed_json, malformed_toml
-from noisewise import checkpoint, journal, resume
+from noisewise import checkpoint, fit_file, journal, results_folder, resume
 from noisewise.analysis import STARTERS, Analysis, starter
 from noisewise.errors import NoisewiseError
 
@@ -367,6 +367,30 @@ def read_result(path):
     repr(nw.Posterior.load(path))
 
 
+# Fits ---------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def fits():
+    """Of one number and of several, with Monte Carlo errors."""
+    exact = nw.fit(*run_of_count(), nw.EM(), start={"theta": 30.0})
+    several = replace(
+        exact,
+        estimate={"p": np.array([0.4, 0.6]), "q": np.array(1.0)},
+        labels=("p[0]", "p[1]", "q"),
+        covariance=np.eye(3),
+        efficiency={"p": np.ones(2), "q": np.array(0.5)},
+        monte_carlo_error={"p": np.zeros(2), "q": np.array(0.1)},
+        trace=({"iteration": 0, "p": np.ones(2), "q": np.array(1.0)},),
+    )
+    return [json.loads(json.dumps(results_folder.plain(fit_file.to_data(fit)))) for fit in (exact, several)]
+
+
+def read_fit(path):
+    """What the file gives can be looked at, too."""
+    repr(fit_file.from_data(results_folder._read_json(path), nw.EM(), str(path)))
+
+
 # All ----------------------------------------------------------------------------------------------------------------
 
 KINDS = {
@@ -375,6 +399,7 @@ KINDS = {
     "checkpoint": (checkpoints, [forged_checkpoint, forged_checkpoint, broken_checkpoint]),
     "state": (states, [forged_state]),
     "result": (results, [broken_result, other_metadata, other_metadata, other_structure]),
+    "fit": (fits, [malformed_json, malformed_json, broken_release]),
 }
 READERS = {
     "release": read_release,
@@ -382,4 +407,5 @@ READERS = {
     "checkpoint": read_checkpoint,
     "state": read_state,
     "result": read_result,
+    "fit": read_fit,
 }
