@@ -164,6 +164,26 @@ def test_a_fit_cut_anywhere_ends_at_the_same_estimate(estimator, seed, tmp_path,
         assert found.diagnostics["simulated"] == peace.diagnostics["simulated"]
 
 
+def test_a_fit_by_augmented_records_cut_anywhere_ends_at_the_same_estimate(seed, tmp_path, often):
+    estimator = nw.MCEM(e_step="augmented", schedule=nw.Ascent(start=100, most=300), final=500)
+    model, release = clamped_total()
+
+    def fitted(path=None):
+        return nw.fit(model, release, estimator, start={"mu": 0.2}, seed=seed, checkpoint=path, on_failure="return")
+
+    peace, whole, part = fitted(), tmp_path / "whole.nwc", tmp_path / "part.nwc"
+    assert repr(fitted(whole)) == repr(peace)
+    for place in np.random.default_rng(seed).uniform(header_size(whole), whole.stat().st_size, 3):
+        cut(whole, part, int(place))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoisewiseWarning)
+            found = fitted(part)
+        assert found.estimate == peace.estimate
+        assert found.log_likelihood == peace.log_likelihood
+        assert np.array_equal(found.covariance, peace.covariance)
+        assert [row["mu"] for row in found.trace] == [row["mu"] for row in peace.trace]
+
+
 def small_blocks(monkeypatch, rows=64):
     monkeypatch.setattr(rejection, "LEAF_ROWS", rows)
 

@@ -43,7 +43,7 @@ SCHEDULES = {"ascent": nw.Ascent(most=50_000), "staged": nw.Staged(sizes=(1_000,
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES.values(), ids=SCHEDULES)
-@pytest.mark.parametrize("e_step", E_STEPS)
+@pytest.mark.parametrize("e_step", [e_step for e_step in E_STEPS if e_step != "augmented"])
 def test_mcem_agrees_within_its_own_error(e_step, schedule, count_reference, seed):
     truth = count_reference["maximum_likelihood"]
     estimator = nw.MCEM(e_step=e_step, schedule=schedule, final=200_000)

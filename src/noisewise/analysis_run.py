@@ -16,6 +16,7 @@ from noisewise.samplers import sample
 
 IN_A_FILE = {
     "nw.MCEM()": 'In the analysis file: [likelihood] with method = "MCEM".',
+    'nw.MCEM(e_step="augmented")': 'In the analysis file: method = { name = "MCEM", e_step = "augmented" }.',
     "nw.sample": "On the command line: noisewise fit.",
 }
 """What advice for programs means for an analysis file."""

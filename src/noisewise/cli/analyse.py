@@ -1,5 +1,6 @@
 """Commands that read an analysis file: new, check, fit, mle, compare, calibrate, report."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -186,7 +187,8 @@ def mle(
         say_json(results.summary() | {"folder": str(folder)})
     else:
         say_table(found.summary(analysis.settings.level))
-        typer.echo(f"Log likelihood {found.log_likelihood:.6g}, by {type(found.estimator).__name__}.")
+        height = "not known" if math.isnan(found.log_likelihood) else f"{found.log_likelihood:.6g}"
+        typer.echo(f"Log likelihood {height}, by {type(found.estimator).__name__}.")
         _say_where(folder)
     stop_unless_done(results, folder)
 

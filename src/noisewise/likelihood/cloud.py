@@ -43,6 +43,9 @@ class Cloud:
 
     A streamed cloud holds r + 1 points per entry in which b(s) has affine coordinates. `weights` are the means of these
     (they may be negative) and `spread`, (r, r, entries), the covariance of all but the first, given the release.
+
+    Values of Markov chains hang together within a chain: value k is of group k modulo `groups`, and only groups are
+    independent. Their log likelihoods are relative to the place where the chains ran.
     """
 
     values: Array
@@ -51,6 +54,12 @@ class Cloud:
     neglected: Array = field(default_factory=lambda: np.zeros(1))
     """The most that a sum or an integral may be off, relative to it, of every entry."""
     spread: Array | None = None
+    groups: int = 0
+    """Independent groups of values; none where values are independent by themselves."""
+    worth: float = 1.0
+    """Independent values that one value is worth."""
+    at_rest: bool = True
+    """Whether chains show no trace of where they began."""
 
     @property
     def log_likelihood(self) -> float:
@@ -61,7 +70,18 @@ class Cloud:
     def sizes(self) -> Array:
         """Kish's effective number of values of every entry; none where one value, or sums, are all there is."""
         few = len(self.values) == 1 or self.spread is not None
-        return np.empty(0) if few else 1.0 / np.sum(self.weights**2, axis=0)
+        return np.empty(0) if few else self.worth / np.sum(self.weights**2, axis=0)
+
+    def variance(self, terms: Array) -> float:
+        """Of the sum of terms, (K, entries), one for each value, that add up to nothing: by independent groups."""
+        if not self.groups:
+            return float(np.sum(terms**2))
+        sums = terms.reshape(-1, self.groups, terms.shape[1]).sum(axis=0)
+        return float(np.sum(sums**2)) * self.groups / (self.groups - 1)
+
+    def again(self, new: "Cloud") -> "Cloud":
+        """Other weights, or some whole groups' values, of what this cloud holds."""
+        return replace(new, groups=self.groups, worth=self.worth, at_rest=self.at_rest)
 
 
 class Clouds:
@@ -161,7 +181,7 @@ def moved(part: Part, cloud: Cloud, before: Values, after: Values) -> Cloud:
     with np.errstate(divide="ignore"):
         log_weights = np.where(cloud.weights > 0, np.log(cloud.weights) + ratio, -np.inf)
     new = weighted(cloud.values, log_weights)
-    return Cloud(new.values, new.weights, new.log_likelihoods + cloud.log_likelihoods)
+    return cloud.again(replace(new, log_likelihoods=new.log_likelihoods + cloud.log_likelihoods))
 
 
 def exact_cloud(part: Part, values: Values) -> Cloud:

@@ -200,12 +200,18 @@ class Objective:
                 found = self._affine[number](x, cloud.values, cloud.weights, cloud.spread, self.parts[number].place)
                 score, complete, variance = (np.asarray(one) for one in found)
             return replace(Louis.nothing(len(x)), score=score, information=complete - variance, complete=complete)
+        if cloud.groups:
+            lanes = [(cloud.values[g :: cloud.groups], cloud.weights[g :: cloud.groups]) for g in range(cloud.groups)]
+            return _louis_of_groups([self._sums(number, x, *lane, None) for lane in lanes], [w.sum() for _, w in lanes])
+        return _louis(self._sums(number, x, *_by_level(self.parts[number], cloud)))
+
+    def _sums(self, number: int, x: Array, values: Array, weights: Array, squared: Array | None) -> dict[str, Array]:
         sums: dict[str, Array] = {}
-        for s, weight, squared in _chunks(*_by_level(self.parts[number], cloud)):
+        for s, weight, square in _chunks(values, weights, squared):
             with double():
-                piece = self._moments[number](x, s, weight, squared, self.parts[number].place)
+                piece = self._moments[number](x, s, weight, square, self.parts[number].place)
                 sums = {name: np.asarray(one) + sums.get(name, 0.0) for name, one in piece.items()}
-        return _louis(sums)
+        return sums
 
 
 @dataclass(frozen=True)
@@ -294,6 +300,23 @@ def _crossed(sums: dict[str, Array], h: Array, h_first: Array) -> Array:
     centred = np.einsum("eab,ec->abc", h_first - h * sums["squared"][:, None, None], mean)
     far = np.einsum("eab,ec->abc", h, sums["squared score"])
     return np.asarray(own + own.transpose(1, 0, 2) - sums["both and score"] - far - centred)
+
+
+def _louis_of_groups(groups: list[dict[str, Array]], weights: list[float]) -> Louis:
+    """As `_louis`, of one entry whose values are independent from group to group only: groups in place of values."""
+    names = ("first", "second", "complete")
+    first, second, complete = (np.concatenate([one[name] for one in groups]) for name in names)
+    weight, factor = np.asarray(weights), len(groups) / (len(groups) - 1)
+    mean, both = first.sum(axis=0), second.sum(axis=0)
+    outer = np.outer(mean, mean)
+    moves = first - weight[:, None] * mean
+    mixed = first[:, :, None] * mean
+    turns = mixed + mixed.transpose(0, 2, 1) - second - weight[:, None, None] * (2.0 * outer - both)
+    noise = factor * moves.T @ moves
+    biases = -factor * weight @ moves, noise - factor * np.einsum("g,gab->ab", weight, turns)
+    cross = factor * np.einsum("gab,gc->abc", turns, moves)
+    spread = factor * np.sum(turns**2, axis=0)
+    return Louis(mean, outer - both, noise, -complete.sum(axis=0), spread, *biases, cross)
 
 
 def _share(clouds: Iterable[Cloud]) -> float:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import logsumexp
@@ -18,6 +18,7 @@ from noisewise import checks
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.fit import Fit
+from noisewise.likelihood.augmented import Augmented
 from noisewise.likelihood.cloud import Cloud, Clouds, weighted
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.display import Steps
@@ -31,6 +32,7 @@ from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.progress import Progress
 from noisewise.resume import NOTHING, Log
 from noisewise.samplers.problem import Problem
+from noisewise.samplers.records import total_of, unfit
 from noisewise.settings import Estimator
 from noisewise.streams import Columns, Stream, run
 
@@ -42,6 +44,8 @@ E_STEP = 1_000
 LAST = 999
 CHECK = 990
 """Purpose number of the few values by which a checkpoint is seen to be of the same model."""
+HEIGHT = 980
+"""Purpose number of the totals that give the likelihood where chains do not."""
 ROWS = 2**14
 
 
@@ -113,7 +117,17 @@ UNSETTLED = (
 )
 THIN = (
     "of {size:,} values simulated at the end the noise leaves only {ess:.3g} effective ones{where}: neither the "
-    'estimate nor its errors can be trusted. Raise `final`, try e_step="mixture", or use nw.EM() or nw.sample.'
+    "estimate nor its errors can be trusted. {advice}"
+)
+THICKEN = 'Raise `final`, try e_step="mixture", or use nw.EM() or nw.sample.'
+AUGMENT = "Use nw.MCEM(e_step=\"augmented\"), whose records stay near the released '{name}', or nw.sample."
+UNREST = (
+    "the chains over the records of '{name}' have not forgotten where they began: single records are hardly ever "
+    "replaced, or few carry the total. Start nearer to the release, raise `final`, or use nw.sample."
+)
+UNKNOWN = (
+    "The log likelihood is not known: of {size:,} totals simulated for '{name}' the noise leaves only {ess:.3g} "
+    "effective ones. Estimate and errors do not rest on them."
 )
 CUT = (
     "samples were of at most {room:,} values, not of the {asked:,} asked for: those of all entries or records fill the "
@@ -140,7 +154,7 @@ BIASED = ("score", "bias", "information", "information_bias", "complete")
 
 BY_WEIGHT = ("importance", "mixture", "recycled")
 """E-steps whose weights are densities, which more noise would make more even."""
-E_STEPS = ("importance", "mixture", "rejection", "resampled", "markov", "recycled")
+E_STEPS = ("importance", "mixture", "rejection", "resampled", "markov", "recycled", "augmented")
 
 
 @dataclass(frozen=True)
@@ -148,6 +162,7 @@ class MCEM(Estimator):
     """Settings: the E-step's variant, the schedule of sample sizes, and the most iterations."""
 
     e_step: str = "importance"
+    """Values from the model with weights, or others; "augmented", for totals, runs chains over their records."""
     schedule: Ascent | Staged = field(default_factory=Ascent)
     max_iterations: int = 500
     final: int = 1_000_000
@@ -194,16 +209,18 @@ class MCEM(Estimator):
                     status, message = "stalled", UNSETTLED
                 elif climb.is_rough(clouds, louis):
                     status, message = "rough", ROUGH
+                height = climb.height(clouds)
             except KeyboardInterrupt:
                 if len(climb.parts) < len(climb.pieces):
                     climb.use(climb.pieces)
                 status, message = "interrupted", f"interrupted after {len(climb.trace)} iterations."
                 clouds = climb.here()
                 louis = climb.objective.score_and_information(climb.free, clouds)
+                height = climb.height(clouds, simulate=False)
         if self.asked > climb.room:
             message = f"{message} {CUT.format(room=climb.room, asked=self.asked)}".lstrip()
         tilt = climb.tilt(clouds, louis)
-        bias, error = log_likelihood_error(clouds)
+        likelihood, error, told = height
         diagnostics = {
             "simulated": climb.simulated,
             "final": min(self.final, climb.room),
@@ -211,7 +228,7 @@ class MCEM(Estimator):
             "log_likelihood_error": error,
             "iterations": len(climb.trace),
         }
-        likelihood = clouds.log_likelihood + bias
+        message = f"{message} {told}".strip()
         end = End(climb.free, louis, likelihood, status, message, climb.trace, diagnostics, tilt=tilt, monte_carlo=True)
         return finish(self, problem, seed, climb.coordinates, end)
 
@@ -223,7 +240,12 @@ class Climb:
         self, settings: MCEM, problem: Problem, start: Values, seed: int, engine: Engine, progress: Steps, log: Log
     ) -> None:
         self.settings, self.seed, self.engine, self.progress, self.log = settings, seed, engine, progress, log
-        self.coordinates, whole = Coordinates(problem.model), parts_with_totals(problem)
+        self.problem, augmented = problem, settings.e_step == "augmented"
+        self.coordinates = Coordinates(problem.model)
+        whole = parts_with_totals(problem, Augmented if augmented else Records)
+        if augmented and not any(isinstance(part, Augmented) for part in whole):
+            rule = "must be another where no Total is released: there are no records to augment"
+            raise refusal("MCEM", "e_step", rule, settings.e_step, "Leave it out.")
         self.room = room_for(whole, start)
         """Most values an E-step may draw: entries and records take room, and time."""
         rows = min(self.room, settings.largest)
@@ -267,7 +289,12 @@ class Climb:
             return
         values = self.coordinates.values(self.free)
         rows = 1 if in_pieces(self.pieces) else 64
-        found = [self._simulate(part, values, CHECK, index, rows) for index, part in enumerate(self.pieces)]
+        found = [
+            (self._chains(part, values, CHECK, index, rows).values, np.empty(0))
+            if isinstance(part, Augmented)
+            else self._simulate(part, values, CHECK, index, rows)
+            for index, part in enumerate(self.pieces)
+        ]
         laws = [np.asarray(part.log_prob_many(values, s)) for part, (s, _) in zip(self.pieces, found, strict=True)]
         try:
             self.log.same([found, laws], "starts")
@@ -316,11 +343,31 @@ class Climb:
 
         def make(index: int) -> Cloud:
             part, number = self.parts[index], index + len(self.parts) * batch
+            if variant == "augmented" and isinstance(part, Augmented):
+                return self._chains(part, values, purpose, number, size)
             s, log_weights = self._simulate(part, values, purpose, number, size, variant == "mixture" and mixes(part))
             rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, number, 2**31)))
             return VARIANTS[variant](rng, part, s, log_weights)
 
         return Clouds(self.parts, make, self.held)
+
+    def _chains(self, part: Augmented, values: Values, purpose: int, index: int, size: int) -> Cloud:
+        """A cloud of about so many states of chains over the records."""
+        blocks, states = part.blocks(size)
+
+        def work(rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]) -> Any:
+            return part.run_chains(rng, values, states, poll), np.arange(rows)
+
+        found = self._streamed(Stream(index, states * part.chains, work, part.name), purpose, blocks)
+        return part.cloud(values, found, states)
+
+    def _streamed(self, stream: Stream, purpose: int, blocks: int | None = None, size: int = 0) -> Columns:
+        """So many whole blocks, or `size` values, of a stream."""
+        draws = size if blocks is None else blocks * stream.rows
+        outcome = run([stream], draws, self.seed, purpose, engine=self.engine, progress=Progress(False, ""))
+        if outcome.status == "interrupted":
+            raise KeyboardInterrupt
+        return outcome.columns
 
     def _simulate(
         self, part: Part, values: Values, purpose: int, index: int, size: int, mixed: bool = False
@@ -336,12 +383,38 @@ class Climb:
             s, log_weights = mixture(rng, part, values, s) if mixed else (s, part.log_eta(s))
             return {"s": s, "log_weights": log_weights}, np.arange(rows)
 
-        stream = Stream(index, rows, work, part.name)
-        quiet = Progress(False, "")
-        outcome = run([stream], size, self.seed, purpose, engine=self.engine, progress=quiet)
-        if outcome.status == "interrupted":
-            raise KeyboardInterrupt
-        return outcome.columns["s"], outcome.columns["log_weights"]
+        found = self._streamed(Stream(index, rows, work, part.name), purpose, size=size)
+        return found["s"], found["log_weights"]
+
+    def height(self, clouds: Clouds, simulate: bool = True) -> tuple[float, float, str]:
+        """The log likelihood, its Monte Carlo error, and what to say if it is not known.
+
+        Chains know ratios of likelihoods only: the totals that they explain are simulated, and not kept.
+        """
+        own = [cast(Augmented, part) for part in self.parts if isinstance(part, Augmented)]
+        if own and not simulate:
+            return math.nan, math.nan, ""
+        tops = clouds.changed(self._top) if own else clouds
+        bias, error = log_likelihood_error(tops)
+        for part in own:
+            effective = float(tops.sizes[part.name].min())
+            if not effective >= FEW:
+                size = part.sets(self.settings.final)
+                return math.nan, math.nan, UNKNOWN.format(size=size, name=part.name, ess=effective)
+        return tops.log_likelihood + bias, error, ""
+
+    def _top(self, part: Part, cloud: Cloud) -> Cloud:
+        """Simulated totals with their weights, in place of chains."""
+        if not isinstance(part, Augmented):
+            return cloud
+        values, drawn = self.coordinates.values(self.free), part.n * sum(part.widths.values())
+
+        def work(rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]) -> Any:
+            return {"log_weights": part.log_eta(part.draw(rng, values, rows))}, np.arange(rows)
+
+        stream = Stream(self.parts.index(part), max(1, min(ROWS, 2**19 // drawn)), work, part.name)
+        log_weights = self._streamed(stream, HEIGHT, size=part.sets(self.settings.final))["log_weights"]
+        return weighted(log_weights, log_weights - math.log(len(log_weights)))
 
     def _e_step(self, free: Array, iteration: int, batch: int, size: int) -> Clouds:
         variant = self.settings.e_step
@@ -360,6 +433,11 @@ class Climb:
         found = old.moved(before, values)
         return found if is_even(found, old) else None
 
+    @property
+    def measure(self) -> str:
+        """The E-step of the last sample: independent values, unless others are asked for that fit better."""
+        return self.settings.e_step if self.settings.e_step in ("mixture", "augmented") else "importance"
+
     def settle(self, newton: bool = True) -> tuple[Clouds, Louis, str | None]:
         """Newton steps on the observed score of a fresh sample to the root of that score; a new sample if they miss it.
 
@@ -373,13 +451,12 @@ class Climb:
         first = 0
         if (kept := self.log.get("settling")) is not None:
             first, self.free, self.simulated = max(0, kept["attempt"]), kept["free"], kept["simulated"]
-        variant = "mixture" if self.settings.e_step == "mixture" else "importance"
         for attempt in range(first, ATTEMPTS):
             kept = {"attempt": attempt, "free": self.free, "simulated": self.simulated}
             self.log.put(kept, "settling")
             self.progress.step(len(self.trace), f"measuring at the top with {size:,} values")
             before = self.coordinates.values(self.free)
-            clouds = self.clouds(self.free, LAST - attempt, 0, size, variant)
+            clouds = self.clouds(self.free, LAST - attempt, 0, size, self.measure)
             self._last = (before, clouds)
             louis = self.objective.score_and_information(self.free, clouds)
             if newton:
@@ -456,13 +533,22 @@ class Climb:
 
     def too_thin(self, clouds: Clouds) -> str:
         """What to say of a last sample that knows too little of its own error; nothing of a good one."""
+        for part, cloud in zip(self.parts, clouds, strict=True):
+            if not cloud.at_rest:
+                return UNREST.format(name=part.name)
         for name, sizes in clouds.sizes.items():
             bias, error = float(np.sum(sizes**-3.0)), math.sqrt(np.sum(1.0 / sizes))
             if np.sum(sizes) < FEW or sizes.min() < FEWEST or (len(sizes) > 1 and bias > 0.1 * error):
                 where = f" for the worst entry of '{name}'" if len(sizes) > 1 else ""
                 size = min(self.settings.final, self.room)
-                return THIN.format(size=size, ess=float(sizes.min()), where=where)
+                return THIN.format(size=size, ess=float(sizes.min()), where=where, advice=self._advice(name))
         return ""
+
+    def _advice(self, name: str) -> str:
+        """What to do about a sample that is too thin."""
+        total = total_of(self.problem.model, name) is not None
+        augments = total and self.settings.e_step != "augmented" and unfit(self.problem, name) is None
+        return AUGMENT.format(name=name) if augments else THICKEN
 
     def is_rough(self, clouds: Clouds, louis: Louis) -> bool:
         """Whether the score's slope over a third of a standard error is not at all what Louis's identity says."""
@@ -480,7 +566,7 @@ class Climb:
     def here(self) -> Clouds:
         """The last clouds, moved to where the run is; a small fresh sample if there are none yet."""
         if self._last is None:
-            return self.clouds(self.free, LAST, 0, min(1_000, self.room), "importance")
+            return self.clouds(self.free, LAST, 0, min(1_000, self.room), self.measure)
         before, clouds = self._last
         return clouds.moved(before, self.coordinates.values(self.free))
 
@@ -516,7 +602,7 @@ class Climb:
             mean = np.sum(cloud.weights * change, axis=0)
             total += float(mean.sum())
             terms = cloud.weights * (change - mean)
-            variance += float(np.sum((in_batches(terms) if self.settings.e_step == "markov" else terms) ** 2))
+            variance += cloud.variance(in_batches(terms) if self.settings.e_step == "markov" else terms)
         return total, math.sqrt(variance)
 
     def _advance(self, new: Array, size: int, clouds: Clouds, note: str, **more: Any) -> str | None:
@@ -627,6 +713,9 @@ def room_for(parts: list[Part], values: Values) -> int:
     for part in parts:
         if part.exact:
             continue
+        if isinstance(part, Augmented):
+            room = min(room, part.room)
+            continue
         most = (MOST_NUMBERS if isinstance(part, Records) else MOST_SIMULATED) // part.numbers
         if most < LEAST and not divides(part, values):
             rule = f"must have at most {MOST_SIMULATED // LEAST} entries to be simulated, unless its law can be cut"
@@ -675,11 +764,15 @@ def joined(first: Cloud, second: Cloud, size: int, more: int) -> Cloud:
     """Two clouds of one law as one: each weighs as much as its share of the simulations times its likelihood."""
     if len(first.values) == 1:
         return first
+    if first.groups:
+        size, more = len(first.values), len(second.values)
     logs = np.stack([math.log(size) + first.log_likelihoods, math.log(more) + second.log_likelihoods])
     logs -= math.log(size + more)
     total = logsumexp(logs, axis=0)
     weights = np.concatenate([first.weights * np.exp(logs[0] - total), second.weights * np.exp(logs[1] - total)])
-    return Cloud(np.concatenate([first.values, second.values]), weights, total)
+    worth = (size * first.worth + more * second.worth) / (size + more)
+    whole = Cloud(np.concatenate([first.values, second.values]), weights, total)
+    return replace(whole, groups=first.groups, worth=worth, at_rest=first.at_rest and second.at_rest)
 
 
 def eased(clouds: Clouds) -> Clouds:
@@ -699,7 +792,8 @@ def tempered(part: Part, cloud: Cloud, power: float) -> Cloud:
     if len(cloud.values) == 1:
         return cloud
     with np.errstate(divide="ignore", invalid="ignore"):
-        return weighted(cloud.values, np.where(cloud.weights > 0, power * np.log(cloud.weights), -np.inf))
+        log_weights = np.where(cloud.weights > 0, power * np.log(cloud.weights), -np.inf)
+        return cloud.again(weighted(cloud.values, log_weights))
 
 
 def both(first: Clouds, second: Clouds, size: int, more: int) -> Clouds:
@@ -709,17 +803,24 @@ def both(first: Clouds, second: Clouds, size: int, more: int) -> Clouds:
 
 def first_half(part: Part, cloud: Cloud) -> Cloud:
     """Half of the values by themselves."""
-    return _some(cloud, slice(None, len(cloud.values) // 2))
+    return _some(cloud, slice(None, _half(cloud)))
 
 
 def second_half(part: Part, cloud: Cloud) -> Cloud:
     """The other half."""
-    return _some(cloud, slice(len(cloud.values) // 2, None))
+    return _some(cloud, slice(_half(cloud), None))
+
+
+def _half(cloud: Cloud) -> int:
+    """Of the values, with as many of every group."""
+    each = max(1, cloud.groups)
+    return len(cloud.values) // each // 2 * each
 
 
 def some_of(part: Part, cloud: Cloud, share: float) -> Cloud:
     """The first values, `SOME` numbers of them or that share."""
-    count = max(SOME // part.numbers, math.ceil(share * len(cloud.values)))
+    each = max(1, cloud.groups)
+    count = each * math.ceil(max(SOME // part.numbers, share * len(cloud.values)) / each)
     return cloud if count >= len(cloud.values) else _some(cloud, slice(None, count))
 
 
@@ -727,7 +828,7 @@ def _some(cloud: Cloud, kept: slice) -> Cloud:
     if len(cloud.values) == 1:
         return cloud
     with np.errstate(divide="ignore"):
-        return weighted(cloud.values[kept], np.log(cloud.weights[kept]))
+        return cloud.again(weighted(cloud.values[kept], np.log(cloud.weights[kept])))
 
 
 def mixes(part: Part) -> bool:
@@ -804,6 +905,7 @@ def _markov(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> C
 VARIANTS = {
     "importance": _importance,
     "mixture": _importance,
+    "augmented": _importance,
     "rejection": _rejection,
     "resampled": _resampled,
     "markov": _markov,

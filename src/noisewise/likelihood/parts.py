@@ -59,25 +59,8 @@ class Part:
         return tuple(each.shape[1:])
 
     def _kind(self) -> tuple[str, str, bool]:
-        """The class of the law beneath its wrappers, its support's chart, and whether it has atoms.
-
-        A chart is "real", "positive", "unit" or nothing. No class where the law is transformed, or where a size that
-        must be known depends on the parameters.
-        """
         structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in self.law.parents}
-        kinds, charts, atoms = [], [], []
-
-        def look(values: Values) -> Any:
-            law = self.law.function(**values)
-            base, _, transforms = laws.peel(law)
-            kinds.append("" if transforms else type(base).__name__)
-            charts.append(_chart(law.support))
-            atoms.append(has_atoms(law))
-            return [jnp.asarray(getattr(base, KNOWN[kinds[-1]]))] if kinds[-1] in KNOWN else []
-
-        with double():
-            program = jax.make_jaxpr(look)(structs).jaxpr
-        return ("" if depends(program) else kinds[-1]), charts[-1], atoms[-1]
+        return kind_of(self.law.function, structs)
 
     def _refuse_moving_atoms(self) -> None:
         if self.atomic and atoms_move(self.law, self.law.known):
@@ -196,6 +179,27 @@ SMOOTH = {
     *("StudentT", "Cauchy", "Logistic", "Gumbel", "Weibull"),
 }
 KINKED = {"Laplace", "AsymmetricLaplace", "AsymmetricLaplaceQuantile"}
+
+
+def kind_of(function: Callable[..., Any], structs: Values) -> tuple[str, str, bool]:
+    """The class of a law beneath its wrappers, its support's chart, and whether it has atoms.
+
+    A chart is "real", "positive", "unit" or nothing. No class where the law is transformed, or where a size that
+    must be known depends on the parameters.
+    """
+    kinds, charts, atoms = [], [], []
+
+    def look(values: Values) -> Any:
+        law = function(**values)
+        base, _, transforms = laws.peel(law)
+        kinds.append("" if transforms else type(base).__name__)
+        charts.append(_chart(law.support))
+        atoms.append(has_atoms(law))
+        return [jnp.asarray(getattr(base, KNOWN[kinds[-1]]))] if kinds[-1] in KNOWN else []
+
+    with double():
+        program = jax.make_jaxpr(look)(structs).jaxpr
+    return ("" if depends(program) else kinds[-1]), charts[-1], atoms[-1]
 
 
 def support_moves(law: Callable[[Values], Any], structs: Values) -> bool:

@@ -54,9 +54,13 @@ class Records:
         self.parents = tuple(dict.fromkeys(p for field in self.fitted for p in self.laws[field].outer))
         for field in self.fitted:
             self._refuse_a_moving_support(field)
+        self._refuse_too_many()
+
+    def _refuse_too_many(self) -> None:
         if LEAST * self.numbers > MOST_NUMBERS:
             rule = f"must have at most {MOST_NUMBERS // (LEAST * self.shape[1])} records to be simulated whole"
-            raise refusal("fit", f"statistics['{name}']", rule, self.n, "Use nw.sample.")
+            advice = 'Use nw.MCEM(e_step="augmented"), or nw.sample.'
+            raise refusal("fit", f"statistics['{self.name}']", rule, self.n, advice)
 
     def _check(self, problem: Problem) -> None:
         who, total = f"statistics['{self.name}']", self.bound.total
@@ -147,10 +151,10 @@ class Records:
         return found
 
 
-def parts_with_totals(problem: Problem) -> list[Part]:
+def parts_with_totals(problem: Problem, records: type[Records] = Records) -> list[Part]:
     """As `parts_of`, with released totals as their records."""
     totals = {name for name in problem.release if isinstance(problem.model._nodes[name], BoundTotal)}
     rest = {name: problem.release[name] for name in problem.release if name not in totals}
     view = SimpleNamespace(model=problem.model, release=rest, needed=problem.needed - totals)
     others = {part.name: part for part in parts_of(cast(Problem, view))}
-    return [cast(Part, Records(problem, name)) if name in totals else others[name] for name in problem.release]
+    return [cast(Part, records(problem, name)) if name in totals else others[name] for name in problem.release]

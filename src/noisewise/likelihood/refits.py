@@ -11,8 +11,10 @@ from noisewise import checks
 from noisewise.engine import Engine, Threads
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.fit import Fit
+from noisewise.likelihood.augmented import Augmented
+from noisewise.likelihood.mcem import MCEM
 from noisewise.likelihood.observed import check_fit, check_level
-from noisewise.likelihood.records import parts_with_totals
+from noisewise.likelihood.records import Records, parts_with_totals
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.samplers.problem import Problem
@@ -74,7 +76,10 @@ def bootstrap(
     if not isinstance(estimator, Estimator):
         raise refusal(who, "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
     problem = Problem(model, release)
-    parts_with_totals(problem)  # refuses a model that is more than laws and totals of parameters
+    augmented = isinstance(estimator, MCEM) and estimator.e_step == "augmented"
+    parts_with_totals(
+        problem, Augmented if augmented else Records
+    )  # refuses a model that is more than laws and totals of parameters
     found: dict[str, list[Any]] = {name: [] for name in fit.estimate}
     failures: Counter[str] = Counter()
     for replicate in range(draws):

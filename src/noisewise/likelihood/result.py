@@ -154,7 +154,7 @@ def gain(objective: Objective, free: Array, clouds: Clouds, i: int, target: floa
             for part, cloud in zip(objective.parts, clouds, strict=True):
                 new = moved(part, cloud, before, after)
                 gained += new.log_likelihood - cloud.log_likelihood
-                variance += float(np.sum((new.weights - cloud.weights) ** 2))
+                variance += cloud.variance(new.weights - cloud.weights)
     except InputError:  # the release is hopelessly unlikely there
         return -np.inf, np.inf
     return gained, float(np.sqrt(variance))

@@ -76,12 +76,7 @@ def best_of(points: list[Point], run: Callable[[int], Fit]) -> Fit:
     others = [fit for fit in fits.values() if fit.status == best.status == "converged" and _apart(best, fit)]
     message = best.message
     if others:
-        second = _highest(others)
-        told = (
-            f"multimodal: {len(others)} of {len(points)} starts ended at another maximum, the best of them with log "
-            f"likelihood {second.log_likelihood:.6g} at {_shown(second)}, against {best.log_likelihood:.6g} here. "
-            "Intervals by standard errors see this maximum only."
-        )
+        told = _told(best, others, len(points))
         message = f"{told} {message}".strip()
     status, last = best.status, list(fits.values())[-1]
     if last.status == "interrupted" and best is not last:
@@ -91,13 +86,27 @@ def best_of(points: list[Point], run: Callable[[int], Fit]) -> Fit:
     return replace(best, status=status, message=message, diagnostics=diagnostics)
 
 
+def _told(best: Fit, others: list[Fit], starts: int) -> str:
+    """That there are other maxima, and how high; a likelihood may not be known."""
+    second = _highest(others)
+    heights = f"with log likelihood {second.log_likelihood:.6g} at {_shown(second)}"
+    heights += f", against {best.log_likelihood:.6g} here"
+    if not all(math.isfinite(fit.log_likelihood) for fit in (best, *others)):
+        heights = f"at {_shown(second)}: which of them is higher is not known"
+    return (
+        f"multimodal: {len(others)} of {starts} starts ended at another maximum, the best of them {heights}. "
+        "Intervals by standard errors see this maximum only."
+    )
+
+
 def _error(fit: Fit) -> float:
     return float(fit.diagnostics.get("log_likelihood_error", 0.0))
 
 
 def _highest(fits: list[Fit]) -> Fit:
-    """The highest; among equals within their errors, one that converged."""
-    best = max(fits, key=lambda fit: fit.log_likelihood if math.isfinite(fit.log_likelihood) else -math.inf)
+    """The highest; among equals within their errors, or where heights are not known, one that converged."""
+    height = {id(fit): fit.log_likelihood if math.isfinite(fit.log_likelihood) else -math.inf for fit in fits}
+    best = max(fits, key=lambda fit: (height[id(fit)], fit.status == "converged"))
     for fit in fits:
         gap = 1e-6 + 4.0 * math.hypot(_error(best), _error(fit))
         if best.status != "converged" and fit.status == "converged" and best.log_likelihood - fit.log_likelihood < gap:

@@ -1,5 +1,6 @@
 """The report of a maximum likelihood fit: estimates, naive beside exact, information lost, the climb."""
 
+import math
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
@@ -141,7 +142,8 @@ def _answer(report: FitReport) -> Section:
         "statistics vary by and what the noise adds."
     )
     shown = page.long_table(f"Estimates, with {100 * report.level:g}% intervals", columns, rows, "answer-table")
-    likelihood = f"The log likelihood there is {number(report.fit.log_likelihood, 6)}."
+    known = not math.isnan(report.fit.log_likelihood)
+    likelihood = f"The log likelihood there is {number(report.fit.log_likelihood, 6) if known else 'not known'}."
     return "answer", "The answer", joined([tag("p", told), shown, tag("p", likelihood, class_="quiet"), _drawn(report)])
 
 
