@@ -267,9 +267,9 @@ def test_a_formula_beyond_its_range_is_no_attraction():
 
 
 def test_threads_do_not_matter_and_fewer_draws_come_first(seed):
-    model, release, _ = target("count-25")
-    one = nw.sample(model, release, SHORT, draws=2_000, seed=seed, engine=nw.Threads(1))
-    four = nw.sample(model, release, SHORT, draws=2_000, seed=seed, engine=nw.Threads(4))
+    model, release, _ = target("count-2")
+    one = nw.sample(model, release, SHORT, draws=2_000, seed=seed, engine=nw.Threads(1), on_failure="return")
+    four = nw.sample(model, release, SHORT, draws=2_000, seed=seed, engine=nw.Threads(4), on_failure="return")
     for name in one.draws:
         assert np.array_equal(one[name], four[name])
     fewer = nw.sample(model, release, SHORT, draws=1_000, seed=seed, on_failure="return")
@@ -278,20 +278,20 @@ def test_threads_do_not_matter_and_fewer_draws_come_first(seed):
 
 
 def test_another_release_or_seed_compiles_nothing(seed):
-    model, release, _ = target("count-25")
+    model, release, _ = target("count-2")
 
     def programs():
         return sum(len(one._programs) for one in model.compiled.values())
 
-    nw.sample(model, release, SHORT, draws=2_000, seed=seed)
+    nw.sample(model, release, SHORT, draws=2_000, seed=seed, on_failure="return")
     before = programs()
     other = nw.Release(count=nw.Laplace(scale=5.1).released(36.6))
-    nw.sample(model, other, SHORT, draws=2_000, seed=seed + 1)
+    nw.sample(model, other, SHORT, draws=2_000, seed=seed + 1, on_failure="return")
     assert programs() == before
 
 
 def test_clock_is_reported(seed):
-    model, release, _ = target("count-25")
+    model, release, _ = target("count-2")
     hurried = replace(SHORT, max_seconds=0.3)
     found = nw.sample(model, release, hurried, draws=4_000_000, seed=seed, on_failure="return")
     assert found.status == "max_seconds"
@@ -299,7 +299,7 @@ def test_clock_is_reported(seed):
 
 
 def test_divergences_are_reported(seed, monkeypatch):
-    model, release, _ = target("count-25")
+    model, release, _ = target("count-2")
     monkeypatch.setattr(nuts, "DIVERGENT", -1.0)
     found = nw.sample(model, release, SHORT, draws=2_000, seed=seed, on_failure="return")
     assert found.status == "divergent"
