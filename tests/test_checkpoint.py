@@ -248,6 +248,23 @@ def test_a_run_on_a_device_cut_anywhere_ends_with_the_same_draws(sampler, seed, 
         assert equal(peace, run(part))
 
 
+def test_a_record_at_the_place_of_another_does_not_hold(tmp_path):
+    """As where a disk has written a page to a wrong place."""
+    path = tmp_path / "run.nwc"
+    held = journal.Journal.open("sample", path, {})
+    for number in range(3):
+        held.write(("block", number), np.full(50, float(number)))
+    first, second, third = (held.offsets["block", number] for number in range(3))
+    held.close()
+    whole = path.read_bytes()
+    assert second - first == third - second
+    path.write_bytes(whole[:second] + whole[first:second] + whole[third:])
+    with pytest.warns(NoisewiseWarning, match="do not hold and are left out"):
+        held = journal.Journal.open("sample", path, {})
+    assert [held.has(("block", number)) for number in range(3)] == [True, False, False]
+    held.close()
+
+
 class Deadly(io.FileIO):
     """A file that writes in two pieces; `step` is called before, between and after them."""
 
