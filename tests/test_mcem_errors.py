@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import numpyro.distributions as dist
@@ -14,8 +15,9 @@ import noisewise as nw
 from noisewise.likelihood import mcem
 from noisewise.likelihood.cloud import Clouds, exact_cloud, weighted
 from noisewise.likelihood.coordinates import Coordinates
-from noisewise.likelihood.maximise import Objective
+from noisewise.likelihood.maximise import Louis, Objective
 from noisewise.likelihood.parts import parts_of
+from noisewise.likelihood.result import End, finish
 from noisewise.samplers.problem import Problem
 
 # The score's bias -----------------------------------------------------------------------------------------------------
@@ -212,6 +214,18 @@ def test_laws_that_are_no_exponential_family_agree_with_quadrature(law, seed):
         assert 0 < LIMIT * error < 0.3 * exact.standard_error[name]  # sharp enough to tell wrong weights
         assert abs(fit.estimate[name] - exact.estimate[name]) < LIMIT * error
     assert np.all(np.abs(fit.information - exact.information) < 0.1 * np.abs(np.diag(exact.information)).max())
+
+
+@pytest.mark.parametrize(("noise", "said"), [(4.0, True), (0.01, False)])
+def test_information_that_the_sample_hardly_tells_is_named(noise, said):
+    """Below zero it may be flat, or not known; negative control: with a small error it is flat."""
+    problem = Problem(count_model(), count_release())
+    coordinates, square = Coordinates(problem.model), np.ones((1, 1))
+    louis = replace(Louis.nothing(1), information=-square, complete=square, information_noise=noise * square)
+    end = End(coordinates.free_from({"theta": 37.0}), louis, 0.0, "converged", "", [], {}, monte_carlo=True)
+    fit = finish(nw.MCEM(), problem, 1, coordinates, end)
+    assert fit.status == "flat"
+    assert ("hardly tells the information about theta" in fit.message) == said
 
 
 # Room -----------------------------------------------------------------------------------------------------------------

@@ -52,6 +52,10 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
             f"the observed information is not positive definite (eigenvalues {np.linalg.eigvalsh(information)}): the "
             "likelihood is flat or the estimate lies on a boundary. Intervals are not available in those directions."
         )
+        doubtful = np.sqrt(np.diag(louis.information_noise)) > 0.5 * np.abs(np.diag(information))
+        if doubtful.any() and coordinates.is_square:
+            names = ", ".join(label for label, one in zip(coordinates.labels, doubtful, strict=True) if one)
+            message += f" The simulated sample hardly tells the information about {names}: a larger `final` may."
     score = louis.score - louis.bias if end.monte_carlo else louis.score
     left = standard_errors_left(score, information)
     if status == "converged" and left > STALLED and not end.monte_carlo:
