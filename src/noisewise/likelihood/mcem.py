@@ -522,7 +522,7 @@ class Climb:
             there = few.moved(before, self.coordinates.values(free))
             return self.objective.information_of_some(free, there)
 
-        inverse = np.linalg.inv(at(self.free))
+        inverse = np.linalg.inv(louis.information)  # that of some values might not be positive
         slopes = []
         for move in np.diag(0.1 * np.sqrt(np.maximum(np.diag(inverse), 0.0))):
             ends = [self.objective.stepped(self.free, side * move) for side in (-1.0, 1.0)]
