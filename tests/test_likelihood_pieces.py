@@ -170,7 +170,7 @@ def test_a_hundred_thousand_heavy_rows(seed):
     """No patches: the size alone decides."""
     model, release, start = heavy_rows(100_000, seed)
     fit = nw.fit(model, release, nw.EM(accelerate=True), start=start)
-    assert fit.diagnostics["neglected"] < 1e-9
+    assert fit.diagnostics["neglected"] < 100_000 * 1e-10  # of all rows together
     for name, truth in {"a": 1.0, "b": 2.0, "sigma": 1.5}.items():
         assert abs(fit.estimate[name] - truth) < LIMIT * fit.standard_error[name]
     some = nw.fit(*heavy_rows(100, seed)[:2], nw.EM(accelerate=True), start=start)
