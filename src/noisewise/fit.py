@@ -107,7 +107,8 @@ class Fit:
         return pd.concat([other.add_prefix("naive "), exact.add_prefix("exact "), *columns], axis=1)
 
     def __repr__(self) -> str:
-        head = f"Fit: {type(self.estimator).__name__}, status {self.status}, log likelihood {self.log_likelihood:.6g}"
+        height = "not known" if np.isnan(self.log_likelihood) else f"{self.log_likelihood:.6g}"
+        head = f"Fit: {type(self.estimator).__name__}, status {self.status}, log likelihood {height}"
         return f"{head}\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}"
 
     def _repr_html_(self) -> str:
