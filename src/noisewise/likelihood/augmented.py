@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from noisewise.errors import refusal
 from noisewise.likelihood.cloud import Cloud
@@ -202,7 +202,7 @@ def drifts(seen: Array) -> bool:
         return False
     change = seen[:, -(states // 2) :].mean(axis=(0, 1)) - seen[:, : math.ceil(states / 10)].mean(axis=(0, 1))
     error = np.std(change, axis=0, ddof=1) / math.sqrt(chains)
-    limit = student.isf(0.5 * FALSE_ALARM / change.shape[1], chains - 1)
+    limit = -stdtrit(chains - 1, 0.5 * FALSE_ALARM / change.shape[1])
     return bool(np.any(np.abs(change.mean(axis=0)) > limit * error))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import brentq
 
 from noisewise import checks
 from noisewise.errors import InferenceError, refusal
@@ -114,6 +113,8 @@ class Line:
 
     def walk(self, criterion: Callable[[float], float], start: float, step: float) -> tuple[float, str]:
         """From `start`, where the criterion is negative, to its first change of sign; steps double."""
+        from scipy.optimize import brentq
+
         begin, inside = self.value(start), start
         rising = self.value(start + step) > begin
         bound = self.scalar.high if rising else self.scalar.low

@@ -11,8 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
-from scipy.special import logsumexp
-from scipy.stats import chi2, norm
+from scipy.special import chdtri, logsumexp, ndtri
 
 from noisewise import checks
 from noisewise.engine import Engine
@@ -628,9 +627,9 @@ class Climb:
         """Caffo, Jank and Jones: climb only when the sample shows a rise, and grow the sample until it does."""
         plan = self.settings.schedule
         assert isinstance(plan, Ascent)
-        lower, upper, power = norm.isf(plan.alpha), norm.isf(plan.gamma), norm.isf(plan.beta)
+        lower, upper, power = -ndtri(plan.alpha), -ndtri(plan.gamma), -ndtri(plan.beta)
         most = min(plan.most, self.room)
-        noise = max(lower, 0.5 * math.sqrt(chi2.isf(plan.alpha, self.coordinates.size)))
+        noise = max(lower, 0.5 * math.sqrt(chdtri(self.coordinates.size, plan.alpha)))
         place = self.resumed({"size": min(plan.start, most), "idle": 0, "height": -math.inf})
         size, idle, height = place["size"], place["idle"], place["height"]
         for iteration in range(len(self.trace), self.settings.max_iterations):
