@@ -477,6 +477,13 @@ def test_randomised_response_reference():
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 
+def fit_exactly(law, value):
+    """Beside a statistic that alone would give it a top."""
+    model = nw.Model(prior={"a": dist.Gamma(2.0, 1.0)}, statistics={"s": law, "y": lambda a: dist.Normal(a, 1.0)})
+    release = nw.Release(s=nw.Exact().released(value), y=nw.Gaussian(scale=0.5).released(4.0))
+    return nw.fit(model, release, start={"a": 5.0})
+
+
 def fit_total(record=None, contribution=lambda x: x, n=20, mechanism=None, **prior):
     record = record or {"x": lambda mu: dist.Normal(mu, 2.0)}
     model = nw.Model(
@@ -496,6 +503,14 @@ REFUSED = {
     "moving contribution": (
         lambda: fit_total(contribution=lambda x, mu: x - mu),
         "a contribution of record fields alone",
+    ),
+    "exact beyond the support": (
+        lambda: fit_exactly(lambda a: dist.Exponential(a), -1.0),
+        "must lie within the support of its law where it has no noise",
+    ),
+    "exact, moving support": (
+        lambda: fit_exactly(lambda a: dist.Uniform(0.0, a), 3.9),
+        "a support that does not depend on the parameters",
     ),
     "exact total": (lambda: fit_total(mechanism=nw.Exact()), "must carry noise if it is a Total"),
     "too many records": (lambda: fit_total(n=MOST_NUMBERS), "records to be simulated whole"),

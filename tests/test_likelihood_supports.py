@@ -181,13 +181,44 @@ MOVING = {
 }
 
 
+@pytest.mark.parametrize("mechanism", [nw.Laplace(scale=1.0), nw.Exact()], ids=["noisy", "exact"])
 @pytest.mark.parametrize("law", MOVING.values(), ids=MOVING)
-def test_a_support_that_moves_with_a_parameter_is_refused(law):
-    """Louis's identity lacks a term there."""
+def test_a_support_that_moves_with_a_parameter_is_refused(law, mechanism):
+    """Louis's identity lacks a term there; and the formula of an exact value's density knows no ends."""
     model = nw.Model(prior={"a": dist.Gamma(2.0, 1.0)}, statistics={"s": law})
-    release = nw.Release(s=nw.Laplace(scale=1.0).released(2.0))
+    release = nw.Release(s=mechanism.released(2.0))
     for estimator in (nw.EM(), nw.MCEM()):
         with pytest.raises(nw.InputError, match="a support that does not depend on the parameters"):
+            nw.fit(model, release, estimator, start={"a": 1.0}, seed=1)
+
+
+IMPOSSIBLE = {
+    "positive": (lambda a: dist.Exponential(a), 0.2, -1.0),
+    "bit": (lambda a: dist.Bernoulli(jnp.exp(-a)), 1, 1.3),
+    "count": (lambda a: dist.Poisson(a), 37.4, -1.5),
+    "at most": (lambda a: dist.Binomial(10, jnp.exp(-a)), 9.7, 12.3),
+    "one of many": (lambda a: dist.Exponential(a).expand([3]), [0.1, 2.0, 0.3], [0.1, -2.0, 0.3]),
+    "tables": (
+        lambda a: dist.Multinomial(np.array([5, 7]), jnp.array([0.5, 0.5])),
+        [[2, 3], [0, 7]],
+        [[2, 3], [-1, 8]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_an_exact_value_that_its_law_cannot_give_is_refused(name):
+    """The formula goes on beyond the support, and other statistics would give it a top; between whole numbers it may.
+
+    Negative control: a value within the support is taken.
+    """
+    law, possible, impossible = IMPOSSIBLE[name]
+    model = nw.Model(prior={"a": dist.Gamma(2.0, 1.0)}, statistics={"s": law, "y": lambda a: dist.Normal(a, 1.0)})
+    noisy = nw.Gaussian(scale=1.0).released(2.0)
+    parts_of(Problem(model, nw.Release(s=nw.Exact().released(possible), y=noisy)))
+    release = nw.Release(s=nw.Exact().released(impossible), y=noisy)
+    for estimator in (nw.EM(), nw.MCEM()):
+        with pytest.raises(nw.InputError, match="must lie within the support of its law"):
             nw.fit(model, release, estimator, start={"a": 1.0}, seed=1)
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions.constraints import boolean, circular, nonnegative, positive, real, unit_interval
+from numpyro.distributions.constraints import boolean, circular, multinomial, nonnegative, positive, real, unit_interval
 from numpyro.distributions.distribution import Independent
 from numpyro.distributions.transforms import AffineTransform, ExpTransform, SigmoidTransform, SoftplusTransform
 
@@ -47,8 +47,9 @@ class Part:
         self.atomic = atoms and not self.discrete
         """Whether single real numbers have positive probability."""
         self._refuse_moving_atoms()
-        if not self.exact:
-            self._refuse_a_moving_support()
+        self._refuse_a_moving_support()
+        if self.exact:
+            self._refuse_the_impossible()
         self.sweep: Any = None  # an E-step over very many entries keeps its windows here from one step to the next
 
     def _entry_shape(self) -> tuple[int, ...]:
@@ -79,6 +80,16 @@ class Part:
         if support_moves(lambda given: self.law.function(**given), structs):
             rule = "must have a support that does not depend on the parameters"
             raise refusal("fit", f"statistics['{self.name}']", rule, self.kind or "a law", "Use nw.sample.")
+
+    def _refuse_the_impossible(self) -> None:
+        """Of exact values, since a density's formula goes on beyond its support; between whole numbers it may."""
+        ends = self.bounds({name: np.ones(self.model.shape(name)) for name in self.law.parents})  # the same for all
+        value = np.broadcast_to(np.asarray(self.item.value, float), self.shape)
+        off = (value < ends[0]) | (value > ends[1])
+        if off.any():
+            rule = "must lie within the support of its law where it has no noise"
+            advice = "Give the noise, or a law that reaches the value; there is no naive fit."
+            raise refusal("fit", f"release['{self.name}']", rule, value[off][:3].tolist(), advice)
 
     @property
     def smooth(self) -> bool:
@@ -223,6 +234,8 @@ def support_ends(law: Any) -> list[Any]:
     if support is circular:
         low, high = -jnp.pi, jnp.pi
     ends = [getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)]
+    if isinstance(support, multinomial):  # one number of draws for all cells
+        ends = [0.0, jnp.asarray(support.upper_bound)[..., None]]
     found = [jnp.asarray(end, float) for end in ends]
     for transform in transforms:
         if np.all(np.isinf(ends)) and isinstance(transform, AffineTransform):
