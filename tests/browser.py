@@ -5,9 +5,11 @@ that is possible; otherwise the tests that need it are skipped, with the reason.
 folder that NOISEWISE_SCREENSHOTS names, else in pytest's temporary folder.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +26,13 @@ DESK = {"width": 1100, "height": 900}
 
 
 def executable():
-    """(path, "") of Chromium, installed first where it is missing; or (None, reason)."""
+    """(path, "") of Chromium, installed first where it is missing; or (None, reason). By one process at a time."""
+    with open(Path(tempfile.gettempdir()) / "noisewise-chromium.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _executable()
+
+
+def _executable():
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is not None:
         return found, ""
@@ -140,6 +148,18 @@ def focus_order(page, steps):
             break
         found.append(tuple(here))
     return found
+
+
+def picture(page, path, **settings):
+    """A screenshot for people to look at; nothing is checked by it, and Chromium under load now and then has none."""
+    from playwright.sync_api import Error
+
+    try:
+        page.screenshot(path=path, **settings)
+    except Error as error:
+        if "Unable to capture screenshot" not in error.message:
+            raise
+        print(f"{path.name}: {error.message.splitlines()[0]}")
 
 
 def kept(name, tmp_path):

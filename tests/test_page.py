@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from browser import kept, opened, overflow, serious_findings
+from browser import kept, opened, overflow, picture, serious_findings
 from exactness import LIMIT
 from mechanism_case import all_cases
 from scipy.stats import norm
@@ -660,7 +660,7 @@ def test_fill_the_form_run_move_epsilon_and_download(window, chromium, server, t
     page.select_option("#alternative", label="epsilon and sensitivity")
     page.fill("#argument_epsilon", "0.5")
     page.fill("#argument_sensitivity", "1")
-    page.screenshot(path=kept("page-form.png", tmp_path), full_page=True)
+    picture(page, kept("page-form.png", tmp_path), full_page=True)
     page.click("#use_value")
     wait_for_value(page, "value = 41.5")
     text = page.input_value("#analysis")
@@ -685,7 +685,7 @@ def test_fill_the_form_run_move_epsilon_and_download(window, chromium, server, t
     assert "0.25" in page.inner_text("#explored table")
     page.keyboard.press("ArrowRight")
     until(lambda: page.locator("#explored tbody tr").count() == 2)
-    page.screenshot(path=kept("page-result.png", tmp_path), full_page=True)
+    picture(page, kept("page-result.png", tmp_path), full_page=True)
     labels = page.locator("#result .files a").all_inner_texts()
     assert {"analysis file", "release", "draws (CSV)", "draws (NetCDF)"} <= set(labels)
     with page.expect_download() as caught:
@@ -718,7 +718,7 @@ def test_a_mistake_is_shown_with_a_caret_and_is_not_run(window, server, tmp_path
     assert "^" in told
     page.click("#run")
     page.wait_for_selector("#run_message .wrong")
-    page.screenshot(path=kept("page-mistake.png", tmp_path), full_page=True)
+    picture(page, kept("page-mistake.png", tmp_path), full_page=True)
     page.fill("#analysis", COUNT.replace('"Poisson(theta)"', '"__import__(1)"'))
     wait_for_text(page, "#check_message", "__import__")
     assert newest(server) == before
@@ -768,7 +768,7 @@ def test_a_long_run_shows_progress_and_is_cancelled_while_the_page_answers(windo
     page.wait_for_selector("#bar progress[value]")
     page.fill("#analysis", COUNT)  # the page answers meanwhile
     wait_for_text(page, "#check_message", "2,000 draws")
-    page.screenshot(path=kept("page-running.png", tmp_path), full_page=True)
+    picture(page, kept("page-running.png", tmp_path), full_page=True)
     assert server.runs.get(before + 1).state == "running"
     start = time.monotonic()
     page.click("#cancel")
@@ -802,7 +802,7 @@ def test_everything_can_be_done_by_keyboard(window, server, finished, tmp_path):
     tab_to("epsilon")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#explored table")
-    page.screenshot(path=kept("page-keyboard.png", tmp_path))
+    picture(page, kept("page-keyboard.png", tmp_path))
     tab_to("shown")
     page.keyboard.press("ArrowDown")
     until(lambda: f"Run {before + 1} " not in page.inner_text("#state"))
@@ -818,7 +818,7 @@ def test_a_phone_shows_it_without_sideways_scrolling(window, server, finished, t
     page.focus("#epsilon")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("#explored table")
-    page.screenshot(path=kept("page-phone.png", tmp_path), full_page=True)
+    picture(page, kept("page-phone.png", tmp_path), full_page=True)
     assert overflow(page)[0] <= 0
 
 
@@ -834,7 +834,7 @@ def test_axe_finds_nothing_serious(window, server, finished, scheme, tmp_path):
     page.wait_for_selector("#explored table")
     page.fill("#analysis", COUNT.replace("Poisson(theta)", "Poison(theta)"))
     page.wait_for_selector("#check_message .wrong")
-    page.screenshot(path=kept(f"page-{scheme}.png", tmp_path), full_page=True)
+    picture(page, kept(f"page-{scheme}.png", tmp_path), full_page=True)
     back = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(int(each) for each in re.findall(r"\d+", back)[:3]) < 150) == (scheme == "dark")
     assert window.wrong == []

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from browser import PHONE, focus_order, kept, opened, overflow, serious_findings
+from browser import PHONE, focus_order, kept, opened, overflow, picture, serious_findings
 from exactness import LIMIT
 from mechanism_case import all_cases
 from scipy import stats
@@ -562,7 +562,7 @@ def pages(report, compared, tmp_path_factory):
 def test_it_opens_without_errors_requests_or_barriers(chromium, pages, name, scheme, tmp_path):
     with opened(chromium, pages[name], color_scheme=scheme) as watched:
         page = watched.page
-        page.screenshot(path=kept(f"report-{name}-{scheme}.png", tmp_path), full_page=True)
+        picture(page, kept(f"report-{name}-{scheme}.png", tmp_path), full_page=True)
         assert watched.errors == []
         assert watched.requests == [pages[name].as_uri()]
         assert page.evaluate("typeof window.hacked") == "undefined"
@@ -590,7 +590,7 @@ def test_axe_finds_barriers_where_there_are_some(chromium, pages, tmp_path):
 @pytest.mark.parametrize("name", ["good", "hostile", "likelihood"])
 def test_a_phone_shows_it_without_sideways_scrolling(chromium, pages, name, tmp_path):
     with opened(chromium, pages[name], viewport=PHONE, device_scale_factor=2, is_mobile=True) as watched:
-        watched.page.screenshot(path=kept(f"report-{name}-phone.png", tmp_path), full_page=True)
+        picture(watched.page, kept(f"report-{name}-phone.png", tmp_path), full_page=True)
         assert overflow(watched.page) == [0, []]
         assert watched.page.evaluate("document.documentElement.clientWidth") == PHONE["width"]
 
@@ -602,7 +602,7 @@ def test_it_prints(chromium, pages, tmp_path):
         assert made.startswith(b"%PDF")
         assert len(made) > 20_000
         watched.page.emulate_media(media="print", color_scheme="dark")
-        watched.page.screenshot(path=kept("report-print.png", tmp_path), full_page=True)
+        picture(watched.page, kept("report-print.png", tmp_path), full_page=True)
         assert watched.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert not watched.page.locator("nav").is_visible()
         assert watched.page.locator("#replay pre").last.is_visible()

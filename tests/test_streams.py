@@ -444,6 +444,7 @@ def test_clock_budget_says_that_it_may_bias(seed):
 
 
 @pytest.mark.alone
+@pytest.mark.usefixtures("ctrl_c")
 def test_interrupt_keeps_what_was_accepted(seed):
     """Ctrl-C in a run of its own, as a user would press it."""
     import subprocess
