@@ -8,6 +8,7 @@ import json
 import os
 import random
 import resource
+import struct
 import time
 import zlib
 from pathlib import Path
@@ -264,6 +265,38 @@ def test_draws_are_not_read_from_another_file(tmp_path):
     path = changed_result(tmp_path, lambda file: file.__setitem__("posterior/theta", h5py.ExternalLink(other, "/")))
     with pytest.raises(InputError, match="not an array of this file"):
         nw.Posterior.load(path)
+
+
+HEAPS = {
+    # (number, size) of the first object of a heap
+    "larger than any file": (1, 2**64 - 1),
+    "larger than the heap": (1, 2**20),
+    "room of no size": (0, 0),
+}
+
+
+@pytest.mark.parametrize(("number", "size"), HEAPS.values(), ids=HEAPS)
+def test_texts_that_do_not_fit_their_heap_are_refused(number, size, tmp_path, seed):
+    """HDF5 itself may look for the next text for ever, inside a call that no signal ends: so it is not asked."""
+    path = tmp_path / "posterior.nc"
+    nw.sample(count_model(), count_release(), nw.Rejection(), draws=5, seed=seed).save(path)
+    data = bytearray(path.read_bytes())
+    at = data.index(result_file.HEAP) + result_file.HEAD
+    data[at : at + 16] = struct.pack("<H6xQ", number, size)
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="texts do not fit"):
+        nw.Posterior.load(path)
+
+
+def test_heaps_within_heaps_are_refused_soon(tmp_path):
+    """Each would be walked through anew: in the square of their number."""
+    path, heads = tmp_path / "posterior.nc", 2**15
+    head = result_file.HEAP + bytes(3) + (2**20).to_bytes(8, "little")
+    path.write_bytes((head + struct.pack("<H6xQ", 1, 16)) * heads + bytes(2**20))
+    began = time.process_time()
+    with pytest.raises(ValueError, match="texts do not fit"):
+        result_file.check(path)
+    assert time.process_time() - began < 10.0
 
 
 def test_a_result_of_any_size_passes_its_own_check(tmp_path, seed):

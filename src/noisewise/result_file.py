@@ -5,7 +5,9 @@ that is in a file of `Posterior.save`, so none of it is followed. The bytes them
 """
 
 import math
+import mmap
 import os
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,9 @@ ROOM = 2**20
 """Bytes beyond four times the file's that its arrays may declare: axes without values are not stored."""
 ENTRIES = 64
 """Entries that an attribute may have where each of them may be of any length."""
+HEAP, LEAST_HEAP, HEAD = b"GCOL\x01", 4096, 16
+"""How a global heap, where texts stand, begins; the fewest bytes that HDF5 takes for one; and those of its head, and of
+every object's."""
 NUMBER, WHOLE = (int, float, type(None)), (int, type(None))
 TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("status", "message", "reason", "release_hash"), str),
@@ -37,6 +42,7 @@ def check(path: str | os.PathLike[str]) -> None:
     """Raise `ValueError` where the file holds anything but groups of plain arrays, or arrays larger than itself."""
     import h5py
 
+    _check_heaps(path)
     with h5py.File(Path(path), "r") as file:
         room = 4 * os.stat(path).st_size + ROOM
         _check_attributes(file)
@@ -71,6 +77,35 @@ def check_content(draws: Mapping[str, Array], log_weights: Array | None, metadat
             raise ValueError(f"'{name}' is {parts!r:.50} for {length} draws")
     if not all(isinstance(name, str) and name in draws for name in metadata["parameters"]):
         raise ValueError("'parameters' names what was not drawn")
+
+
+def _check_heaps(path: str | os.PathLike[str]) -> None:
+    """Texts whose sizes do not fit into their heap have HDF5 look for the next one for ever; no signal ends that."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            left: float = len(data) // HEAD
+            at = data.find(HEAP)
+            while at >= 0:
+                end = at + int.from_bytes(data[at + 8 : at + HEAD], "little")
+                if end - at >= LEAST_HEAP and end <= len(data):
+                    left -= _objects(data, at + HEAD, end)
+                if left < 0:  # heaps do not overlap
+                    raise ValueError("its texts do not fit where they stand")
+                at = data.find(HEAP, at + 1)
+
+
+def _objects(data: mmap.mmap, at: int, end: int) -> float:
+    """How many objects follow one another to the heap's end, or infinity; number 0 is the room that is left."""
+    count = 0
+    while at + HEAD <= end:
+        number, size = struct.unpack_from("<H6xQ", data, at)
+        takes = size if number == 0 else HEAD + size + -size % 8
+        if not HEAD <= takes <= end - at:
+            return math.inf
+        count, at = count + 1, at + takes
+    return count
 
 
 def _is_own(group: Any, name: str) -> bool:
