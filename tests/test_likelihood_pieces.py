@@ -238,7 +238,7 @@ def test_without_an_estimator_the_one_that_applies_is_taken(seed):
     with pytest.raises(nw.InputError, match=r"'seed' must be.*MCEM simulates"):
         nw.fit(model, small, start={"share": [0.2, 0.3, 0.3, 0.2]})
     assert isinstance(chosen(Problem(model, release)), nw.MCEM)
-    assert isinstance(chosen(Problem(model, release.naive())), nw.EM)
+    assert isinstance(chosen(Problem(model, small.naive())), nw.EM)
     count = nw.Model(prior={"theta": dist.Gamma(2.0, 1.0)}, statistics={"y": lambda theta: dist.Poisson(theta)})
     fit = nw.fit(count, nw.Release(y=nw.Laplace(scale=2.0).released(5.0)), start={"theta": 3.0})
     assert isinstance(fit.estimator, nw.EM)
