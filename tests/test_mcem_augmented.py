@@ -31,10 +31,12 @@ def quiet():
     """No interruption."""
 
 
-def cloud_of(part, values, size, seed, burn=augmented.BURN):
+def cloud_of(part, values, size, seed, burn=augmented.BURN, looks=None):
     blocks, states = part.blocks(size)
-    found = [part.run_chains(np.random.default_rng([seed, b]), values, states, quiet, burn) for b in range(blocks)]
-    return part.cloud(values, {name: np.concatenate([one[name] for one in found]) for name in found[0]}, states)
+    settings = {"burn": burn, "looks": looks or part.looks(states)}
+    rngs = [np.random.default_rng([seed, block]) for block in range(blocks)]
+    found = [part.run_chains(rng, values, states, quiet, **settings) for rng in rngs]
+    return part.cloud({name: np.concatenate([one[name] for one in found]) for name in found[0]}, states)
 
 
 def louis_of(model, part, values, cloud):
@@ -145,7 +147,7 @@ def test_clamped_sums_have_the_score_of_their_convolution(seed, monkeypatch):
     assert np.all(np.abs(found.score - score) < BY_CHAINS * np.sqrt(np.diag(found.noise)))
     assert np.all(np.abs(found.information - information) < BY_CHAINS * np.sqrt(found.information_noise))
     monkeypatch.setattr(augmented, "STRETCH", 1)
-    early = louis_of(model, part, values, cloud_of(part, values, 1_024, seed, burn=0.0))
+    early = louis_of(model, part, values, cloud_of(part, values, 1_024, seed, burn=0.0, looks=1))
     assert np.all(np.abs(early.score - score) > BY_CHAINS * np.sqrt(np.diag(early.noise)))
 
 
@@ -260,6 +262,28 @@ def test_what_a_state_is_worth(seed):
         assert not augmented.drifts(chain)
         chain += np.exp(-np.arange(400) / 20.0)[:, None, None]
         assert augmented.drifts(chain)
+
+
+@pytest.mark.parametrize(("scale", "rests"), [(0.3, False), (8.0, True)])
+def test_chains_that_are_caught_where_they_began_do_not_rest(scale, rests, seed):
+    """A record of 8 more or less is not taken once the total is near a release with little noise.
+
+    How many such records a chain has is then what its beginning led to. It does not drift. With more noise it moves.
+    """
+    record = {"b": lambda: dist.Bernoulli(0.02), "z": lambda mu: dist.Normal(mu, 1.0)}
+    total = nw.Total(record, lambda b, z: 8.0 * b + z, 40)
+    model = nw.Model(prior={"mu": PRIOR["mu"]}, statistics={"total": total})
+    part = Augmented(Problem(model, nw.Release(total=nw.Gaussian(scale=scale).released(10.0))), "total")
+    assert cloud_of(part, {"mu": np.asarray(0.15)}, 64 * 40, seed).at_rest == rests
+
+
+def test_numbers_that_are_not_finite_do_not_rest(seed):
+    model, _, release = normal_sum()
+    part = Augmented(Problem(model, release), "total")
+    found = part.run_chains(np.random.default_rng(seed), {"mu": np.asarray(0.9)}, 64, quiet)
+    assert part.cloud(found, 64).at_rest
+    found["seen"][5, 0, 1] = np.nan
+    assert not part.cloud(found, 64).at_rest
 
 
 def test_joined_chains_keep_their_groups(seed):

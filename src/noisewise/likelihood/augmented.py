@@ -45,6 +45,12 @@ MOST_HELD = 2**25
 """Numbers that the fewest states may hold."""
 SIMULATED = 2**26
 """Numbers drawn to estimate a likelihood."""
+LONG, LASTING = 64, 10.0
+"""States in which a chain whose sample is a measurement is looked at, and how many independent ones they must be worth.
+
+Chains that are caught where their beginning led them, as between records that hardly ever change places, are worth one
+or a few each, however many there are: they do not drift, and their mean is that of the beginnings.
+"""
 FALSE_ALARM = 1e-6
 
 
@@ -64,7 +70,9 @@ class Augmented(Records):
         self.by_sums = bool(self.fitted) and len(self.families) == len(self.fitted)
         if self.by_sums:
             self.shape = (2, sum(self.widths[field] for field in self.fitted))
-        most = SIDE_BY_SIDE // (CHAINS[0] * width) if self.by_sums else MOST_HELD // (FEWEST * self.shape[1])
+        most = SIDE_BY_SIDE // (CHAINS[0] * width)
+        if not self.by_sums:
+            most = min(most, MOST_HELD // (FEWEST * self.shape[1]))
         if self.n > most:
             rule = f"must have at most {most} records to be augmented"
             raise refusal("fit", f"statistics['{name}']", rule, self.n, "Use nw.sample.")
@@ -132,12 +140,19 @@ class Augmented(Records):
         return blocks, math.ceil(each / blocks)
 
     def run_chains(
-        self, rng: np.random.Generator, values: Values, states: int, poll: Callable[[], None], burn: float = BURN
+        self,
+        rng: np.random.Generator,
+        values: Values,
+        states: int,
+        poll: Callable[[], None],
+        burn: float = BURN,
+        looks: int = 1,
     ) -> Columns:
-        """`states` states of every chain, in turn; their totals; and whether the beginning had time to be forgotten.
+        """`states` states of every chain, in turn; what is seen on the way, `looks` times for each of them; and
+        whether the beginning had time to be forgotten.
 
-        Chains begin with records of the model. Sweeps between states are as many as replace every record once, by the
-        acceptance seen before them: fixed from then on, so that states count whatever becomes of them.
+        Chains begin with records of the model. Sweeps between two looks are as many as replace every record once, by
+        the acceptance seen before them: fixed from then on, so that states count whatever becomes of them.
         """
         chains = self.chains
         given = {name: np.broadcast_to(one, (chains, *np.shape(one))) for name, one in values.items()}
@@ -148,24 +163,33 @@ class Augmented(Records):
             state, info = self.moves.sweep(rng, state, given)
             replaced, sweeps = replaced + info["accepted"] / info["tried"], sweeps + 1
         between = math.ceil(sweeps / max(replaced, 1.0)) if sweeps else 1
-        kept, totals = [], []
+        kept, seen = [], []
         for _ in range(states):
-            for _ in range(between):
-                poll()
-                state, _ = self.moves.sweep(rng, state, given)
-            kept.append(self.state_of(state))
-            totals.append(np.asarray(state[self.name], float).reshape(chains, -1))
+            looked = []
+            for _ in range(looks):
+                for _ in range(between):
+                    poll()
+                    state, _ = self.moves.sweep(rng, state, given)
+                s, totals = self.state_of(state), np.asarray(state[self.name], float).reshape(chains, -1)
+                looked.append(np.concatenate([totals, self.log_prob_many(values, s)], axis=1))
+            kept.append(s)
+            seen.append(np.stack(looked, axis=1))
         burnt = np.full(states * chains, replaced >= burn)
-        return {"s": np.concatenate(kept), "totals": np.concatenate(totals), "burnt": burnt}
+        return {"s": np.concatenate(kept), "seen": np.concatenate(seen), "burnt": burnt}
 
-    def cloud(self, values: Values, found: Columns, states: int) -> Cloud:
+    def looks(self, states: int) -> int:
+        """How often chains of a measurement are looked at for every state that is kept."""
+        return math.ceil(LONG / states)
+
+    def cloud(self, found: Columns, states: int) -> Cloud:
         """The cloud of what blocks of `states` states per chain gave."""
-        s = found["s"]
+        s, seen = found["s"], found["seen"]
         weights = np.full((len(s), 1), 1.0 / len(s))
-        seen = np.concatenate([found["totals"], self.log_prob_many(values, s)], axis=1)
-        seen = seen.reshape(-1, states, self.chains, seen.shape[1])
-        rest = bool(found["burnt"].all()) and not drifts(seen)
-        return Cloud(s, weights, np.zeros(1), groups=self.chains, worth=worth(seen), at_rest=rest)
+        looks, numbers = seen.shape[1:]
+        seen = np.moveaxis(seen.reshape(-1, states, self.chains, looks, numbers), 3, 2)
+        every = seen.reshape(-1, states * looks, self.chains, numbers)
+        rest = bool(found["burnt"].all()) and bool(np.isfinite(seen).all()) and not drifts(every) and lasts(every)
+        return Cloud(s, weights, np.zeros(1), groups=self.chains, worth=worth(seen[:, :, -1]), at_rest=rest)
 
     # The likelihood -----------------------------------------------------------------------------------------------
 
@@ -190,6 +214,12 @@ def worth(seen: Array) -> float:
     single = np.var(seen.reshape(-1, numbers), axis=0)
     each = [one / (blocks * states * chains * all_of) for one, all_of in zip(single, among, strict=True) if all_of > 0]
     return float(min([1.0, *each]))
+
+
+def lasts(seen: Array) -> bool:
+    """Whether chains that are long enough to tell are each worth as many independent values as a measurement needs."""
+    states = seen.shape[1]
+    return states < LONG or worth(seen) * states >= LASTING
 
 
 def drifts(seen: Array) -> bool:

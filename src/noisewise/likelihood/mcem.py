@@ -353,12 +353,13 @@ class Climb:
     def _chains(self, part: Augmented, values: Values, purpose: int, index: int, size: int) -> Cloud:
         """A cloud of about so many states of chains over the records."""
         blocks, states = part.blocks(size)
+        looks = part.looks(states) if purpose < E_STEP else 1
 
         def work(rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]) -> Any:
-            return part.run_chains(rng, values, states, poll), np.arange(rows)
+            return part.run_chains(rng, values, states, poll, looks=looks), np.arange(rows)
 
         found = self._streamed(Stream(index, states * part.chains, work, part.name), purpose, blocks)
-        return part.cloud(values, found, states)
+        return part.cloud(found, states)
 
     def _streamed(self, stream: Stream, purpose: int, blocks: int | None = None, size: int = 0) -> Columns:
         """So many whole blocks, or `size` values, of a stream."""
