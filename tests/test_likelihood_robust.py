@@ -484,6 +484,24 @@ def fit_exactly(law, value):
     return nw.fit(model, release, start={"a": 5.0})
 
 
+def test_exact_angles_may_be_of_any_turn():
+    """The formula of an angle's law goes round; ends that are constants of an array are no parameters."""
+    double = dist.transforms.AffineTransform(0.0, 2.0)
+    model = nw.Model(
+        prior={"a": dist.Normal(0.0, 2.0)},
+        statistics={
+            "angle": lambda a: dist.VonMises(a, 1.0),
+            "share": lambda: dist.TransformedDistribution(dist.Uniform(0.0, jnp.ones(3)), double),
+        },
+    )
+    share = nw.Exact().released([0.5, 1.0, 1.5])
+    turns = [nw.Release(angle=nw.Exact().released(one), share=share) for one in (4.0, 4.0 - 2.0 * np.pi)]
+    fits = [nw.fit(model, release, start={"a": -1.0}) for release in turns]
+    assert [fit.status for fit in fits] == ["converged"] * 2
+    assert fits[0].estimate["a"] == pytest.approx(4.0 - 2.0 * np.pi, abs=1e-6)
+    assert fits[0].log_likelihood == pytest.approx(fits[1].log_likelihood)
+
+
 def fit_total(record=None, contribution=lambda x: x, n=20, mechanism=None, **prior):
     record = record or {"x": lambda mu: dist.Normal(mu, 2.0)}
     model = nw.Model(

@@ -27,6 +27,10 @@ Array = np.ndarray[Any, Any]
 Values = dict[str, Any]
 
 
+PERIODIC = ("VonMises", "SineBivariateVonMises", "SineSkewed")
+"""Laws of angles, whose formulas go round."""
+
+
 class Part:
     """One released statistic: a law of parameters alone, and its mechanism."""
 
@@ -82,7 +86,10 @@ class Part:
             raise refusal("fit", f"statistics['{self.name}']", rule, self.kind or "a law", "Use nw.sample.")
 
     def _refuse_the_impossible(self) -> None:
-        """Of exact values, since a density's formula goes on beyond its support; between whole numbers it may."""
+        """Of exact values, since a density's formula goes on beyond its support; between whole numbers, or from one
+        turn of an angle to the next, it may."""
+        if self.kind in PERIODIC:
+            return
         ends = self.bounds({name: np.ones(self.model.shape(name)) for name in self.law.parents})  # the same for all
         value = np.broadcast_to(np.asarray(self.item.value, float), self.shape)
         off = (value < ends[0]) | (value > ends[1])
@@ -238,11 +245,16 @@ def support_ends(law: Any) -> list[Any]:
         ends = [0.0, jnp.asarray(support.upper_bound)[..., None]]
     found = [jnp.asarray(end, float) for end in ends]
     for transform in transforms:
-        if np.all(np.isinf(ends)) and isinstance(transform, AffineTransform):
+        if isinstance(transform, AffineTransform) and all(_is_infinite(end) for end in ends):
             continue  # the whole line stays so, whatever the parameters
         moved = [transform(end) for end in found]
         found, ends = [jnp.minimum(*moved), jnp.maximum(*moved)], [0.0, 0.0]
     return found
+
+
+def _is_infinite(end: Any) -> bool:
+    """Whether that is known without the parameters."""
+    return isinstance(end, (float, np.ndarray)) and bool(np.all(np.isinf(end)))
 
 
 def depends(program: Any) -> bool:
