@@ -26,7 +26,7 @@ from targets import briefly, count_model, count_release, lalonde_model, lalonde_
 import noisewise as nw
 from noisewise import checkpoint, journal, resume, streams
 from noisewise.errors import InferenceError, InputError, NoisewiseWarning
-from noisewise.likelihood.mcem import Staged
+from noisewise.likelihood.schedules import Staged
 from noisewise.samplers import rejection
 from noisewise.samplers.problem import Problem
 

@@ -12,8 +12,9 @@ import noisewise as nw
 from noisewise.likelihood.cloud import Cloud, exact_cloud
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.maximise import Objective
-from noisewise.likelihood.mcem import E_STEPS, next_size
+from noisewise.likelihood.mcem import E_STEPS
 from noisewise.likelihood.parts import parts_of
+from noisewise.likelihood.schedules import next_size
 from noisewise.likelihood.sufficient import FAMILIES, condensed
 from noisewise.samplers.problem import Problem
 
@@ -71,7 +72,8 @@ def test_a_sample_of_one_value_does_not_stop_the_climb(monkeypatch, seed):
         return [fit.status == "converged" and len(fit.trace) > 5 for fit in fits]
 
     assert all(ends())
-    monkeypatch.setattr("noisewise.likelihood.mcem.FEW", 0.0)
+    for module in ("mcem", "simulated"):
+        monkeypatch.setattr(f"noisewise.likelihood.{module}.FEW", 0.0)
     assert not all(ends())
 
 

@@ -9,7 +9,7 @@ from scipy import integrate, stats
 from targets import briefly
 
 import noisewise as nw
-from noisewise.likelihood import chosen, mcem, pieces
+from noisewise.likelihood import chosen, mcem, pieces, simulated
 from noisewise.likelihood.cloud import Clouds, exact_cloud, weighted
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.maximise import Objective
@@ -200,7 +200,7 @@ def test_a_mixture_of_law_and_noise_gives_the_likelihood(seed):
     rng = np.random.default_rng(seed)
     s = part.draw(rng, values, 40_000)
     assert np.min(weighted(s, part.log_eta(s)).sizes) < 20
-    s, log_weights = mcem.mixture(rng, part, values, s)
+    s, log_weights = simulated.mixture(rng, part, values, s)
     assert np.min(weighted(s, log_weights).sizes) > 2_000
     assert agrees(np.exp(log_weights), truth)
     assert not agrees(np.exp(part.log_eta(s)), truth)

@@ -11,7 +11,7 @@ from exactness import FALSE_ALARM, LIMIT, agrees
 from scipy import stats
 
 import noisewise as nw
-from noisewise.likelihood import augmented, mcem
+from noisewise.likelihood import augmented, simulated
 from noisewise.likelihood.augmented import Augmented
 from noisewise.likelihood.cloud import Cloud, exact_cloud, moved
 from noisewise.likelihood.coordinates import Coordinates
@@ -291,10 +291,10 @@ def test_joined_chains_keep_their_groups(seed):
     clouds = [
         Cloud(rng.normal(size=16 * k), np.full((16 * k, 1), 1 / (16 * k)), np.zeros(1), groups=16) for k in (2, 3)
     ]
-    whole = mcem.joined(clouds[0], clouds[1], 1, 1)
+    whole = simulated.joined(clouds[0], clouds[1], 1, 1)
     assert whole.groups == 16
     assert np.allclose(whole.weights, 1 / 80)
-    halves = mcem.first_half(None, whole), mcem.second_half(None, whole)
+    halves = simulated.first_half(None, whole), simulated.second_half(None, whole)
     assert [len(half.values) for half in halves] == [32, 48]
     assert all(half.groups == 16 for half in halves)
 

@@ -12,7 +12,7 @@ from scipy import stats
 from targets import count_model, count_release
 
 import noisewise as nw
-from noisewise.likelihood import mcem
+from noisewise.likelihood import mcem, simulated
 from noisewise.likelihood.cloud import Clouds, exact_cloud, weighted
 from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.maximise import Louis, Objective
@@ -53,13 +53,13 @@ def test_few_values_for_many_entries_bias_what_they_measure_and_the_bias_is_take
     plain, whole, heights = [], [], []
     for _ in range(250):
         s = rng.normal(0.9, 1.4, (60, 160))
-        s, log_weights = mcem.mixture(rng, part, values, s) if mixed else (s, part.log_eta(s))
+        s, log_weights = simulated.mixture(rng, part, values, s) if mixed else (s, part.log_eta(s))
         clouds = Clouds([part], lambda _, s=s, w=log_weights: weighted(s, w - np.log(60.0)), held=True)
         louis = objective.score_and_information(free, clouds)
         left = louis + climb.bias_left(clouds, louis)
         plain.append((louis.score, np.diag(louis.information)))
         whole.append((left.score - left.bias, np.diag(left.information - left.information_bias)))
-        heights.append((clouds.log_likelihood, *mcem.log_likelihood_error(clouds)))
+        heights.append((clouds.log_likelihood, *simulated.log_likelihood_error(clouds)))
     for of in (0, 1):
         exact = (truth.score, np.diag(truth.information))[of]
         assert not agrees(np.array(plain)[:, of], exact)
@@ -108,7 +108,7 @@ def test_the_error_of_a_chains_rise_is_that_of_its_batches(seed):
     found, independent = [], []
     for _ in range(120):
         s = rng.poisson(30.0, 1_000)
-        clouds = [mcem._markov(rng, part, s, part.log_eta(s))]
+        clouds = [simulated._markov(rng, part, s, part.log_eta(s))]
         found.append(climb.rise(climb.free, new, clouds))
         object.__setattr__(climb.settings, "e_step", "importance")
         independent.append(climb.rise(climb.free, new, clouds)[1])
@@ -123,8 +123,8 @@ def test_the_error_of_a_chains_rise_is_that_of_its_batches(seed):
 def test_batches_of_independent_terms_have_their_variance(seed):
     terms = np.random.default_rng(seed).normal(size=(2_500, 400))
     terms -= terms.mean(axis=0)
-    assert agrees(np.sum(mcem.in_batches(terms) ** 2, axis=0), 2_500.0)
-    assert np.array_equal(mcem.in_batches(terms[:3]), terms[:3])
+    assert agrees(np.sum(simulated.in_batches(terms) ** 2, axis=0), 2_500.0)
+    assert np.array_equal(simulated.in_batches(terms[:3]), terms[:3])
 
 
 # Too thin to tell -----------------------------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from noisewise.likelihood.coordinates import Coordinates
 from noisewise.likelihood.display import Steps
 from noisewise.likelihood.em import EM
 from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
-from noisewise.likelihood.mcem import MCEM, Ascent, Staged
+from noisewise.likelihood.mcem import MCEM
 from noisewise.likelihood.parts import parts_of
+from noisewise.likelihood.schedules import Ascent, Staged
 from noisewise.likelihood.starts import best_of, starting_points
 from noisewise.model import Model
 from noisewise.release import Release
