@@ -20,7 +20,7 @@ import page
 from jax import random
 
 import noisewise as nw
-from noisewise.device_variates import poisson
+from noisewise.model.on_device.variates import poisson
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 ROWS = 2**24

@@ -100,7 +100,7 @@ def any_engine(rng):
 
 def child(name, seed, engine, path, out):
     """One run in a process of its own; states are saved as often as can be."""
-    from noisewise import resume
+    from noisewise.checkpoint import log as resume
 
     resume.EVERY, resume.RATE = 0.02, 2.0**30
     found = cases()[name](seed=seed, engine=engine_of(engine), checkpoint=path, progress=False)

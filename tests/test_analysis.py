@@ -11,8 +11,9 @@ from exactness import LIMIT
 from targets import briefly
 
 import noisewise as nw
-from noisewise import toml_text
-from noisewise.analysis import STARTERS, Analysis, FileError, starter
+from noisewise.analysis import Analysis, FileError, starter
+from noisewise.analysis import toml as toml_text
+from noisewise.analysis.analysis import STARTERS
 from noisewise.errors import InputError
 from noisewise.report import words
 from noisewise.samplers import SMC

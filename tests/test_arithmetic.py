@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from noisewise.arithmetic import in_numpy
 from noisewise.numerics import Compiled, Placement, double, placed
+from noisewise.numerics.numpy_programs import in_numpy
 
 X = np.array([0.3, -2.5, 0.0, 7.25, np.inf, np.nan])
 K = np.array([0, 1, 2, 3, -4, 5])

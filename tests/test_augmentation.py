@@ -8,11 +8,12 @@ from exactness import LIMIT
 from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
-from noisewise.samplers import augmentation, latent
+from noisewise.inference.problem import Problem
+from noisewise.samplers import augmentation
 from noisewise.samplers.augmentation import Augmentation, closed_forms, one_sweep, plan
-from noisewise.samplers.joint import Joint, State
-from noisewise.samplers.parameter_steps import Gradient
-from noisewise.samplers.problem import Problem
+from noisewise.samplers.gibbs import latent
+from noisewise.samplers.gibbs.joint import Joint, State
+from noisewise.samplers.gibbs.parameter_steps import Gradient
 
 TARGETS = [
     *("count-2", "statistic-of-statistic", "hierarchy", "multinomial", "randomised-response-bits", "latent-scale"),
@@ -210,7 +211,7 @@ def test_a_dropped_jacobian_is_caught(seed, monkeypatch):
     target = next(one for one in all_targets() if one.name == "hierarchy")
     truth = dict(target.solve())
     truth.pop("log_evidence")
-    from noisewise.samplers.parameter_steps import Chart
+    from noisewise.samplers.gibbs.parameter_steps import Chart
 
     point = Chart.point
     monkeypatch.setattr(Chart, "point", lambda self, free, values: (point(self, free, values)[0], jnp.zeros(())))

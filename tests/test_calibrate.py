@@ -12,13 +12,13 @@ from scipy import stats
 from targets import briefly
 
 import noisewise as nw
-from noisewise import uniformity, weights
-from noisewise.calibrate import calibrate
+from noisewise.diagnostics import uniformity, weights
+from noisewise.inference.problem import Problem
 from noisewise.mechanisms import LatentScale
 from noisewise.samplers import rejection
-from noisewise.samplers.problem import Problem
+from noisewise.studies.calibrate import calibrate
 
-module = importlib.import_module("noisewise.calibrate")  # its name is the verb's, too
+module = importlib.import_module("noisewise.studies.calibrate")  # its name is the verb's, too
 NAMES = "abcd"
 MECHANISMS = {name: nw.Laplace(scale=4.0) for name in NAMES}
 

@@ -7,8 +7,8 @@ from arviz_stats.base import array_stats
 from targets import count_model, count_release
 
 import noisewise as nw
-from noisewise import chains
-from noisewise.posterior import Posterior
+from noisewise.diagnostics import chains
+from noisewise.results.posterior import Posterior
 from noisewise.samplers.verdict import judge_chains
 
 

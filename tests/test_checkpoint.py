@@ -24,11 +24,14 @@ import pytest
 from targets import briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
-from noisewise import checkpoint, journal, resume, streams
+from noisewise.checkpoint import file as journal
+from noisewise.checkpoint import log as resume
+from noisewise.checkpoint import opening as checkpoint
 from noisewise.errors import InferenceError, InputError, NoisewiseWarning
+from noisewise.inference import streams
+from noisewise.inference.problem import Problem
 from noisewise.likelihood.schedules import Staged
 from noisewise.samplers import rejection
-from noisewise.samplers.problem import Problem
 
 RELEASED = (7.9, 3.1, 66.0, 27.5)
 

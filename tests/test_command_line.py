@@ -12,11 +12,13 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise import progress, results_folder
-from noisewise.analysis import STARTERS, Analysis, starter
+from noisewise.analysis import Analysis, starter
+from noisewise.analysis.analysis import STARTERS
 from noisewise.cli import main
+from noisewise.inference import progress
 from noisewise.likelihood.display import Steps
-from noisewise.results_folder import Results
+from noisewise.workflow import folder as results_folder
+from noisewise.workflow.results import Results
 
 
 def run(*arguments, cwd=None):
@@ -188,9 +190,7 @@ def test_draws_of_chains_say_which_chain_they_are_of(tmp_path):
     analysis = Analysis.from_text(starter("count"))
     chains = {"theta": np.arange(12.0), "count": np.arange(12)}
     found = nw.sample(analysis.model, analysis.release, draws=12, seed=1, on_failure="return")
-    results_folder.write(
-        Results(analysis, "fit", replace(found, draws=chains, chains=3)), tmp_path / "found", report=False
-    )
+    results_folder.write(Results(analysis, "fit", replace(found, draws=chains, chains=3)), tmp_path / "found")
     table = pd.read_csv(tmp_path / "found/draws.csv")
     assert list(table.columns) == [".chain", ".iteration", "theta", "count"]
     held = nw.Posterior.load(tmp_path / "found/posterior.nc").to_arviz()["posterior"]["theta"]
@@ -257,12 +257,12 @@ def test_an_interruption_ends_with_130(noisewise, count, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     honest = nw.samplers.sample
-    monkeypatch.setattr("noisewise.analysis_run.sample", interrupted)
+    monkeypatch.setattr("noisewise.workflow.run.sample", interrupted)
     assert noisewise("fit", "count.toml")[0] == 130
     # Ctrl-C during the run gives what there is: it is written, and says so.
     part = {"status": "interrupted", "message": "stopped by the user"}
     monkeypatch.setattr(
-        "noisewise.analysis_run.sample", lambda *given, **named: replace(honest(*given, **named), **part)
+        "noisewise.workflow.run.sample", lambda *given, **named: replace(honest(*given, **named), **part)
     )
     code, _, err = noisewise("fit", "count.toml", "--draws", "300")
     assert code == 130
@@ -322,7 +322,7 @@ def test_ctrl_c_during_the_naive_analysis_is_no_success(noisewise, count, tmp_pa
     def interrupted(*given, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("noisewise.analysis_run.naive_posterior", interrupted)
+    monkeypatch.setattr("noisewise.workflow.run.naive_posterior", interrupted)
     assert noisewise("fit", "count.toml", "--draws", "500")[0] == 130
     assert json.loads((tmp_path / "count-results/summary.json").read_text())["status"] == "complete"
 
@@ -386,7 +386,7 @@ def test_calibrate_passes_for_the_right_sampler_and_fails_for_a_wrong_one(noisew
         prior = model.simulate(len(found), settings["seed"] % 2**32)
         return replace(found, draws={name: prior[name] for name in found.draws})
 
-    monkeypatch.setattr(sys.modules["noisewise.calibrate"], "sample", wrong)
+    monkeypatch.setattr(sys.modules["noisewise.studies.calibrate"], "sample", wrong)
     code, out, _ = noisewise(*arguments[:3], "200", *arguments[4:])
     assert code == 1
     assert json.loads(out)["verdict"] == "miscalibrated"
@@ -400,7 +400,7 @@ def test_a_calibration_that_was_interrupted_is_no_success(noisewise, count, monk
         found = honest(*given, **named)
         return replace(found, status="interrupted") if len(calls) == 12 else found
 
-    monkeypatch.setattr(sys.modules["noisewise.calibrate"], "sample", impatient)
+    monkeypatch.setattr(sys.modules["noisewise.studies.calibrate"], "sample", impatient)
     code, out, err = noisewise("calibrate", "count.toml", "--replicates", "60", "--draws", "100", "--quiet")
     assert code == 130
     assert "interrupted after 11 of 60 replicates" in err
@@ -422,7 +422,7 @@ def test_what_is_no_checkpoint_and_no_results_folder_is_refused(noisewise, argum
 
 
 def test_a_checkpointed_fit_is_described_and_gives_the_same_draws(noisewise, count, tmp_path):
-    pytest.importorskip("noisewise.checkpoint")
+    pytest.importorskip("noisewise.checkpoint.opening")
     assert noisewise("fit", "count.toml", "--no-naive", "--draws", "3000", "--checkpoint", "run.nwc")[0] == 0
     code, out, _ = noisewise("status", "run.nwc")
     assert code == 0
@@ -484,7 +484,7 @@ print(jax.numpy.ones(1).dtype, jax.config.jax_enable_x64)
 
 
 def test_a_listener_hears_of_progress_and_can_end_the_run():
-    from noisewise import progress
+    from noisewise.inference import progress
 
     class Enough(Exception):
         pass

@@ -14,9 +14,10 @@ from scipy import stats
 from targets import all_targets, briefly, count_model, count_release
 
 import noisewise as nw
-from noisewise import accelerated, device_variates
+from noisewise.model.on_device import draws as accelerated
+from noisewise.model.on_device import variates as device_variates
+from noisewise.model.variates import VARIATES
 from noisewise.numerics import double, single
-from noisewise.variates import VARIATES
 
 BY_NAME = {target.name: target for target in all_targets()}
 

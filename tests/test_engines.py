@@ -16,11 +16,13 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.engine import Broken, Dask, Processes, Stopped, Task, Threads, care, cluster, gather, shipping
+from noisewise.engine import Broken, Dask, Processes, Stopped, Task, Threads, gather, machine
+from noisewise.engine import dask as cluster
+from noisewise.engine import transport as shipping
+from noisewise.inference.problem import Problem
 from noisewise.model import Model
 from noisewise.numerics import Compiled, double
 from noisewise.samplers import ImportanceRejection
-from noisewise.samplers.problem import Problem
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore:.*no end in sight:noisewise.NoisewiseWarning")  # a busy machine
@@ -173,7 +175,7 @@ def test_blocks_in_flight_are_bounded(client, processes):
 def test_short_memory_lowers_blocks_in_flight_and_changes_no_draw(seed, monkeypatch):
     model, release = count_problem()
     plenty = nw.sample(model, release, nw.Rejection(), draws=20_000, seed=seed, engine=Threads(4))
-    monkeypatch.setattr(care, "memory", lambda: (2**20, 2**30))
+    monkeypatch.setattr(machine, "memory", lambda: (2**20, 2**30))
     with pytest.warns(nw.NoisewiseWarning, match=r"memory is short \(1 MiB left\)"):
         short = nw.sample(model, release, nw.Rejection(), draws=20_000, seed=seed, engine=Threads(4))
     same(plenty, short)
@@ -181,11 +183,11 @@ def test_short_memory_lowers_blocks_in_flight_and_changes_no_draw(seed, monkeypa
 
 def test_memory_sets_the_room_and_it_comes_back(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(care.time, "monotonic", lambda: clock[0])
-    room, found = care.Room(), []
+    monkeypatch.setattr(machine.time, "monotonic", lambda: clock[0])
+    room, found = machine.Room(), []
 
     def look(available):
-        monkeypatch.setattr(care, "memory", lambda: (available, 1000))
+        monkeypatch.setattr(machine, "memory", lambda: (available, 1000))
         clock[0] += 0.2
         found.append(room(8))
 
@@ -202,17 +204,17 @@ def test_files_that_can_be_given_up_do_not_count_as_used_memory(monkeypatch, tmp
     """A container counts cached files as used, those of a checkpoint among them."""
     for name, text in (("max", "1000"), ("current", "990"), ("stat", "anon 190\ninactive_file 700\n")):
         (tmp_path / f"memory.{name}").write_text(text)
-    monkeypatch.setattr(care, "GROUP", tmp_path)
-    monkeypatch.setattr(care, "_machine_memory", lambda: (50_000, 100_000))
-    assert care.memory() == (710, 1000)
+    monkeypatch.setattr(machine, "GROUP", tmp_path)
+    monkeypatch.setattr(machine, "_machine_memory", lambda: (50_000, 100_000))
+    assert machine.memory() == (710, 1000)
     (tmp_path / "memory.stat").unlink()
-    assert care.memory() == (10, 1000)
+    assert machine.memory() == (10, 1000)
     (tmp_path / "memory.max").write_text("max")
-    assert care.memory() == (50_000, 100_000)
+    assert machine.memory() == (50_000, 100_000)
 
 
 def test_this_machine_says_how_much_memory_it_has():
-    available, total = care.memory()
+    available, total = machine.memory()
     assert 0 < available <= total
 
 
@@ -407,7 +409,7 @@ def test_no_client_is_refused(monkeypatch):
 @pytest.mark.parametrize("name", ["noisewise", "numpy", "scipy", "jax", "numpyro", "python", "processor"])
 def test_other_versions_are_refused(name, client, monkeypatch):
     here = shipping.versions()
-    monkeypatch.setattr("noisewise.engine.cluster.versions", lambda: {**here, name: "0.0.1"})
+    monkeypatch.setattr("noisewise.engine.dask.versions", lambda: {**here, name: "0.0.1"})
     with pytest.raises(nw.InferenceError, match=re.escape(f"client ({name} {here[name]} there, 0.0.1 here)")):
         Dask(client).execute(Counting())
 

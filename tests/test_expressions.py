@@ -13,9 +13,9 @@ import numpyro.distributions as dist
 import pytest
 from scipy import special
 
-from noisewise.expressions import ExpressionError, parse_law, parse_number
+from noisewise.analysis.expressions import ExpressionError, parse_law, parse_number
+from noisewise.analysis.vocabulary import FUNCTIONS, LAWS, parameters_of
 from noisewise.numerics import double
-from noisewise.vocabulary import FUNCTIONS, LAWS, parameters_of
 
 VALUES = {"x": 1.75, "k": 3, "v": np.array([0.5, -1.0, 2.0]), "m": np.array([[1.0, 2.0], [3.0, 4.0]])}
 
@@ -255,7 +255,9 @@ def test_hostile_expressions_end_in_an_error_at_once(text):
 def test_code_is_not_an_expression(text, monkeypatch):
     called = []
     for name in ("eval", "exec", "open", "getattr", "print", "breakpoint"):
-        monkeypatch.setattr(f"noisewise.expressions.{name}", lambda *a, **k: called.append(1), raising=False)
+        monkeypatch.setattr(
+            f"noisewise.analysis.analysis.expressions.{name}", lambda *a, **k: called.append(1), raising=False
+        )
     with pytest.raises(ExpressionError):
         parse_number(text, ["x"])
     assert not called

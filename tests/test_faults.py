@@ -15,9 +15,10 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise import checkpoint
-from noisewise.engine import Dask, Processes, Threads, base, care, gather, threads
+from noisewise.checkpoint import opening as checkpoint
+from noisewise.engine import Dask, Processes, Terminated, Threads, base, failures, gather, terminable, threads
 from noisewise.engine import processes as processes_module
+from noisewise.engine.signals import deferred_signals
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore:.*no end in sight:noisewise.NoisewiseWarning")  # a busy machine
@@ -121,7 +122,7 @@ def test_a_hanging_simulator_is_stopped_and_named(seed):
 
 
 def test_a_hanging_thread_is_reported_and_left_behind(seed, monkeypatch):
-    monkeypatch.setattr(care, "PATIENCE", 0.3)
+    monkeypatch.setattr(failures, "PATIENCE", 0.3)
     monkeypatch.setattr(threads, "GRACE", 0.3)
     release = threading.Event()
 
@@ -269,7 +270,7 @@ def test_ctrl_c_and_sigterm_end_with_what_has_been_accepted(kind, number, seed, 
     try:
         found = sample(model, seed, engines[kind], draws=10**6, on_failure="return")
         assert number == signal.SIGINT
-    except care.Terminated as end:
+    except Terminated as end:
         found = end.result
         assert number == signal.SIGTERM
     assert found.status == "interrupted"
@@ -329,7 +330,7 @@ def test_sigterm_outlasts_a_failure_that_comes_with_it(seed):
             raise ZeroDivisionError
         return int(rng.poisson(theta))
 
-    with pytest.raises(care.Terminated) as caught:
+    with pytest.raises(Terminated) as caught:
         sample(simulated(simulate), seed, Threads(1))
     assert caught.value.code == 143
     assert sample(simulated(slow), seed, Threads(1), draws=10).status == "complete"  # and is then forgotten
@@ -346,7 +347,7 @@ def test_sigterm_ends_a_fit(seed):
 
     model = nw.Model(PRIOR, {"count": law})
     armed.append(True)
-    with pytest.raises(care.Terminated):
+    with pytest.raises(Terminated):
         nw.fit(model, RELEASE, nw.MCEM(), start={"theta": 5.0}, seed=seed)
 
 
@@ -354,7 +355,7 @@ def test_handlers_of_the_users_own_are_left_alone():
     heard = []
     before = signal.signal(signal.SIGTERM, lambda *given: heard.append(given))
     try:
-        with care.terminable(), care.deferred_signals() as check:
+        with terminable(), deferred_signals() as check:
             os.kill(os.getpid(), signal.SIGTERM)
             check()
     finally:
@@ -374,20 +375,20 @@ def test_a_signal_waits_for_bookkeeping_and_a_second_does_not(number):
     reached = []
 
     def twice(times):
-        with care.terminable(), care.deferred_signals() as check:
+        with terminable(), deferred_signals() as check:
             receive(number, times)
             reached.append(times)
             check()
             reached.append("past the check")
 
     for times in (1, 2):
-        with pytest.raises(KeyboardInterrupt if number == signal.SIGINT else care.Terminated):
+        with pytest.raises(KeyboardInterrupt if number == signal.SIGINT else Terminated):
             twice(times)
     assert reached == [1]
 
 
 def test_sigterm_interrupts_between_blocks_too():
-    with pytest.raises(care.Terminated), care.terminable():
+    with pytest.raises(Terminated), terminable():
         receive(signal.SIGTERM, 1)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 

@@ -11,15 +11,15 @@ from targets import count_model, count_release
 from test_report import HOSTILE, Outline
 
 import noisewise as nw
-from noisewise import fit_file, results_folder
 from noisewise.analysis import Analysis, starter
-from noisewise.analysis_run import NOT_ASKED, fit_results
 from noisewise.errors import InputError
-from noisewise.fit import Fit
-from noisewise.report import report_of, write_report
 from noisewise.report.likelihood import ENDS, FitReport, judge
 from noisewise.report.markup import number
-from noisewise.results_folder import plain
+from noisewise.results import fit_file
+from noisewise.results.fit import Fit
+from noisewise.workflow.reporting import report_of, write, write_report
+from noisewise.workflow.results import plain
+from noisewise.workflow.run import NOT_ASKED, fit_results
 
 SOURCE = Path(__file__).parents[1] / "src/noisewise"
 
@@ -165,7 +165,7 @@ def test_data_that_is_no_fit_is_refused(fits):
 def test_a_folder_of_a_fit_gets_its_report(tmp_path):
     analysis = Analysis.from_text(starter("count") + "\n[likelihood]\nstart = { theta = 30.0 }\n", "count.toml")
     results = fit_results(analysis, "mle", progress=False)
-    folder = results_folder.write(results, tmp_path / "count-mle")
+    folder = write(results, tmp_path / "count-mle")
     source = (folder / "report.html").read_text(encoding="utf-8")
     assert "A privatised count" in source
     assert "noisewise mle analysis.toml" in source

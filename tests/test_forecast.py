@@ -16,9 +16,10 @@ from targets import all_targets, count_model, count_release, lalonde_model, lalo
 import noisewise as nw
 from noisewise import samplers
 from noisewise.engine import Threads
-from noisewise.forecast import applicability, conflict, forecast
-from noisewise.samplers import Importance, Rejection, choice
-from noisewise.samplers.problem import Problem
+from noisewise.inference.problem import Problem
+from noisewise.samplers import Importance, Rejection
+from noisewise.samplers.choosing import choice
+from noisewise.studies.forecast import applicability, conflict, forecast
 
 ROOT = Path(__file__).parents[1]
 
@@ -74,7 +75,7 @@ def test_efficiency_of_weighting_is_foreseen(alpha, seed):
 def test_the_choice_is_by_count_and_not_by_the_clock(seed, monkeypatch):
     first = forecast(count_model(2.0), count_release(), seed=seed)
     clock = iter(np.arange(0.0, 1e9, 1e3))
-    module = importlib.import_module("noisewise.forecast")  # its name is the verb's, too
+    module = importlib.import_module("noisewise.studies.forecast")  # its name is the verb's, too
     monkeypatch.setattr(module.time, "perf_counter", lambda: float(next(clock)))
     second = forecast(count_model(2.0), count_release(), seed=seed, engine=Threads(1))
     assert (first.choice, first.reason) == (second.choice, second.reason)

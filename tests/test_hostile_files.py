@@ -22,9 +22,11 @@ from fuzz.kinds_of_files import KINDS, framed, malformed, outcome, results
 from targets import briefly, count_model, count_release
 
 import noisewise as nw
-from noisewise import checkpoint, release, result_file
 from noisewise.analysis import Analysis, starter
+from noisewise.checkpoint import opening as checkpoint
 from noisewise.errors import InputError
+from noisewise.release import release
+from noisewise.results import posterior_file as result_file
 
 SOURCE = Path(nw.__file__).parent
 COUNTS = {"release": 2_000, "analysis": 60, "checkpoint": 60, "state": 30, "result": 60, "fit": 300}

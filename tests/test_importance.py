@@ -11,12 +11,13 @@ from test_samplers import z_scores
 
 import noisewise as nw
 from noisewise.errors import InferenceError, InputError
-from noisewise.samplers import proposal, rejection_control, weigh
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Sampler
+from noisewise.samplers import rejection_control
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.importance_rejection import ImportanceRejection
-from noisewise.samplers.problem import Problem
+from noisewise.samplers.proposals import proposal, weigh
 from noisewise.samplers.rejection_control import RejectionControl
-from noisewise.settings import Sampler
 
 FAMILY = {
     "adapted": (Importance(proposal="adapted"), 20_000),

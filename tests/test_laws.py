@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import gammaln, logsumexp
 
 from noisewise.errors import InputError, NoisewiseWarning
-from noisewise.laws import Law, constant_law, in_64_bit, rounded_to_32_bit
+from noisewise.model.law import Law, constant_law, in_64_bit, rounded_to_32_bit
 from noisewise.numerics import double
 
 WHO = "Model: prior 'theta'"

@@ -9,13 +9,15 @@ from scipy import integrate, stats
 from targets import briefly
 
 import noisewise as nw
-from noisewise.likelihood import chosen, mcem, pieces, simulated
-from noisewise.likelihood.cloud import Clouds, exact_cloud, weighted
-from noisewise.likelihood.coordinates import Coordinates
-from noisewise.likelihood.maximise import Objective
-from noisewise.likelihood.parts import parts_of
-from noisewise.likelihood.pieces import Piece, divides
-from noisewise.samplers.problem import Problem
+from noisewise.inference.problem import Problem
+from noisewise.likelihood import mcem
+from noisewise.likelihood.e_step import pieces, simulated
+from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, weighted
+from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.pieces import Piece, divides
+from noisewise.likelihood.fit import chosen
+from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.m_step.maximise import Objective
 
 X = np.linspace(0.5, 2.0, 23)
 PRIOR = {"a": dist.Gamma(2.0, 1.0), "b": dist.Gamma(2.0, 1.0)}

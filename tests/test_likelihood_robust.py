@@ -13,12 +13,12 @@ from scipy import optimize, special, stats
 from targets import count_model, count_release
 
 import noisewise as nw
-from noisewise.likelihood.cloud import Cloud, Clouds, exact_cloud, inexact
+from noisewise.inference.problem import Problem
+from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud, inexact
+from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.records import MOST_NUMBERS
 from noisewise.likelihood.mcem import E_STEPS
-from noisewise.likelihood.parts import parts_of
-from noisewise.likelihood.records import MOST_NUMBERS
-from noisewise.samplers.problem import Problem
-from noisewise.trace_plot import plot_trace
+from noisewise.plots.trace import plot_trace
 
 matplotlib.use("Agg")
 START = {"theta": 1.0}
@@ -90,7 +90,7 @@ def test_a_hopeless_start_is_passed_over(monkeypatch):
             raise nw.InputError("EM: too far out")
         return exact_cloud(part, values)
 
-    monkeypatch.setattr("noisewise.likelihood.pieces.exact_cloud", refusing)
+    monkeypatch.setattr("noisewise.likelihood.e_step.pieces.exact_cloud", refusing)
     fit = nw.fit(COUNT, count_release(), start=[{"theta": 1e8}, START])
     assert fit.status == "converged"
     assert [end["status"] for end in fit.diagnostics["starts"]] == ["refused", "converged"]
@@ -208,9 +208,9 @@ def test_every_way_to_a_cloud_says_how_far_each_entry_may_be_off(monkeypatch):
         cloud = found()
         assert cloud.neglected.shape == cloud.log_likelihoods.shape
         with monkeypatch.context() as finer:
-            finer.setattr("noisewise.likelihood.cloud.NEGLECTED", 1e-14)
-            finer.setattr("noisewise.likelihood.streamed.NEGLECTED", 1e-14)
-            finer.setattr("noisewise.likelihood.streamed.DEEP", 33.0)
+            finer.setattr("noisewise.likelihood.e_step.cloud.NEGLECTED", 1e-14)
+            finer.setattr("noisewise.likelihood.e_step.streamed.NEGLECTED", 1e-14)
+            finer.setattr("noisewise.likelihood.e_step.streamed.DEEP", 33.0)
             best = found()
         assert abs(best.log_likelihood - cloud.log_likelihood) <= cloud.neglected.sum() + 1e-12 * len(rows)
         assert 0 < cloud.neglected.max() <= 1e-10
@@ -236,7 +236,7 @@ def test_a_peak_between_the_nodes_is_not_passed_over(monkeypatch):
     assert inexact(in_wide, in_wide) == ""
     assert in_narrow == pytest.approx(0.3, abs=0.02)
     assert "may be off by 0.3 of an entry's" in inexact(in_narrow, in_narrow)
-    monkeypatch.setattr("noisewise.likelihood.cloud._missed", lambda mass, outside: np.zeros(1))
+    monkeypatch.setattr("noisewise.likelihood.e_step.cloud._missed", lambda mass, outside: np.zeros(1))
     unseen = cloud_at(1e-6, 2.5)
     assert inexact(*unseen.neglected, *unseen.neglected) == ""
     assert unseen.log_likelihood < log_likelihood(2.5) - 0.05
@@ -287,7 +287,7 @@ def test_ctrl_c_ends_em_with_the_best_so_far(monkeypatch):
             raise KeyboardInterrupt
         return exact_cloud(part, values)
 
-    monkeypatch.setattr("noisewise.likelihood.pieces.exact_cloud", pressed)
+    monkeypatch.setattr("noisewise.likelihood.e_step.pieces.exact_cloud", pressed)
     starts = [START, {"theta": 3.0}, {"theta": 5.0}]
     fit = nw.fit(COUNT, count_release(), start=starts, on_failure="return")
     assert fit.status == "interrupted"
@@ -298,7 +298,7 @@ def test_ctrl_c_ends_em_with_the_best_so_far(monkeypatch):
 
 @pytest.mark.parametrize(("estimator", "note"), [(nw.EM(), "log likelihood"), (QUICK, "measuring")])
 def test_progress_shows_iterations(estimator, note, monkeypatch, capsys, seed):
-    monkeypatch.setattr("noisewise.progress.SHOW_AFTER", 0.0)
+    monkeypatch.setattr("noisewise.inference.progress.SHOW_AFTER", 0.0)
     monkeypatch.setattr("noisewise.likelihood.display.REFRESH", 0.0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "160")

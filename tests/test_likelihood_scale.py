@@ -10,14 +10,14 @@ from scipy import integrate, optimize, special, stats
 from targets import briefly
 
 import noisewise as nw
-from noisewise.likelihood import cloud as clouds
-from noisewise.likelihood import streamed
-from noisewise.likelihood.cloud import Cloud, exact_cloud, moved
-from noisewise.likelihood.coordinates import Coordinates
-from noisewise.likelihood.maximise import Objective
-from noisewise.likelihood.parts import parts_of
-from noisewise.likelihood.sufficient import KNOWN_SIZE, condensed
-from noisewise.samplers.problem import Problem
+from noisewise.inference.problem import Problem
+from noisewise.likelihood.e_step import cloud as clouds
+from noisewise.likelihood.e_step import streamed
+from noisewise.likelihood.e_step.cloud import Cloud, exact_cloud, moved
+from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.sufficient import KNOWN_SIZE, condensed
+from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.m_step.maximise import Objective
 
 PRIOR = {"a": dist.Gamma(2.0, 1.0), "b": dist.Gamma(2.0, 1.0)}
 

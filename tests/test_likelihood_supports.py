@@ -11,9 +11,9 @@ import pytest
 from scipy import integrate, special, stats
 
 import noisewise as nw
-from noisewise.likelihood.cloud import exact_cloud
-from noisewise.likelihood.parts import parts_of
-from noisewise.samplers.problem import Problem
+from noisewise.inference.problem import Problem
+from noisewise.likelihood.e_step.cloud import exact_cloud
+from noisewise.likelihood.e_step.parts import parts_of
 
 pytestmark = pytest.mark.long
 
@@ -279,7 +279,7 @@ def test_nodes_without_weight_do_not_spoil_the_m_step(monkeypatch):
     release = nw.Release(x=nw.Gaussian(scale=1.0).released(2.3))
     fit = nw.fit(model, release, start={"mu": 1.0})
     assert abs(fit.score[0]) < 1e-8
-    monkeypatch.setattr("noisewise.likelihood.cloud._settled", lambda values, weights: values)
+    monkeypatch.setattr("noisewise.likelihood.e_step.cloud._settled", lambda values, weights: values)
     stopped = nw.fit(model, release, start={"mu": 1.0}, on_failure="return")
     assert stopped.status == "stalled"
     assert "0.74 standard errors away" in stopped.message

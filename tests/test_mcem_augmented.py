@@ -11,15 +11,15 @@ from exactness import FALSE_ALARM, LIMIT, agrees
 from scipy import stats
 
 import noisewise as nw
-from noisewise.likelihood import augmented, simulated
-from noisewise.likelihood.augmented import Augmented
-from noisewise.likelihood.cloud import Cloud, exact_cloud, moved
-from noisewise.likelihood.coordinates import Coordinates
-from noisewise.likelihood.maximise import Objective
-from noisewise.likelihood.parts import parts_of
+from noisewise.inference.problem import Problem
+from noisewise.likelihood.e_step import augmented, simulated
+from noisewise.likelihood.e_step.augmented import Augmented
+from noisewise.likelihood.e_step.cloud import Cloud, exact_cloud, moved
+from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.m_step.maximise import Objective
 from noisewise.likelihood.starts import best_of
 from noisewise.mechanisms import TruncatedLaplace
-from noisewise.samplers.problem import Problem
 
 BY_CHAINS = float(stats.t.isf(FALSE_ALARM / 2, 63))
 """|z| beyond this is an alarm where the error is known from 64 chains: about 5.4."""

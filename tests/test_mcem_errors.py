@@ -12,13 +12,14 @@ from scipy import stats
 from targets import count_model, count_release
 
 import noisewise as nw
-from noisewise.likelihood import mcem, simulated
-from noisewise.likelihood.cloud import Clouds, exact_cloud, weighted
-from noisewise.likelihood.coordinates import Coordinates
-from noisewise.likelihood.maximise import Louis, Objective
-from noisewise.likelihood.parts import parts_of
+from noisewise.inference.problem import Problem
+from noisewise.likelihood import mcem
+from noisewise.likelihood.e_step import simulated
+from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, weighted
+from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.m_step.maximise import Louis, Objective
 from noisewise.likelihood.result import End, finish
-from noisewise.samplers.problem import Problem
 
 # The score's bias -----------------------------------------------------------------------------------------------------
 

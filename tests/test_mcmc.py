@@ -12,11 +12,11 @@ from targets import all_targets, briefly, count_model, count_release, lalonde_mo
 
 import noisewise as nw
 from noisewise.errors import InferenceError, InputError
+from noisewise.inference.problem import Problem
 from noisewise.mechanisms.truncated_laplace import TruncatedLaplace
-from noisewise.samplers import moves as moves_module
 from noisewise.samplers.mcmc import MCMC, layout
-from noisewise.samplers.moves import Moves
-from noisewise.samplers.problem import Problem
+from noisewise.samplers.walking import moves as moves_module
+from noisewise.samplers.walking.moves import Moves
 
 BY_NAME = {target.name: target for target in all_targets()}
 CHOSEN = [

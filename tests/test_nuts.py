@@ -13,15 +13,16 @@ from scipy import stats
 from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
-from noisewise import chains
-from noisewise.laws import KEYS
+from noisewise.diagnostics import chains
+from noisewise.inference.problem import Problem
+from noisewise.model.law import KEYS
 from noisewise.numerics import Compiled, double
-from noisewise.samplers import density, marginal, nuts
-from noisewise.samplers.density import Target
-from noisewise.samplers.joint import Joint, State
-from noisewise.samplers.marginal import Sum, compositions
+from noisewise.samplers import nuts
+from noisewise.samplers.gibbs.joint import Joint, State
+from noisewise.samplers.gradients import density, marginal
+from noisewise.samplers.gradients.density import Target
+from noisewise.samplers.gradients.marginal import Sum, compositions
 from noisewise.samplers.nuts import NUTS
-from noisewise.samplers.problem import Problem
 
 SHORT = NUTS(warmup=300)
 

@@ -13,7 +13,7 @@ from scipy.special import roots_legendre
 
 import noisewise as nw
 from noisewise.mechanisms.objective_perturbation import ObjectivePerturbation
-from noisewise.release import current_schema
+from noisewise.release.release import current_schema
 
 BOUNDS = {"logistic": {}, "linear": dict(bound=1.5, label=2.0)}
 

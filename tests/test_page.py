@@ -23,10 +23,11 @@ from mechanism_case import all_cases
 from scipy.stats import norm
 
 import noisewise as nw
-from noisewise.analysis import STARTERS, Analysis, starter
+from noisewise.analysis import Analysis, starter
+from noisewise.analysis.analysis import STARTERS
 from noisewise.errors import InputError, NoisewiseWarning
+from noisewise.inference.problem import Problem
 from noisewise.report.markup import number
-from noisewise.samplers.problem import Problem
 
 pytest.importorskip("shiny", reason="the page needs noisewise[page]")
 

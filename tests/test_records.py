@@ -13,11 +13,11 @@ from scipy import stats
 from targets import TARGETS, _bits_problem, _clamped_problem
 
 import noisewise as nw
+from noisewise.inference.problem import Problem
+from noisewise.inference.records import Records, acceptance_floor, unfit
 from noisewise.numerics import double
 from noisewise.samplers.augmentation import Augmentation
-from noisewise.samplers.problem import Problem
-from noisewise.samplers.records import Records, acceptance_floor, unfit
-from noisewise.samplers.renewal import Renewal
+from noisewise.samplers.gibbs.renewal import Renewal
 
 CHAINS = 256
 
@@ -363,7 +363,7 @@ def test_a_wrong_update_of_the_total_is_seen(seed, monkeypatch):
     def without_the_last(each, size):
         return jnp.sum(each[:, :-1], axis=1)
 
-    monkeypatch.setattr("noisewise.samplers.records._sum_present", without_the_last)
+    monkeypatch.setattr("noisewise.inference.records._sum_present", without_the_last)
     ran = drive(Problem(*_bits_problem()), "yes", beta("bit"), seed)
     assert agree(ran, solution("total-of-bits")) > 2 * LIMIT
 

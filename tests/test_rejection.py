@@ -13,11 +13,11 @@ from targets import TARGETS, count_model, count_release, lalonde_model, lalonde_
 
 import noisewise as nw
 from noisewise.engine import Threads
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.streams import Stream, run
 from noisewise.mechanisms import CATALOGUE, Mechanism
-from noisewise.progress import Progress
-from noisewise.samplers.problem import Problem
 from noisewise.samplers.rejection import Merge, log_rate, plan_streams
-from noisewise.streams import Stream, run
 
 BY_NAME = {target.name: target for target in TARGETS}
 

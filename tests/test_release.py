@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.release import current_schema, schema
+from noisewise.release.release import current_schema, schema
 
 EVERYTHING = {
     "count": nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4),

@@ -20,14 +20,15 @@ from scipy import stats
 import noisewise as nw
 from noisewise.errors import InputError
 from noisewise.mechanisms import CATALOGUE, Product, Staircase
-from noisewise.posterior import Posterior
-from noisewise.report import Report, noise, report_of, words, write_report
+from noisewise.report import Report, noise, words
 from noisewise.report import graph as drawing
 from noisewise.report.information import lost
 from noisewise.report.likelihood import FitReport
 from noisewise.report.markup import number, tag, text, whole
 from noisewise.report.model_words import nodes_of
 from noisewise.report.verdict import DOUBTFUL, UNUSABLE, judge
+from noisewise.results.posterior import Posterior
+from noisewise.workflow.reporting import report_of, write_report
 
 ROOT = Path(__file__).parents[1]
 HOSTILE = (
@@ -238,14 +239,18 @@ def test_every_status_of_a_sampler_is_known():
     assigned = r'status(?:, self\.message)? = "([a-z_]+)"|stopped = "([a-z_]+)"'
     returned = r'return "([a-z_]+)", (?:told|"|f")|_end\(\s*"([a-z_]+)"'
     found = set()
-    for path in [*(ROOT / "src/noisewise/samplers").glob("*.py"), ROOT / "src/noisewise/weights.py", STREAMS]:
+    for path in [
+        *(ROOT / "src/noisewise/samplers").glob("*.py"),
+        ROOT / "src/noisewise/diagnostics/weights.py",
+        STREAMS,
+    ]:
         for groups in re.findall(f"{assigned}|{returned}", path.read_text()):
             found |= {status for status in groups if status}
     assert {"low_ess", "high_k", "no_weight", "stuck", "disagree", "divergent", "hopeless", "max_proposals"} <= found
     assert found <= {"complete", *DOUBTFUL, *UNUSABLE}
 
 
-STREAMS = ROOT / "src/noisewise/streams.py"
+STREAMS = ROOT / "src/noisewise/inference/streams.py"
 
 
 def test_few_draws_and_surprises_need_a_second_look(compared):
@@ -484,7 +489,8 @@ def test_withheld_values_are_called_so(seed):
 @pytest.fixture(scope="module")
 def folder(compared, tmp_path_factory):
     from noisewise.analysis import Analysis, starter
-    from noisewise.results_folder import Results, write
+    from noisewise.workflow.reporting import write
+    from noisewise.workflow.results import Results
 
     analysis = Analysis.from_text(starter("count"), "count.toml")
     exact = nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=2_000, seed=1)

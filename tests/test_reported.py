@@ -13,12 +13,12 @@ from targets_response import law_of_counts
 from test_augmentation import as_normal, geweke, run, worst_z
 
 import noisewise as nw
+from noisewise.inference.problem import Problem
 from noisewise.mechanisms.randomized_response import RandomizedResponse
-from noisewise.samplers import choice
 from noisewise.samplers.augmentation import Augmentation
-from noisewise.samplers.joint import Joint
-from noisewise.samplers.problem import Problem
-from noisewise.samplers.reported import Reported
+from noisewise.samplers.choosing import choice
+from noisewise.samplers.gibbs.joint import Joint
+from noisewise.samplers.gibbs.reported import Reported
 
 SHARES = np.array([[0.2, 0.5, 0.3], [0.6, 0.1, 0.3]])
 

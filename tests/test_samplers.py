@@ -10,7 +10,7 @@ from scipy import stats
 from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
-from noisewise.samplers.problem import Problem
+from noisewise.inference.problem import Problem
 from noisewise.samplers.rejection import plan_streams
 
 SAMPLERS = {

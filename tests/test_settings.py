@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 import noisewise as nw
-from noisewise.samplers import choice
+from noisewise.samplers.choosing import choice
 
 BUDGETS = {
     "min_ess": (0.0, "must be positive and finite", 5, 5.0),

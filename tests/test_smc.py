@@ -10,12 +10,12 @@ from scipy import special, stats
 from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
-from noisewise import weights
+from noisewise.diagnostics import weights
 from noisewise.errors import InputError
+from noisewise.inference.problem import Problem
 from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.truncated_laplace import TruncatedLaplace
 from noisewise.samplers import smc
-from noisewise.samplers.problem import Problem
 from noisewise.samplers.smc import SMC, Bridge, next_temperature
 
 BY_NAME = {target.name: target for target in all_targets()}

@@ -8,9 +8,9 @@ from exactness import LIMIT, z_of_mean
 from scipy import special, stats
 
 import noisewise as nw
+from noisewise.inference.problem import Problem
+from noisewise.model.coordinates import Space, unwalkable
 from noisewise.samplers import augmentation, mcmc
-from noisewise.samplers.problem import Problem
-from noisewise.space import Space, unwalkable
 
 WALKERS = (nw.MCMC(), nw.SMC(), nw.Augmentation(), nw.NUTS())
 

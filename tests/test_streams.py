@@ -15,13 +15,13 @@ from exactness import LIMIT, agrees
 from targets import count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
-from noisewise import streams
 from noisewise.engine import Threads
-from noisewise.progress import Progress
+from noisewise.inference import streams
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.streams import Budget, Run, Stream, run
 from noisewise.samplers import rejection
-from noisewise.samplers.problem import Problem
 from noisewise.samplers.rejection import plan_streams, prior_groups
-from noisewise.streams import Budget, Run, Stream, run
 
 RELEASED = (7.9, 3.1, 66.0, 27.5)
 
@@ -509,7 +509,7 @@ def test_blocks_do_not_pile_up_behind_a_slow_one(seed):
 @pytest.mark.alone
 def test_a_run_that_will_take_long_says_so(seed, monkeypatch):
     clock = iter(np.arange(0.0, 1e7, 400.0))
-    monkeypatch.setattr("noisewise.streams.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("noisewise.inference.streams.time.monotonic", lambda: float(next(clock)))
     with pytest.warns(nw.NoisewiseWarning, match=r"draws after \d+ s \(.* accepted for 'count'\): .* minutes to go"):
         nw.sample(
             count_model(2.0), count_release(), nw.Rejection(), draws=2_000, seed=seed, progress=False, engine=Threads(1)

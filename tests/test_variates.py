@@ -20,9 +20,10 @@ from scipy.special import roots_legendre
 from targets import briefly
 
 from noisewise.errors import InputError, NoisewiseWarning
-from noisewise.laws import Law, constant_law, peel
+from noisewise.model.law import Law, constant_law
+from noisewise.model.variates import VARIATES
+from noisewise.model.wrappers import peel
 from noisewise.numerics import double
-from noisewise.variates import VARIATES
 
 WHO = "Model: prior 'x'"
 PILOT, DRAWS = 20_000, 380_000

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 
-from noisewise import weights
+from noisewise.diagnostics import weights
 
 
 def pareto_logs(k, size, seed):

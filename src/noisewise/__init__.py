@@ -5,14 +5,10 @@ A curator's mechanism and an analyst's model meet in one number, log eta(s_dp | 
 
 from noisewise import mechanisms
 from noisewise._version import __version__
-from noisewise.calibrate import Calibration, calibrate
-from noisewise.compare import Comparison, compare
-from noisewise.device import Device
-from noisewise.engine import Dask, Processes, Threads
+from noisewise.engine import Dask, Device, Processes, Threads
 from noisewise.errors import InferenceError, InputError, NoisewiseError, NoisewiseWarning
-from noisewise.fit import Fit
-from noisewise.forecast import Forecast, forecast
-from noisewise.likelihood import EM, MCEM, Ascent, Staged, fit
+from noisewise.likelihood import EM, MCEM, Ascent, Staged
+from noisewise.likelihood.fit import fit
 from noisewise.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -22,10 +18,12 @@ from noisewise.mechanisms import (
     Laplace,
     RandomizedResponse,
 )
-from noisewise.model import Model
-from noisewise.plots import plot
-from noisewise.posterior import Posterior
+from noisewise.model import Model, Simulator, Total
+from noisewise.plots.posterior import plot
+from noisewise.plots.trace import plot_trace
 from noisewise.release import Release
+from noisewise.results.fit import Fit
+from noisewise.results.posterior import Posterior
 from noisewise.samplers import (
     MCMC,
     NUTS,
@@ -35,10 +33,11 @@ from noisewise.samplers import (
     ImportanceRejection,
     Rejection,
     RejectionControl,
-    sample,
 )
-from noisewise.statistics import Simulator, Total
-from noisewise.trace_plot import plot_trace
+from noisewise.samplers.sample import sample
+from noisewise.studies.calibrate import Calibration, calibrate
+from noisewise.studies.compare import Comparison, compare
+from noisewise.studies.forecast import Forecast, forecast
 
 __all__ = [
     "EM",

@@ -18,8 +18,8 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.guarantee import NEIGHBOURS
+from noisewise.numerics import Array
 
-Array = np.ndarray[Any, Any]
 Query = Callable[[Array], Any]
 
 NORMS = ["l1", "l2", "linf"]

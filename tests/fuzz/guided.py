@@ -7,9 +7,11 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["noisewise.release", "noisewise.analysis", "noisewise.toml_text"]):
-    import noisewise.analysis
-    import noisewise.release  # noqa: F401
+with atheris.instrument_imports(
+    include=["noisewise.release.release", "noisewise.analysis.analysis", "noisewise.analysis.analysis.toml"]
+):
+    import noisewise.analysis.analysis
+    import noisewise.release.release  # noqa: F401
 
 from fuzz.kinds_of_files import analyses, outcome, releases
 

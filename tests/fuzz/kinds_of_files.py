@@ -18,9 +18,15 @@ from targets import count_model, count_release
 
 import noisewise as nw
 from fuzz.mutations import malformed_bytes, malformed_json, malformed_toml
-from noisewise import checkpoint, fit_file, journal, results_folder, resume
-from noisewise.analysis import STARTERS, Analysis, starter
+from noisewise.analysis import Analysis, starter
+from noisewise.analysis.analysis import STARTERS
+from noisewise.checkpoint import file as journal
+from noisewise.checkpoint import log as resume
+from noisewise.checkpoint import opening as checkpoint
 from noisewise.errors import NoisewiseError
+from noisewise.results import fit_file
+from noisewise.workflow import folder as results_folder
+from noisewise.workflow.results import plain
 
 DRAWS = 60
 
@@ -383,7 +389,7 @@ def fits():
         monte_carlo_error={"p": np.zeros(2), "q": np.array(0.1)},
         trace=({"iteration": 0, "p": np.ones(2), "q": np.array(1.0)},),
     )
-    return [json.loads(json.dumps(results_folder.plain(fit_file.to_data(fit)))) for fit in (exact, several)]
+    return [json.loads(json.dumps(plain(fit_file.to_data(fit)))) for fit in (exact, several)]
 
 
 def read_fit(path):

@@ -70,8 +70,8 @@ def check(
     Reads the file, checks model and release against each other, and runs a short pilot that says which sampler would
     run, how long it would take, and whether prior and release contradict each other.
     """
-    from noisewise.forecast import forecast as forecast_of
-    from noisewise.results_folder import plain
+    from noisewise.studies.forecast import forecast as forecast_of
+    from noisewise.workflow.results import plain
 
     analysis = loaded(file, draws, seed)
     settings = analysis.settings
@@ -128,8 +128,8 @@ def fit(
     again (analysis.toml, release.json, run.json). A run that could not deliver is written too, with its status, and the
     exit code is 1.
     """
-    from noisewise.analysis_run import posterior_of
-    from noisewise.results_folder import write
+    from noisewise.workflow.reporting import write
+    from noisewise.workflow.run import posterior_of
 
     analysis = loaded(file, draws, seed)
     folder = folder_for(file, out, "results")
@@ -174,8 +174,8 @@ def mle(
     The folder holds summary.csv, summary.json, covariance.csv, the path of the climb, report.html, and the inputs to
     run it again. A fit that did not converge is written too, with its status, and the exit code is 1.
     """
-    from noisewise.analysis_run import fit_results
-    from noisewise.results_folder import write
+    from noisewise.workflow.reporting import write
+    from noisewise.workflow.run import fit_results
 
     analysis = loaded(file, None, seed)
     folder = folder_for(file, out, "mle")
@@ -206,8 +206,9 @@ def compare(
     'wider' is how many times as wide the exact interval is; 'shift' how far the exact mean lies from the naive one, in
     naive standard deviations.
     """
-    from noisewise.analysis_run import posterior_of
-    from noisewise.results_folder import check_folder, write
+    from noisewise.workflow.folder import check_folder
+    from noisewise.workflow.reporting import write
+    from noisewise.workflow.run import posterior_of
 
     analysis = loaded(file, draws, seed)
     if out is not None:
@@ -242,7 +243,7 @@ def calibrate(
     Draws parameters from the prior and releases from the model, fits each, and looks whether the true values lie where
     they should. Exit code 1 where they do not.
     """
-    from noisewise.calibrate import calibrate as calibrate_of
+    from noisewise.studies.calibrate import calibrate as calibrate_of
 
     analysis = loaded(file, None, seed)
     mechanisms = {name: item.mechanism for name, item in analysis.release.items()}
@@ -282,6 +283,6 @@ def report(
     ],
 ) -> None:
     """Write report.html anew: one file without links to the network, to read, print and hand on."""
-    from noisewise.report import write_report
+    from noisewise.workflow.reporting import write_report
 
     typer.echo(f"Report: {write_report(folder)}")

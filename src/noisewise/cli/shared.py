@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from noisewise.results_folder import Results
+    from noisewise.workflow.results import Results
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 """Exit codes: the statistics failed; a mistake in a file or an option; interrupted. (143: ended by SIGTERM.)"""
@@ -35,7 +35,7 @@ def note(message: str) -> None:
 
 def say_json(content: Any) -> None:
     """Data on standard output; numbers that are not finite become null."""
-    from noisewise.results_folder import plain
+    from noisewise.workflow.results import plain
 
     typer.echo(json.dumps(plain(content), indent=2, allow_nan=False))
 
@@ -70,7 +70,7 @@ def loaded(file: Path, draws: int | None = None, seed: int | None = None) -> Any
 
 def folder_for(file: Path, out: Path | None, ending: str) -> Path:
     """Where results go: `out`, or a folder named after the file, in the working directory."""
-    from noisewise.results_folder import check_folder
+    from noisewise.workflow.folder import check_folder
 
     folder = out if out is not None else Path(f"{file.stem}-{ending}")
     check_folder(folder)

@@ -3,11 +3,10 @@
 import csv
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from noisewise.numerics import Array
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 """Tasks, the sources that hand them out, and the one loop that every engine of processes or threads runs."""
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from noisewise.engine.care import Room, deferred_signals, located
+from noisewise.engine.failures import located
+from noisewise.engine.machine import Room
+from noisewise.engine.signals import deferred_signals
 from noisewise.errors import InferenceError
 
 Poll = Callable[[], None]
@@ -51,9 +54,18 @@ class Source(Protocol):
         """Called after every result and at least ten times a second, for progress and clocks."""
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Runs a source's tasks; results are handed back in the calling thread, in any order."""
 
+    block_rows: int | None = None
+    """Rows of a block of scalars where the engine wants its own number; None leaves it to the algorithm."""
+
+    @property
+    def kind(self) -> str:
+        """Engines of one kind give the same numbers: all that compute on processors, and accelerators of one sort."""
+        return "processors"
+
+    @abstractmethod
     def execute(self, source: Source) -> None:
         """Run until `source` has no more tasks; KeyboardInterrupt leaves no work behind."""
 

@@ -13,10 +13,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from noisewise import checks
-from noisewise.engine import care
-from noisewise.engine.base import Mixed, Outcome, Source, Task, drive, numbers
-from noisewise.engine.shipping import Books, encode, require_cloudpickle
+from noisewise.engine.base import Engine, Mixed, Outcome, Source, Task, drive, numbers
+from noisewise.engine.machine import processors
 from noisewise.engine.threads import Threads
+from noisewise.engine.transport import Books, encode, require_cloudpickle
 from noisewise.engine.worker import receive, send
 from noisewise.errors import InferenceError
 
@@ -29,7 +29,7 @@ GRACE, ANSWER = 3.0, 1.0
 
 
 @dataclass(frozen=True)
-class Processes:
+class Processes(Engine):
     """Blocks in worker processes, for simulators written in Python, which hold the interpreter lock.
 
     `workers` defaults to the processors available; the result does not depend on it. A block that takes longer than
@@ -48,7 +48,7 @@ class Processes:
         if self.timeout is not None:
             checks.positive_number("Processes", "timeout", self.timeout, "Seconds for one block, or None for no limit.")
         require_cloudpickle("Processes")
-        object.__setattr__(self, "_crew", _Crew(self.workers or care.processors(), self.timeout))
+        object.__setattr__(self, "_crew", _Crew(self.workers or processors(), self.timeout))
         weakref.finalize(self, self._crew.close)
 
     def __reduce__(self) -> Any:

@@ -10,8 +10,9 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from noisewise import checks
-from noisewise.engine import care
-from noisewise.engine.base import Outcome, Source, Stopped, Task, Work, drive, numbers
+from noisewise.engine import failures
+from noisewise.engine.base import Engine, Outcome, Source, Stopped, Task, Work, drive, numbers
+from noisewise.engine.machine import processors
 from noisewise.errors import NoisewiseWarning
 
 GRACE = 10.0
@@ -19,7 +20,7 @@ GRACE = 10.0
 
 
 @dataclass(frozen=True)
-class Threads:
+class Threads(Engine):
     """Blocks on threads of this process: NumPy's generators and compiled JAX release the interpreter lock.
 
     `workers` defaults to the processors available. The result does not depend on it. A simulator written in Python
@@ -38,7 +39,7 @@ class Threads:
 
     def crew(self) -> "Crew":
         """The threads of one run."""
-        return Crew(self.workers or care.processors())
+        return Crew(self.workers or processors())
 
 
 class Crew:
@@ -105,13 +106,13 @@ class Crew:
             return
         for thread, (since, work) in list(self.busy.items()):
             seconds = time.monotonic() - since
-            if seconds > care.PATIENCE and (at := care.whereabouts(thread)):
+            if seconds > failures.PATIENCE and (at := failures.whereabouts(thread)):
                 self._report(f"{at}, in a block begun {seconds:.0f} s ago", work)
                 return
 
     def _report(self, what: str, work: Work) -> None:
         self.reported = True
-        where = care.origin(work)
+        where = failures.origin(work)
         advice = "A thread cannot be stopped: press Ctrl-C, and use nw.Processes(timeout=...) to have a time limit."
         warnings.warn(f"Threads: {what}{f' (with {where})' if where else ''}. {advice}", NoisewiseWarning, stacklevel=2)
 
@@ -127,5 +128,5 @@ class Crew:
                 left -= 0.1
         for ident, (_, work) in list(self.busy.items()):
             if not self.reported:
-                at = care.whereabouts(ident) or "a block is running"
+                at = failures.whereabouts(ident) or "a block is running"
                 self._report(f"{at} and does not stop; it is left behind", work)

@@ -47,7 +47,7 @@ class _Desk:
             send(self.outgoing, message)
 
     def read(self) -> None:
-        from noisewise.engine.care import whereabouts
+        from noisewise.engine.failures import whereabouts
 
         while (message := receive(self.incoming)) is not None:
             if message[0] == "stop":
@@ -60,7 +60,7 @@ class _Desk:
 
     def work(self) -> None:
         from noisewise.engine.base import Stopped
-        from noisewise.engine.shipping import perform
+        from noisewise.engine.transport import perform
 
         self.answer("ready")
         while True:

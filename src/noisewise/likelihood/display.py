@@ -4,7 +4,7 @@ import sys
 import time
 from typing import Any
 
-from noisewise.progress import REFRESH, Progress
+from noisewise.inference.progress import REFRESH, Progress
 
 
 class Steps(Progress):

@@ -11,20 +11,19 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import InferenceError, InputError, refusal
-from noisewise.fit import Fit
-from noisewise.likelihood.cloud import Clouds, inexact
-from noisewise.likelihood.coordinates import Coordinates
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Estimator
 from noisewise.likelihood.display import Steps
-from noisewise.likelihood.maximise import Louis
+from noisewise.likelihood.e_step.cloud import Clouds, inexact
+from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.pieces import exact_parts, first_pieces, in_pieces
+from noisewise.likelihood.e_step.sufficient import condensed
+from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.m_step.maximise import Louis
 from noisewise.likelihood.observed import Surface
-from noisewise.likelihood.parts import parts_of
-from noisewise.likelihood.pieces import exact_parts, first_pieces, in_pieces
 from noisewise.likelihood.result import EDGE, LOSS, End, at_edge, edge_message, finish, standard_errors_left
-from noisewise.likelihood.sufficient import condensed
-from noisewise.samplers.problem import Problem
-from noisewise.settings import Estimator
-
-Array = np.ndarray[Any, Any]
+from noisewise.numerics import Array
+from noisewise.results.fit import Fit
 
 LOOK = 25
 """Steps after which EM looks ahead to an edge: the way there may take it thousands."""

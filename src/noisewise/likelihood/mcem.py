@@ -14,20 +14,21 @@ import numpy as np
 from scipy.special import chdtri, ndtri
 
 from noisewise import checks
+from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError, InputError, refusal
-from noisewise.fit import Fit
-from noisewise.likelihood.augmented import Augmented
-from noisewise.likelihood.cloud import Cloud, Clouds, weighted
-from noisewise.likelihood.coordinates import Coordinates
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.records import total_of, unfit
+from noisewise.inference.settings import Estimator
+from noisewise.inference.streams import Columns, Stream, run
 from noisewise.likelihood.display import Steps
-from noisewise.likelihood.maximise import Louis, Objective
-from noisewise.likelihood.parts import Part
-from noisewise.likelihood.pieces import cut_up, divides, first_pieces, in_pieces
-from noisewise.likelihood.records import LEAST, MOST_NUMBERS, Records, parts_with_totals
-from noisewise.likelihood.result import End, at_edge, edge_message, finish, gain, near_edge, standard_errors_left
-from noisewise.likelihood.schedules import Ascent, Staged, next_size
-from noisewise.likelihood.simulated import (
+from noisewise.likelihood.e_step.augmented import Augmented
+from noisewise.likelihood.e_step.cloud import Cloud, Clouds, weighted
+from noisewise.likelihood.e_step.parts import Part
+from noisewise.likelihood.e_step.pieces import cut_up, divides, first_pieces, in_pieces
+from noisewise.likelihood.e_step.records import LEAST, MOST_NUMBERS, Records, parts_with_totals
+from noisewise.likelihood.e_step.simulated import (
     FEW,
     VARIANTS,
     both,
@@ -43,15 +44,14 @@ from noisewise.likelihood.simulated import (
     some_of,
     thin,
 )
-from noisewise.likelihood.sufficient import condensed, is_family
-from noisewise.progress import Progress
-from noisewise.resume import NOTHING, Log
-from noisewise.samplers.problem import Problem
-from noisewise.samplers.records import total_of, unfit
-from noisewise.settings import Estimator
-from noisewise.streams import Columns, Stream, run
+from noisewise.likelihood.e_step.sufficient import condensed, is_family
+from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.m_step.maximise import Louis, Objective
+from noisewise.likelihood.result import End, at_edge, edge_message, finish, gain, near_edge, standard_errors_left
+from noisewise.likelihood.schedules import Ascent, Staged, next_size
+from noisewise.numerics import Array
+from noisewise.results.fit import Fit
 
-Array = np.ndarray[Any, Any]
 Values = dict[str, Any]
 
 E_STEP = 1_000

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InferenceError, InputError, refusal
-from noisewise.fit import Fit
-from noisewise.likelihood.cloud import Clouds, inexact
-from noisewise.likelihood.coordinates import Coordinates
-from noisewise.likelihood.maximise import Objective
-from noisewise.likelihood.parts import Part, parts_of
-from noisewise.likelihood.pieces import exact_clouds, exact_parts
-from noisewise.likelihood.sufficient import condensed
+from noisewise.inference.problem import Problem
+from noisewise.likelihood.e_step.cloud import Clouds, inexact
+from noisewise.likelihood.e_step.parts import Part, parts_of
+from noisewise.likelihood.e_step.pieces import exact_clouds, exact_parts
+from noisewise.likelihood.e_step.sufficient import condensed
+from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.m_step.maximise import Objective
 from noisewise.model import Model
+from noisewise.numerics import Array
 from noisewise.release import Release
-from noisewise.samplers.problem import Problem
-
-Array = np.ndarray[Any, Any]
+from noisewise.results.fit import Fit
 
 
 class Surface:

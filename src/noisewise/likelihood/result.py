@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InputError
-from noisewise.fit import Fit
-from noisewise.likelihood.cloud import Clouds, moved
-from noisewise.likelihood.coordinates import Coordinates
-from noisewise.likelihood.maximise import Louis, Objective
-from noisewise.samplers.problem import Problem
-from noisewise.settings import Estimator
-
-Array = np.ndarray[Any, Any]
-
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Estimator
+from noisewise.likelihood.e_step.cloud import Clouds, moved
+from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.m_step.maximise import Louis, Objective
+from noisewise.numerics import Array
+from noisewise.results.fit import Fit
 
 STALLED = 0.05
 """Standard errors from the top beyond which an end is none."""

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InputError, refusal
-from noisewise.fit import Fit
-from noisewise.likelihood.coordinates import Coordinates
+from noisewise.inference.streams import Purpose, generator
+from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.model import Model
-from noisewise.streams import Purpose, generator
+from noisewise.numerics import Array
+from noisewise.results.fit import Fit
 
-Array = np.ndarray[Any, Any]
 Point = dict[str, Array]
 
 DRAWN = 5

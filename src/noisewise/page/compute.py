@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import results_folder
 from noisewise.analysis import Analysis
-from noisewise.analysis_run import posterior_of
 from noisewise.page import budget
 from noisewise.page import explore as other_budgets
 from noisewise.page.runs import VERSION
-from noisewise.posterior import Posterior
-from noisewise.report import Report, report_of, words
+from noisewise.report import Report, words
 from noisewise.report.page import why_not
+from noisewise.results.posterior import Posterior
+from noisewise.workflow import folder as results_folder
+from noisewise.workflow.reporting import report_on
+from noisewise.workflow.results import plain
+from noisewise.workflow.run import posterior_of
 
 Progress = Callable[[str, int, int], None]
 
@@ -49,12 +51,12 @@ def run(folder: Path, progress: Progress) -> dict[str, Any]:
     if results.ended:  # this process was asked to end
         raise SystemExit(results.ended)
     progress("writing files", 0, 0)
-    results_folder.write(results, folder / RESULTS, report=False)
-    report = report_of(folder / RESULTS)
+    record = results_folder.write(results, folder / RESULTS)
+    report = report_on(results, analysis.to_text(), record)
     assert isinstance(report, Report)
     report.save(folder / RESULTS / "report.html")
     with np.errstate(all="ignore"):
-        shown: dict[str, Any] = results_folder.plain(summary(report) | {"verdict": told(report)})
+        shown: dict[str, Any] = plain(summary(report) | {"verdict": told(report)})
     shown["title"] = analysis.title or "untitled"
     (folder / "page.json").write_text(json.dumps(shown), encoding="utf-8")
     return shown

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from shiny import Inputs, reactive, render, req, ui
 
-from noisewise.analysis import STARTERS, Analysis, FileError, starter
+from noisewise.analysis import Analysis, FileError, starter
+from noisewise.analysis.analysis import STARTERS
 from noisewise.errors import NoisewiseError
 from noisewise.page import release_text
 from noisewise.page.guard import LARGEST_BODY

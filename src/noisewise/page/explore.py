@@ -11,20 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import weights
 from noisewise.analysis import Analysis
+from noisewise.diagnostics import weights
 from noisewise.errors import InferenceError, NoisewiseError
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Purpose, generator
 from noisewise.mechanisms import Exact, Released
+from noisewise.numerics import Array
 from noisewise.page import budget
 from noisewise.page.runs import REPLICATES, SIMULATING
-from noisewise.posterior import Posterior
 from noisewise.release import Release
-from noisewise.samplers import NUTS, Augmentation, Rejection, sample
-from noisewise.samplers.problem import Problem
-from noisewise.settings import Sampler
-from noisewise.streams import Purpose, generator
+from noisewise.results.posterior import Posterior
+from noisewise.samplers import NUTS, Augmentation, Rejection
+from noisewise.samplers.sample import sample
 
-Array = np.ndarray[Any, Any]
 Progress = Callable[[str, int, int], None]
 Intervals = dict[str, tuple[float, float]]
 Way = tuple[Sampler | None, int]

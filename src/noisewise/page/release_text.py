@@ -5,9 +5,10 @@ import re
 import tomllib
 from typing import Any
 
-from noisewise import toml_text
+from noisewise.analysis import toml as toml_text
 from noisewise.errors import InputError, refusal
-from noisewise.release import FORMAT, VERSION, Release, current_schema, unique_keys
+from noisewise.release import Release
+from noisewise.release.release import FORMAT, VERSION, current_schema, unique_keys
 
 _HEADER = re.compile(r"\s*\[\[?\s*([\w\"'-]+)")
 _KEY = re.compile(r"\s*release\s*[.=]")

@@ -86,8 +86,8 @@ def main() -> None:
     os.dup2(2, 1)
     link = Link(sys.stdin, answers)
     threading.Thread(target=link.read, daemon=True).start()
-    from noisewise import progress
     from noisewise.errors import NoisewiseError
+    from noisewise.inference import progress
 
     progress.listen(link.progress)
     while True:

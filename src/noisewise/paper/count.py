@@ -9,10 +9,10 @@ import numpy as np
 from scipy import stats
 
 import noisewise as nw
+from noisewise.numerics import Array
 from noisewise.paper.exact import Count
 from noisewise.paper.numbers import FALSE_ALARM, Number, share_limits, spread_limits
 
-Array = np.ndarray[Any, Any]
 Progress = Callable[[str], None]
 
 PRIORS = (2.0, 5.0, 25.0, 50.0, 75.0)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import integrate, interpolate, optimize, special, stats
 
-Array = np.ndarray[Any, Any]
+from noisewise.numerics import Array
 
 
 def log_gammaincc(a: Any, x: Any) -> Array:

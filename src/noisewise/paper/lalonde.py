@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 import noisewise as nw
-from noisewise import chains, datasets
+from noisewise import datasets
+from noisewise.diagnostics import chains
+from noisewise.numerics import Array
 from noisewise.paper.exact import Grid, Lalonde, Noiseless
 from noisewise.paper.numbers import Number, quantile_limits
 
-Array = np.ndarray[Any, Any]
 Progress = Callable[[str], None]
 
 LEVELS = (0.01, 0.25, 0.5, 0.75, 0.99)

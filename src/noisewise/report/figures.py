@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import plots, weights
-from noisewise.posterior import Posterior
+from noisewise.diagnostics import weights
+from noisewise.numerics import Array
+from noisewise.plots import posterior as plots
 from noisewise.report.markup import Html, number, text, whole
-
-Array = np.ndarray[Any, Any]
+from noisewise.results.posterior import Posterior
 
 MOST = 12
 """Panels at most."""

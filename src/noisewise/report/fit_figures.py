@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import plots
-from noisewise.fit import Fit
+from noisewise.plots import posterior as plots
 from noisewise.report import figures
 from noisewise.report.markup import Html, number
+from noisewise.results.fit import Fit
 
 Drawn = list[tuple[str, Html, str]]
 Ends = tuple[float, float, float]

@@ -2,16 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from noisewise import weights
+from noisewise.diagnostics import weights
 from noisewise.mechanisms import Exact
-from noisewise.posterior import Posterior
+from noisewise.numerics import Array
 from noisewise.release import Release
-
-Array = np.ndarray[Any, Any]
+from noisewise.results.posterior import Posterior
 
 PER_COLUMN = 20
 """Effective draws per regressor that the regression needs."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.fit import Fit
 from noisewise.report import fit_figures, page, words
 from noisewise.report.markup import NONE, Html, bullets, joined, number, tag
 from noisewise.report.page import Section
 from noisewise.report.verdict import Check, Verdict, sentence, verdict_of
+from noisewise.results.fit import Fit
 
 SMALL = 0.1
 """Monte Carlo error of an estimate, in its standard errors, that needs no second look."""

@@ -10,12 +10,12 @@ import numpy as np
 import numpyro
 from numpyro.distributions.distribution import ExpandedDistribution, Independent
 
-from noisewise.laws import Law
-from noisewise.model import Model
+from noisewise.model import Model, Total
+from noisewise.model.law import Law
+from noisewise.model.total import BoundTotal
 from noisewise.numerics import double
 from noisewise.release import Release
 from noisewise.report.markup import listed, whole
-from noisewise.statistics import BoundTotal, Total
 
 CLAMPS = {"clip", "clamp", "minimum", "maximum", "min", "max"}
 """Functions that a contribution clamps with."""

@@ -10,9 +10,8 @@ from noisewise import mechanisms as catalogue
 from noisewise.mechanisms import Mechanism, Released
 from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.mechanisms.selection import Selection
+from noisewise.numerics import Array
 from noisewise.report.markup import listed, number, whole
-
-Array = np.ndarray[Any, Any]
 
 SIMULATED = 20_000
 """Draws of noise where its size has no formula."""

@@ -13,14 +13,14 @@ import numpy as np
 from noisewise import checks
 from noisewise._version import __version__
 from noisewise.errors import refusal
-from noisewise.fit import Fit
 from noisewise.model import Model
-from noisewise.posterior import Posterior
 from noisewise.release import Release
 from noisewise.report import graph, noise, words
 from noisewise.report.markup import Html, bullets, joined, listed, paragraphs, saved, table, tag, whole
 from noisewise.report.model_words import nodes_of
 from noisewise.report.verdict import Verdict
+from noisewise.results.fit import Fit
+from noisewise.results.posterior import Posterior
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """No script, no image or font from elsewhere, no form: told to the browser itself."""

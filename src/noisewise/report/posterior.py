@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.compare import Comparison
-from noisewise.fit import Fit
-from noisewise.forecast import Forecast
-from noisewise.posterior import Posterior
+from noisewise.numerics import Array
 from noisewise.report import figures, page, words
 from noisewise.report.information import Lost, lost
 from noisewise.report.markup import NONE, Html, bullets, joined, listed, number, tag
 from noisewise.report.page import Section
 from noisewise.report.verdict import Verdict, answers, judge
-
-Array = np.ndarray[Any, Any]
+from noisewise.results.fit import Fit
+from noisewise.results.posterior import Posterior
+from noisewise.studies.compare import Comparison
+from noisewise.studies.forecast import Forecast
 
 PRIOR_BLOCKS, PRIOR_ROWS = 3, 4096
 """Draws of the prior, by blocks of the size that `Model.simulate` compiles for."""

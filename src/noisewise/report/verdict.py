@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise import chains
-from noisewise.forecast import SURPRISING
-from noisewise.posterior import Posterior
+from noisewise.diagnostics import chains
 from noisewise.report.markup import listed, number
+from noisewise.results.posterior import Posterior
+from noisewise.studies.forecast import SURPRISING
 
 ENOUGH = 400
 """Independent draws that means and intervals need, as samplers' `min_ess`."""

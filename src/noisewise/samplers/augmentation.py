@@ -21,31 +21,30 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise import laws
+from noisewise.checkpoint.log import NOTHING, Log, attributes_of
 from noisewise.engine import Engine, gather
 from noisewise.errors import InferenceError, refusal
-from noisewise.likelihood.parts import depends
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.records import Records, acceptance_floor
+from noisewise.inference.records import unfit as unfit_total
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Purpose, generator
 from noisewise.mechanisms import Exact
-from noisewise.numerics import double
-from noisewise.posterior import Posterior
-from noisewise.progress import Progress
-from noisewise.resume import NOTHING, Log, attributes_of
-from noisewise.samplers.conjugate import Conjugate, Family, class_of, family_of, structs_of
-from noisewise.samplers.joint import Joint, State, has_free_entries
-from noisewise.samplers.latent import Entries, Lines
-from noisewise.samplers.parameter_steps import WALKED, Gradient, Refresh, Tuned
-from noisewise.samplers.problem import Problem
-from noisewise.samplers.records import Records, acceptance_floor
-from noisewise.samplers.records import unfit as unfit_total
-from noisewise.samplers.renewal import Renewal
-from noisewise.samplers.reported import Reported
+from noisewise.model.atoms import is_fixed
+from noisewise.model.coordinates import unwalkable
+from noisewise.model.total import BoundTotal
+from noisewise.model.wrappers import peel
+from noisewise.numerics import Array, double
+from noisewise.numerics.tracing import depends
+from noisewise.results.posterior import Posterior
+from noisewise.samplers.gibbs.conjugate import Conjugate, Family, class_of, family_of, structs_of
+from noisewise.samplers.gibbs.joint import Joint, State, has_free_entries
+from noisewise.samplers.gibbs.latent import Entries, Lines
+from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, Tuned
+from noisewise.samplers.gibbs.renewal import Renewal
+from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.verdict import judge_chains, posterior_of
-from noisewise.settings import Sampler
-from noisewise.space import is_fixed, unwalkable
-from noisewise.statistics import BoundTotal
-from noisewise.streams import Purpose, generator
-
-Array = np.ndarray[Any, Any]
 
 GROUPS = 4
 """Pieces that many chains are cut into, whatever the number of threads."""
@@ -173,7 +172,7 @@ def _fixed(problem: Problem, name: str) -> bool:
 
 def _event_dim(problem: Problem, name: str) -> int:
     found: list[int] = []
-    _look(problem, name, lambda law: found.append(len(laws.peel(law)[0].event_shape)))
+    _look(problem, name, lambda law: found.append(len(peel(law)[0].event_shape)))
     return found[-1]
 
 
@@ -184,9 +183,9 @@ def _varies(problem: Problem, name: str) -> bool:
     if not structs:
         return False
     with double():
-        traced = jax.make_jaxpr(
-            jax.vmap(lambda values: jnp.asarray(laws.peel(law.function(**values))[0].total_count) * 1)
-        )(structs)
+        traced = jax.make_jaxpr(jax.vmap(lambda values: jnp.asarray(peel(law.function(**values))[0].total_count) * 1))(
+            structs
+        )
     return depends(traced.jaxpr)
 
 

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import weights
+from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.diagnostics import weights
 from noisewise.engine import Engine
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Budget, Purpose, Stream, run
 from noisewise.mechanisms import Exact
-from noisewise.posterior import Posterior
-from noisewise.progress import Progress
-from noisewise.resume import NOTHING, Log
-from noisewise.samplers import proposal as proposals
-from noisewise.samplers.pilot import Plan, plan_of
-from noisewise.samplers.problem import Problem
+from noisewise.results.posterior import Posterior
+from noisewise.samplers.proposals import proposal as proposals
+from noisewise.samplers.proposals.pilot import Plan, plan_of
+from noisewise.samplers.proposals.weigh import Weigh, block_rows
 from noisewise.samplers.verdict import posterior_of
-from noisewise.samplers.weigh import Weigh, block_rows
-from noisewise.settings import Sampler
-from noisewise.streams import Budget, Purpose, Stream, run
 
 
 @dataclass(frozen=True)

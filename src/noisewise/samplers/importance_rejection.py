@@ -10,23 +10,22 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import weights
+from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.diagnostics import weights
 from noisewise.engine import Engine
-from noisewise.posterior import Posterior
-from noisewise.progress import Progress
-from noisewise.resume import NOTHING, Log
-from noisewise.samplers import proposal as proposals
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Columns, Outcome, Purpose, Stream, run
+from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
 from noisewise.samplers.importance import plain, remaining, settle, told
-from noisewise.samplers.pilot import plan_of
-from noisewise.samplers.problem import Problem
-from noisewise.samplers.proposal import Proposal
+from noisewise.samplers.proposals import proposal as proposals
+from noisewise.samplers.proposals.pilot import plan_of
+from noisewise.samplers.proposals.proposal import Proposal
+from noisewise.samplers.proposals.weigh import block_rows
 from noisewise.samplers.rejection import log_rate
 from noisewise.samplers.verdict import posterior_of
-from noisewise.samplers.weigh import block_rows
-from noisewise.settings import Sampler
-from noisewise.streams import Columns, Outcome, Purpose, Stream, run
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)

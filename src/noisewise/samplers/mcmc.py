@@ -12,13 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import chains as diagnostics
+from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.diagnostics import chains as diagnostics
 from noisewise.engine import Engine, gather
 from noisewise.errors import refusal
-from noisewise.posterior import Posterior
-from noisewise.progress import Progress
-from noisewise.resume import NOTHING, Log
-from noisewise.samplers.moves import (
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Purpose, generator
+from noisewise.model.coordinates import unwalkable
+from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
+from noisewise.samplers.verdict import OutOfTime, judge_chains, posterior_of
+from noisewise.samplers.walking.moves import (
     Columns,
     Kernel,
     Moves,
@@ -31,13 +37,6 @@ from noisewise.samplers.moves import (
     pilot,
     weighted_cloud,
 )
-from noisewise.samplers.problem import Problem
-from noisewise.samplers.verdict import OutOfTime, judge_chains, posterior_of
-from noisewise.settings import Sampler
-from noisewise.space import unwalkable
-from noisewise.streams import Purpose, generator
-
-Array = np.ndarray[Any, Any]
 
 SUPERCHAINS = 16
 """Distinct starts; neighbouring chains share one where there are more chains."""

@@ -16,21 +16,20 @@ import numpy as np
 from numpyro.infer.hmc import hmc
 
 from noisewise import checks
-from noisewise.chains import MANY
+from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.diagnostics.chains import MANY
 from noisewise.engine import Engine, gather
 from noisewise.errors import refusal
-from noisewise.laws import KEYS
-from noisewise.numerics import Compiled, double
-from noisewise.posterior import Posterior
-from noisewise.progress import Progress
-from noisewise.resume import NOTHING, Log
-from noisewise.samplers.density import Target, unfit
-from noisewise.samplers.problem import Problem
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Purpose, generator
+from noisewise.model.law import KEYS
+from noisewise.numerics import Array, Compiled, double
+from noisewise.results.posterior import Posterior
+from noisewise.samplers.gradients.density import Target, unfit
 from noisewise.samplers.verdict import OutOfTime, judge_chains, posterior_of
-from noisewise.settings import Sampler
-from noisewise.streams import Purpose, generator
 
-Array = np.ndarray[Any, Any]
 Values = Mapping[str, Any]
 
 PIECE = 100

@@ -9,22 +9,20 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from noisewise import checks
-from noisewise.accelerated import accept, on_accelerator
+from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
-from noisewise.posterior import Posterior
-from noisewise.progress import Progress
-from noisewise.resume import NOTHING, Log
-from noisewise.samplers.problem import Problem
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Budget, Columns, Outcome, Purpose, Stream, run
+from noisewise.model.on_device.draws import accept, on_accelerator
+from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
 from noisewise.samplers.verdict import posterior_of
-from noisewise.settings import Sampler
-from noisewise.streams import Budget, Columns, Outcome, Purpose, Stream, run
-
-Array = np.ndarray[Any, Any]
 
 LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19
 
@@ -52,7 +50,7 @@ class Rejection(Sampler):
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
     ) -> Posterior:
         """Draw from the posterior."""
-        roots = plan_streams(problem, joint=self.plan == "joint", leaf_rows=getattr(engine, "rows", LEAF_ROWS))
+        roots = plan_streams(problem, joint=self.plan == "joint", leaf_rows=engine.block_rows or LEAF_ROWS)
         budget = Budget(self.max_proposals, self.max_seconds)
         outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
         return _posterior(self, problem, seed, outcome)

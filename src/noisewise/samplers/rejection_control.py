@@ -10,21 +10,20 @@ from typing import Any
 import numpy as np
 
 from noisewise import checks
+from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
 from noisewise.errors import refusal
-from noisewise.posterior import Posterior
-from noisewise.progress import Progress
-from noisewise.resume import NOTHING, Log
-from noisewise.samplers import proposal as proposals
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Columns, Purpose, Stream, run
+from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
 from noisewise.samplers.importance import log_bound, plain, remaining, settle, told, without_density
 from noisewise.samplers.importance_rejection import kept_posterior, survivors
-from noisewise.samplers.pilot import plan_of
-from noisewise.samplers.problem import Problem
-from noisewise.samplers.weigh import Weigh, block_rows
-from noisewise.settings import Sampler
-from noisewise.streams import Columns, Purpose, Stream, run
-
-Array = np.ndarray[Any, Any]
+from noisewise.samplers.proposals import proposal as proposals
+from noisewise.samplers.proposals.pilot import plan_of
+from noisewise.samplers.proposals.weigh import Weigh, block_rows
 
 
 @dataclass(frozen=True)

@@ -14,27 +14,37 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import chains as diagnostics
-from noisewise import checks, weights
+from noisewise import checks
+from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.diagnostics import chains as diagnostics
+from noisewise.diagnostics import weights
 from noisewise.engine import Engine, gather
 from noisewise.errors import refusal
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Purpose, generator
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.clipped import Clipped
 from noisewise.mechanisms.latent_scale import LatentScale
 from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.rounded import Rounded
-from noisewise.posterior import Posterior
-from noisewise.progress import Progress
-from noisewise.resume import NOTHING, Log
-from noisewise.samplers.moves import LEVELS, Columns, Kernel, Moves, Poll, Walkers, affordable, best_lengths, height
-from noisewise.samplers.problem import Problem
+from noisewise.model.coordinates import unwalkable
+from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
 from noisewise.samplers.verdict import OutOfTime, posterior_of
-from noisewise.settings import Sampler
-from noisewise.space import unwalkable
-from noisewise.streams import Purpose, generator
-
-Array = np.ndarray[Any, Any]
+from noisewise.samplers.walking.moves import (
+    LEVELS,
+    Columns,
+    Kernel,
+    Moves,
+    Poll,
+    Walkers,
+    affordable,
+    best_lengths,
+    height,
+)
 
 LEAST_PARTICLES, PILOT_MOST = 512, 8192
 MOST_STAGES, MOST_SWEEPS = 400, 200

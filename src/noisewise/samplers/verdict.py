@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from noisewise import chains as diagnostics
-from noisewise.posterior import Posterior
-from noisewise.samplers.problem import Problem
-from noisewise.settings import Sampler
-
-Array = np.ndarray[Any, Any]
+from noisewise.diagnostics import chains as diagnostics
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Sampler
+from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
 
 SCREENED = 256
 """Scalars that get the full diagnosis: of more, those whose chains disagree most by a cheaper one."""

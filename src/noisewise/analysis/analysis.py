@@ -1,0 +1,125 @@
+"""The analysis file: a question, a model, a release and settings in one TOML text, for people who do not program.
+
+Laws and contributions are expressions (expressions.py), never code. Every refusal is a `FileError`: file, line and
+column, the line itself with a caret, the cause, the nearest valid name. docs/analysis-file.md.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any, Self
+
+from noisewise import checks
+from noisewise._version import __version__
+from noisewise.analysis import toml as toml_text
+from noisewise.analysis.reader import Reader
+from noisewise.analysis.settings import Settings
+from noisewise.analysis.toml import FileError
+from noisewise.errors import refusal
+from noisewise.model import Model
+from noisewise.release import Release
+
+STARTERS = ("count", "means", "histogram", "survey", "regression")
+"""Names of the commented starter files."""
+
+
+@dataclass(frozen=True, eq=False)
+class Analysis:
+    """What an analysis file says, checked: `Analysis.load("analysis.toml")`."""
+
+    model: Model
+    release: Release
+    settings: Settings
+    title: str = ""
+    question: str = ""
+    notes: tuple[str, ...] = ()
+    """What is legal but perhaps not meant."""
+    text: str = field(default="", repr=False)
+    """The file as it was given."""
+    where: str = "analysis.toml"
+    content: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The file's tables as plain data, expressions as text."""
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, confined: bool = False) -> Self:
+        """Read an analysis file. `confined`: the release file it may name must lie in the same folder or below."""
+        if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
+            advice = "Check the path, or write a starter with: noisewise new count."
+            raise refusal("Analysis.load", "path", "must be an existing file", str(path), advice)
+        try:
+            with Path(path).open("rb") as file:
+                raw = file.read(4 * toml_text.LARGEST + 4)  # longer ones are refused below
+            text = raw.decode("utf-8")
+        except OSError as error:
+            raise refusal("Analysis.load", "path", f"must be readable ({error})", str(path), "Check it.") from None
+        except UnicodeDecodeError as error:
+            before = raw[: error.start].decode("utf-8", errors="replace")
+            shown = raw.decode("utf-8", errors="replace")
+            raise FileError(str(path), shown, len(before), "not UTF-8 text. Save the file as UTF-8.") from None
+        return cls.from_text(text, str(path), folder=Path(path).parent, confined=confined)
+
+    @classmethod
+    def from_text(
+        cls,
+        text: str,
+        where: str = "analysis.toml",
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        confined: bool = True,
+    ) -> Self:
+        """Read an analysis from text; `where` names it in messages.
+
+        A release file is looked for from `folder`; without one it is refused. `confined` keeps it inside that folder.
+        """
+        document = toml_text.read(text, where)
+        reader = Reader(document, None if folder is None else Path(folder), confined)
+        found = reader.everything()
+        return cls(**found, text=document.text, where=where, content=document.content)
+
+    def with_settings(self, *, draws: int | None = None, seed: int | None = None) -> Self:
+        """The same analysis with other draws or another seed, where given."""
+        changes: dict[str, Any] = {
+            name: value for name, value in (("draws", draws), ("seed", seed)) if value is not None
+        }
+        for name, least in (("draws", 1), ("seed", 0)):
+            if name in changes:
+                checks.integer("Analysis", name, changes[name], least=least, advice="Give a whole number.")
+        inference = {**self.content.get("inference", {}), **changes}
+        content = {**self.content, "inference": inference} if changes else self.content
+        return replace(self, settings=replace(self.settings, **changes), content=content)
+
+    def to_text(self) -> str:
+        """The analysis as one self-contained file: the release is written out, comments are gone."""
+        inference = {"draws": self.settings.draws, "seed": self.settings.seed, "level": self.settings.level}
+        content = {**self.content, "release": self._stated_release()}
+        content["inference"] = {**inference, **self.content.get("inference", {})}
+        order = ("question", "parameters", "statistics", "totals", "release", "inference", "likelihood")
+        ordered = {name: content[name] for name in order if name in content}
+        return f"# Written by noisewise {__version__}. Run it again with: noisewise fit FILE\n\n" + toml_text.write(
+            ordered
+        )
+
+    def _stated_release(self) -> dict[str, Any]:
+        inline = self.content.get("release")
+        if isinstance(inline, Mapping) and not isinstance(inline.get("file"), str):
+            return dict(inline)
+        given = self.release.to_dict()
+        found = {name: _without_none(entry) for name, entry in given["statistics"].items()}
+        return found | ({"disjoint": given["disjoint"]} if "disjoint" in given else {})
+
+
+def starter(name: str) -> str:
+    """A commented analysis file to begin with."""
+    checks.choice("new", "kind", name, STARTERS, checks.nearest(name, STARTERS))
+    return resources.files("noisewise.analysis").joinpath("starters", f"{name}.toml").read_text(encoding="utf-8")
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return value
+
+
+__all__ = ["STARTERS", "Analysis", "FileError", "Settings", "starter"]

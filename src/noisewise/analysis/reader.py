@@ -1,0 +1,292 @@
+"""From the tables of an analysis file to a model and a release, each refusal with its place in the text."""
+
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path as FilePath
+from typing import Any
+
+from noisewise import checks
+from noisewise.analysis.expressions import Expression, ExpressionError, parse_law, parse_number, together
+from noisewise.analysis.settings import Settings, cause_of, quoted_key, read_settings, table
+from noisewise.analysis.toml import Document, FileError, Path
+from noisewise.errors import InputError, NoisewiseWarning
+from noisewise.inference.problem import Problem
+from noisewise.mechanisms import CATALOGUE
+from noisewise.model import Model, Total
+from noisewise.release import Release
+from noisewise.release.release import FORMAT, VERSION
+
+TABLES = ("question", "parameters", "statistics", "totals", "release", "inference", "likelihood")
+_FIELD = re.compile(r"Model\.statistics\['(\w+)'\]\.record\['(\w+)'\]")
+_NODE = re.compile(r"(?:Model(?:\.\w+)?|release)\['(\w+)'\]")
+_ARGUMENT = re.compile(r"^\w+: '(\w+)'")
+
+
+class Reader:
+    """Reads one document. `folder` is where a release file is looked for; None refuses one."""
+
+    def __init__(self, document: Document, folder: FilePath | None, confined: bool) -> None:
+        self.document, self.folder, self.confined = document, folder, confined
+        self.notes: list[str] = []
+        self.expressions: dict[Path, Expression] = {}
+
+    def everything(self) -> dict[str, Any]:
+        """Model, release, settings and the question, as `Analysis` takes them."""
+        content = self.document.content
+        for name in content:
+            if name not in TABLES:
+                cause = f"'{name}' is not a table of an analysis file. {checks.nearest(name, TABLES)}"
+                raise self.document.error((name,), cause, key=True)
+        question = table(self.document, ("question",), ("title", "text"))
+        for key, value in question.items():
+            if not isinstance(value, str):
+                raise self.document.error(("question", key), f"'{key}' must be text in quotation marks.")
+        model = self.model()
+        release = self.release(model)
+        settings = read_settings(self.document, model.parameters)
+        self._check_together(model, release, settings)
+        title, text = question.get("title", ""), question.get("text", "")
+        found = {"title": title, "question": text, "notes": tuple(self.notes)}
+        return found | {"model": model, "release": release, "settings": settings}
+
+    # The model ---------------------------------------------------------------------------------------
+
+    def model(self) -> Model:
+        """The tables [parameters], [statistics] and [totals]."""
+        priors = table(self.document, ("parameters",), None)
+        laws = table(self.document, ("statistics",), None)
+        totals = table(self.document, ("totals",), None)
+        self.places = self._declared(priors, laws, totals)
+        outside = [name for name, path in self.places.items() if len(path) == 2]
+        prior = {name: self._law(("parameters", name), text, list(priors)) for name, text in priors.items()}
+        if not laws and not totals:
+            example = 'Add [statistics] with, say, count = "Poisson(theta)".'
+            raise self.document.error(("statistics",), f"the file must name at least one statistic. {example}")
+        statistics: dict[str, Any] = {n: self._law(("statistics", n), text, outside) for n, text in laws.items()}
+        statistics |= {name: self._total(name, outside) for name in totals}
+        self._refuse_cycles()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = self._located(lambda: Model(prior, statistics))
+        for warning in caught:
+            if not issubclass(warning.category, NoisewiseWarning):
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            else:
+                self.notes.append(cause_of(warning.message))  # type: ignore[arg-type]
+        return model
+
+    def _declared(self, priors: dict[str, Any], laws: dict[str, Any], totals: dict[str, Any]) -> dict[str, Path]:
+        """Every name of the model with its place; names that cannot be, and names used twice, are refused."""
+        paths: list[Path] = [("parameters", name) for name in priors]
+        paths += [("statistics", name) for name in laws] + [("totals", name) for name in totals]
+        for name in totals:
+            table(self.document, ("totals", name), ("n", "contribution", "record"))
+            record = table(self.document, ("totals", name, "record"), None)
+            paths += [("totals", name, "record", field) for field in record]
+        found: dict[str, Path] = {}
+        for path in paths:
+            name = str(path[-1])
+            try:
+                checks.name("file", str(path[0]), name)
+            except InputError as error:
+                raise self.document.error(path, f"'{name}' cannot be a name: {cause_of(error)}", key=True) from None
+            if name in found:
+                earlier = ".".join(map(str, found[name][:-1]))
+                cause = f"'{name}' is used twice: it stands in [{earlier}] already. Rename one of them."
+                raise self.document.error(path, cause, key=True)
+            found[name] = path
+        return found
+
+    def _law(self, path: Path, text: Any, known: list[str]) -> Callable[..., Any]:
+        if not isinstance(text, str):
+            raise self.document.error(path, 'must be a law in quotation marks, such as "Gamma(25, 1)".')
+        return self._parsed(parse_law, path, text, known).function()
+
+    def _parsed(self, parse: Callable[..., Expression], path: Path, text: str, known: list[str]) -> Expression:
+        try:
+            found = self.expressions[path] = parse(text, known, path)
+        except ExpressionError as error:
+            raise self.document.error(path, error.cause, at=error.start) from None
+        return found
+
+    def _total(self, name: str, outside: list[str]) -> Total:
+        path: Path = ("totals", name)
+        given = table(self.document, path, ("n", "contribution", "record"))
+        for key in ("n", "contribution", "record"):
+            if key not in given:
+                raise self.document.error(path, f"'{key}' is missing for the total '{name}'.")
+        record = table(self.document, (*path, "record"), None)
+        if not record:
+            raise self.document.error((*path, "record"), "a record needs at least one field.")
+        known = [*outside, *record]
+        laws = {field: self._law((*path, "record", field), text, known) for field, text in record.items()}
+        texts = given["contribution"] if isinstance(given["contribution"], list) else [given["contribution"]]
+        if not texts or not all(isinstance(text, str) for text in texts):
+            cause = 'must be an expression in quotation marks, such as "clip(x, 0, 1)", or a list of them.'
+            raise self.document.error((*path, "contribution"), cause)
+        parts = []
+        for number, text in enumerate(texts):
+            listed = isinstance(given["contribution"], list)
+            place: Path = (*path, "contribution", number) if listed else (*path, "contribution")
+            parts.append(self._parsed(parse_number, place, text, known))
+        contribution = together(parts) if isinstance(given["contribution"], list) else parts[0].function()
+        self._check_size(path, given["n"], outside)
+        if not {used for part in parts for used in part.names} & set(record):
+            cause = f"'contribution' must depend on the record. {checks.nearest('', record)}"
+            raise self.document.error((*path, "contribution"), cause)
+        self._refuse_cycles()
+        return self._located(lambda: Total(laws, contribution, given["n"]))
+
+    def _check_size(self, path: Path, n: Any, outside: list[str]) -> None:
+        if isinstance(n, str) and n not in outside:
+            cause = f"'n' must be a whole number, or the name of a parameter. {checks.nearest(n, outside)}"
+            raise self.document.error((*path, "n"), cause)
+        if not isinstance(n, str) and (not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < 2**40):
+            raise self.document.error((*path, "n"), "'n' must be a whole number, at least 1, or a parameter's name.")
+
+    def _refuse_cycles(self) -> None:
+        """A name that depends on itself, perhaps through others, is refused where it does."""
+        needs: dict[str, dict[str, Path]] = {}
+        for path, expression in self.expressions.items():
+            own = str(path[3] if path[2:3] == ("record",) else path[1])
+            needs.setdefault(own, {}).update(dict.fromkeys(expression.names, path))
+            if len(path) > 2:  # a total needs what its records need
+                needs.setdefault(str(path[1]), {}).update(dict.fromkeys(expression.names, path))
+        for name, direct in needs.items():
+            for parent, path in direct.items():
+                reached, pending = set(), [parent]
+                while pending:
+                    each = pending.pop()
+                    if each not in reached:
+                        reached.add(each)
+                        pending.extend(needs.get(each, ()))
+                if name in reached:
+                    found = re.search(rf"\b{re.escape(parent)}\b", self.expressions[path].text)
+                    cause = f"'{name}' depends on itself, through '{parent}'. Break the circle."
+                    raise self.document.error(path, cause, at=found.start() if found else 0)
+
+    def _located(self, build: Callable[[], Any]) -> Any:
+        """What `build` returns; its refusal as an error with a place."""
+        try:
+            return build()
+        except FileError:
+            raise
+        except InputError as error:
+            raise self._placed(error) from None
+
+    def _placed(self, error: InputError) -> FileError:
+        inner: BaseException | None = error
+        while inner is not None:
+            if isinstance(inner, ExpressionError):
+                return self.document.error(inner.label, inner.cause, at=inner.start)
+            inner = inner.__cause__
+        message = str(error)
+        field, node, argument = _FIELD.search(message), _NODE.search(message), _ARGUMENT.search(message)
+        path: Path = ()
+        if field is not None:
+            path = ("totals", field[1], "record", field[2])
+        elif node is not None and node[0].startswith("release"):
+            path = ("release", node[1])
+        elif node is not None:
+            path = self.places.get(node[1], ())
+        elif argument is not None:  # model and release do not fit
+            value: Path = ("release", argument[1], "value")
+            path = value if value in self.document.places else self.places.get(argument[1], ("release",))
+        return self.document.error(quoted_key(self.document, path, message), cause_of(error))
+
+    # The release -------------------------------------------------------------------------------------
+
+    def release(self, model: Model) -> Release:
+        """The table [release], written out or as a file."""
+        given = self.document.content.get("release")
+        if isinstance(given, str):
+            return self._release_file(("release",), given)
+        stated = table(self.document, ("release",), None)
+        if isinstance(stated.get("file"), str):
+            table(self.document, ("release",), ("file",))
+            return self._release_file(("release", "file"), stated["file"])
+        groups = stated.get("disjoint")
+        grouped = isinstance(groups, dict) and "groups" in groups
+        entries = {name: entry for name, entry in stated.items() if not (grouped and name == "disjoint")}
+        if not entries:
+            example = 'Add [release.NAME] with value and mechanism, or [release] with file = "release.json".'
+            raise self.document.error(("release",), f"the file must hold a release. {example}")
+        for name, entry in entries.items():
+            self._check_entry(name, entry, model)
+        content: dict[str, Any] = {"format": FORMAT, "version": VERSION, "statistics": entries}
+        try:
+            return Release.from_dict(content | ({"disjoint": groups} if grouped else {}), "release")
+        except InputError as error:
+            raise self._placed_in_release(error) from None
+
+    def _check_entry(self, name: str, entry: Any, model: Model) -> None:
+        path: Path = ("release", name)
+        if name not in model.statistics:
+            cause = f"'{name}' is not a statistic of the model. {checks.nearest(name, model.statistics)}"
+            raise self.document.error(path, cause, key=True)
+        if not isinstance(entry, dict):
+            raise self.document.error(path, f"must be a table: write [release.{name}] on a line of its own.", key=True)
+        for key in ("value", "mechanism"):
+            if key not in entry:
+                other = next((each for each in entry if each.lower() == key), None)
+                if other is not None:
+                    cause = f"'{other}' must be written in small letters, '{key}'."
+                    raise self.document.error((*path, other), cause, key=True)
+                raise self.document.error(path, f"'{key}' is missing for the release of '{name}'.")
+        kind = entry["mechanism"]
+        if not isinstance(kind, str) or kind not in CATALOGUE:
+            cause = f"{kind!r} is not a mechanism. {checks.nearest(kind, CATALOGUE)}"
+            raise self.document.error((*path, "mechanism"), cause)
+        allowed = [*CATALOGUE[kind].arguments, "value", "mechanism", "guarantee"]
+        for key in entry:
+            if key not in allowed:
+                cause = f"'{key}' is not an argument of {kind}. {checks.nearest(key, allowed)}"
+                raise self.document.error((*path, key), cause, key=True)
+
+    def _placed_in_release(self, error: InputError) -> FileError:
+        """A refusal of `Release.from_dict`, at the key that it quotes."""
+        message = str(error).removeprefix("release: ")
+        path: Path = ("release",)
+        if message.startswith("statistics."):
+            where, _, message = message.removeprefix("statistics.").partition(": ")
+            for name in where.split("."):
+                path = (*path, name) if (*path, name) in self.document.places else path
+        place = quoted_key(self.document, path, message)
+        if _is_quoted_number(self.document.at(place)):
+            message += " Leave out the quotation marks."
+        return self.document.error(place, message)
+
+    def _release_file(self, path: Path, given: str) -> Release:
+        if self.folder is None:
+            raise self.document.error(path, "a release file cannot be read here: write the release out in the text.")
+        file = self.folder / given
+        try:
+            if self.confined and not file.resolve().is_relative_to(self.folder.resolve()):
+                raise self.document.error(path, "the release file must lie in the folder of the analysis file.")
+            if file.exists() and not file.is_file():  # a pipe would be waited for
+                raise self.document.error(path, "the release file must be a plain file.")
+            return Release.load(file)
+        except FileError:
+            raise
+        except (ValueError, OSError) as error:  # InputError among them
+            raise self.document.error(path, f"the release file cannot be used: {error}") from None
+
+    def _check_together(self, model: Model, release: Release, settings: Settings) -> None:
+        for name in release:
+            if name not in model.statistics:
+                cause = f"'{name}' of the release is not a statistic. {checks.nearest(name, model.statistics)}"
+                raise self.document.error(("release",), cause)
+        problem = self._located(lambda: Problem(model, release))
+        against = None if settings.method is None else settings.method.unfit(problem)
+        if against is not None:
+            kind = type(settings.method).__name__
+            cause = f"{kind} does not apply here: it {against}. Leave 'method' out, and one that applies is chosen."
+            raise self.document.error(("inference", "method"), cause)
+
+
+def _is_quoted_number(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and float(value) is not None
+    except ValueError:
+        return False

@@ -1,0 +1,141 @@
+"""The settings of an analysis file: sampler, draws, seed, level; estimator and its starting points."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from noisewise import checks
+from noisewise.analysis.toml import Document, Path
+from noisewise.errors import InputError
+from noisewise.inference.settings import Estimator, Sampler
+from noisewise.likelihood import EM, MCEM
+from noisewise.samplers.choosing.choice import public_samplers
+
+ESTIMATORS: dict[str, type[Estimator]] = {"EM": EM, "MCEM": MCEM}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run an analysis."""
+
+    method: Sampler | None = None
+    """None: chosen by `nw.sample`."""
+    draws: int = 10_000
+    seed: int = 1
+    level: float = 0.95
+    estimator: Estimator | None = None
+    """None: chosen by `nw.fit`, `EM()` where it applies."""
+    start: Any = None
+
+
+def read_settings(document: Document, parameters: tuple[str, ...]) -> Settings:
+    """The tables [inference] and [likelihood]."""
+    found: dict[str, Any] = {}
+    inference = table(document, ("inference",), ("method", "draws", "seed", "level"))
+    if "method" in inference:
+        found["method"] = _algorithm(document, ("inference", "method"), inference["method"], public_samplers())
+    for name, least in (("draws", 1), ("seed", 0)):
+        if name in inference:
+            value = inference[name]
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
+                cause = f"'{name}' must be a whole number, at least {least}; got {value!r}."
+                if isinstance(value, float) and value.is_integer() and least <= value < 2**53:
+                    cause += f" Write {int(value)}."
+                raise document.error(("inference", name), cause)
+            found[name] = value
+    if "level" in inference:
+        level = inference["level"]
+        if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
+            cause = f"'level' must lie between 0 and 1, as 0.95 for 95% intervals; got {level!r}."
+            raise document.error(("inference", "level"), cause)
+        found["level"] = float(level)
+    likelihood = table(document, ("likelihood",), ("method", "start"))
+    if "method" in likelihood:
+        found["estimator"] = _algorithm(document, ("likelihood", "method"), likelihood["method"], ESTIMATORS)
+    if "start" in likelihood:
+        found["start"] = _start(document, likelihood["start"], parameters)
+    return Settings(**found)
+
+
+def table(document: Document, path: Path, keys: tuple[str, ...] | None) -> dict[str, Any]:
+    """The table at `path`, empty where there is none; other keys than `keys` are refused."""
+    value: Any = document.content
+    for name in path:
+        value = value.get(name, {})
+    if not isinstance(value, dict):
+        name = ".".join(map(str, path))
+        raise document.error(path, f"'{path[-1]}' must be a table: write [{name}] on a line of its own.", key=True)
+    for key in value:
+        if keys is not None and key not in keys:
+            name = ".".join(map(str, path))
+            raise document.error(
+                (*path, key), f"'{key}' does not belong in [{name}]. {checks.nearest(key, keys)}", key=True
+            )
+    return value
+
+
+def _algorithm(document: Document, path: Path, given: Any, known: Mapping[str, Any]) -> Any:
+    """A sampler or estimator by name, or by a table of name and settings."""
+    named = isinstance(given, dict)
+    name = given.get("name") if named else given
+    place = (*path, "name") if named else path
+    if not isinstance(name, str):
+        raise document.error(place, f"must name a method. {checks.nearest('', known)}")
+    if name not in known:
+        raise document.error(place, f"'{name}' is not a method. {checks.nearest(name, known)}")
+    settings = {key: value for key, value in given.items() if key != "name"} if named else {}
+    allowed = [each.name for each in fields(known[name])]
+    for key, value in settings.items():
+        if key not in allowed:
+            cause = f"'{key}' is not a setting of {name}. {checks.nearest(key, allowed)}"
+            raise document.error((*path, key), cause, key=True)
+        if isinstance(value, dict) or (not isinstance(value, (bool, int, float, str, list))):
+            raise document.error((*path, key), f"'{key}' of {name} must be a number, a word or a list of numbers here.")
+        settings[key] = tuple(value) if isinstance(value, list) else value
+    try:
+        return known[name](**settings)
+    except InputError as error:
+        raise document.error(quoted_key(document, path, str(error)), cause_of(error)) from None
+    except (TypeError, ValueError) as error:
+        raise document.error(path, f"{name} cannot be set up so: {error}.") from None
+
+
+def _start(document: Document, given: Any, parameters: tuple[str, ...]) -> Any:
+    several = isinstance(given, list)
+    for number, point in enumerate(given if several else [given]):
+        path: Path = ("likelihood", "start", number) if several else ("likelihood", "start")
+        if not isinstance(point, dict):
+            raise document.error(path, "'start' must hold a value for every parameter, as { theta = 25.0 }.")
+        for name, value in point.items():
+            if name not in parameters:
+                cause = f"'{name}' is not a parameter. {checks.nearest(name, parameters)}"
+                raise document.error((*path, name), cause, key=True)
+            if not numbers(value):
+                raise document.error((*path, name), f"'{name}' must start at a number or a list of numbers.")
+        for name in parameters:
+            if name not in point:
+                raise document.error(path, f"'start' must hold a value for '{name}' too.")
+    return given
+
+
+def numbers(value: Any) -> bool:
+    """Whether `value` is a number or nested lists of them."""
+    if isinstance(value, list):
+        return bool(value) and all(map(numbers, value))
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def quoted_key(document: Document, path: Path, message: str) -> Path:
+    """The path of the first key below `path` that the message quotes; `path` itself where it quotes none."""
+    parts = message.split("'")
+    for word in parts[1::2]:
+        if (*path, word) in document.places:
+            return (*path, word)
+    return path
+
+
+def cause_of(error: Exception) -> str:
+    """A message without the part that says who refuses."""
+    text = str(error)
+    who, sign, rest = text.partition(": ")
+    return rest if sign and " " not in who.replace("', '", "") else text

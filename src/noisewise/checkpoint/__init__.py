@@ -1,0 +1,1 @@
+"""What is kept of a run while it runs: the file, a run's view of it, and what `noisewise status` tells."""

@@ -1,0 +1,1 @@
+"""What draws are worth: weights, chains, uniformity."""

@@ -1,0 +1,49 @@
+"""Where a failure can be found again: the random stream behind it, and what a thread is doing that does not return."""
+
+import sys
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import NoisewiseError
+
+PATIENCE = 60.0
+"""Seconds without a sign of life before a block is reported."""
+
+
+def origin(work: Any) -> str:
+    """The random stream a piece of work draws from, in words; "" where it does not show one among its arguments."""
+    pending = [work]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, np.random.SeedSequence):
+            numbers = ", ".join(str(int(number)) for number in one.spawn_key)
+            return f"seed {one.entropy}, block ({numbers}) as purpose, stream and number"
+        if isinstance(one, partial):
+            pending += [one.func, *one.args, *one.keywords.values()]
+    return ""
+
+
+def located(error: Exception, work: Any) -> Exception:
+    """`error` with the random stream that reproduces it."""
+    where = origin(work)
+    if where and isinstance(error, NoisewiseError) and error.args:
+        error.args = (f"{error.args[0]} (With {where}.)", *error.args[1:])
+    elif where:
+        error.add_note(f"noisewise: with {where}.")
+    return error
+
+
+def whereabouts(thread: int) -> str:
+    """What a thread of this process is doing, in words; "" where nothing that runs there can tell.
+
+    A method tells by an attribute `tells`, a function of its local variables.
+    """
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        running: Any = getattr(type(frame.f_locals.get("self")), frame.f_code.co_name, None)
+        if getattr(running, "__code__", None) is frame.f_code and hasattr(running, "tells"):
+            return str(running.tells(**frame.f_locals))
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,91 @@
+"""What the machine offers: processors, memory, and how many blocks may be in flight while memory is short."""
+
+import os
+import time
+import warnings
+from pathlib import Path
+
+from noisewise.errors import NoisewiseWarning
+
+SHORT = 0.08
+"""Share of the machine's memory below which fewer blocks are kept in flight; twice as much is plenty."""
+GROUP = Path("/sys/fs/cgroup")
+"""Where a container says how much memory it may use."""
+
+
+def memory() -> tuple[int, int] | None:
+    """(available, total) bytes of this machine, or of the container it is; None where nobody says."""
+    found = _machine_memory()
+    limit, used = _number(GROUP / "memory.max"), _number(GROUP / "memory.current")
+    if found is None or limit is None or used is None or limit >= found[1]:
+        return found
+    return min(found[0], max(0, limit - used + _reclaimable())), limit
+
+
+def total_memory() -> float:
+    """Bytes that this machine or container has; without limit where nobody says."""
+    found = memory()
+    return float("inf") if found is None else float(found[1])
+
+
+def _reclaimable() -> int:
+    """Bytes of files that are counted as used, and given up when memory is wanted: a checkpoint's, for example."""
+    try:
+        told = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
+        return int(told["inactive_file"])
+    except (OSError, KeyError, ValueError):
+        return 0
+
+
+def _machine_memory() -> tuple[int, int] | None:
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        return tuple(1024 * int(lines[name].split()[0]) for name in ("MemAvailable", "MemTotal"))  # type: ignore[return-value]
+    except (OSError, KeyError, ValueError):
+        pass
+    try:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+class Room:
+    """How many blocks may be in flight: `most`, and fewer while memory is short. Results never depend on it."""
+
+    def __init__(self) -> None:
+        self._now, self._next, self._warned = 2**31, 0.0, False
+
+    def __call__(self, most: int) -> int:
+        """The number at this moment; memory is looked at ten times a second."""
+        now = time.monotonic()
+        if now < self._next:
+            return min(self._now, most)
+        self._next = now + 0.1
+        found = memory()
+        if found is not None and found[0] < SHORT * found[1]:
+            self._now = max(1, min(self._now, most) // 2)
+            self._warn(found[0])
+        elif found is None or found[0] > 2 * SHORT * found[1]:
+            self._now = min(self._now + max(1, most // 16), most)
+        return min(self._now, most)
+
+    def _warn(self, available: int) -> None:
+        if not self._warned:
+            self._warned = True
+            told = f"memory is short ({available / 2**20:,.0f} MiB left): fewer blocks at a time, so the run is slower."
+            warnings.warn(f"sample: {told} Its draws are the same.", NoisewiseWarning, stacklevel=2)
+
+
+def processors() -> int:
+    """Processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""What all algorithms share: the problem, streams of blocks, settings, statuses, progress."""

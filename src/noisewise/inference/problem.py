@@ -1,0 +1,126 @@
+"""Model and release together: the checks and the one number, log eta(s_dp | s), that all samplers share."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import WrongMechanism, refusal
+from noisewise.mechanisms import Exact, Mechanism
+from noisewise.model import Model
+from noisewise.model.atoms import atoms_move
+from noisewise.numerics import Array
+from noisewise.release import Release
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A model with the release it is to explain; refused at construction where they do not fit."""
+
+    model: Model
+    release: Release
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, Model):
+            raise refusal("sample", "model", "must be a noisewise Model", self.model, "Build it with nw.Model.")
+        if not isinstance(self.release, Release):
+            raise refusal("sample", "release", "must be a noisewise Release", self.release, "Build it with nw.Release.")
+        for name in self.release:
+            self._check_statistic(name)
+        self._check_possible()
+        for name in self.model.statistics:
+            if name not in self.needed:
+                advice = "Release it, or remove it from the model."
+                rule = "must be released, or needed by a statistic that is"
+                raise refusal("sample", name, rule, sorted(self.release), advice)
+
+    def _check_statistic(self, name: str) -> None:
+        model, item = self.model, self.release[name]
+        if name not in model.statistics:
+            advice = checks.nearest(name, model.statistics)
+            raise refusal("sample", "release", "must name statistics of the model", name, advice)
+        for other in item.mechanism.inputs:
+            if other not in model.order:
+                advice = checks.nearest(other, model.order)
+                raise refusal("sample", f"release['{name}']", "reads a value the model must have", other, advice)
+        misfit = item.mechanism.misfit(item.shape, model.shape(name))
+        if misfit is not None:
+            shape = f"shape {model.shape(name)}"
+            raise refusal("sample", name, misfit, shape, "Check the model or the release.")
+        beyond = item.mechanism.beyond(item.value, model.shape(name))
+        if beyond is not None:
+            raise refusal("sample", f"release['{name}']", beyond, item.value, "Check the model or the release.")
+        parts = getattr(item.mechanism, "parts", ())
+        if any(isinstance(part, Exact) for part in parts) and not model.is_discrete(name):
+            rule = "has entries without noise, which a continuous statistic never meets"
+            advice = "Make them a statistic of their own, released with nw.Exact()."
+            raise refusal("sample", f"release['{name}']", rule, item.mechanism, advice)
+        if item.mechanism.integers and not model.is_discrete(name):
+            rule = f"has integer noise ({type(item.mechanism).__name__}), so the model must make it a whole number"
+            advice = "Use a discrete law such as dist.Poisson, or the continuous mechanism."
+            raise refusal("sample", f"release['{name}']", rule, "a continuous statistic", advice)
+
+    def _check_possible(self) -> None:
+        """Where a mechanism restricts the confidential values beyond their shape, look at a few simulated ones."""
+        mechanisms = {name: item.mechanism for name, item in self.release.items()}
+        asking = {n: m for n, m in mechanisms.items() if type(m).impossible is not Mechanism.impossible}
+        if asking:
+            simulated = self.model.simulate(64, 0)
+            for name, mechanism in asking.items():
+                rule = mechanism.impossible(simulated[name])
+                if rule is not None:
+                    advice = "Give the statistic a law that obeys it by construction."
+                    raise refusal("sample", name, rule, simulated[name][0].tolist(), advice)
+
+    @property
+    def needed(self) -> set[str]:
+        """Released statistics and all they, or their mechanisms, depend on."""
+        direct = set(self.release) | {other for item in self.release.values() for other in item.mechanism.inputs}
+        return direct | set(self.model.ancestors(*direct))
+
+    def roots_of(self, name: str) -> set[str]:
+        """Everything a released statistic and its mechanism depend on, itself and latent inputs included."""
+        direct = {name, *self.release[name].mechanism.inputs}
+        return direct | set(self.model.ancestors(*direct))
+
+    def log_eta(self, name: str, values: dict[str, Array]) -> Array:
+        """log density of the released value given each row of the confidential ones."""
+        item = self.release[name]
+        extra = {other: values[other] for other in item.mechanism.inputs}
+        with np.errstate(over="ignore", under="ignore"):
+            log_prob = np.asarray(item.mechanism.log_prob(item.value, values[name], **extra))
+        entries = log_prob.reshape(len(values[name]), -1)
+        return entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1)
+
+    def log_sup(self, name: str) -> float:
+        """Certified bound of `log_eta` over the confidential values."""
+        item = self.release[name]
+        return float(np.sum(item.mechanism.log_sup(item.value)))
+
+    def log_ratio(self, names: list[str], values: dict[str, Array]) -> Array:
+        """log of the acceptance probability, prod eta / sup; a ratio above one is an error, never clipped."""
+        total: Any = None
+        for name in names:
+            ratio = self.log_eta(name, values) - self.log_sup(name)
+            worst = float(np.max(ratio))
+            if not worst <= 1e-9:  # also catches NaN
+                raise WrongMechanism.exceeding(self.release[name].mechanism, name, worst)
+            total = ratio if total is None else total + ratio
+        return total
+
+    def without_measure(self) -> str | None:
+        """A statistic without noise whose law mixes in a point that moves: no density to condition by, in words."""
+        for name, item in self.release.items():
+            if isinstance(item.mechanism, Exact) and self.model.has_density(name):
+                law = self.model.law(name)
+                if atoms_move(law, {parent: self.model._nodes[parent].struct for parent in law.parents}):
+                    return f"needs a density of '{name}', whose law has an atom that moves with what it depends on"
+        return None
+
+    def never_accepted(self) -> str | None:
+        """Why no simulated row could be accepted, as the end of a sentence: a noise density without a finite bound."""
+        for name, item in self.release.items():
+            if isinstance(item.mechanism, Exact) and not self.model.is_discrete(name):
+                return f"would never accept: '{name}' is continuous and has no noise"
+        return None

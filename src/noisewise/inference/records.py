@@ -1,0 +1,372 @@
+"""The records behind a `Total`, one at a time (Ju, Awan, Gong and Rao 2022): the part of `Augmentation` for totals.
+
+The law of a sum of clamped records seldom has a density, but each record has one. So the chain carries the records
+themselves. A record's proposal comes from the model, the rest stay, and it is accepted by the ratio of the
+noise densities at the new and the old total, which is one addition away. An unknown number of records is drawn
+anew within a window, by adding records of the model at the end or taking them away there. Derivation:
+docs/derivations/augmentation-totals.md.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.errors import InputError
+from noisewise.inference.problem import Problem
+from noisewise.mechanisms import Exact, Mechanism, Projected, TruncatedLaplace
+from noisewise.model import Model
+from noisewise.model.atoms import atoms_move
+from noisewise.model.law import log_density
+from noisewise.model.simulator import BoundSimulator
+from noisewise.model.total import BoundTotal
+from noisewise.numerics import Array, Compiled, double
+from noisewise.release import Release
+
+Values = Mapping[str, Any]
+State = dict[str, Array]
+
+MOST_NUMBERS = 2**22
+"""Numbers that the records of one chain may hold."""
+WINDOWS = (16, 1024)
+"""The narrowest and the widest window in which an unknown number of records is drawn."""
+LOOKED_AT = 256
+"""Draws of the prior by which a window is chosen, and noise that cannot reach every total is found."""
+
+
+class Records:
+    """The records of the total `name`, and the Gibbs steps that leave their law given the rest invariant.
+
+    A state is a dict of arrays, chains first: each record field (chains, capacity, ...), the total under its own
+    name and, where the number of records is unknown, that number under its own name. The first so many records of
+    the capacity count. `owned` are the names of the model whose values the state holds.
+    """
+
+    shared: int | None = None
+    """Axis of the released values over chains; None: all chains explain the same release."""
+
+    def __init__(self, problem: Problem, name: str) -> None:
+        self.problem, self.name, self.model = problem, name, problem.model
+        self.bound = cast(BoundTotal, total_of(problem.model, name))
+        self.n = self.bound.total.n
+        self.fields = tuple(self.bound.laws)
+        self.unknown = isinstance(self.n, str)
+        self.owned = (name, cast(str, self.n)) if self.unknown else (name,)
+        self.released = {
+            other: jax.tree.map(np.asarray, (item.mechanism, item.value))
+            for other, item in problem.release.items()
+            if {other, *item.mechanism.inputs} & set(self.owned)
+        }
+        self.factors = tuple(_factors(problem.model, self.owned))
+        read = {other for label in self.released for other in (label, *problem.release[label].mechanism.inputs)}
+        read |= {other for label in self.factors for other in (label, *problem.model.parents(label))}
+        self.read = tuple(sorted(read - set(self.owned)))
+        self.window = self._choose_window() if self.unknown else 0
+
+    def _choose_window(self) -> int:
+        """A power of two at least four prior standard deviations of n wide: fixed by the model, not by the chain."""
+        n = self.model.simulate(LOOKED_AT, 0)[cast(str, self.n)]
+        wanted = max(1.0, 4.0 * float(np.std(n)))
+        return int(np.clip(2 ** math.ceil(math.log2(wanted)), *WINDOWS))
+
+    # What the frame calls --------------------------------------------------------------------------------
+
+    def start(self, rng: np.random.Generator, values: Values, chains: int) -> State:
+        """Records drawn from the model at each chain's values."""
+        size = self.bound._sizes(values, chains).astype(np.int64)
+        capacity = _power_of_two(int(size.max()) + self.window) if self.unknown else int(size[0])
+        state = self._draw(rng, values, chains, capacity)
+        if self.unknown:
+            state[cast(str, self.n)] = size
+        return self._totalled(state)
+
+    def sweep(self, rng: np.random.Generator, state: State, values: Values) -> tuple[State, dict[str, Any]]:
+        """Propose every record once, in sequence; then, if it is unknown, draw their number within a window.
+
+        The info holds `accepted` and `tried` records; `least`, the smallest acceptance probability met; and
+        `impossible`, the chains whose total could not have given the release (only a start can do that).
+        """
+        state = self._with_room(state)
+        chains, capacity = state[self.fields[0]].shape[:2]
+        new = self._draw(rng, values, chains, capacity)
+        chance: list[Array] = [-rng.standard_exponential((chains, capacity))]
+        if self.unknown:
+            chance.append(rng.integers(self.window, size=chains))
+            chance.append(rng.gumbel(size=(chains, self.window)))
+        size = self._size(state)
+        now = {field: state[field] for field in self.fields}
+        given = {other: np.asarray(values[other]) for other in self.read}
+        with double():
+            found = self._program("sweep", self._sweep)(now, new, size, chance, given, self.released)
+            kept, total, size, accepted, least, impossible, finite = jax.tree.map(np.asarray, found)
+        self._refuse_infinite(finite)
+        made = {**kept, self.name: total}
+        if self.unknown:
+            made[cast(str, self.n)] = size
+        tried = int(self._size(state).sum())
+        info = {"accepted": int(accepted), "tried": tried, "least": math.exp(least), "impossible": int(impossible)}
+        return made, info
+
+    def fresh(self, rng: np.random.Generator, state: State, values: Values) -> State:
+        """As many records as in `state`, all drawn anew at `values`: a proposal for parameters and records together.
+
+        Its density cancels against the records' own, so the Metropolis-Hastings ratio of (values, records) is that
+        of the prior, the other statistics' laws and the noise densities, at the new total against the old.
+        """
+        chains, capacity = state[self.fields[0]].shape[:2]
+        made = self._draw(rng, values, chains, capacity)
+        if self.unknown:
+            made[cast(str, self.n)] = state[cast(str, self.n)]
+        return self._totalled(made)
+
+    def log_density(self, values: Values, state: Values) -> Any:
+        """Sum over present records of log f(record | values), up to a constant in `values`; traceable, one chain."""
+        fitted = [field for field in self.fields if self.bound.laws[field].outer]
+        if not fitted:
+            return jnp.zeros(())
+        capacity = state[self.fields[0]].shape[0]
+        present = jnp.arange(capacity) < (state[cast(str, self.n)] if self.unknown else capacity)
+        # Absent records are evaluated as the first one: their own values may lie off the support here.
+        held = {field: _select(present, state[field], state[field][:1]) for field in self.fields}
+
+        def one(record: Values) -> Any:
+            total: Any = 0.0
+            for field in fitted:
+                law = self.bound.laws[field]
+                own = {p: values[p] for p in law.outer} | {p: record[p] for p in law.inner}
+                total = total + log_density(law.function(**own), record[field])
+            return total
+
+        return jnp.sum(jnp.where(present, jax.vmap(one)(held), 0.0))
+
+    def total(self, state: State) -> Array:
+        """The statistic, one row per chain."""
+        return state[self.name]
+
+    def values(self, state: State) -> dict[str, Array]:
+        """The values of the model that the state holds: the total, and the number of records if it is unknown."""
+        return {name: state[name] for name in self.owned}
+
+    # Inside ------------------------------------------------------------------------------------------------
+
+    def _size(self, state: State) -> Array:
+        if self.unknown:
+            return state[cast(str, self.n)]
+        return np.full(len(state[self.fields[0]]), self.n, dtype=np.int64)
+
+    def _with_room(self, state: State) -> State:
+        """Capacity for the largest number the window can reach: nothing of n's support is ever out of reach."""
+        capacity = state[self.fields[0]].shape[1]
+        needed = int(self._size(state).max()) + self.window
+        if needed <= capacity:
+            return state
+        more = _power_of_two(needed) - capacity
+        # What stands beyond the size is replaced before it counts.
+        grown = {f: np.concatenate([state[f], np.repeat(state[f][:, :1], more, axis=1)], axis=1) for f in self.fields}
+        return {**state, **grown}
+
+    def _draw(self, rng: np.random.Generator, values: Values, chains: int, capacity: int) -> State:
+        everything = {parent: np.asarray(values[parent]) for parent in self.bound.parents}
+        with np.errstate(over="ignore", under="ignore"):
+            for field, law in self.bound.laws.items():
+                drawn = law.draw(rng, everything, chains, records=capacity)
+                everything[field] = drawn.astype(law.struct.dtype, copy=False)
+        return {field: everything[field] for field in self.fields}
+
+    def _totalled(self, state: State) -> State:
+        now = {field: state[field] for field in self.fields}
+
+        def program(now: Values, size: Any) -> Any:
+            each = self._contributions(now)
+            return _sum_present(each, size), jnp.all(jnp.isfinite(each))
+
+        with double():
+            total, finite = self._program("total", program)(now, self._size(state))
+            self._refuse_infinite(finite)
+            return {**state, self.name: np.asarray(total)}
+
+    def _program(self, purpose: str, function: Any) -> Compiled:
+        key = ("records", purpose, self.name, tuple(self.released), self.shared)
+        return self.model.compiled.setdefault(key, Compiled(lambda: function))
+
+    def _refuse_infinite(self, finite: Any) -> None:
+        if not finite:
+            raise InputError(
+                f"{self.bound.who}: 'contribution' is not a finite number at a record of the model. "
+                "Clamp it as the curator did, or check the records' laws."
+            )
+
+    # Traceable ---------------------------------------------------------------------------------------------
+
+    def _contributions(self, records: Values) -> Any:
+        """(chains, capacity, ...): what each record adds."""
+        arguments = {name: records[name] for name in self.bound.total._arguments}
+        each = jax.vmap(jax.vmap(lambda own: jnp.asarray(self.bound.total.contribution(**own))))(arguments)
+        return each.astype(self.bound.struct.dtype)
+
+    def _log_weight(self, total: Any, size: Any, given: Values, released: Any) -> Any:
+        """log of every factor of the joint density that reads the total or the number of records, but theirs."""
+        values = {**given, self.name: total}
+        if self.unknown:
+            values[cast(str, self.n)] = size
+        found = jnp.zeros(())
+        for name, (mechanism, value) in released.items():
+            extra = {other: values[other] for other in mechanism.inputs}
+            found = found + jnp.sum(mechanism.log_prob(value, values[name], **extra))
+        for name in self.factors:
+            law = self.model.law(name)
+            made = law.function(**{parent: values[parent] for parent in law.parents})
+            found = found + log_density(made, values[name])
+        return found
+
+    def _sweep(self, now: Any, new: Any, size: Any, chance: Any, given: Any, released: Any) -> Any:
+        """One pass over the records of all chains; the compiled part of `sweep`."""
+        old, proposed = self._contributions(now), self._contributions(new)
+        present = jnp.arange(old.shape[1]) < size[:, None]
+        finite = jnp.all(jnp.isfinite(proposed))
+        # Chains go last here: their axis is then the one that vectorises.
+        weigh = jax.vmap(self._log_weight, in_axes=(-1, 0, 0, self.shared))
+
+        def step(carry: Any, record: Any) -> Any:
+            total, weight, least = carry
+            change, log_u, there = record
+            moved = total + change
+            other = weigh(moved, size, given, released)
+            ratio = other - weight
+            accept = there & ((log_u < ratio) | (weight == -jnp.inf))  # an impossible start is left as it can be
+            least = jnp.minimum(least, jnp.where(there, ratio, 0.0))
+            return (jnp.where(accept, moved, total), jnp.where(accept, other, weight), least), accept
+
+        total = jnp.moveaxis(_sum_present(old, size), 0, -1)  # anew: rounding errors do not outlive a sweep
+        by_record = tuple(jnp.moveaxis(x, 0, -1) for x in (proposed - old, chance[0], present))
+        begin = total, weigh(total, size, given, released), jnp.zeros(len(size))
+        (_, weight, least), accept = jax.lax.scan(step, begin, by_record)
+        accept = accept.T
+        taken = accept | ~present  # records that do not count are drawn anew, ready to be added
+        kept = {field: _select(taken, new[field], now[field]) for field in self.fields}
+        each = _select(taken, proposed, old)
+        if self.unknown:
+            size = self._resize(each, size, chance[1], chance[2], given, released)
+        impossible = jnp.sum(weight == -jnp.inf)
+        return kept, _sum_present(each, size), size, jnp.sum(accept), jnp.min(least), impossible, finite
+
+    def _resize(self, each: Any, size: Any, offset: Any, gumbel: Any, given: Any, released: Any) -> Any:
+        """The number of records given the whole row of them, drawn among `window` numbers around the present one."""
+        sums = jnp.concatenate([jnp.zeros_like(each[:, :1]), jnp.cumsum(each, axis=1)], axis=1)
+        weigh = jax.vmap(self._log_weight, in_axes=(0, 0, None, None))
+
+        def one(sums: Any, size: Any, offset: Any, gumbel: Any, given: Any, released: Any) -> Any:
+            numbers = size - offset + jnp.arange(self.window)
+            inside = jnp.maximum(numbers, 0)
+            weight = jnp.where(numbers >= 0, weigh(sums[inside], inside, given, released), -jnp.inf)
+            chosen = numbers[jnp.argmax(jnp.where(jnp.isnan(weight), -jnp.inf, weight) + gumbel)]
+            return jnp.where(jnp.any(weight > -jnp.inf), chosen, size)
+
+        return jax.vmap(one, in_axes=(0, 0, 0, 0, 0, self.shared))(sums, size, offset, gumbel, given, released)
+
+
+# Whether it applies ----------------------------------------------------------------------------------------
+
+
+def total_of(model: Model, name: str) -> BoundTotal | None:
+    """The statistic `name` if it is a `Total`."""
+    node = model._nodes[name]
+    return node if isinstance(node, BoundTotal) else None
+
+
+def unfit(problem: Problem, name: str) -> str | None:
+    """Why the records of the total `name` cannot be updated one at a time, as the end of a sentence; or None."""
+    model, bound = problem.model, cast(BoundTotal, total_of(problem.model, name))
+    total = bound.total
+    moving = [argument for argument in total._arguments if argument not in total.record]
+    if moving:
+        return f"needs '{name}' to add up record fields alone, and its contribution reads {_listed(moving)}"
+    if isinstance(total.n, str) and total.n not in model.parameters and not model.has_density(total.n):
+        return f"needs a density of '{total.n}', the number of records of '{name}'"
+    owned = {name, total.n}
+    for other in model.statistics:
+        node = model._nodes[other]
+        if other != name and isinstance(node, (BoundSimulator, BoundTotal)) and owned & set(node.parents):
+            kind = "Simulator" if isinstance(node, BoundSimulator) else "Total"
+            return f"needs densities where the records of '{name}' are read on, and '{other}', a {kind}, has none"
+    width = sum(max(1, math.prod(law.form.shape)) for law in bound.laws.values())
+    if isinstance(total.n, int) and total.n * width > MOST_NUMBERS:
+        return f"holds every record, and the {total.n} of '{name}' are more than {MOST_NUMBERS // width}"
+    known = {**model._nodes, **bound.laws}
+    for field, law in bound.laws.items():
+        if atoms_move(law, {parent: known[parent].struct for parent in law.parents}):
+            return f"needs a density of '{field}' in the records of '{name}', and its law has an atom that moves"
+    return _unreachable(problem, name)
+
+
+def _unreachable(problem: Problem, name: str) -> str | None:
+    """Where a total may have density zero given the release, single records might not lead from one to another."""
+    for other, item in problem.release.items():
+        if name not in (other, *item.mechanism.inputs):
+            continue
+        gaps = "needs noise that reaches every total, so that single records can lead from any to any other, and "
+        for part in _mechanisms(item.mechanism):
+            if isinstance(part, (Exact, TruncatedLaplace, Projected)):
+                return gaps + f"'{other}' has {type(part).__name__}"
+        if not np.all(problem.log_eta(other, problem.model.simulate(LOOKED_AT, 0)) > -np.inf):
+            return gaps + f"the noise of '{other}' does not"
+    return None
+
+
+def _mechanisms(mechanism: Mechanism) -> Iterator[Mechanism]:
+    """A mechanism and all those inside it."""
+    yield mechanism
+    for field in mechanism.fields:
+        value = getattr(mechanism, field)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Mechanism):
+                yield from _mechanisms(part)
+
+
+def _factors(model: Model, owned: tuple[str, ...]) -> Iterator[str]:
+    """Laws of the model that read one of the owned values: that of the number of records, and of what depends on it."""
+    for name in model.order:
+        if model.has_density(name) and {name, *model.parents(name)} & set(owned):
+            yield name
+
+
+def acceptance_floor(problem: Problem) -> float | None:
+    """The least acceptance probability of a record that the privacy guarantee allows; None where it allows any.
+
+    exp(-epsilon) for pure epsilon-DP under replace-one neighbours, exp(-2 epsilon) under add-remove or where the
+    relation is not stated, provided that contributions are clamped as the curator did. Least over the totals.
+    """
+    found = []
+    for name in problem.model.statistics:
+        if total_of(problem.model, name) is None:
+            continue
+        readers = [other for other, item in problem.release.items() if name in (other, *item.mechanism.inputs)]
+        followers = list(_factors(problem.model, (name,)))
+        guarantee = Release({name: problem.release[name]}).guarantee if readers == [name] else None
+        if followers or guarantee is None or guarantee.kind != "pure":
+            return None
+        steps = 1.0 if guarantee.neighbours == "replace-one" else 2.0
+        found.append(math.exp(-steps * cast(float, guarantee.epsilon)))
+    return min(found, default=None)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(0, least - 1).bit_length()
+
+
+def _select(which: Any, chosen: Any, other: Any) -> Any:
+    """`jnp.where` with the condition's axes leading."""
+    return jnp.where(which.reshape(which.shape + (1,) * (chosen.ndim - which.ndim)), chosen, other)
+
+
+def _sum_present(each: Any, size: Any) -> Any:
+    """Sum over the first `size` records of each chain."""
+    present = jnp.arange(each.shape[1]) < size[:, None]
+    return jnp.sum(_select(present, each, 0), axis=1)

@@ -1,0 +1,1 @@
+"""E-steps: the confidential statistic given release and parameters, as weighted clouds of values."""

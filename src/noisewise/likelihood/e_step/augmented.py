@@ -1,0 +1,240 @@
+"""A released `Total` by augmented records: Markov chains over the records, given the release and the parameters.
+
+Records simulated whole have weight only where their total happens to fall near the release. A chain replaces them one
+at a time instead (Ju, Awan, Gong and Rao 2022), so that its total stays there however small the noise. Chains begin
+anew in every E-step and run side by side: their independence gives the errors. Derivation:
+docs/derivations/likelihood.md.
+"""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import stdtrit
+
+from noisewise.errors import refusal
+from noisewise.inference import records as moves
+from noisewise.inference.problem import Problem
+from noisewise.inference.streams import Columns
+from noisewise.likelihood.e_step.cloud import Cloud
+from noisewise.likelihood.e_step.parts import formula, kind_of
+from noisewise.likelihood.e_step.records import MOST_NUMBERS, Records
+from noisewise.likelihood.e_step.sufficient import FAMILIES, KNOWN_SIZE
+from noisewise.numerics import Array, Compiled
+
+Values = dict[str, Any]
+
+CHAINS = (16, 64)
+"""Fewest and most chains side by side: errors rest on as many independent groups."""
+SIDE_BY_SIDE = 2**22
+"""Numbers that the records of all chains side by side may hold."""
+BURN = 10.0
+"""Times that every record is replaced, on average, before a state counts: e^-10 of the start is left."""
+PATIENCE = 512
+"""Sweeps after which states count all the same, though not as a measurement."""
+STRETCH = 256
+"""States that one chain gives: more come from more chains."""
+FEWEST = 256
+"""States that there is always room for, and sets of records by which a likelihood is estimated."""
+MOST_HELD = 2**25
+"""Numbers that the fewest states may hold."""
+SIMULATED = 2**26
+"""Numbers drawn to estimate a likelihood."""
+LONG, LASTING = 64, 10.0
+"""States in which a chain whose sample is a measurement is looked at, and how many independent ones they must be worth.
+
+Chains that are caught where their beginning led them, as between records that hardly ever change places, are worth one
+or a few each, however many there are: they do not drift, and their mean is that of the beginnings.
+"""
+FALSE_ALARM = 1e-6
+
+
+class Augmented(Records):
+    """The records behind one released total as states of Markov chains.
+
+    A state is all n records; or, where every law that names a parameter is an exponential family, two values of each
+    such field with the same sufficient statistics, each standing for n / 2 records.
+    """
+
+    def __init__(self, problem: Problem, name: str) -> None:
+        super().__init__(problem, name)
+        width = sum(max(1, math.prod(law.form.shape)) for law in self.laws.values())
+        self.chains = _power_of_two(min(CHAINS[1], SIDE_BY_SIDE // (self.n * width)))
+        families = {field: self._family(field) for field in self.fitted}
+        self.families = {field: family for field, family in families.items() if family is not None}
+        self.by_sums = bool(self.fitted) and len(self.families) == len(self.fitted)
+        if self.by_sums:
+            self.shape = (2, sum(self.widths[field] for field in self.fitted))
+        most = SIDE_BY_SIDE // (CHAINS[0] * width)
+        if not self.by_sums:
+            most = min(most, MOST_HELD // (FEWEST * self.shape[1]))
+        if self.n > most:
+            rule = f"must have at most {most} records to be augmented"
+            raise refusal("fit", f"statistics['{name}']", rule, self.n, "Use nw.sample.")
+        if told := _unfit(problem, name):
+            raise refusal("MCEM", "e_step", told, "augmented", "Leave it out, or use nw.sample.")
+        self.moves = moves.Records(problem, name)
+
+    def _refuse_too_many(self) -> None:
+        """What counts here is known later."""
+
+    def _family(self, field: str) -> Any:
+        """How a field's sufficient statistics become values, or None."""
+        law = self.laws[field]
+        if law.inner:
+            return None
+        structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in law.outer}
+        kind = kind_of(law.function, structs)[0]
+        return FAMILIES.get(kind) or KNOWN_SIZE.get(kind)
+
+    @property
+    def room(self) -> int:
+        """Most states that an E-step may hold, or have the time for."""
+        return max(FEWEST, min(MOST_NUMBERS // self.numbers, 4 * MOST_NUMBERS // self.n))
+
+    def compiled(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
+        """A program of this part, kept on the model."""
+        return self.model.compiled.setdefault((purpose, self.name, "augmented"), Compiled(build))
+
+    # States -------------------------------------------------------------------------------------------------------
+
+    def state_of(self, fields: Values) -> Array:
+        """What is kept of records given by field, (rows, n, ...)."""
+        if not self.by_sums:
+            rows = len(next(iter(fields.values())))
+            return np.concatenate([np.asarray(fields[one], float).reshape(rows, self.n, -1) for one in self.kept], 2)
+        pieces = []
+        for field, family in self.families.items():
+            x = np.asarray(fields[field], float).reshape(-1, self.n, self.widths[field])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                points = family(lambda function, x=x: np.mean(function(x), axis=1, keepdims=True))
+            pieces.append(np.concatenate([points[0], points[-1]], axis=1))
+        return np.concatenate(pieces, axis=2)
+
+    def log_prob(self, values: Values, s: Any, place: Any) -> Any:
+        """The sum of the records' log densities, up to a constant in the parameters; traceable."""
+        if not self.by_sums:
+            return super().log_prob(values, s, place)
+        total, start = jnp.zeros(()), 0
+        for field in self.families:
+            law, form = self.laws[field], self.laws[field].form
+            points = s[:, start : start + self.widths[field]].reshape((2, *form.shape))
+            start += self.widths[field]
+            made = law.function(**{name: values[name] for name in law.outer})
+            each = jax.vmap(lambda x, made=made: jnp.sum(formula(made, x)))(points)
+            total = total + 0.5 * self.n * jnp.sum(each)
+        return total.reshape(1)
+
+    # Chains -------------------------------------------------------------------------------------------------------
+
+    def blocks(self, size: int) -> tuple[int, int]:
+        """Blocks of chains that give about `size` states, and the states of each chain."""
+        each = max(1, round(size / self.chains))
+        longest = max(1, min(STRETCH, MOST_NUMBERS // (4 * self.chains * self.numbers)))
+        blocks = math.ceil(each / longest)
+        return blocks, math.ceil(each / blocks)
+
+    def run_chains(
+        self,
+        rng: np.random.Generator,
+        values: Values,
+        states: int,
+        poll: Callable[[], None],
+        burn: float = BURN,
+        looks: int = 1,
+    ) -> Columns:
+        """`states` states of every chain, in turn; what is seen on the way, `looks` times for each of them; and
+        whether the beginning had time to be forgotten.
+
+        Chains begin with records of the model. Sweeps between two looks are as many as replace every record once, by
+        the acceptance seen before them: fixed from then on, so that states count whatever becomes of them.
+        """
+        chains = self.chains
+        given = {name: np.broadcast_to(one, (chains, *np.shape(one))) for name, one in values.items()}
+        state = self.moves.start(rng, given, chains)
+        replaced, sweeps = 0.0, 0
+        while replaced < burn and sweeps < PATIENCE:
+            poll()
+            state, info = self.moves.sweep(rng, state, given)
+            replaced, sweeps = replaced + info["accepted"] / info["tried"], sweeps + 1
+        between = math.ceil(sweeps / max(replaced, 1.0)) if sweeps else 1
+        kept, seen = [], []
+        for _ in range(states):
+            looked = []
+            for _ in range(looks):
+                for _ in range(between):
+                    poll()
+                    state, _ = self.moves.sweep(rng, state, given)
+                s, totals = self.state_of(state), np.asarray(state[self.name], float).reshape(chains, -1)
+                looked.append(np.concatenate([totals, self.log_prob_many(values, s)], axis=1))
+            kept.append(s)
+            seen.append(np.stack(looked, axis=1))
+        burnt = np.full(states * chains, replaced >= burn)
+        return {"s": np.concatenate(kept), "seen": np.concatenate(seen), "burnt": burnt}
+
+    def looks(self, states: int) -> int:
+        """How often chains of a measurement are looked at for every state that is kept."""
+        return math.ceil(LONG / states)
+
+    def cloud(self, found: Columns, states: int) -> Cloud:
+        """The cloud of what blocks of `states` states per chain gave."""
+        s, seen = found["s"], found["seen"]
+        weights = np.full((len(s), 1), 1.0 / len(s))
+        looks, numbers = seen.shape[1:]
+        seen = np.moveaxis(seen.reshape(-1, states, self.chains, looks, numbers), 3, 2)
+        every = seen.reshape(-1, states * looks, self.chains, numbers)
+        rest = bool(found["burnt"].all()) and bool(np.isfinite(seen).all()) and not drifts(every) and lasts(every)
+        return Cloud(s, weights, np.zeros(1), groups=self.chains, worth=worth(seen[:, :, -1]), at_rest=rest)
+
+    # The likelihood -----------------------------------------------------------------------------------------------
+
+    def sets(self, most: int) -> int:
+        """Sets of records by which the likelihood is estimated."""
+        return max(FEWEST, min(most, SIMULATED // (self.n * sum(self.widths.values()))))
+
+
+@lru_cache(maxsize=4)
+def _unfit(problem: Problem, name: str) -> str | None:
+    """As `moves.unfit`, which simulates totals, once for all starts of a fit."""
+    return moves.unfit(problem, name)
+
+
+def worth(seen: Array) -> float:
+    """Independent values that a state is worth: (blocks, states, chains, numbers) seen of them, the worst number.
+
+    The variance of the mean is known from the chains' own means, whatever hangs together within them.
+    """
+    blocks, states, chains, numbers = seen.shape
+    among = np.var(seen.mean(axis=(0, 1)), axis=0, ddof=1) / chains
+    single = np.var(seen.reshape(-1, numbers), axis=0)
+    each = [one / (blocks * states * chains * all_of) for one, all_of in zip(single, among, strict=True) if all_of > 0]
+    return float(min([1.0, *each]))
+
+
+def lasts(seen: Array) -> bool:
+    """Whether chains that are long enough to tell are each worth as many independent values as a measurement needs."""
+    states = seen.shape[1]
+    return states < LONG or worth(seen) * states >= LASTING
+
+
+def drifts(seen: Array) -> bool:
+    """Whether the first tenths of chains differ from their second halves by more than chance (Geweke 1992).
+
+    The error is that between chains, so that a difference which all have in common shows.
+    """
+    states, chains = seen.shape[1:3]
+    if states < 2:
+        return False
+    change = seen[:, -(states // 2) :].mean(axis=(0, 1)) - seen[:, : math.ceil(states / 10)].mean(axis=(0, 1))
+    error = np.std(change, axis=0, ddof=1) / math.sqrt(chains)
+    limit = -stdtrit(chains - 1, 0.5 * FALSE_ALARM / change.shape[1])
+    return bool(np.any(np.abs(change.mean(axis=0)) > limit * error))
+
+
+def _power_of_two(number: int) -> int:
+    """The largest that is not above a number, at least one."""
+    return 1 << max(number, 1).bit_length() - 1

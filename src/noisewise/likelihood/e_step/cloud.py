@@ -1,0 +1,365 @@
+"""Weighted clouds: values of the confidential statistic that stand for its law given the release.
+
+A cloud holds, for every entry of a part, values s_k and weights w_k with sum_k w_k g(s_k) close to
+E(g(s) | s_dp, theta). Enumeration and quadrature make clouds whose error is bounded (EM); simulation makes clouds with
+Monte Carlo error (MCEM). The M-step and Louis's identity see only the cloud.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp, roots_legendre
+
+from noisewise.errors import refusal
+from noisewise.likelihood.e_step import streamed
+from noisewise.likelihood.e_step.parts import Part
+from noisewise.likelihood.e_step.streamed import Condensed, Sweep
+from noisewise.mechanisms.additive import Additive
+from noisewise.numerics import Array
+
+Values = dict[str, Any]
+
+NEGLECTED = streamed.NEGLECTED
+"""Most mass that a window may leave out, relative to the likelihood it keeps."""
+TOLERATED = 1e-6
+"""Error of an entry's likelihood above which nothing is built on it: it may move the top by 2e-3 standard errors."""
+TOLERATED_IN_ALL = 1e-4
+"""The same of all entries' errors together, which may move the top by 0.02 standard errors."""
+LARGE = 2**18
+"""Numbers in a cloud above which it is streamed, or its nodes are chosen more sparingly: programs that take longer to
+compile and a tenth of the time to run."""
+MOST = 2**26
+"""Numbers that a cloud may hold."""
+WIDEST = 1e7
+"""Half the width of the widest window, times the entries."""
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """`values`: (K, *shape); `weights`: (K, entries), each column summing to one; log likelihoods of the entries.
+
+    A streamed cloud holds r + 1 points per entry in which b(s) has affine coordinates. `weights` are the means of these
+    (they may be negative) and `spread`, (r, r, entries), the covariance of all but the first, given the release.
+
+    Values of Markov chains hang together within a chain: value k is of group k modulo `groups`, and only groups are
+    independent. Their log likelihoods are relative to the place where the chains ran.
+    """
+
+    values: Array
+    weights: Array
+    log_likelihoods: Array
+    neglected: Array = field(default_factory=lambda: np.zeros(1))
+    """The most that a sum or an integral may be off, relative to it, of every entry."""
+    spread: Array | None = None
+    groups: int = 0
+    """Independent groups of values; none where values are independent by themselves."""
+    worth: float = 1.0
+    """Independent values that one value is worth."""
+    at_rest: bool = True
+    """Whether chains show no trace of where they began."""
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of the whole part."""
+        return float(np.sum(self.log_likelihoods))
+
+    @property
+    def sizes(self) -> Array:
+        """Kish's effective number of values of every entry; none where one value, or sums, are all there is."""
+        few = len(self.values) == 1 or self.spread is not None
+        return np.empty(0) if few else self.worth / np.sum(self.weights**2, axis=0)
+
+    def variance(self, terms: Array) -> float:
+        """Of the sum of terms, (K, entries), one for each value, that add up to nothing: by independent groups."""
+        if not self.groups:
+            return float(np.sum(terms**2))
+        sums = terms.reshape(-1, self.groups, terms.shape[1]).sum(axis=0)
+        return float(np.sum(sums**2)) * self.groups / (self.groups - 1)
+
+    def again(self, new: "Cloud") -> "Cloud":
+        """Other weights, or some whole groups' values, of what this cloud holds."""
+        return replace(new, groups=self.groups, worth=self.worth, at_rest=self.at_rest)
+
+
+class Clouds:
+    """The clouds of all parts, held where that is asked for, else made anew for every pass over them."""
+
+    def __init__(self, parts: Sequence[Part], make: Callable[[int], Cloud], held: bool) -> None:
+        self.parts, self.held = parts, held
+        self._make = cache(make) if held else make
+        self._seen: dict[int, tuple[float, Array, float, float]] = {}
+        """Log likelihood, effective sizes, what is neglected in the worst entry and in all: from the first pass."""
+
+    def __getitem__(self, index: int) -> Cloud:
+        cloud = self._make(index)
+        if index not in self._seen:
+            neglected = float(np.max(cloud.neglected)), float(np.sum(cloud.neglected))
+            self._seen[index] = cloud.log_likelihood, cloud.sizes, *neglected
+        return cloud
+
+    def __iter__(self) -> Iterator[Cloud]:
+        return (self[index] for index in range(len(self.parts)))
+
+    def changed(self, change: Callable[[Part, Cloud], Cloud], held: bool | None = None) -> "Clouds":
+        """Each cloud as `change(part, cloud)` has it."""
+        return Clouds(self.parts, lambda i: change(self.parts[i], self[i]), self.held if held is None else held)
+
+    def moved(self, before: Values, after: Values) -> "Clouds":
+        """All clouds reweighted from one value of the parameters to another."""
+        return self.changed(lambda part, cloud: moved(part, cloud, before, after))
+
+    def _all_seen(self) -> list[tuple[float, Array, float, float]]:
+        for index in range(len(self.parts)):
+            if index not in self._seen:
+                self[index]
+        return [self._seen[index] for index in range(len(self.parts))]
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of the whole release."""
+        return sum(height for height, *_ in self._all_seen())
+
+    @property
+    def neglected(self) -> tuple[float, float]:
+        """The most that sums or integrals may be off: of an entry's likelihood, and in the log of all together."""
+        worst, total = zip(*(neglected for _, _, *neglected in self._all_seen()), strict=True)
+        return max(worst), sum(total)
+
+    @property
+    def sizes(self) -> dict[str, Array]:
+        """Kish's effective numbers of values, by statistic and entry; nothing of what is known exactly."""
+        found: dict[str, list[Array]] = {}
+        for part, (_, sizes, *_) in zip(self.parts, self._all_seen(), strict=True):
+            if sizes.size:
+                found.setdefault(part.name, []).append(sizes)
+        return {name: np.concatenate(pieces) for name, pieces in found.items()}
+
+
+def weighted(values: Array, log_weights: Array, neglected: Array | None = None) -> Cloud:
+    """A cloud from log weights whose sum over values is the likelihood.
+
+    Values without weight become their entry's heaviest one: a density's derivatives there may be no numbers.
+    """
+    top = np.max(log_weights, axis=0)
+    top = np.where(np.isfinite(top), top, 0.0)
+    weights = np.exp(log_weights - top)
+    total = np.sum(weights, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        weights /= total
+        missing = np.zeros(1) if neglected is None else neglected
+        return Cloud(_settled(values, weights), weights, top + np.log(total), missing)
+
+
+def inexact(worst: float, total: float) -> str:
+    """What to say of sums or integrals that are not good enough to build on; nothing of good ones."""
+    if worst <= TOLERATED and total <= TOLERATED_IN_ALL:
+        return ""
+    off = f"{worst:.1g} of an entry's likelihood" if worst > TOLERATED else f"{total:.1g} in the log likelihood"
+    return (
+        f"the sums or integrals over the confidential statistic may be off by {off} (a law with a narrow peak, or with "
+        "a kink that is not known?). Use nw.MCEM(), or nw.sample."
+    )
+
+
+def _settled(values: Array, weights: Array) -> Array:
+    idle = weights == 0
+    if not idle.any():
+        return values
+    flat = values.reshape(*weights.shape, -1)  # a value per entry, or one whole value
+    heaviest = np.take_along_axis(flat, np.argmax(weights, axis=0)[None, :, None], axis=0)
+    return np.where(idle[..., None], heaviest, flat).reshape(values.shape)
+
+
+def moved(part: Part, cloud: Cloud, before: Values, after: Values) -> Cloud:
+    """The cloud reweighted from one value of the parameters to another (Quintana et al. 1999)."""
+    if cloud.spread is not None:  # sums over nodes that are gone
+        return exact_cloud(part, after)
+    ratio = part.log_prob_many(after, cloud.values) - part.log_prob_many(before, cloud.values)
+    with np.errstate(divide="ignore"):
+        log_weights = np.where(cloud.weights > 0, np.log(cloud.weights) + ratio, -np.inf)
+    new = weighted(cloud.values, log_weights)
+    return cloud.again(replace(new, log_likelihoods=new.log_likelihoods + cloud.log_likelihoods))
+
+
+def exact_cloud(part: Part, values: Values) -> Cloud:
+    """Sum or integral over s, entry by entry, to a relative error below `NEGLECTED`."""
+    if part.exact:
+        value = np.broadcast_to(np.asarray(part.item.value, float), part.shape)[None]
+        return weighted(value, part.log_prob_many(values, value))
+    if not part.by_entry:
+        rule = "must have independent entries and noise for an exact E-step"
+        raise refusal("EM", f"release['{part.name}']", rule, part.mechanism, "Use nw.MCEM().")
+    if part.discrete:
+        return _enumerated(part, values)
+    large = part.entries * PANELS * FINE > LARGE
+    if not streamed.applies(part) or (part.chart == "real" and not large):
+        _refuse_beyond(part, PANELS * FINE)
+        return _integrated(part, values)
+    if large and part.kind in streamed.FAMILIES:
+        return _from_sums(part, *_sweep(part).condense(values))
+    cloud, error = _sweep(part).nodes(values, lambda nodes: _refuse_beyond(part, nodes), weighted)
+    return replace(cloud, neglected=error)
+
+
+def nodes_of(part: Part) -> int:
+    """About how many nodes per entry an exact cloud holds; one where sums are all that is kept."""
+    if part.exact or not part.by_entry:
+        return 1
+    if part.discrete:
+        nodes = int(2.0 * _first_reach(part)) + 1
+        return 1 if part.entries * nodes > LARGE and streamed.applies(part) else nodes
+    if not streamed.applies(part):
+        return PANELS * FINE
+    return 1 if part.kind in streamed.FAMILIES else 256  # eight panels, of 32 nodes
+
+
+def _first_reach(part: Part) -> float:
+    """Half the width of the first window of whole numbers."""
+    scale = np.asarray(getattr(part.mechanism, "scale", 1.0), dtype=np.float64)
+    return float(np.ceil(30.0 * scale.max())) + 10.0
+
+
+def _sweep(part: Part) -> Sweep:
+    """The part's own, which remembers windows from one step to the next."""
+    if part.sweep is None:
+        part.sweep = Sweep(part)
+    found: Sweep = part.sweep
+    return found
+
+
+def _refuse_beyond(part: Part, nodes: int) -> None:
+    most = MOST // nodes
+    if part.entries > most:
+        rule = f"must have at most {most} entries for an exact E-step of such a law and mechanism"
+        advice = "Use nw.MCEM(), or an exponential family such as dist.Normal, whose sums can be streamed."
+        raise refusal("EM", f"statistics['{part.name}']", rule, part.entries, advice)
+
+
+def _from_sums(part: Part, sums: Condensed, neglected: Array) -> Cloud:
+    points = sums.points.reshape(-1, *part.shape)
+    return Cloud(points, sums.weights, sums.log_likelihoods, neglected, sums.spread)
+
+
+def _enumerated(part: Part, values: Values) -> Cloud:
+    """All whole numbers in a window that widens until what lies outside is negligible beside the likelihood kept.
+
+    Outside, the noise density is at most its value at the window's edge (additive noise falls from the release), or
+    its supremum (other mechanisms), and the law has at most the mass that the window lacks.
+    """
+    released = np.broadcast_to(np.asarray(part.item.value, dtype=np.float64), part.shape)
+    additive = isinstance(part.mechanism, Additive)
+    centre = np.round(released) if additive else np.zeros(part.shape)
+    reach = _first_reach(part)
+    if part.entries * (2.0 * reach + 1.0) > LARGE and streamed.applies(part):
+        return _streamed_whole(part, values, centre, reach)
+    low, high = part.bounds(values)
+    while True:
+        _refuse_beyond(part, int(2.0 * reach) + 1)
+        nodes = centre + _upright(np.arange(-reach, reach + 1.0), part)
+        inside = ((nodes >= low) & (nodes <= high)).reshape(len(nodes), -1)
+        log_law = part.log_prob_many(values, nodes)
+        log_law = np.where(inside & ~np.isnan(log_law), log_law, -np.inf)  # formulas go on beyond the support
+        log_weights = log_law + part.log_eta(nodes)
+        mass = np.exp(logsumexp(log_law, axis=0))
+        neglected = _left_out(part, centre, reach, mass, logsumexp(log_weights, axis=0))
+        if neglected.max() <= NEGLECTED:
+            return weighted(nodes, log_weights, neglected)
+        if reach * part.entries > WIDEST or (reach > 1e5 and _hopeless(part, values, centre)):
+            advice = "Start nearer to the release, or use nw.MCEM()."
+            raise refusal("EM", f"release['{part.name}']", "must be likelier where the fit stands", values, advice)
+        reach *= 2.0
+
+
+def _hopeless(part: Part, values: Values, centre: Array) -> bool:
+    """Whether some entry's law lies beyond the widest window: known before that is filled."""
+    away = np.min(np.abs(_sample(part, values) - centre), axis=0)
+    return bool(np.any(away * part.entries > WIDEST))
+
+
+def _left_out(part: Part, centre: Array, reach: float, mass: Array, log_likelihoods: Array) -> Array:
+    """Bound on what lies outside centre - reach, ..., centre + reach, relative to the likelihood inside."""
+    if isinstance(part.mechanism, Additive):
+        outside = part.log_eta(centre + _upright(reach * np.array([-1.0, 1.0]), part)).max(axis=0)
+    else:
+        outside = np.broadcast_to(np.asarray(part.mechanism.log_sup(part.item.value)).reshape(-1), part.entries)
+    missing = np.maximum(1.0 - mass, 1e-15)
+    with np.errstate(over="ignore"):
+        return np.asarray(missing * np.exp(outside - log_likelihoods))
+
+
+def _streamed_whole(part: Part, values: Values, centre: Array, reach: float) -> Cloud:
+    """As `_enumerated`, without holding the nodes."""
+    while True:
+        low, high = (0.0, 1.0) if part.kind.startswith("Bernoulli") and not centre.any() else (-reach, reach)
+        sums = _sweep(part).condense_whole(values, centre, low, high)
+        neglected = _left_out(part, centre, reach, sums.mass, sums.log_likelihoods)
+        if neglected.max() <= NEGLECTED:
+            return _from_sums(part, sums, neglected)
+        if reach > 1e5:
+            advice = "Start nearer to the release, or use nw.MCEM()."
+            raise refusal("EM", f"release['{part.name}']", "must be likelier where the fit stands", values, advice)
+        reach *= 2.0
+
+
+def _sample(part: Part, values: Values) -> Array:
+    """A few values of s, to know where it lies; nothing else rests on them."""
+    return part.draw(np.random.default_rng(0), values, 512)
+
+
+def _upright(numbers: Array, part: Part) -> Array:
+    """Numbers along a new first axis."""
+    return numbers.reshape((-1,) + (1,) * len(part.shape))
+
+
+def _integrated(part: Part, values: Values) -> Cloud:
+    """Composite Gauss-Legendre over panels that grow geometrically from the release and from the law's centre."""
+    cloud, before = _panels(part, values, FINE // 2), np.inf
+    while True:
+        finer = _panels(part, values, 2 * (len(cloud.values) // PANELS))
+        errors = np.maximum(np.abs(np.expm1(finer.log_likelihoods - cloud.log_likelihoods)), finer.neglected)
+        error = float(errors.max())
+        rounding = error <= TOLERATED and error > 0.5 * before  # more nodes do not help: digits cancel
+        if error <= NEGLECTED or rounding or len(finer.values) // PANELS > 200:
+            return replace(finer, neglected=errors)
+        cloud, before = finer, error
+
+
+POWERS = np.concatenate([[0.0], 2.0 ** np.arange(-3, 12)])
+PANELS = 4 * len(POWERS) - 1
+FINE = 24
+"""Nodes per panel, at least."""
+
+
+def _panels(part: Part, values: Values, order: int) -> Cloud:
+    nodes, quadrature = roots_legendre(order)
+    sample = _sample(part, values)
+    kink = part.kink(values)
+    centre = np.median(sample, axis=0) if kink is None else kink
+    spread = np.quantile(sample, 0.84, axis=0) - np.quantile(sample, 0.16, axis=0) + 1e-300
+    scale = np.broadcast_to(np.asarray(getattr(part.mechanism, "scale", 1.0), dtype=np.float64), part.shape)
+    released = np.broadcast_to(np.asarray(part.item.value, dtype=np.float64), part.shape)
+    cuts = [c + s * side * p for c, s in ((released, scale), (centre, spread)) for side in (-1.0, 1.0) for p in POWERS]
+    edges = np.clip(np.sort(np.stack(cuts), axis=0), *part.bounds(values))
+    half = 0.5 * np.diff(edges, axis=0)
+    points = (edges[:-1] + half)[:, None] + half[:, None] * _upright(nodes, part)[None]
+    points = points.reshape(-1, *part.shape)
+    with np.errstate(divide="ignore"):
+        log_half = np.log(half)[:, None] + _upright(np.log(quadrature), part)[None]
+    log_law = part.log_prob_many(values, points) + log_half.reshape(len(points), -1)
+    log_law = np.where(np.isnan(log_law), -np.inf, log_law)
+    missed = _missed(np.exp(log_law).sum(axis=0), (sample < edges[0]) | (sample > edges[-1]))
+    return weighted(points, log_law + part.log_eta(points), missed)
+
+
+def _missed(mass: Array, outside: Array) -> Array:
+    """Mass of every entry's law that the nodes do not see, a narrow peak between them.
+
+    What lies beyond all panels does not count; its share is known from a few values. If none of 512 lies there, it is
+    below 0.01 but for a chance of 0.99^512 = 0.6%.
+    """
+    beyond = outside.mean(axis=0).reshape(-1)
+    missing = np.abs(1.0 - mass) - beyond - 4.0 * np.sqrt(beyond / len(outside))
+    return np.where(missing > 0.01, missing, 0.0)

@@ -1,0 +1,485 @@
+"""E-steps of very many entries in bounded memory: nodes pass by, and only sums per entry are kept.
+
+For an exponential family Q and Louis's moments need E b(s) and Cov b(s) per entry, nothing else of the cloud. So the
+law is evaluated at a few nodes of every entry at a time, and the likelihood, the sums of b and of its products are
+updated. They come back as two or three points per entry with affine weights. Derivation: docs/likelihood-scale.md.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from scipy.special import roots_legendre
+
+from noisewise.engine import processors
+from noisewise.likelihood.e_step.parts import KINKED, Part
+from noisewise.mechanisms import Gaussian, Laplace
+from noisewise.mechanisms.additive import Additive
+from noisewise.model.law import law_attributes
+from noisewise.model.variates import VARIATES
+from noisewise.numerics import Array, Compiled, double
+
+Values = dict[str, Any]
+
+NEGLECTED = 1e-10
+"""Most relative error of an entry's likelihood, by the last refinement."""
+DEEP = 28.0
+"""A window reaches to where the log integrand has fallen by this much: e^-28 is 7e-13."""
+STILL = 0.05
+"""A window serves as long as no entry's law has moved by more than this share of its spread."""
+ORDERS = (16, 24, 32, 40, 48, 64, 96, 128, 192, 256)
+GROUP = 4
+"""Nodes of an entry evaluated at once."""
+ROWS = 2**13
+"""Entries worked on at once: what is computed for them stays in a processor's cache."""
+POWERS = np.concatenate([[0.0], 2.0 ** np.arange(-1, 11)])
+
+
+# Charts: s = s(t) for t on the whole line ---------------------------------------------------------------------------
+
+
+def _to_s(chart: str, t: Any) -> Any:
+    if chart == "real":
+        return t
+    return jnp.exp(t) if chart == "positive" else jax.nn.sigmoid(t)
+
+
+def _log_jacobian(chart: str, t: Any) -> Any:
+    if chart == "real":
+        return 0.0
+    return t if chart == "positive" else jax.nn.log_sigmoid(t) + jax.nn.log_sigmoid(-t)
+
+
+def _to_t(chart: str, s: Array) -> Array:
+    """Not a number outside the support."""
+    if chart == "real":
+        return s
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.log(s) if chart == "positive" else np.log(s) - np.log1p(-s)
+    return np.where(np.isfinite(t), t, np.nan)
+
+
+# Families: b(s), up to an affine map that makes it zero at a reference ----------------------------------------------
+
+
+def _quadratic(t: Any, t0: Any) -> list[Any]:
+    return [t - t0, (t - t0) ** 2]
+
+
+def _gamma(t: Any, t0: Any) -> list[Any]:
+    return [t - t0, jnp.expm1(t - t0)]
+
+
+def _inverse_gamma(t: Any, t0: Any) -> list[Any]:
+    return [t - t0, jnp.expm1(t0 - t)]
+
+
+def _beta(t: Any, t0: Any) -> list[Any]:
+    return [jax.nn.log_sigmoid(t) - jax.nn.log_sigmoid(t0), jax.nn.log_sigmoid(-t) - jax.nn.log_sigmoid(-t0)]
+
+
+@dataclass(frozen=True)
+class Family:
+    """`b` from (t, reference); `slope` gives t - t0 as a combination of it, or nothing where b is s itself."""
+
+    chart: str
+    b: Callable[[Any, Any], list[Any]]
+    slope: tuple[float, ...] = ()
+
+
+FAMILIES = {
+    "Normal": Family("real", _quadratic, (1.0, 0.0)),
+    "LogNormal": Family("positive", _quadratic, (1.0, 0.0)),
+    "Gamma": Family("positive", _gamma, (1.0, 0.0)),
+    "InverseGamma": Family("positive", _inverse_gamma, (1.0, 0.0)),
+    "Beta": Family("unit", _beta, (1.0, -1.0)),
+    "Chi2": Family("positive", lambda t, t0: [t - t0], (1.0,)),
+    "Exponential": Family("positive", lambda t, t0: [jnp.exp(t) - jnp.exp(t0)]),
+}
+WHOLE = Family("real", lambda t, t0: [t - t0])
+"""Discrete families with b(s) = s."""
+NEGATIVE_BINOMIAL = {"GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"}
+WHOLE_KINDS = NEGATIVE_BINOMIAL | {
+    *("Poisson", "BernoulliProbs", "BernoulliLogits", "BinomialProbs", "BinomialLogits", "GeometricProbs"),
+    "GeometricLogits",
+}
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """Points (r + 1, entries), affine weights alike, the covariance (r, r, entries) of the weights of points 1 to r
+    over the law of s given the release, and log likelihoods."""
+
+    points: Array
+    weights: Array
+    spread: Array
+    log_likelihoods: Array
+    mass: Array
+    """What the law itself puts on the nodes; for whole numbers."""
+
+
+# One piece of the entries: traceable --------------------------------------------------------------------------------
+
+
+def _law(kind: str, attributes: Values) -> Any:
+    """The law anew from its attributes, so that it can be evaluated for some entries only."""
+    made = dist.GammaPoisson if "concentration" in attributes and kind in NEGATIVE_BINOMIAL else getattr(dist, kind)
+    return made(**attributes, validate_args=False)
+
+
+def _integrand(kind: str, chart: str, given: Any, t: Any) -> tuple[Any, Any]:
+    """log pi(s) + log eta(s_dp | s) + log ds/dt for one t per entry, and log pi(s) alone."""
+    attributes, mechanism, released, (low, high) = given
+    s = _to_s(chart, t)
+    law = _law(kind, attributes).log_prob(s)
+    # Formulas go on beyond the support, and overflow far out.
+    law = jnp.where((s >= low) & (s <= high) & (law < jnp.inf), law, -jnp.inf)
+    both = law + mechanism.log_prob(released, s) + _log_jacobian(chart, t)
+    return jnp.where(both < jnp.inf, both, -jnp.inf), law
+
+
+def _pass(kind: str, family: Family) -> Callable[..., Any]:
+    """(given, starts, halves, t0, nodes, log weights) -> fields of `Condensed`; panels [start, start + 2 half]."""
+    size = len(family.b(np.zeros(1), np.zeros(1)))
+    pairs = [(i, j) for i in range(size) for j in range(i, size)]
+
+    def run(given: Any, starts: Any, halves: Any, t0: Any, nodes: Any, log_rule: Any) -> Any:
+        def group(state: Any, rule: Any, start: Any, half: Any) -> Any:
+            top, mass, sums = state
+            node, log_weight = rule
+            t = start + half * (1.0 + node[:, None])
+            both, law = jax.vmap(lambda one: _integrand(kind, family.chart, given, one))(t)
+            both = both + log_weight[:, None] + jnp.log(half)
+            new = jnp.maximum(top, jnp.max(both, axis=0))
+            weight, fade = jnp.exp(both - new), jnp.exp(top - new)
+            b = family.b(t, t0)
+            terms = [weight, *(weight * one for one in b), *(weight * b[i] * b[j] for i, j in pairs)]
+            sums = [fade * old + jnp.sum(term, axis=0) for old, term in zip(sums, terms, strict=True)]
+            if family is WHOLE:
+                mass = mass + jnp.sum(jnp.exp(law + log_weight[:, None]), axis=0)
+            return (new, mass, sums), None
+
+        def panel(state: Any, ends: Any) -> Any:
+            return jax.lax.scan(lambda s, rule: group(s, rule, *ends), state, (nodes, log_rule))[0], None
+
+        zero = jnp.zeros_like(t0)
+        state = (jnp.full_like(t0, -1e300), zero, [zero] * (1 + size + len(pairs)))
+        (top, mass, sums), _ = jax.lax.scan(panel, state, (starts, halves))
+        total, first = sums[0], [one / sums[0] for one in sums[1 : 1 + size]]
+        second = dict(zip(pairs, (one / total for one in sums[1 + size :]), strict=True))
+        covariance = {(i, j): second[i, j] - first[i] * first[j] for i, j in pairs}
+        points, weights, spread = _points(family, t0, first, covariance)
+        return points, weights, spread, top + jnp.log(total), mass
+
+    return run
+
+
+def _points(family: Family, t0: Any, mean: list[Any], covariance: Any) -> tuple[Any, Any, Any]:
+    """Points near the bulk of s given the release, and the affine coordinates of b(s) in them: mean and covariance."""
+    if not family.slope:  # b = s >= 0: the mean, and a point below it that is still in the support's hull
+        s0 = _to_s(family.chart, t0)
+        centre = s0 + mean[0]
+        variance = jnp.maximum(covariance[0, 0], 0.0)
+        step = jnp.minimum(jnp.sqrt(variance), 0.5 * jnp.abs(centre))
+        safe = step > 1e-100
+        scaled = jnp.where(safe, variance / jnp.where(safe, step, 1.0) ** 2, 0.0)
+        return (
+            jnp.stack([centre, centre - step]),
+            jnp.stack([jnp.ones_like(step), jnp.zeros_like(step)]),
+            scaled[None, None],
+        )
+    slope, size = family.slope, len(family.slope)
+    full = [[covariance[min(i, j), max(i, j)] for j in range(size)] for i in range(size)]
+    move = sum(a * m for a, m in zip(slope, mean, strict=True))
+    variance = sum(slope[i] * slope[j] * full[i][j] for i in range(size) for j in range(size))
+    centre = t0 + move
+    step = jnp.maximum(jnp.sqrt(jnp.maximum(variance, 0.0)), 1e-12 * (1.0 + jnp.abs(centre)))
+    t = [centre, centre + step, centre - step][: size + 1]
+    b = [family.b(one, t0) for one in t]
+    edges = [[b[k + 1][i] - b[0][i] for k in range(size)] for i in range(size)]  # b(s) = b_0 + edges c
+    gap = [m - start for m, start in zip(mean, b[0], strict=True)]
+    if size == 1:
+        inverse = [[1.0 / edges[0][0]]]
+    else:
+        determinant = edges[0][0] * edges[1][1] - edges[0][1] * edges[1][0]
+        inverse = [
+            [edges[1][1] / determinant, -edges[0][1] / determinant],
+            [-edges[1][0] / determinant, edges[0][0] / determinant],
+        ]
+    c = [sum(inverse[i][j] * gap[j] for j in range(size)) for i in range(size)]
+    spread = [
+        [sum(inverse[i][k] * full[k][m] * inverse[j][m] for k in range(size) for m in range(size)) for j in range(size)]
+        for i in range(size)
+    ]
+    points = jnp.stack([_to_s(family.chart, one) for one in t])
+    return points, jnp.stack([1.0 - sum(c), *c]), jnp.stack([jnp.stack(row) for row in spread])
+
+
+# All entries, piece by piece ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Panels for every entry, in the chart's coordinate, and how finely they must be cut."""
+
+    centre: Array
+    spread: Array
+    starts: Array
+    halves: Array
+    top: Array
+    """Where the integrand was found largest."""
+    tail: Array
+    """log of the mass outside the window, roughly."""
+    order: int = ORDERS[0]
+    errors: Array = field(default_factory=lambda: np.full(1, np.inf))
+
+    def serves(self, centre: Array, spread: Array) -> bool:
+        """Whether no entry's law has moved much since."""
+        shift = np.max(np.abs(centre - self.centre) / self.spread)
+        stretch = np.max(np.abs(np.log(spread / self.spread)))
+        return bool(shift <= STILL and stretch <= STILL)
+
+
+def applies(part: Part) -> bool:
+    """Whether the law's entries can be evaluated in pieces, and the windows' edges can be found."""
+    known = part.kind in VARIATES and not VARIATES[part.kind].axes
+    if part.discrete:
+        return known and part.kind in WHOLE_KINDS
+    return known and part.kind not in KINKED and part.chart != "" and isinstance(part.mechanism, Additive)
+
+
+class Sweep:
+    """Passes over a part's entries in pieces of one size, on all processors. Keeps the windows from step to step."""
+
+    def __init__(self, part: Part) -> None:
+        self.part, self.kind, self.chart = part, part.kind, "real" if part.discrete else part.chart
+        self.entries = part.entries
+        self.rows = min(ROWS, 1 << (self.entries - 1).bit_length())
+        self.released = self._flat(part.item.value)
+        leaves, self._tree = jax.tree.flatten(part.mechanism)
+        self._leaves = [self._flat(leaf) for leaf in leaves]
+        self.grid: Grid | None = None
+        self.few_panels = self.kind in FAMILIES and type(part.mechanism) in (Laplace, Gaussian)
+
+    def _flat(self, value: Any) -> Array:
+        """One number per entry; a single number, or what is no number per entry, as it is."""
+        value = np.asarray(value, dtype=np.float64)
+        if value.size == 1:
+            return value.reshape(())
+        try:
+            return np.ascontiguousarray(np.broadcast_to(value, self.part.shape)).reshape(-1)
+        except ValueError:
+            return value
+
+    def _cut(self, value: Array, start: int) -> Array:
+        """Entries from `start` on of the last axis, filled up with the last one."""
+        if value.ndim == 0 or value.shape[-1] != self.entries:
+            return value
+        piece = value[..., start : start + self.rows]
+        missing = self.rows - piece.shape[-1]
+        return np.concatenate([piece, np.repeat(piece[..., -1:], missing, axis=-1)], axis=-1) if missing else piece
+
+    def attributes(self, values: Values) -> Values:
+        """The law's attributes at these parameters, flat; under "bounds" the ends of its support."""
+        part = self.part
+        program = part.compiled("attributes", lambda: lambda given, at: law_attributes(part.law_at(given, at)))
+        with double():
+            found = program(part.given(values), part.place)
+            flat = {name: self._flat(one) for name, one in found.items()}
+        ends = [-np.inf, np.inf] if not part.discrete else part.bounds(values)  # a chart has no ends
+        return flat | {"bounds": [self._flat(end) for end in ends]}
+
+    def over(self, attributes: Values, work: Callable[[Any, Callable[[Array], Array]], Any]) -> list[Array]:
+        """`work(given, cut)` for every piece, its results joined along the last axis."""
+
+        def one(start: int) -> Any:
+            def cut(value: Array) -> Array:
+                return self._cut(value, start)
+
+            mechanism = jax.tree.unflatten(self._tree, [cut(leaf) for leaf in self._leaves])
+            law = {name: cut(value) for name, value in attributes.items() if name != "bounds"}
+            given = (law, mechanism, cut(self.released), tuple(cut(end) for end in attributes["bounds"]))
+            with double(), np.errstate(all="ignore"):
+                return [np.asarray(found) for found in work(given, cut)]
+
+        starts = range(0, self.entries, self.rows)
+        first = one(0)  # compiles once, before the others need it
+        joined = [np.empty((*piece.shape[:-1], self.entries)) for piece in first]
+        _place(joined, 0, first)
+        with ThreadPoolExecutor(processors()) as pool:
+            for start, pieces in zip(starts[1:], pool.map(one, starts[1:]), strict=True):
+                _place(joined, start, pieces)
+        return joined
+
+    def program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
+        """A program for one piece."""
+        return self.part.compiled(f"streamed {purpose}", build)
+
+    # Continuous laws ------------------------------------------------------------------------------------------------
+
+    def windows(self, attributes: Values, run: Callable[[Grid, int], Any]) -> tuple[Grid, Any]:
+        """Windows for every entry, and what `run(grid, order)` gave on them if they are new.
+
+        The order is raised until no entry's likelihood changes. Windows are kept while no entry's law moves much, so
+        that most steps need one pass.
+        """
+        centre, spread = self.over(attributes, self._location)
+        if self.grid is not None and self.grid.serves(centre, spread):
+            return self.grid, None
+        found = self.over(attributes, lambda given, cut: self._window(given, cut(centre), cut(spread)))
+        starts, halves = found[0], found[1]
+        grid = Grid(centre, spread, starts, halves, found[2][0], found[3][0])
+        before = run(grid, ORDERS[0])
+        for order in ORDERS[1:]:
+            after = run(grid, order)
+            errors = np.abs(np.expm1(after.log_likelihoods - before.log_likelihoods))
+            before = after
+            if errors.max() <= NEGLECTED:
+                break
+        outside = np.exp(grid.tail - before.log_likelihoods)
+        self.grid = replace(grid, order=order, errors=np.maximum(errors, outside))
+        return self.grid, before
+
+    def condense(self, values: Values) -> tuple[Condensed, Array]:
+        """An exponential family's sums, and the relative error of every entry's likelihood."""
+        family, attributes = FAMILIES[self.kind], self.attributes(values)
+        program = self.program("pass", lambda: _pass(self.kind, family))
+
+        def run(grid: Grid, order: int) -> Condensed:
+            rule = _rule(order)
+            return Condensed(
+                *self.over(
+                    attributes,
+                    lambda given, cut: program(given, cut(grid.starts), cut(grid.halves), cut(grid.top), *rule),
+                )
+            )
+
+        grid, sums = self.windows(attributes, run)
+        return sums or run(grid, grid.order), grid.errors
+
+    def nodes(self, values: Values, limit: Callable[[int], None], weigh: Callable[..., Any]) -> tuple[Any, Array]:
+        """All nodes of the windows, weighed by `weigh(s, log weights)`; `limit` may refuse their number."""
+        attributes = self.attributes(values)
+
+        def run(grid: Grid, order: int) -> Any:
+            count = len(grid.starts) * order
+            limit(count)
+            nodes, weights = roots_legendre(order)
+
+            def work(given: Any, cut: Any) -> Any:
+                t = (cut(grid.starts)[:, None] + cut(grid.halves)[:, None] * (1.0 + nodes[:, None])).reshape(count, -1)
+                log_rule = (np.log(cut(grid.halves))[:, None] + np.log(weights)[:, None]).reshape(count, -1)
+                logs = np.stack([self._log_integrand(given, one) for one in t])
+                return np.asarray(_to_s(self.chart, jnp.asarray(t))), logs + log_rule
+
+            s, logs = self.over(attributes, work)
+            return weigh(s.reshape(-1, *self.part.shape), logs)
+
+        grid, cloud = self.windows(attributes, run)
+        return (cloud if cloud is not None else run(grid, grid.order)), grid.errors
+
+    def _location(self, given: Any, cut: Any) -> tuple[Array, Array]:
+        """A centre and a spread of every entry's law in the chart's coordinate."""
+
+        def build() -> Any:
+            def moments(attributes: Values, like: Any) -> Any:
+                law = _law(self.kind, attributes)
+                return jnp.broadcast_to(law.mean, like.shape), jnp.broadcast_to(law.variance, like.shape)
+
+            return moments
+
+        like = np.zeros(self.rows)
+        try:
+            mean, variance = (np.asarray(one) for one in self.program("moments", build)(given[0], like))
+        except NotImplementedError:
+            mean = variance = np.full(self.rows, np.nan)
+        centre, spread = _to_t(self.chart, mean), np.sqrt(variance)
+        if self.chart == "positive":
+            spread = np.sqrt(np.log1p(variance / mean**2))
+        elif self.chart == "unit":
+            spread = spread / (mean * (1.0 - mean))
+        if np.all(np.isfinite(centre) & np.isfinite(spread) & (spread > 0)):
+            return centre, spread
+        draws = VARIATES[self.kind](np.random.default_rng(0), (64, self.rows), given[0])  # no moments: a look at draws
+        low, centre, high = np.quantile(_to_t(self.chart, draws), [0.25, 0.5, 0.75], axis=0)
+        return centre, np.maximum(high - low, 1e-300)
+
+    def _window(self, given: Any, centre: Array, spread: Array) -> Any:
+        """Where the integrand matters: coarse points about release and law, then two closer looks."""
+        released = np.broadcast_to(given[2], centre.shape)
+        scale = np.broadcast_to(np.asarray(getattr(given[1], "scale", 1.0)), centre.shape)
+        kink = _to_t(self.chart, released)
+        kink = np.where(np.isnan(kink), centre, kink)
+        near = [_to_t(self.chart, released + side * power * scale) for side in (-1.0, 1.0) for power in POWERS]
+        points = [np.where(np.isnan(one), centre, one) for one in near]
+        points += [centre + side * power * spread for side in (-1.0, 1.0) for power in POWERS]
+        top, low, high = self._hull(given, np.stack(points))
+        for _ in range(2):
+            points = [low + (high - low) * (step / 16) for step in range(17)]
+            points += [np.clip(special, low, high) for special in (kink, centre)]
+            top, low, high = self._hull(given, np.stack(points))
+        edges = np.stack([low, *self._cuts(kink, low, high), high])
+        if not self.few_panels:  # perhaps a peak at the release and another where the law lies
+            around = [_to_t(self.chart, released + side * 6.0 * scale) for side in (-1.0, 1.0)]
+            around = [*around, centre, centre - 4.0 * spread, centre + 4.0 * spread]
+            extra = [np.clip(np.where(np.isnan(one), low, one), low, high) for one in around]
+            edges = np.sort(np.concatenate([edges, np.stack(extra)]), axis=0)
+        ends = np.logaddexp(self._log_integrand(given, low), self._log_integrand(given, high))
+        return edges[:-1], 0.5 * np.diff(edges, axis=0), top[None], (ends + np.log(high - low))[None]
+
+    @staticmethod
+    def _cuts(kink: Array, low: Array, high: Array) -> list[Array]:
+        """At the kink where it lies inside, else in the middle; and in the middle of the longer side."""
+        cut = np.where((kink > low) & (kink < high), kink, 0.5 * (low + high))
+        other = np.where(cut - low > high - cut, 0.5 * (low + cut), 0.5 * (cut + high))
+        return [np.minimum(cut, other), np.maximum(cut, other)]
+
+    def _log_integrand(self, given: Any, t: Array) -> Array:
+        kind, chart = self.kind, self.chart
+        return np.asarray(
+            self.program("integrand", lambda: lambda given, t: _integrand(kind, chart, given, t)[0])(given, t)
+        )
+
+    def _hull(self, given: Any, points: Array) -> tuple[Array, Array, Array]:
+        """The best point, and the points next outside those within `DEEP` of it."""
+        logs = np.stack([self._log_integrand(given, t) for t in points])
+        best = np.argmax(logs, axis=0)[None]
+        kept = logs >= np.take_along_axis(logs, best, axis=0) - DEEP
+        low = np.min(np.where(kept, points, np.inf), axis=0)
+        high = np.max(np.where(kept, points, -np.inf), axis=0)
+        below = np.max(np.where(points < low, points, -np.inf), axis=0)
+        above = np.min(np.where(points > high, points, np.inf), axis=0)
+        top = np.take_along_axis(points, best, axis=0)[0]
+        return top, np.where(np.isfinite(below), below, low), np.where(np.isfinite(above), above, high)
+
+    # Whole numbers --------------------------------------------------------------------------------------------------
+
+    def condense_whole(self, values: Values, centre: Array, low: float, high: float) -> Condensed:
+        """Sums over the whole numbers centre + low, ..., centre + high."""
+        steps = np.arange(low, high + 1.0)
+        missing = -len(steps) % GROUP
+        log_rule = np.concatenate([np.zeros(len(steps)), np.full(missing, -np.inf)]).reshape(-1, GROUP)
+        nodes = np.concatenate([steps, np.zeros(missing)]).reshape(-1, GROUP) - 1.0
+        program, flat = self.program("pass", lambda: _pass(self.kind, WHOLE)), centre.reshape(-1)
+
+        def work(given: Any, cut: Any) -> Any:  # a panel of half width one has nodes start + (1 + node)
+            start = cut(flat)
+            return program(given, start[None], np.ones_like(start)[None], start, nodes, log_rule)
+
+        return Condensed(*self.over(self.attributes(values), work))
+
+
+def _place(joined: list[Array], start: int, pieces: list[Array]) -> None:
+    for whole, piece in zip(joined, pieces, strict=True):
+        room = whole[..., start : start + piece.shape[-1]]
+        room[...] = piece[..., : room.shape[-1]]
+
+
+def _rule(order: int) -> tuple[Array, Array]:
+    nodes, weights = roots_legendre(order)
+    return nodes.reshape(-1, GROUP), np.log(weights).reshape(-1, GROUP)

@@ -1,0 +1,95 @@
+"""Maximum likelihood from a release: exact for model and noise together."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from noisewise import checks
+from noisewise.checkpoint.log import fingerprint
+from noisewise.checkpoint.opening import opened
+from noisewise.engine import Engine, Threads, terminable
+from noisewise.errors import InferenceError, refusal
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Estimator
+from noisewise.likelihood.display import Steps
+from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.em import EM
+from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
+from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.mcem import MCEM
+from noisewise.likelihood.schedules import Ascent, Staged
+from noisewise.likelihood.starts import best_of, starting_points
+from noisewise.model import Model
+from noisewise.release import Release
+from noisewise.results.fit import Fit
+
+
+def fit(
+    model: Model,
+    release: Release,
+    estimator: Estimator | None = None,
+    *,
+    start: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    seed: int | None = None,
+    engine: Engine | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    on_failure: str = "raise",
+) -> Fit:
+    """The maximum likelihood estimate of the model's parameters given the release, with its standard errors.
+
+    Prior densities are ignored; the prior's support is the parameter space. `EM()` is exact and needs no seed;
+    `MCEM()` works for any law with a density and for totals; with little noise on them, `MCEM(e_step="augmented")`.
+    Left out, `EM()` where it applies, else `MCEM()`; for totals, which take long, that must be asked for. `start`: a
+    value for every parameter, or a list of such; left out, five draws from the prior. The start that ends highest
+    gives the result, and `diagnostics["starts"]` says where each ended. `checkpoint` is a file in which `MCEM` keeps
+    its iterations; called again after an interruption it goes on from there.
+    """
+    problem = Problem(model, release)
+    if estimator is None:
+        estimator = chosen(problem)
+    if not isinstance(estimator, Estimator):
+        raise refusal("fit", "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
+    checks.choice("fit", "on_failure", on_failure, ["raise", "return"])
+    if seed is not None or not isinstance(estimator, EM):
+        advice = f"{type(estimator).__name__} simulates: give a whole number from 0 on, for example 1."
+        seed = checks.integer("fit", "seed", seed, least=0, advice=advice)
+    points = starting_points(model, Coordinates(model), start, seed)
+    name, used = type(estimator).__name__, engine or Threads()
+    if checkpoint is not None and not isinstance(estimator, MCEM):
+        raise refusal("fit", "checkpoint", "is for estimators that simulate", name, "Leave it out, or use nw.MCEM().")
+    starts = fingerprint(points)
+    with terminable() as results, opened("fit", checkpoint, problem, estimator, seed, used, starts=starts) as log:
+
+        def run(number: int) -> Fit:
+            label = name if len(points) == 1 else f"{name}, start {number + 1} of {len(points)}"
+            kept = {"log": log.within(number)} if log else {}
+            return estimator.run(problem, points[number], seed, used, Steps(progress, label), **kept)  # type: ignore[attr-defined]
+
+        log.put(None, "begin")
+        found = best_of(points, run)
+        results.append(found)
+        log.put({"status": found.status}, "end")
+    if found.status != "converged" and on_failure == "raise":
+        raise InferenceError(f"{name}: {found.message}", found)
+    return found
+
+
+def chosen(problem: Problem) -> Estimator:
+    """What `fit` uses if nothing is asked for: `MCEM` where entries, or their noise, hang together, or have atoms."""
+    parts = parts_of(problem)
+    return EM() if all(part.exact or (part.by_entry and not part.atomic) for part in parts) else MCEM()
+
+
+__all__ = [
+    "EM",
+    "MCEM",
+    "Ascent",
+    "Staged",
+    "bootstrap",
+    "chosen",
+    "exact_interval",
+    "fit",
+    "likelihood_ratio_test",
+    "profile_interval",
+]

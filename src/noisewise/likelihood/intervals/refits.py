@@ -1,0 +1,120 @@
+"""Parametric bootstrap: refits to releases simulated at the estimate."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.engine import Engine, Threads
+from noisewise.errors import InferenceError, InputError, refusal
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Estimator
+from noisewise.likelihood.e_step.augmented import Augmented
+from noisewise.likelihood.e_step.records import Records, parts_with_totals
+from noisewise.likelihood.mcem import MCEM
+from noisewise.likelihood.observed import check_fit, check_level
+from noisewise.model import Model
+from noisewise.numerics import Array
+from noisewise.release import Release
+from noisewise.results.fit import Fit
+
+BOOTSTRAP = 900
+"""Purpose number of the bootstrap's random streams; replicate r has the key (BOOTSTRAP, r)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """Refits to simulated releases. Failed refits are in no summary; `failures` counts them by reason."""
+
+    estimates: Mapping[str, Array]
+    """By name; the first axis is the replicate."""
+    draws: int
+    seed: int
+    failures: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> int:
+        """How many of the draws gave no estimate."""
+        return sum(self.failures.values())
+
+    @property
+    def standard_error(self) -> dict[str, Any]:
+        """Standard deviation over the replicates."""
+        return {name: np.std(value, axis=0, ddof=1)[()] for name, value in self.estimates.items()}
+
+    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
+        """Percentile intervals."""
+        check_level("Bootstrap", level)
+        tails = [(1 - level) / 2, (1 + level) / 2]
+        ends = {name: np.quantile(value, tails, axis=0) for name, value in self.estimates.items()}
+        return {name: (pair[0], pair[1]) for name, pair in ends.items()}
+
+
+def bootstrap(
+    model: Model,
+    release: Release,
+    fit: Fit,
+    draws: int,
+    seed: int,
+    estimator: Estimator | None = None,
+    engine: Engine | None = None,
+) -> Bootstrap:
+    """Parametric bootstrap: releases simulated at the estimate, noise included, each fitted again from there.
+
+    `estimator` refits; left out, the fit's own. Replicate r depends on (seed, r) alone, so fewer draws are a prefix of
+    more. A refit that does not converge, or cannot be made, is counted in `failures` and left out of the summaries.
+    """
+    who = "bootstrap"
+    draws = checks.integer(who, "draws", draws, least=2, advice="Give, for example, 200.")
+    seed = checks.integer(who, "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
+    check_fit(who, release, fit)
+    estimator = fit.estimator if estimator is None else estimator
+    if not isinstance(estimator, Estimator):
+        raise refusal(who, "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
+    problem = Problem(model, release)
+    augmented = isinstance(estimator, MCEM) and estimator.e_step == "augmented"
+    parts_with_totals(
+        problem, Augmented if augmented else Records
+    )  # refuses a model that is more than laws and totals of parameters
+    found: dict[str, list[Any]] = {name: [] for name in fit.estimate}
+    failures: Counter[str] = Counter()
+    for replicate in range(draws):
+        key = np.random.SeedSequence(seed, spawn_key=(BOOTSTRAP, replicate))
+        again, reason = _refit(problem, fit, estimator, key, engine or Threads())
+        if again is None:
+            failures[reason] += 1
+            continue
+        for name, value in again.estimate.items():
+            found[name].append(value)
+    if min(len(kept) for kept in found.values()) < 2:
+        raise InferenceError(f"{who}: of {draws} refits nearly all failed: {dict(failures)}.", dict(failures))
+    return Bootstrap({name: np.stack(kept) for name, kept in found.items()}, draws, seed, dict(failures))
+
+
+def _refit(
+    problem: Problem, fit: Fit, estimator: Estimator, key: np.random.SeedSequence, engine: Engine
+) -> tuple[Fit | None, str]:
+    """A fit to one simulated release, or the reason why there is none."""
+    from noisewise.likelihood.fit import fit as refit  # this module is part of that package
+
+    rng = np.random.default_rng(key)
+    try:
+        simulated = _simulated(problem, fit, rng)
+        start, seed = dict(fit.estimate), int(rng.integers(2**31))
+        settings: dict[str, Any] = {"engine": engine, "progress": False, "on_failure": "return"}
+        again = refit(problem.model, simulated, estimator, start=start, seed=seed, **settings)
+    except (InputError, InferenceError) as error:
+        return None, str(error).split(";")[0]
+    return (again, "") if again.status == "converged" else (None, again.status)
+
+
+def _simulated(problem: Problem, fit: Fit, rng: np.random.Generator) -> Release:
+    items = {}
+    for name, item in problem.release.items():
+        parents = {parent: np.asarray(fit.estimate[parent])[None] for parent in problem.model.parents(name)}
+        confidential = problem.model.draw(rng, [name], 1, parents)[name]
+        items[name] = item.mechanism.released(np.asarray(item.mechanism.sample(rng, confidential))[0])
+    return Release(items)

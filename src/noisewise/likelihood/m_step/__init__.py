@@ -1,0 +1,1 @@
+"""M-steps: the expected log likelihood and its maximum, in unconstrained coordinates."""

@@ -1,0 +1,130 @@
+"""Parameters as one vector: from names to coordinates on their own scale, and to unconstrained ones."""
+
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import biject_to
+
+from noisewise import checks
+from noisewise.errors import refusal
+from noisewise.model import Model
+from noisewise.numerics import Array, double
+
+Values = dict[str, Any]
+
+
+class Coordinates:
+    """The parameters a fit moves: their shapes, their space (the prior's support) and its unconstrained chart."""
+
+    def __init__(self, model: Model) -> None:
+        self.names = model.parameters
+        for name in self.names:
+            if model.parents(name):
+                rule = "must not depend on other parameters: a fit has no prior to integrate it over"
+                advice = "Give it a plain prior (only its support is used), or use nw.sample."
+                raise refusal("fit", f"prior['{name}']", rule, model.parents(name), advice)
+            if model.is_discrete(name):
+                advice = "Fix it, or use nw.sample."
+                raise refusal("fit", f"prior['{name}']", "must be continuous to be fitted", "a discrete prior", advice)
+        with double():
+            self.transforms = {name: biject_to(model.law(name).function().support) for name in self.names}
+            self.shapes = {name: model.shape(name) for name in self.names}
+            self.free = {name: self.transforms[name].inverse_shape(self.shapes[name]) for name in self.names}
+        self.size = sum(int(np.prod(shape)) for shape in self.free.values())
+        self.width = sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    @property
+    def is_square(self) -> bool:
+        """Whether there are as many unconstrained coordinates as parameters (not so for shares that sum to one)."""
+        return self.size == self.width
+
+    @property
+    def labels(self) -> list[str]:
+        """One name per scalar parameter."""
+        found = []
+        for name in self.names:
+            for index in np.ndindex(self.shapes[name]):
+                found.append(name + (f"[{','.join(map(str, index))}]" if index else ""))
+        return found
+
+    @cached_property
+    def bounded(self) -> list[str | None]:
+        """For every free coordinate the parameter it belongs to, where that has an edge; None on the whole line."""
+        found: list[str | None] = []
+        for name in self.names:
+            size = int(np.prod(self.free[name]))
+            with double():
+                far = jnp.full(self.free[name], -20.0)
+                moved = self.transforms[name](far)
+                edged = moved.shape != far.shape or not bool(jnp.all(moved == far))
+            found += [name if edged else None] * size
+        return found
+
+    @property
+    def has_edge(self) -> Array:
+        """Whether a free coordinate belongs to a parameter that has an edge."""
+        return np.array([name is not None for name in self.bounded])
+
+    def reach(self, free: Array) -> Array:
+        """How far one step may go: five units on a chart of a bounded space, in proportion on the whole line."""
+        return np.where(self.has_edge, 5.0, 5.0 * (1.0 + np.abs(free)))
+
+    def constrained(self, free: Any) -> Values:
+        """Parameter values by name from a free vector; traceable."""
+        found, start = {}, 0
+        for name in self.names:
+            size = int(np.prod(self.free[name]))
+            found[name] = self.transforms[name](free[start : start + size].reshape(self.free[name]))
+            start += size
+        return found
+
+    def split(self, flat: Any) -> Values:
+        """Parameter values by name from the vector of all parameters; traceable."""
+        found, start = {}, 0
+        for name in self.names:
+            size = int(np.prod(self.shapes[name]))
+            found[name] = flat[start : start + size].reshape(self.shapes[name])
+            start += size
+        return found
+
+    def flat(self, values: Values) -> Any:
+        """All parameters in one vector."""
+        return jnp.concatenate([jnp.ravel(values[name]) for name in self.names])
+
+    def free_from(self, values: Values) -> Array:
+        """The free vector of parameter values."""
+        with double():
+            parts = [jnp.ravel(self.transforms[name].inv(jnp.asarray(values[name], float))) for name in self.names]
+            return np.asarray(jnp.concatenate(parts))
+
+    def values(self, free: Array) -> dict[str, Array]:
+        """Parameter values of a free vector, as NumPy arrays."""
+        with double():
+            return {name: np.asarray(value) for name, value in self.constrained(jnp.asarray(free)).items()}
+
+    def jacobian(self, free: Array) -> Array:
+        """d (all parameters) / d (free coordinates)."""
+        with double():
+            return np.asarray(jax.jacfwd(lambda u: self.flat(self.constrained(u)))(jnp.asarray(free)))
+
+    def check_start(self, start: Any) -> dict[str, Array]:
+        """A user's starting value for every parameter, refused where it is not in the parameter's space."""
+        if not isinstance(start, dict) or set(start) != set(self.names):
+            given = sorted(start) if isinstance(start, dict) else start
+            raise refusal("fit", "start", f"must give a value for each of {', '.join(self.names)}", given, "Add them.")
+        found = {}
+        for name in self.names:
+            value = np.asarray(checks.numeric("fit", f"start['{name}']", start[name], "Give a number or an array."))
+            if value.shape != self.shapes[name]:
+                rule = f"must have the shape {self.shapes[name]}"
+                raise refusal("fit", f"start['{name}']", rule, start[name], "See the model's prior.")
+            with double():
+                inside = bool(np.all(np.asarray(self.transforms[name].codomain(jnp.asarray(value)))))
+            if not inside or not np.all(np.isfinite(self.transforms[name].inv(jnp.asarray(value)))):
+                rule = "must lie inside the prior's support"
+                raise refusal("fit", f"start['{name}']", rule, start[name], "Start away from the boundary.")
+            found[name] = value
+        return found

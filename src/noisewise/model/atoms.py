@@ -1,0 +1,58 @@
+"""Laws that give single values positive probability: points, hurdles, counts within; and whether these move."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from numpyro.distributions import Delta, TransformedDistribution
+
+from noisewise.model.law import Law
+from noisewise.model.wrappers import laws_within, peel
+from noisewise.numerics import double
+
+Values = Mapping[str, Any]
+
+
+def is_fixed(law: Any) -> bool:
+    """Whether the law is a point: no coordinate, and no density to count."""
+    return isinstance(peel(law)[0], Delta)
+
+
+def has_atoms(law: Any) -> bool:
+    """Whether a law of real numbers gives single ones positive probability: points, hurdles, counts within.
+
+    Its log_prob is relative to a measure with atoms, so no step that proposes by a density is exact.
+    """
+    parts = list(laws_within(law))
+    mixing = {id(part.mixing_distribution) for part in parts if hasattr(part, "mixing_distribution")}
+    return any(_is_atomic(part) for part in parts if id(part) not in mixing)
+
+
+def _is_atomic(part: Any) -> bool:
+    whole = bool(getattr(part.support, "is_discrete", False))
+    return whole or isinstance(part, Delta) or type(part).__name__.startswith("Hurdle")
+
+
+def atoms_move(law: Law, known: Mapping[str, Any]) -> bool:
+    """Whether the place of an atom, but a lone point, depends on a value outside the record: no measure dominates it.
+
+    `known` holds shape and type of every parent.
+    """
+    found = [False]
+
+    def look(outer: Values, inner: Values) -> Any:
+        made = law.function(**outer, **inner)
+        parts = list(laws_within(made))
+        places = [part.v for part in parts if isinstance(part, Delta)]
+        places += [part.transforms for part in parts if isinstance(part, TransformedDistribution) and has_atoms(part)]
+        moving = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(places))
+        found.append(moving and not is_fixed(made))
+        return 0.0
+
+    with double():  # under vmap alone, what does not depend on a mapped value is no tracer
+        outer = {name: jnp.ones((1, *known[name].shape), known[name].dtype) for name in law.outer}
+        inner = {name: jnp.ones(known[name].shape, known[name].dtype) for name in law.inner}
+        if outer:
+            jax.vmap(look, in_axes=(0, None))(outer, inner)
+    return found[-1]

@@ -1,0 +1,57 @@
+"""Named functions as a graph: what a function depends on, and an order in which all can be computed."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpyro.distributions import Distribution
+
+from noisewise.errors import refusal
+from noisewise.model.law import constant_law
+
+Poll = Callable[[], None]
+"""Called now and then by long work: it raises when the run is over."""
+
+
+def dependencies(who: str, function: Callable[..., Any], skip: int = 0) -> tuple[str, ...]:
+    """The names `function` depends on: its arguments without a default."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[skip:]
+    except (TypeError, ValueError):
+        raise refusal(who, "function", "must show its argument names", function, "Use a def or a lambda.") from None
+    for parameter in parameters:
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD and parameter.kind is not parameter.KEYWORD_ONLY:
+            rule = "must name every argument (no *args, **kwargs or positional-only)"
+            raise refusal(who, "function", rule, str(parameter), "Its argument names are what it depends on.")
+    return tuple(p.name for p in parameters if p.default is p.empty)
+
+
+def as_function(who: str, given: Any) -> Callable[..., Any]:
+    """A law or a function as a function."""
+    if isinstance(given, Distribution):
+        return constant_law(given, who)
+    if isinstance(given, type) or not callable(given):
+        rule = "must be a NumPyro distribution or a function that returns one"
+        raise refusal(who, "law", rule, given, "For example dist.Gamma(25.0, 1.0).")
+    return given
+
+
+def ordered(who: str, edges: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Names so that each comes after those it depends on (others are ignored); a cycle is refused."""
+    result: list[str] = []
+    state: dict[str, str] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if state.get(name) == "done" or name not in edges:
+            return
+        if name in path:
+            cycle = " -> ".join([*path[path.index(name) :], name])
+            raise refusal(who, name, "must not depend on itself", cycle, "Break the cycle.")
+        for parent in edges[name]:
+            visit(parent, (*path, name))
+        state[name] = "done"
+        result.append(name)
+
+    for name in edges:
+        visit(name, ())
+    return result

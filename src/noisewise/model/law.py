@@ -1,0 +1,397 @@
+"""Laws: distribution-valued functions of named values, compiled once and drawn row by row.
+
+A NumPyro distribution never crosses a `vmap` boundary as an object: there its batch shape is lost and
+`.sample` would give every lane the same noise. Inside the `vmap` it is *lowered*: wrappers are taken off,
+and its attributes leave as plain arrays. Which sampler, which transforms and which shapes is found once, by
+tracing, and stays fixed.
+"""
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from numpyro.distributions import Distribution
+from numpyro.distributions.distribution import ExpandedDistribution, Independent, TransformedDistribution
+
+from noisewise.errors import InputError, NoisewiseWarning
+from noisewise.model.supports import possible
+from noisewise.model.variates import BadParameter, Variate, variate_for
+from noisewise.model.wrappers import laws_within, peel, unchecked
+from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics.tracing import depending
+
+Values = Mapping[str, Any]
+
+KEYS = "threefry2x32"
+_REFUSED = {
+    "ImproperUniform": "is improper: rejection needs a proper prior",
+    "MaskedDistribution": "is masked: its draws and its density disagree",
+    "Unit": "has no values to draw",
+    **{
+        f"{kind}CensoredDistribution": "is censored: it draws what the law beneath draws and weighs it as censored"
+        for kind in ("Left", "Right", "Interval")
+    },
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What tracing found of a law: everything about it that does not depend on values."""
+
+    variate: Variate | None
+    """None: the law's own JAX sampler, with one key per row."""
+    base_shape: tuple[int, ...]
+    """Shape of one draw of the innermost law."""
+    shape: tuple[int, ...]
+    transformed: bool
+    discrete: bool
+    passed: Mapping[str, str] = field(default_factory=dict)
+    """Attributes that are a parent's value as it is, with that parent."""
+    fixed: frozenset[str] = frozenset()
+    """Attributes that no parent enters."""
+
+    @property
+    def settled(self) -> set[str]:
+        """Attributes that need no program."""
+        return {*self.passed, *self.fixed}
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Shape of the independent draws within one row of the innermost law."""
+        assert self.variate is not None
+        return self.base_shape[: len(self.base_shape) - self.variate.event_dim]
+
+
+def form_of(law: Distribution) -> Form:
+    """The static description of `law`."""
+    base, base_shape, transforms = peel(law)
+    variate = variate_for(base)
+    if isinstance(base, dist.Delta):
+        discrete = jnp.asarray(base.v).dtype.kind == "i"
+    else:
+        discrete = bool(getattr(law.support, "is_discrete", False))
+    transformed = variate is not None and bool(transforms)
+    return Form(variate, base_shape, law.shape(), transformed, discrete)
+
+
+def law_attributes(law: Distribution) -> dict[str, Any]:
+    """The innermost law's attributes, each padded on the left to the rank of its batch."""
+    base, shape, _ = peel(law)
+    variate = variate_for(base)
+    if variate is None:
+        return {}
+    rank = len(shape) - variate.event_dim
+    found = {}
+    for name in variate.rules:
+        value = jnp.asarray(getattr(base, name) if hasattr(base, name) else getattr(base.base_dist, name))
+        missing = rank + variate.axes.get(name, 0) - value.ndim
+        found[name] = value.reshape((1,) * missing + value.shape)
+    return found
+
+
+def refused_kind(law: Distribution) -> str | None:
+    """Why this kind of law cannot be drawn from, or None."""
+    return next((_REFUSED[type(part).__name__] for part in laws_within(law) if type(part).__name__ in _REFUSED), None)
+
+
+def well_formed(law: Distribution) -> Any:
+    """Whether every parameter, of laws inside too, obeys its constraint; for laws that JAX itself draws."""
+    found = jnp.asarray(True)
+    for part in laws_within(law):
+        for name, constraint in part.arg_constraints.items():
+            if name not in vars(part):
+                continue
+            try:
+                found &= jnp.all(constraint(vars(part)[name]))
+            except (ValueError, NotImplementedError, TypeError):
+                continue  # a constraint that depends on other parameters cannot be checked by itself
+    return found
+
+
+def in_64_bit(law: Distribution, used: list[Any]) -> Distribution:
+    """`law`, made outside a 64-bit context, rebuilt inside one from the fields it was made with.
+
+    Those fields are appended to `used`, so that the caller can see whether they were rounded already.
+    """
+
+    def widened(leaf: Any) -> Any:
+        used.append(leaf)
+        if isinstance(leaf, jax.Array) and leaf.dtype == np.float32:
+            return np.asarray(leaf, dtype=np.float64)
+        return leaf
+
+    if isinstance(law, Independent):
+        return Independent(in_64_bit(law.base_dist, used), law.reinterpreted_batch_ndims)
+    if isinstance(law, ExpandedDistribution):
+        return ExpandedDistribution(in_64_bit(law.base_dist, used), law.batch_shape)
+    if type(law) is TransformedDistribution:
+        return TransformedDistribution(in_64_bit(law.base_dist, used), jax.tree.map(widened, law.transforms))
+    stored = vars(law)
+    names = [name for name in law.arg_constraints if name in stored]
+    if "covariance_matrix" in names or "precision_matrix" in names:
+        names.remove("scale_tril")  # derived from the others, in 32 bits
+    try:
+        if variate_for(law) is None:  # its constructor may take more than its parameters
+            raise TypeError
+        fields = {name: stored[name] for name in names}
+        if "base_dist" in stored and "base_dist" in inspect.signature(type(law)).parameters:
+            fields["base_dist"] = in_64_bit(stored["base_dist"], used)
+        return type(law)(**{name: widened(value) for name, value in fields.items()})
+    except Exception:
+        # A class whose constructor does not take its own fields: widen what it stores instead.
+        return jax.tree.map(widened, law)
+
+
+def rounded_to_32_bit(leaves: Any) -> bool:
+    """Whether any leaf is a float32 array holding values that 32 bits have rounded (0.1, but not 0.5)."""
+    for leaf in jax.tree.leaves(leaves):
+        if isinstance(leaf, (jax.Array, np.ndarray)) and leaf.dtype == np.float32:
+            narrow = np.asarray(leaf).ravel()
+            meant = np.array([float(str(value)) for value in narrow])
+            if np.any((meant != narrow.astype(np.float64)) & np.isfinite(narrow)):
+                return True
+    return False
+
+
+def log_density(law: Distribution, value: Any) -> Any:
+    """log density of one value: -inf off the law's support, for whatever parameters made that support.
+
+    Whole-numbered laws are extended to the numbers between: a Poisson law at 37.4 is evaluated by its formula, as a
+    naive analysis would, and likewise counts that noise keeps from adding up to a multinomial's total.
+    """
+    unchecked(law)  # NumPyro's validation would call the numbers between impossible
+    inside = possible(law, value)
+    try:
+        log_prob = law.log_prob(value)
+    except TypeError:  # a formula that looks up whole numbers has no extension
+        inside &= jnp.all(value == jnp.floor(value))
+        log_prob = law.log_prob(jnp.floor(value).astype(int))
+    return jnp.where(inside, jnp.sum(log_prob), -jnp.inf)
+
+
+class Law:
+    """One named law: a function of values by name, returning a NumPyro distribution.
+
+    `draw` and `log_prob` work on rows; with `records` given, on rows of records, where values named in
+    `inner` vary by record and the others by row.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        function: Callable[..., Distribution],
+        parents: tuple[str, ...],
+        known: Mapping[str, jax.ShapeDtypeStruct],
+        inner: frozenset[str] = frozenset(),
+    ) -> None:
+        self.who, self.function, self.parents = who, function, parents
+        self.inner = tuple(name for name in parents if name in inner)
+        self.outer = tuple(name for name in parents if name not in inner)
+        self.known = {name: known[name] for name in parents}
+        self.form = self._trace(self.known)
+
+    def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> Form:
+        seen: list[Form] = []
+
+        def probe(values: Values) -> dict[str, Any]:
+            law = self._call(values)
+            seen.append(form_of(law))
+            return law_attributes(law)
+
+        with double():
+            if not arguments:
+                probe({})
+                return seen[-1]
+            # Traced under vmap, as it will run: JAX 0.10 traces NumPy constants outside one in a way that makes
+            # 32-bit computations with the same array fail later.
+            rows = {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in arguments.items()}
+            traced, found = jax.make_jaxpr(jax.vmap(probe), return_shape=True)(rows)
+        if rounded_to_32_bit(traced.consts):
+            warn_about_32_bit(self.who)
+        given = dict(zip(map(id, traced.jaxpr.invars), sorted(rows), strict=True))
+        moving, outputs = depending(traced.jaxpr), list(zip(sorted(found), traced.jaxpr.outvars, strict=True))
+        passed = {name: given[id(out)] for name, out in outputs if id(out) in given}
+        fixed = frozenset(name for name, out in outputs if id(out) not in moving)
+        return replace(seen[-1], passed=passed, fixed=fixed)
+
+    def trial(self, rng: np.random.Generator, values: Values) -> Any:
+        """One draw at one value of each parent, uncompiled: a law that cannot be drawn from shows now."""
+        with double(), numpyro.validation_enabled(False):  # rounding errors of probabilities are clipped, not refused
+            law = self._call({name: jnp.asarray(values[name]) for name in self.parents})
+            given = {name: np.asarray(value) for name, value in law_attributes(law).items()}
+            if self.form.variate is None:
+                key = jax.random.key(int(rng.integers(2**31)), impl=KEYS)
+                if not well_formed(law):
+                    raise self._bad_parameter(ValueError("a parameter of it is out of its domain"), values, row=None)
+                return np.asarray(law.sample(key))
+            try:
+                drawn: Any = self.form.variate(rng, self.form.batch, given)
+            except ValueError as error:
+                raise self._bad_parameter(error, values, row=None) from error
+            for transform in peel(law)[2]:
+                drawn = transform(drawn)
+            return np.asarray(drawn)
+
+    def _call(self, values: Values) -> Distribution:
+        try:
+            law = self.function(**values)
+        except Exception as error:
+            raise InputError(
+                f"{self.who}: the function of ({', '.join(self.parents)}) must run on one value of each argument "
+                f"in jax.numpy; it raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} "
+                "Use jnp functions, and jnp.where in place of if."
+            ) from error
+        if not isinstance(law, Distribution):
+            raise InputError(
+                f"{self.who}: the function must return a NumPyro distribution; got {type(law).__name__}. "
+                "Return, for example, dist.Poisson(theta)."
+            )
+        reason = refused_kind(law)
+        if reason is not None:
+            raise InputError(f"{self.who}: {type(law).__name__} {reason}. Give a proper distribution.")
+        return law
+
+    @property
+    def struct(self) -> jax.ShapeDtypeStruct:
+        """Shape and type of one draw, for tracing what depends on it."""
+        return jax.ShapeDtypeStruct(self.form.shape, np.int64 if self.form.discrete else np.float64)
+
+    # Compiled pieces; each is built on first use and kept -------------------------------------------
+
+    def _mapped(self, body: Callable[[Values, Any], Any], records: bool) -> Callable[..., Any]:
+        def build() -> Callable[..., Any]:
+            def one(outer: Values, inner: Values, extra: Any) -> Any:
+                return body({**outer, **inner}, extra)
+
+            return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)) if records else one)
+
+        return Compiled(build, small=True)
+
+    def _some(self, wanted: Callable[[str], bool], records: bool) -> Callable[..., Any]:
+        def body(values: Values, _: Any) -> dict[str, Any]:
+            return {name: value for name, value in law_attributes(self.function(**values)).items() if wanted(name)}
+
+        return self._mapped(body, records)
+
+    @cached_property
+    def _attributes(self) -> Callable[..., Any]:
+        return self._some(lambda name: name not in self.form.settled, bool(self.inner))
+
+    @cached_property
+    def _constant(self) -> dict[str, Array]:
+        """The attributes that no parent enters: at a row of made-up values, which change nothing."""
+        if not self.parents:
+            with double():
+                return {name: np.asarray(value) for name, value in law_attributes(self.function()).items()}
+        if not self.form.fixed:
+            return {}
+        row = {name: np.ones((1, *struct.shape), struct.dtype) for name, struct in self.known.items()}
+        found = self._run(self._some(lambda name: name in self.form.fixed, False), row, {}, None)
+        return {name: value[0] for name, value in found.items()}
+
+    def _push(self, values: Values, base: Any) -> Any:
+        for transform in peel(self.function(**values))[2]:
+            base = transform(base)
+        return base
+
+    @cached_property
+    def _transform(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        return self._mapped(self._push, False), self._mapped(self._push, True)
+
+    @cached_property
+    def _fallback(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        def sample(values: Values, key: Any) -> tuple[Any, Any]:
+            law = self.function(**values)
+            return law.sample(jax.random.wrap_key_data(key, impl=KEYS)), well_formed(law)
+
+        return self._mapped(sample, False), self._mapped(sample, True)
+
+    @cached_property
+    def _density(self) -> Callable[..., Any]:
+        return self._mapped(lambda values, value: log_density(self.function(**values), value), False)
+
+    # Use --------------------------------------------------------------------------------------------
+
+    def draw(self, rng: np.random.Generator, values: Values, rows: int, records: int | None = None) -> Array:
+        """Independent draws, one per row (and record)."""
+        outer = {name: values[name] for name in self.outer}
+        inner = {name: values[name] for name in self.inner}
+        lead = (rows,) if records is None else (rows, records)
+        if self.form.variate is None:
+            keys = rng.integers(0, 2**32, size=(*lead, 2), dtype=np.uint32)
+            drawn, good = self._run(self._fallback[records is not None], outer, inner, keys)
+            if not np.all(good):
+                raise self._bad_parameter(BadParameter("a parameter of it is out of its domain", ~good), values)
+            return drawn
+        given = self._attributes_of(outer, inner, records)
+        try:
+            base = self.form.variate(rng, (*lead, *self.form.batch), given)
+        except ValueError as error:
+            raise self._bad_parameter(error, values) from error
+        if self.form.transformed:
+            base = self._run(self._transform[records is not None], outer, inner, base)
+        return base
+
+    def _attributes_of(self, outer: Values, inner: Values, records: int | None) -> dict[str, Array]:
+        """By name; those that vary have a lead of rows (and of records, or 1 in its place)."""
+        assert self.form.variate is not None
+        varying: dict[str, Array] = {
+            name: np.asarray(inner[of]) for name, of in self.form.passed.items() if of in inner
+        }
+        by_row = {name: np.asarray(outer[of]) for name, of in self.form.passed.items() if of in outer}
+        if not self.form.settled.issuperset(self.form.variate.rules) and self.parents:
+            (varying if self.inner else by_row).update(self._run(self._attributes, outer, inner, None))
+        if records is not None:
+            by_row = {name: value[:, None] for name, value in by_row.items()}
+        return {**self._constant, **varying, **by_row}
+
+    @staticmethod
+    def _run(function: Callable[..., Any], *arguments: Any) -> Any:
+        with double():
+            return jax.tree.map(np.asarray, function(*arguments))
+
+    def log_prob(self, value: Any, values: Values) -> Array:
+        """log density of `value` (one, or one per row) for each row of the parents' values."""
+        outer = {name: values[name] for name in self.parents}
+        rows = len(next(iter(outer.values()))) if outer else 1
+        shaped = np.broadcast_to(np.asarray(value, dtype=float), (rows, *self.form.shape))
+        return self._run(self._density, outer, {}, shaped)
+
+    def _bad_parameter(self, error: ValueError, values: Values, row: int | None = 0) -> InputError:
+        lead = getattr(error, "where", None)
+        if row is not None and lead is not None and lead.ndim and self.parents:
+            row = int(np.argmax(lead.reshape(len(lead), -1).any(axis=1))) if len(lead) > 1 else 0
+        shown = {name: np.asarray(values[name]) for name in self.parents}
+        at = ", ".join(f"{name}={(value if row is None else value[row]).tolist()}" for name, value in shown.items())
+        return InputError(
+            f"{self.who}: the law cannot be drawn from{' at ' + at if at else ''}: {error}. "
+            "Check the function, or the prior that lets such values arise."
+        )
+
+
+def constant_law(law: Distribution, who: str) -> Callable[[], Distribution]:
+    """A function without arguments that gives `law` in 64 bits."""
+    used: list[Any] = []
+    with double():
+        wide = in_64_bit(law, used)
+    if rounded_to_32_bit(used):
+        warn_about_32_bit(who)
+    return lambda: wide
+
+
+def warn_about_32_bit(who: str) -> None:
+    """Name the culprit whose numbers were rounded before they reached us."""
+    warnings.warn(
+        f"{who}: holds 32-bit JAX arrays whose values were rounded (0.1 became 0.10000000149). "
+        "Make it inside a function, lambda: dist.Normal(...), which runs in 64 bits, or from Python numbers.",
+        NoisewiseWarning,
+        stacklevel=2,
+    )

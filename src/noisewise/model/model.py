@@ -1,0 +1,241 @@
+"""The analyst's model: priors, and how each confidential statistic arises from the parameters."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpyro.distributions import Distribution
+
+from noisewise import checks
+from noisewise.errors import InputError, NoisewiseWarning, refusal
+from noisewise.model.graph import Poll, as_function, dependencies, ordered
+from noisewise.model.law import Law, Values
+from noisewise.model.on_device.draws import on_accelerator, simulate
+from noisewise.model.simulator import BoundSimulator, Simulator
+from noisewise.model.total import BoundTotal, Total
+from noisewise.model.wrappers import unchecked
+from noisewise.numerics import Array, Compiled
+
+Node = Law | BoundTotal | BoundSimulator
+
+
+class Model:
+    """Prior and statistics, by name.
+
+    `prior`: each a proper NumPyro distribution, or a function of other parameters returning one.
+    `statistics`: each a function of parameters and earlier statistics returning a distribution, a `Total`
+    or a `Simulator`. Functions are written for one value of each argument, in `jax.numpy`; their argument
+    names are what they depend on. The model knows nothing of privacy.
+    """
+
+    sent_once = True
+    """To other processes: one copy serves all blocks."""
+
+    def __init__(self, prior: Mapping[str, Any], statistics: Mapping[str, Any]) -> None:
+        for argument, given in (("prior", prior), ("statistics", statistics)):
+            if not isinstance(given, Mapping):
+                raise refusal(
+                    "Model",
+                    argument,
+                    "must be a dict of names",
+                    given,
+                    "Give {'theta': dist.Gamma(25.0, 1.0)}.",
+                )
+            for name in given:
+                checks.name("Model", argument, name)
+        if not statistics:
+            raise refusal("Model", "statistics", "must hold at least one", statistics, "Name what was released.")
+        self.parameters = tuple(prior)
+        self.statistics = tuple(statistics)
+        self._refuse_duplicates(statistics)
+        self._edges, bodies = self._read(prior, statistics)
+        self._order = ordered("Model", self._edges)
+        self._nodes: dict[str, Node] = {}
+        self._trial: dict[str, Any] = {}
+        self.compiled: dict[Any, Compiled] = {}
+        """Programs made for this model by others: one per model, not one per call."""
+        for name in self._order:
+            self._nodes[name] = self._bind(name, bodies[name])
+        self._warn_of_unused()
+
+    def _refuse_duplicates(self, statistics: Mapping[str, Any]) -> None:
+        seen = set(self.parameters)
+        fields = [field for body in statistics.values() if isinstance(body, Total) for field in body.record]
+        for name in [*self.statistics, *fields]:
+            if name in seen:
+                rule = "must not be used twice among parameters, statistics and record fields"
+                raise refusal("Model", name, rule, name, "Rename one of them.")
+            seen.add(name)
+
+    def _read(
+        self, prior: Mapping[str, Any], statistics: Mapping[str, Any]
+    ) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
+        edges: dict[str, tuple[str, ...]] = {}
+        bodies: dict[str, Any] = {}
+        for kind, group in (("prior", prior), ("statistics", statistics)):
+            for name, body in group.items():
+                who = f"Model.{kind}['{name}']"
+                if kind == "prior" or not isinstance(body, (Total, Simulator)):
+                    body = as_function(who, body)
+                    edges[name] = dependencies(who, body)
+                else:
+                    edges[name] = body.parents
+                bodies[name] = body
+                allowed = self.parameters if kind == "prior" else self.parameters + self.statistics
+                for parent in edges[name]:
+                    if parent not in allowed:
+                        what = "parameter" if kind == "prior" else "parameter or statistic"
+                        raise refusal(
+                            who,
+                            parent,
+                            f"must be a {what} of the model",
+                            parent,
+                            checks.nearest(parent, allowed),
+                        )
+        return edges, bodies
+
+    def _bind(self, name: str, body: Any) -> Node:
+        who = f"Model.{'prior' if name in self.parameters else 'statistics'}['{name}']"
+        known = {parent: self._nodes[parent].struct for parent in self._edges[name]}
+        if isinstance(body, Total):
+            return body.bind(who, known)
+        if isinstance(body, Simulator):
+            return body.bind(who, self.draw(np.random.default_rng(0), self.ancestors(name), 2))
+        law = Law(who, body, self._edges[name], known)
+        if all(parent in self._trial for parent in law.parents):  # refuse now what cannot be drawn from at all
+            self._trial[name] = law.trial(np.random.default_rng(0), self._trial)
+        return law
+
+    def _warn_of_unused(self) -> None:
+        used = {parent for parents in self._edges.values() for parent in parents}
+        for name in self.parameters:
+            if name not in used:
+                warnings.warn(
+                    f"Model: parameter '{name}' is used by no statistic; its posterior is its prior. "
+                    "Remove it, or name it in the function that needs it.",
+                    NoisewiseWarning,
+                    stacklevel=3,
+                )
+
+    # What the samplers ask ---------------------------------------------------------------------------
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """What `name` depends on directly."""
+        return self._edges[name]
+
+    def ancestors(self, *names: str) -> list[str]:
+        """All that the names depend on, in an order in which they can be drawn; not the names themselves."""
+        found: set[str] = set()
+        pending = [parent for name in names for parent in self._edges[name]]
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending.extend(self._edges[name])
+        return [name for name in self._order if name in found]
+
+    @property
+    def order(self) -> list[str]:
+        """Every name, each after those it depends on."""
+        return list(self._order)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of one value of a parameter or statistic."""
+        return tuple(self._nodes[name].struct.shape)
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """int64 for whole-numbered values, else float64."""
+        return np.dtype(self._nodes[name].struct.dtype)
+
+    def is_discrete(self, name: str) -> bool:
+        """Whether its values are whole numbers."""
+        return self.dtype(name).kind == "i"
+
+    def law(self, name: str) -> Law:
+        """The law of a parameter or of a statistic that has one."""
+        node = self._nodes[name]
+        assert isinstance(node, Law)
+        return node
+
+    def law_at(self, name: str, values: Values) -> Distribution:
+        """The law of `name` at one value of each parent, without NumPyro's checks; traceable."""
+        law = self.law(name)
+        return unchecked(law.function(**{parent: values[parent] for parent in law.parents}))
+
+    def has_density(self, name: str) -> bool:
+        """Whether its law can be evaluated, not only simulated."""
+        return isinstance(self._nodes[name], Law)
+
+    def simulates_on_accelerator(self, names: Iterable[str]) -> bool:
+        """Whether all of `names` can be drawn by a compiled program: Python simulators cannot."""
+        return not any(isinstance(self._nodes[name], BoundSimulator) for name in names)
+
+    def cost_of_row(self, name: str) -> int:
+        """A rough count of numbers handled per row, to choose block sizes by."""
+        node = self._nodes[name]
+        width = max(1, int(np.prod(self.shape(name))))
+        if isinstance(node, BoundTotal):
+            records = node.total.n if isinstance(node.total.n, int) else 64
+            return width * min(records, 256)
+        if isinstance(node, BoundSimulator) and not node.simulator.batched:
+            return max(width, 512)
+        return width
+
+    def draw(
+        self,
+        rng: np.random.Generator,
+        names: list[str],
+        rows: int,
+        given: Values | None = None,
+        poll: Poll = lambda: None,
+    ) -> dict[str, Array]:
+        """`given` values with `names` drawn after them, one row each."""
+        if on_accelerator() and self.simulates_on_accelerator(names):
+            return simulate(self, rng, names, rows, given or {}, poll)
+        values = dict(given or {})
+        for name in names:
+            node = self._nodes[name]
+            with np.errstate(over="ignore", under="ignore"):  # a variate beyond range is infinite, or zero
+                if isinstance(node, Law):
+                    values[name] = node.draw(rng, values, rows)
+                else:
+                    values[name] = node.draw(rng, values, rows, poll)
+            _refuse_nan(f"Model['{name}']", values, name, self._edges[name])
+        return values
+
+    def log_prob(self, name: str, value: Any, values: Values) -> Array:
+        """log density of a law's `value`, for each row of its parents' values."""
+        node = self._nodes[name]
+        if not isinstance(node, Law):
+            what = type(node).__name__.removeprefix("Bound")
+            advice = "Use a sampler that only simulates, such as Rejection."
+            raise refusal("Model.log_prob", name, "must be a statistic with a density", what, advice)
+        return node.log_prob(value, values)
+
+    def simulate(self, draws: int, seed: int) -> dict[str, Array]:
+        """Draws of every parameter and statistic from the prior: the prior predictive."""
+        draws = checks.integer("Model.simulate", "draws", draws, least=1, advice="Ask for at least one.")
+        seed = checks.integer("Model.simulate", "seed", seed, least=0, advice="Give a whole number from 0 on.")
+        rows = 4096
+        blocks = [
+            self.draw(np.random.default_rng([seed, block]), self._order, rows) for block in range(-(-draws // rows))
+        ]
+        return {name: np.concatenate([block[name] for block in blocks])[:draws] for name in self._order}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the programs others made for it, which stay with the process that compiled them."""
+        return {**self.__dict__, "compiled": {}}
+
+    def __repr__(self) -> str:
+        lines = [f"{name}({', '.join(self._edges[name])})" for name in self._order]
+        return f"Model(prior: {', '.join(lines[: len(self.parameters)])}; statistics: {', '.join(self.statistics)})"
+
+
+def _refuse_nan(who: str, values: Values, name: str, parents: tuple[str, ...]) -> None:
+    found = values[name]
+    if found.dtype.kind != "f" or not np.isnan(np.sum(found)) or not np.isnan(found).any():
+        return
+    row = int(np.argmax(np.isnan(found).reshape(len(found), -1).any(axis=1)))
+    at = ", ".join(f"{parent}={np.asarray(values[parent][row]).tolist()}" for parent in parents)
+    raise InputError(f"{who}: a draw is NaN{' at ' + at if at else ''}. Check the function and its priors' range.")

@@ -1,0 +1,1 @@
+"""The model's compiled twin: whole blocks of draws as one program on an accelerator."""

@@ -1,0 +1,112 @@
+"""Statistics simulated by any Python callable: no density, only draws."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from noisewise.errors import InferenceError, refusal
+from noisewise.model.graph import Poll, dependencies
+from noisewise.model.law import Values
+from noisewise.numerics import Array
+
+
+class Simulator:
+    """A statistic simulated by any Python callable `f(rng, **parents)`.
+
+    `rng` is a NumPy generator and the only source of randomness it may use. With `batched`, the parents are
+    arrays over rows and it returns one row each; otherwise it is called row by row.
+    """
+
+    def __init__(self, f: Callable[..., Any], batched: bool = False) -> None:
+        if not callable(f):
+            raise refusal("Simulator", "f", "must be callable", f, "Give a function f(rng, theta).")
+        names = dependencies("Simulator", f)
+        if not names or names[0] != "rng":
+            raise refusal("Simulator", "f", "must take 'rng' as its first argument", names, "Write f(rng, theta).")
+        if not isinstance(batched, bool):
+            raise refusal("Simulator", "batched", "must be True or False", batched, "Leave it out if unsure.")
+        self.f, self.batched, self.parents = f, batched, names[1:]
+
+    def bind(self, who: str, trial: Values) -> "BoundSimulator":
+        """The simulator in a model; `trial` holds two rows of its parents, to learn its shape."""
+        return BoundSimulator(self, who, trial)
+
+
+class BoundSimulator:
+    """A `Simulator` whose shape and type are known from one trial."""
+
+    def __init__(self, simulator: Simulator, who: str, trial: Values) -> None:
+        self.who, self.simulator, self.parents = who, simulator, simulator.parents
+        self.shape: tuple[int, ...] | None = None
+        self.discrete = False
+        found = self.draw(np.random.default_rng(0), trial, 2, lambda: None)
+        self.shape = found.shape[1:]
+        self.discrete = found.dtype.kind in "iub"
+        self.struct = jax.ShapeDtypeStruct(self.shape, np.int64 if self.discrete else np.float64)
+
+    def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
+        """One simulated statistic per row."""
+        given = {name: read_only(values[name]) for name in self.parents}
+        if self.simulator.batched:
+            poll()
+            return self._checked(self._call(rng, given, None), (rows,), given, None)
+        results = []
+        for row in range(rows):
+            poll()
+            one = {name: value[row] for name, value in given.items()}
+            results.append(self._checked(self._call(rng, one, row), (), one, row))
+        return np.stack(results)
+
+    def _call(self, rng: np.random.Generator, given: Values, row: int | None) -> Any:
+        try:
+            return self.simulator.f(rng, **given)
+        except Exception as error:
+            raise InferenceError(
+                f"{self.who}: the simulator raised {type(error).__name__}: {error}{self._at(given, row)}. "
+                "Make it return a value for every parameter the prior allows."
+            ) from error
+
+    def _tells(self, given: Values, row: int | None, **_: Any) -> str:
+        """What an engine reports of a call that does not return."""
+        rows = f" in a batch of {len(next(iter(given.values())))} rows" if row is None and given else ""
+        return f"{self.who}: the simulator is running{self._at(given, row)}{rows}"
+
+    _call.tells = _tells  # type: ignore[attr-defined]
+
+    def _checked(self, result: Any, lead: tuple[int, ...], given: Values, row: int | None) -> Array:
+        advice = "Return a number or an array of numbers, always of one shape."
+        found = np.asarray(result)
+        shape = f"shape {(*lead, *self.shape)}" if self.shape is not None else f"one row per parameter, {lead}"
+        wrong = found.shape != (*lead, *self.shape) if self.shape is not None else found.shape[: len(lead)] != lead
+        if found.dtype.kind not in "iufb" or wrong:
+            rule = f"must return numbers of {shape}{self._at(given, row)}"
+            raise refusal(self.who, "simulator", rule, result, advice)
+        if np.isnan(found).any():
+            rule = f"must not return NaN{self._at(given, row)}"
+            raise refusal(self.who, "simulator", rule, result, "A failed simulation cannot be dropped without bias.")
+        whole = found.dtype.kind in "iub"
+        if self.shape is not None and self.discrete and not whole:
+            rule = f"must return whole numbers, as in its trial{self._at(given, row)}"
+            raise refusal(
+                self.who, "simulator", rule, result, "Return one type always: float(...) if it can be a fraction."
+            )
+        if self.shape is None:
+            return found  # the trial itself: its type decides
+        if found.dtype.kind == "u" and np.any(found > np.iinfo(np.int64).max):
+            raise refusal(self.who, "simulator", "must return numbers below 2**63", result, advice)
+        return found.astype(np.int64 if self.discrete else np.float64)
+
+    @staticmethod
+    def _at(given: Values, row: int | None) -> str:
+        if row is None:
+            return ""
+        return " at " + ", ".join(f"{name}={np.asarray(value).tolist()}" for name, value in given.items())
+
+
+def read_only(values: Any) -> Array:
+    """A view that cannot be written to."""
+    view = np.asarray(values).view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,102 @@
+"""Supports of laws, seen through wrappers: their ends, whether these move with parameters, what lies inside."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import Distribution
+from numpyro.distributions.constraints import boolean, circular, multinomial, nonnegative, positive, real, unit_interval
+from numpyro.distributions.distribution import ExpandedDistribution, Independent, TransformedDistribution
+from numpyro.distributions.transforms import AffineTransform, ExpTransform, SigmoidTransform, SoftplusTransform
+
+from noisewise.model.wrappers import peel
+from noisewise.numerics import double
+from noisewise.numerics.tracing import depends
+
+Values = Mapping[str, Any]
+
+MONOTONE = (AffineTransform, ExpTransform, SigmoidTransform, SoftplusTransform)
+
+
+def possible(law: Distribution, value: Any) -> Any:
+    """Whether `value` lies in the support of `law`, seen through its wrappers (see `log_density` for whole numbers)."""
+    if isinstance(law, (Independent, ExpandedDistribution)):
+        return possible(law.base_dist, value)
+    if isinstance(law, TransformedDistribution):
+        inside = jnp.asarray(True)
+        for transform in reversed(law.transforms):
+            inside &= jnp.all(transform.codomain(value))
+            value = transform.inv(value)
+        return inside & possible(law.base_dist, value)
+    support = law.support
+    if not getattr(support, "is_discrete", False):
+        return jnp.all(support(value))
+    if law.event_shape:
+        return jnp.all(value >= 0)
+    return jnp.all(support(jnp.floor(value)) & support(jnp.ceil(value)))
+
+
+def inside(law: Any, value: Any) -> Any:
+    """Whether each entry lies in the support, seen through wrappers."""
+    if isinstance(law, (Independent, ExpandedDistribution)):
+        return inside(law.base_dist, value)
+    if isinstance(law, TransformedDistribution):
+        within = jnp.asarray(True)
+        for transform in reversed(law.transforms):
+            within &= transform.codomain(value)
+            value = transform.inv(value)
+        return within & inside(law.base_dist, value)
+    return law.support(value)
+
+
+def innermost(support: Any) -> Any:
+    """The constraint on one entry beneath those on arrays of them."""
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support
+
+
+def chart(support: Any) -> str:
+    """The coordinates that suit one entry: "real", "positive", "unit", or nothing where none of these."""
+    support = innermost(support)
+    charts = (("real", [real]), ("positive", [positive, nonnegative]), ("unit", [unit_interval]))
+    return next((name for name, known in charts if any(support is one for one in known)), "")
+
+
+def support_moves(law: Callable[[Values], Any], structs: Values) -> bool:
+    """Whether the ends of the law's support may depend on the parameters: then Louis's identity lacks a term."""
+
+    with double():
+        return depends(jax.make_jaxpr(lambda given: support_ends(law(given)))(structs).jaxpr)
+
+
+def support_ends(law: Any) -> list[Any]:
+    """Lower and upper end of the law's support; infinite where it has none; traceable.
+
+    An affine transform declares the whole line unless it is told its domain, so for transforms that rise or fall
+    throughout the ends are those of the base law, transformed.
+    """
+    base, _, transforms = peel(law)
+    if not all(isinstance(one, MONOTONE) for one in transforms):
+        base, transforms = law, []
+    support = innermost(base.support)
+    low, high = (0.0, 1.0) if support is boolean else (-jnp.inf, jnp.inf)
+    if support is circular:
+        low, high = -jnp.pi, jnp.pi
+    ends = [getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)]
+    if isinstance(support, multinomial):  # one number of draws for all cells
+        ends = [0.0, jnp.asarray(support.upper_bound)[..., None]]
+    found = [jnp.asarray(end, float) for end in ends]
+    for transform in transforms:
+        if isinstance(transform, AffineTransform) and all(_is_infinite(end) for end in ends):
+            continue  # the whole line stays so, whatever the parameters
+        moved = [transform(end) for end in found]
+        found, ends = [jnp.minimum(*moved), jnp.maximum(*moved)], [0.0, 0.0]
+    return found
+
+
+def _is_infinite(end: Any) -> bool:
+    """Whether that is known without the parameters."""
+    return isinstance(end, (float, np.ndarray)) and bool(np.all(np.isinf(end)))

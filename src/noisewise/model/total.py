@@ -1,0 +1,156 @@
+"""Sums over independent records: clamped sums, cross-products, counts."""
+
+import functools
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import InputError, refusal
+from noisewise.model.graph import Poll, as_function, dependencies, ordered
+from noisewise.model.law import Law, Values
+from noisewise.numerics import Array, Compiled, double
+
+Structs = Mapping[str, jax.ShapeDtypeStruct]
+
+RECORDS_AT_ONCE = 2**18
+"""Records simulated at a time over a whole block, so that memory does not grow with n."""
+
+
+class Total:
+    """The sum of `contribution` over `n` independent records: clamped sums, cross-products, counts.
+
+    `record` is a small named graph: each field a law, or a function of other fields and of the model's
+    parameters that returns one. `contribution` is a function of fields and parameters returning a number or
+    an array; write the clamping the curator applied into it. `n` is a whole number or a parameter's name.
+    """
+
+    def __init__(self, record: Mapping[str, Any], contribution: Callable[..., Any], n: int | str) -> None:
+        if not isinstance(record, Mapping) or not record:
+            raise refusal(
+                "Total",
+                "record",
+                "must be a non-empty dict of laws",
+                record,
+                "Give {'x': dist.Normal(0, 1)}.",
+            )
+        for field in record:
+            checks.name("Total", "record", field)
+        if not callable(contribution):
+            advice = "For example lambda x: jnp.clip(x, 0, 1)."
+            raise refusal("Total", "contribution", "must be a function of record fields", contribution, advice)
+        if not isinstance(n, str):
+            n = checks.integer("Total", "n", n, least=1, advice="Give the number of records or a parameter's name.")
+        self.record = {field: as_function(f"Total.record['{field}']", law) for field, law in record.items()}
+        self.contribution, self.n = contribution, n
+        self._edges = {field: dependencies(f"Total.record['{field}']", f) for field, f in self.record.items()}
+        self._order = ordered("Total.record", self._edges)
+        self._arguments = dependencies("Total.contribution", contribution)
+        if not set(self._arguments) & set(record):
+            rule = "must depend on at least one record field"
+            raise refusal("Total", "contribution", rule, self._arguments, checks.nearest("", record))
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """What it depends on outside its own records."""
+        names = [name for field in self._order for name in self._edges[field]] + list(self._arguments)
+        if isinstance(self.n, str):
+            names.append(self.n)
+        return tuple(dict.fromkeys(name for name in names if name not in self.record))
+
+    def bind(self, who: str, known: Structs) -> "BoundTotal":
+        """The total in a model where `known` gives the parents' shapes."""
+        return BoundTotal(self, who, known)
+
+
+class BoundTotal:
+    """A `Total` whose laws are compiled; draws by summing chunks of records in a fixed order."""
+
+    def __init__(self, total: Total, who: str, known: Structs) -> None:
+        self.who, self.total, self.parents = who, total, total.parents
+        everything, self.laws = dict(known), {}
+        inner = frozenset(total.record)
+        for field in total._order:
+            law = Law(f"{who}.record['{field}']", total.record[field], total._edges[field], everything, inner)
+            self.laws[field], everything[field] = law, law.struct
+        if isinstance(total.n, str):
+            size = known[total.n]
+            if size.shape != () or size.dtype.kind != "i":
+                rule = "must name a single whole number"
+                shown = f"'{total.n}' of shape {size.shape} and type {size.dtype}"
+                raise refusal(who, "n", rule, shown, "Use a discrete prior such as dist.Poisson.")
+        self.struct = self._trace({name: everything[name] for name in total._arguments})
+        self.discrete = bool(np.issubdtype(self.struct.dtype, np.integer))
+
+    def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> jax.ShapeDtypeStruct:
+        try:
+            with double():
+                rows = {name: jax.ShapeDtypeStruct((1, *s.shape), s.dtype) for name, s in arguments.items()}
+                each = jax.vmap(lambda values: jnp.asarray(self.total.contribution(**values)))  # as in Law._trace
+                found = jax.eval_shape(each, rows)
+        except Exception as error:
+            raise InputError(
+                f"{self.who}: 'contribution' must run on one record in jax.numpy and return a number or an array; "
+                f"it raised {type(error).__name__}: {error}. Use jnp functions, and jnp.where in place of if."
+            ) from error
+        whole = found.dtype.kind in "iub"
+        return jax.ShapeDtypeStruct(found.shape[1:], np.int64 if whole else np.float64)
+
+    @cached_property
+    def _partial(self) -> Callable[..., Any]:
+        names, fields = self.total._arguments, self.total.record
+
+        def summed(outer: Values, inner: Values, left: Any) -> Any:
+            """Sum over the first `left` records of one row; None for all."""
+            each = jax.vmap(lambda record: jnp.asarray(self.total.contribution(**outer, **record)))(inner)
+            each = each.astype(self.struct.dtype)
+            if left is None:  # all of them, which is known when the program is made: half the time
+                return jnp.sum(each, axis=0)
+            keep = jnp.arange(each.shape[0]) < left
+            return jnp.sum(jnp.where(keep.reshape((-1,) + (1,) * (each.ndim - 1)), each, 0), axis=0)
+
+        def split(values: Values, left: Any) -> Any:
+            outer = {name: values[name] for name in names if name not in fields}
+            inner = {name: values[name] for name in names if name in fields}
+            return jax.vmap(summed)(outer, inner, left)
+
+        return Compiled(lambda: functools.partial(split))
+
+    def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
+        """One total per row."""
+        n = self._sizes(values, rows)
+        chunk = self._chunk(rows)
+        total: Any = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
+        outer = {name: values[name] for name in self.parents}
+        whole = isinstance(self.total.n, int) and self.total.n % chunk == 0
+        for start in range(0, int(n.max()), chunk):
+            poll()
+            everything = dict(outer)
+            for field, law in self.laws.items():
+                everything[field] = law.draw(rng, everything, rows, records=chunk)
+            needed = {name: everything[name] for name in self.total._arguments}
+            with double():
+                left = None if whole else np.clip(n - start, 0, chunk)
+                total = total + np.asarray(self._partial(needed, left))
+        return total
+
+    def _chunk(self, rows: int) -> int:
+        """Records at a time: an equal split of a known n, 64 where n varies."""
+        most = max(1, RECORDS_AT_ONCE // rows)
+        if isinstance(self.total.n, str):
+            return min(most, 64)
+        chunks = -(-self.total.n // most)
+        return -(-self.total.n // chunks)
+
+    def _sizes(self, values: Values, rows: int) -> Array:
+        if not isinstance(self.total.n, str):
+            return np.full(rows, self.total.n)
+        n = np.asarray(values[self.total.n])
+        if np.any(n < 0):
+            rule = f"must not be negative, as '{self.total.n}' gives it"
+            raise refusal(self.who, "n", rule, n.min().item(), "Use a prior on 0, 1, 2, ... such as dist.Poisson.")
+        return n

@@ -1,0 +1,18 @@
+"""The seam between NumPy and JAX: one namespace for both, compiled programs, and 64-bit JAX as a context."""
+
+from noisewise.numerics.compiled import Compiled
+from noisewise.numerics.namespaces import Array, log_ndtr, namespace, special
+from noisewise.numerics.precision import Placement, double, placed, placement, single
+
+__all__ = [
+    "Array",
+    "Compiled",
+    "Placement",
+    "double",
+    "log_ndtr",
+    "namespace",
+    "placed",
+    "placement",
+    "single",
+    "special",
+]

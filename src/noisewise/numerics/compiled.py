@@ -1,0 +1,49 @@
+"""Programs: functions compiled once per shape of their arguments, of which only the program is kept."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from noisewise.numerics.numpy_programs import in_numpy
+from noisewise.numerics.precision import placement
+
+
+class Compiled:
+    """`build()` gives a function; it is compiled once per shape of its arguments, and only the program is kept.
+
+    `jax.jit` would keep the traced function, and with it the NumPy arrays the analyst's functions close over: JAX
+    remembers such an array in 64 bits, and the analyst's own 32-bit use of it would fail. Called within `double`.
+    Threads that ask for one program at the same time wait for the first to compile it. Programs are not pickled.
+    A `small` one that is no more than plain arithmetic is left to NumPy on the CPU, and gives NumPy arrays.
+    """
+
+    def __init__(self, build: Callable[[], Callable[..., Any]], small: bool = False) -> None:
+        self._build, self._small = build, small
+        self._programs: dict[Any, Any] = {}
+        self._lock = threading.RLock()
+
+    def __getstate__(self) -> Any:
+        return self._build, self._small
+
+    def __setstate__(self, made_with: Any) -> None:
+        Compiled.__init__(self, *made_with)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the program for these arguments."""
+        leaves, tree = jax.tree.flatten(arguments)
+        key = (placement(), tree, *((np.shape(leaf), np.result_type(leaf)) for leaf in leaves))
+        program = self._programs.get(key)
+        if program is None:
+            with self._lock:
+                program = self._programs.get(key)
+                if program is None:
+                    program = self._programs[key] = self._made(arguments)
+        return program(*arguments)
+
+    def _made(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        function = self._build()
+        plain = in_numpy(function, arguments) if self._small and placement() is None else None
+        return plain or jax.jit(function).lower(*arguments).compile()

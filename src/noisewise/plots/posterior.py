@@ -1,0 +1,152 @@
+"""Pictures: the exact posterior beside prior and naive posterior."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.diagnostics import weights
+from noisewise.errors import refusal
+from noisewise.model import Model
+from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
+
+COLOURS = {"exact": "#4477AA", "naive": "#CC3311", "prior": "#228833", "released": "#000000"}
+"""Told apart with any kind of colour vision (Paul Tol's scheme)."""
+MOST_PANELS = 12
+
+
+def plot(
+    posterior: Posterior,
+    *,
+    names: Sequence[str] | None = None,
+    prior: Model | None = None,
+    naive: Posterior | None = None,
+) -> Any:
+    """A matplotlib figure with one panel per scalar: the posterior's histogram, and the others as lines.
+
+    `names` chooses parameters and statistics (all by default, at most twelve panels); `prior` is the model whose
+    prior to draw; `naive` the posterior that ignored the noise.
+    """
+    import matplotlib.pyplot as plt
+
+    _check(posterior, prior, naive)
+    names = [names] if isinstance(names, str) else names
+    wanted = list(posterior.draws) if names is None else list(names)
+    for name in wanted:
+        if name not in posterior:
+            advice = checks.nearest(name, posterior.draws)
+            raise refusal("plot", "names", "must be names of the posterior", name, advice)
+    panels = [(name, index) for name in wanted for index in np.ndindex(posterior[name].shape[1:])]
+    if names is None:
+        panels = panels[:MOST_PANELS]
+    before = _prior_draws(prior, posterior.seed) if prior is not None else {}
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(4.2 * columns + 0.6, 3.2 * rows + 0.4), squeeze=False, layout="constrained"
+    )
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis, (name, index) in zip(axes.flat, panels, strict=False):
+        panel(axis, posterior, name, index, before, naive)
+    _legend(figure, axes.flat[: len(panels)])
+    return figure
+
+
+def _prior_draws(model: Model, seed: int) -> dict[str, Array]:
+    """Parameters, and statistics that are laws of them: sums over records would take long, and only draw a line."""
+    names: list[str] = []
+    for name in model.order:
+        if model.has_density(name) and set(model.parents(name)) <= set(names):
+            names.append(name)
+    return model.draw(np.random.default_rng([seed, 0]), names, 10_000)
+
+
+def _check(posterior: Any, prior: Any, naive: Any) -> None:
+    if not isinstance(posterior, Posterior):
+        raise refusal("plot", "posterior", "must be a Posterior", posterior, "Give what nw.sample returned.")
+    if len(posterior) < 2:
+        advice = posterior.message or "Draw more."
+        raise refusal("plot", "posterior", "must hold at least two draws", len(posterior), advice)
+    if prior is not None and not isinstance(prior, Model):
+        raise refusal("plot", "prior", "must be the Model", prior, "Its prior is drawn.")
+    if naive is not None and not isinstance(naive, Posterior):
+        raise refusal("plot", "naive", "must be a Posterior", naive, "Give nw.sample(model, release.naive(), ...).")
+
+
+def panel(
+    axis: Any, posterior: Posterior, name: str, index: tuple[int, ...], before: Any, naive: Posterior | None
+) -> None:
+    """Draw one entry: the posterior's histogram, naive posterior and prior (`before`: its draws) as lines."""
+    at: Any = (slice(None), *index)
+    values = posterior[name][at]
+    low, high = weights.quantiles(values.astype(float), posterior.weights, [0.0005, 0.9995])
+    margin = 0.35 * max(high - low, 1e-12)
+    view = (low - margin, high + margin)
+    axis.hist(
+        values,
+        bins=_bins(values, low, high),
+        weights=posterior.weights,
+        density=True,
+        color=COLOURS["exact"],
+        alpha=0.55,
+        label="exact posterior",
+    )
+    if naive is not None and name in naive.parameters:
+        _line(axis, naive[name][at], naive.weights, view, ":", "naive posterior")
+    if name in before:
+        _line(
+            axis,
+            before[name][at],
+            None,
+            view,
+            "--",
+            "prior",
+        )
+    released = np.asarray(posterior.released.get(name, np.nan))
+    if released.shape == posterior[name].shape[1:] and not np.isnan(released[index]):  # withheld, or of another kind
+        released = released[index]
+        axis.plot([released], [0], "D", color=COLOURS["released"], clip_on=False, zorder=5, label="released value")
+    if axis.get_subplotspec().is_first_col():
+        axis.set_ylabel("density")
+    label = name + (f"[{','.join(map(str, index))}]" if index else "")
+    axis.set_xlabel(label if name in posterior.parameters else f"{label} (confidential)")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_xlim(*view)
+    axis.set_ylim(bottom=0)
+
+
+def _legend(figure: Any, axes: Any) -> None:
+    """One legend for all panels, each meaning once."""
+    found: dict[str, Any] = {}
+    for axis in axes:
+        found |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(found.values(), found.keys(), loc="outside upper center", ncols=len(found), frameon=False)
+
+
+def _bins(values: Array, low: float, high: float) -> Any:
+    if values.dtype.kind in "iu":
+        step = max(1, int(high - low) // 60)
+        return np.arange(int(low), int(high) + step + 1, step) - 0.5
+    return np.linspace(low, high, 61) if high > low else 10
+
+
+def _line(axis: Any, values: Array, weight: Array | None, view: tuple[float, float], style: str, label: str) -> None:
+    """A density estimate within the view, from at most 10,000 equally weighted draws."""
+    if weight is not None:
+        with np.errstate(divide="ignore"):
+            values = values[weights.systematic(np.random.default_rng(0), np.log(weight), min(10_000, len(values)))]
+    values = values[:10_000].astype(float)
+    colour = COLOURS[label.split()[0]]
+    inside = values[(values >= view[0]) & (values <= view[1])]
+    if len(inside) < 2 or np.ptp(inside) == 0:
+        if len(inside):
+            axis.axvline(inside[0], color=colour, linestyle=style, label=label)
+        return
+    from scipy.stats import gaussian_kde
+
+    grid = np.linspace(inside.min(), inside.max(), 400)
+    share = len(inside) / len(values)
+    axis.plot(grid, share * gaussian_kde(inside)(grid), color=colour, linestyle=style, linewidth=1.8, label=label)

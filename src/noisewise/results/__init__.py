@@ -1,0 +1,1 @@
+"""What comes out: posteriors, likelihood fits, and their files."""

@@ -1,0 +1,116 @@
+"""The result of a likelihood run: estimate, information, standard errors that count the noise, and the path."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from noisewise._version import current_versions
+from noisewise.errors import refusal
+from noisewise.inference.settings import Estimator
+from noisewise.numerics import Array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """Maximum likelihood estimate of a model's parameters from a release, exact for model and noise together."""
+
+    estimate: Mapping[str, Array]
+    labels: tuple[str, ...]
+    covariance: Array
+    information: Array | None
+    score: Array
+    log_likelihood: float
+    estimator: Estimator
+    seed: int | None
+    release_hash: str
+    status: str = "converged"
+    message: str = ""
+    efficiency: Mapping[str, Array] = field(default_factory=dict)
+    """Information kept: the variance the confidential statistic itself would have left, over the variance here."""
+    monte_carlo_error: Mapping[str, Array] = field(default_factory=dict)
+    """Standard error of the estimate over repeated simulation; nothing for `EM`."""
+    information_error: Array | None = None
+    """Monte Carlo standard error of every entry of the information, with that of the estimate; nothing for `EM`."""
+    score_error: Array | None = None
+    trace: tuple[Mapping[str, Any], ...] = ()
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=current_versions)
+
+    def __post_init__(self) -> None:
+        for name in ("covariance", "information", "score", "information_error", "score_error"):
+            value = getattr(self, name)
+            if value is not None:
+                view = np.asarray(value).view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
+
+    @property
+    def standard_error(self) -> dict[str, Array]:
+        """Square roots of the covariance's diagonal, by name."""
+        return self._by_name(np.sqrt(np.diag(self.covariance)))
+
+    def _by_name(self, flat: Array) -> dict[str, Array]:
+        found, start = {}, 0
+        for name, value in self.estimate.items():
+            found[name] = flat[start : start + value.size].reshape(value.shape)[()]
+            start += value.size
+        return found
+
+    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
+        """Wald intervals: the estimate, give or take a normal quantile of standard errors."""
+        if not isinstance(level, (int, float)) or not 0 < level < 1:
+            raise refusal("Fit", "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval.")
+        z = -ndtri((1 - level) / 2)
+        errors = self.standard_error
+        return {name: (value - z * errors[name], value + z * errors[name]) for name, value in self.estimate.items()}
+
+    def summary(self, level: float = 0.95) -> Any:
+        """A pandas table: estimate, standard error, Wald interval, and the Monte Carlo error of the estimate."""
+        import pandas as pd
+
+        tail = (1 - level) / 2
+        low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
+        ends = self.interval(level)
+        flat = {
+            "estimate": self.estimate,
+            "standard error": self.standard_error,
+            low: {name: pair[0] for name, pair in ends.items()},
+            high: {name: pair[1] for name, pair in ends.items()},
+        }
+        if self.monte_carlo_error:
+            flat["Monte Carlo error"] = self.monte_carlo_error
+        columns = {
+            title: np.concatenate([np.ravel(values[name]) for name in self.estimate]) for title, values in flat.items()
+        }
+        return pd.DataFrame(columns, index=list(self.labels))
+
+    def beside(self, naive: "Fit") -> Any:
+        """A pandas table of this fit beside one that ignored the noise, `nw.fit(model, release.naive(), ...)`.
+
+        `wider` is the ratio of the standard errors, `shift` the difference of the estimates in naive standard errors,
+        `information ratio` the information the naive fit claims over the information there is.
+        """
+        import pandas as pd
+
+        if not isinstance(naive, Fit) or naive.labels != self.labels:
+            advice = "Give nw.fit(model, release.naive(), ...) of the same model."
+            raise refusal("Fit.beside", "naive", "must be a fit of the same parameters", naive, advice)
+        kept = ["estimate", "standard error"]
+        exact, other = self.summary()[kept], naive.summary()[kept]
+        wider = exact["standard error"] / other["standard error"]
+        shift = (exact["estimate"] - other["estimate"]) / other["standard error"]
+        columns = [wider.rename("wider"), shift.rename("shift"), (wider**2).rename("information ratio")]
+        return pd.concat([other.add_prefix("naive "), exact.add_prefix("exact "), *columns], axis=1)
+
+    def __repr__(self) -> str:
+        height = "not known" if np.isnan(self.log_likelihood) else f"{self.log_likelihood:.6g}"
+        head = f"Fit: {type(self.estimator).__name__}, status {self.status}, log likelihood {height}"
+        return f"{head}\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}"
+
+    def _repr_html_(self) -> str:
+        return (
+            f"<div><p>{repr(self).splitlines()[0]}</p>{self.summary().to_html(float_format=lambda x: f'{x:.4g}')}</div>"
+        )

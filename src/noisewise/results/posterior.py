@@ -1,0 +1,353 @@
+"""The result of a Bayesian run: frozen draws with their diagnostics and what it takes to replay them."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from noisewise import checks
+from noisewise._version import current_versions
+from noisewise.diagnostics import chains, weights
+from noisewise.errors import InputError, refusal
+from noisewise.inference.settings import Sampler
+from noisewise.model.graph import dependencies
+from noisewise.numerics import Array
+from noisewise.results import posterior_file as result_file
+
+FORMAT = "noisewise-posterior"
+VERSION = 1
+KEPT = (
+    *("status", "message", "reason", "seed", "release_hash", "acceptance_rate", "proposals", "seconds"),
+    *("log_evidence", "log_evidence_se", "chains", "superchains", "islands"),
+)
+"""Fields that go into the file's metadata as they are."""
+UNREADABLE = (LookupError, OSError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
+"""What HDF5, xarray and JSON raise at files that are not theirs."""
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed; it pickles and becomes JSON like any other."""
+
+    def _refuse(self, *arguments: Any, **named: Any) -> Any:
+        raise TypeError("A posterior cannot be changed: copy this to a dict of your own first.")
+
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
+
+    def __reduce__(self) -> Any:
+        return FrozenDict, (dict(self),)
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return FrozenDict({name: _frozen(item) for name, item in value.items()})
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(item) for item in value)
+    return _read_only(value) if isinstance(value, np.ndarray) else value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior:
+    """Draws from the exact posterior of parameters and confidential statistics, by name."""
+
+    draws: Mapping[str, Array]
+    parameters: tuple[str, ...]
+    released: Mapping[str, Any]
+    release_hash: str
+    sampler: Sampler
+    seed: int
+    status: str = "complete"
+    message: str = ""
+    reason: str = ""
+    log_weights: Array | None = None
+    acceptance_rate: float | None = None
+    proposals: int | None = None
+    log_evidence: float | None = None
+    log_evidence_se: float | None = None
+    seconds: float | None = None
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=current_versions)
+    chains: int | None = None
+    """Markov chains that the draws come from, chain by chain; None where draws are independent."""
+    superchains: int | None = None
+    """Groups of neighbouring chains that shared a starting point, where there are many chains."""
+    islands: int | None = None
+    """Independently run populations that the draws come from, one after the other."""
+
+    def __post_init__(self) -> None:
+        # Views, so that freezing ours does not freeze an array the caller still holds.
+        frozen = {name: _read_only(column) for name, column in self.draws.items()}
+        object.__setattr__(self, "draws", FrozenDict(frozen))
+        for name in ("released", "diagnostics", "versions"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+        if self.log_weights is not None:
+            object.__setattr__(self, "log_weights", _read_only(self.log_weights))
+
+    # Draws -------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Array:
+        """Draws of a parameter or confidential statistic; the first axis is the draw; read-only."""
+        if name not in self.draws:
+            raise KeyError(f"Posterior: no '{name}'. {checks.nearest(name, self.draws)}")
+        return self.draws[name]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.draws.values()))) if self.draws else 0
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.draws
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the confidential statistics among the draws."""
+        return tuple(name for name in self.draws if name not in self.parameters)
+
+    @cached_property
+    def weights(self) -> Array | None:
+        """Normalised weights, or None where every draw counts alike."""
+        return None if self.log_weights is None else _read_only(weights.normalised(self.log_weights))
+
+    @property
+    def ess(self) -> dict[str, float]:
+        """Effective number of draws by name, that of the worst entry.
+
+        All of them when independent, Kish's number when weighted, the bulk effective size for chains.
+        """
+        return {name: _worst(precision["ess"]) for name, precision in self._precision.items()}
+
+    @property
+    def r_hat(self) -> dict[str, float] | None:
+        """Agreement of the chains by name, that of the worst entry; None where draws are independent."""
+        if self.chains is None:
+            return None
+        return {name: _worst(-precision["r_hat"]) * -1.0 for name, precision in self._precision.items()}
+
+    @cached_property
+    def _precision(self) -> dict[str, dict[str, Array]]:
+        """For every name, entry by entry: effective size, error of the mean, and what chains tell besides."""
+        return {name: self._precision_of(values) for name, values in self.draws.items()}
+
+    def _precision_of(self, values: Array) -> dict[str, Array]:
+        values = values.astype(float)
+        shape = values.shape[1:]
+        groups = self.chains or self.islands
+        if groups is None or len(self) == 0:
+            size = float(len(self)) if self.log_weights is None else weights.effective_size(self.log_weights)
+            return {"ess": np.full(shape, size), "mcse": weights.standard_error(values, self.weights)}
+        spread = values.std(axis=0)
+        x = chains.by_chain(values, groups)
+        if self.islands is not None:
+            sizes = chains.island_size(x).reshape(shape)
+            return {"ess": sizes, "mcse": spread / np.sqrt(sizes)}
+        found = {"ess": chains.bulk_size(x), "ess_tail": chains.tail_size(x)}
+        found |= {"r_hat": chains.r_hat(x, self.superchains), "mean": chains.effective_size(chains.halves(x))}
+        found = {key: item.reshape(shape) for key, item in found.items()}
+        return found | {"mcse": spread / np.sqrt(found.pop("mean"))}
+
+    # Tables ------------------------------------------------------------------------------------------
+
+    def summary(self, level: float = 0.95) -> Any:
+        """A pandas table: mean, sd, central interval, effective draws, Monte Carlo standard error.
+
+        For chains also the effective draws in the tails and R-hat.
+        """
+        import pandas as pd
+
+        tail = _tail(level)
+        low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
+        rows: dict[str, dict[str, float]] = {}
+        for name, values in self.draws.items():
+            values = values.astype(float)
+            mean, sd = weights.mean_and_sd(values, self.weights)
+            precision = self._precision[name]
+            interval = self._quantiles(values, [tail, 1 - tail])
+            for index in np.ndindex(values.shape[1:]):
+                label = name + (f"[{','.join(map(str, index))}]" if index else "")
+                rows[label] = {
+                    "mean": float(mean[index]),
+                    "sd": float(sd[index]),
+                    low: float(interval[0][index]),
+                    high: float(interval[1][index]),
+                } | {
+                    column: float(precision[column][index])
+                    for column in ("ess", "mcse", "ess_tail", "r_hat")
+                    if column in precision
+                }
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
+        """Central credible intervals by name."""
+        tail = _tail(level)
+        found = {}
+        for name, values in self.draws.items():
+            low, high = self._quantiles(values.astype(float), [tail, 1 - tail])
+            found[name] = (low[()], high[()])
+        return found
+
+    def _quantiles(self, values: Array, levels: list[float]) -> Array:
+        if len(self) == 0 or (self.weights is not None and np.isnan(self.weights).any()):
+            return np.full((len(levels), *values.shape[1:]), np.nan)
+        return weights.quantiles(values, self.weights, levels)
+
+    def expect(self, function: Callable[..., Any]) -> Any:
+        """Posterior mean of a function of draws by name, weights taken into account.
+
+        `posterior.expect(lambda count: count <= 30)` is a probability. The function's argument names are looked up
+        among the draws, and it is called once with whole arrays, the draw as first axis.
+        """
+        names = dependencies("Posterior.expect", function)
+        values = np.asarray(function(**{name: self[name] for name in names}), dtype=float)
+        if values.shape[:1] != (len(self),):
+            rule = "must return one value per draw"
+            raise refusal("Posterior.expect", "function", rule, values.shape, "Work along the first axis.")
+        return weights.mean_and_sd(values, self.weights)[0][()]
+
+    def to_pandas(self) -> Any:
+        """One row per draw, one column per scalar; a column `log_weight` where draws are weighted."""
+        import pandas as pd
+
+        columns: dict[str, Array] = {}
+        for name, values in self.draws.items():
+            for index in np.ndindex(values.shape[1:]):
+                label = name + (f"[{','.join(map(str, index))}]" if index else "")
+                columns[label] = values[(slice(None), *index)]
+        if self.log_weights is not None:
+            columns["log_weight"] = self.log_weights
+        return pd.DataFrame(columns)
+
+    def to_arviz(self) -> Any:
+        """An xarray DataTree in ArviZ's layout, chain x draw. Weighted draws are resampled to equal weight
+        first (systematically, reproducibly), and the tree's attributes say so."""
+        draws, attributes = dict(self.draws), {"inference_library": "noisewise", "status": self.status}
+        if self.log_weights is not None:
+            index = weights.systematic(np.random.default_rng(self.seed), self.log_weights, len(self))
+            draws = {name: values[index] for name, values in draws.items()}
+            attributes["resampled"] = "systematic resampling by importance weight; draws repeat"
+        return self._tree(draws, attributes)
+
+    def _tree(self, draws: Mapping[str, Array], attributes: dict[str, Any], extra: Any = None) -> Any:
+        import xarray as xr
+
+        def dataset(columns: Mapping[str, Any], lead: tuple[str, ...]) -> Any:
+            found = {}
+            for name, values in columns.items():
+                array = np.asarray(values)
+                axes = [f"{name}_dim_{axis}" for axis in range(array.ndim - len(lead))]
+                found[name] = ((*lead, *axes), array)
+            return xr.Dataset(found)
+
+        groups_of = self.chains or self.islands or 1
+
+        def split(values: Array) -> Array:
+            return values.reshape(groups_of, len(values) // groups_of, *values.shape[1:])
+
+        posterior = dataset({name: split(values) for name, values in draws.items()}, ("chain", "draw"))
+        posterior = posterior.assign_coords(chain=np.arange(groups_of), draw=np.arange(len(self) // groups_of))
+        groups = {"posterior": posterior, "observed_data": dataset(self.released, ())}
+        if extra is not None:
+            groups["sample_stats"] = dataset({name: split(values) for name, values in extra.items()}, ("chain", "draw"))
+        tree = xr.DataTree.from_dict(groups)
+        tree.attrs.update(attributes)
+        tree["posterior"].attrs.update(attributes)
+        return tree
+
+    # Files -------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives the same draws and metadata back."""
+        extra = None if self.log_weights is None else {"log_weights": self.log_weights}
+        tree = self._tree(self.draws, {"noisewise": json.dumps(self._metadata())}, extra)
+        try:
+            tree.to_netcdf(Path(path), engine="h5netcdf")
+        except OSError as error:
+            advice = "Check that the folder exists and can be written to."
+            raise refusal("Posterior.save", "path", f"must be writable ({error})", str(path), advice) from None
+
+    def _metadata(self) -> dict[str, Any]:
+        found = {name: getattr(self, name) for name in KEPT}
+        found |= {"format": FORMAT, "version": VERSION, "sampler": self.sampler.to_dict()}
+        found |= {"parameters": list(self.parameters), "order": list(self.draws)}
+        return found | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what `save` wrote. Only data is restored, never code."""
+        import xarray as xr
+
+        if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
+            raise refusal("Posterior.load", "path", "must be an existing file", path, "Check the path.")
+        try:
+            result_file.check(path)
+            tree = xr.load_datatree(Path(path), engine="h5netcdf")
+            found = json.loads(tree.attrs["noisewise"])
+            if found.pop("format") != FORMAT or found.pop("version") != VERSION:
+                raise KeyError("format")
+            columns = {name: _joined(tree["posterior"][name].values) for name in found.pop("order")}
+            released = {str(name): item.values[()] for name, item in tree["observed_data"].data_vars.items()}
+            weighted = _joined(tree["sample_stats"]["log_weights"].values) if "sample_stats" in tree.children else None
+            found["sampler"] = Sampler.from_dict(found["sampler"])
+            found["parameters"] = tuple(found["parameters"])
+            result_file.check_content(columns, weighted, found)
+            return cls(draws=columns, released=released, log_weights=weighted, **found)
+        except UNREADABLE as error:
+            raise InputError(
+                f"{path}: not a posterior written by this version of noisewise ({type(error).__name__}: {error}). "
+                "Give a file made with Posterior.save, version 1."
+            ) from error
+
+    # Display -----------------------------------------------------------------------------------------
+
+    def headline(self) -> str:
+        """How many draws, by what, and how it went, in one line."""
+        parts = [
+            f"{len(self):,} draws by {type(self.sampler).__name__}",
+            f"seed {self.seed}",
+            f"status {self.status}",
+        ]
+        if self.chains is not None:
+            parts.insert(1, f"{self.chains} chains")
+        if self.log_weights is not None:
+            parts.insert(1, f"effective {next(iter(self.ess.values()), 0):,.0f}")
+        if self.acceptance_rate is not None and np.isfinite(self.acceptance_rate):
+            parts.append(f"acceptance {self.acceptance_rate:.3g}")
+        if self.log_evidence is not None and np.isfinite(self.log_evidence):
+            error = "" if self.log_evidence_se is None else f" ± {self.log_evidence_se:.2g}"
+            parts.append(f"log evidence {self.log_evidence:.4g}{error}")
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        body = f"\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}" if len(self) else ""
+        return f"Posterior: {self.headline()}{body}"
+
+    def _repr_html_(self) -> str:
+        table = self.summary().to_html(float_format=lambda x: f"{x:.4g}") if len(self) else ""
+        message = f"<p>{escape(self.message)}</p>" if self.message else ""
+        return f"<div><p><strong>Posterior</strong>: {escape(self.headline())}</p>{message}{table}</div>"
+
+
+def _joined(values: Array) -> Array:
+    """Chains one after the other."""
+    return values.reshape(-1, *values.shape[2:])
+
+
+def _worst(sizes: Array) -> float:
+    """The least, of those that can be told (a scalar that never varies has none)."""
+    known = sizes[~np.isnan(sizes)]
+    return float(known.min()) if known.size else float("nan")
+
+
+def _read_only(column: Array) -> Array:
+    view = np.asarray(column).view()
+    view.flags.writeable = False
+    return view
+
+
+def _tail(level: float) -> float:
+    if not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise refusal("Posterior", "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval.")
+    return (1 - level) / 2

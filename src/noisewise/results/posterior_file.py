@@ -1,0 +1,134 @@
+"""What stands in a result file before any of it is read: plain arrays of the file itself, no larger than the file.
+
+HDF5 can say that a dataset lies in another file, is put together from others, or is larger than any memory. None of
+that is in a file of `Posterior.save`, so none of it is followed. The bytes themselves are parsed by the HDF5 library.
+"""
+
+import math
+import mmap
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from noisewise.numerics import Array
+
+GROUPS = ("posterior", "observed_data", "sample_stats")
+KINDS = "biuf"
+"""Kinds of numbers that draws and released values may be: booleans, whole numbers, floating point."""
+ROOM = 2**20
+"""Bytes beyond four times the file's that its arrays may declare: axes without values are not stored."""
+ENTRIES = 64
+"""Entries that an attribute may have where each of them may be of any length."""
+HEAP, LEAST_HEAP, HEAD = b"GCOL\x01", 4096, 16
+"""How a global heap, where texts stand, begins; the fewest bytes that HDF5 takes for one; and those of its head, and of
+every object's."""
+NUMBER, WHOLE = (int, float, type(None)), (int, type(None))
+TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("status", "message", "reason", "release_hash"), str),
+    **dict.fromkeys(("acceptance_rate", "seconds", "log_evidence", "log_evidence_se"), NUMBER),
+    **dict.fromkeys(("proposals", "chains", "superchains", "islands"), WHOLE),
+    "seed": int,
+    "diagnostics": dict,
+    "versions": dict,
+}
+"""What the metadata's fields are."""
+
+
+def check(path: str | os.PathLike[str]) -> None:
+    """Raise `ValueError` where the file holds anything but groups of plain arrays, or arrays larger than itself."""
+    import h5py
+
+    _check_heaps(path)
+    with h5py.File(Path(path), "r") as file:
+        room = 4 * os.stat(path).st_size + ROOM
+        _check_attributes(file)
+        for name in file:
+            if name not in GROUPS or not _is_own(file, name) or not isinstance(file[name], h5py.Group):
+                raise ValueError(f"'{name}' is not a group of a posterior")
+            _check_attributes(file[name])
+            for inner in file[name]:
+                room -= _bytes_of(file[name], inner)
+                if room < 0:
+                    raise ValueError("its arrays are larger than the file")
+
+
+def check_content(draws: Mapping[str, Array], log_weights: Array | None, metadata: Mapping[str, Any]) -> None:
+    """Raise `ValueError` where draws, weights and metadata do not belong together."""
+    columns = [*draws.values(), *([] if log_weights is None else [log_weights])]
+    if len({len(column) for column in columns}) > 1 or any(column.dtype.kind not in KINDS for column in columns):
+        raise ValueError("draws are numbers, and equally many of each")
+    if log_weights is not None and log_weights.ndim != 1:
+        raise ValueError("each draw has one weight")
+    length = len(columns[0]) if columns else 0
+    for name, kinds in TYPES.items():
+        value = metadata.get(name)
+        huge = isinstance(value, int) and name != "seed" and abs(value) >= 2**63
+        if isinstance(value, bool) or not isinstance(value, kinds) or huge:
+            raise ValueError(f"'{name}' is {value!r:.50}")
+    for name in ("chains", "superchains", "islands"):
+        parts = metadata.get(name)
+        if parts is not None and (
+            parts < 1 or length % parts or (name == "superchains" and not metadata.get("chains"))
+        ):
+            raise ValueError(f"'{name}' is {parts!r:.50} for {length} draws")
+    if not all(isinstance(name, str) and name in draws for name in metadata["parameters"]):
+        raise ValueError("'parameters' names what was not drawn")
+
+
+def _check_heaps(path: str | os.PathLike[str]) -> None:
+    """Texts whose sizes do not fit into their heap have HDF5 look for the next one for ever; no signal ends that."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            left: float = len(data) // HEAD
+            at = data.find(HEAP)
+            while at >= 0:
+                end = at + int.from_bytes(data[at + 8 : at + HEAD], "little")
+                if end - at >= LEAST_HEAP and end <= len(data):
+                    left -= _objects(data, at + HEAD, end)
+                if left < 0:  # heaps do not overlap
+                    raise ValueError("its texts do not fit where they stand")
+                at = data.find(HEAP, at + 1)
+
+
+def _objects(data: mmap.mmap, at: int, end: int) -> float:
+    """How many objects follow one another to the heap's end, or infinity; number 0 is the room that is left."""
+    count = 0
+    while at + HEAD <= end:
+        number, size = struct.unpack_from("<H6xQ", data, at)
+        takes = size if number == 0 else HEAD + size + -size % 8
+        if not HEAD <= takes <= end - at:
+            return math.inf
+        count, at = count + 1, at + takes
+    return count
+
+
+def _is_own(group: Any, name: str) -> bool:
+    """Whether a name stands for an object of this very file, and not for a link to somewhere."""
+    import h5py
+
+    return type(group.get(name, getlink=True)) is h5py.HardLink
+
+
+def _bytes_of(group: Any, name: str) -> int:
+    """The room that reading a plain array takes: its own, or that of a chunk, which is unpacked whole."""
+    import h5py
+
+    held = group[name] if _is_own(group, name) else None
+    if not isinstance(held, h5py.Dataset) or held.external is not None or held.is_virtual or held.shape is None:
+        raise ValueError(f"'{name}' is not an array of this file")
+    if held.dtype.kind not in KINDS or h5py.check_enum_dtype(held.dtype) not in (None, {"FALSE": 0, "TRUE": 1}):
+        raise ValueError(f"'{name}' holds {held.dtype}, not numbers")
+    _check_attributes(held)
+    return max(int(held.size), math.prod(held.chunks or ())) * max(8, held.dtype.itemsize)
+
+
+def _check_attributes(held: Any) -> None:
+    """Many texts of an attribute may be one and the same in the file, and be made anew for each of them."""
+    for name in held.attrs:
+        found = held.attrs.get_id(name)
+        if found.dtype.hasobject and math.prod(found.shape or ()) > ENTRIES and found.dtype.kind != "V":
+            raise ValueError(f"the attribute '{name:.50}' has more than {ENTRIES} texts")

@@ -1,0 +1,1 @@
+"""Which sampler applies, what each would cost, and which is chosen."""

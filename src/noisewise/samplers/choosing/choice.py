@@ -1,0 +1,426 @@
+"""Which sampler: a short pilot, counted work for each that applies, a ranking and a reason.
+
+The pilot is one block of prior draws with their noise densities. Work is counted in numbers handled
+(`Model.cost_of_row`), never timed, so that one seed gives one choice on every machine. docs/how-to-choose.md says what
+each figure means.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noisewise.diagnostics import weights
+from noisewise.engine import Engine, gather
+from noisewise.errors import InputError
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Purpose, Stream, generator
+from noisewise.mechanisms import Exact
+from noisewise.numerics import Array
+from noisewise.samplers.gibbs.joint import Joint
+from noisewise.samplers.gibbs.reported import Reported
+from noisewise.samplers.importance import Importance
+from noisewise.samplers.proposals.pilot import plan_of
+from noisewise.samplers.proposals.proposal import Adapted
+from noisewise.samplers.rejection import Merge, Rejection, plan_streams
+
+ROWS, LEAST_ROWS, CELLS = 2**14, 2**6, 2**17
+"""Rows of the pilot at most and at least, and numbers it may handle between these."""
+AFFORDABLE = 2**26
+"""Work, in numbers handled, that is no reason to give up independent draws: a few seconds on one core."""
+CHEAP, KEEPS = 2**21, 0.5
+"""Work that settles for weighted draws of the prior, and the share of them that does whatever the work."""
+NEAR = 4.0
+"""Rejection is also taken where the cheapest saves no more than this factor: the pilot knows no better."""
+COMPILING = 2**25
+"""What a compiled program of its own (chains on the confidential statistics, gradients) costs before its first draw."""
+LEAST = -200.0
+"""log of the least acceptance probability worth telling from none."""
+MOST_ADAPTED = 16
+"""Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
+FEW = 10.0
+"""Effective rows of the pilot below which its efficiency is an optimistic guess."""
+DEAR = 2.0**14
+"""Work of one noise density beyond which nothing that needs thousands of them is tried unasked."""
+MOST_FALLBACK = 2**34
+"""Work, some minutes of it, that no run is given which was not the first choice."""
+SAFETY = 1.5
+"""How far above `min_ess` the expected effective draws must lie."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pilot:
+    """Rows from the prior, and what they tell of the release."""
+
+    problem: Problem
+    values: dict[str, Array]
+    terms: dict[str, Array]
+    """For each released statistic, log(eta / sup) by row; the log density where it has no noise."""
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return len(self.log_weights)
+
+    @property
+    def conditioned(self) -> bool:
+        """Whether a statistic has no noise and a density: weighting by that wastes no draw, rejecting nearly all."""
+        return noise_free(self.problem) is not None
+
+    @cached_property
+    def log_weights(self) -> Array:
+        """log of the product over statistics."""
+        total: Array = sum(self.terms.values(), start=np.zeros(1))
+        return total
+
+    @cached_property
+    def acceptance(self) -> tuple[float, float]:
+        """Acceptance probability of joint rejection (Gong's Algorithm 1), and its standard error."""
+        ratio = np.exp(np.minimum(self.log_weights, 0.0))
+        return float(ratio.mean()), float(ratio.std(ddof=1) / np.sqrt(self.rows))
+
+    @cached_property
+    def worth(self) -> float:
+        """Kish's effective number of the pilot's rows."""
+        return weights.effective_size(self.log_weights)
+
+    @property
+    def efficiency(self) -> float:
+        """Effective draws per row weighted from the prior, for the worst parameter's mean."""
+        names = self.problem.model.parameters
+        return per_row([self.values[name] for name in names], self.log_weights)
+
+    @cached_property
+    def cells(self) -> float:
+        """Numbers handled for one row of everything, dear noise densities included."""
+        model = self.problem.model
+        return float(sum(model.cost_of_row(name) for name in model.order)) + sum(dear(self.problem).values())
+
+    @property
+    def unknowns(self) -> int:
+        """Scalars among the parameters."""
+        return sum(max(1, math.prod(self.problem.model.shape(name))) for name in self.problem.model.parameters)
+
+    def latent(self, *, continuous: bool) -> float:
+        """Numbers behind the statistics with noise: their entries, or the records' of a total."""
+        model = self.problem.model
+        names = [n for n in model.statistics if n in self.problem.needed and model.is_discrete(n) != continuous]
+        return float(sum(model.cost_of_row(name) for name in names))
+
+    @property
+    def summed(self) -> int:
+        """Sums over records, at least 1: each is one more that every record must agree with."""
+        model = self.problem.model
+        names = [n for n in model.statistics if n in self.problem.needed and not model.has_density(n)]
+        return max(1, sum(math.prod(model.shape(name)) for name in names))
+
+    def log_rate(self, names: set[str]) -> float:
+        """log of the mean of prod eta / sup over these statistics; where all are zero, that of a twentieth of a row."""
+        total: Any = sum((self.terms[name] for name in names), start=np.zeros(self.rows))
+        found = weights.log_mean(total)
+        return found if np.isfinite(found) else -math.log(20.0 * self.rows)
+
+    def rejection(self, *, joint: bool = False) -> tuple[float, float]:
+        """(numbers handled, rows simulated) per draw.
+
+        A merge proposes rows from the posterior given the statistics below it, so its acceptance probability is a
+        ratio of two prior averages: all of its statistics over those below.
+        """
+        found = [self._merged(root) for root in plan_streams(self.problem, joint=joint)]
+        return sum(work for work, _, _ in found), sum(rows for _, rows, _ in found)
+
+    def _merged(self, stream: Stream) -> tuple[float, float, set[str]]:
+        merge = stream.work
+        assert isinstance(merge, Merge)
+        below = [self._merged(child) for child in stream.children]
+        earlier: set[str] = set().union(*(names for _, _, names in below))
+        names = earlier | set(merge.released)
+        rate = math.exp(np.clip(self.log_rate(names) - sum(self.log_rate(each) for _, _, each in below), LEAST, 0.0))
+        noise = dear(self.problem)
+        work = float(sum(self.problem.model.cost_of_row(name) for name in merge.fresh))
+        work += sum(noise.get(name, 0.0) for name in merge.released)
+        rows = float(stream.counted) + sum(each for _, each, _ in below)
+        return (work + sum(each for each, _, _ in below)) / rate, rows / rate, names
+
+
+def per_row(columns: list[Array], log_weights: Array) -> float:
+    """Effective draws per weighted row; where too few rows carry the weight to tell, a tenth of Kish's number at most.
+
+    One heavy row is its own mean, which would seem to be known without error.
+    """
+    worth, kish = weights.effective_for_means(columns, log_weights), weights.effective_size(log_weights)
+    if kish < FEW:
+        worth = 0.1 * min(worth, kish)
+    return max(worth, 0.01) / max(len(log_weights), 1)
+
+
+def noise_free(problem: Problem) -> str | None:
+    """A statistic without noise whose density can weigh the draws instead, if there is one."""
+    for name, item in problem.release.items():
+        if isinstance(item.mechanism, Exact) and problem.model.has_density(name):
+            return name
+    return None
+
+
+def dear(problem: Problem) -> dict[str, float]:
+    """Released statistics whose noise density takes too long for weighing thousands of rows, with its work."""
+    work = {name: getattr(item.mechanism, "work", 0.0) for name, item in problem.release.items()}
+    return {name: each for name, each in work.items() if each > DEAR}
+
+
+def sparing(problem: Problem) -> "Estimate | None":
+    """Augmentation, where noise densities are dear and it draws the statistics behind them without any."""
+    names, sampler = dear(problem), Sampler.known["Augmentation"]()
+    if not names or sampler.unfit(problem) is not None:
+        return None
+    joint = Joint(problem, {})
+    if not all(Reported.applies(joint, name) for name in names):
+        return None
+    behind = " and ".join(f"'{name}'" for name in names)
+    told = f"the probability of a table behind {behind} takes long, and these Markov chains need none"
+    return Estimate(sampler, float(COMPILING), 0.3, told)
+
+
+def pilot_rows(problem: Problem) -> int:
+    """Rows of the pilot: fewer where a row is expensive."""
+    model, rows = problem.model, ROWS if not dear(problem) else LEAST_ROWS
+    cells = sum(model.cost_of_row(name) for name in model.order)
+    while rows > LEAST_ROWS and rows * cells > CELLS:
+        rows //= 2
+    return rows
+
+
+def pilot(problem: Problem, seed: int, engine: Engine, *, index: int = 0) -> Pilot:
+    """One block of prior rows; a noise-free statistic with a density is set to its value, as `Importance` does."""
+    model, release, rows = problem.model, problem.release, pilot_rows(problem)
+
+    def work(poll: Callable[[], None]) -> tuple[dict[str, Array], dict[str, Array]]:
+        rng = generator(seed, Purpose.FORECAST, index)
+        values: dict[str, Array] = {}
+        terms: dict[str, Array] = {}
+        for name in model.order:
+            item = release.get(name)
+            if item is not None and isinstance(item.mechanism, Exact) and model.has_density(name):
+                values[name] = np.broadcast_to(item.value, (rows, *model.shape(name)))
+                terms[name] = model.log_prob(name, item.value, values)
+            else:
+                values = model.draw(rng, [name], rows, values, poll)
+        for name in release:
+            if name not in terms:
+                terms[name] = problem.log_eta(name, values) - problem.log_sup(name)
+        return values, terms
+
+    values, terms = gather(engine, [work], portable=True)[0]
+    return Pilot(problem, values, terms)
+
+
+# Costs ----------------------------------------------------------------------------------------------------------
+# Rejection, importance sampling and its adaptation are measured by their pilots. The others are counted by rules of
+# thumb (docs/how-to-choose.md lists them), which matter only where the measured ones are dear.
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What one sampler is expected to take for the draws asked."""
+
+    sampler: Sampler
+    work: float
+    """Numbers handled for as many effective draws as were asked for."""
+    efficiency: float
+    """Effective draws per row returned."""
+    told: str
+    """What is expected of it, in words."""
+    delivers: bool = True
+    """Whether the rows returned are expected to be worth what its status asks for."""
+    prepared: dict[str, Any] = field(default_factory=dict)
+    """What a run with the same seed would only find again, for its `run`."""
+
+
+Cost = Callable[[Pilot, int, int, Engine], Estimate]
+
+
+def _enough(sampler: Sampler, draws: int, efficiency: float) -> bool:
+    return draws * efficiency >= SAFETY * float(getattr(sampler, "min_ess", 0.0))
+
+
+def _rejection(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+    work, rows = pilot.rejection()
+    sampler = Rejection()
+    told = f"independent exact draws, about {max(rows, 1.0):,.3g} simulated rows for each"
+    return Estimate(sampler, draws * work, 1.0, told, draws * rows <= float(sampler.max_proposals or np.inf))
+
+
+def _importance(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+    sampler, efficiency = Importance(), pilot.efficiency
+    told = f"rows weighted from the prior are worth {100 * efficiency:.2g}% of as many independent draws"
+    work = draws * pilot.cells / efficiency
+    return Estimate(sampler, work, efficiency, told, _enough(sampler, draws, efficiency))
+
+
+def _adapted(pilot: Pilot, draws: int, seed: int, engine: Engine) -> Estimate:
+    """Its own pilot rounds, one more to look at the weights; the run goes on from them."""
+    problem, sampler = pilot.problem, Importance(proposal="adapted")
+    found = plan_of(sampler, problem, seed, engine, look=True)
+    efficiency = per_row(list(found.columns.values()), found.log_weights)
+    unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
+    components = len(found.proposal.mixture.shares) if isinstance(found.proposal, Adapted) else 0
+    row = ADAPTED * unknowns + 0.5 * components * unknowns**2 + found.simulations * (pilot.cells - unknowns)
+    told = (
+        f"rows weighted from a proposal fitted in pilot rounds are worth {100 * efficiency:.2g}% of independent draws"
+    )
+    work = draws * row / efficiency  # the rounds are spent, whatever is chosen
+    return Estimate(sampler, work, efficiency, told, _enough(sampler, draws, efficiency), {"pilot": found})
+
+
+def _thumb(name: str, fixed: float, each: float, efficiency: float, draws: int, told: str) -> Estimate:
+    sampler = Sampler.known[name]()
+    return Estimate(sampler, fixed + draws * each / efficiency, efficiency, told, _enough(sampler, draws, efficiency))
+
+
+def _smc(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+    """Each halving of the effective size is one temperature, with about 25 moves per particle."""
+    temperatures = 1.0 - max(pilot.log_rate(set(pilot.terms)), 0.2 * LEAST) / math.log(2.0)
+    told = f"particles led from prior to posterior in about {math.ceil(temperatures)} steps"
+    return _thumb("SMC", 0.0, 50.0 * temperatures * pilot.cells, 0.7, draws, told)
+
+
+def _mcmc(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+    """256 chains warm up for 256 sweeps; steps for one effective draw grow as the square of the unknowns."""
+    unknowns = pilot.unknowns
+    told = f"simulating Markov chains over {unknowns} parameters"
+    return _thumb("MCMC", 2.0**17 * pilot.cells, 200.0 * unknowns**2 * pilot.cells, 1.0, draws, told)
+
+
+def _nuts(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+    """25 gradients a draw, each handling every latent number; a discrete one through a window of about 100 values."""
+    gradient = 60.0 + 10.0 * (pilot.unknowns + pilot.latent(continuous=True)) + 20.0 * pilot.latent(continuous=False)
+    told = "gradient-based Markov chains over parameters and latent statistics"
+    return _thumb("NUTS", 4 * COMPILING + 4_000 * 25.0 * gradient, 25.0 * gradient, 0.35, draws, told)
+
+
+def _augmentation(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+    """A sweep renews every latent number; the smaller the noise beside the law's spread, the slower the chains."""
+    told = "Markov chains that draw parameters and confidential statistics in turn"
+    sweep = 200.0 + 8.0 * (pilot.unknowns + pilot.latent(continuous=True) + pilot.latent(continuous=False))
+    efficiency = min(0.3, 0.6 / pilot.summed**2)
+    return _thumb("Augmentation", COMPILING + 4_000 * sweep, sweep, efficiency, draws, told)
+
+
+ADAPTED = 3.0
+"""What drawing and weighing one parameter from a fitted proposal costs, in numbers handled, beside half the square of
+the parameters for each of its components: measured on the count and on Lalonde's sample."""
+COSTS: dict[str, Cost] = {
+    "Rejection": _rejection,
+    "Importance": _importance,
+    "adapted": _adapted,
+    "SMC": _smc,
+    "MCMC": _mcmc,
+    "Augmentation": _augmentation,
+    "NUTS": _nuts,
+}
+"""How the work of a sampler is counted. A sampler without an entry is never chosen, only asked for."""
+SAMPLER_OF = {"adapted": "Importance"}
+
+
+def public_samplers() -> dict[str, type[Sampler]]:
+    """The library's own samplers by name."""
+    return {name: cls for name, cls in Sampler.known.items() if cls.__module__.startswith("noisewise.")}
+
+
+def settled(pilot: Pilot, draws: int) -> list[Estimate]:
+    """Rejection and weighting of prior draws, best first, where one of them settles the choice; else nothing.
+
+    Rejection does where it is affordable, weighting where it is cheap or keeps much of every row: no other sampler is
+    then looked at, since all of them start with a pilot, a warm-up or a program to compile.
+    """
+    problem, found = pilot.problem, []
+    if not pilot.conditioned and Rejection().unfit(problem) is None:
+        found.append(_rejection(pilot, draws))
+    if Importance().unfit(problem) is None:
+        weighted = _importance(pilot, draws)
+        good = weighted.delivers and (weighted.work <= CHEAP or weighted.efficiency >= KEEPS)
+        found.insert(0 if good else len(found), weighted)
+    else:
+        good = False
+    for number, each in enumerate(found):
+        near = each.work <= AFFORDABLE or (good and each.work <= NEAR * found[0].work)
+        if isinstance(each.sampler, Rejection) and each.delivers and near:
+            return [each, *found[:number], *found[number + 1 :]]
+    return found if good else []
+
+
+def estimates(pilot: Pilot, draws: int, seed: int, engine: Engine) -> list[Estimate]:
+    """Every sampler that applies, best first: what settles the choice, then by work, then what may not deliver."""
+    spared = sparing(pilot.problem)
+    first = [] if spared else settled(pilot, draws)[:1]
+    found: list[Estimate] = []
+    for key, cost in COSTS.items():
+        cls = Sampler.known.get(SAMPLER_OF.get(key, key))
+        if cls is None or cls().unfit(pilot.problem) is not None or (key == "Rejection" and pilot.conditioned):
+            continue
+        if key == "adapted" and (pilot.unknowns > MOST_ADAPTED or dear(pilot.problem)):
+            continue
+        with suppress(InputError):  # a fitted proposal can reach where the model cannot be drawn from
+            found.append(cost(pilot, draws, seed, engine))
+    found.sort(key=lambda each: (not each.delivers, each.work))
+    names = [each.sampler for each in found]
+    if spared:
+        found[names.index(spared.sampler)] = found[0]
+        found[0] = spared
+    elif first:
+        found.insert(0, found.pop(names.index(first[0].sampler)))
+    elif Rejection() in names:
+        each = found[names.index(Rejection())]
+        if each.delivers and each.work <= NEAR * found[0].work:
+            found.remove(each)
+            found.insert(0, each)
+    return found
+
+
+def reason_for(found: list[Estimate], pilot: Pilot) -> str:
+    """Why the first of the ranking, in a sentence."""
+    best = found[0]
+    if dear(pilot.problem) and best == sparing(pilot.problem):
+        return best.told
+    accepted, _ = pilot.acceptance
+    share = f"{100 * accepted:.2g}% of prior draws" if pilot.worth >= FEW else "next to none of the prior draws"
+    plain = isinstance(best.sampler, Rejection) or pilot.conditioned
+    start = best.told if plain else f"rejection accepts {share}; in its place, {best.told}"
+    if isinstance(best.sampler, Rejection):
+        return f"{start}; that is affordable, and such draws need no diagnosis"
+    if pilot.conditioned and settled_by_weights(best):
+        return f"'{noise_free(pilot.problem)}' has no noise, so its own density weighs the draws: {start}"
+    others = [each for each in found[1:] if each.delivers]
+    if not others:
+        return f"{start}; no other that applies is expected to deliver"
+    beaten = min(others, key=lambda each: each.work)
+    times = beaten.work / best.work
+    return f"{start}; by {label(beaten.sampler)}, the next, it would take about {times:.2g} times the work"
+
+
+def label(sampler: Sampler) -> str:
+    """Name with the settings that are not the defaults."""
+    default = type(sampler)()
+    changed = {key: value for key, value in vars(sampler).items() if value != getattr(default, key)}
+    inside = ", ".join(f"{key}={value!r}" for key, value in changed.items())
+    return type(sampler).__name__ + (f"({inside})" if inside else "")
+
+
+def settled_by_weights(best: Estimate) -> bool:
+    """Whether it weighs draws of the prior."""
+    return best.sampler == Importance()
+
+
+PROBE = 2**17
+"""Work within which rejection is simply tried: no pilot is cheaper."""
+
+
+def probe_limit(problem: Problem) -> int:
+    """Proposals of a trial of rejection."""
+    cells = sum(problem.model.cost_of_row(name) for name in problem.model.order)
+    return max(LEAST_ROWS, PROBE // cells)

@@ -1,0 +1,1 @@
+"""Steps of `Augmentation`: parameters and confidential statistics given each other."""

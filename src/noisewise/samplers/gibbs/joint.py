@@ -1,0 +1,197 @@
+"""The joint density of parameters, confidential statistics and release, term by term.
+
+Each step of a Markov chain on (theta, s) needs the terms that its own names touch and no others.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions.constraints import boolean
+from numpyro.distributions.distribution import Independent
+
+from noisewise.inference.problem import Problem
+from noisewise.mechanisms import Exact
+from noisewise.model.law import log_density
+from noisewise.model.supports import innermost, inside
+from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics.tracing import depends
+
+Values = Mapping[str, Any]
+Density = Callable[[Values, Any, Any], Any]
+"""(values by name, records of totals by name, release) of one chain -> a log density; traceable."""
+
+
+@dataclass
+class State:
+    """Where the chains of one group stand: rows by name, and the records behind each total."""
+
+    values: dict[str, Array]
+    records: dict[str, dict[str, Array]] = field(default_factory=dict)
+
+    @property
+    def chains(self) -> int:
+        """Rows."""
+        return len(next(iter(self.values.values())))
+
+
+@dataclass(frozen=True)
+class Term:
+    """One factor of the joint density, and the names it depends on."""
+
+    touches: frozenset[str]
+    density: Density
+    law_of: str | None = None
+    """The name whose law it is, if it is one."""
+    noise_of: str | None = None
+    """The released name whose noise it is, if it is that."""
+
+
+class Joint:
+    """log pi0(theta) + log pi(s | theta) + log eta(s_dp | s) for a problem; `totals` by name where it has any."""
+
+    axes: Any = None
+    """Axis of the released values over chains; None: all chains explain the same release."""
+
+    def __init__(self, problem: Problem, totals: Mapping[str, Any]) -> None:
+        self.problem, self.model, self.totals = problem, problem.model, totals
+        self.fixed = {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
+        self.release = {n: (i.mechanism, i.value) for n, i in problem.release.items() if n not in self.fixed}
+        self.terms = [self._law(name) for name in self.model.order if self._has_law(name)]
+        self.terms += [self._total(name) for name in totals]
+        self.terms += [self._noise(name) for name in self.release]
+
+    def _has_law(self, name: str) -> bool:
+        wanted = name in self.model.parameters or name in self.problem.needed
+        return wanted and name not in self.totals and self.model.has_density(name)
+
+    def _law(self, name: str) -> Term:
+        def density(values: Values, records: Any, release: Any) -> Any:
+            return log_density(self.model.law_at(name, values), values[name])
+
+        return Term(frozenset({name, *self.model.parents(name)}), density, name)
+
+    def _total(self, name: str) -> Term:
+        def density(values: Values, records: Any, release: Any) -> Any:
+            return self.totals[name].log_density(values, records[name])
+
+        return Term(frozenset(self.model.parents(name)), density)
+
+    def _noise(self, name: str) -> Term:
+        def density(values: Values, records: Any, release: Any) -> Any:
+            mechanism, value = release[name]
+            return jnp.sum(mechanism.log_prob(value, values[name], **{x: values[x] for x in mechanism.inputs}))
+
+        return Term(frozenset({name, *self.release[name][0].inputs}), density, noise_of=name)
+
+    def touching(self, names: Iterable[str], also: Iterable[str] = (), never: Iterable[str] = ()) -> Density:
+        """The sum of all terms that depend on any of the names; NaN and +inf count as impossible.
+
+        With `also`, only those that depend on any of these too; with `never`, only those that depend on none of them.
+        """
+        wanted, besides, barred = frozenset(names), frozenset(also), frozenset(never)
+        terms = [term for term in self.terms if term.touches & wanted and not term.touches & barred]
+        return self._sum([term for term in terms if not besides or term.touches & besides])
+
+    def without_laws_of(self, names: Iterable[str], marginal: Mapping[str, Density]) -> Density:
+        """The sum of all terms but the laws of the names; `marginal` densities replace both law and noise of theirs."""
+        left_out = {*names, *marginal}
+        kept = [term for term in self.terms if term.law_of not in left_out and term.noise_of not in marginal]
+        return self._sum([*kept, *(Term(frozenset(), density) for density in marginal.values())])
+
+    @staticmethod
+    def _sum(terms: list[Term]) -> Density:
+        def density(values: Values, records: Any, release: Any) -> Any:
+            total = jnp.zeros(())
+            for term in terms:
+                total = total + term.density(values, records, release)
+            return jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
+
+        return density
+
+    def children(self, name: str) -> frozenset[str]:
+        """Needed statistics and parameters whose law names it as a parent."""
+        known = {*self.model.parameters, *self.problem.needed}
+        return frozenset(other for other in self.model.order if other in known and name in self.model.parents(other))
+
+    def readers(self, name: str) -> frozenset[str]:
+        """Released statistics whose mechanism reads it."""
+        return frozenset(other for other, (mechanism, _) in self.release.items() if name in mechanism.inputs)
+
+    def program(self, purpose: Any, build: Callable[[], Callable[..., Any]]) -> Compiled:
+        """A program kept on the model, for every release of the same form."""
+        form = tuple((name, name in self.fixed, item.mechanism.inputs) for name, item in self.problem.release.items())
+        return self.model.compiled.setdefault(("augmentation", purpose, form, self.axes is None), Compiled(build))
+
+    def log_density(self, state: State) -> Array:
+        """The whole joint density, chain by chain."""
+        density = self.touching(self.model.order)
+        program = self.program("joint", lambda: jax.vmap(density, in_axes=(0, 0, self.axes)))
+        return self.run(program, state.values, state.records, self.release)
+
+    @staticmethod
+    def run(program: Compiled, *arguments: Any) -> Any:
+        """Run a program in 64 bits; NumPy arrays come out."""
+        with double():
+            return jax.tree.map(np.asarray, program(*arguments))
+
+
+# Entry by entry -------------------------------------------------------------------------------------------------------
+
+
+def entry_log_prob(model: Any, name: str, values: Values, value: Any) -> Any:
+    """log density of each entry by itself, -inf off its support; for laws whose entries are independent."""
+    law = model.law_at(name, values)
+    while isinstance(law, Independent):
+        law = law.base_dist
+    log_prob = law.log_prob(value)
+    return jnp.where(inside(law, value) & ~jnp.isnan(log_prob), log_prob, -jnp.inf)
+
+
+def has_free_entries(joint: Joint, name: str) -> bool:
+    """Whether law and noise treat every entry alone, and nothing else depends on the statistic."""
+    model, shape = joint.model, joint.model.shape(name)
+    if joint.children(name) or joint.readers(name) or name not in joint.release:
+        return False
+    struct = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.order}
+
+    def shapes(values: Values, release: Any) -> tuple[Any, Any]:
+        law = model.law_at(name, values)
+        while isinstance(law, Independent):
+            law = law.base_dist
+        mechanism, value = release[name]
+        noise = mechanism.log_prob(value, values[name], **{x: values[x] for x in mechanism.inputs})
+        return law.log_prob(values[name]), noise
+
+    with double():
+        found = jax.eval_shape(jax.vmap(shapes, in_axes=(0, None)), struct, joint.release)
+    return all(tuple(one.shape[1:]) == shape for one in found)
+
+
+def support_of(joint: Joint, name: str) -> tuple[int, int] | None:
+    """Ends of a whole-numbered support that are the same whatever the parents' values; None where there are none."""
+    model = joint.model
+    struct = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.law(name).parents}
+
+    def ends(values: Values) -> Any:
+        support = innermost(model.law_at(name, values).support)
+        low, high = (0, 1) if support is boolean else (None, None)
+        low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
+        if low is None or high is None:
+            raise LookupError
+        return [jnp.min(jnp.asarray(low)), jnp.max(jnp.asarray(high))]
+
+    try:
+        with double():
+            if struct:
+                if depends(jax.make_jaxpr(jax.vmap(ends))(struct).jaxpr):
+                    return None
+                low, high = jax.vmap(ends)({name: np.ones(one.shape, one.dtype) for name, one in struct.items()})
+            else:
+                low, high = ends({})
+    except LookupError:
+        return None
+    return int(np.ravel(low)[0]), int(np.ravel(high)[0])

@@ -1,0 +1,280 @@
+"""Continuous parameters without a closed form: Hamiltonian steps in an unconstrained chart, Jacobian included.
+
+Parameters whose law given the rest is conjugate can be integrated out of the step (docs/derivations/augmentation.md).
+Step size and metric adapt in warm-up, to the chains of the same group, and are then frozen.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import biject_to
+
+from noisewise.numerics import Array, double
+from noisewise.samplers.gibbs.conjugate import LARGE, Conjugate
+from noisewise.samplers.gibbs.joint import Joint, State
+from noisewise.samplers.gibbs.reported import Reported
+
+Values = Mapping[str, Any]
+
+DENSE = 48
+"""Coordinates up to which the metric is a full matrix."""
+AIM = 0.8
+"""Mean acceptance that the step size is tuned to."""
+
+
+class Chart:
+    """Unconstrained coordinates of some names, the others given."""
+
+    def __init__(self, joint: Joint, names: Sequence[str]) -> None:
+        self.model = joint.model
+        self.names = tuple(name for name in self.model.order if name in names)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._look()
+        self.size = sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    def _look(self) -> None:
+        model = self.model
+        structs = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.order}
+
+        def look(values: Values) -> Any:
+            for name in self.names:
+                transform = biject_to(model.law_at(name, values).support)
+                self.shapes[name] = tuple(transform.inverse_shape(model.shape(name)))
+            return 0.0
+
+        with double():
+            jax.eval_shape(jax.vmap(look), structs)
+
+    def point(self, free: Any, values: Values) -> tuple[dict[str, Any], Any]:
+        """All values with the chart's names at `free`, and log |d values / d free|."""
+        found, total, start = dict(values), jnp.zeros(()), 0
+        for name in self.names:
+            size = int(np.prod(self.shapes[name]))
+            piece = free[start : start + size].reshape(self.shapes[name])
+            transform = biject_to(self.model.law_at(name, found).support)
+            found[name] = transform(piece)
+            total = total + jnp.sum(transform.log_abs_det_jacobian(piece, found[name]))
+            start += size
+        return found, total
+
+    def free(self, values: Values) -> Any:
+        """Coordinates of one chain's values."""
+        parts = [biject_to(self.model.law_at(name, values).support).inv(values[name]) for name in self.names]
+        return jnp.concatenate([jnp.ravel(part) for part in parts])
+
+
+class Tuned:
+    """A step whose length is tuned to its acceptance in warm-up, and frozen at the average since it was last shaped."""
+
+    log_step: float
+    sizes: list[float]
+
+    def begin(self, log_step: float) -> None:
+        """Tune from here on."""
+        self.log_step, self.sizes = log_step, []
+
+    def tune(self, change: float, most: float = np.inf) -> None:
+        """A longer step after many acceptances, a shorter one after few."""
+        self.log_step = min(self.log_step + change, most)
+        self.sizes.append(self.log_step)
+
+    def learn(self) -> None:
+        """A new shape from what was seen since the last."""
+        raise NotImplementedError
+
+    def freeze(self) -> None:
+        """The last length is as noisy as the last acceptance: their average is not."""
+        if self.sizes:
+            self.begin(float(np.mean(self.sizes)))
+
+
+class Gradient(Tuned):
+    """One Hamiltonian trajectory per sweep for the named values; `collapsed` conjugate parameters integrated out.
+
+    Right after the step the collapsed ones must be drawn: `step` does so.
+    """
+
+    def __init__(self, joint: Joint, names: Sequence[str], collapsed: Sequence[Conjugate] = ()) -> None:
+        self.joint, self.chart, self.collapsed = joint, Chart(joint, names), tuple(collapsed)
+        self.density = joint.touching(self.chart.names)
+        moving, still = {"also": self.chart.names}, {"never": self.chart.names}
+        self.moving = [joint.touching([one.name], **moving) for one in collapsed]
+        self.still = [joint.touching([one.name], **still) for one in collapsed]
+        size = self.chart.size
+        self.leaps = 2 if size <= 4 else min(4 + size // 8, 12)
+        self.begin(np.log(0.3))
+        self.root: Array = np.eye(size) if size <= DENSE else np.ones(size)
+        self.seen: list[Array] = []
+
+    def log_target(self, free: Any, values: Values, records: Any, release: Any, anchors: Any, fixed: Any) -> Any:
+        """log density of the free coordinates given everything but the collapsed; traceable.
+
+        p(x) p(children | x) / p(x | children) is the marginal density of the children, at any x: here at the anchor,
+        where p(children | x) is a constant and is left out. `fixed` are the coefficients of factors that do not move.
+        """
+        point, total = self.chart.point(free, values)
+        for one, anchor in zip(self.collapsed, anchors, strict=True):
+            point[one.name] = anchor
+        for one, anchor, part, (a, b) in zip(self.collapsed, anchors, self.moving, fixed, strict=True):
+            more = one.coefficients(point, records, release, anchor, part)
+            a, b = a + more[0], b + more[1]
+            sound = jnp.all(one.family.proper(a, b) & (jnp.abs(a) < LARGE))
+            total = jnp.where(sound, total - one.family.log_prob(anchor, a, b), -jnp.inf)
+        total = total + self.density(point, records, release)
+        return jnp.where(total < jnp.inf, total, -jnp.inf)
+
+    def _move(
+        self, values: Values, records: Any, release: Any, anchors: Any, root: Any, push: Any, size: Any, bar: Any
+    ) -> Any:
+        """One trajectory of one chain, in coordinates whitened by `root`; accepted when it beats `bar`."""
+        origin = self.chart.free(values)
+        fixed = [
+            one.coefficients(values, records, release, anchor, part)
+            for one, anchor, part in zip(self.collapsed, anchors, self.still, strict=True)
+        ]
+
+        def target(z: Any) -> Any:
+            free = origin + (root @ z if root.ndim == 2 else root * z)
+            return self.log_target(free, values, records, release, anchors, fixed), free
+
+        slope = jax.value_and_grad(target, has_aux=True)
+
+        def gradient(z: Any) -> tuple[Any, Any]:
+            (level, _), found = slope(z)
+            return level, jnp.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0)
+
+        def leap(carry: Any, _: Any) -> tuple[Any, None]:
+            z, p, _, g = carry
+            p = p + 0.5 * size * g
+            z = z + size * p
+            level, g = gradient(z)
+            return (z, p + 0.5 * size * g, level, g), None
+
+        still = jnp.zeros_like(push)
+        before, g = gradient(still)
+        (z, p, after, _), _ = jax.lax.scan(leap, (still, push, before, g), length=self.leaps)
+        ratio = after - before + 0.5 * jnp.sum(push**2) - 0.5 * jnp.sum(p**2)
+        ratio = jnp.where(jnp.isnan(ratio), -jnp.inf, ratio)
+        yes = bar >= -ratio
+        free = jnp.where(yes, target(z)[1], origin)
+        point = self.chart.point(free, values)[0]
+        kept = {name: jnp.where(yes, point[name], values[name]) for name in self.chart.names}
+        return kept, free, jnp.exp(jnp.minimum(ratio, 0.0))
+
+    def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
+        """One trajectory for every chain, then fresh draws of what was integrated out."""
+        names = (*self.chart.names, *(one.name for one in self.collapsed))
+        purpose = ("gradient", names, len(self.collapsed), self.leaps)
+        axes = (0, 0, self.joint.axes, None, None, 0, 0, 0)
+        program = self.joint.program(purpose, lambda: jax.vmap(self._move, in_axes=axes))
+        chains = state.chains
+        push = rng.standard_normal((chains, self.chart.size))
+        size = np.exp(self.log_step) * rng.uniform(0.8, 1.2, chains)
+        bar = rng.standard_exponential(chains)
+        anchors = [one.anchor(state.values) for one in self.collapsed]
+        kept, free, rate = self.joint.run(
+            program, state.values, state.records, self.joint.release, anchors, self.root, push, size, bar
+        )
+        state.values.update(kept)
+        for one in self.collapsed:
+            one.step(rng, state, warm)
+        if warm:
+            self.tune(0.7 * (float(rate.mean()) - AIM))
+            self.seen.append(free)
+        return float(rate.sum()), float(chains)
+
+    def learn(self) -> None:
+        """A new metric from what was seen since the last, over chains and sweeps, pulled towards its diagonal."""
+        seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
+        self.seen, self.sizes = [], []
+        if len(seen) < 4 * min(self.chart.size, DENSE) or not np.all(np.isfinite(seen)):
+            return
+        variance = np.maximum(seen.var(axis=0), 1e-12)
+        old = np.exp(self.log_step) * np.exp(np.mean(np.log(self._spread())))
+        if self.root.ndim == 1:
+            self.root = np.sqrt(variance)
+        else:
+            covariance = np.cov(seen.T).reshape(len(variance), -1)
+            weight = len(seen) / (len(seen) + 5.0)
+            self.root = np.linalg.cholesky(weight * covariance + (1.0 - weight) * np.diag(variance))
+        self.begin(float(np.clip(np.log(old / np.exp(np.mean(np.log(self._spread())))), -3.0, 0.3)))
+
+    def _spread(self) -> Array:
+        return np.abs(np.diag(self.root)) if self.root.ndim == 2 else self.root
+
+
+WALKED = 16
+"""Coordinates beyond which a random walk with fresh statistics is not tried."""
+USEFUL = 0.02
+"""Acceptance in warm-up below which it is given up."""
+
+
+class Refresh(Tuned):
+    """A random walk of the parameters together with fresh statistics drawn from their laws where the walk leads.
+
+    Serves where the noise is wide beside the law: there the statistic given the parameters, and they given it, hardly
+    move, while both together can. The laws of the statistics cancel; prior, noise and what is held fixed decide.
+    Tables behind `reported` categories are drawn given their release too: its marginal probability decides for them.
+    """
+
+    def __init__(
+        self, joint: Joint, names: Sequence[str], fresh: Sequence[str], reported: Sequence[Reported] = ()
+    ) -> None:
+        self.joint, self.chart, self.reported = joint, Chart(joint, names), tuple(reported)
+        tables = [one.name for one in self.reported]
+        self.fresh = [name for name in joint.model.order if name in fresh and name not in tables]
+        self.renewed = [*self.fresh, *tables]
+        self.density = joint.without_laws_of(self.fresh, {one.name: one.log_marginal for one in self.reported})
+        self.most = float(np.log(2.4 / np.sqrt(self.chart.size)))
+        self.begin(self.most - 1.0)
+        self.root = np.eye(self.chart.size)
+        self.seen: list[Array] = []
+        self.rates: list[float] = []
+        self.active = True
+
+    def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
+        """One proposal for every chain."""
+        if not self.active:
+            return 0.0, 0.0
+        chains, run, axes = state.chains, self.joint.run, self.joint.axes
+        push = np.exp(self.log_step) * rng.standard_normal((chains, self.chart.size)) @ self.root.T
+        walk = self.joint.program(("walk", self.chart.names), lambda: jax.vmap(self._walk))
+        there, free, jacobian = run(walk, state.values, push)
+        values = self.joint.model.draw(rng, self.fresh, chains, {**state.values, **there})
+        values = {**values, **{one.name: one.draw(rng, values, chains) for one in self.reported}}
+        purpose = ("fresh", tuple(self.fresh), tuple(one.name for one in self.reported))
+        weigh = self.joint.program(purpose, lambda: jax.vmap(self.density, in_axes=(0, 0, axes)))
+        new, old = (run(weigh, given, state.records, self.joint.release) for given in (values, state.values))
+        with np.errstate(invalid="ignore"):
+            ratio = new - old + jacobian
+        yes = rng.standard_exponential(chains) >= -ratio  # NaN: no
+        for name in (*self.chart.names, *self.renewed):
+            chosen = yes.reshape((-1,) + (1,) * (values[name].ndim - 1))
+            state.values[name] = np.where(chosen, values[name], state.values[name])
+        if warm:
+            self._watch(free, float(yes.mean()))
+        return float(yes.sum()), float(chains)
+
+    def _walk(self, values: Values, push: Any) -> Any:
+        free = self.chart.free(values)
+        there, jacobian = self.chart.point(free + push, values)
+        return {name: there[name] for name in self.chart.names}, free, jacobian - self.chart.point(free, values)[1]
+
+    def _watch(self, free: Array, rate: float) -> None:
+        self.tune(0.5 * (rate - 0.25), self.most + 0.5)
+        self.seen.append(free)
+        self.rates.append(rate)
+
+    def learn(self) -> None:
+        """The walk's shape from what was seen since the last call; given up where hardly any proposal is accepted."""
+        seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
+        if len(self.rates) >= 20 and np.mean(self.rates[len(self.rates) // 2 :]) < USEFUL:
+            self.active = False
+        self.seen, self.rates, self.sizes = [], [], []
+        if len(seen) >= 4 * self.chart.size and np.all(np.isfinite(seen)):
+            covariance = np.cov(seen.T).reshape(self.chart.size, -1)
+            self.root = np.linalg.cholesky(covariance + np.diag(1e-9 * np.diag(covariance) + 1e-18))
+            self.begin(self.most - 0.5)

@@ -1,0 +1,1 @@
+"""Densities with gradients, for `NUTS`: confidential statistics summed or integrated out."""

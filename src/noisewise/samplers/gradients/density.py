@@ -1,0 +1,225 @@
+"""The density of parameters and continuous statistics together with the release, discrete statistics summed out.
+
+In free coordinates, traceable, with gradients that are numbers everywhere. Derivation: docs/derivations/nuts.md.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import biject_to
+
+from noisewise.inference.problem import Problem
+from noisewise.mechanisms import Exact, Gaussian
+from noisewise.model.atoms import has_atoms
+from noisewise.model.coordinates import Space, unwalkable
+from noisewise.model.law import log_density
+from noisewise.model.wrappers import laws_within
+from noisewise.numerics import double
+from noisewise.samplers.gradients.marginal import Folded, Sum, kind_of, log_eta
+
+Values = Mapping[str, Any]
+
+
+def unfit(problem: Problem) -> str | None:
+    """Why no density of continuous unknowns can be had, or None."""
+    model = problem.model
+    latent = [name for name in model.statistics if name in problem.needed]
+    exact = {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
+    summed = {name for name in latent if name not in exact and model.is_discrete(name)}
+    for name in model.parameters:
+        if model.is_discrete(name):
+            return f"moves along gradients, and the parameter '{name}' is a whole number"
+    for name in latent:
+        if not model.has_density(name):
+            return f"needs the density of '{name}', which is a Total or Simulator"
+    sampled = [name for name in latent if name not in exact and name not in summed]
+    for name in [*model.parameters, *sampled]:
+        why = _no_chart(problem, name)
+        if why is not None:
+            return f"cannot sample '{name}': {why}"
+    lost = problem.without_measure() or unwalkable(model, sampled)
+    if lost is not None:
+        return lost
+    for name in latent:
+        read = sorted(summed & set(model.parents(name)))
+        if read and not model.is_discrete(name):
+            return f"cannot sum out '{read[0]}', on which the continuous '{name}' depends"
+    if not model.parameters and summed | exact == set(latent):
+        return "has nothing to sample: the model has no continuous unknown"
+    return next((why for why in (one.excess() for one in Target(problem, {}).sums) if why), None)
+
+
+def _no_chart(problem: Problem, name: str) -> str | None:
+    """Why a continuous law has no density in unconstrained coordinates."""
+    found: list[str | None] = []
+    model = problem.model
+    parents = {p: jax.ShapeDtypeStruct((1, *model.shape(p)), model.dtype(p)) for p in model.parents(name)}
+
+    def look(values: Values) -> Any:
+        law = model.law(name).function(**values)
+        singular = has_atoms(law) or any("Censored" in type(part).__name__ for part in laws_within(law))
+        try:
+            biject_to(law.support).inverse_shape(model.shape(name))
+            found.append("its law has atoms" if singular else None)
+        except (NotImplementedError, TypeError):
+            found.append(f"the support of {type(law).__name__} has no unconstrained coordinates")
+        return 0.0
+
+    with double():
+        if parents:
+            jax.eval_shape(jax.vmap(look), parents)
+        else:
+            look({})
+    return found[-1]
+
+
+class Target:
+    """The density that the chains explore: of the free coordinates of parameters and sampled statistics."""
+
+    def __init__(self, problem: Problem, widened: Mapping[tuple[str, ...], int]) -> None:
+        self.problem, self.model, self.space = problem, problem.model, Space(problem.model)
+        release = problem.release
+        latent = [name for name in self.model.order if name in self.model.statistics and name in problem.needed]
+        self.exact = tuple(name for name in latent if name in release and isinstance(release[name].mechanism, Exact))
+        hidden = [name for name in latent if name not in self.exact]
+        discrete = [name for name in hidden if self.model.is_discrete(name)]
+        self.folded = tuple(Folded(self.space, name) for name in hidden if self._folds(name))
+        aside = {*discrete, *(fold.name for fold in self.folded)}
+        self.sampled = tuple(name for name in hidden if name not in aside)
+        self.sums = tuple(Sum(problem, names, widened.get(names, 0)) for names in self._groups(discrete))
+        self.shapes = self._free_shapes()
+        self.size = self.space.size + sum(math.prod(shape) for shape in self.shapes.values())
+
+    def _folds(self, name: str) -> bool:
+        """Whether it is normal, has Gaussian noise, and nothing else reads it."""
+        model, release = self.model, self.problem.release
+        if model.is_discrete(name) or name not in release or type(release[name].mechanism) is not Gaussian:
+            return False
+        others = [item.mechanism.inputs for item in release.values()]
+        if any(name in model.parents(other) for other in model.statistics) or any(name in read for read in others):
+            return False
+        return kind_of(self.problem, name) == "Normal"
+
+    def _groups(self, discrete: list[str]) -> list[tuple[str, ...]]:
+        """Discrete statistics that must be summed together: one depends on the other, or something reads both."""
+        links = [{name, *self.model.parents(name)} for name in (*discrete, *self.exact)]
+        links += [{name, *item.mechanism.inputs} for name, item in self.problem.release.items()]
+        groups = [{name} for name in discrete]
+        for link in links:
+            met = [group for group in groups if group & link]
+            groups = [group for group in groups if not group & link] + ([set().union(*met)] if met else [])
+        return [tuple(name for name in discrete if name in group) for group in groups]
+
+    def _free_shapes(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+
+        def look(values: Values) -> Any:
+            for name in self.sampled:
+                transform = biject_to(self.space.model.law_at(name, values).support)
+                found[name] = tuple(transform.inverse_shape(self.model.shape(name)))
+            return 0.0
+
+        rows = {
+            name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), self.model.dtype(name))
+            for name in self.model.order
+            if self.model.has_density(name)
+        }
+        with double():
+            jax.eval_shape(jax.vmap(look), rows)
+        return found
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What a compiled program depends on, besides the shapes of its arguments."""
+        folded = tuple(fold.name for fold in self.folded)
+        return self.exact, self.sampled, folded, tuple(sum_.signature for sum_ in self.sums)
+
+    def data(self) -> dict[str, Any]:
+        """The release, as arguments of compiled programs: another release needs no other program."""
+        release = self.problem.release
+        read = [*self.sampled, *(fold.name for fold in self.folded)]
+        read += [name for sum_ in self.sums if not sum_.fixed_noise for name in sum_.read_by]
+        return {
+            "exact": {name: np.asarray(release[name].value) for name in self.exact},
+            "items": {name: (release[name].mechanism, release[name].value) for name in read if name in release},
+            "tables": [sum_.tables() for sum_ in self.sums],
+        }
+
+    # Traceable -------------------------------------------------------------------------------------------
+
+    def point(self, free: Any, data: Any) -> tuple[dict[str, Any], Any]:
+        """Values by name at one free vector, and the log density of all that is sampled with the release."""
+        prior, total = self.space.point(free[: self.space.size], {})
+        values: dict[str, Any] = {**prior, **data["exact"]}
+        start = self.space.size
+        for name in self.sampled:
+            law = self.space.model.law_at(name, values)
+            transform = biject_to(law.support)
+            size = math.prod(self.shapes[name])
+            piece = free[start : start + size].reshape(self.shapes[name])
+            start += size
+            values[name] = transform(piece)
+            total = total + jnp.sum(law.log_prob(values[name])) + jnp.sum(log_jacobian(transform, piece, values[name]))
+        summed = {child for sum_ in self.sums for child in sum_.children}
+        for name in self.exact:
+            if name not in summed:
+                value = jnp.asarray(data["exact"][name], float)
+                total = total + log_density(self.space.model.law_at(name, values), value)
+        taken = {name for sum_ in self.sums for name in sum_.read_by}
+        for name, item in data["items"].items():
+            if name in self.sampled and name not in taken:
+                total = total + jnp.sum(log_eta(item, name, values))
+        for fold in self.folded:
+            total = total + fold.log_kept(values, data["items"])
+        for sum_, tables in zip(self.sums, data["tables"], strict=True):
+            total = total + sum_.log_kept(values, data["items"], tables)
+        return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
+
+    def potential(self, data: Any) -> Callable[[Any], Any]:
+        """Minus the log density, as NumPyro wants it, with a gradient that is a number everywhere.
+
+        Any fixed function in place of the gradient leaves the leapfrog step reversible and volume-preserving, so that
+        zero where the derivative is not a number costs steps, not exactness.
+        """
+
+        @jax.custom_vjp
+        def energy(free: Any) -> Any:
+            return -self.point(free, data)[1]
+
+        def forward(free: Any) -> Any:
+            value, gradient = jax.value_and_grad(lambda z: -self.point(z, data)[1])(free)
+            return value, jnp.where(jnp.isfinite(gradient), gradient, 0.0)
+
+        energy.defvjp(forward, lambda gradient, cotangent: (cotangent * gradient,))
+        return energy
+
+    def free_from(self, values: Values) -> Any:
+        """The free vector of one row of values of all that is sampled."""
+        names = [*self.space.continuous, *self.sampled]
+        pieces = [
+            jnp.ravel(biject_to(self.space.model.law_at(name, values).support).inv(jnp.asarray(values[name], float)))
+            for name in names
+        ]
+        return jnp.concatenate(pieces)
+
+    def finish(self, free: Any, data: Any, outside: Any, uniform: Any, normal: Any) -> tuple[dict[str, Any], Any]:
+        """Values by name at one free vector with what was summed out drawn too, and each sum's bound."""
+        values, _ = self.point(free, data)
+        drawn, left = dict(values), []
+        for index, sum_ in enumerate(self.sums):
+            tables = data["tables"][index]
+            found, bound = sum_.conditional(values, data["items"], tables, outside[index], uniform[index])
+            drawn |= found
+            left.append(bound)
+        for fold in self.folded:
+            drawn[fold.name] = fold.conditional(values, data["items"], normal[fold.name])
+        return drawn, jnp.stack(left) if left else jnp.zeros(0)
+
+
+def log_jacobian(transform: Any, free: Any, value: Any) -> Any:
+    """log |ds / d free|, of a sampled statistic."""
+    return transform.log_abs_det_jacobian(free, value)

@@ -1,0 +1,534 @@
+"""Confidential statistics summed out: discrete ones by enumeration, normal ones under Gaussian noise in closed form.
+
+A `Sum` holds the values that one or more discrete statistics are enumerated over: a window that does not move with the
+parameters, and a bound on what it leaves out. Derivation: docs/derivations/nuts.md.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from numpyro.distributions.constraints import boolean
+from numpyro.distributions.distribution import Independent
+
+from noisewise.inference.problem import Problem
+from noisewise.mechanisms import Exact
+from noisewise.mechanisms.additive import Additive
+from noisewise.model.coordinates import Space
+from noisewise.model.law import log_density
+from noisewise.model.wrappers import peel
+from noisewise.numerics import Array, Compiled, double
+
+Values = Mapping[str, Any]
+
+FALL = 40.0
+"""A window reaches to where the noise density has fallen by this much, in logs: exp(-40) is 4e-18."""
+MOST_POINTS = 2**16
+"""Values of several numbers enumerated jointly, at most."""
+MOST_CELLS = 2**22
+"""Values times entries of one statistic, at most."""
+ROUNDED = 16
+"""Windows are multiples of this long, so that another release seldom needs another program."""
+AFFINE = {
+    **dict.fromkeys(("Poisson", "BernoulliProbs", "BernoulliLogits", "GeometricProbs", "GeometricLogits"), ""),
+    **dict.fromkeys(("BinomialProbs", "BinomialLogits"), "total_count"),
+    **dict.fromkeys(("GammaPoisson", "NegativeBinomial2"), "concentration"),
+    **dict.fromkeys(("NegativeBinomialProbs", "NegativeBinomialLogits"), "concentration"),
+}
+"""Laws log p(s) = log h(s) + (affine in s with coefficients that depend on the parameters), where this is constant."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Values start, start + 1, ..., start + size - 1 of every entry; `outside` bounds log eta/sup beyond them."""
+
+    start: Array
+    size: int
+    outside: Array
+    """One per entry, at most 0; -inf where the window holds the whole support."""
+
+
+class Sum:
+    """Discrete statistics summed out together over a grid of values, or one of them entry by entry."""
+
+    def __init__(self, problem: Problem, names: tuple[str, ...], widened: int) -> None:
+        self.problem, self.names, self.space = problem, names, Space(problem.model)
+        release = problem.release
+        self.read_by = tuple(n for n in release if n not in _exact(problem) and _reads(problem, n) & set(names))
+        self.children = tuple(n for n in _exact(problem) if set(problem.model.parents(n)) & set(names))
+        self.by_entry = self._is_by_entry()
+        self.windows = {name: _window(problem, name, widened) for name in names}
+        self.totals = {name: _constant_of(problem, name, "total_count") for name in names}
+        self.affine = self.by_entry and _is_affine(problem, names[0])
+        self.ends = {name: _constant_bounds(problem, name) for name in names}
+        self.fixed_noise = set[str]().union(*(_reads(problem, name) for name in self.read_by)) <= set(names)
+        """Whether the noise density over the grid depends on nothing that is sampled."""
+
+    def _is_by_entry(self) -> bool:
+        if len(self.names) > 1 or self.read_by != self.names or self.children:
+            return False
+        (name,) = self.names
+        model, item = self.problem.model, self.problem.release[name]
+        shape = model.shape(name)
+        value = _rows_of(self.problem, [name, *item.mechanism.inputs, *model.parents(name)])
+        inputs = {other: value[other][0] for other in item.mechanism.inputs}
+        with double():
+            law = jax.eval_shape(jax.vmap(lambda row: entries(self.space.model.law_at(name, row), row[name])), value)
+            eta = np.shape(item.mechanism.log_prob(item.value, value[name][0], **inputs))
+        return law.shape[1:] == shape and eta == shape
+
+    # Sizes -----------------------------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> int:
+        """Separate sums."""
+        return int(np.prod(self.problem.model.shape(self.names[0]))) if self.by_entry else 1
+
+    @property
+    def points(self) -> int:
+        """Values in each sum."""
+        if self.by_entry:
+            return self.windows[self.names[0]].size
+        return math.prod(self._ways(name) for name in self.names)
+
+    def _ways(self, name: str) -> int:
+        cells = int(np.prod(self.problem.model.shape(name)))
+        if self._composed(name):
+            total = int(np.asarray(self.totals[name]))
+            return math.comb(total + cells - 1, cells - 1)
+        return self.windows[name].size ** cells
+
+    def _composed(self, name: str) -> bool:
+        """Whether the statistic is one multinomial table with a known total: only tables that add up are listed."""
+        total, shape = self.totals[name], self.problem.model.shape(name)
+        return total is not None and np.ndim(total) == 0 and len(shape) == 1 and kind_of(self.problem, name) in TABLES
+
+    def excess(self) -> str | None:
+        """Why there are too many values to sum over, or None."""
+        named = " and ".join(f"'{name}'" for name in self.names)
+        if self.by_entry and self.points * self.entries > MOST_CELLS:
+            return f"would sum {named} over {self.points} values in each of {self.entries} entries"
+        if not self.by_entry and self.points > MOST_POINTS:
+            return f"would sum {named} jointly over {self.points:.3g} values"
+        return None
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What a compiled program depends on."""
+        sizes = tuple(window.size for window in self.windows.values())
+        return self.names, self.by_entry, self.affine, self.fixed_noise, sizes, self.points
+
+    # The grid --------------------------------------------------------------------------------------------
+
+    def offsets(self) -> dict[str, Array]:
+        """The grid relative to the windows' starts: (points, *shape or ones), by name."""
+        model = self.problem.model
+        if self.by_entry:
+            (name,) = self.names
+            return {name: np.arange(self.points).reshape((-1,) + (1,) * len(model.shape(name)))}
+        lists = [self._list(name) for name in self.names]
+        picked = np.meshgrid(*(np.arange(len(one)) for one in lists), indexing="ij")
+        return {name: one[index.ravel()] for name, one, index in zip(self.names, lists, picked, strict=True)}
+
+    def _list(self, name: str) -> Array:
+        shape = self.problem.model.shape(name)
+        cells = int(np.prod(shape))
+        if self._composed(name):
+            return compositions(int(np.asarray(self.totals[name])), cells)
+        ways = list(product(range(self.windows[name].size), repeat=cells))
+        return np.array(ways, dtype=np.int64).reshape(-1, *shape)
+
+    def starts(self) -> dict[str, Array]:
+        """Where the windows start, by name."""
+        return {
+            name: 0 * window.start if self._composed(name) else window.start for name, window in self.windows.items()
+        }
+
+    def tables(self) -> dict[str, Any]:
+        """What does not depend on the parameters, as arguments of compiled programs."""
+        starts = self.starts()
+        found: dict[str, Any] = {"starts": starts}
+        if self.fixed_noise:
+            grid = {name: starts[name] + offset for name, offset in self.offsets().items()}
+            with np.errstate(over="ignore", under="ignore", divide="ignore"):
+                found["log_eta"] = np.stack(self._log_eta_rows(grid)) if self.read_by else np.zeros((self.points, 1))
+        if self.affine:
+            found["share"] = self._share(starts[self.names[0]])
+            found["log_base"] = self._log_base(starts[self.names[0]], found["share"])
+        return found
+
+    def _log_eta_rows(self, grid: dict[str, Array]) -> list[Array]:
+        release = self.problem.release
+        total: Any = 0.0
+        for name in self.read_by:
+            item = release[name]
+            extra = {other: grid[other] for other in item.mechanism.inputs}
+            found = np.asarray(item.mechanism.log_prob(item.value, grid[name], **extra)).reshape(self.points, -1)
+            total = total + (found if self.by_entry else found.sum(axis=1, keepdims=True))
+        return list(total)
+
+    def log_outside(self) -> Array:
+        """Bound of log eta over the values that the windows leave out, one per sum; -inf where there are none."""
+        sup = [np.sum(self.problem.log_sup(name)) for name in self.read_by]
+        if self.by_entry:
+            item = self.problem.release[self.names[0]]
+            each = np.asarray(item.mechanism.log_sup(item.value), dtype=float)
+            return np.broadcast_to(each, self.problem.model.shape(self.names[0])).ravel() + self._beyond()
+        return np.array([float(sum(sup)) + self._beyond().max()])
+
+    def _beyond(self) -> Array:
+        found = [
+            np.full(1, -np.inf) if self._composed(name) else window.outside.ravel()
+            for name, window in self.windows.items()
+        ]
+        return np.concatenate(found)
+
+    def _log_base(self, start: Array, share: Array) -> Array:
+        """log h(s) over the window, from the law at one value of the parameters: see `_anchored`."""
+        (name,) = self.names
+        model = self.problem.model
+
+        def build() -> Any:
+            def one(row: Values, node: Any) -> Any:
+                return entries(self.space.model.law_at(name, row), node).ravel()
+
+            return jax.vmap(one, in_axes=(None, 0))
+
+        row = {parent: value[0] for parent, value in _rows_of(self.problem, list(model.parents(name))).items()}
+        low, high = self.ends[name]
+        nodes = start + self.offsets()[name]
+        inside = (nodes >= low) & (nodes <= high)
+        program = model.compiled.setdefault(("sum", "base", name), Compiled(build))
+        with double():
+            log_law = np.asarray(program(row, np.clip(nodes, low, high).astype(np.int64)))
+        base = log_law - (1.0 - share) * log_law[:1] - share * log_law[-1:]
+        return np.where(inside.reshape(len(nodes), -1), base, -np.inf)
+
+    def _share(self, start: Array) -> Array:
+        """Where each node lies between the window's two ends: (points, entries), or (points, 1) where all are alike."""
+        (name,) = self.names
+        first, last = (np.clip(end, *self.ends[name]) for end in (start, start + self.points - 1))
+        nodes = np.clip(start + self.offsets()[name], *self.ends[name])
+        share = ((nodes - first) / np.maximum(last - first, 1)).reshape(self.points, -1)
+        return share[:, :1] if np.all(share == share[:, :1]) else share
+
+    # Traceable: one value of everything that is sampled ------------------------------------------------------
+
+    def log_terms(self, values: Values, items: Any, tables: Any) -> tuple[Any, Any]:
+        """(log law, log noise density and noise-free laws) over the grid: (points, entries) each."""
+        grid = {name: tables["starts"][name] + offset for name, offset in self.offsets().items()}
+        if self.affine:
+            share, (first, last) = tables["share"], self._anchored(values, tables["starts"][self.names[0]])
+            law = tables["log_base"] + (1.0 - share) * first + share * last
+        else:
+            law = jax.vmap(lambda point: self._log_law(values, point))(grid)
+        if self.fixed_noise and not self.children:
+            return law, tables["log_eta"]
+        noise = jax.vmap(lambda point: self._log_noise(values, point, items))(grid)
+        return law, noise + (tables["log_eta"] if self.fixed_noise else 0.0)
+
+    def _anchored(self, values: Values, start: Any) -> tuple[Any, Any]:
+        """The log law at the window's two ends: its affine part goes through both."""
+        (name,) = self.names
+        low, high = self.ends[name]
+        law = self.space.model.law_at(name, values)
+        first = entries(law, jnp.clip(start, low, high).astype(int)).ravel()
+        last = entries(law, jnp.clip(start + self.points - 1, low, high).astype(int)).ravel()
+        return first, last
+
+    def _log_law(self, values: Values, point: Values) -> Any:
+        """log probability of one point of the grid; its support is checked first, so that no formula leaves it."""
+        seen = {**values, **{name: jnp.asarray(value).astype(int) for name, value in point.items()}}
+        if self.by_entry:
+            (name,) = self.names
+            law = self.space.model.law_at(name, values)
+            low, high = bounds(law, self.problem.model.shape(name))
+            inside = (seen[name] >= low) & (seen[name] <= high)
+            return jnp.where(inside, entries(law, jnp.clip(seen[name], low, high).astype(int)), -jnp.inf).ravel()
+        total, possible = jnp.zeros(()), jnp.asarray(True)
+        for name in self.problem.model.order:
+            if name in self.names:
+                law = self.space.model.law_at(name, seen)
+                possible &= jnp.all(law.support(seen[name]))
+                if not law.event_shape:
+                    low, high = bounds(law, self.problem.model.shape(name))
+                    seen = {**seen, name: jnp.clip(seen[name], low, high).astype(int)}
+                total = total + jnp.sum(law.log_prob(seen[name]))
+        return jnp.where(possible, total, -jnp.inf).reshape(1)
+
+    def _log_noise(self, values: Values, point: Values, items: Any) -> Any:
+        seen = {**values, **{name: jnp.asarray(value).astype(int) for name, value in point.items()}}
+        total: Any = jnp.zeros(())
+        for name in () if self.fixed_noise else self.read_by:
+            found = log_eta(items[name], name, seen)
+            total = total + (found.ravel() if self.by_entry else jnp.sum(found))
+        for name in self.children:
+            total = total + log_density(self.space.model.law_at(name, seen), jnp.asarray(values[name], float))
+        return total.reshape(self.entries)
+
+    def log_kept(self, values: Values, items: Any, tables: Any) -> Any:
+        """log of the whole sum over the grid; -inf, with no gradient, where nothing in it is possible."""
+        if self.affine and self.fixed_noise:
+            anchored = self._anchored(values, tables["starts"][self.names[0]])
+            return jnp.sum(tilted(tables["log_base"] + tables["log_eta"], tables["share"], *anchored))
+        return jnp.sum(log_sum(sum(self.log_terms(values, items, tables))))
+
+    def conditional(self, values: Values, items: Any, tables: Any, outside: Any, uniform: Any) -> tuple[Any, Any]:
+        """A draw of the statistics given everything else, by inversion, and the bound on what the window left out."""
+        law, noise = self.log_terms(values, items, tables)
+        terms = law + noise
+        kept = log_sum(terms)
+        weight = jnp.cumsum(jnp.exp(terms - jnp.where(jnp.isfinite(kept), kept, 0.0)), axis=0)
+        chosen = jnp.minimum(jnp.sum(weight <= uniform * weight[-1:], axis=0), self.points - 1)
+        drawn = {}
+        for name, offset in self.offsets().items():
+            shape = self.problem.model.shape(name)
+            picked = jnp.asarray(offset)[chosen[0]] if not self.by_entry else chosen.reshape(shape)
+            drawn[name] = (tables["starts"][name] + picked).astype(int)
+        return drawn, jnp.sum(self._left_out(law, kept, outside))
+
+    def _left_out(self, law: Any, kept: Any, outside: Any) -> Any:
+        """At most (mass of the law outside) x (largest noise density there) / (likelihood kept), entry by entry."""
+        largest = max(float(np.max(np.abs(window.start))) + window.size for window in self.windows.values())
+        rounding = 2.0**-52 * (8.0 + largest * math.log(largest + 2.0))
+        missing = jnp.maximum(1.0 - jnp.sum(jnp.exp(law), axis=0), rounding)
+        return jnp.where(outside > -jnp.inf, missing * jnp.exp(outside - kept), 0.0)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A normal statistic under Gaussian noise: the release is normal given the parameters, and so is s given it."""
+
+    space: Space
+    name: str
+
+    def log_kept(self, values: Values, items: Any) -> Any:
+        """log density of the release."""
+        mechanism, value = items[self.name]
+        law = self._normal(values)
+        return jnp.sum(dist.Normal(law.loc, jnp.hypot(law.scale, mechanism.scale)).log_prob(value))
+
+    def conditional(self, values: Values, items: Any, normal: Any) -> Any:
+        """A draw of s given the parameters and the release, from a standard normal one."""
+        mechanism, value = items[self.name]
+        law = self._normal(values)
+        spread = jnp.hypot(law.scale, mechanism.scale)
+        trust = (law.scale / spread) ** 2
+        return law.loc + trust * (value - law.loc) + (law.scale / spread) * mechanism.scale * normal
+
+    def _normal(self, values: Values) -> Any:
+        return peel(self.space.model.law_at(self.name, values))[0]
+
+
+# Sums ----------------------------------------------------------------------------------------------------------------
+
+
+def log_sum(terms: Any) -> Any:
+    """log sum exp over the first axis whose gradient is zero, not NaN, where every term is -inf."""
+    top = jax.lax.stop_gradient(jnp.max(terms, axis=0))
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    total = jnp.sum(jnp.exp(terms - top), axis=0)
+    return jnp.where(total > 0.0, top + jnp.log(jnp.where(total > 0.0, total, 1.0)), -jnp.inf)
+
+
+@jax.custom_vjp
+def tilted(table: Any, share: Any, first: Any, last: Any) -> Any:
+    """log sum exp of table + (1 - share) first + share last over the first axis.
+
+    Its derivatives in `first` and `last` are one less the mean share and the mean share, found in the same pass.
+    """
+    return _tilted(table, share, first, last)[0]
+
+
+def _tilted(table: Any, share: Any, first: Any, last: Any) -> tuple[Any, Any]:
+    terms = table + (1.0 - share) * first + share * last
+    top = jnp.max(terms, axis=0)
+    weights = jnp.exp(terms - jnp.where(jnp.isfinite(top), top, 0.0))
+    total = jnp.sum(weights, axis=0)
+    some = jnp.where(total > 0.0, total, 1.0)
+    return jnp.where(total > 0.0, top + jnp.log(some), -jnp.inf), jnp.sum(share * weights, axis=0) / some
+
+
+def _tilted_forward(table: Any, share: Any, first: Any, last: Any) -> tuple[Any, Any]:
+    value, mean = _tilted(table, share, first, last)
+    return value, (table, share, mean)
+
+
+def _tilted_backward(kept: Any, cotangent: Any) -> tuple[Any, ...]:
+    table, share, mean = kept
+    return jnp.zeros_like(table), jnp.zeros_like(share), cotangent * (1.0 - mean), cotangent * mean
+
+
+tilted.defvjp(_tilted_forward, _tilted_backward)
+
+
+def log_eta(item: Any, name: str, values: Values) -> Any:
+    """log noise density of one released value; traceable."""
+    mechanism, value = item
+    return mechanism.log_prob(value, values[name], **{other: values[other] for other in mechanism.inputs})
+
+
+def compositions(total: int, cells: int) -> Array:
+    """Every table of `cells` whole numbers from 0 on that add up to `total`."""
+    if cells == 1:
+        return np.array([[total]])
+    parts = [
+        np.column_stack([np.full(len(rest), first), rest])
+        for first in range(total + 1)
+        for rest in [compositions(total - first, cells - 1)]
+    ]
+    return np.concatenate(parts)
+
+
+# What tracing tells of a law ----------------------------------------------------------------------------------------
+
+TABLES = ("MultinomialProbs", "MultinomialLogits")
+
+
+def entries(law: Any, value: Any) -> Any:
+    """log density entry by entry where the law's entries are independent."""
+    while isinstance(law, Independent):
+        law = law.base_dist
+    return law.log_prob(value)
+
+
+def bounds(law: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Ends of every entry's support; infinite where there are none."""
+    support = law.support
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    low, high = (0, 1) if support is boolean else (-jnp.inf, jnp.inf)
+    low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
+    return jnp.broadcast_to(jnp.asarray(low, float), shape), jnp.broadcast_to(jnp.asarray(high, float), shape)
+
+
+def _rows_of(problem: Problem, names: list[str], rows: int = 1) -> dict[str, Array]:
+    """Simulated values of the names, always the same."""
+    model = problem.model
+    wanted = [name for name in model.order if name in {*names, *model.ancestors(*names)}]
+    drawn = model.draw(np.random.default_rng(0), wanted, rows)
+    return {name: drawn[name] for name in names}
+
+
+def _look(problem: Problem, name: str, see: Any) -> Any:
+    """What `see(law)` finds, as NumPy where it is the same for all parameters and None where it is not.
+
+    Under `vmap` alone, values that do not depend on a mapped argument stay as they are.
+    """
+    model, found = problem.model, []
+    rows = _rows_of(problem, list(model.parents(name)))
+
+    def one(row: Values) -> Any:
+        seen = see(model.law_at(name, row))
+        found.append([None if isinstance(x, jax.core.Tracer) else np.asarray(x) for x in seen])
+        return 0.0
+
+    with double():
+        if rows:
+            jax.vmap(one)({parent: jnp.asarray(value) for parent, value in rows.items()})
+        else:
+            one({})
+    return found[-1]
+
+
+def kind_of(problem: Problem, name: str) -> str:
+    """The class of the law beneath its wrappers; nothing where it is transformed."""
+    kinds: list[str] = []
+
+    def see(law: Any) -> list[Any]:
+        base, _, transforms = peel(law)
+        kinds.append("" if transforms else type(base).__name__)
+        return []
+
+    _look(problem, name, see)
+    return kinds[-1]
+
+
+def _constant_of(problem: Problem, name: str, attribute: str) -> Any:
+    """An attribute of the law that does not depend on the parameters; None where it does, or where there is none."""
+    (found,) = _look(problem, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
+    return None if found is None or np.any(np.isnan(found)) else found
+
+
+def _is_affine(problem: Problem, name: str) -> bool:
+    kind = kind_of(problem, name)
+    if kind not in AFFINE:
+        return False
+    return not AFFINE[kind] or _constant_of(problem, name, AFFINE[kind]) is not None
+
+
+def _constant_bounds(problem: Problem, name: str) -> tuple[Array, Array]:
+    """Ends of the support that hold for all parameters."""
+    shape = problem.model.shape(name)
+    low, high = _look(problem, name, lambda law: bounds(law, shape))
+    return (
+        np.full(shape, -np.inf) if low is None else low,
+        np.full(shape, np.inf) if high is None else high,
+    )
+
+
+def _exact(problem: Problem) -> list[str]:
+    return [name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)]
+
+
+def _reads(problem: Problem, name: str) -> set[str]:
+    return {name, *problem.release[name].mechanism.inputs}
+
+
+# Windows -------------------------------------------------------------------------------------------------------------
+
+
+def _window(problem: Problem, name: str, widened: int) -> Window:
+    """The values of `name` to sum over: its whole support where that is known and no longer than a window need be."""
+    shape = problem.model.shape(name)
+    low, high = _constant_bounds(problem, name)
+    item = problem.release.get(name)
+    additive = item is not None and isinstance(item.mechanism, Additive) and item.mechanism.event_dim == 0
+    sample = _rows_of(problem, [name], 512)[name].astype(float)
+    if additive:
+        assert item is not None
+        centre = np.broadcast_to(np.round(np.asarray(item.value, dtype=float)), shape)
+        most = 2.0 * float(np.max(np.abs(sample - centre))) + 10.0
+        reach = min(_fall(item, shape, centre), most) * 2.0**widened
+    else:
+        centre = np.round(0.5 * (sample.min(axis=0) + sample.max(axis=0)))
+        reach = float(np.max(sample.max(axis=0) - sample.min(axis=0)) + 10.0) * 2.0**widened
+    size = ROUNDED * math.ceil((2.0 * reach + 1.0) / ROUNDED)
+    if np.all(np.isfinite(high - low)) and np.max(high - low) + 1 <= size:
+        return Window(low.astype(np.int64), int(np.max(high - low)) + 1, np.full(shape, -np.inf))
+    start = np.maximum(np.minimum(centre - reach, high - size + 1), low)
+    end = start + size - 1
+    if not additive:
+        outside = np.where((start > low) | (end < high), 0.0, -np.inf)
+        return Window(start.astype(np.int64), size, outside)
+    assert item is not None
+    with np.errstate(over="ignore", divide="ignore"):
+        left, right = (np.asarray(item.mechanism.log_prob(item.value, edge.astype(np.int64))) for edge in (start, end))
+    sup = np.asarray(item.mechanism.log_sup(item.value))
+    outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf)) - sup
+    return Window(start.astype(np.int64), size, outside)
+
+
+def _fall(item: Any, shape: tuple[int, ...], centre: Array) -> float:
+    """Distance at which the noise density has fallen by FALL from its supremum, in every entry."""
+    sup = np.asarray(item.mechanism.log_sup(item.value))
+
+    def far(reach: float) -> bool:
+        with np.errstate(over="ignore", divide="ignore"):
+            found = [np.asarray(item.mechanism.log_prob(item.value, centre + sign * reach)) for sign in (-1.0, 1.0)]
+        return bool(np.all(np.maximum(*found) - sup <= -FALL))
+
+    reach = 1.0
+    while not far(reach) and reach < 2.0**40:
+        reach *= 2.0
+    low = reach / 2.0
+    while reach - low > 1.0:
+        middle = np.floor(0.5 * (low + reach))
+        low, reach = (low, middle) if far(middle) else (middle, reach)
+    return reach

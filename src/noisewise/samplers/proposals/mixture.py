@@ -1,0 +1,167 @@
+"""A mixture of multivariate Student laws fitted to weighted points: what adapted proposals draw from.
+
+Heavy tails, because a proposal lighter than its target has weights that a pilot does not show. Fitted by the
+expectation-maximisation algorithm of Peel and McLachlan (2000); the number of components by a penalised likelihood.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisewise.numerics import Array
+
+DEGREES = 5.0
+"""Degrees of freedom of every component."""
+INFLATION = 2.0
+"""Factor on the fitted scale matrices: a proposal should be wider than what it is fitted to."""
+MOST_COMPONENTS = 4
+POINTS = 4000
+"""Equally weighted points that a fit looks at."""
+STEPS = 40
+WORTHWHILE = 0.1
+"""Gain in mean log likelihood that one more component must bring: each costs time in every draw."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Shares, centres and lower Cholesky factors of the scale matrices, one per component."""
+
+    shares: Array
+    centres: Array
+    factors: Array
+
+    @property
+    def size(self) -> int:
+        """Dimensions."""
+        return int(self.centres.shape[1])
+
+    def draw(self, rng: np.random.Generator, rows: int) -> Array:
+        """Independent draws: (rows, size)."""
+        normal = rng.standard_normal((rows, self.size))
+        normal *= np.sqrt(0.5 * DEGREES / rng.standard_gamma(0.5 * DEGREES, rows))[:, None]
+        if len(self.shares) == 1:
+            return self.centres[0] + _product(normal, self.factors[0])
+        uniform = rng.random(rows)
+        component = sum((uniform >= bound).astype(np.int8) for bound in np.cumsum(self.shares)[:-1])
+        drawn = np.empty_like(normal)
+        for number in range(len(self.shares)):
+            mine = component == number
+            drawn[mine] = self.centres[number] + _product(normal[mine], self.factors[number])
+        return drawn
+
+    def log_density(self, points: Array) -> Array:
+        """log density of each row; -inf where a coordinate is not finite."""
+        parts = self.log_parts(points)
+        total = parts[0] if len(parts) == 1 else np.logaddexp.reduce(parts, axis=0)
+        return np.where(np.isnan(total), -np.inf, total)
+
+    def log_parts(self, points: Array) -> Array:
+        """log of share times density, component by component: (components, rows)."""
+        return np.stack(
+            [
+                math.log(share) + _log_student(_distance(points, centre, factor), factor)
+                for share, centre, factor in zip(self.shares, self.centres, self.factors, strict=True)
+            ]
+        )
+
+    def inflated(self, factor: float) -> "Mixture":
+        """The same with scale matrices `factor` times as large."""
+        return Mixture(self.shares, self.centres, self.factors * math.sqrt(factor))
+
+
+def _product(normal: Array, factor: Array) -> Array:
+    """normal @ factor.T, column by column: BLAS would start threads of its own and sum in an order it chooses."""
+    if len(factor) > 16:
+        return np.einsum("rj,ij->ri", normal, factor)
+    columns = [sum(normal[:, j] * factor[i, j] for j in range(i + 1)) for i in range(len(factor))]
+    return np.stack(columns, axis=1)
+
+
+def _distance(points: Array, centre: Array, factor: Array) -> Array:
+    """Squared Mahalanobis distance of each row."""
+    inverse = np.linalg.inv(factor)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.square(_product(points - centre, inverse)).sum(axis=1)
+
+
+def _log_student(distance: Array, factor: Array) -> Array:
+    """log density of a Student law at squared distance `distance`."""
+    size = len(factor)
+    constant = math.lgamma(0.5 * (DEGREES + size)) - math.lgamma(0.5 * DEGREES)
+    constant -= 0.5 * size * math.log(math.pi * DEGREES) + float(np.log(np.diag(factor)).sum())
+    return constant - 0.5 * (DEGREES + size) * np.log1p(distance / DEGREES)
+
+
+def fit(rng: np.random.Generator, points: Array, effective: float) -> Mixture:
+    """The mixture of one to four components that equally weighted `points`, worth `effective` draws, speak for.
+
+    Components are added one at a time, until one more is not worth its cost.
+    """
+    size = points.shape[1]
+    spread = np.cov(points, rowvar=False).reshape(size, size)
+    best, best_score = None, -math.inf
+    for components in range(1, MOST_COMPONENTS + 1):
+        free = components * (1 + size + size * (size + 1) / 2)
+        if components > 1 and effective < 10.0 * free:
+            break
+        found, log_likelihood = _maximise(rng, points, components, spread, effective)
+        score = log_likelihood - max(0.5 * free * math.log(effective) / effective, components * WORTHWHILE)
+        if score <= best_score:
+            break
+        best, best_score = found, score
+    assert best is not None
+    return best
+
+
+def _maximise(
+    rng: np.random.Generator, points: Array, components: int, spread: Array, effective: float
+) -> tuple[Mixture, float]:
+    """The fit with so many components, and its mean log likelihood."""
+    size = points.shape[1]
+    centres = _spread_out(rng, points, components, spread)
+    # Scales are kept from collapsing onto repeated points, and are drawn to the diagonal when draws are few.
+    ridge = np.diag(np.diag(spread)) * 1e-3 + np.eye(size) * 1e-12
+    toward = size / (size + effective / components)
+    factor = np.linalg.cholesky(_shrunk(spread, toward) + ridge)
+    found = Mixture(np.full(components, 1 / components), centres, np.stack([factor] * components))
+    log_likelihood = -math.inf
+    for _ in range(STEPS):
+        parts = found.log_parts(points)
+        total = np.logaddexp.reduce(parts, axis=0)
+        before, log_likelihood = log_likelihood, float(total.mean())
+        if log_likelihood - before < 1e-5:
+            break
+        found = _step(points, found, np.exp(parts - total), ridge, toward)
+    return found, log_likelihood
+
+
+def _step(points: Array, found: Mixture, owned: Array, ridge: Array, toward: float) -> Mixture:
+    """One step of expectation and maximisation."""
+    size = points.shape[1]
+    shares = np.maximum(owned.mean(axis=1), 1e-6)
+    centres, factors = [], []
+    for number, mine in enumerate(owned):
+        distance = _distance(points, found.centres[number], found.factors[number])
+        weight = mine * (DEGREES + size) / (DEGREES + distance)
+        centre = np.einsum("r,ri->i", weight, points) / max(float(weight.sum()), 1e-300)
+        away = points - centre
+        scale = np.einsum("ri,rj->ij", weight[:, None] * away, away) / max(float(mine.sum()), 1e-300)
+        centres.append(centre)
+        factors.append(np.linalg.cholesky(_shrunk(scale, toward) + ridge))
+    return Mixture(shares / shares.sum(), np.stack(centres), np.stack(factors))
+
+
+def _shrunk(scale: Array, toward: float) -> Array:
+    return (1.0 - toward) * scale + toward * np.diag(np.diag(scale))
+
+
+def _spread_out(rng: np.random.Generator, points: Array, count: int, spread: Array) -> Array:
+    """Starting centres among the points, each far from those before it (Arthur and Vassilvitskii 2007)."""
+    scaled = points / np.sqrt(np.diag(spread) + 1e-300)
+    chosen = [int(rng.integers(len(points)))]
+    for _ in range(count - 1):
+        near = np.min([np.square(scaled - scaled[one]).sum(axis=1) for one in chosen], axis=0)
+        total = np.cumsum(near)
+        chosen.append(min(int(np.searchsorted(total, rng.random() * total[-1])), len(points) - 1))
+    return points[chosen]

@@ -1,0 +1,165 @@
+"""Pilot rounds: they fit the proposal, choose how many statistics to simulate, and are never among the draws.
+
+Derivation: docs/derivations/importance.md.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.diagnostics import weights
+from noisewise.engine import Engine
+from noisewise.inference.problem import Problem
+from noisewise.inference.streams import Columns, Purpose, generator
+from noisewise.model.coordinates import Space
+from noisewise.numerics import Array
+from noisewise.samplers.proposals import mixture
+from noisewise.samplers.proposals.proposal import Adapted, FromPrior, Proposal, given_proposal, space_of
+from noisewise.samplers.proposals.weigh import Weigh, block_rows, log_average
+
+ROUND = 2**14
+"""Parameter values of one pilot round."""
+MOST_ROUNDS = 8
+MOST_SIMULATIONS = 64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the pilot settled: where parameters come from, and how many statistics are tried for each."""
+
+    proposal: Proposal
+    simulations: int = 1
+    log_weights: Array = field(default_factory=lambda: np.empty(0))
+    """Weights of the last round, drawn from the proposal of the round before."""
+    columns: Columns = field(default_factory=dict)
+    """Parameters of that round."""
+    proposals: int = 0
+    seconds: float = 0.0
+    rounds: int = 0
+
+
+def plan_of(
+    sampler: Any, problem: Problem, seed: int, engine: Engine, *, look: bool = False, log: Log = NOTHING
+) -> Plan:
+    """Run what pilot the sampler's settings need: rounds to adapt a proposal, one more to `look` at its weights.
+
+    Of the sampler, `proposal`, `prior_share` and `simulations` (1 where it has none) are looked at.
+    """
+    start = time.monotonic()
+    proposal, simulations = sampler.proposal, getattr(sampler, "simulations", 1)
+    pilot = _Pilot(problem, simulations or 2, seed, engine, log)
+    space = space_of(problem.model) if proposal == "adapted" else None
+    if space is not None and space.size:
+        law: Proposal = pilot.adapt(space, sampler.prior_share)
+    elif isinstance(proposal, Mapping):
+        law = given_proposal(type(sampler).__name__, problem.model, proposal, sampler.prior_share)
+    else:
+        law = FromPrior(problem.model)
+    if look or simulations is None:
+        pilot.round(law)
+    chosen = simulations or pilot.best_simulations(law)
+    seconds = time.monotonic() - start
+    return Plan(law, chosen, pilot.log_weights, pilot.columns, pilot.proposals, seconds, pilot.rounds)
+
+
+class _Pilot:
+    """Rounds of weighted candidates, each on random streams of its own."""
+
+    def __init__(self, problem: Problem, simulations: int, seed: int, engine: Engine, log: Log) -> None:
+        self.problem, self.simulations, self.seed, self.engine = problem, simulations, seed, engine
+        self.log = log
+        self.rows = block_rows(problem, simulations)
+        self.rounds = self.proposals = 0
+        self.columns: Columns = {}
+        self.log_weights: Array = np.empty(0)
+        self.log_each: Array = np.empty((0, simulations))
+
+    def round(self, law: Proposal) -> None:
+        """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
+        blocks = max(1, ROUND // self.rows)
+        weigh = Weigh(self.problem, law, self.simulations)
+        works = [partial(_block, weigh, self.rows, self.seed, self.rounds, block) for block in range(blocks)]
+        key, first = ("pilot", self.rounds), self.rounds == 0
+        parts = self.log.gather(self.engine, works, lambda: None, *key, portable=True, checked=first)
+        self.columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
+        self.log_weights, self.log_each = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
+        self.rounds += 1
+        self.proposals += blocks * self.rows * self.simulations
+
+    def adapt(self, space: Space, share: float) -> Proposal:
+        """Rounds from the prior on, each fitting the next, until weights need no flattening; then one more."""
+        law: Proposal = FromPrior(space.model)
+        settled = 0
+        for number in range(MOST_ROUNDS):
+            self.round(law)
+            rng = generator(self.seed, Purpose.PILOT, number, 2**20)
+            fitted = self._fit(rng, space)
+            if fitted is None:
+                continue  # no weight at all: try again from the same law
+            found, power = fitted
+            law = Adapted(space, found.inflated(mixture.INFLATION), share)
+            settled += power == 1.0
+            if settled == 2:
+                break
+        return law
+
+    def _fit(self, rng: np.random.Generator, space: Space) -> tuple[mixture.Mixture, float] | None:
+        """A mixture fitted to the round's draws by their weights, flattened to a power that leaves enough of them."""
+        free = space.free_from(self.columns)
+        log_weights = np.where(np.isfinite(free).all(axis=1), self.log_weights, -np.inf)
+        positive = int(np.sum(log_weights > -np.inf))
+        least = 60.0 + 10.0 * space.size
+        if positive < least:
+            return None
+        power = flattening(log_weights, min(least, 0.5 * positive))
+        flat = np.where(log_weights > -np.inf, power * log_weights, -np.inf)
+        index = weights.systematic(rng, flat, mixture.POINTS)
+        return mixture.fit(rng, free[index], weights.effective_size(flat)), power
+
+    def best_simulations(self, law: Proposal) -> int:
+        """sqrt(within * c0 / (between * c1)): variance of the weights within and between parameter values, and work.
+
+        Work is counted, not timed: numbers handled for one parameter value (c0) and for one simulation (c1).
+        """
+        top = self.log_each.max()
+        if not np.isfinite(top):
+            return 1
+        each = np.exp(self.log_each - top)
+        within = float(each.var(axis=1, ddof=1).mean())
+        between = float(each.mean(axis=1).var()) - within / each.shape[1]
+        model = self.problem.model
+        c0 = sum(model.cost_of_row(name) for name in model.parameters) * (1 if isinstance(law, FromPrior) else 6)
+        c1 = sum(model.cost_of_row(name) for name in model.statistics)
+        if between <= 0.0:
+            return MOST_SIMULATIONS if within > 0.0 else 1
+        best = math.sqrt(within * c0 / (between * c1))
+        return max(1, min(MOST_SIMULATIONS, round(best)))
+
+
+def _block(weigh: Weigh, rows: int, seed: int, number: int, block: int, poll: Any) -> tuple[Columns, Array, Array]:
+    rng = generator(seed, Purpose.PILOT, number, block)
+    values, log_ratio = weigh.proposal(rng, rows, poll)
+    _, log_eta = weigh.tried(rng, values, rows, poll)
+    log_each = log_ratio[:, None] + log_eta
+    return values, log_average(log_each), log_each
+
+
+def flattening(log_weights: Array, least: float) -> float:
+    """The largest power up to 1 whose flattened weights have an effective size of `least`."""
+    if weights.effective_size(log_weights) >= least:
+        return 1.0
+    finite = log_weights[log_weights > -np.inf]
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        if weights.effective_size(middle * finite) >= least:
+            low = middle
+        else:
+            high = middle
+    return low

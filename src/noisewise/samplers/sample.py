@@ -1,0 +1,222 @@
+"""Samplers of the exact posterior, and the verb that runs them."""
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from noisewise import checks
+from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.checkpoint.opening import opened, settings_of
+from noisewise.engine import Engine, Threads, terminable
+from noisewise.errors import InferenceError, InputError, NoisewiseWarning, WrongMechanism, refusal
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Purpose, generator
+from noisewise.model import Model
+from noisewise.release import Release
+from noisewise.results.posterior import Posterior
+from noisewise.samplers.augmentation import Augmentation
+from noisewise.samplers.choosing import choice
+from noisewise.samplers.importance import Importance
+from noisewise.samplers.importance_rejection import ImportanceRejection
+from noisewise.samplers.mcmc import MCMC
+from noisewise.samplers.nuts import NUTS
+from noisewise.samplers.rejection import Rejection
+from noisewise.samplers.rejection_control import RejectionControl
+from noisewise.samplers.smc import SMC
+
+ADVICE = "Leave it out, and one that applies is chosen."
+MISSED = ("hopeless", "max_proposals", "no_weight", "low_ess", "high_k", "disagree", "stuck", "divergent")
+"""Statuses of a run that missed its forecast, so that another sampler is worth trying."""
+FROM_PRIOR = (Rejection(), Importance())
+"""Samplers that meet no parameter value but draws of the prior."""
+
+logger = logging.getLogger("noisewise")
+
+
+def sample(
+    model: Model,
+    release: Release,
+    sampler: Sampler | None = None,
+    *,
+    draws: int,
+    seed: int,
+    engine: Engine | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    on_failure: str = "raise",
+) -> Posterior:
+    """Draw from the exact posterior of the model's parameters and confidential statistics given the release.
+
+    Without a `sampler`, one is chosen by `nw.forecast`'s rules and `posterior.reason` says why; where its run misses
+    what was forecast, the next is tried. `seed` decides every number, whatever the `engine`, and `posterior.sampler`
+    with `posterior.seed` replays the run. `progress` is a bar: True, False, or None for terminals and notebooks only.
+    `checkpoint` is a file in which the run keeps what it has done; called again after an interruption it goes on from
+    there, to the same draws. A run that cannot deliver raises `InferenceError` with the partial result, or returns it
+    with `on_failure="return"`.
+    """
+    draws = checks.integer("sample", "draws", draws, least=1, advice="Write 10_000, not 1e4.")
+    seed = checks.integer("sample", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
+    checks.choice("sample", "on_failure", on_failure, ["raise", "return"])
+    if progress is not None and not isinstance(progress, bool):
+        raise refusal("sample", "progress", "must be True, False or None", progress, "Leave it out if unsure.")
+    if engine is not None and (not isinstance(engine, Engine)):
+        raise refusal("sample", "engine", "must be an engine", engine, "For example nw.Threads(2).")
+    problem = Problem(model, release)
+    used = engine or Threads()
+    if sampler is not None and not isinstance(sampler, Sampler):
+        raise refusal("sample", "sampler", "must be a sampler", sampler, "For example nw.Rejection().")
+    more = {} if sampler is not None else {"draws": draws}  # the choice of a sampler looks at them
+    with terminable() as results, opened("sample", checkpoint, problem, sampler, seed, used, **more) as log:
+        log.put(None, "begin")
+        if sampler is None:
+            posterior = _sample_by_choice(problem, draws, seed, used, progress, log)
+        else:
+            posterior = _run(problem, sampler, draws, seed, used, progress, "asked for", log.within(0))
+        results.append(posterior)
+        log.put({"status": posterior.status}, "end")
+    if posterior.status != "complete" and on_failure == "raise":
+        raise InferenceError(f"{type(posterior.sampler).__name__}: {posterior.message}", posterior)
+    return posterior
+
+
+def _run(
+    problem: Problem,
+    sampler: Sampler,
+    draws: int,
+    seed: int,
+    engine: Engine,
+    progress: bool | None,
+    reason: str,
+    log: Log = NOTHING,
+    prepared: Mapping[str, Any] = MappingProxyType({}),
+) -> Posterior:
+    reason_against = sampler.unfit(problem)
+    if reason_against is not None:
+        name = type(sampler).__name__
+        raise refusal("sample", "sampler", f"must apply to model and release; {name} {reason_against}", name, ADVICE)
+    bar = Progress(progress, type(sampler).__name__)
+    log.put(settings_of(sampler), "run")
+    kept = {"log": log} if log else {}
+    posterior: Any = sampler.run(problem, draws, seed, engine, bar, **kept, **prepared)  # type: ignore[attr-defined]
+    object.__setattr__(posterior, "reason", reason)
+    return posterior
+
+
+def _sample_by_choice(
+    problem: Problem, draws: int, seed: int, engine: Engine, progress: bool | None, log: Log
+) -> Posterior:
+    """Try rejection for as long as a pilot would take; else run the pilot, and go down its ranking."""
+    spared = choice.sparing(problem)
+    if spared is not None:
+        logger.info("%s: %s", type(spared.sampler).__name__, spared.told)
+        return _run(problem, spared.sampler, draws, seed, engine, progress, spared.told, log.within(0))
+    found = _probe(problem, draws, seed, engine)
+    if found is not None:
+        logger.info("Rejection: %s", found.reason)
+        return found
+    pilot = choice.pilot(problem, seed, engine)
+    steps: list[str] = []
+    lost: InferenceError | InputError | None = None
+    for number, (each, told) in enumerate(_candidates(pilot, draws, seed, engine)):
+        sampler = each.sampler
+        logger.info("%s: %s", type(sampler).__name__, told)
+        # A fallback starts on new streams: it was called for by what the run before it drew.
+        own = seed if number == 0 else int(generator(seed, Purpose.FORECAST, 1, number).integers(2**53))
+        told_all, prepared = "; ".join([*steps, told]), each.prepared if own == seed else {}
+        try:
+            latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number), prepared)
+        except (InferenceError, InputError) as error:  # nowhere to start from, or beyond range: the next may find a way
+            if sampler in FROM_PRIOR or isinstance(error, WrongMechanism):
+                raise  # the model fails at draws of its own prior: no sampler's way round makes it right
+            lost = lost or error
+            steps.append(f"{type(sampler).__name__} ({told}) could not go on")
+            logger.info("%s", error)
+            continue
+        found = latest if found is None or latest.status not in MISSED else replace(found, reason=latest.reason)
+        if not _worth_another(latest, draws):
+            break
+        steps.append(f"{type(sampler).__name__} ({told}) ended with '{latest.status}' and was discarded")
+        logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
+    if found is None:
+        raise lost or InferenceError("sample: no sampler could start. Check the model against the release.")
+    return found
+
+
+def _candidates(pilot: choice.Pilot, draws: int, seed: int, engine: Engine) -> Iterator[tuple[choice.Estimate, str]]:
+    """Samplers in the order of the forecast, each with why; the full ranking is made only when it comes to that."""
+    first = choice.settled(pilot, draws)
+    if first:
+        yield first[0], choice.reason_for(first, pilot)
+    ranking = choice.estimates(pilot, draws, seed, engine)
+    if not ranking:
+        raise _nothing_applies(pilot.problem)
+    for number, each in enumerate(ranking):
+        if number and each.work > choice.MOST_FALLBACK:
+            continue
+        if not first or each.sampler != first[0].sampler:
+            why = choice.reason_for(ranking, pilot) if number == 0 else f"the next in the forecast: {each.told}"
+            yield each, why
+
+
+def _worth_another(found: Posterior, draws: int) -> bool:
+    """Whether another sampler could do better than a run that ended like this."""
+    if found.status == "low_ess":  # too few draws asked for are too few by any sampler's measure
+        return draws >= choice.SAFETY * float(getattr(found.sampler, "min_ess", 0.0))
+    return found.status in MISSED
+
+
+def _probe(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:
+    """Rejection's result, if it comes within what a pilot would cost."""
+    limit = choice.probe_limit(problem)
+    if draws > limit or Rejection().unfit(problem) is not None or choice.noise_free(problem) is not None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoisewiseWarning)  # a trial that ends early is no news
+        found = Rejection(max_proposals=limit).run(problem, draws, seed, engine, Progress(False, "Rejection"))
+    if found.status == "interrupted":
+        return replace(found, reason="interrupted while the sampler was being chosen")
+    if found.status != "complete":
+        return None
+    reason = (
+        "every released value has noise of bounded density, and rejection gave the independent exact draws at once, "
+        f"from {found.proposals:,} simulated rows"
+    )
+    return replace(found, sampler=Rejection(), reason=reason)
+
+
+def _nothing_applies(problem: Problem) -> InputError:
+    samplers = choice.public_samplers().items()
+    against = "; ".join(f"{name} {why}" for name, cls in samplers if (why := cls().unfit(problem)) is not None)
+    rule = f"must allow some sampler to apply; {against}"
+    return refusal("sample", "release", rule, sorted(problem.release), "Give noise, or a law with a density.")
+
+
+def forecast_of(
+    problem: Problem, draws: int, seed: int, engine: Engine
+) -> tuple[list[choice.Estimate], str, choice.Pilot]:
+    """Every sampler that applies, best first; why the first, which `sample` would choose; and the pilot behind it."""
+    pilot = choice.pilot(problem, seed, engine)
+    ranking = choice.estimates(pilot, draws, seed, engine)
+    if not ranking:
+        raise _nothing_applies(problem)
+    return ranking, choice.reason_for(ranking, pilot), pilot
+
+
+__all__ = [
+    "MCMC",
+    "NUTS",
+    "SMC",
+    "Augmentation",
+    "Importance",
+    "ImportanceRejection",
+    "Rejection",
+    "RejectionControl",
+    "forecast_of",
+    "sample",
+]

@@ -1,0 +1,1 @@
+"""Steps of chains and particles on (theta, s)."""

@@ -1,0 +1,1 @@
+"""Verbs that sample repeatedly: forecast, compare, calibrate."""

@@ -1,0 +1,219 @@
+"""What sampling will take, by each sampler that applies; the choice and why; and whether prior and release conflict.
+
+The pilot and the ranking are those of `nw.sample` without a sampler (samplers/choice.py). docs/how-to-choose.md.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.engine import Engine, Threads
+from noisewise.errors import refusal
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Sampler
+from noisewise.inference.streams import Purpose, generator
+from noisewise.mechanisms import Exact
+from noisewise.model import Model
+from noisewise.numerics import Array
+from noisewise.release import Release
+from noisewise.results.posterior import FrozenDict
+from noisewise.samplers.choosing import choice as choosing
+from noisewise.samplers.sample import forecast_of
+
+SIMULATED = 199
+"""Releases simulated from the prior predictive: tail probabilities come in steps of 1/200."""
+WEIGHED = 512
+"""Pilot rows that estimate the prior predictive density, and numbers handled for each release at most."""
+MOST_HANDLED = 2**14
+SURPRISING = 0.02
+"""A tail probability below this is called a conflict."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Forecast:
+    """Expected work by sampler, the choice, and the check of prior against release."""
+
+    choice: Sampler
+    reason: str
+    ranking: tuple[choosing.Estimate, ...]
+    """Samplers that apply, best first."""
+    unfit: Mapping[str, str]
+    """Why each of the others does not apply."""
+    acceptance: float
+    """Estimated acceptance probability of joint rejection (Algorithm 1); NaN where a statistic has no noise."""
+    acceptance_se: float
+    conflict: Mapping[str, float]
+    """Tail probability of each released value, and of all ("release"), in its prior predictive."""
+    draws: int
+    seed: int
+    pilot: int
+    """Prior rows of the pilot."""
+    seconds_per_unit: float
+    """Measured here, for display only: seconds per number handled."""
+
+    @property
+    def in_conflict(self) -> bool:
+        """Whether the release lies far out in its prior predictive."""
+        return any(value < SURPRISING for value in self.conflict.values())
+
+    def table(self) -> Any:
+        """A pandas table, best first: expected work, rough seconds, effective draws per row, and what is told of it."""
+        import pandas as pd
+
+        rows = {
+            choosing.label(each.sampler): {
+                "work": each.work,
+                "seconds": each.work * self.seconds_per_unit,
+                "efficiency": each.efficiency,
+                "note": each.told if each.delivers else f"{each.told}; not expected to deliver",
+            }
+            for each in self.ranking
+        }
+        rows |= {name: {"note": f"{name} {why}"} for name, why in self.unfit.items()}
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["work", "seconds", "efficiency", "note"])
+
+    def lines(self) -> list[str]:
+        """The choice, its reason and the check of prior against release, in sentences."""
+        lines = [
+            f"Forecast for {self.draws:,} effective draws: {choosing.label(self.choice)}",
+            f"Reason: {self.reason}.",
+        ]
+        if np.isfinite(self.acceptance):
+            share = f"{self.acceptance:.3g} ± {self.acceptance_se:.2g}"
+            lines.append(f"Acceptance probability of joint rejection: {share}, from {self.pilot:,} prior draws.")
+        tails = ", ".join(f"{name} {value:.3g}" for name, value in self.conflict.items())
+        told = "the release is surprising under the prior" if self.in_conflict else "none seen"
+        told = told if self.conflict else "not looked at"
+        lines.append(f"Conflict of prior and release: {told} (tail probabilities: {tails or 'not available'}).")
+        return lines
+
+    def __repr__(self) -> str:
+        shown = self.table().drop(columns="note").dropna()
+        return "\n".join([*self.lines(), shown.to_string(float_format=lambda x: f"{x:.3g}")])
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
+        return f"<div>{lines}{self.table().to_html(float_format=lambda x: f'{x:.3g}')}</div>"
+
+
+def forecast(
+    model: Model, release: Release, *, draws: int = 10_000, seed: int = 0, engine: Engine | None = None
+) -> Forecast:
+    """Run a short pilot and say what each sampler would take for `draws` effective draws, and which is chosen.
+
+    Work is counted, so that one seed gives one choice on every machine; seconds are rough and only shown.
+    """
+    draws = checks.integer("forecast", "draws", draws, least=1, advice="Write 10_000, not 1e4.")
+    seed = checks.integer("forecast", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
+    if engine is not None and (not isinstance(engine, Engine)):
+        raise refusal("forecast", "engine", "must be an engine", engine, "For example nw.Threads(2).")
+    problem, used = Problem(model, release), engine or Threads()
+    ranking, reason, pilot = forecast_of(problem, draws, seed, used)
+    start = time.perf_counter()
+    again = choosing.pilot(problem, seed, used, index=2)  # compiled by now: tells the speed, and serves the check below
+    seconds = (time.perf_counter() - start) / (pilot.rows * pilot.cells)
+    noisy = not any(isinstance(item.mechanism, Exact) for item in release.values())
+    acceptance = pilot.acceptance if noisy else (float("nan"), float("nan"))
+    against = {name: cls().unfit(problem) for name, cls in choosing.public_samplers().items()}
+    return Forecast(
+        ranking[0].sampler,
+        reason,
+        tuple(ranking),
+        FrozenDict({name: why for name, why in against.items() if why is not None}),
+        *acceptance,
+        FrozenDict(conflict(again, seed)),
+        draws,
+        seed,
+        pilot.rows,
+        seconds,
+    )
+
+
+# Conflict of prior and release (Evans and Moshonov 2006) ------------------------------------------------------------
+
+
+def conflict(pilot: choosing.Pilot, seed: int) -> dict[str, float]:
+    """Where the release lies in its prior predictive: P(m(S) <= m(s_dp)), m the prior predictive density.
+
+    m is estimated from the pilot's rows, and releases are simulated from other prior draws, so that under the model
+    the estimate at the release and those at the simulated ones are exchangeable: each tail probability is a valid
+    p-value whatever the quality of the estimate. Statistics without noise, or whose noise takes too long to weigh, are
+    left out.
+    """
+    problem = pilot.problem
+    left_out = choosing.dear(problem)
+    noisy = [n for n, item in problem.release.items() if n not in left_out and not isinstance(item.mechanism, Exact)]
+    if not noisy:
+        return {}
+    rng = generator(seed, Purpose.FORECAST, 3)
+    fresh = _simulated(rng, problem, noisy, pilot)
+    densities = {name: _log_density(problem, name, fresh[name], pilot) for name in noisy}
+    found = {name: _tail(_mean(each)) for name, each in densities.items()}
+    if len(noisy) > 1:
+        found["release"] = _tail(_mean(sum(densities.values(), start=np.zeros(1))))
+    return found
+
+
+def _simulated(
+    rng: np.random.Generator, problem: Problem, names: list[str], pilot: choosing.Pilot
+) -> dict[str, list[Any]]:
+    """For each statistic its released value, then values simulated from the prior predictive."""
+    model, found = problem.model, {}
+    values = model.draw(rng, model.order, pilot.rows)  # the pilot's own shape: nothing compiles
+    if pilot.rows < SIMULATED:
+        more = [model.draw(rng, model.order, pilot.rows) for _ in range(SIMULATED // pilot.rows)]
+        values = {name: np.concatenate([values[name], *(each[name] for each in more)]) for name in values}
+    values = {name: column[:SIMULATED] for name, column in values.items()}
+    for name in names:
+        item = problem.release[name]
+        extra = {other: values[other] for other in item.mechanism.inputs}
+        noisy = item.mechanism.sample(rng, values[name], **extra)
+        found[name] = [item.value, *(item.mechanism.released(row).value for row in noisy)]
+    return found
+
+
+def _log_density(problem: Problem, name: str, released: list[Any], pilot: choosing.Pilot) -> Array:
+    """log eta of each released value given each of some pilot rows."""
+    mechanism = problem.release[name].mechanism
+    width = max(1, int(np.prod(problem.model.shape(name))))
+    rows = int(np.clip(MOST_HANDLED // width, 16, min(WEIGHED, pilot.rows)))
+    confidential = pilot.values[name][:rows]
+    extra = {other: pilot.values[other][:rows] for other in mechanism.inputs}
+    # Rows may differ in number between statistics: the joint density takes those that all have.
+    found = np.full((len(released), min(WEIGHED, pilot.rows)), np.nan)
+    with np.errstate(over="ignore", under="ignore"):
+        for number, value in enumerate(released):
+            log_prob = np.asarray(mechanism.log_prob(value, confidential, **extra))
+            found[number, :rows] = log_prob.reshape(rows, -1).sum(axis=1)
+    return found
+
+
+def _mean(log_densities: Array) -> Array:
+    """log of the average density over rows, for each released value; rows that were not computed are NaN."""
+    kept = log_densities[:, ~np.isnan(log_densities).any(axis=0)]
+    return np.round(np.logaddexp.reduce(kept, axis=1) - np.log(kept.shape[1]), 9)
+
+
+def _tail(densities: Array) -> float:
+    """Share of the simulated densities that are no larger than the first, itself counted."""
+    return float(np.mean(densities <= densities[0]))
+
+
+# Which sampler applies to what -----------------------------------------------------------------------------------
+
+
+def applicability(problems: Mapping[str, tuple[Model, Release]]) -> Any:
+    """A pandas table of kinds of problem by sampler: "yes", or why not, as `unfit` says."""
+    import pandas as pd
+
+    samplers = choosing.public_samplers()
+    rows = {
+        kind: {name: cls().unfit(Problem(model, release)) or "yes" for name, cls in samplers.items()}
+        for kind, (model, release) in problems.items()
+    }
+    return pd.DataFrame.from_dict(rows, orient="index")

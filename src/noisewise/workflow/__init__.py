@@ -1,0 +1,1 @@
+"""From an analysis file to a folder of results."""

@@ -1,0 +1,223 @@
+"""A run's results as a folder of plain files: draws, summaries, figures, a report, and the inputs to run it again.
+
+docs/command-line.md lists the files and how R reads them.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise._version import current_versions
+from noisewise.analysis import Analysis
+from noisewise.errors import InputError, refusal
+from noisewise.inference.problem import Problem
+from noisewise.likelihood.fit import chosen
+from noisewise.plots.posterior import plot
+from noisewise.plots.trace import plot_trace
+from noisewise.release import Release
+from noisewise.results import fit_file
+from noisewise.results.fit import Fit
+from noisewise.results.posterior import Posterior
+from noisewise.workflow.results import Results, plain
+
+FORMAT = "noisewise-results"
+VERSION = 1
+FILES = (
+    *("analysis.toml", "source.toml", "release.json", "run.json", "summary.csv", "summary.json", "report.html"),
+    *("draws.csv", "draws.parquet", "posterior.nc", "naive.nc", "comparison.csv", "covariance.csv"),
+    *("fit.json", "naive.json"),
+    *("figures", "figures/posterior.png", "figures/posterior.svg", "figures/trace.png", "figures/trace.svg"),
+)
+"""All that a results folder may hold."""
+LARGEST = 2**26
+"""Bytes of a JSON file that is read."""
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but earlier results; called before a long run as well as after."""
+    if folder.is_file() or (not folder.exists() and not folder.absolute().parent.is_dir()):
+        raise refusal("results", "out", "must be a folder, in a folder that exists", str(folder), "Choose another.")
+    if not folder.exists():
+        return
+    held = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    others = sorted(name for name in held if name not in FILES)
+    if others or (held and not _is_ours(folder)):
+        rule = "must be new, empty, or hold earlier results and nothing else"
+        shown = others[0] if others else held[0]
+        raise refusal("results", "out", rule, f"{folder} with {shown}", "Choose another with --out.")
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        stated = _read_json(folder / "run.json")
+    except InputError:
+        return False
+    return isinstance(stated, dict) and stated.get("format") == FORMAT
+
+
+def write(results: Results, folder: Path) -> dict[str, Any]:
+    """Write all files but the report, in place of earlier results; `run.json` first: it shows the folder to be ours.
+
+    Then what was found in full, from which all that follows can be made: little is lost if time runs out. Returns what
+    `run.json` says.
+    """
+    check_folder(folder)
+    try:
+        _clear(folder)
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        record = _run(results)
+        _write_json(folder / "run.json", record)
+        analysis = results.analysis
+        (folder / "analysis.toml").write_text(analysis.to_text(), encoding="utf-8")
+        (folder / "source.toml").write_text(analysis.text, encoding="utf-8")
+        analysis.release.save(folder / "release.json")
+        _write_found(results, folder)
+        results.found.summary(analysis.settings.level).to_csv(folder / "summary.csv", index_label="name")
+        _write_json(folder / "summary.json", results.summary())
+        compared = results.compared()
+        if compared is not None:
+            compared.to_csv(folder / "comparison.csv", index_label="name")
+        if results.posterior is not None:
+            _write_posterior(results, results.posterior, folder)
+        elif results.fit is not None:
+            _write_fit(results.fit, folder)
+    except OSError as error:
+        advice = "Check that the folder can be written to, and that the disk is not full."
+        raise refusal("results", "out", f"must be writable ({error})", str(folder), advice) from None
+    return record
+
+
+def load(folder: Path) -> Results:
+    """What a results folder holds."""
+    if not folder.is_dir() or not _is_ours(folder):
+        rule = "must be written by 'noisewise fit', 'mle' or 'compare'"
+        raise refusal("results", "folder", rule, str(folder), "Check the path.")
+    analysis = Analysis.load(folder / "analysis.toml", confined=True)
+    run = run_record(folder)
+    given: dict[str, Any] = {"command": str(run.get("command") or "fit"), "no_naive": str(run.get("no_naive") or "")}
+    if (folder / "posterior.nc").is_file():
+        naive = folder / "naive.nc"
+        other = Posterior.load(naive) if naive.is_file() else None
+        return Results(analysis, posterior=Posterior.load(folder / "posterior.nc"), naive=other, **given)
+    if (folder / "fit.json").is_file():
+        return Results(
+            analysis,
+            fit=_load_fit(folder / "fit.json", analysis, analysis.release),
+            naive_fit=_load_fit(folder / "naive.json", analysis, analysis.release.naive())
+            if (folder / "naive.json").is_file()
+            else None,
+            **given,
+        )
+    raise InputError(f"{folder}: holds no results. Make some with: noisewise fit FILE --out {folder}")
+
+
+def run_record(folder: Path) -> dict[str, Any]:
+    """The content of `run.json`."""
+    found = _read_json(folder / "run.json")
+    return found if isinstance(found, dict) else {}
+
+
+def _load_fit(path: Path, analysis: Analysis, release: Release) -> Fit:
+    estimator = analysis.settings.estimator or chosen(Problem(analysis.model, release))
+    return fit_file.from_data(_read_json(path), estimator, str(path))
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        if not path.is_file() or path.stat().st_size > LARGEST:
+            raise ValueError(f"it must be a file of at most {LARGEST:,} bytes")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read ({error}). Run the analysis again.") from None
+
+
+def _clear(folder: Path) -> None:
+    for name in FILES:
+        path = folder / name
+        if path.is_file():
+            path.unlink()
+
+
+def _run(results: Results) -> dict[str, Any]:
+    """What was run, with what, and how to run it again."""
+    found, settings = results.found, results.analysis.settings
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "command": results.command,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "source": Path(results.analysis.where).name,
+        "release_hash": results.analysis.release.hash,
+        "seed": settings.seed,
+        "sampler_seed": found.seed,
+        "draws": settings.draws,
+        "level": settings.level,
+        "status": found.status,
+        "message": found.message,
+        "versions": dict(current_versions()),
+        # the sampler's own seed differs where a first choice was discarded; the command finds it again by itself
+        "replay": f"noisewise {results.command} analysis.toml --out replay",
+        "no_naive": results.no_naive,
+    }
+    if isinstance(found, Posterior):
+        content |= {"sampler": found.sampler.to_dict(), "reason": found.reason, "seconds": found.seconds}
+    else:
+        content["estimator"] = {"name": type(found.estimator).__name__, **asdict(found.estimator)}  # type: ignore[call-overload]
+    return content
+
+
+def _write_found(results: Results, folder: Path) -> None:
+    """The files that `load` reads."""
+    for posterior, name in ((results.posterior, "posterior.nc"), (results.naive, "naive.nc")):
+        if posterior is not None:
+            posterior.save(folder / name)
+    for fit, name in ((results.fit, "fit.json"), (results.naive_fit, "naive.json")):
+        if fit is not None:
+            _write_json(folder / name, fit_file.to_data(fit))
+
+
+def _table_of(posterior: Posterior) -> Any:
+    """One row per draw; of chains, which one and where in it, under the names and in the counting of R's posterior."""
+    draws = posterior.to_pandas()
+    if posterior.chains:
+        length = len(posterior) // posterior.chains
+        draws.insert(0, ".chain", np.arange(len(posterior)) // length + 1)
+        draws.insert(1, ".iteration", np.arange(len(posterior)) % length + 1)
+    return draws
+
+
+def _write_posterior(results: Results, posterior: Posterior, folder: Path) -> None:
+    draws = _table_of(posterior)
+    draws.to_csv(folder / "draws.csv", index=False)
+    if find_spec("pyarrow") is not None:
+        draws.to_parquet(folder / "draws.parquet", index=False)
+    if len(posterior) > 1:
+        figure = plot(posterior, prior=results.analysis.model, naive=results.naive)
+        _write_figure(figure, folder / "figures", "posterior")
+
+
+def _write_fit(fit: Fit, folder: Path) -> None:
+    import pandas as pd
+
+    labels = list(fit.labels)
+    pd.DataFrame(fit.covariance, index=labels, columns=labels).to_csv(folder / "covariance.csv", index_label="name")
+    if fit.trace:
+        _write_figure(plot_trace(fit), folder / "figures", "trace")
+
+
+def _write_figure(figure: Any, folder: Path, name: str) -> None:
+    import matplotlib.pyplot as plt
+
+    for ending in ("png", "svg"):
+        figure.savefig(folder / f"{name}.{ending}", dpi=150)
+    plt.close(figure)
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(plain(content), indent=2, allow_nan=False) + "\n", encoding="utf-8")

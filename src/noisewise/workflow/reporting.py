@@ -1,0 +1,59 @@
+"""From results to their report: what a run found, in memory or in its folder, handed to `noisewise.report`."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from noisewise.engine import Threads
+from noisewise.errors import NoisewiseError
+from noisewise.inference.problem import Problem
+from noisewise.model import Model
+from noisewise.release import Release
+from noisewise.report import FitReport, Report
+from noisewise.samplers.choosing import choice
+from noisewise.studies.forecast import conflict
+from noisewise.workflow import folder as folders
+from noisewise.workflow.results import Results
+
+
+def write_report(folder: str | os.PathLike[str]) -> Path:
+    """Write `report.html` in a folder of results, from the files in it."""
+    return report_of(folder).save(Path(folder) / "report.html")
+
+
+def report_of(folder: str | os.PathLike[str]) -> Report | FitReport:
+    """The report of a results folder: of a posterior, or of a likelihood fit."""
+    place = Path(folder)
+    text = (place / "analysis.toml").read_text(encoding="utf-8")
+    return report_on(folders.load(place), text, folders.run_record(place))
+
+
+def write(results: Results, folder: Path) -> Path:
+    """Write a run's folder, and the report in it, from what is in memory."""
+    record = folders.write(results, folder)
+    report_on(results, results.analysis.to_text(), record).save(folder / "report.html")
+    return folder
+
+
+def report_on(results: Results, text: str, record: dict[str, Any]) -> Report | FitReport:
+    """The report of results in memory; `text` is their analysis file, `record` what `run.json` says of their run."""
+    analysis = results.analysis
+    model, release = analysis.model, analysis.release
+    common: dict[str, Any] = {"question": analysis.question, "title": analysis.title, "content": analysis.content}
+    common |= {"level": analysis.settings.level, "no_naive": results.no_naive}
+    common |= {"inputs": {"analysis.toml": text}}
+    common |= {"replay": str(record.get("replay") or f"noisewise {results.command} analysis.toml --out replay")}
+    common |= {"finished": str(record.get("finished") or "")}
+    if results.fit is not None:
+        return FitReport(model, release, results.fit, naive=results.naive_fit, **common)
+    assert results.posterior is not None
+    tails = _conflict(model, release, analysis.settings.seed)
+    return Report(model, release, results.posterior, naive=results.naive, conflict=tails, **common)
+
+
+def _conflict(model: Model, release: Release, seed: int) -> dict[str, float] | None:
+    """What `nw.forecast` finds of prior against release, with the same seed; None where there is no such check."""
+    try:
+        return conflict(choice.pilot(Problem(model, release), seed, Threads(), index=2), seed)
+    except NoisewiseError:  # the report is no place to fail in: it says that this was not checked
+        return None

@@ -1,0 +1,85 @@
+"""What running an analysis found, in memory: what the folder keeps, the report shows and the terminal tells."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from noisewise.analysis import Analysis
+from noisewise.results.fit import Fit
+from noisewise.results.posterior import Posterior
+from noisewise.studies.compare import Comparison
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run found: a posterior or a likelihood fit, perhaps with the naive one beside it."""
+
+    analysis: Analysis
+    command: str
+    posterior: Posterior | None = None
+    naive: Posterior | None = None
+    no_naive: str = ""
+    """Why there is no naive analysis, where there is none."""
+    fit: Fit | None = None
+    naive_fit: Fit | None = None
+    ended: int = 0
+    """The exit status that a signal asked for during the run: 130 on Ctrl-C, 143 on SIGTERM, 0 where none came."""
+
+    @property
+    def found(self) -> Posterior | Fit:
+        """The posterior or the fit."""
+        result = self.posterior if self.posterior is not None else self.fit
+        assert result is not None
+        return result
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Naive beside exact, where there are both."""
+        if self.posterior is None or self.naive is None:
+            return None
+        return Comparison(self.analysis.model, self.analysis.release, self.posterior, self.naive)
+
+    def compared(self) -> Any:
+        """A pandas table of naive beside exact; None where there is no naive analysis."""
+        if self.fit is not None and self.naive_fit is not None:
+            return self.fit.beside(self.naive_fit)
+        found = self.comparison
+        return None if found is None else found.table(self.analysis.settings.level)
+
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json`: status, and one entry per number of interest."""
+        found, level = self.found, self.analysis.settings.level
+        table = found.summary(level)
+        content = {
+            "status": found.status,
+            "message": found.message,
+            "level": level,
+            "seed": self.analysis.settings.seed,
+        }
+        if isinstance(found, Posterior):
+            content |= {"draws": len(found), "acceptance_rate": found.acceptance_rate, "reason": found.reason}
+            content |= {"log_evidence": found.log_evidence, "log_evidence_se": found.log_evidence_se}
+        else:
+            content |= {"log_likelihood": found.log_likelihood, "efficiency": found.efficiency}
+        rows = {str(label): {str(key): value for key, value in row.items()} for label, row in table.iterrows()}
+        content["quantities"] = rows
+        compared = self.compared()
+        if compared is not None:
+            content["naive"] = {str(label): dict(row) for label, row in compared.iterrows()}
+        elif self.no_naive:
+            content["no_naive"] = self.no_naive
+        return dict(plain(content))
+
+
+def plain(value: Any) -> Any:
+    """Plain data for JSON: a number that is not finite becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (str, int, bool)) else str(value)

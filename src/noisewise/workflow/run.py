@@ -1,0 +1,101 @@
+"""Running an analysis: its posterior with the naive one beside it, or its likelihood fit likewise."""
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from noisewise.analysis import Analysis
+from noisewise.engine import Terminated
+from noisewise.errors import InputError, NoisewiseError
+from noisewise.likelihood.fit import fit as fit_of
+from noisewise.results.fit import Fit
+from noisewise.results.posterior import Posterior
+from noisewise.samplers.sample import sample
+from noisewise.studies.compare import naive_posterior
+from noisewise.workflow.results import Results
+
+IN_A_FILE = {
+    "nw.MCEM()": 'In the analysis file: [likelihood] with method = "MCEM".',
+    'nw.MCEM(e_step="augmented")': 'In the analysis file: method = { name = "MCEM", e_step = "augmented" }.',
+    "nw.sample": "On the command line: noisewise fit.",
+}
+"""What advice for programs means for an analysis file."""
+NOT_ASKED = "it was not asked for"
+INTERRUPTED = "the run was interrupted"
+NOTHING = "the exact analysis gave no answer to set beside it"
+CTRL_C, SIGTERM = 130, 143
+"""Exit statuses that a signal asks for."""
+
+Found = TypeVar("Found", Posterior, Fit)
+
+
+def posterior_of(
+    analysis: Analysis,
+    command: str,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    naive: bool = True,
+    progress: bool | None = None,
+) -> Results:
+    """The exact posterior, and the naive one where wanted and possible; a run that fell short returns what it has.
+
+    So does one that Ctrl-C or SIGTERM ended, and its `ended` says which.
+    """
+    model, release, settings = analysis.model, analysis.release, analysis.settings
+    common: dict[str, Any] = {"draws": settings.draws, "seed": settings.seed, "progress": progress}
+    exact, ended = _kept(
+        lambda: sample(model, release, settings.method, on_failure="return", checkpoint=checkpoint, **common)
+    )
+    other, reason = None, NOT_ASKED
+    if ended:
+        reason = INTERRUPTED
+    elif len(exact) < 2:
+        reason = NOTHING
+    elif naive:
+        try:
+            other, reason = naive_posterior(model, release, **common)
+        except (KeyboardInterrupt, Terminated) as end:  # the exact answer is there, and is kept
+            reason, ended = INTERRUPTED, _status(end)
+    return Results(analysis, command, exact, other, reason, ended=ended)
+
+
+def _kept(run: Callable[[], Found]) -> tuple[Found, int]:
+    """What a run gives, though SIGTERM ended it; and the exit status that a signal asked for, or 0."""
+    try:
+        found = run()
+    except Terminated as end:
+        if end.result is None:
+            raise
+        return end.result, SIGTERM
+    return found, CTRL_C if found.status == "interrupted" else 0
+
+
+def _status(end: BaseException) -> int:
+    return SIGTERM if isinstance(end, Terminated) else CTRL_C
+
+
+def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progress: bool | None = None) -> Results:
+    """The maximum likelihood fit, and the naive one where wanted and possible."""
+    exact, ended = _kept(lambda: _fitted(analysis, analysis.release, progress))
+    other, reason = None, NOT_ASKED
+    if ended:
+        reason = INTERRUPTED
+    elif naive:
+        try:
+            other, ended = _kept(lambda: _fitted(analysis, analysis.release.naive(), progress))
+            other, reason = (None, INTERRUPTED) if ended else (other, "")
+        except NoisewiseError as error:
+            reason = str(error)
+        except (KeyboardInterrupt, Terminated) as end:
+            reason, ended = INTERRUPTED, _status(end)
+    return Results(analysis, command, fit=exact, naive_fit=other, no_naive=reason, ended=ended)
+
+
+def _fitted(analysis: Analysis, release: Any, progress: bool | None) -> Fit:
+    settings = analysis.settings
+    given: dict[str, Any] = {"start": settings.start, "seed": settings.seed, "progress": progress}
+    try:
+        return fit_of(analysis.model, release, settings.estimator, on_failure="return", **given)
+    except InputError as error:
+        hints = [hint for word, hint in IN_A_FILE.items() if word in str(error)]
+        raise InputError(" ".join([str(error), *hints])) from None
