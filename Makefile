@@ -24,7 +24,7 @@ test-long: $(VENV)/.developer
 
 # every sampler against every target
 campaign: $(VENV)/.developer
-	cd tests && ../$(BIN)/python campaign.py --jobs 2
+	PYTHONPATH=tests/helpers $(BIN)/python tests/campaigns/campaign.py --jobs 2
 
 check: $(VENV)/.developer
 	$(BIN)/ruff check .
@@ -49,8 +49,8 @@ bench-peers: $(VENV)/.developer
 # Random kills of running processes: none may lose or alter a draw. KILLS=100 for more of them.
 KILLS ?= 30
 chaos: $(VENV)/.developer
-	$(BIN)/python tests/chaos.py $(KILLS)
-	$(BIN)/python tests/chaos_engines.py $(KILLS)
+	$(BIN)/python tests/campaigns/chaos.py $(KILLS)
+	$(BIN)/python tests/campaigns/chaos_engines.py $(KILLS)
 
 docs: $(VENV)/.developer
 	$(BIN)/mkdocs build
@@ -65,7 +65,7 @@ INPUTS ?= 100000
 fuzz: $(VENV)/.developer
 	$(PIP) hypothesis
 	-$(PIP) atheris
-	cd tests && ../$(BIN)/python -m fuzz.campaign $(INPUTS)
+	PYTHONPATH=tests/helpers:tests/campaigns $(BIN)/python -m fuzz.campaign $(INPUTS)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

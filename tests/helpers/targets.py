@@ -16,7 +16,7 @@ from scipy import special, stats
 import noisewise as nw
 from noisewise.paper import lalonde
 
-REFERENCE = Path(__file__).parent / "reference"
+REFERENCE = Path(__file__).parents[1] / "reference"
 
 
 @dataclass(frozen=True)

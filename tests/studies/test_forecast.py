@@ -21,7 +21,7 @@ from noisewise.samplers import Importance, Rejection
 from noisewise.samplers.choosing import choice
 from noisewise.studies.forecast import applicability, conflict, forecast
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def piloted(model, release, seed, index=0):

@@ -1,6 +1,6 @@
 """A campaign of kill -9 against checkpointed runs: none may lose or alter a draw.
 
-    python tests/chaos.py [kills] [seed]
+    python tests/campaigns/chaos.py [kills] [seed]
 
 Run by `make chaos`. Every case runs once in peace. Then it runs with a checkpoint in a process of its own, which is
 killed at random moments, in the middle of writes too, and started again on another number of threads, or on processes,

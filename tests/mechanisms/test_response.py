@@ -22,7 +22,7 @@ from noisewise.mechanisms.unary_encoding import UnaryEncoding
 from noisewise.numerics import double
 from noisewise.release.release import current_schema
 
-REFERENCE = json.loads((Path(__file__).parent / "reference" / "randomized_response_2x2.json").read_text())
+REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "randomized_response_2x2.json").read_text())
 HOLES = [[0.5, 0.3, 0.2], [0.0, 0.8, 0.2], [0.1, 0.0, 0.9]]
 SWAPPED = [[0.1, 0.3, 0.6], [0.5, 0.3, 0.2], [0.1, 0.7, 0.2]]  # separable, the outright reports permuted
 NARROW = [[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]]

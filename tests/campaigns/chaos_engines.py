@@ -1,6 +1,6 @@
 """Kill workers of the engines at random moments, and see that no draw is lost or altered.
 
-    python tests/chaos_engines.py [kills] [seed]
+    python tests/campaigns/chaos_engines.py [kills] [seed]
 
 Run by `make chaos`. Runs of `Processes`, and on a cluster of Dask processes, lose a worker every now and then; each
 must end with exactly the draws that threads give, where nobody is killed.

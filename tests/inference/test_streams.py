@@ -462,7 +462,7 @@ except nw.InferenceError as error:
     print(error.result.status, len(error.result) > 0, "interrupted with" in str(error))
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd="tests", timeout=120, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd="tests/helpers", timeout=120, check=False
     )
     assert done.stdout.split() == ["interrupted", "True", "True"], done.stderr
 

@@ -21,7 +21,7 @@ from noisewise.workflow.reporting import report_of, write, write_report
 from noisewise.workflow.results import plain
 from noisewise.workflow.run import NOT_ASKED, fit_results
 
-SOURCE = Path(__file__).parents[1] / "src/noisewise"
+SOURCE = Path(__file__).parents[2] / "src/noisewise"
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def guided(kind, runs):
 
 
 def main(total=100_000, seed=1, jobs=2):
-    kept = HERE.parents[1] / "build" / "fuzz"
+    kept = HERE.parents[2] / "build" / "fuzz"
     bad = report(campaign(total, seed, kept, jobs))
     if find_spec("hypothesis"):
         from fuzz import properties

@@ -30,7 +30,7 @@ from noisewise.report.verdict import DOUBTFUL, UNUSABLE, judge
 from noisewise.results.posterior import Posterior
 from noisewise.workflow.reporting import report_of, write_report
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HOSTILE = (
     '</title></style><script>window.hacked = 1</script><img src="https://example.org/x.png" onerror="window.hacked=2">'
     "\n\n\"'><svg onload=window.hacked=3><a href='javascript:window.hacked=4'>{{7*7}} ${7*7} &lt;b&gt; "
