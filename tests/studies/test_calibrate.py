@@ -12,6 +12,7 @@ from scipy import stats
 from targets import briefly
 
 import noisewise as nw
+from noisewise.checkpoint.log import NOTHING
 from noisewise.diagnostics import uniformity, weights
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import LatentScale
@@ -55,20 +56,20 @@ class WrongScale(nw.Rejection):
 
     factor: float = 0.7
 
-    def run(self, problem, draws, seed, engine, progress):
+    def run(self, problem, draws, seed, engine, progress, log=NOTHING):
         believed = {
             name: nw.Laplace(scale=self.factor * item.mechanism.scale).released(item.value)
             for name, item in problem.release.items()
         }
-        return super().run(Problem(problem.model, nw.Release(believed)), draws, seed, engine, progress)
+        return super().run(Problem(problem.model, nw.Release(believed)), draws, seed, engine, progress, log)
 
 
 @dataclass(frozen=True)
 class Shifted(nw.Rejection):
     """Adds a third of a standard deviation to every parameter."""
 
-    def run(self, problem, draws, seed, engine, progress):
-        found = super().run(problem, draws, seed, engine, progress)
+    def run(self, problem, draws, seed, engine, progress, log=NOTHING):
+        found = super().run(problem, draws, seed, engine, progress, log)
         moved = {name: x + x.std() / 3 if name in found.parameters else x for name, x in found.draws.items()}
         return replace(found, draws=moved)
 
@@ -77,19 +78,19 @@ class Shifted(nw.Rejection):
 class Flipped(nw.Rejection):
     """Sees the mirror image of the noise: a sign error, which only an asymmetric target shows."""
 
-    def run(self, problem, draws, seed, engine, progress):
+    def run(self, problem, draws, seed, engine, progress, log=NOTHING):
         (name,) = problem.release
         low = problem.release[name].value
         mirrored = nw.Release({name: problem.release[name].mechanism.released(2 * 10.0 - low)})
-        return super().run(Problem(problem.model, mirrored), draws, seed, engine, progress)
+        return super().run(Problem(problem.model, mirrored), draws, seed, engine, progress, log)
 
 
 @dataclass(frozen=True)
 class Prior(nw.Rejection):
     """Ignores the release: ranks of the parameters are uniform all the same, those of log eta are not."""
 
-    def run(self, problem, draws, seed, engine, progress):
-        found = super().run(problem, draws, seed, engine, progress)
+    def run(self, problem, draws, seed, engine, progress, log=NOTHING):
+        found = super().run(problem, draws, seed, engine, progress, log)
         values = problem.model.simulate(len(found), seed % 2**32)
         return replace(found, draws={name: values[name] for name in found.draws})
 
@@ -254,8 +255,8 @@ def test_dependent_draws_are_thinned_to_what_they_are_worth(seed):
 
     @dataclass(frozen=True)
     class Sticky(nw.Rejection):
-        def run(self, problem, draws, seed, engine, progress):
-            found = super().run(problem, draws // 10, seed, engine, progress)
+        def run(self, problem, draws, seed, engine, progress, log=NOTHING):
+            found = super().run(problem, draws // 10, seed, engine, progress, log)
             return replace(found, draws={n: np.repeat(x, 10, axis=0) for n, x in found.draws.items()}, chains=4)
 
     model = nw.Model(prior={"x": dist.Gamma(2.0, 0.2)}, statistics={"s": lambda x: dist.Normal(x, 1.0)})

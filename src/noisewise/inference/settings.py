@@ -1,13 +1,21 @@
 """Frozen settings of one algorithm: the base that samplers share, and their way to and from files."""
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from noisewise import checks
+from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.engine import Engine
 from noisewise.errors import refusal
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+
+if TYPE_CHECKING:
+    from noisewise.results.posterior import Posterior
 
 
-class Sampler:
+class Sampler(ABC):
     """Settings of one sampling algorithm. Subclasses are frozen dataclasses with a `run` method.
 
     `unfit(problem)` says why the algorithm does not apply to a model and release, or None where it does.
@@ -40,7 +48,18 @@ class Sampler:
         for name, value in settings.items():
             object.__setattr__(self, name, value)
 
-    def unfit(self, problem: Any) -> str | None:
+    @abstractmethod
+    def run(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+    ) -> "Posterior":
+        """Draw `draws` rows from the posterior of a problem that the algorithm is fit for.
+
+        Random numbers come from keys of `seed` and a purpose, never from scheduling. Work runs on `engine`; `log` keeps
+        what has been done and gives it back after an interruption, and keeps nothing where there is no checkpoint. A
+        run that falls short returns what it has, with a status that says so.
+        """
+
+    def unfit(self, problem: Problem) -> str | None:
         """Why this algorithm does not apply, as the end of a sentence about it; None where it does."""
         return None
 

@@ -3,10 +3,8 @@
 import logging
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any
 
 from noisewise import checks
 from noisewise.checkpoint.log import NOTHING, Log
@@ -94,16 +92,16 @@ def _run(
     progress: bool | None,
     reason: str,
     log: Log = NOTHING,
-    prepared: Mapping[str, Any] = MappingProxyType({}),
+    run: Callable[..., Posterior] | None = None,
 ) -> Posterior:
+    """One sampler's run, or `run` in its place where part of it has been done already."""
     reason_against = sampler.unfit(problem)
     if reason_against is not None:
         name = type(sampler).__name__
         raise refusal("sample", "sampler", f"must apply to model and release; {name} {reason_against}", name, ADVICE)
     bar = Progress(progress, type(sampler).__name__)
     log.put(settings_of(sampler), "run")
-    kept = {"log": log} if log else {}
-    posterior: Any = sampler.run(problem, draws, seed, engine, bar, **kept, **prepared)  # type: ignore[attr-defined]
+    posterior = (run or sampler.run)(problem, draws, seed, engine, bar, log)
     object.__setattr__(posterior, "reason", reason)
     return posterior
 
@@ -128,9 +126,9 @@ def _sample_by_choice(
         logger.info("%s: %s", type(sampler).__name__, told)
         # A fallback starts on new streams: it was called for by what the run before it drew.
         own = seed if number == 0 else int(generator(seed, Purpose.FORECAST, 1, number).integers(2**53))
-        told_all, prepared = "; ".join([*steps, told]), each.prepared if own == seed else {}
+        told_all, run = "; ".join([*steps, told]), each.run if own == seed else None
         try:
-            latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number), prepared)
+            latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number), run)
         except (InferenceError, InputError) as error:  # nowhere to start from, or beyond range: the next may find a way
             if sampler in FROM_PRIOR or isinstance(error, WrongMechanism):
                 raise  # the model fails at draws of its own prior: no sampler's way round makes it right

@@ -8,8 +8,8 @@ each figure means.
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.streams import Purpose, Stream, generator
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
 from noisewise.samplers.gibbs.joint import Joint
 from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.importance import Importance
@@ -237,8 +238,8 @@ class Estimate:
     """What is expected of it, in words."""
     delivers: bool = True
     """Whether the rows returned are expected to be worth what its status asks for."""
-    prepared: dict[str, Any] = field(default_factory=dict)
-    """What a run with the same seed would only find again, for its `run`."""
+    run: Callable[..., Posterior] | None = None
+    """The sampler's `run` with what a run of the same seed would only find again."""
 
 
 Cost = Callable[[Pilot, int, int, Engine], Estimate]
@@ -274,7 +275,9 @@ def _adapted(pilot: Pilot, draws: int, seed: int, engine: Engine) -> Estimate:
         f"rows weighted from a proposal fitted in pilot rounds are worth {100 * efficiency:.2g}% of independent draws"
     )
     work = draws * row / efficiency  # the rounds are spent, whatever is chosen
-    return Estimate(sampler, work, efficiency, told, _enough(sampler, draws, efficiency), {"pilot": found})
+    return Estimate(
+        sampler, work, efficiency, told, _enough(sampler, draws, efficiency), partial(sampler.run, pilot=found)
+    )
 
 
 def _thumb(name: str, fixed: float, each: float, efficiency: float, draws: int, told: str) -> Estimate:
