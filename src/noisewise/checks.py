@@ -45,6 +45,18 @@ def positive_number(who: str, argument: str, value: Any, advice: str) -> float:
     return float(number)
 
 
+def is_level(value: Any) -> bool:
+    """Whether `value` can be the level of an interval: one number between 0 and 1, both excluded."""
+    return isinstance(value, (int, float, np.floating)) and bool(0 < value < 1)
+
+
+def level(who: str, value: Any) -> float:
+    """`value` if it can be the level of an interval."""
+    if not is_level(value):
+        raise refusal(who, "level", "must lie between 0 and 1", value, "Give 0.95 for a 95% interval.")
+    return float(value)
+
+
 def numeric(who: str, argument: str, value: Any, advice: str) -> Any:
     """`value` as a float (scalars) or a read-only float64 array."""
     rule = "must be a number or an array of numbers"

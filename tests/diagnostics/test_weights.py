@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
+from exactness import counts_agree
 
 from noisewise.diagnostics import weights
 
@@ -87,3 +88,22 @@ def test_sums_are_those_of_plain_arithmetic(seed):
     error = plain.std(ddof=1) / plain.mean() / np.sqrt(len(plain))
     assert weights.log_mean_se(logs) == pytest.approx(error, rel=1e-9)
     assert weights.log_mean(logs - 2_000.0) == pytest.approx(np.log(plain.mean()) - 2_000.0, rel=1e-12)
+
+
+def test_flattened_weights_are_worth_what_was_asked_and_zero_ones_stay_zero(seed):
+    logs = np.append(20.0 * np.random.default_rng(seed).standard_normal(500), -np.inf)
+    power = weights.flattening(logs, 50.0)
+    flat = weights.flattened(logs, power)
+    assert 0.0 < power < 1.0
+    assert 50.0 <= weights.effective_size(flat) < 50.0 + 1e-6
+    assert flat[-1] == -np.inf
+    assert weights.flattening(np.zeros(60), 50.0) == 1.0  # nothing to flatten
+
+
+def test_rows_drawn_by_flattened_weights_are_of_the_first_power_that_leaves_enough(seed):
+    logs = np.array([0.0, -2.0, -8.0])
+    sizes = [weights.effective_size(0.7**k * logs) for k in range(6)]
+    least = 0.5 * (sizes[2] + sizes[3])  # the third power is the first with enough
+    index = weights.draw_flattened(np.random.default_rng(seed), logs, 40_000, least)
+    assert counts_agree(np.bincount(index), weights.normalised(0.7**3 * logs))
+    assert not counts_agree(np.bincount(index), weights.normalised(0.7**2 * logs))

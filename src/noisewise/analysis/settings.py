@@ -45,7 +45,7 @@ def read_settings(document: Document, parameters: tuple[str, ...]) -> Settings:
             found[name] = value
     if "level" in inference:
         level = inference["level"]
-        if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
+        if not checks.is_level(level):
             cause = f"'level' must lie between 0 and 1, as 0.95 for 95% intervals; got {level!r}."
             raise document.error(("inference", "level"), cause)
         found["level"] = float(level)

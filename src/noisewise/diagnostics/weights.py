@@ -1,7 +1,7 @@
 """Log-weights: the only place where weights are normalised, summarised, judged or resampled."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -60,6 +60,38 @@ def effective_size(log_weights: Array) -> float:
     """Kish's effective sample size, (sum w)^2 / sum w^2; 0 where all weights are zero."""
     _, total, squares = sums(log_weights)
     return total**2 / squares if total else 0.0
+
+
+# Weights to a power -------------------------------------------------------------------------------------------------
+
+
+def flattened(log_weights: Array, power: float) -> Array:
+    """Weights to a power, those that are zero left so."""
+    return np.where(log_weights > -np.inf, power * log_weights, -np.inf)
+
+
+def flattening(log_weights: Array, least: float) -> float:
+    """The largest power up to 1 whose flattened weights have an effective size of `least`, by bisection."""
+    if effective_size(log_weights) >= least:
+        return 1.0
+    positive = log_weights[log_weights > -np.inf]
+    return largest_power(lambda power: effective_size(power * positive) >= least, 0.0, 1.0, halvings=40)
+
+
+def largest_power(enough: Callable[[float], bool], low: float, high: float, halvings: int) -> float:
+    """The largest power at which there is still `enough`, by bisection; there is at `low`, and not at `high`."""
+    for _ in range(halvings):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low
+
+
+def draw_flattened(rng: np.random.Generator, log_weights: Array, size: int, least: float) -> Array:
+    """Indices drawn by finite weights raised to the first power 1, 0.7, 0.49, ... of an effective size of `least`."""
+    power = 1.0
+    while power > 1e-12 and effective_size(power * log_weights) < least:
+        power *= 0.7
+    return rng.choice(len(log_weights), size, p=normalised(power * log_weights))
 
 
 # The tail of the weights ------------------------------------------------------------------------------------

@@ -140,12 +140,6 @@ def _updated(inverse: Array, step: Array, fall: Array) -> Array:
     return shear @ inverse @ shear.T + np.outer(step, step) / curve
 
 
-def check_level(who: str, level: Any) -> None:
-    """Refuse what is no confidence level."""
-    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise refusal(who, "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval.")
-
-
 def check_fit(who: str, release: Release, fit: Any) -> None:
     """Refuse what is no fit, or a fit to another release."""
     if not isinstance(fit, Fit):

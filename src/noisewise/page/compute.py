@@ -14,6 +14,7 @@ from noisewise.page import explore as other_budgets
 from noisewise.page.runs import VERSION
 from noisewise.report import Report, words
 from noisewise.report.page import why_not
+from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 from noisewise.workflow import folder as results_folder
 from noisewise.workflow.reporting import report_on
@@ -101,8 +102,8 @@ def _prior(report: Report) -> dict[str, list[float]]:
     for name, values in report.before.items():
         for index in np.ndindex(values.shape[1:]):
             column = values[(slice(None), *index)].astype(float)
-            label = name + (f"[{','.join(map(str, index))}]" if index else "")
-            rows[label] = [float(column.mean()), float(column.std()), *map(float, np.quantile(column, tails))]
+            spread = [float(column.mean()), float(column.std()), *map(float, np.quantile(column, tails))]
+            rows[label_of(name, index)] = spread
     return rows
 
 

@@ -22,6 +22,7 @@ from noisewise.numerics import Array
 from noisewise.page import budget
 from noisewise.page.runs import REPLICATES, SIMULATING
 from noisewise.release import Release
+from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 from noisewise.samplers import NUTS, Augmentation, Rejection
 from noisewise.samplers.sample import sample
@@ -172,8 +173,7 @@ class Explorer:
         for name, values in draws.items():
             low, high = weights.quantiles(values.astype(float), weight, [(1 - level) / 2, (1 + level) / 2])
             for index in np.ndindex(values.shape[1:]):
-                label = name + (f"[{','.join(map(str, index))}]" if index else "")
-                found[label] = (float(low[index]), float(high[index]))
+                found[label_of(name, index)] = (float(low[index]), float(high[index]))
         return found
 
 

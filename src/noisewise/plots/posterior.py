@@ -10,6 +10,7 @@ from noisewise.diagnostics import weights
 from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.numerics import Array
+from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 
 COLOURS = {"exact": "#4477AA", "naive": "#CC3311", "prior": "#228833", "released": "#000000"}
@@ -111,7 +112,7 @@ def panel(
         axis.plot([released], [0], "D", color=COLOURS["released"], clip_on=False, zorder=5, label="released value")
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")
-    label = name + (f"[{','.join(map(str, index))}]" if index else "")
+    label = label_of(name, index)
     axis.set_xlabel(label if name in posterior.parameters else f"{label} (confidential)")
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_xlim(*view)

@@ -13,6 +13,7 @@ from noisewise.diagnostics import weights
 from noisewise.numerics import Array
 from noisewise.plots import posterior as plots
 from noisewise.report.markup import Html, number, text, whole
+from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 
 MOST = 12
@@ -30,7 +31,7 @@ def panels(
     scalars = [(name, index) for name, index in scalars if np.all(np.isfinite(posterior[name][_at(index)]))]
     found = []
     for count, (name, index) in enumerate(scalars[:MOST]):
-        label = name + (f"[{','.join(map(str, index))}]" if index else "")
+        label = label_of(name, index)
         words = _words(posterior, naive, before, name, index, level)
         drawn = _drawn(posterior, naive, before, name, index, level)
         found.append((label, inline(drawn, f"panel{count}", f"Densities of {label}", words), words))

@@ -9,6 +9,7 @@ from noisewise.diagnostics import weights
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Array
 from noisewise.release import Release
+from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 
 PER_COLUMN = 20
@@ -49,7 +50,7 @@ def lost(posterior: Posterior, release: Release, before: Mapping[str, Array], le
         ends = weights.quantiles(values, posterior.weights, tails)
         prior = np.quantile(before[name].astype(float), tails, axis=0)
         for index in np.ndindex(values.shape[1:]):
-            label = name + (f"[{','.join(map(str, index))}]" if index else "")
+            label = label_of(name, index)
             share = _share(values[(slice(None), *index)], columns, posterior, name)
             pairs = [(float(each[0][index]), float(each[1][index])) for each in (prior, ends)]
             found.append(Lost(label, share, pairs[0], pairs[1]))

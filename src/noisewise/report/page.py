@@ -20,6 +20,7 @@ from noisewise.report.markup import Html, bullets, joined, listed, paragraphs, s
 from noisewise.report.model_words import nodes_of
 from noisewise.report.verdict import Verdict
 from noisewise.results.fit import Fit
+from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -73,9 +74,7 @@ class Shown:
         found = getattr(self, name).release_hash
         if found != self.release.hash:
             raise refusal(who, name, "must be of this release", found, "Give the release it was made from.")
-        checks.positive_number(who, "level", self.level, "Give 0.95 for 95% intervals.")
-        if self.level >= 1:
-            raise refusal(who, "level", "must lie below 1", self.level, "Give 0.95 for 95% intervals.")
+        checks.level(who, self.level)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -163,7 +162,7 @@ def published(report: Shown) -> Section:
     rows = []
     for name, item in report.release.items():
         for index in np.ndindex(item.shape):
-            label = name + (f"[{','.join(map(str, index))}]" if index else "")
+            label = label_of(name, index)
             value = np.asarray(item.value)[index]
             rows.append((label, "withheld" if np.isnan(value) else whole(value, 6), type(item.mechanism).__name__))
     values = long_table("Published values", ("Statistic", "Value", "Mechanism"), rows, "published-table")

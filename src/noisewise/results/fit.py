@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from noisewise import checks
 from noisewise._version import current_versions
 from noisewise.errors import refusal
 from noisewise.inference.settings import Estimator
@@ -61,9 +62,7 @@ class Fit:
 
     def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
         """Wald intervals: the estimate, give or take a normal quantile of standard errors."""
-        if not isinstance(level, (int, float)) or not 0 < level < 1:
-            raise refusal("Fit", "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval.")
-        z = -ndtri((1 - level) / 2)
+        z = -ndtri((1 - checks.level("Fit", level)) / 2)
         errors = self.standard_error
         return {name: (value - z * errors[name], value + z * errors[name]) for name, value in self.estimate.items()}
 

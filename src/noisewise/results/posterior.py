@@ -19,6 +19,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.model.graph import dependencies
 from noisewise.numerics import Array
 from noisewise.results import posterior_file as result_file
+from noisewise.results.labels import label_of
 
 FORMAT = "noisewise-posterior"
 VERSION = 1
@@ -158,7 +159,7 @@ class Posterior:
         """
         import pandas as pd
 
-        tail = _tail(level)
+        tail = (1 - checks.level("Posterior", level)) / 2
         low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
         rows: dict[str, dict[str, float]] = {}
         for name, values in self.draws.items():
@@ -167,8 +168,7 @@ class Posterior:
             precision = self._precision[name]
             interval = self._quantiles(values, [tail, 1 - tail])
             for index in np.ndindex(values.shape[1:]):
-                label = name + (f"[{','.join(map(str, index))}]" if index else "")
-                rows[label] = {
+                rows[label_of(name, index)] = {
                     "mean": float(mean[index]),
                     "sd": float(sd[index]),
                     low: float(interval[0][index]),
@@ -182,7 +182,7 @@ class Posterior:
 
     def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
         """Central credible intervals by name."""
-        tail = _tail(level)
+        tail = (1 - checks.level("Posterior", level)) / 2
         found = {}
         for name, values in self.draws.items():
             low, high = self._quantiles(values.astype(float), [tail, 1 - tail])
@@ -214,8 +214,7 @@ class Posterior:
         columns: dict[str, Array] = {}
         for name, values in self.draws.items():
             for index in np.ndindex(values.shape[1:]):
-                label = name + (f"[{','.join(map(str, index))}]" if index else "")
-                columns[label] = values[(slice(None), *index)]
+                columns[label_of(name, index)] = values[(slice(None), *index)]
         if self.log_weights is not None:
             columns["log_weight"] = self.log_weights
         return pd.DataFrame(columns)
@@ -345,9 +344,3 @@ def _read_only(column: Array) -> Array:
     view = np.asarray(column).view()
     view.flags.writeable = False
     return view
-
-
-def _tail(level: float) -> float:
-    if not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise refusal("Posterior", "level", "must lie between 0 and 1", level, "Give 0.95 for a 95% interval.")
-    return (1 - level) / 2

@@ -19,9 +19,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp
 
 from noisewise.checkpoint.log import NOTHING, Log, attributes_of
+from noisewise.diagnostics import weights
 from noisewise.engine import Engine, gather
 from noisewise.errors import InferenceError, refusal
 from noisewise.inference.problem import Problem
@@ -482,15 +482,7 @@ def _flattened(rng: np.random.Generator, log_weights: Array, rows: int) -> Array
     finite = np.flatnonzero(np.isfinite(log_weights))
     if len(finite) < 2:
         return rng.choice(len(log_weights), rows) if not len(finite) else np.repeat(finite, rows)
-    logs = log_weights[finite]
-    power = 1.0
-    while power > 1e-12:
-        scaled = power * logs
-        if 2 * logsumexp(scaled) - logsumexp(2 * scaled) >= np.log(min(4 * rows, 0.5 * len(finite))):
-            break
-        power *= 0.7
-    weights = np.exp(power * logs - logsumexp(power * logs))
-    return finite[rng.choice(len(finite), rows, p=weights / weights.sum())]
+    return finite[weights.draw_flattened(rng, log_weights[finite], rows, least=min(4 * rows, 0.5 * len(finite)))]
 
 
 def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:

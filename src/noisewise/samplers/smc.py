@@ -180,10 +180,7 @@ def next_temperature(weigh: Any, now: float, keep: float) -> float:
     wanted = keep * weights.effective_size(weigh(low))
     if wanted == 0.0 or weights.effective_size(weigh(high)) >= wanted:
         return high
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if weights.effective_size(weigh(middle)) >= wanted else (low, middle)
-    return low
+    return weights.largest_power(lambda power: weights.effective_size(weigh(power)) >= wanted, low, high, halvings=60)
 
 
 # Populations ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from noisewise.diagnostics import chains as diagnostics
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
 from noisewise.numerics import Array
+from noisewise.results.labels import labels_of
 from noisewise.results.posterior import Posterior
 
 SCREENED = 256
@@ -42,11 +43,7 @@ def judge_chains(
 ) -> tuple[str, str, dict[str, Any]]:
     """(status, message, diagnostics) of draws that come chain by chain: stuck, disagreeing, too few, or complete."""
     joined = np.concatenate([diagnostics.by_chain(values, chains) for values in columns.values()], axis=2)
-    labels = [
-        name + (f"[{','.join(map(str, index))}]" if index else "")
-        for name, values in columns.items()
-        for index in np.ndindex(values.shape[1:])
-    ]
+    labels = [label for name, values in columns.items() for label in labels_of(name, values.shape[1:])]
     if joined.shape[1] < SHORTEST:
         told = (
             f"{chains} chains of {joined.shape[1]} draws each are too short to be judged. Ask for at least "

@@ -28,6 +28,7 @@ from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.plots.calibration import plot_calibration
 from noisewise.release import Release
+from noisewise.results.labels import label_of
 from noisewise.results.posterior import FrozenDict, Posterior
 from noisewise.samplers.sample import sample
 
@@ -253,7 +254,7 @@ def positions(
         if name in problem.release and isinstance(problem.release[name].mechanism, Exact):
             continue  # known, not inferred
         for index in _entries(values.shape[1:]):
-            label = name + (f"[{','.join(map(str, index))}]" if index else "")
+            label = label_of(name, index)
             at: Any = (slice(None), *index)
             columns[label] = values[at][kept]
             targets[label] = truth[name][index]

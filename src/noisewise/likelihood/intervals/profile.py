@@ -18,7 +18,7 @@ from noisewise.likelihood.intervals.line import Interval, Line, first_of, scalar
 from noisewise.likelihood.intervals.refits import Bootstrap, bootstrap
 from noisewise.likelihood.intervals.tails import exact_interval
 from noisewise.likelihood.m_step.coordinates import Coordinates
-from noisewise.likelihood.observed import Observed, check_level
+from noisewise.likelihood.observed import Observed
 from noisewise.model import Model
 from noisewise.numerics import Array, double
 from noisewise.release import Release
@@ -42,7 +42,7 @@ def profile_interval(model: Model, release: Release, fit: Fit, name: str, level:
     are the first crossings on either side of the estimate.
     """
     who = "profile_interval"
-    check_level(who, level)
+    checks.level(who, level)
     observed = Observed(who, model, release, fit)
     line = Line(observed, scalar_of(who, "name", observed, name))
     moving = np.ones(observed.coordinates.size, bool)

@@ -15,7 +15,7 @@ from noisewise.inference.settings import Estimator
 from noisewise.likelihood.e_step.augmented import Augmented
 from noisewise.likelihood.e_step.records import Records, parts_with_totals
 from noisewise.likelihood.mcem import MCEM
-from noisewise.likelihood.observed import check_fit, check_level
+from noisewise.likelihood.observed import check_fit
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.release import Release
@@ -47,7 +47,7 @@ class Bootstrap:
 
     def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
         """Percentile intervals."""
-        check_level("Bootstrap", level)
+        checks.level("Bootstrap", level)
         tails = [(1 - level) / 2, (1 + level) / 2]
         ends = {name: np.quantile(value, tails, axis=0) for name, value in self.estimates.items()}
         return {name: (pair[0], pair[1]) for name, pair in ends.items()}

@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp, roots_legendre
 
+from noisewise import checks
 from noisewise.errors import InferenceError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import POWERS
 from noisewise.likelihood.e_step.parts import Part, parts_of
 from noisewise.likelihood.intervals.line import Interval, Line, ends_of, scalar_of
-from noisewise.likelihood.observed import Observed, check_level
+from noisewise.likelihood.observed import Observed
 from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.model import Model
 from noisewise.numerics import Array, double
@@ -31,7 +32,7 @@ def exact_interval(model: Model, release: Release, fit: Fit, level: float = 0.95
     exactly `level` for a continuous release. It needs one scalar parameter that moves one scalar release one way.
     """
     who = "exact_interval"
-    check_level(who, level)
+    checks.level(who, level)
     problem = Problem(model, release)
     part = _one_of_each(who, problem)
     observed = Observed(who, model, release, fit)

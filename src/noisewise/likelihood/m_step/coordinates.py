@@ -12,6 +12,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.numerics import Array, double
+from noisewise.results.labels import labels_of
 
 Values = dict[str, Any]
 
@@ -44,11 +45,7 @@ class Coordinates:
     @property
     def labels(self) -> list[str]:
         """One name per scalar parameter."""
-        found = []
-        for name in self.names:
-            for index in np.ndindex(self.shapes[name]):
-                found.append(name + (f"[{','.join(map(str, index))}]" if index else ""))
-        return found
+        return [label for name in self.names for label in labels_of(name, self.shapes[name])]
 
     @cached_property
     def bounded(self) -> list[str | None]:

@@ -117,8 +117,8 @@ class _Pilot:
         least = 60.0 + 10.0 * space.size
         if positive < least:
             return None
-        power = flattening(log_weights, min(least, 0.5 * positive))
-        flat = np.where(log_weights > -np.inf, power * log_weights, -np.inf)
+        power = weights.flattening(log_weights, min(least, 0.5 * positive))
+        flat = weights.flattened(log_weights, power)
         index = weights.systematic(rng, flat, mixture.POINTS)
         return mixture.fit(rng, free[index], weights.effective_size(flat)), power
 
@@ -148,18 +148,3 @@ def _block(weigh: Weigh, rows: int, seed: int, number: int, block: int, poll: An
     _, log_eta = weigh.tried(rng, values, rows, poll)
     log_each = log_ratio[:, None] + log_eta
     return values, log_average(log_each), log_each
-
-
-def flattening(log_weights: Array, least: float) -> float:
-    """The largest power up to 1 whose flattened weights have an effective size of `least`."""
-    if weights.effective_size(log_weights) >= least:
-        return 1.0
-    finite = log_weights[log_weights > -np.inf]
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        if weights.effective_size(middle * finite) >= least:
-            low = middle
-        else:
-            high = middle
-    return low

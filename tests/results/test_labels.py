@@ -1,0 +1,14 @@
+"""What scalars are called: one rule for tables, pictures and messages."""
+
+from noisewise.results.labels import label_of, labels_of
+
+
+def test_a_single_number_is_called_by_its_name():
+    assert label_of("theta", ()) == "theta"
+    assert labels_of("theta", ()) == ["theta"]
+
+
+def test_entries_are_named_in_the_order_of_a_flattened_array():
+    assert label_of("rate", (2,)) == "rate[2]"
+    assert labels_of("table", (2, 2)) == ["table[0,0]", "table[0,1]", "table[1,0]", "table[1,1]"]
+    assert labels_of("none", (0,)) == []
