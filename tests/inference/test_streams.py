@@ -19,6 +19,7 @@ from noisewise.engine import Threads
 from noisewise.inference import streams
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose
 from noisewise.inference.streams import Budget, Run, Stream, run
 from noisewise.samplers import rejection
 from noisewise.samplers.rejection import plan_streams, prior_groups
@@ -155,7 +156,7 @@ def drawn_in(order, seed, draws=20):
     if order == "completion":
         # Broken: whichever block arrives is taken as the next one.
         stream._done = lambda block, result: stream._early.__setitem__(stream.absorbed, result)
-    outcome = run([stream], draws, seed, 0, engine=Timed(spent), progress=Progress(False, ""))
+    outcome = run([stream], draws, seed, Purpose.PROPOSALS, engine=Timed(spent), progress=Progress(False, ""))
     return outcome.columns["x"]
 
 
@@ -213,7 +214,7 @@ class Slow:
 
     def run(self, workers, draws, seed):
         engine = Timed(self.spent, workers)
-        return run([self.stream], draws, seed, 0, engine=engine, progress=Progress(False, "")), engine
+        return run([self.stream], draws, seed, Purpose.PROPOSALS, engine=engine, progress=Progress(False, "")), engine
 
 
 @pytest.mark.parametrize("workers", [1, 8, 256, 1024])
@@ -303,7 +304,7 @@ def test_each_child_row_is_used_once(seed):
 
     below = Stream(0, 256, child, "child")
     above = Stream(1, 64, parent, "parent", [below])
-    outcome = run([above], 3_000, seed, 0, engine=Threads(4), progress=Progress(False, ""))
+    outcome = run([above], 3_000, seed, Purpose.PROPOSALS, engine=Threads(4), progress=Progress(False, ""))
     used = np.concatenate(seen)
     assert len(np.unique(used)) == len(used)
     assert len(np.unique(outcome.columns["id"])) == 3_000
@@ -315,7 +316,7 @@ def test_pruning_leaves_the_tally_of_a_row_still_to_come_as_it_is():
     above = Stream(1, 4, None, "parent", [below])
     below._done(0, ({"x": np.arange(4)}, np.arange(4)))
     below.absorb()
-    above.next_task(1, 0)
+    above.next_task(1, Purpose.PROPOSALS)
     above._done(0, ({"x": np.arange(0)}, np.arange(0)))
     above.absorb()
     above.prune([(-1, math.inf)])
@@ -502,7 +503,7 @@ def test_blocks_do_not_pile_up_behind_a_slow_one(seed):
     seen = []
     absorb = stream.absorb
     stream.absorb = lambda: (seen.append(len(stream._early)), absorb())[1]
-    run([stream], 2_000, seed, 0, engine=Threads(2), progress=Progress(False, ""))
+    run([stream], 2_000, seed, Purpose.PROPOSALS, engine=Threads(2), progress=Progress(False, ""))
     assert max(seen) <= 64
 
 
@@ -522,7 +523,7 @@ def test_a_run_that_will_take_long_says_so(seed, monkeypatch):
 def test_time_that_programs_take_to_compile_is_not_taken_for_the_pace(done, told, seed):
     """10 of 1,000 draws came after 300 s, and then in 11 s all that there are."""
     stream = Stream(0, 4, None, "x")
-    source = Run([stream], 1_000, seed, 0, Budget(), Progress(False, ""))
+    source = Run([stream], 1_000, seed, Purpose.PROPOSALS, Budget(), Progress(False, ""))
     stream.absorbed, source.filled = 1, [10]
     source._warn_of_a_long_run(300.0)
     source.filled = [done]

@@ -24,8 +24,8 @@ from noisewise.studies.forecast import applicability, conflict, forecast
 ROOT = Path(__file__).parents[2]
 
 
-def piloted(model, release, seed, index=0):
-    return choice.pilot(Problem(model, release), seed, Threads(), index=index)
+def piloted(model, release, seed):
+    return choice.pilot(Problem(model, release), seed, Threads())
 
 
 def test_acceptance_is_estimated_within_its_error(count_reference, seed):
@@ -57,7 +57,8 @@ def test_efficiency_of_weighting_is_foreseen(alpha, seed):
     """Pilots see what runs of their length turn out to be worth for the mean of theta; Kish's number sees another."""
     model, pilots, runs = count_model(alpha), 40, 60
     first = piloted(model, count_release(), seed)
-    foreseen = [first, *(piloted(model, count_release(), seed, index=10 + number) for number in range(pilots - 1))]
+    others = np.random.SeedSequence(seed).generate_state(pilots - 1).tolist()
+    foreseen = [first, *(piloted(model, count_release(), other) for other in others)]
     run = nw.sample(model, count_release(), Importance(), draws=runs * first.rows, seed=seed)
     row = run.summary().loc["theta"]
     assert choice.per_row([run["theta"]], run.log_weights) == pytest.approx((row["sd"] / row["mcse"]) ** 2 / len(run))

@@ -11,7 +11,6 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import partial
 from typing import Any
 
@@ -21,32 +20,14 @@ from scipy.special import chdtri
 from noisewise.checkpoint.log import NOTHING, Log, fingerprint
 from noisewise.engine import Broken, Engine, Task, total_memory
 from noisewise.errors import NoisewiseWarning, refusal
+from noisewise.inference import randomness
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Prefix, Purpose
 from noisewise.numerics import Array
 
 Columns = dict[str, Array]
 Work = Callable[[np.random.Generator, Columns, int, Callable[[], None]], tuple[Columns, Array]]
 """(rng, inputs, rows, poll) -> (survivors by name, their positions among the rows)."""
-
-
-class Purpose(IntEnum):
-    """What random numbers are for: the first number of every stream's key, so that no two uses share a stream."""
-
-    PROPOSALS = 0
-    WEIGHTED = 1
-    PILOT = 2
-    WARMUP = 3
-    CHAINS = 4
-    PARTICLES = 5
-    RESAMPLING = 6
-    FORECAST = 7
-    CALIBRATION = 8
-    STARTS = 900
-
-
-def generator(seed: int, purpose: Purpose, *index: int) -> np.random.Generator:
-    """The random stream for one piece of work."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(purpose), *index)))
 
 
 PILOT = 2**17
@@ -104,14 +85,14 @@ class Stream:
         """Whether so many blocks, or so many bytes, are ahead of one that is still under way."""
         return self.launched - self.absorbed >= blocks or self._early_bytes > most_bytes
 
-    def next_task(self, seed: int, purpose: int) -> Task:
+    def next_task(self, seed: int, purpose: Purpose | Prefix) -> Task:
         """The next block; each row it takes from a child is taken once."""
         inputs: Columns = {}
         for child in self.children:
             inputs |= child.take(self.rows)
         block = self.launched
         self.launched += 1
-        key = np.random.SeedSequence(seed, spawn_key=(purpose, self.index, block))
+        key = randomness.key(seed, purpose, self.index, block)
         return Task(partial(_run_block, self.work, key, inputs, self.rows), partial(self._done, block))
 
     def _done(self, block: int, result: tuple[Columns, Array]) -> None:
@@ -226,7 +207,7 @@ class Run:
         roots: Sequence[Stream],
         draws: int,
         seed: int,
-        purpose: int,
+        purpose: Purpose | Prefix,
         budget: Budget,
         progress: Progress,
         log: Log = NOTHING,
@@ -475,7 +456,7 @@ def run(
     roots: Sequence[Stream],
     draws: int,
     seed: int,
-    purpose: int,
+    purpose: Purpose | Prefix,
     *,
     engine: Engine,
     progress: Progress,

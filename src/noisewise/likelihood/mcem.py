@@ -19,6 +19,7 @@ from noisewise.engine import Engine
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import AFTER_BLOCKS, Prefix, Purpose, generator
 from noisewise.inference.records import total_of, unfit
 from noisewise.inference.settings import Estimator
 from noisewise.inference.streams import Columns, Stream, run
@@ -54,13 +55,6 @@ from noisewise.results.fit import Fit
 
 Values = dict[str, Any]
 
-E_STEP = 1_000
-"""Purpose number of iteration 0's random streams; iteration t has E_STEP + t, the last sample LAST."""
-LAST = 999
-CHECK = 990
-"""Purpose number of the few values by which a checkpoint is seen to be of the same model."""
-HEIGHT = 980
-"""Purpose number of the totals that give the likelihood where chains do not."""
 ROWS = 2**14
 
 
@@ -99,6 +93,7 @@ SLOW = 10
 """Steps after which a climb looks whether Newton's can help: EM's may be many and small."""
 ATTEMPTS = 5
 """Fresh samples on which a root of the score is looked for."""
+MEASUREMENTS = {Purpose.MEASUREMENT.step(attempt) for attempt in range(ATTEMPTS)}
 NEWTON = 4
 """Newton steps on one sample: each roughly squares the distance to its root."""
 FEWEST = 2.0
@@ -246,9 +241,9 @@ class Climb:
         values = self.coordinates.values(self.free)
         rows = 1 if in_pieces(self.pieces) else 64
         found = [
-            (self._chains(part, values, CHECK, index, rows).values, np.empty(0))
+            (self._chains(part, values, Purpose.CHECK, index, rows).values, np.empty(0))
             if isinstance(part, Augmented)
-            else self._simulate(part, values, CHECK, index, rows)
+            else self._simulate(part, values, Purpose.CHECK, index, rows)
             for index, part in enumerate(self.pieces)
         ]
         laws = [np.asarray(part.log_prob_many(values, s)) for part, (s, _) in zip(self.pieces, found, strict=True)]
@@ -270,7 +265,7 @@ class Climb:
                 free, iteration, batch, size = self._made
                 self._last = (
                     self.coordinates.values(free),
-                    self.clouds(free, E_STEP + iteration, batch, size, "importance"),
+                    self.clouds(free, Purpose.E_STEP.step(iteration), batch, size, "importance"),
                 )
             self.simulated = simulated
         return place
@@ -292,7 +287,7 @@ class Climb:
 
     # E-steps ------------------------------------------------------------------------------------------------------
 
-    def clouds(self, free: Array, purpose: int, batch: int, size: int, variant: str) -> Clouds:
+    def clouds(self, free: Array, purpose: Purpose | Prefix, batch: int, size: int, variant: str) -> Clouds:
         """A simulated cloud for every part at the current parameters."""
         values = self.coordinates.values(free)
         self.simulated += size * len({part.name for part in self.parts})
@@ -302,15 +297,15 @@ class Climb:
             if variant == "augmented" and isinstance(part, Augmented):
                 return self._chains(part, values, purpose, number, size)
             s, log_weights = self._simulate(part, values, purpose, number, size, variant == "mixture" and mixes(part))
-            rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, number, 2**31)))
+            rng = generator(self.seed, purpose, number, AFTER_BLOCKS)
             return VARIANTS[variant](rng, part, s, log_weights)
 
         return Clouds(self.parts, make, self.held)
 
-    def _chains(self, part: Augmented, values: Values, purpose: int, index: int, size: int) -> Cloud:
+    def _chains(self, part: Augmented, values: Values, purpose: Purpose | Prefix, index: int, size: int) -> Cloud:
         """A cloud of about so many states of chains over the records."""
         blocks, states = part.blocks(size)
-        looks = part.looks(states) if LAST - ATTEMPTS < purpose <= LAST else 1  # a measurement
+        looks = part.looks(states) if purpose in MEASUREMENTS else 1
 
         def work(rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]) -> Any:
             return part.run_chains(rng, values, states, poll, looks=looks), np.arange(rows)
@@ -318,7 +313,7 @@ class Climb:
         found = self._streamed(Stream(index, states * part.chains, work, part.name), purpose, blocks)
         return part.cloud(found, states)
 
-    def _streamed(self, stream: Stream, purpose: int, blocks: int | None = None, size: int = 0) -> Columns:
+    def _streamed(self, stream: Stream, purpose: Purpose | Prefix, blocks: int | None = None, size: int = 0) -> Columns:
         """So many whole blocks, or `size` values, of a stream."""
         draws = size if blocks is None else blocks * stream.rows
         outcome = run([stream], draws, self.seed, purpose, engine=self.engine, progress=Progress(False, ""))
@@ -327,7 +322,7 @@ class Climb:
         return outcome.columns
 
     def _simulate(
-        self, part: Part, values: Values, purpose: int, index: int, size: int, mixed: bool = False
+        self, part: Part, values: Values, purpose: Purpose | Prefix, index: int, size: int, mixed: bool = False
     ) -> tuple[Array, Array]:
         """Values of s and their log weights: log eta for values from the model."""
         if part.exact:
@@ -370,7 +365,7 @@ class Climb:
             return {"log_weights": part.log_eta(part.draw(rng, values, rows))}, np.arange(rows)
 
         stream = Stream(self.parts.index(part), max(1, min(ROWS, 2**19 // drawn)), work, part.name)
-        log_weights = self._streamed(stream, HEIGHT, size=part.sets(self.settings.final))["log_weights"]
+        log_weights = self._streamed(stream, Purpose.HEIGHT, size=part.sets(self.settings.final))["log_weights"]
         return weighted(log_weights, log_weights - math.log(len(log_weights)))
 
     def _e_step(self, free: Array, iteration: int, batch: int, size: int) -> Clouds:
@@ -379,7 +374,8 @@ class Climb:
             again = self._recycled(self.coordinates.values(free))
             if again is not None:
                 return again
-        clouds = self.clouds(free, E_STEP + iteration, batch, size, "importance" if variant == "recycled" else variant)
+        drawn = "importance" if variant == "recycled" else variant
+        clouds = self.clouds(free, Purpose.E_STEP.step(iteration), batch, size, drawn)
         self._last, self._made = (self.coordinates.values(free), clouds), (free, iteration, batch, size)
         return clouds
 
@@ -413,7 +409,7 @@ class Climb:
             self.log.put(kept, "settling")
             self.progress.step(len(self.trace), f"measuring at the top with {size:,} values")
             before = self.coordinates.values(self.free)
-            clouds = self.clouds(self.free, LAST - attempt, 0, size, self.measure)
+            clouds = self.clouds(self.free, Purpose.MEASUREMENT.step(attempt), 0, size, self.measure)
             self._last = (before, clouds)
             louis = self.objective.score_and_information(self.free, clouds)
             if newton:
@@ -523,7 +519,7 @@ class Climb:
     def here(self) -> Clouds:
         """The last clouds, moved to where the run is; a small fresh sample if there are none yet."""
         if self._last is None:
-            return self.clouds(self.free, LAST, 0, min(1_000, self.room), self.measure)
+            return self.clouds(self.free, Purpose.MEASUREMENT.step(0), 0, min(1_000, self.room), self.measure)
         before, clouds = self._last
         return clouds.moved(before, self.coordinates.values(self.free))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InputError, refusal
-from noisewise.inference.streams import Purpose, generator
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.model import Model
 from noisewise.numerics import Array

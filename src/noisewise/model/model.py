@@ -218,9 +218,7 @@ class Model:
         draws = checks.integer("Model.simulate", "draws", draws, least=1, advice="Ask for at least one.")
         seed = checks.integer("Model.simulate", "seed", seed, least=0, advice="Give a whole number from 0 on.")
         rows = 4096
-        blocks = [
-            self.draw(np.random.default_rng([seed, block]), self._order, rows) for block in range(-(-draws // rows))
-        ]
+        blocks = [self.draw(prior_generator(seed, block), self._order, rows) for block in range(-(-draws // rows))]
         return {name: np.concatenate([block[name] for block in blocks])[:draws] for name in self._order}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -230,6 +228,11 @@ class Model:
     def __repr__(self) -> str:
         lines = [f"{name}({', '.join(self._edges[name])})" for name in self._order]
         return f"Model(prior: {', '.join(lines[: len(self.parameters)])}; statistics: {', '.join(self.statistics)})"
+
+
+def prior_generator(seed: int, block: int) -> np.random.Generator:
+    """Random numbers of a block of prior draws; two numbers and no purpose are the key of no stream of an algorithm."""
+    return np.random.default_rng([seed, block])
 
 
 def _refuse_nan(who: str, values: Values, name: str, parents: tuple[str, ...]) -> None:

@@ -15,8 +15,8 @@ from noisewise.analysis import Analysis
 from noisewise.diagnostics import weights
 from noisewise.errors import InferenceError, NoisewiseError
 from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Purpose, generator
 from noisewise.mechanisms import Exact, Released
 from noisewise.numerics import Array
 from noisewise.page import budget
@@ -70,7 +70,7 @@ def cloud_of(problem: Problem, posterior: Posterior, seed: int) -> Cloud | None:
     if any(isinstance(item.mechanism, Exact) for item in problem.release.values()):
         return None
     names = list(problem.model.order)
-    rng = generator(seed, Purpose.FORECAST, 6)
+    rng = generator(seed, Purpose.OTHER_NOISE)
     after = _equal(posterior, names, rng)
     if after is None:
         return None
@@ -146,7 +146,7 @@ class Explorer:
             if method is not None and method.unfit(problem) is not None:
                 continue
             # A fallback starts on new streams: it was called for by what the run before it drew.
-            own = seed if number == 0 else int(generator(seed, Purpose.FORECAST, 7, number).integers(2**53))
+            own = seed if number == 0 else int(generator(seed, Purpose.PAGE_FALLBACK, number).integers(2**53))
             found = self._delivered(release, method, draws, own)
             if found is not None:
                 self.way = None if method is None else (method, draws)
@@ -189,7 +189,7 @@ def explore(analysis: Analysis, posterior: Posterior, factor: float, progress: P
     progress("starting", 0, 0)
     explorer = Explorer(analysis, cloud_of(Problem(analysis.model, analysis.release), posterior, seed))
     same = _possible(explorer, release, seed)
-    rng = generator(seed, Purpose.FORECAST, 5)
+    rng = generator(seed, Purpose.OTHER_RELEASES)
     found: list[Intervals | None] = []
     for number, row in enumerate(_chosen(posterior, rng)):
         progress(SIMULATING, number, REPLICATES)

@@ -54,7 +54,7 @@ def release(values: Any) -> nw.Release:
 def realisations(count: int, seed: int) -> list[nw.Release]:
     """Privatised releases of the confidential statistics; variances that noise made negative have no naive fit."""
     confidential = datasets.lalonde().statistics()
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)  # a curator's: no inference shares it
     found: list[nw.Release] = []
     while len(found) < count:
         noisy = [

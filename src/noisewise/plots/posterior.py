@@ -9,6 +9,7 @@ from noisewise import checks
 from noisewise.diagnostics import weights
 from noisewise.errors import refusal
 from noisewise.model import Model
+from noisewise.model.model import prior_generator
 from noisewise.numerics import Array
 from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
@@ -62,7 +63,7 @@ def _prior_draws(model: Model, seed: int) -> dict[str, Array]:
     for name in model.order:
         if model.has_density(name) and set(model.parents(name)) <= set(names):
             names.append(name)
-    return model.draw(np.random.default_rng([seed, 0]), names, 10_000)
+    return model.draw(prior_generator(seed, 0), names, 10_000)
 
 
 def _check(posterior: Any, prior: Any, naive: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.model.model import prior_generator
 from noisewise.numerics import Array
 from noisewise.report import figures, page, words
 from noisewise.report.information import Lost, lost
@@ -74,7 +75,7 @@ class Report(page.Shown):
         for name in self.model.order:
             if self.model.has_density(name) and set(self.model.parents(name)) <= set(names):
                 names.append(name)
-        rngs = [np.random.default_rng([self.posterior.seed, block]) for block in range(PRIOR_BLOCKS)]
+        rngs = [prior_generator(self.posterior.seed, block) for block in range(PRIOR_BLOCKS)]
         blocks = [self.model.draw(rng, names, PRIOR_ROWS) for rng in rngs]
         return {name: np.concatenate([block[name] for block in blocks]) for name in names}
 

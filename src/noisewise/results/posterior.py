@@ -224,6 +224,7 @@ class Posterior:
         first (systematically, reproducibly), and the tree's attributes say so."""
         draws, attributes = dict(self.draws), {"inference_library": "noisewise", "status": self.status}
         if self.log_weights is not None:
+            # The seed alone, without a purpose, is the key of no other stream.
             index = weights.systematic(np.random.default_rng(self.seed), self.log_weights, len(self))
             draws = {name: values[index] for name, values in draws.items()}
             attributes["resampled"] = "systematic resampling by importance weight; draws repeat"

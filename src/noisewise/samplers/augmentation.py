@@ -26,10 +26,10 @@ from noisewise.engine import Engine, gather
 from noisewise.errors import InferenceError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.records import Records, acceptance_floor
 from noisewise.inference.records import unfit as unfit_total
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Purpose, generator
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import is_fixed
 from noisewise.model.coordinates import unwalkable

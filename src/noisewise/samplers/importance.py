@@ -16,8 +16,9 @@ from noisewise.diagnostics import weights
 from noisewise.engine import Engine
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Budget, Purpose, Stream, run
+from noisewise.inference.streams import Budget, Stream, run
 from noisewise.mechanisms import Exact
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.proposals import proposal as proposals

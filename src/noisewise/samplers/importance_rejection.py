@@ -15,8 +15,9 @@ from noisewise.diagnostics import weights
 from noisewise.engine import Engine
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Columns, Outcome, Purpose, Stream, run
+from noisewise.inference.streams import Columns, Outcome, Stream, run
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.importance import plain, remaining, settle, told

@@ -18,8 +18,8 @@ from noisewise.engine import Engine, gather
 from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Purpose, generator
 from noisewise.model.coordinates import unwalkable
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior

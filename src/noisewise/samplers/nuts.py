@@ -22,8 +22,8 @@ from noisewise.engine import Engine, gather
 from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Purpose, generator
 from noisewise.model.law import KEYS
 from noisewise.numerics import Array, Compiled, double
 from noisewise.results.posterior import Posterior

@@ -17,8 +17,9 @@ from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Budget, Columns, Outcome, Purpose, Stream, run
+from noisewise.inference.streams import Budget, Columns, Outcome, Stream, run
 from noisewise.model.on_device.draws import accept, on_accelerator
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior

@@ -15,8 +15,9 @@ from noisewise.engine import Engine
 from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Columns, Purpose, Stream, run
+from noisewise.inference.streams import Columns, Stream, run
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.importance import log_bound, plain, remaining, settle, told, without_density

@@ -13,8 +13,8 @@ from noisewise.engine import Engine, Threads, terminable
 from noisewise.errors import InferenceError, InputError, NoisewiseWarning, WrongMechanism, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Purpose, generator
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
@@ -125,7 +125,7 @@ def _sample_by_choice(
         sampler = each.sampler
         logger.info("%s: %s", type(sampler).__name__, told)
         # A fallback starts on new streams: it was called for by what the run before it drew.
-        own = seed if number == 0 else int(generator(seed, Purpose.FORECAST, 1, number).integers(2**53))
+        own = seed if number == 0 else int(generator(seed, Purpose.FALLBACK, number).integers(2**53))
         told_all, run = "; ".join([*steps, told]), each.run if own == seed else None
         try:
             latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number), run)

@@ -21,8 +21,8 @@ from noisewise.engine import Engine
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Purpose, generator
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
@@ -161,12 +161,12 @@ def calibrate(
     failures: list[dict[str, Any]] = []
     with Progress(progress, "calibrate") as bar:
         for number, (truth, release) in enumerate(simulated(model, mechanisms, replicates, seed)):
-            own = int(generator(seed, Purpose.CALIBRATION, 1, number).integers(2**62))
+            own = int(generator(seed, Purpose.CALIBRATION_SEED, number).integers(2**62))
             status, message, posterior = _run(model, release, sampler, draws, own, engine, number == 0)
             if status == "interrupted":
                 break
             if status == "complete" and posterior is not None:
-                rng = generator(seed, Purpose.CALIBRATION, 2, number)
+                rng = generator(seed, Purpose.CALIBRATION_RANKS, number)
                 ranked, size = positions(rng, Problem(model, release), truth, posterior)
                 rows.append(ranked)
                 sizes.append(size)
@@ -205,7 +205,7 @@ def simulated(
 ) -> Iterator[tuple[dict[str, Array], Release]]:
     """True values by name and the release made from them, replicate by replicate."""
     for first in range(0, replicates, BLOCK):
-        rng = generator(seed, Purpose.CALIBRATION, 0, first // BLOCK)
+        rng = generator(seed, Purpose.CALIBRATION_TRUTHS, first // BLOCK)
         values = model.draw(rng, model.order, BLOCK)
         noisy = {}
         for name, mechanism in mechanisms.items():

@@ -15,8 +15,8 @@ from noisewise import checks
 from noisewise.engine import Engine, Threads
 from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Purpose, generator
 from noisewise.mechanisms import Exact
 from noisewise.model import Model
 from noisewise.numerics import Array
@@ -115,7 +115,8 @@ def forecast(
     problem, used = Problem(model, release), engine or Threads()
     ranking, reason, pilot = forecast_of(problem, draws, seed, used)
     start = time.perf_counter()
-    again = choosing.pilot(problem, seed, used, index=2)  # compiled by now: tells the speed, and serves the check below
+    # Compiled by now: it tells the speed, and serves the check below.
+    again = choosing.pilot(problem, seed, used, Purpose.CONFLICT_PILOT)
     seconds = (time.perf_counter() - start) / (pilot.rows * pilot.cells)
     noisy = not any(isinstance(item.mechanism, Exact) for item in release.values())
     acceptance = pilot.acceptance if noisy else (float("nan"), float("nan"))
@@ -150,7 +151,7 @@ def conflict(pilot: choosing.Pilot, seed: int) -> dict[str, float]:
     noisy = [n for n, item in problem.release.items() if n not in left_out and not isinstance(item.mechanism, Exact)]
     if not noisy:
         return {}
-    rng = generator(seed, Purpose.FORECAST, 3)
+    rng = generator(seed, Purpose.CONFLICT)
     fresh = _simulated(rng, problem, noisy, pilot)
     densities = {name: _log_density(problem, name, fresh[name], pilot) for name in noisy}
     found = {name: _tail(_mean(each)) for name, each in densities.items()}

@@ -11,6 +11,7 @@ from noisewise import checks
 from noisewise.engine import Engine, Threads
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Estimator
 from noisewise.likelihood.e_step.augmented import Augmented
 from noisewise.likelihood.e_step.records import Records, parts_with_totals
@@ -20,9 +21,6 @@ from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.release import Release
 from noisewise.results.fit import Fit
-
-BOOTSTRAP = 900
-"""Purpose number of the bootstrap's random streams; replicate r has the key (BOOTSTRAP, r)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +80,8 @@ def bootstrap(
     found: dict[str, list[Any]] = {name: [] for name in fit.estimate}
     failures: Counter[str] = Counter()
     for replicate in range(draws):
-        key = np.random.SeedSequence(seed, spawn_key=(BOOTSTRAP, replicate))
-        again, reason = _refit(problem, fit, estimator, key, engine or Threads())
+        rng = generator(seed, Purpose.BOOTSTRAP, replicate)
+        again, reason = _refit(problem, fit, estimator, rng, engine or Threads())
         if again is None:
             failures[reason] += 1
             continue
@@ -95,12 +93,11 @@ def bootstrap(
 
 
 def _refit(
-    problem: Problem, fit: Fit, estimator: Estimator, key: np.random.SeedSequence, engine: Engine
+    problem: Problem, fit: Fit, estimator: Estimator, rng: np.random.Generator, engine: Engine
 ) -> tuple[Fit | None, str]:
     """A fit to one simulated release, or the reason why there is none."""
     from noisewise.likelihood.fit import fit as refit  # this module is part of that package
 
-    rng = np.random.default_rng(key)
     try:
         simulated = _simulated(problem, fit, rng)
         start, seed = dict(fit.estimate), int(rng.integers(2**31))

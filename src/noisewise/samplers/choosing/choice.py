@@ -18,8 +18,9 @@ from noisewise.diagnostics import weights
 from noisewise.engine import Engine, gather
 from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Purpose, Stream, generator
+from noisewise.inference.streams import Stream
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
@@ -196,12 +197,12 @@ def pilot_rows(problem: Problem) -> int:
     return rows
 
 
-def pilot(problem: Problem, seed: int, engine: Engine, *, index: int = 0) -> Pilot:
+def pilot(problem: Problem, seed: int, engine: Engine, purpose: Purpose = Purpose.CHOICE) -> Pilot:
     """One block of prior rows; a noise-free statistic with a density is set to its value, as `Importance` does."""
     model, release, rows = problem.model, problem.release, pilot_rows(problem)
 
     def work(poll: Callable[[], None]) -> tuple[dict[str, Array], dict[str, Array]]:
-        rng = generator(seed, Purpose.FORECAST, index)
+        rng = generator(seed, purpose)
         values: dict[str, Array] = {}
         terms: dict[str, Array] = {}
         for name in model.order:

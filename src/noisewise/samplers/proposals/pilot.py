@@ -16,7 +16,8 @@ from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine
 from noisewise.inference.problem import Problem
-from noisewise.inference.streams import Columns, Purpose, generator
+from noisewise.inference.randomness import AFTER_ROUND, Purpose, generator
+from noisewise.inference.streams import Columns
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
@@ -98,7 +99,7 @@ class _Pilot:
         settled = 0
         for number in range(MOST_ROUNDS):
             self.round(law)
-            rng = generator(self.seed, Purpose.PILOT, number, 2**20)
+            rng = generator(self.seed, Purpose.PILOT, number, AFTER_ROUND)
             fitted = self._fit(rng, space)
             if fitted is None:
                 continue  # no weight at all: try again from the same law

@@ -1,0 +1,92 @@
+"""Whose random numbers are whose: every stream's key, in one place.
+
+A stream's key is the seed with a sequence of whole numbers. It begins with what the numbers are for, its `Purpose`, and
+goes on with whose they are, such as a chain's number, or a stream's and a block's. Streams of different keys are
+independent, and no two uses have the same key, so nothing is drawn from twice.
+"""
+
+from enum import Enum
+
+import numpy as np
+
+Prefix = tuple[int, ...]
+
+AFTER_BLOCKS = 2**31
+"""In place of a block's number, for what is drawn once all blocks are there: no stream has so many."""
+AFTER_ROUND = 2**20
+"""In place of a block's number, for what a round of a pilot draws after its blocks."""
+
+
+class Purpose(Enum):
+    """What random numbers are for: the numbers with which the key begins. None begins with another.
+
+    The numbers decide the draws of every seed, so they stay as they are. Add a purpose with a number of its own.
+    """
+
+    PROPOSALS = (0,)
+    """Values that a sampler accepts or rejects: stream, block."""
+    WEIGHTED = (1,)
+    """Values that importance sampling weighs: stream, block."""
+    PILOT = (2,)
+    """Looks ahead, by which a proposal is fitted or particles are counted: round, block."""
+    WARMUP = (3,)
+    """Walks by which chains are tuned: stretch, group of chains."""
+    CHAINS = (4,)
+    """Walks whose states are kept: chain, or attempt and chain, or stretch and group of chains."""
+    PARTICLES = (5,)
+    """Particles that begin a sequence of laws: block."""
+    RESAMPLING = (6,)
+    """Which particles, or draws, go on: step, or attempt."""
+    CHOICE = (7, 0)
+    """The prior rows by which `nw.sample` chooses a sampler."""
+    FALLBACK = (7, 1)
+    """The seed of a sampler that is tried after another has failed: its place in the ranking."""
+    CONFLICT_PILOT = (7, 2)
+    """The prior rows by which the prior predictive density is estimated."""
+    CONFLICT = (7, 3)
+    """Simulated releases with which the one at hand is compared, to see whether the prior disagrees with it."""
+    OTHER_RELEASES = (7, 5)
+    """Releases that the page simulates at another budget."""
+    OTHER_NOISE = (7, 6)
+    """Rows that the page weighs again for other noise."""
+    PAGE_FALLBACK = (7, 7)
+    """The seed of a sampler that the page tries after another has failed: its place in the list."""
+    CALIBRATION_TRUTHS = (8, 0)
+    """True values and releases of a calibration: block."""
+    CALIBRATION_SEED = (8, 1)
+    """The seed of one of a calibration's runs: replicate."""
+    CALIBRATION_RANKS = (8, 2)
+    """The truth's place among draws of equal value, and which draws are compared: replicate."""
+    STARTS = (900,)
+    """Where chains and climbs begin: nothing, or attempt, or group of chains."""
+    BOOTSTRAP = (901,)
+    """A simulated release, and the seed of the fit to it: replicate."""
+    HEIGHT = (980,)
+    """Totals by which a likelihood is estimated where chains do not give it: part, block."""
+    CHECK = (990,)
+    """Values by which a checkpoint is seen to be of the same model: part, block."""
+    MEASUREMENT = (999,)
+    """Values at the top of the likelihood, one number less for each of the five attempts: part, block."""
+    E_STEP = (1_000,)
+    """Values of an E-step, one number more for each iteration: part, block."""
+
+    def step(self, number: int) -> Prefix:
+        """The beginning of the keys of a repetition that has numbers of its own."""
+        if self not in STEPS:
+            raise ValueError(f"{self} has one number for all repetitions")
+        return (self.value[0] + STEPS[self] * number,)
+
+
+STEPS = {Purpose.E_STEP: 1, Purpose.MEASUREMENT: -1}
+"""Purposes whose repetitions have numbers of their own, and by how much each differs from the one before."""
+
+
+def key(seed: int, purpose: Purpose | Prefix, *index: int) -> np.random.SeedSequence:
+    """The key of one stream: all random numbers come from here, except where a fixed look at a model wants none."""
+    prefix = purpose.value if isinstance(purpose, Purpose) else purpose
+    return np.random.SeedSequence(seed, spawn_key=(*prefix, *index))
+
+
+def generator(seed: int, purpose: Purpose | Prefix, *index: int) -> np.random.Generator:
+    """The random numbers of one piece of work."""
+    return np.random.default_rng(key(seed, purpose, *index))

@@ -1,0 +1,168 @@
+"""No two uses share a stream of random numbers: purposes differ, and no run draws from one key twice."""
+
+import ast
+import itertools
+import threading
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import same_draws
+
+import noisewise as nw
+from noisewise.inference import randomness
+from noisewise.inference.randomness import STEPS, Purpose
+from noisewise.likelihood.intervals import bootstrap
+from noisewise.likelihood.mcem import ATTEMPTS, E_STEPS
+
+SOURCE = Path(nw.__file__).parent
+
+
+def clashes(prefixes):
+    """Pairs of which one begins with the other: keys of theirs might be the same."""
+    pairs = itertools.combinations(sorted(prefixes), 2)
+    return [(one, other) for one, other in pairs if other[: len(one)] == one]
+
+
+def every_prefix():
+    """What keys begin with: every purpose's numbers, those of its repetitions among them; E-steps have no end."""
+    assert set(STEPS) == {Purpose.E_STEP, Purpose.MEASUREMENT}
+    fixed = [purpose.value for purpose in Purpose if purpose not in STEPS]
+    return [*fixed, *(Purpose.MEASUREMENT.step(attempt) for attempt in range(ATTEMPTS))]
+
+
+def test_no_purpose_begins_with_another():
+    assert len(Purpose) == len(Purpose.__members__)  # of two of one value the second would be an alias
+    prefixes = every_prefix()
+    assert clashes(prefixes) == []
+    assert max(prefix[0] for prefix in prefixes) < Purpose.E_STEP.step(0)[0] < Purpose.E_STEP.step(1)[0]
+
+
+def test_numbers_that_clash_are_noticed():
+    """As the bootstrap's once did with those of starting points."""
+    assert clashes([*every_prefix(), Purpose.STARTS.value])
+    assert clashes([*every_prefix(), (*Purpose.STARTS.value, 3)])
+    assert clashes([*every_prefix(), Purpose.MEASUREMENT.step(ATTEMPTS - 1)])
+
+
+def test_repetitions_have_their_numbers_only_where_these_are_kept_free():
+    assert Purpose.E_STEP.step(7) == (1007,)
+    assert Purpose.MEASUREMENT.step(4) == (995,)
+    with pytest.raises(ValueError, match="one number"):
+        Purpose.HEIGHT.step(1)
+
+
+def test_a_key_is_made_of_seed_purpose_and_index():
+    key = randomness.key(3, Purpose.CONFLICT, 4, 5)
+    assert (key.entropy, key.spawn_key) == (3, (7, 3, 4, 5))
+    rng = np.random.default_rng(np.random.SeedSequence(3, spawn_key=(7, 3, 4, 5)))
+    assert randomness.generator(3, Purpose.CONFLICT, 4, 5).integers(2**63) == rng.integers(2**63)
+
+
+def makers(tree):
+    """Calls in a module that make a generator or a key, apart from a fixed one: (name, line)."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        fixed = len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
+        if name in ("SeedSequence", "default_rng", "RandomState", "PCG64", "Philox") and not fixed:
+            yield name
+
+
+EXCEPTIONS = {
+    "inference/randomness.py": 2,  # the one place
+    "inference/streams.py": 1,  # a generator of a key made there
+    "model/model.py": 1,  # of prior draws, which know nothing of algorithms
+    "results/posterior.py": 1,  # of weighted draws made equal, for ArviZ
+    "paper/lalonde.py": 1,  # of a curator
+}
+
+
+def test_keys_are_made_in_one_place():
+    found = Counter()
+    for path in SOURCE.rglob("*.py"):
+        found[path.relative_to(SOURCE).as_posix()] += len(list(makers(ast.parse(path.read_text()))))
+    assert +found == Counter(EXCEPTIONS)
+
+
+def test_a_key_made_elsewhere_is_noticed():
+    assert list(makers(ast.parse("rng = np.random.default_rng(np.random.SeedSequence(1, spawn_key=(900, 2)))")))
+    assert list(makers(ast.parse("rng = default_rng(seed)")))
+    assert not list(makers(ast.parse("rng = np.random.default_rng(0)")))
+
+
+@pytest.fixture
+def used(monkeypatch):
+    """How often every key is asked for."""
+    counts, lock, made = Counter(), threading.Lock(), randomness.key
+
+    def recorded(seed, purpose, *index):
+        key = made(seed, purpose, *index)
+        with lock:
+            counts[key.entropy, key.spawn_key] += 1
+        return key
+
+    monkeypatch.setattr(randomness, "key", recorded)
+    return counts
+
+
+def twice(counts):
+    return [key for key, count in counts.items() if count > 1]
+
+
+SAMPLERS = [
+    nw.Rejection(),
+    nw.Rejection(plan="joint"),
+    nw.Importance(),
+    nw.Importance(proposal="adapted"),
+    nw.ImportanceRejection(),
+    nw.RejectionControl(),
+    nw.MCMC(),
+    nw.SMC(),
+    nw.Augmentation(),
+    nw.NUTS(),
+]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+def test_no_sampler_uses_a_key_twice(sampler, used, seed):
+    model, release = same_draws.hierarchy()
+    nw.sample(model, release, sampler, draws=200, seed=seed, on_failure="return", progress=False)
+    assert used
+    assert twice(used) == []
+
+
+def test_the_samplers_are_all_there_are():
+    assert {type(sampler).__name__ for sampler in SAMPLERS} == set(nw.samplers.choosing.choice.public_samplers())
+
+
+@pytest.mark.parametrize("e_step", E_STEPS)
+def test_no_e_step_uses_a_key_twice(e_step, used, seed):
+    """From one start: fits from several compare them on the same random numbers."""
+    model, release = same_draws.clamped_mean() if e_step == "augmented" else same_draws.means()
+    start = {"mu": 0.5} if e_step == "augmented" else {"mu": 1.0, "sigma": 1.0}
+    estimator = nw.MCEM(e_step=e_step, final=1_000, max_iterations=15)
+    nw.fit(model, release, estimator, start=start, seed=seed, on_failure="return", progress=False)
+    assert {key[0] for _, key in used} >= {999, 1000, 1001}
+    assert twice(used) == []
+
+
+def test_no_refit_uses_a_key_twice(used, seed):
+    model, release = same_draws.count()
+    fit = nw.fit(model, release, nw.EM(), progress=False)
+    bootstrap(model, release, fit, draws=4, seed=seed, estimator=nw.MCEM(final=1_000))
+    assert {key[0] for _, key in used} >= {901, 999, 1000}
+    assert twice(used) == []
+
+
+def test_a_key_used_twice_is_noticed(used, seed, monkeypatch):
+    """Streams with blocks that all have one number."""
+    from noisewise.inference import streams
+
+    model, release = same_draws.count()
+    recorded = randomness.key
+    monkeypatch.setattr(streams.randomness, "key", lambda seed, purpose, *index: recorded(seed, purpose, *index[:1]))
+    nw.sample(model, release, nw.Rejection(), draws=50_000, seed=seed, progress=False)
+    assert twice(used)
