@@ -43,6 +43,6 @@ def test_a_sampler_without_a_run_cannot_be_made():
     class Idle(Sampler):
         pass
 
-    with pytest.raises(TypeError, match="abstract method '?run"):
+    with pytest.raises(TypeError, match=r"abstract method '?run"):
         Idle()
     Sampler.known.pop("Idle")

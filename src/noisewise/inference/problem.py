@@ -112,10 +112,9 @@ class Problem:
     def without_measure(self) -> str | None:
         """A statistic without noise whose law mixes in a point that moves: no density to condition by, in words."""
         for name, item in self.release.items():
-            if isinstance(item.mechanism, Exact) and self.model.has_density(name):
-                law = self.model.law(name)
-                if atoms_move(law, {parent: self.model._nodes[parent].struct for parent in law.parents}):
-                    return f"needs a density of '{name}', whose law has an atom that moves with what it depends on"
+            exact = isinstance(item.mechanism, Exact) and self.model.has_density(name)
+            if exact and atoms_move(self.model.law(name)):
+                return f"needs a density of '{name}', whose law has an atom that moves with what it depends on"
         return None
 
     def never_accepted(self) -> str | None:

@@ -50,7 +50,7 @@ class Records:
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.problem, self.name, self.model = problem, name, problem.model
-        self.bound = cast(BoundTotal, total_of(problem.model, name))
+        self.bound = cast(BoundTotal, problem.model.total(name))
         self.n = self.bound.total.n
         self.fields = tuple(self.bound.laws)
         self.unknown = isinstance(self.n, str)
@@ -76,7 +76,7 @@ class Records:
 
     def start(self, rng: np.random.Generator, values: Values, chains: int) -> State:
         """Records drawn from the model at each chain's values."""
-        size = self.bound._sizes(values, chains).astype(np.int64)
+        size = self.bound.sizes(values, chains).astype(np.int64)
         capacity = _power_of_two(int(size.max()) + self.window) if self.unknown else int(size[0])
         state = self._draw(rng, values, chains, capacity)
         if self.unknown:
@@ -203,7 +203,7 @@ class Records:
 
     def _contributions(self, records: Values) -> Any:
         """(chains, capacity, ...): what each record adds."""
-        arguments = {name: records[name] for name in self.bound.total._arguments}
+        arguments = {name: records[name] for name in self.bound.total.arguments}
         each = jax.vmap(jax.vmap(lambda own: jnp.asarray(self.bound.total.contribution(**own))))(arguments)
         return each.astype(self.bound.struct.dtype)
 
@@ -273,31 +273,28 @@ class Records:
 
 def total_of(model: Model, name: str) -> BoundTotal | None:
     """The statistic `name` if it is a `Total`."""
-    node = model._nodes[name]
-    return node if isinstance(node, BoundTotal) else None
+    return model.total(name)
 
 
 def unfit(problem: Problem, name: str) -> str | None:
     """Why the records of the total `name` cannot be updated one at a time, as the end of a sentence; or None."""
-    model, bound = problem.model, cast(BoundTotal, total_of(problem.model, name))
+    model, bound = problem.model, cast(BoundTotal, problem.model.total(name))
     total = bound.total
-    moving = [argument for argument in total._arguments if argument not in total.record]
-    if moving:
-        return f"needs '{name}' to add up record fields alone, and its contribution reads {_listed(moving)}"
+    if total.moving:
+        return f"needs '{name}' to add up record fields alone, and its contribution reads {_listed(total.moving)}"
     if isinstance(total.n, str) and total.n not in model.parameters and not model.has_density(total.n):
         return f"needs a density of '{total.n}', the number of records of '{name}'"
     owned = {name, total.n}
     for other in model.statistics:
-        node = model._nodes[other]
+        node = model.node(other)
         if other != name and isinstance(node, (BoundSimulator, BoundTotal)) and owned & set(node.parents):
             kind = "Simulator" if isinstance(node, BoundSimulator) else "Total"
             return f"needs densities where the records of '{name}' are read on, and '{other}', a {kind}, has none"
     width = sum(max(1, math.prod(law.form.shape)) for law in bound.laws.values())
     if isinstance(total.n, int) and total.n * width > MOST_NUMBERS:
         return f"holds every record, and the {total.n} of '{name}' are more than {MOST_NUMBERS // width}"
-    known = {**model._nodes, **bound.laws}
     for field, law in bound.laws.items():
-        if atoms_move(law, {parent: known[parent].struct for parent in law.parents}):
+        if atoms_move(law):
             return f"needs a density of '{field}' in the records of '{name}', and its law has an atom that moves"
     return _unreachable(problem, name)
 
@@ -341,7 +338,7 @@ def acceptance_floor(problem: Problem) -> float | None:
     """
     found = []
     for name in problem.model.statistics:
-        if total_of(problem.model, name) is None:
+        if problem.model.total(name) is None:
             continue
         readers = [other for other, item in problem.release.items() if name in (other, *item.mechanism.inputs)]
         followers = list(_factors(problem.model, (name,)))

@@ -34,12 +34,9 @@ def _is_atomic(part: Any) -> bool:
     return whole or isinstance(part, Delta) or type(part).__name__.startswith("Hurdle")
 
 
-def atoms_move(law: Law, known: Mapping[str, Any]) -> bool:
-    """Whether the place of an atom, but a lone point, depends on a value outside the record: no measure dominates it.
-
-    `known` holds shape and type of every parent.
-    """
-    found = [False]
+def atoms_move(law: Law) -> bool:
+    """Whether an atom, but a lone point, moves with a value outside the record: no measure dominates such a law."""
+    found, known = [False], law.known
 
     def look(outer: Values, inner: Values) -> Any:
         made = law.function(**outer, **inner)

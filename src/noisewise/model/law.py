@@ -202,7 +202,7 @@ class Law:
         seen: list[Form] = []
 
         def probe(values: Values) -> dict[str, Any]:
-            law = self._call(values)
+            law = self.at(values)
             seen.append(form_of(law))
             return law_attributes(law)
 
@@ -225,7 +225,7 @@ class Law:
     def trial(self, rng: np.random.Generator, values: Values) -> Any:
         """One draw at one value of each parent, uncompiled: a law that cannot be drawn from shows now."""
         with double(), numpyro.validation_enabled(False):  # rounding errors of probabilities are clipped, not refused
-            law = self._call({name: jnp.asarray(values[name]) for name in self.parents})
+            law = self.at({name: jnp.asarray(values[name]) for name in self.parents})
             given = {name: np.asarray(value) for name, value in law_attributes(law).items()}
             if self.form.variate is None:
                 key = jax.random.key(int(rng.integers(2**31)), impl=KEYS)
@@ -240,7 +240,8 @@ class Law:
                 drawn = transform(drawn)
             return np.asarray(drawn)
 
-    def _call(self, values: Values) -> Distribution:
+    def at(self, values: Values) -> Distribution:
+        """The law at one value of each parent; what is no proper distribution is refused."""
         try:
             law = self.function(**values)
         except Exception as error:
@@ -263,6 +264,11 @@ class Law:
     def struct(self) -> jax.ShapeDtypeStruct:
         """Shape and type of one draw, for tracing what depends on it."""
         return jax.ShapeDtypeStruct(self.form.shape, np.int64 if self.form.discrete else np.float64)
+
+    @property
+    def row(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shape and type of one row of every parent, for tracing."""
+        return {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in self.known.items()}
 
     # Compiled pieces; each is built on first use and kept -------------------------------------------
 
@@ -297,14 +303,15 @@ class Law:
         found = self._run(self._some(lambda name: name in self.form.fixed, False), row, {}, None)
         return {name: value[0] for name, value in found.items()}
 
-    def _push(self, values: Values, base: Any) -> Any:
+    def push(self, values: Values, base: Any) -> Any:
+        """A draw of the law beneath, through the transforms at one value of each parent; traceable."""
         for transform in peel(self.function(**values))[2]:
             base = transform(base)
         return base
 
     @cached_property
     def _transform(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        return self._mapped(self._push, False), self._mapped(self._push, True)
+        return self._mapped(self.push, False), self._mapped(self.push, True)
 
     @cached_property
     def _fallback(self) -> tuple[Callable[..., Any], Callable[..., Any]]:

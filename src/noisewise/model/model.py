@@ -4,7 +4,9 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro
 from numpyro.distributions import Distribution
 
 from noisewise import checks
@@ -15,7 +17,7 @@ from noisewise.model.on_device.draws import on_accelerator, simulate
 from noisewise.model.simulator import BoundSimulator, Simulator
 from noisewise.model.total import BoundTotal, Total
 from noisewise.model.wrappers import unchecked
-from noisewise.numerics import Array, Compiled
+from noisewise.numerics import Array, Compiled, double
 
 Node = Law | BoundTotal | BoundSimulator
 
@@ -140,6 +142,15 @@ class Model:
         """Every name, each after those it depends on."""
         return list(self._order)
 
+    def node(self, name: str) -> Node:
+        """What stands behind a name: a law, a sum over records or a simulator."""
+        return self._nodes[name]
+
+    def total(self, name: str) -> BoundTotal | None:
+        """The statistic `name` if it is a `Total`."""
+        node = self._nodes[name]
+        return node if isinstance(node, BoundTotal) else None
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape of one value of a parameter or statistic."""
         return tuple(self._nodes[name].struct.shape)
@@ -162,6 +173,14 @@ class Model:
         """The law of `name` at one value of each parent, without NumPyro's checks; traceable."""
         law = self.law(name)
         return unchecked(law.function(**{parent: values[parent] for parent in law.parents}))
+
+    def example(self, name: str) -> Distribution | None:
+        """The law of `name` at one drawn value of each parent; None below a total or simulator, not drawn here."""
+        law = self.law(name)
+        if any(parent not in self._trial for parent in law.parents):
+            return None
+        with double(), numpyro.validation_enabled(False):
+            return law.at({parent: jnp.asarray(self._trial[parent]) for parent in law.parents})
 
     def has_density(self, name: str) -> bool:
         """Whether its law can be evaluated, not only simulated."""

@@ -49,18 +49,24 @@ class Total:
         self.contribution, self.n = contribution, n
         self._edges = {field: dependencies(f"Total.record['{field}']", f) for field, f in self.record.items()}
         self._order = ordered("Total.record", self._edges)
-        self._arguments = dependencies("Total.contribution", contribution)
-        if not set(self._arguments) & set(record):
+        self.arguments = dependencies("Total.contribution", contribution)
+        """What the contribution reads: fields of the record, and names of the model."""
+        if not set(self.arguments) & set(record):
             rule = "must depend on at least one record field"
-            raise refusal("Total", "contribution", rule, self._arguments, checks.nearest("", record))
+            raise refusal("Total", "contribution", rule, self.arguments, checks.nearest("", record))
 
     @property
     def parents(self) -> tuple[str, ...]:
         """What it depends on outside its own records."""
-        names = [name for field in self._order for name in self._edges[field]] + list(self._arguments)
+        names = [name for field in self._order for name in self._edges[field]] + list(self.arguments)
         if isinstance(self.n, str):
             names.append(self.n)
         return tuple(dict.fromkeys(name for name in names if name not in self.record))
+
+    @property
+    def moving(self) -> list[str]:
+        """What the contribution reads beside the record's fields."""
+        return [name for name in self.arguments if name not in self.record]
 
     def bind(self, who: str, known: Structs) -> "BoundTotal":
         """The total in a model where `known` gives the parents' shapes."""
@@ -83,7 +89,7 @@ class BoundTotal:
                 rule = "must name a single whole number"
                 shown = f"'{total.n}' of shape {size.shape} and type {size.dtype}"
                 raise refusal(who, "n", rule, shown, "Use a discrete prior such as dist.Poisson.")
-        self.struct = self._trace({name: everything[name] for name in total._arguments})
+        self.struct = self._trace({name: everything[name] for name in total.arguments})
         self.discrete = bool(np.issubdtype(self.struct.dtype, np.integer))
 
     def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> jax.ShapeDtypeStruct:
@@ -102,7 +108,7 @@ class BoundTotal:
 
     @cached_property
     def _partial(self) -> Callable[..., Any]:
-        names, fields = self.total._arguments, self.total.record
+        names, fields = self.total.arguments, self.total.record
 
         def summed(outer: Values, inner: Values, left: Any) -> Any:
             """Sum over the first `left` records of one row; None for all."""
@@ -120,9 +126,16 @@ class BoundTotal:
 
         return Compiled(lambda: functools.partial(split))
 
+    def summed(self, values: Values, left: Array | None = None) -> Any:
+        """What the first `left` records of each row add up to; all of them without it.
+
+        `values` holds the contribution's arguments: record fields by row and record, others by row.
+        """
+        return self._partial(values, left)
+
     def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
         """One total per row."""
-        n = self._sizes(values, rows)
+        n = self.sizes(values, rows)
         chunk = self._chunk(rows)
         total: Any = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
         outer = {name: values[name] for name in self.parents}
@@ -132,10 +145,10 @@ class BoundTotal:
             everything = dict(outer)
             for field, law in self.laws.items():
                 everything[field] = law.draw(rng, everything, rows, records=chunk)
-            needed = {name: everything[name] for name in self.total._arguments}
+            needed = {name: everything[name] for name in self.total.arguments}
             with double():
                 left = None if whole else np.clip(n - start, 0, chunk)
-                total = total + np.asarray(self._partial(needed, left))
+                total = total + np.asarray(self.summed(needed, left))
         return total
 
     def _chunk(self, rows: int) -> int:
@@ -146,7 +159,8 @@ class BoundTotal:
         chunks = -(-self.total.n // most)
         return -(-self.total.n // chunks)
 
-    def _sizes(self, values: Values, rows: int) -> Array:
+    def sizes(self, values: Values, rows: int) -> Array:
+        """The number of records of each row."""
         if not isinstance(self.total.n, str):
             return np.full(rows, self.total.n)
         n = np.asarray(values[self.total.n])

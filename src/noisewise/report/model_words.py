@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-import numpyro
 from numpyro.distributions.distribution import ExpandedDistribution, Independent
 
 from noisewise.model import Model, Total
@@ -61,7 +59,7 @@ def _key(model: Model, name: str) -> str:
 def _node(model: Model, name: str, content: Mapping[str, Any]) -> Node:
     parents = model.parents(name)
     parameter = name in model.parameters
-    node = model._nodes[name]
+    node = model.node(name)
     law, note = "", ""
     if isinstance(node, BoundTotal):
         law, note, sentence = _total(name, node.total, content.get("totals", {}).get(name, {}))
@@ -103,10 +101,10 @@ def law_name(model: Model, name: str) -> str:
     """The law's name; with its numbers where it depends on nothing and they are few."""
     law = model.law(name)
     given = ", ".join(law.parents)
-    if any(parent not in model._trial for parent in law.parents):
+    found = model.example(name)
+    if found is None:
         return f"a law given {given}"
-    with double(), numpyro.validation_enabled(False):
-        found = law._call({parent: jnp.asarray(model._trial[parent]) for parent in law.parents})
+    with double():
         while isinstance(found, (Independent, ExpandedDistribution)):
             found = found.base_dist
         kind = type(found).__name__

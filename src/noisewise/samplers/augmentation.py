@@ -33,12 +33,11 @@ from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import is_fixed
 from noisewise.model.coordinates import unwalkable
-from noisewise.model.total import BoundTotal
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
 from noisewise.numerics.tracing import depends
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.gibbs.conjugate import Conjugate, Family, class_of, family_of, structs_of
+from noisewise.samplers.gibbs.conjugate import Conjugate, Family, class_of, family_of
 from noisewise.samplers.gibbs.joint import Joint, State, has_free_entries
 from noisewise.samplers.gibbs.latent import Entries, Lines
 from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, Tuned
@@ -138,9 +137,8 @@ def _objection(problem: Problem, name: str) -> str | None:
     model = problem.model
     if name in model.parameters:
         return f"cannot move '{name}', which is a fixed function of others (Delta)" if _fixed(problem, name) else None
-    node = model._nodes[name]
     exact = name in problem.release and isinstance(problem.release[name].mechanism, Exact)
-    if isinstance(node, BoundTotal):
+    if model.total(name) is not None:
         return unfit_total(problem, name)
     if not model.has_density(name):
         return f"needs the density of '{name}', which is a Simulator"
@@ -148,7 +146,7 @@ def _objection(problem: Problem, name: str) -> str | None:
         return None
     if _fixed(problem, name):
         return f"cannot move '{name}', which is a fixed function of others (Delta)"
-    kind = class_of(model.law(name), model)
+    kind = class_of(model.law(name))
     if model.is_discrete(name) and _event_dim(problem, name):
         if kind not in TABLES:
             return f"cannot move within the support of '{name}', a joint law of whole numbers ({kind})"
@@ -179,12 +177,11 @@ def _event_dim(problem: Problem, name: str) -> int:
 def _varies(problem: Problem, name: str) -> bool:
     """Whether the total of a table depends on anything."""
     law = problem.model.law(name)
-    structs = structs_of(law, problem.model)
-    if not structs:
+    if not law.parents:
         return False
     with double():
         traced = jax.make_jaxpr(jax.vmap(lambda values: jnp.asarray(peel(law.function(**values))[0].total_count) * 1))(
-            structs
+            law.row
         )
     return depends(traced.jaxpr)
 
@@ -197,11 +194,11 @@ def _look(problem: Problem, name: str, action: Callable[[Any], Any]) -> None:
         return 0.0
 
     with double():
-        jax.eval_shape(jax.vmap(look, axis_size=1), structs_of(law, problem.model))
+        jax.eval_shape(jax.vmap(look, axis_size=1), law.row)
 
 
 def _totals(problem: Problem) -> dict[str, Any]:
-    names = [n for n in problem.model.order if n in problem.needed and isinstance(problem.model._nodes[n], BoundTotal)]
+    names = [n for n in problem.model.order if n in problem.needed and problem.model.total(n) is not None]
     return {name: Records(problem, name) for name in names}
 
 

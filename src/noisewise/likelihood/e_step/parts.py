@@ -18,7 +18,6 @@ from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import atoms_move, has_atoms
 from noisewise.model.supports import chart, support_ends, support_moves
-from noisewise.model.total import BoundTotal
 from noisewise.model.wrappers import peel, unchecked
 from noisewise.numerics import Array, Compiled, double
 from noisewise.numerics.tracing import depends
@@ -67,7 +66,7 @@ class Part:
         return kind_of(self.law.function, structs)
 
     def _refuse_moving_atoms(self) -> None:
-        if self.atomic and atoms_move(self.law, self.law.known):
+        if self.atomic and atoms_move(self.law):
             rule = "must not have an atom that moves with the parameters, where there is no score"
             raise refusal("fit", f"statistics['{self.name}']", rule, self.kind or "a law", "Use nw.sample.")
 
@@ -242,7 +241,7 @@ def parts_of(problem: Problem) -> list[Part]:
         if name in model.parameters:
             continue
         if not model.has_density(name):
-            total = isinstance(model._nodes[name], BoundTotal)
+            total = model.total(name) is not None
             advice = "Use nw.MCEM(), which simulates the records." if total else "Give it as a law, or use nw.sample."
             given = "a Total" if total else "a Simulator"
             raise refusal("fit", f"statistics['{name}']", "must have a density", given, advice)

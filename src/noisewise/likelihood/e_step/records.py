@@ -39,14 +39,14 @@ class Records:
     def __init__(self, problem: Problem, name: str) -> None:
         self.name, self.model, self.item = name, problem.model, problem.release[name]
         self.mechanism = self.item.mechanism
-        self.bound = cast(BoundTotal, problem.model._nodes[name])
+        self.bound = cast(BoundTotal, problem.model.total(name))
         self._check(problem)
         total = self.bound.total
         self.n = cast(int, total.n)
         self.laws = self.bound.laws
         # Fields whose law does not name a parameter add a constant to Q.
         self.fitted = [field for field, law in self.laws.items() if law.outer]
-        wanted = {*total._arguments, *self.fitted, *(p for field in self.fitted for p in self.laws[field].inner)}
+        wanted = {*total.arguments, *self.fitted, *(p for field in self.fitted for p in self.laws[field].inner)}
         self.kept = [field for field in self.laws if field in wanted]
         self.widths = {field: int(np.prod(self.laws[field].form.shape)) for field in self.kept}
         self.shape = (self.n, sum(self.widths.values()))
@@ -69,10 +69,9 @@ class Records:
         outside = set(self.bound.parents) - set(problem.model.parameters)
         if outside:
             raise refusal("fit", who, "must depend on parameters only", sorted(outside), "Use nw.sample.")
-        moving = [name for name in total._arguments if name not in total.record]
-        if moving:
+        if total.moving:
             rule = "must have a contribution of record fields alone: the noise would depend on the parameters"
-            raise refusal("fit", who, rule, moving, "Make it a record field's law, or use nw.sample.")
+            raise refusal("fit", who, rule, total.moving, "Make it a record field's law, or use nw.sample.")
         if isinstance(self.mechanism, Exact):
             raise refusal("fit", f"release['{self.name}']", "must carry noise if it is a Total", "Exact", "Give a law.")
         if self.mechanism.inputs:
@@ -113,9 +112,9 @@ class Records:
     def totals(self, s: Array) -> Array:
         """The confidential total of each row of records."""
         fields = self._fields(s)
-        given = {name: fields[name] for name in self.bound.total._arguments}
+        given = {name: fields[name] for name in self.bound.total.arguments}
         with double():
-            return np.asarray(self.bound._partial(given, None))
+            return np.asarray(self.bound.summed(given))
 
     def log_eta(self, s: Array) -> Array:
         """log eta(s_dp | total of the records): (values, 1)."""
@@ -153,7 +152,7 @@ class Records:
 
 def parts_with_totals(problem: Problem, records: type[Records] = Records) -> list[Part]:
     """As `parts_of`, with released totals as their records."""
-    totals = {name for name in problem.release if isinstance(problem.model._nodes[name], BoundTotal)}
+    totals = {name for name in problem.release if problem.model.total(name) is not None}
     rest = {name: problem.release[name] for name in problem.release if name not in totals}
     view = SimpleNamespace(model=problem.model, release=rest, needed=problem.needed - totals)
     others = {part.name: part for part in parts_of(cast(Problem, view))}

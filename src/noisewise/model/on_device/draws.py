@@ -68,7 +68,7 @@ def draw_law(law: Law, key: Any, values: Columns, rows: int) -> tuple[Any, Any]:
         good &= jnp.all(obeyed.reshape(rows, -1), axis=1)
     drawn = DRAWS[kinds[-1]](key, shape, **attributes)
     if form.transformed:
-        drawn = jax.vmap(law._push)(given, drawn)
+        drawn = jax.vmap(law.push)(given, drawn)
     return drawn.reshape((rows, *form.shape)), good
 
 
@@ -84,7 +84,7 @@ def _draw_by_lanes(law: Law, key: Any, given: Columns, rows: int) -> tuple[Any, 
 def draw_total(total: BoundTotal, key: Any, values: Columns, rows: int) -> tuple[Any, Any]:
     """Sums over records, one record of every row at a time: memory does not grow with n."""
     n = values[total.total.n] if isinstance(total.total.n, str) else jnp.full(rows, total.total.n)
-    names, fields = total.total._arguments, total.total.record
+    names, fields = total.total.arguments, total.total.record
 
     def contribution(one: Columns) -> Any:
         return jnp.asarray(total.total.contribution(**one))
@@ -112,7 +112,7 @@ def draw_names(model: Any, key: Any, names: tuple[str, ...], values: Columns, ro
     values = dict(values)
     wrong = {}
     for number, name in enumerate(names):
-        node = model._nodes[name]
+        node = model.node(name)
         lane = random.fold_in(key, number)
         if isinstance(node, Law):
             values[name], good = draw_law(node, lane, values, rows)

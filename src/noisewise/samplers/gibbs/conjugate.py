@@ -232,25 +232,25 @@ CALLS = {"pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 def family_of(joint: Joint, name: str) -> Family | None:
     """The family of a parameter's full conditional law as its prior and the laws of its children let expect."""
     model = joint.model
-    family = FAMILIES.get(class_of(model.law(name), model))
+    family = FAMILIES.get(class_of(model.law(name)))
     if family is None or joint.readers(name):
         return None
     for child in joint.children(name):
-        found = model._nodes[child]
+        found = model.node(child)
         if isinstance(found, BoundTotal):
-            if name in found.total._arguments or name == found.total.n:
+            if name in found.total.arguments or name == found.total.n:
                 return None
             children = [law for law in found.laws.values() if name in law.parents]
         elif isinstance(found, Law):
             children = [found]
         else:
             return None
-        if not all(_keeps(law, model, name, family) for law in children):
+        if not all(_keeps(law, name, family) for law in children):
             return None
     return family
 
 
-def class_of(law: Law, model: Any) -> str:
+def class_of(law: Law) -> str:
     """Class of the law beneath its wrappers; nothing where it is transformed."""
     seen: list[str] = []
 
@@ -260,24 +260,16 @@ def class_of(law: Law, model: Any) -> str:
         return 0.0
 
     with double():
-        jax.eval_shape(jax.vmap(look, axis_size=1), structs_of(law, model))
+        jax.eval_shape(jax.vmap(look, axis_size=1), law.row)
     return seen[-1]
 
 
-def structs_of(law: Law, model: Any) -> dict[str, Any]:
-    """One row of every parent, for tracing."""
-    known = {**model._nodes}
-    for node in model._nodes.values():
-        known |= node.laws if isinstance(node, BoundTotal) else {}
-    return {n: jax.ShapeDtypeStruct((1, *known[n].struct.shape), known[n].struct.dtype) for n in law.parents}
-
-
-def _keeps(law: Law, model: Any, name: str, family: Family) -> bool:
+def _keeps(law: Law, name: str, family: Family) -> bool:
     """Whether `name` enters the law through the one attribute allowed, unbent, and nowhere else."""
-    wanted = family.children.get(class_of(law, model))
+    wanted = family.children.get(class_of(law))
     if wanted is None:
         return False
-    structs = structs_of(law, model)
+    structs = law.row
     rest = {other: struct for other, struct in structs.items() if other != name}
 
     def look(value: Any, others: Values) -> Any:

@@ -36,7 +36,7 @@ class Reported:
         if not isinstance(mechanism, RandomizedResponse) or mechanism.on != "counts":
             return False
         alone = not joint.children(name) and not joint.readers(name)
-        return alone and class_of(joint.model.law(name), joint.model) in INDEPENDENT
+        return alone and class_of(joint.model.law(name)) in INDEPENDENT
 
     def _given(self, values: Values) -> dict[str, Any]:
         return {name: values[name] for name in self.joint.model.law(self.name).parents}
