@@ -110,9 +110,9 @@ def _read_plan(path: str | Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise refusal("release", "plan", "must be an existing file", where, "Check the path.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{where}: cannot be read as UTF-8 text: {error}. Check the file.") from None
+        raise InputError(f"cannot be read as UTF-8 text: {error}. Check the file.", who=where) from None
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{where}: not valid TOML: {error}. Mend it there.") from None
+        raise InputError(f"not valid TOML: {error}. Mend it there.", who=where) from None
     for key in content:
         if key not in ("neighbours", "statistics"):
             rule = "is not a key of a plan"

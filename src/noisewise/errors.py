@@ -1,27 +1,122 @@
 """What noisewise raises and warns with.
 
 A user's mistake is an `InputError` whose message says who refuses, which argument, the rule, the value
-found and what to do. A run that could not deliver what was asked is an `InferenceError` that carries the
-partial result.
+found and what to do; it keeps these parts as fields, so that nobody needs to read them from its text. A run that could
+not deliver what was asked is an `InferenceError` that carries the partial result.
 """
 
-from typing import Any
+from typing import Any, Self
+
+Path = tuple[str | int, ...]
+
+
+class Place(str):
+    """A place inside a model or a release, in words; `path` is the same as data.
+
+    `path` is empty for words that name no such place.
+    """
+
+    path: Path
+
+    def __new__(cls, words: str, path: Path = ()) -> Self:
+        """`words` with the path they stand for."""
+        made = super().__new__(cls, words)
+        made.path = path
+        return made
+
+    @classmethod
+    def of(cls, *path: str, root: str = "") -> Self:
+        """`Place.of("statistics", "x", "record", "y", root="Model")`: Model.statistics['x'].record['y']."""
+        words = ".".join(f"{group}['{name}']" for group, name in zip(path[::2], path[1::2], strict=True))
+        return cls(f"{root}.{words}" if root else words, path)
+
+    @classmethod
+    def below(cls, place: str, key: str | int) -> Self:
+        """The place of one key, or of one entry of a list, below `place`."""
+        return cls(f"{place}[{key}]" if isinstance(key, int) else f"{place}.{key}", (*path_of(place), key))
+
+
+def path_of(place: str | None) -> Path:
+    """The path of a place; that of plain words is empty."""
+    return place.path if isinstance(place, Place) else ()
 
 
 class NoisewiseError(Exception):
     """Base of every error the library raises on purpose."""
 
+    @property
+    def headline(self) -> str:
+        """What went wrong, without the numbers of this one occasion: the same words for the same reason."""
+        return str(self)
+
+    def __reduce__(self) -> Any:
+        """With all fields, whatever the constructor takes: errors travel between processes."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[NoisewiseError], arguments: tuple[Any, ...], fields: dict[str, Any]) -> NoisewiseError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(fields)
+    return error
+
 
 class InputError(NoisewiseError, ValueError):
-    """An argument, a file or a model that cannot be honoured."""
+    """An argument, a file or a model that cannot be honoured.
+
+    `who` refuses, `cause` is the message without who; `argument`, `rule`, `value` (as shown) and `advice` are the
+    parts of the cause. Parts that a message does not have are None. `instead` names what of the library would serve.
+    """
+
+    def __init__(
+        self,
+        cause: str,
+        *,
+        who: str | None = None,
+        argument: str | None = None,
+        rule: str | None = None,
+        value: str | None = None,
+        advice: str | None = None,
+        instead: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(cause if who is None else f"{who}: {cause}")
+        self.cause, self.who, self.argument, self.rule = cause, who, argument, rule
+        self.value, self.advice, self.instead = value, advice, instead
+
+    @property
+    def path(self) -> Path:
+        """Where in a model or a release, as ("statistics", "x", "record", "y"); () where no such place is meant."""
+        return path_of(self.argument) or path_of(self.who)
+
+    @property
+    def headline(self) -> str:
+        """Who refuses which argument, by which rule."""
+        return str(self) if self.rule is None else f"{self.who}: '{self.argument}' {self.rule}"
+
+    def within(self, who: str) -> "InputError":
+        """The same refusal, met by `who`: its message goes before."""
+        parts: dict[str, Any] = {name: getattr(self, name) for name in ("argument", "rule", "value", "advice")}
+        return InputError(str(self), who=who, **parts, instead=self.instead)
+
+    def advising(self, *sentences: str) -> "InputError":
+        """The same refusal with more advice."""
+        if not sentences:
+            return self
+        parts: dict[str, Any] = {name: getattr(self, name) for name in ("who", "argument", "rule", "value")}
+        advice = " ".join(sentence for sentence in (self.advice, *sentences) if sentence)
+        return InputError(" ".join([self.cause, *sentences]), **parts, advice=advice, instead=self.instead)
 
 
 class InferenceError(NoisewiseError, RuntimeError):
     """A run that ended without what was asked for; `result` holds what it has."""
 
-    def __init__(self, message: str, result: Any = None) -> None:
+    def __init__(self, message: str, result: Any = None, *, headline: str | None = None) -> None:
         super().__init__(message)
-        self.result = result
+        self.result, self._headline = result, headline
+
+    @property
+    def headline(self) -> str:
+        """What went wrong, without the numbers of this one occasion."""
+        return str(self) if self._headline is None else self._headline
 
 
 class WrongMechanism(InferenceError):
@@ -30,20 +125,27 @@ class WrongMechanism(InferenceError):
     @classmethod
     def exceeding(cls, mechanism: object, name: str, excess: float) -> "WrongMechanism":
         """The message, for a released statistic."""
-        return cls(
-            f"sample: {type(mechanism).__name__}.log_sup must bound log_prob for release['{name}']; "
-            f"exceeded by {excess:.3g}. The mechanism is wrong: its draws would not be exact."
-        )
+        headline = f"sample: {type(mechanism).__name__}.log_sup must bound log_prob for release['{name}']"
+        end = "The mechanism is wrong: its draws would not be exact."
+        return cls(f"{headline}; exceeded by {excess:.3g}. {end}", headline=headline)
 
 
 class NoisewiseWarning(UserWarning):
-    """Something legal that is probably not what was meant."""
+    """Something legal that is probably not what was meant; `cause` is the message without `who` gives it."""
+
+    def __init__(self, cause: str, who: str | None = None) -> None:
+        super().__init__(cause if who is None else f"{who}: {cause}")
+        self.cause, self.who = cause, who
 
 
-def refusal(who: str, argument: str, rule: str, value: object, advice: str) -> InputError:
+def refusal(
+    who: str, argument: str, rule: str, value: object, advice: str, *, instead: tuple[str, ...] = ()
+) -> InputError:
     """The one form of message for bad input."""
+    shown = shortened(repr(value), 200)
     who, argument, rule, advice = (shortened(text, 2_000) for text in (who, argument, rule, advice))
-    return InputError(f"{who}: '{argument}' {rule}; got {shortened(repr(value), 200)}. {advice}")
+    cause = f"'{argument}' {rule}; got {shown}. {advice}"
+    return InputError(cause, who=who, argument=argument, rule=rule, value=shown, advice=advice, instead=instead)
 
 
 def shortened(text: str, most: int) -> str:

@@ -51,7 +51,7 @@ class ExpressionError(InputError):
 
     def __init__(self, cause: str, start: int, end: int, label: Any = None) -> None:
         super().__init__(cause)
-        self.cause, self.start, self.end, self.label = cause, start, end, label
+        self.start, self.end, self.label = start, end, label
 
 
 @dataclass(frozen=True)

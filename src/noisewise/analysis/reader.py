@@ -8,9 +8,9 @@ from typing import Any
 
 from noisewise import checks
 from noisewise.analysis.expressions import Expression, ExpressionError, parse_law, parse_number, together
-from noisewise.analysis.settings import Settings, cause_of, quoted_key, read_settings, table
-from noisewise.analysis.toml import Document, FileError, Path
-from noisewise.errors import InputError, NoisewiseWarning
+from noisewise.analysis.settings import Settings, argument_below, read_settings, table
+from noisewise.analysis.toml import Document, FileError
+from noisewise.errors import InputError, NoisewiseWarning, Path
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import CATALOGUE
 from noisewise.model import Model, Total
@@ -18,9 +18,6 @@ from noisewise.release import Release
 from noisewise.release.release import FORMAT, VERSION
 
 TABLES = ("question", "parameters", "statistics", "totals", "release", "inference", "likelihood")
-_FIELD = re.compile(r"Model\.statistics\['(\w+)'\]\.record\['(\w+)'\]")
-_NODE = re.compile(r"(?:Model(?:\.\w+)?|release)\['(\w+)'\]")
-_ARGUMENT = re.compile(r"^\w+: '(\w+)'")
 
 
 class Reader:
@@ -70,10 +67,10 @@ class Reader:
             warnings.simplefilter("always")
             model = self._located(lambda: Model(prior, statistics))
         for warning in caught:
-            if not issubclass(warning.category, NoisewiseWarning):
-                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+            if isinstance(warning.message, NoisewiseWarning):
+                self.notes.append(warning.message.cause)
             else:
-                self.notes.append(cause_of(warning.message))  # type: ignore[arg-type]
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         return model
 
     def _declared(self, priors: dict[str, Any], laws: dict[str, Any], totals: dict[str, Any]) -> dict[str, Path]:
@@ -90,7 +87,7 @@ class Reader:
             try:
                 checks.name("file", str(path[0]), name)
             except InputError as error:
-                raise self.document.error(path, f"'{name}' cannot be a name: {cause_of(error)}", key=True) from None
+                raise self.document.error(path, f"'{name}' cannot be a name: {error.cause}", key=True) from None
             if name in found:
                 earlier = ".".join(map(str, found[name][:-1]))
                 cause = f"'{name}' is used twice: it stands in [{earlier}] already. Rename one of them."
@@ -181,19 +178,15 @@ class Reader:
             if isinstance(inner, ExpressionError):
                 return self.document.error(inner.label, inner.cause, at=inner.start)
             inner = inner.__cause__
-        message = str(error)
-        field, node, argument = _FIELD.search(message), _NODE.search(message), _ARGUMENT.search(message)
         path: Path = ()
-        if field is not None:
-            path = ("totals", field[1], "record", field[2])
-        elif node is not None and node[0].startswith("release"):
-            path = ("release", node[1])
-        elif node is not None:
-            path = self.places.get(node[1], ())
-        elif argument is not None:  # model and release do not fit
-            value: Path = ("release", argument[1], "value")
-            path = value if value in self.document.places else self.places.get(argument[1], ("release",))
-        return self.document.error(quoted_key(self.document, path, message), cause_of(error))
+        if error.path[:1] == ("release",):
+            path = error.path
+        elif error.path:
+            path = self.places.get(str(error.path[-1]), ())
+        elif error.argument is not None:  # model and release do not fit
+            value: Path = ("release", error.argument, "value")
+            path = value if value in self.document.places else self.places.get(error.argument, ("release",))
+        return self.document.error(argument_below(self.document, path, error), error.cause)
 
     # The release -------------------------------------------------------------------------------------
 
@@ -245,17 +238,12 @@ class Reader:
                 raise self.document.error((*path, key), cause, key=True)
 
     def _placed_in_release(self, error: InputError) -> FileError:
-        """A refusal of `Release.from_dict`, at the key that it quotes."""
-        message = str(error).removeprefix("release: ")
-        path: Path = ("release",)
-        if message.startswith("statistics."):
-            where, _, message = message.removeprefix("statistics.").partition(": ")
-            for name in where.split("."):
-                path = (*path, name) if (*path, name) in self.document.places else path
-        place = quoted_key(self.document, path, message)
-        if _is_quoted_number(self.document.at(place)):
-            message += " Leave out the quotation marks."
-        return self.document.error(place, message)
+        """A refusal of `Release.from_dict`, at the argument that it refuses."""
+        below = error.path[1:] if error.path[:1] == ("statistics",) else error.path
+        path: Path = ("release", *below)
+        place = argument_below(self.document, path, error)
+        hint = " Leave out the quotation marks." if _is_quoted_number(self.document.at(place)) else ""
+        return self.document.error(place, error.cause + hint)
 
     def _release_file(self, path: Path, given: str) -> Release:
         if self.folder is None:

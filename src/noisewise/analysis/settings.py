@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from noisewise import checks
-from noisewise.analysis.toml import Document, Path
-from noisewise.errors import InputError
+from noisewise.analysis.toml import Document
+from noisewise.errors import InputError, Path
 from noisewise.inference.settings import Estimator, Sampler
 from noisewise.likelihood import EM, MCEM
 from noisewise.samplers.choosing.choice import public_samplers
@@ -95,7 +95,7 @@ def _algorithm(document: Document, path: Path, given: Any, known: Mapping[str, A
     try:
         return known[name](**settings)
     except InputError as error:
-        raise document.error(quoted_key(document, path, str(error)), cause_of(error)) from None
+        raise document.error(argument_below(document, path, error), error.cause) from None
     except (TypeError, ValueError) as error:
         raise document.error(path, f"{name} cannot be set up so: {error}.") from None
 
@@ -125,17 +125,7 @@ def numbers(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def quoted_key(document: Document, path: Path, message: str) -> Path:
-    """The path of the first key below `path` that the message quotes; `path` itself where it quotes none."""
-    parts = message.split("'")
-    for word in parts[1::2]:
-        if (*path, word) in document.places:
-            return (*path, word)
-    return path
-
-
-def cause_of(error: Exception) -> str:
-    """A message without the part that says who refuses."""
-    text = str(error)
-    who, sign, rest = text.partition(": ")
-    return rest if sign and " " not in who.replace("', '", "") else text
+def argument_below(document: Document, path: Path, error: InputError) -> Path:
+    """The place of the argument that is refused, if it is a key below `path`; else `path` itself."""
+    place = (*path, str(error.argument))
+    return place if place in document.places else path

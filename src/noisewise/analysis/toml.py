@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from noisewise.errors import InputError, shortened
-
-Path = tuple[str | int, ...]
+from noisewise.errors import InputError, Path, shortened
 
 LARGEST = 1_000_000
 """Characters of a file."""
@@ -34,13 +32,20 @@ class FileError(InputError):
     def __init__(self, where: str, text: str, offset: int, cause: str) -> None:
         offset, cause = max(0, min(offset, len(text))), shortened(cause, LONGEST)
         start = text.rfind("\n", 0, offset) + 1
-        self.where, self.cause = where, cause
-        self.line, self.column = text.count("\n", 0, offset) + 1, offset - start + 1
-        self.shown = text[start:].split("\n", 1)[0][:240]
-        pad = "".join("\t" if character == "\t" else " " for character in self.shown[: self.column - 1])
-        lead = f"{self.line:>5} | "
+        line, column = text.count("\n", 0, offset) + 1, offset - start + 1
+        shown = text[start:].split("\n", 1)[0][:240]
+        pad = "".join("\t" if character == "\t" else " " for character in shown[: column - 1])
+        lead = f"{line:>5} | "
         caret = " " * (len(lead) - 2) + "| " + pad + "^"
-        super().__init__(f"{where}, line {self.line}, column {self.column}: {cause}\n{lead}{self.shown}\n{caret}")
+        excerpt = f"{lead}{shown}\n{caret}"
+        super().__init__(f"{cause}\n{excerpt}", who=f"{where}, line {line}, column {column}")
+        self.cause, self.where, self.excerpt = cause, where, excerpt
+        self.line, self.column, self.shown = line, column, shown
+
+    @property
+    def headline(self) -> str:
+        """Place and cause, without the line itself."""
+        return f"{self.who}: {self.cause}"
 
 
 @dataclass(frozen=True)

@@ -327,12 +327,11 @@ class Journal:
         if self._warned:
             return
         self._warned = True
-        warnings.warn(
-            f"{self.who}: the checkpoint '{self.path}' cannot be written ({error.strerror or error}). The run goes on, "
-            f"and tries again every {AGAIN:g} s; what is in the file stays good.",
-            NoisewiseWarning,
-            stacklevel=2,
+        cause = (
+            f"the checkpoint '{self.path}' cannot be written ({error.strerror or error}). The run goes on, "
+            f"and tries again every {AGAIN:g} s; what is in the file stays good."
         )
+        warnings.warn(NoisewiseWarning(cause, self.who), stacklevel=2)
 
     def sync(self, *, now: bool = False) -> None:
         """Ask the system to write to the disk, at most about once a second and a twentieth of the time."""
@@ -390,7 +389,7 @@ def _locked(who: str, file: Any) -> bool:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise
         told = f"checkpoints cannot be locked here ({error.strerror}): see that no other run uses '{file.name}'."
-        warnings.warn(f"{who}: {told}", NoisewiseWarning, stacklevel=2)
+        warnings.warn(NoisewiseWarning(told, who), stacklevel=2)
     return True
 
 
@@ -460,12 +459,11 @@ def _existing(who: str, path: str) -> Journal:
         lost = os.path.getsize(path) - end
         if lost:
             file.truncate(end)
-            warnings.warn(
-                f"{who}: the checkpoint '{path}' was cut short or damaged: its last {lost} bytes do not hold and are "
-                "left out. The run goes on from the last record that holds.",
-                NoisewiseWarning,
-                stacklevel=2,
+            cause = (
+                f"the checkpoint '{path}' was cut short or damaged: its last {lost} bytes do not hold and are "
+                "left out. The run goes on from the last record that holds."
             )
+            warnings.warn(NoisewiseWarning(cause, who), stacklevel=2)
         return journal
     except BaseException:
         file.close()

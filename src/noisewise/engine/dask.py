@@ -171,7 +171,8 @@ class _Crew:
             try:
                 self.client.cancel(futures, force=True)
             except (OSError, TimeoutError) as error:
-                warnings.warn(f"Dask: blocks could not be cancelled ({error}).", NoisewiseWarning, stacklevel=2)
+                cause = f"blocks could not be cancelled ({error})."
+                warnings.warn(NoisewiseWarning(cause, "Dask"), stacklevel=2)
 
     # Tasks -------------------------------------------------------------------------------------------------------
 
@@ -255,9 +256,9 @@ class _Crew:
         return bool(self.client.status != "running")
 
     def _broken(self) -> Broken:
-        told = "Dask: the connection to the scheduler was lost; the run ends with what has been accepted."
-        warnings.warn(told, NoisewiseWarning, stacklevel=2)
-        return Broken(told)
+        cause = "the connection to the scheduler was lost; the run ends with what has been accepted."
+        warnings.warn(NoisewiseWarning(cause, "Dask"), stacklevel=2)
+        return Broken(f"Dask: {cause}")
 
     def _look(self) -> None:
         """See who is there."""
@@ -290,4 +291,4 @@ class _Crew:
         elif now - self.deserted > failures.PATIENCE and not self.warned:
             self.warned = True
             told = f"the cluster has had no worker for {now - self.deserted:.0f} s; waiting for one."
-            warnings.warn(f"Dask: {told}", NoisewiseWarning, stacklevel=2)
+            warnings.warn(NoisewiseWarning(told, "Dask"), stacklevel=2)

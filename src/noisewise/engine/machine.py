@@ -81,7 +81,7 @@ class Room:
         if not self._warned:
             self._warned = True
             told = f"memory is short ({available / 2**20:,.0f} MiB left): fewer blocks at a time, so the run is slower."
-            warnings.warn(f"sample: {told} Its draws are the same.", NoisewiseWarning, stacklevel=2)
+            warnings.warn(NoisewiseWarning(f"{told} Its draws are the same.", "sample"), stacklevel=2)
 
 
 def processors() -> int:

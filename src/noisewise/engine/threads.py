@@ -114,7 +114,8 @@ class Crew:
         self.reported = True
         where = failures.origin(work)
         advice = "A thread cannot be stopped: press Ctrl-C, and use nw.Processes(timeout=...) to have a time limit."
-        warnings.warn(f"Threads: {what}{f' (with {where})' if where else ''}. {advice}", NoisewiseWarning, stacklevel=2)
+        cause = f"{what}{f' (with {where})' if where else ''}. {advice}"
+        warnings.warn(NoisewiseWarning(cause, "Threads"), stacklevel=2)
 
     def abandon(self) -> None:
         """Stop; a thread that does not is left behind."""

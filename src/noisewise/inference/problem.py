@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import WrongMechanism, refusal
+from noisewise.errors import Place, WrongMechanism, refusal
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.model.atoms import atoms_move
@@ -43,23 +43,23 @@ class Problem:
         for other in item.mechanism.inputs:
             if other not in model.order:
                 advice = checks.nearest(other, model.order)
-                raise refusal("sample", f"release['{name}']", "reads a value the model must have", other, advice)
+                raise refusal("sample", Place.of("release", name), "reads a value the model must have", other, advice)
         misfit = item.mechanism.misfit(item.shape, model.shape(name))
         if misfit is not None:
             shape = f"shape {model.shape(name)}"
             raise refusal("sample", name, misfit, shape, "Check the model or the release.")
         beyond = item.mechanism.beyond(item.value, model.shape(name))
         if beyond is not None:
-            raise refusal("sample", f"release['{name}']", beyond, item.value, "Check the model or the release.")
+            raise refusal("sample", Place.of("release", name), beyond, item.value, "Check the model or the release.")
         parts = getattr(item.mechanism, "parts", ())
         if any(isinstance(part, Exact) for part in parts) and not model.is_discrete(name):
             rule = "has entries without noise, which a continuous statistic never meets"
             advice = "Make them a statistic of their own, released with nw.Exact()."
-            raise refusal("sample", f"release['{name}']", rule, item.mechanism, advice)
+            raise refusal("sample", Place.of("release", name), rule, item.mechanism, advice)
         if item.mechanism.integers and not model.is_discrete(name):
             rule = f"has integer noise ({type(item.mechanism).__name__}), so the model must make it a whole number"
             advice = "Use a discrete law such as dist.Poisson, or the continuous mechanism."
-            raise refusal("sample", f"release['{name}']", rule, "a continuous statistic", advice)
+            raise refusal("sample", Place.of("release", name), rule, "a continuous statistic", advice)
 
     def _check_possible(self) -> None:
         """Where a mechanism restricts the confidential values beyond their shape, look at a few simulated ones."""

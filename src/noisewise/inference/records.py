@@ -194,10 +194,10 @@ class Records:
 
     def _refuse_infinite(self, finite: Any) -> None:
         if not finite:
-            raise InputError(
-                f"{self.bound.who}: 'contribution' is not a finite number at a record of the model. "
-                "Clamp it as the curator did, or check the records' laws."
-            )
+            rule = "is not a finite number at a record of the model"
+            advice = "Clamp it as the curator did, or check the records' laws."
+            cause = f"'contribution' {rule}. {advice}"
+            raise InputError(cause, who=self.bound.who, argument="contribution", rule=rule, advice=advice)
 
     # Traceable ---------------------------------------------------------------------------------------------
 

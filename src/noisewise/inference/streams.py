@@ -392,7 +392,7 @@ class Run:
     def _warn(self, message: str) -> None:
         if not self.warned:
             self.warned = True
-            warnings.warn(f"sample: {message}", NoisewiseWarning, stacklevel=2)
+            warnings.warn(NoisewiseWarning(message, "sample"), stacklevel=2)
 
     def _end(self, status: str, message: str) -> None:
         self.status, self.message = status, message

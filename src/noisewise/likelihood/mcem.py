@@ -16,7 +16,7 @@ from scipy.special import chdtri, ndtri
 from noisewise import checks
 from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
-from noisewise.errors import InferenceError, InputError, refusal
+from noisewise.errors import InferenceError, InputError, Place, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import AFTER_BLOCKS, Prefix, Purpose, generator
@@ -250,7 +250,7 @@ class Climb:
         try:
             self.log.same([found, laws], "starts")
         except InputError as error:  # not a matter of this start, which another could make good
-            raise InferenceError(str(error)) from None
+            raise InferenceError(str(error), headline=error.headline) from None
 
     def resumed(self, place: dict[str, Any]) -> dict[str, Any]:
         """Take up the iterations in the log: the place in the schedule after them, `place` where there are none."""
@@ -657,6 +657,6 @@ def room_for(parts: list[Part], values: Values) -> int:
         if most < LEAST and not divides(part, values):
             rule = f"must have at most {MOST_SIMULATED // LEAST} entries to be simulated, unless its law can be cut"
             advice = "Use nw.EM(), with an exponential family such as dist.Normal if need be."
-            raise refusal("MCEM", f"statistics['{part.name}']", rule, part.entries, advice)
+            raise refusal("MCEM", Place.of("statistics", part.name), rule, part.entries, advice)
         room = min(room, max(most, LEAST))
     return room

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import InputError, refusal
+from noisewise.errors import InputError, Place, refusal
 from noisewise.mechanisms.guarantee import Guarantee
 
 CATALOGUE: dict[str, type["Mechanism"]] = {}
@@ -193,22 +193,22 @@ class Mechanism(ABC):
             if key not in cls.arguments:
                 rule = f"is not an argument of {cls.__name__}"
                 raise refusal(where, key, rule, value, checks.nearest(key, cls.arguments))
-            arguments[key] = _restored(value, f"{where}.{key}", cls.arguments[key])
+            arguments[key] = _restored(value, Place.below(where, key), cls.arguments[key])
         for name, parameter in inspect.signature(cls).parameters.items():
             if parameter.default is parameter.empty and name not in arguments:
                 raise refusal(where, name, f"is missing for {cls.__name__}", sorted(arguments), f'Add "{name}".')
         try:
             made = cls(**arguments)
         except InputError as error:
-            raise InputError(f"{where}: {error}") from None
+            raise error.within(where) from None
         if stated is not None:
-            given = Guarantee.from_dict(stated, f"{where}.guarantee")
+            given = Guarantee.from_dict(stated, Place.below(where, "guarantee"))
             if made.guarantee is not None:
                 own = made.guarantee.to_dict()
                 for key in ("epsilon", "delta", "rho", "mu"):
                     if key in own and key in stated and not math.isclose(own[key], stated[key], rel_tol=1e-9):
                         rule = f"must agree with the budget, {key}={own[key]}"
-                        raise refusal(f"{where}.guarantee", key, rule, stated[key], "Drop one of the two.")
+                        raise refusal(Place.below(where, "guarantee"), key, rule, stated[key], "Drop one of the two.")
             object.__setattr__(made, "guarantee", given)
         return made
 
@@ -262,7 +262,7 @@ def _restored(value: Any, where: str, schema: dict[str, Any]) -> Any:
     if schema == MECHANISM:
         return mechanism_from_dict(value, where)
     if schema.get("items") == MECHANISM and isinstance(value, list):
-        return [mechanism_from_dict(part, f"{where}[{index}]") for index, part in enumerate(value)]
+        return [mechanism_from_dict(part, Place.below(where, index)) for index, part in enumerate(value)]
     return value
 
 

@@ -72,7 +72,7 @@ class Guarantee:
         try:
             return cls(**entry)
         except InputError as error:
-            raise InputError(f"{where}: {error}") from None
+            raise error.within(where) from None
 
     # Composition ----------------------------------------------------------------------------------------------
 

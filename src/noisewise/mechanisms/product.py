@@ -107,7 +107,7 @@ class Product(Mechanism):
             try:
                 found.append(np.asarray(part.check_released(entries[..., index].tolist()), dtype=float))
             except InputError as error:
-                raise InputError(f"Product.released: entry {index}: {error}") from None
+                raise error.within(f"Product.released: entry {index}") from None
         array = np.stack(found, -1)
         array.flags.writeable = False
         return array

@@ -245,19 +245,21 @@ class Law:
         try:
             law = self.function(**values)
         except Exception as error:
-            raise InputError(
-                f"{self.who}: the function of ({', '.join(self.parents)}) must run on one value of each argument "
-                f"in jax.numpy; it raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''} "
-                "Use jnp functions, and jnp.where in place of if."
-            ) from error
+            rule = f"the function of ({', '.join(self.parents)}) must run on one value of each argument in jax.numpy"
+            raised = f"it raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            advice = "Use jnp functions, and jnp.where in place of if."
+            raise InputError(f"{rule}; {raised} {advice}", who=self.who, advice=advice) from error
         if not isinstance(law, Distribution):
-            raise InputError(
-                f"{self.who}: the function must return a NumPyro distribution; got {type(law).__name__}. "
-                "Return, for example, dist.Poisson(theta)."
+            rule, advice = (
+                "the function must return a NumPyro distribution",
+                "Return, for example, dist.Poisson(theta).",
             )
+            value = type(law).__name__
+            raise InputError(f"{rule}; got {value}. {advice}", who=self.who, value=value, advice=advice)
         reason = refused_kind(law)
         if reason is not None:
-            raise InputError(f"{self.who}: {type(law).__name__} {reason}. Give a proper distribution.")
+            advice = "Give a proper distribution."
+            raise InputError(f"{type(law).__name__} {reason}. {advice}", who=self.who, advice=advice)
         return law
 
     @property
@@ -378,10 +380,9 @@ class Law:
             row = int(np.argmax(lead.reshape(len(lead), -1).any(axis=1))) if len(lead) > 1 else 0
         shown = {name: np.asarray(values[name]) for name in self.parents}
         at = ", ".join(f"{name}={(value if row is None else value[row]).tolist()}" for name, value in shown.items())
-        return InputError(
-            f"{self.who}: the law cannot be drawn from{' at ' + at if at else ''}: {error}. "
-            "Check the function, or the prior that lets such values arise."
-        )
+        advice = "Check the function, or the prior that lets such values arise."
+        cause = f"the law cannot be drawn from{' at ' + at if at else ''}: {error}. {advice}"
+        return InputError(cause, who=self.who, advice=advice)
 
 
 def constant_law(law: Distribution, who: str) -> Callable[[], Distribution]:
@@ -396,9 +397,8 @@ def constant_law(law: Distribution, who: str) -> Callable[[], Distribution]:
 
 def warn_about_32_bit(who: str) -> None:
     """Name the culprit whose numbers were rounded before they reached us."""
-    warnings.warn(
-        f"{who}: holds 32-bit JAX arrays whose values were rounded (0.1 became 0.10000000149). "
-        "Make it inside a function, lambda: dist.Normal(...), which runs in 64 bits, or from Python numbers.",
-        NoisewiseWarning,
-        stacklevel=2,
+    cause = (
+        "holds 32-bit JAX arrays whose values were rounded (0.1 became 0.10000000149). "
+        "Make it inside a function, lambda: dist.Normal(...), which runs in 64 bits, or from Python numbers."
     )
+    warnings.warn(NoisewiseWarning(cause, who), stacklevel=2)

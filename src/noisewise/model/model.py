@@ -10,7 +10,7 @@ import numpyro
 from numpyro.distributions import Distribution
 
 from noisewise import checks
-from noisewise.errors import InputError, NoisewiseWarning, refusal
+from noisewise.errors import InputError, NoisewiseWarning, Place, refusal
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
 from noisewise.model.law import Law, Values
 from noisewise.model.on_device.draws import on_accelerator, simulate
@@ -77,7 +77,7 @@ class Model:
         bodies: dict[str, Any] = {}
         for kind, group in (("prior", prior), ("statistics", statistics)):
             for name, body in group.items():
-                who = f"Model.{kind}['{name}']"
+                who = Place.of(kind, name, root="Model")
                 if kind == "prior" or not isinstance(body, (Total, Simulator)):
                     body = as_function(who, body)
                     edges[name] = dependencies(who, body)
@@ -98,7 +98,7 @@ class Model:
         return edges, bodies
 
     def _bind(self, name: str, body: Any) -> Node:
-        who = f"Model.{'prior' if name in self.parameters else 'statistics'}['{name}']"
+        who = Place.of("prior" if name in self.parameters else "statistics", name, root="Model")
         known = {parent: self._nodes[parent].struct for parent in self._edges[name]}
         if isinstance(body, Total):
             return body.bind(who, known)
@@ -113,12 +113,15 @@ class Model:
         used = {parent for parents in self._edges.values() for parent in parents}
         for name in self.parameters:
             if name not in used:
-                warnings.warn(
-                    f"Model: parameter '{name}' is used by no statistic; its posterior is its prior. "
-                    "Remove it, or name it in the function that needs it.",
-                    NoisewiseWarning,
-                    stacklevel=3,
+                cause = (
+                    f"parameter '{name}' is used by no statistic; its posterior is its prior. "
+                    "Remove it, or name it in the function that needs it."
                 )
+                warnings.warn(NoisewiseWarning(cause, "Model"), stacklevel=3)
+
+    def place(self, name: str) -> Place:
+        """A parameter or a statistic, for a message."""
+        return Place(f"Model['{name}']", ("prior" if name in self.parameters else "statistics", name))
 
     # What the samplers ask ---------------------------------------------------------------------------
 
@@ -220,8 +223,17 @@ class Model:
                     values[name] = node.draw(rng, values, rows)
                 else:
                     values[name] = node.draw(rng, values, rows, poll)
-            _refuse_nan(f"Model['{name}']", values, name, self._edges[name])
+            self._refuse_nan(name, values)
         return values
+
+    def _refuse_nan(self, name: str, values: Values) -> None:
+        drawn = values[name]
+        if drawn.dtype.kind != "f" or not np.isnan(np.sum(drawn)) or not np.isnan(drawn).any():
+            return
+        row = int(np.argmax(np.isnan(drawn).reshape(len(drawn), -1).any(axis=1)))
+        at = ", ".join(f"{parent}={np.asarray(values[parent][row]).tolist()}" for parent in self._edges[name])
+        advice = "Check the function and its priors' range."
+        raise InputError(f"a draw is NaN{' at ' + at if at else ''}. {advice}", who=self.place(name), advice=advice)
 
     def log_prob(self, name: str, value: Any, values: Values) -> Array:
         """log density of a law's `value`, for each row of its parents' values."""
@@ -252,12 +264,3 @@ class Model:
 def prior_generator(seed: int, block: int) -> np.random.Generator:
     """Random numbers of a block of prior draws; two numbers and no purpose are the key of no stream of an algorithm."""
     return np.random.default_rng([seed, block])
-
-
-def _refuse_nan(who: str, values: Values, name: str, parents: tuple[str, ...]) -> None:
-    found = values[name]
-    if found.dtype.kind != "f" or not np.isnan(np.sum(found)) or not np.isnan(found).any():
-        return
-    row = int(np.argmax(np.isnan(found).reshape(len(found), -1).any(axis=1)))
-    at = ", ".join(f"{parent}={np.asarray(values[parent][row]).tolist()}" for parent in parents)
-    raise InputError(f"{who}: a draw is NaN{' at ' + at if at else ''}. Check the function and its priors' range.")

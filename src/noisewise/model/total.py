@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import InputError, refusal
+from noisewise.errors import InputError, Place, path_of, refusal
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
 from noisewise.model.law import Law, Values
 from noisewise.numerics import Array, Compiled, double
@@ -45,9 +45,13 @@ class Total:
             raise refusal("Total", "contribution", "must be a function of record fields", contribution, advice)
         if not isinstance(n, str):
             n = checks.integer("Total", "n", n, least=1, advice="Give the number of records or a parameter's name.")
-        self.record = {field: as_function(f"Total.record['{field}']", law) for field, law in record.items()}
+        self.record = {
+            field: as_function(Place.of("record", field, root="Total"), law) for field, law in record.items()
+        }
         self.contribution, self.n = contribution, n
-        self._edges = {field: dependencies(f"Total.record['{field}']", f) for field, f in self.record.items()}
+        self._edges = {
+            field: dependencies(Place.of("record", field, root="Total"), law) for field, law in self.record.items()
+        }
         self._order = ordered("Total.record", self._edges)
         self.arguments = dependencies("Total.contribution", contribution)
         """What the contribution reads: fields of the record, and names of the model."""
@@ -81,7 +85,8 @@ class BoundTotal:
         everything, self.laws = dict(known), {}
         inner = frozenset(total.record)
         for field in total._order:
-            law = Law(f"{who}.record['{field}']", total.record[field], total._edges[field], everything, inner)
+            place = Place(f"{who}.record['{field}']", (*path_of(who), "record", field))
+            law = Law(place, total.record[field], total._edges[field], everything, inner)
             self.laws[field], everything[field] = law, law.struct
         if isinstance(total.n, str):
             size = known[total.n]
@@ -99,10 +104,10 @@ class BoundTotal:
                 each = jax.vmap(lambda values: jnp.asarray(self.total.contribution(**values)))  # as in Law._trace
                 found = jax.eval_shape(each, rows)
         except Exception as error:
-            raise InputError(
-                f"{self.who}: 'contribution' must run on one record in jax.numpy and return a number or an array; "
-                f"it raised {type(error).__name__}: {error}. Use jnp functions, and jnp.where in place of if."
-            ) from error
+            rule = "must run on one record in jax.numpy and return a number or an array"
+            advice = "Use jnp functions, and jnp.where in place of if."
+            cause = f"'contribution' {rule}; it raised {type(error).__name__}: {error}. {advice}"
+            raise InputError(cause, who=self.who, argument="contribution", rule=rule, advice=advice) from error
         whole = found.dtype.kind in "iub"
         return jax.ShapeDtypeStruct(found.shape[1:], np.int64 if whole else np.float64)
 

@@ -129,7 +129,8 @@ def _needed() -> Any:
         import shiny  # noqa: F401
         import uvicorn
     except ImportError as error:
-        raise InputError(f"serve: the page needs more packages ({error}). Install noisewise[page].") from None
+        advice = "Install noisewise[page]."
+        raise InputError(f"the page needs more packages ({error}). {advice}", who="serve", advice=advice) from None
     return uvicorn
 
 

@@ -52,8 +52,7 @@ def check(text: str) -> Checked:
     except UnicodeEncodeError:
         return Checked(text, error="The text holds characters that no file can hold. Type it anew.")
     except FileError as error:
-        message, _, place = str(error).partition("\n")
-        return Checked(text, error=message, place=place)
+        return Checked(text, error=error.headline, place=error.excerpt)
     except NoisewiseError as error:
         return Checked(text, error=str(error))
     settings = found.settings

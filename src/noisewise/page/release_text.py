@@ -103,11 +103,11 @@ def from_upload(content: bytes) -> Release:
     try:
         found = json.loads(content.decode("utf-8"), object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"release file: line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}. Mend it there."
-        ) from None
+        cause = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}. Mend it there."
+        raise InputError(cause, who="release file") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"release file: cannot be read as JSON: {error}. Is this a release file?") from None
+        cause = f"cannot be read as JSON: {error}. Is this a release file?"
+        raise InputError(cause, who="release file") from None
     return Release.from_dict(found, "release file")
 
 

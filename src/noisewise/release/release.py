@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import InputError, refusal
+from noisewise.errors import InputError, Place, refusal
 from noisewise.mechanisms import CATALOGUE, Exact, Guarantee, Product, Released
 from noisewise.mechanisms.base import Mechanism, mechanism_from_dict
 from noisewise.mechanisms.guarantee import ZERO
@@ -158,7 +158,7 @@ class Release(Mapping[str, Released]):
         if not isinstance(statistics, dict) or not statistics:
             advice = 'Give {"count": {"value": 37.4, "mechanism": "Laplace", "scale": 5.0}}.'
             raise refusal(where, "statistics", "must be a non-empty object", statistics, advice)
-        made = cls({name: _restored(entry, f"{where}: statistics.{name}") for name, entry in statistics.items()})
+        made = cls({name: _restored(entry, _place(where, name)) for name, entry in statistics.items()})
         return made if "disjoint" not in content else made._with_stated_groups(content["disjoint"], where)
 
     def _with_stated_groups(self, stated: Any, where: str) -> Any:
@@ -172,7 +172,7 @@ class Release(Mapping[str, Released]):
         try:
             return self.with_disjoint(*lists, public=stated.get("public", False))
         except InputError as error:
-            raise InputError(f"{where}: disjoint: {error}") from None
+            raise error.within("disjoint").within(Place(where, ("disjoint",))) from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release as JSON, in the format of `noisewise.release.schema()`."""
@@ -198,13 +198,12 @@ class Release(Mapping[str, Released]):
         except FileNotFoundError:
             raise refusal("Release.load", "path", "must be an existing file", where, "Check the path.") from None
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{where}: cannot be read as UTF-8 text: {error}. Check the file.") from None
+            raise _unreadable(where, f"cannot be read as UTF-8 text: {error}") from None
         except json.JSONDecodeError as error:
-            raise InputError(
-                f"{where}: line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}. Mend it there."
-            ) from None
+            cause = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
+            raise _unreadable(where, cause, "Mend it there.") from None
         except (RecursionError, ValueError) as error:
-            raise InputError(f"{where}: cannot be read as JSON: {error}. Check the file.") from None
+            raise _unreadable(where, f"cannot be read as JSON: {error}") from None
         return cls.from_dict(content, where)
 
     def __repr__(self) -> str:
@@ -328,17 +327,25 @@ def _of_all_entries(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee |
     return Guarantee.compose([stated] * parts) if parts > 1 else stated
 
 
+def _place(where: str, name: str) -> Place:
+    return Place(f"{where}: statistics.{name}", ("statistics", name))
+
+
+def _unreadable(where: str, cause: str, advice: str = "Check the file.") -> InputError:
+    return InputError(f"{cause}. {advice}", who=where, advice=advice)
+
+
 def _restored(entry: Any, where: str) -> Released:
     """A released value from a file's entry; what NumPy cannot make an array of is refused too."""
     if _room_of_words(entry) > MOST_WORDS:
         rule = "has words too long for so many entries"
-        raise InputError(f"{where}: {rule}. Write numbers, and the words that the mechanism defines.")
+        raise _unreadable(where, rule, "Write numbers, and the words that the mechanism defines.")
     try:
         return _released(entry, where)
     except InputError:
         raise
     except (ValueError, OverflowError, RuntimeError) as error:  # NumPy, and nesting too deep
-        raise InputError(f"{where}: cannot be read: {error}. Check its numbers and lists.") from None
+        raise _unreadable(where, f"cannot be read: {error}", "Check its numbers and lists.") from None
 
 
 def _room_of_words(entry: Any) -> int:
@@ -369,7 +376,7 @@ def _released(entry: Any, where: str) -> Released:
     try:
         return mechanism.released(mechanism.decode(value))
     except InputError as error:
-        raise InputError(f"{where}.value: {error}") from None
+        raise error.within(Place.below(where, "value")) from None
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

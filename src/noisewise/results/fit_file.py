@@ -32,10 +32,9 @@ def from_data(content: Any, estimator: Estimator, where: str) -> Fit:
     try:
         return _restored(dict(content), estimator)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise InputError(
-            f"{where}: not a fit written by this version of noisewise ({type(error).__name__}: {error}). "
-            "Run 'noisewise mle' again."
-        ) from None
+        cause = f"not a fit written by this version of noisewise ({type(error).__name__}: {error})"
+        advice = "Run 'noisewise mle' again."
+        raise InputError(f"{cause}. {advice}", who=where, advice=advice) from None
 
 
 def _restored(content: dict[str, Any], estimator: Estimator) -> Fit:

@@ -295,10 +295,9 @@ class Posterior:
             result_file.check_content(columns, weighted, found)
             return cls(draws=columns, released=released, log_weights=weighted, **found)
         except UNREADABLE as error:
-            raise InputError(
-                f"{path}: not a posterior written by this version of noisewise ({type(error).__name__}: {error}). "
-                "Give a file made with Posterior.save, version 1."
-            ) from error
+            cause = f"not a posterior written by this version of noisewise ({type(error).__name__}: {error})"
+            advice = "Give a file made with Posterior.save, version 1."
+            raise InputError(f"{cause}. {advice}", who=str(path), advice=advice) from error
 
     # Display -----------------------------------------------------------------------------------------
 

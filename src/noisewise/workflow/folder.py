@@ -114,7 +114,8 @@ def load(folder: Path) -> Results:
             else None,
             **given,
         )
-    raise InputError(f"{folder}: holds no results. Make some with: noisewise fit FILE --out {folder}")
+    advice = f"Make some with: noisewise fit FILE --out {folder}"
+    raise InputError(f"holds no results. {advice}", who=str(folder), advice=advice)
 
 
 def run_record(folder: Path) -> dict[str, Any]:
@@ -134,7 +135,8 @@ def _read_json(path: Path) -> Any:
             raise ValueError(f"it must be a file of at most {LARGEST:,} bytes")
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read ({error}). Run the analysis again.") from None
+        advice = "Run the analysis again."
+        raise InputError(f"cannot be read ({error}). {advice}", who=str(path), advice=advice) from None
 
 
 def _clear(folder: Path) -> None:

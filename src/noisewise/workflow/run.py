@@ -8,6 +8,7 @@ from noisewise.analysis import Analysis
 from noisewise.engine import Terminated
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.likelihood.fit import fit as fit_of
+from noisewise.likelihood.instead import AUGMENTED, MCEM, SAMPLE
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.sample import sample
@@ -15,9 +16,9 @@ from noisewise.studies.compare import naive_posterior
 from noisewise.workflow.results import Results
 
 IN_A_FILE = {
-    "nw.MCEM()": 'In the analysis file: [likelihood] with method = "MCEM".',
-    'nw.MCEM(e_step="augmented")': 'In the analysis file: method = { name = "MCEM", e_step = "augmented" }.',
-    "nw.sample": "On the command line: noisewise fit.",
+    MCEM: 'In the analysis file: [likelihood] with method = "MCEM".',
+    AUGMENTED: 'In the analysis file: method = { name = "MCEM", e_step = "augmented" }.',
+    SAMPLE: "On the command line: noisewise fit.",
 }
 """What advice for programs means for an analysis file."""
 NOT_ASKED = "it was not asked for"
@@ -97,5 +98,4 @@ def _fitted(analysis: Analysis, release: Any, progress: bool | None) -> Fit:
     try:
         return fit_of(analysis.model, release, settings.estimator, on_failure="return", **given)
     except InputError as error:
-        hints = [hint for word, hint in IN_A_FILE.items() if word in str(error)]
-        raise InputError(" ".join([str(error), *hints])) from None
+        raise error.advising(*(IN_A_FILE[name] for name in error.instead)) from None

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import stdtrit
 
-from noisewise.errors import refusal
+from noisewise.errors import Place, refusal
 from noisewise.inference import records as moves
 from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns
@@ -24,6 +24,7 @@ from noisewise.likelihood.e_step.cloud import Cloud
 from noisewise.likelihood.e_step.parts import formula, kind_of
 from noisewise.likelihood.e_step.records import MOST_NUMBERS, Records
 from noisewise.likelihood.e_step.sufficient import FAMILIES, KNOWN_SIZE
+from noisewise.likelihood.instead import SAMPLE
 from noisewise.numerics import Array, Compiled
 
 Values = dict[str, Any]
@@ -74,9 +75,9 @@ class Augmented(Records):
             most = min(most, MOST_HELD // (FEWEST * self.shape[1]))
         if self.n > most:
             rule = f"must have at most {most} records to be augmented"
-            raise refusal("fit", f"statistics['{name}']", rule, self.n, "Use nw.sample.")
+            raise refusal("fit", Place.of("statistics", name), rule, self.n, "Use nw.sample.", instead=(SAMPLE,))
         if told := _unfit(problem, name):
-            raise refusal("MCEM", "e_step", told, "augmented", "Leave it out, or use nw.sample.")
+            raise refusal("MCEM", "e_step", told, "augmented", "Leave it out, or use nw.sample.", instead=(SAMPLE,))
         self.moves = moves.Records(problem, name)
 
     def _refuse_too_many(self) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, roots_legendre
 
-from noisewise.errors import refusal
+from noisewise.errors import Place, refusal
 from noisewise.likelihood.e_step import streamed
 from noisewise.likelihood.e_step.parts import Part
 from noisewise.likelihood.e_step.streamed import Condensed, Sweep
+from noisewise.likelihood.instead import MCEM
 from noisewise.mechanisms.additive import Additive
 from noisewise.numerics import Array
 
@@ -191,7 +192,7 @@ def exact_cloud(part: Part, values: Values) -> Cloud:
         return weighted(value, part.log_prob_many(values, value))
     if not part.by_entry:
         rule = "must have independent entries and noise for an exact E-step"
-        raise refusal("EM", f"release['{part.name}']", rule, part.mechanism, "Use nw.MCEM().")
+        raise refusal("EM", Place.of("release", part.name), rule, part.mechanism, "Use nw.MCEM().", instead=(MCEM,))
     if part.discrete:
         return _enumerated(part, values)
     large = part.entries * PANELS * FINE > LARGE
@@ -235,7 +236,7 @@ def _refuse_beyond(part: Part, nodes: int) -> None:
     if part.entries > most:
         rule = f"must have at most {most} entries for an exact E-step of such a law and mechanism"
         advice = "Use nw.MCEM(), or an exponential family such as dist.Normal, whose sums can be streamed."
-        raise refusal("EM", f"statistics['{part.name}']", rule, part.entries, advice)
+        raise refusal("EM", Place.of("statistics", part.name), rule, part.entries, advice, instead=(MCEM,))
 
 
 def _from_sums(part: Part, sums: Condensed, neglected: Array) -> Cloud:
@@ -269,7 +270,14 @@ def _enumerated(part: Part, values: Values) -> Cloud:
             return weighted(nodes, log_weights, neglected)
         if reach * part.entries > WIDEST or (reach > 1e5 and _hopeless(part, values, centre)):
             advice = "Start nearer to the release, or use nw.MCEM()."
-            raise refusal("EM", f"release['{part.name}']", "must be likelier where the fit stands", values, advice)
+            raise refusal(
+                "EM",
+                Place.of("release", part.name),
+                "must be likelier where the fit stands",
+                values,
+                advice,
+                instead=(MCEM,),
+            )
         reach *= 2.0
 
 
@@ -300,7 +308,14 @@ def _streamed_whole(part: Part, values: Values, centre: Array, reach: float) -> 
             return _from_sums(part, sums, neglected)
         if reach > 1e5:
             advice = "Start nearer to the release, or use nw.MCEM()."
-            raise refusal("EM", f"release['{part.name}']", "must be likelier where the fit stands", values, advice)
+            raise refusal(
+                "EM",
+                Place.of("release", part.name),
+                "must be likelier where the fit stands",
+                values,
+                advice,
+                instead=(MCEM,),
+            )
         reach *= 2.0
 
 

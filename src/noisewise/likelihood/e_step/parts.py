@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions.distribution import Independent
 
-from noisewise.errors import refusal
+from noisewise.errors import Place, refusal
 from noisewise.inference.problem import Problem
+from noisewise.likelihood.instead import MCEM, SAMPLE
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import atoms_move, has_atoms
 from noisewise.model.supports import chart, support_ends, support_moves
@@ -68,20 +69,34 @@ class Part:
     def _refuse_moving_atoms(self) -> None:
         if self.atomic and atoms_move(self.law):
             rule = "must not have an atom that moves with the parameters, where there is no score"
-            raise refusal("fit", f"statistics['{self.name}']", rule, self.kind or "a law", "Use nw.sample.")
+            raise refusal(
+                "fit",
+                Place.of("statistics", self.name),
+                rule,
+                self.kind or "a law",
+                "Use nw.sample.",
+                instead=(SAMPLE,),
+            )
 
     def refuse_atoms(self) -> None:
         """For integrals, which would pass over them."""
         if self.atomic and not self.exact:
             rule = "must have no atoms among real numbers, which an integral would pass over"
             advice = "Use nw.MCEM(), which simulates it."
-            raise refusal("fit", f"statistics['{self.name}']", rule, self.kind or "a law", advice)
+            raise refusal("fit", Place.of("statistics", self.name), rule, self.kind or "a law", advice, instead=(MCEM,))
 
     def _refuse_a_moving_support(self) -> None:
         structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in self.law.parents}
         if support_moves(lambda given: self.law.function(**given), structs):
             rule = "must have a support that does not depend on the parameters"
-            raise refusal("fit", f"statistics['{self.name}']", rule, self.kind or "a law", "Use nw.sample.")
+            raise refusal(
+                "fit",
+                Place.of("statistics", self.name),
+                rule,
+                self.kind or "a law",
+                "Use nw.sample.",
+                instead=(SAMPLE,),
+            )
 
     def _refuse_the_impossible(self) -> None:
         """Of exact values, since a density's formula goes on beyond its support; between whole numbers, or from one
@@ -94,7 +109,7 @@ class Part:
         if off.any():
             rule = "must lie within the support of its law where it has no noise"
             advice = "Give the noise, or a law that reaches the value; there is no naive fit."
-            raise refusal("fit", f"release['{self.name}']", rule, value[off][:3].tolist(), advice)
+            raise refusal("fit", Place.of("release", self.name), rule, value[off][:3].tolist(), advice)
 
     @property
     def smooth(self) -> bool:
@@ -243,12 +258,22 @@ def parts_of(problem: Problem) -> list[Part]:
         if not model.has_density(name):
             total = model.total(name) is not None
             advice = "Use nw.MCEM(), which simulates the records." if total else "Give it as a law, or use nw.sample."
+            instead = (MCEM if total else SAMPLE,)
             given = "a Total" if total else "a Simulator"
-            raise refusal("fit", f"statistics['{name}']", "must have a density", given, advice)
+            raise refusal("fit", Place.of("statistics", name), "must have a density", given, advice, instead=instead)
         if name not in problem.release or set(model.parents(name)) - set(model.parameters):
             rule = "must be released and depend on parameters only"
-            raise refusal("fit", f"statistics['{name}']", rule, model.parents(name), "Use nw.sample.")
+            raise refusal(
+                "fit", Place.of("statistics", name), rule, model.parents(name), "Use nw.sample.", instead=(SAMPLE,)
+            )
         if problem.release[name].mechanism.inputs:
             rule = "must not take its scale from another statistic"
-            raise refusal("fit", f"release['{name}']", rule, problem.release[name].mechanism, "Use nw.sample.")
+            raise refusal(
+                "fit",
+                Place.of("release", name),
+                rule,
+                problem.release[name].mechanism,
+                "Use nw.sample.",
+                instead=(SAMPLE,),
+            )
     return [Part(problem, name) for name in problem.release]

@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.errors import refusal
+from noisewise.errors import Place, refusal
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.parts import Part, padded, parts_of
+from noisewise.likelihood.instead import AUGMENTED, SAMPLE
 from noisewise.mechanisms import Exact
 from noisewise.model.law import log_density
 from noisewise.model.supports import support_moves
@@ -60,23 +61,38 @@ class Records:
         if LEAST * self.numbers > MOST_NUMBERS:
             rule = f"must have at most {MOST_NUMBERS // (LEAST * self.shape[1])} records to be simulated whole"
             advice = 'Use nw.MCEM(e_step="augmented"), or nw.sample.'
-            raise refusal("fit", f"statistics['{self.name}']", rule, self.n, advice)
+            raise refusal("fit", Place.of("statistics", self.name), rule, self.n, advice, instead=(AUGMENTED, SAMPLE))
 
     def _check(self, problem: Problem) -> None:
-        who, total = f"statistics['{self.name}']", self.bound.total
+        who, total = Place.of("statistics", self.name), self.bound.total
         if isinstance(total.n, str):
-            raise refusal("fit", who, "must have a known number of records", total.n, "Give n, or use nw.sample.")
+            raise refusal(
+                "fit",
+                who,
+                "must have a known number of records",
+                total.n,
+                "Give n, or use nw.sample.",
+                instead=(SAMPLE,),
+            )
         outside = set(self.bound.parents) - set(problem.model.parameters)
         if outside:
-            raise refusal("fit", who, "must depend on parameters only", sorted(outside), "Use nw.sample.")
+            raise refusal(
+                "fit", who, "must depend on parameters only", sorted(outside), "Use nw.sample.", instead=(SAMPLE,)
+            )
         if total.moving:
             rule = "must have a contribution of record fields alone: the noise would depend on the parameters"
-            raise refusal("fit", who, rule, total.moving, "Make it a record field's law, or use nw.sample.")
+            raise refusal(
+                "fit", who, rule, total.moving, "Make it a record field's law, or use nw.sample.", instead=(SAMPLE,)
+            )
         if isinstance(self.mechanism, Exact):
-            raise refusal("fit", f"release['{self.name}']", "must carry noise if it is a Total", "Exact", "Give a law.")
+            raise refusal(
+                "fit", Place.of("release", self.name), "must carry noise if it is a Total", "Exact", "Give a law."
+            )
         if self.mechanism.inputs:
             rule = "must not take its scale from another statistic"
-            raise refusal("fit", f"release['{self.name}']", rule, self.mechanism, "Use nw.sample.")
+            raise refusal(
+                "fit", Place.of("release", self.name), rule, self.mechanism, "Use nw.sample.", instead=(SAMPLE,)
+            )
 
     def _refuse_a_moving_support(self, field: str) -> None:
         law = self.laws[field]
@@ -84,7 +100,8 @@ class Records:
         structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in law.outer}
         if support_moves(lambda given: law.function(**given, **inner), structs):
             rule = "must have a support that does not depend on the parameters"
-            raise refusal("fit", f"statistics['{self.name}'], record['{field}']", rule, field, "Use nw.sample.")
+            place = Place(f"statistics['{self.name}'], record['{field}']", ("statistics", self.name, "record", field))
+            raise refusal("fit", place, rule, field, "Use nw.sample.", instead=(SAMPLE,))
 
     @property
     def numbers(self) -> int:

@@ -104,7 +104,7 @@ def _refit(
         settings: dict[str, Any] = {"engine": engine, "progress": False, "on_failure": "return"}
         again = refit(problem.model, simulated, estimator, start=start, seed=seed, **settings)
     except (InputError, InferenceError) as error:
-        return None, str(error).split(";")[0]
+        return None, error.headline
     return (again, "") if again.status == "converged" else (None, again.status)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import logsumexp, roots_legendre
 
 from noisewise import checks
-from noisewise.errors import InferenceError, refusal
+from noisewise.errors import InferenceError, Place, refusal
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import POWERS
 from noisewise.likelihood.e_step.parts import Part, parts_of
@@ -74,10 +74,10 @@ def _one_of_each(who: str, problem: Problem) -> Part:
     (part,) = parts
     if not part.exact and not isinstance(part.mechanism, Additive):
         rule = "must have additive noise, whose tails are known"
-        raise refusal(who, f"release['{part.name}']", rule, part.mechanism, advice)
+        raise refusal(who, Place.of("release", part.name), rule, part.mechanism, advice)
     if not part.exact and not isinstance(part.mechanism, Lattice) and not _additive(part).has_intervals:
         rule = "must have noise with a distribution function that can be computed"
-        raise refusal(who, f"release['{part.name}']", rule, part.mechanism, advice)
+        raise refusal(who, Place.of("release", part.name), rule, part.mechanism, advice)
     return part
 
 

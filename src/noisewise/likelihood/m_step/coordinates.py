@@ -9,7 +9,8 @@ import numpy as np
 from numpyro.distributions import biject_to
 
 from noisewise import checks
-from noisewise.errors import refusal
+from noisewise.errors import Place, refusal
+from noisewise.likelihood.instead import SAMPLE
 from noisewise.model import Model
 from noisewise.numerics import Array, double
 from noisewise.results.labels import labels_of
@@ -26,10 +27,17 @@ class Coordinates:
             if model.parents(name):
                 rule = "must not depend on other parameters: a fit has no prior to integrate it over"
                 advice = "Give it a plain prior (only its support is used), or use nw.sample."
-                raise refusal("fit", f"prior['{name}']", rule, model.parents(name), advice)
+                raise refusal("fit", Place.of("prior", name), rule, model.parents(name), advice, instead=(SAMPLE,))
             if model.is_discrete(name):
                 advice = "Fix it, or use nw.sample."
-                raise refusal("fit", f"prior['{name}']", "must be continuous to be fitted", "a discrete prior", advice)
+                raise refusal(
+                    "fit",
+                    Place.of("prior", name),
+                    "must be continuous to be fitted",
+                    "a discrete prior",
+                    advice,
+                    instead=(SAMPLE,),
+                )
         with double():
             self.transforms = {name: biject_to(model.law(name).function().support) for name in self.names}
             self.shapes = {name: model.shape(name) for name in self.names}

@@ -175,7 +175,7 @@ def simulate(
     program = model.compiled.setdefault(("device draw", tuple(names), rows), Compiled(build))
     with precision():
         found, wrong = jax.tree.map(np.asarray, program(key_data(rng), _inputs(used)))
-    _refuse_wrong(wrong)
+    _refuse_wrong(model, wrong)
     # Copies: callers write into what they drew, and what JAX hands out cannot be written to.
     return {**given, **{name: np.array(column, dtype=model.dtype(name)) for name, column in found.items()}}
 
@@ -204,7 +204,7 @@ def accept(
         program = model.compiled.setdefault(name, Compiled(build))
         with precision():
             columns, count, worst, wrong = program(key, _inputs(inputs), tree, log_sups)
-            _refuse_wrong(jax.tree.map(np.asarray, wrong))
+            _refuse_wrong(model, jax.tree.map(np.asarray, wrong))
             _refuse_above(worst, problem)
             count = int(count)
             if count <= capacity:
@@ -247,7 +247,7 @@ def weigh(problem: Any, rng: np.random.Generator, names: tuple[str, ...], rows: 
     program = model.compiled.setdefault(("device weigh", names, tuple(tree), rows), Compiled(build))
     with precision():
         values, total, wrong = jax.tree.map(np.asarray, program(key_data(rng), tree))
-    _refuse_wrong(wrong)
+    _refuse_wrong(model, wrong)
     return {name: _host(model, name, column) for name, column in values.items()}, np.asarray(total, dtype=np.float64)
 
 
@@ -279,13 +279,13 @@ def _host(model: Any, name: str, column: Array) -> Array:
     return np.asarray(column).astype(model.dtype(name), copy=False)
 
 
-def _refuse_wrong(wrong: dict[str, Any]) -> None:
+def _refuse_wrong(model: Any, wrong: dict[str, Any]) -> None:
     for name, count in wrong.items():
         if int(count):
-            raise InputError(
-                f"Model['{name}']: {int(count)} rows of a block cannot be drawn: a parameter of the law is out of its "
-                "domain, or the draw is NaN. Run it with nw.Threads(), which names the parameter's value."
-            )
+            cause = "a parameter of the law is out of its domain, or the draw is NaN."
+            advice = "Run it with nw.Threads(), which names the parameter's value."
+            cause = f"{int(count)} rows of a block cannot be drawn: {cause} {advice}"
+            raise InputError(cause, who=model.place(name), advice=advice)
 
 
 def _refuse_above(worst: dict[str, Any], problem: Any) -> None:
