@@ -255,9 +255,7 @@ def test_hostile_expressions_end_in_an_error_at_once(text):
 def test_code_is_not_an_expression(text, monkeypatch):
     called = []
     for name in ("eval", "exec", "open", "getattr", "print", "breakpoint"):
-        monkeypatch.setattr(
-            f"noisewise.analysis.analysis.expressions.{name}", lambda *a, **k: called.append(1), raising=False
-        )
+        monkeypatch.setattr(f"noisewise.analysis.expressions.{name}", lambda *a, **k: called.append(1), raising=False)
     with pytest.raises(ExpressionError):
         parse_number(text, ["x"])
     assert not called

@@ -256,7 +256,7 @@ def test_an_interruption_ends_with_130(noisewise, count, tmp_path, monkeypatch):
     def interrupted(*arguments, **named):
         raise KeyboardInterrupt
 
-    honest = nw.samplers.sample
+    honest = nw.sample
     monkeypatch.setattr("noisewise.workflow.run.sample", interrupted)
     assert noisewise("fit", "count.toml")[0] == 130
     # Ctrl-C during the run gives what there is: it is written, and says so.
@@ -379,7 +379,7 @@ def test_calibrate_passes_for_the_right_sampler_and_fails_for_a_wrong_one(noisew
     assert code == 0
     assert json.loads(out)["verdict"] == "calibrated"
     # the negative control: draws of the prior in place of the posterior
-    honest = nw.samplers.sample
+    honest = nw.sample
 
     def wrong(model, release, sampler, **settings):
         found = honest(model, release, sampler, **settings)
@@ -393,7 +393,7 @@ def test_calibrate_passes_for_the_right_sampler_and_fails_for_a_wrong_one(noisew
 
 
 def test_a_calibration_that_was_interrupted_is_no_success(noisewise, count, monkeypatch):
-    honest, calls = nw.samplers.sample, []
+    honest, calls = nw.sample, []
 
     def impatient(*given, **named):
         calls.append(1)
@@ -514,8 +514,8 @@ def test_a_listener_hears_of_progress_and_can_end_the_run():
 def test_progress_bar_appears_in_long_runs():
     pytest.importorskip("rich")
     script = """
-import noisewise as nw, numpyro.distributions as dist, noisewise.progress
-noisewise.progress.SHOW_AFTER = 0.05
+import noisewise as nw, numpyro.distributions as dist, noisewise.inference.progress
+noisewise.inference.progress.SHOW_AFTER = 0.05
 model = nw.Model(prior={"theta": dist.Gamma(2.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
 release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
 nw.sample(model, release, nw.Rejection(), draws=20_000, seed=1, progress=True)

@@ -25,8 +25,9 @@ def write_report(folder: str | os.PathLike[str]) -> Path:
 def report_of(folder: str | os.PathLike[str]) -> Report | FitReport:
     """The report of a results folder: of a posterior, or of a likelihood fit."""
     place = Path(folder)
+    results = folders.load(place)
     text = (place / "analysis.toml").read_text(encoding="utf-8")
-    return report_on(folders.load(place), text, folders.run_record(place))
+    return report_on(results, text, folders.run_record(place))
 
 
 def write(results: Results, folder: Path) -> Path:

@@ -7,6 +7,7 @@ installed, Atheris.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,10 @@ def batch(kind, seed, first, count, kept):
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "fuzz.batch", kind, str(seed), str(first), str(count), folder]
         try:
-            done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, timeout=WALL)
+            paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            done = subprocess.run(
+                command, cwd=HERE.parent, env=os.environ | paths, capture_output=True, text=True, timeout=WALL
+            )
             code, output, errors = done.returncode, done.stdout, done.stderr
         except subprocess.TimeoutExpired as error:
             code, output, errors = "no end", (error.stdout or b"").decode(), ""
