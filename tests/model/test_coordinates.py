@@ -1,5 +1,6 @@
 """Free coordinates: there and back, and the laws whose mass lies where there are none."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -9,7 +10,8 @@ from scipy import special, stats
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
-from noisewise.model.coordinates import Space, unwalkable
+from noisewise.model.coordinates import Chart, Space, unwalkable
+from noisewise.numerics import double
 from noisewise.samplers import augmentation, mcmc
 
 WALKERS = (nw.MCMC(), nw.SMC(), nw.Augmentation(), nw.NUTS())
@@ -193,3 +195,35 @@ def test_chains_on_such_a_prior_would_be_wrong(seed, monkeypatch):
     monkeypatch.setattr(mcmc, "unwalkable", lambda model: None)
     wrong = nw.sample(model, release, nw.MCMC(warmup=64), draws=4096, seed=seed, on_failure="return")
     assert abs(z_of_mean(wrong["p"].reshape(16, -1).mean(axis=1), truth)) > stats.t.isf(5e-7, 15)
+
+
+def nested():
+    """A positive scale, a value between it and ten times it, and shares: three names, four coordinates."""
+    prior = {
+        "scale": dist.Gamma(2.0, 1.0),
+        "inside": lambda scale: dist.Uniform(scale, 10.0 * scale),
+        "known": dist.Delta(3.0),
+        "shares": dist.Dirichlet(np.ones(3)),
+    }
+    return nw.Model(prior, {"s": lambda inside, known, shares: dist.Normal(inside * known + shares[0], 1.0)})
+
+
+def test_a_chart_leads_back_and_its_jacobian_is_that_of_the_map():
+    chart = Chart(nested(), ("shares", "inside", "scale", "known"))
+    assert chart.names == ("scale", "inside", "known", "shares")
+    assert chart.size == 4
+    free = np.array([0.3, -0.7, 0.5, -0.2])
+    with double():
+        values, log_jacobian = chart.point(jnp.asarray(free), {})
+        back = np.asarray(chart.free(values))
+        slope = jax.jacfwd(lambda u: jnp.hstack([chart.point(u, {})[0][n] for n in ("scale", "inside")]))(free)
+        shares = jax.jacfwd(lambda u: chart.point(u, {})[0]["shares"][:2])(free)
+    assert float(values["known"]) == 3.0
+    np.testing.assert_allclose(back, free, rtol=1e-12)
+    volume = np.linalg.det(slope[:, :2]) * np.linalg.det(shares[:, 2:])
+    np.testing.assert_allclose(float(log_jacobian), np.log(np.abs(volume)), rtol=1e-12)
+
+
+def test_where_supports_alone_count_a_point_has_a_coordinate():
+    assert Chart(nested(), ("known",)).size == 0
+    assert Chart(nested(), ("known",), supports=True).size == 1

@@ -1,16 +1,17 @@
-"""The parameters as points of an unconstrained space, with the prior's density there, Jacobian included.
+"""Unconstrained coordinates: values of a model as free vectors, with the Jacobian; the prior's density there.
 
-Chains, adapted proposals and gradients move in this space, where no step can leave the prior's support. Whole-numbered
-parameters have no such chart; they stay as they are, beside the free vector.
+Chains, adapted proposals, gradients and fits move in this space, where no step can leave a law's support.
+Whole-numbered values have no such chart; they stay as they are, beside the free vector.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import biject_to
+from numpyro.distributions import Distribution, biject_to
 
 from noisewise.model.atoms import has_atoms, is_fixed
 from noisewise.model.law import log_density
@@ -25,60 +26,117 @@ LOST = 1e-4
 """Share of a parameter's prior that coordinates may leave out."""
 
 
+class Placed(NamedTuple):
+    """One name's value at its piece of the free vector."""
+
+    name: str
+    law: Distribution
+    transform: Any
+    piece: Any
+    value: Any
+
+    @property
+    def log_jacobian(self) -> Any:
+        """log |d value / d piece|."""
+        return jnp.sum(self.transform.log_abs_det_jacobian(self.piece, self.value))
+
+
+class Chart:
+    """Free vectors for some continuous names of a model, whatever else their laws read being given; traceable.
+
+    Each name's coordinates are those of its law's support, at the values of its parents. A point (Delta) has none, but
+    where `supports` alone are to count.
+    """
+
+    def __init__(self, model: Model, names: Sequence[str], *, supports: bool = False) -> None:
+        self.model, self.supports = model, supports
+        self.names = tuple(name for name in model.order if name in names)
+        self.shapes = self._free_shapes()
+        """Of each name's piece of the free vector."""
+        self.size = sum(math.prod(shape) for shape in self.shapes.values())
+        """Length of the free vector."""
+
+    def _free_shapes(self) -> dict[str, tuple[int, ...]]:
+        model = self.model
+        found: dict[str, tuple[int, ...]] = {}
+
+        def look(values: Values) -> Any:
+            for name in self.names:
+                law = model.law_at(name, values)
+                shape = model.shape(name)
+                found[name] = (0,) if self._stays(law) else tuple(biject_to(law.support).inverse_shape(shape))
+            return 0.0
+
+        read = {parent for name in self.names for parent in model.parents(name)}
+        rows = {name: jax.ShapeDtypeStruct((1, *model.shape(name)), model.dtype(name)) for name in read}
+        with double():
+            jax.eval_shape(jax.vmap(look, axis_size=1), rows)
+        return found
+
+    def _stays(self, law: Distribution) -> bool:
+        return not self.supports and is_fixed(law)
+
+    def transform(self, name: str, values: Values) -> Any:
+        """From the name's piece of the free vector to its value, at values of its parents."""
+        return biject_to(self.model.law_at(name, values).support)
+
+    def walk(self, free: Any, values: dict[str, Any]) -> Iterator[Placed]:
+        """Each name in turn, its value put into `values`, where what it depends on must be by then; no points."""
+        start = 0
+        for name in self.names:
+            law = self.model.law_at(name, values)
+            if self._stays(law):
+                values[name] = jnp.broadcast_to(law.sample(jax.random.key(0)), self.model.shape(name))
+                continue
+            transform = biject_to(law.support)
+            size = math.prod(self.shapes[name])
+            piece = free[start : start + size].reshape(self.shapes[name])
+            start += size
+            values[name] = transform(piece)
+            yield Placed(name, law, transform, piece, values[name])
+
+    def point(self, free: Any, given: Values) -> tuple[dict[str, Any], Any]:
+        """`given` values with the chart's names at `free`, and log |d values / d free|."""
+        values, total = dict(given), jnp.zeros(())
+        for placed in self.walk(free, values):
+            total = total + placed.log_jacobian
+        return values, total
+
+    def free(self, values: Values) -> Any:
+        """The free vector of one value of each name."""
+        pieces = [
+            jnp.ravel(self.transform(name, values).inv(jnp.asarray(values[name], float)))
+            for name in self.names
+            if math.prod(self.shapes[name]) > 0
+        ]
+        return jnp.concatenate(pieces) if pieces else jnp.zeros(0)
+
+
 class Space:
-    """Unconstrained coordinates of a model's continuous parameters, hierarchies included."""
+    """Unconstrained coordinates of a model's continuous parameters, hierarchies included, with the prior's density."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.names = tuple(name for name in model.order if name in model.parameters)
         self.discrete = tuple(name for name in self.names if model.is_discrete(name))
         self.continuous = tuple(name for name in self.names if name not in self.discrete)
-        self.shapes = self._free_shapes()
-        self.size = sum(int(np.prod(shape)) for shape in self.shapes.values())
-        """Length of the free vector."""
-
-    def _free_shapes(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {}
-
-        def look(values: Values) -> Any:
-            for name in self.continuous:
-                law = self.model.law_at(name, values)
-                shape = self.model.shape(name)
-                found[name] = (0,) if is_fixed(law) else tuple(biject_to(law.support).inverse_shape(shape))
-            return 0.0
-
-        rows = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), self.model.dtype(name)) for name in self.names}
-        with double():
-            jax.eval_shape(jax.vmap(look), rows)
-        return found
-
-    # Traceable: one point --------------------------------------------------------------------------------
+        self.chart = Chart(model, self.continuous)
+        self.shapes, self.size = self.chart.shapes, self.chart.size
 
     def point(self, free: Any, whole: Values) -> tuple[dict[str, Any], Any]:
-        """Parameter values by name at one free vector (and whole-numbered values), and the log density there.
+        """Parameter values by name at one free vector (and whole-numbered values), and the log density; traceable.
 
         The density is the prior's, of the free coordinates: log pi0(theta) + log |d theta / d free|, plus the log
         probability of the whole-numbered parameters. -inf where the prior is, and where it is not a number.
         """
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {name: whole[name] for name in self.discrete}
+        moved = {placed.name: placed for placed in self.chart.walk(free, values)}
         total = jnp.zeros(())
-        start = 0
         for name in self.names:
             if name in self.discrete:
-                values[name] = whole[name]
-                total = total + log_density(self.model.law_at(name, values), whole[name])
-                continue
-            law = self.model.law_at(name, values)
-            if is_fixed(law):
-                values[name] = jnp.broadcast_to(law.sample(jax.random.key(0)), self.model.shape(name))
-                continue
-            transform = biject_to(law.support)
-            size = int(np.prod(self.shapes[name]))
-            piece = free[start : start + size].reshape(self.shapes[name])
-            values[name] = transform(piece)
-            start += size
-            log_prior = jnp.sum(law.log_prob(values[name]))
-            total = total + log_prior + jnp.sum(transform.log_abs_det_jacobian(piece, values[name]))
+                total = total + log_density(self.model.law_at(name, values), values[name])
+            elif name in moved:
+                total = total + jnp.sum(moved[name].law.log_prob(values[name])) + moved[name].log_jacobian
         return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
 
     # Rows: NumPy in, NumPy out ---------------------------------------------------------------------------
@@ -93,16 +151,7 @@ class Space:
 
     def free_from(self, values: Values) -> Array:
         """The free vector of each row of parameter values: (rows, size)."""
-
-        def one(row: Values) -> Any:
-            parts = [
-                jnp.ravel(biject_to(self.model.law_at(name, row).support).inv(jnp.asarray(row[name], float)))
-                for name in self.continuous
-                if np.prod(self.shapes[name]) > 0
-            ]
-            return jnp.concatenate(parts) if parts else jnp.zeros(0)
-
-        program = self._program("free", lambda: jax.vmap(one))
+        program = self._program("free", lambda: jax.vmap(self.chart.free))
         with double():
             return np.asarray(program({name: np.asarray(values[name]) for name in self.names}))
 

@@ -6,12 +6,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import biject_to
 
 from noisewise import checks
 from noisewise.errors import Place, refusal
 from noisewise.likelihood.instead import SAMPLE
 from noisewise.model import Model
+from noisewise.model.coordinates import Chart
 from noisewise.numerics import Array, double
 from noisewise.results.labels import labels_of
 
@@ -38,11 +38,11 @@ class Coordinates:
                     advice,
                     instead=(SAMPLE,),
                 )
+        self.chart = Chart(model, self.names, supports=True)  # a fit has no prior
+        self.free, self.size = self.chart.shapes, self.chart.size
+        self.shapes = {name: model.shape(name) for name in self.names}
         with double():
-            self.transforms = {name: biject_to(model.law(name).function().support) for name in self.names}
-            self.shapes = {name: model.shape(name) for name in self.names}
-            self.free = {name: self.transforms[name].inverse_shape(self.shapes[name]) for name in self.names}
-        self.size = sum(int(np.prod(shape)) for shape in self.free.values())
+            self.transforms = {name: self.chart.transform(name, {}) for name in self.names}
         self.width = sum(int(np.prod(shape)) for shape in self.shapes.values())
 
     @property
@@ -79,12 +79,7 @@ class Coordinates:
 
     def constrained(self, free: Any) -> Values:
         """Parameter values by name from a free vector; traceable."""
-        found, start = {}, 0
-        for name in self.names:
-            size = int(np.prod(self.free[name]))
-            found[name] = self.transforms[name](free[start : start + size].reshape(self.free[name]))
-            start += size
-        return found
+        return {placed.name: placed.value for placed in self.chart.walk(free, {})}
 
     def split(self, flat: Any) -> Values:
         """Parameter values by name from the vector of all parameters; traceable."""
@@ -102,8 +97,7 @@ class Coordinates:
     def free_from(self, values: Values) -> Array:
         """The free vector of parameter values."""
         with double():
-            parts = [jnp.ravel(self.transforms[name].inv(jnp.asarray(values[name], float))) for name in self.names]
-            return np.asarray(jnp.concatenate(parts))
+            return np.asarray(self.chart.free(values))
 
     def values(self, free: Array) -> dict[str, Array]:
         """Parameter values of a free vector, as NumPy arrays."""

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import biject_to
 
-from noisewise.numerics import Array, double
+from noisewise.model.coordinates import Chart
+from noisewise.numerics import Array
 from noisewise.samplers.gibbs.conjugate import LARGE, Conjugate
 from noisewise.samplers.gibbs.joint import Joint, State
 from noisewise.samplers.gibbs.reported import Reported
@@ -23,47 +23,6 @@ DENSE = 48
 """Coordinates up to which the metric is a full matrix."""
 AIM = 0.8
 """Mean acceptance that the step size is tuned to."""
-
-
-class Chart:
-    """Unconstrained coordinates of some names, the others given."""
-
-    def __init__(self, joint: Joint, names: Sequence[str]) -> None:
-        self.model = joint.model
-        self.names = tuple(name for name in self.model.order if name in names)
-        self.shapes: dict[str, tuple[int, ...]] = {}
-        self._look()
-        self.size = sum(int(np.prod(shape)) for shape in self.shapes.values())
-
-    def _look(self) -> None:
-        model = self.model
-        structs = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.order}
-
-        def look(values: Values) -> Any:
-            for name in self.names:
-                transform = biject_to(model.law_at(name, values).support)
-                self.shapes[name] = tuple(transform.inverse_shape(model.shape(name)))
-            return 0.0
-
-        with double():
-            jax.eval_shape(jax.vmap(look), structs)
-
-    def point(self, free: Any, values: Values) -> tuple[dict[str, Any], Any]:
-        """All values with the chart's names at `free`, and log |d values / d free|."""
-        found, total, start = dict(values), jnp.zeros(()), 0
-        for name in self.names:
-            size = int(np.prod(self.shapes[name]))
-            piece = free[start : start + size].reshape(self.shapes[name])
-            transform = biject_to(self.model.law_at(name, found).support)
-            found[name] = transform(piece)
-            total = total + jnp.sum(transform.log_abs_det_jacobian(piece, found[name]))
-            start += size
-        return found, total
-
-    def free(self, values: Values) -> Any:
-        """Coordinates of one chain's values."""
-        parts = [biject_to(self.model.law_at(name, values).support).inv(values[name]) for name in self.names]
-        return jnp.concatenate([jnp.ravel(part) for part in parts])
 
 
 class Tuned:
@@ -98,7 +57,7 @@ class Gradient(Tuned):
     """
 
     def __init__(self, joint: Joint, names: Sequence[str], collapsed: Sequence[Conjugate] = ()) -> None:
-        self.joint, self.chart, self.collapsed = joint, Chart(joint, names), tuple(collapsed)
+        self.joint, self.chart, self.collapsed = joint, Chart(joint.model, names), tuple(collapsed)
         self.density = joint.touching(self.chart.names)
         moving, still = {"also": self.chart.names}, {"never": self.chart.names}
         self.moving = [joint.touching([one.name], **moving) for one in collapsed]
@@ -223,7 +182,7 @@ class Refresh(Tuned):
     def __init__(
         self, joint: Joint, names: Sequence[str], fresh: Sequence[str], reported: Sequence[Reported] = ()
     ) -> None:
-        self.joint, self.chart, self.reported = joint, Chart(joint, names), tuple(reported)
+        self.joint, self.chart, self.reported = joint, Chart(joint.model, names), tuple(reported)
         tables = [one.name for one in self.reported]
         self.fresh = [name for name in joint.model.order if name in fresh and name not in tables]
         self.renewed = [*self.fresh, *tables]

@@ -11,9 +11,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from noisewise.model.coordinates import Chart
 from noisewise.numerics import Array
 from noisewise.samplers.gibbs.joint import Joint, State
-from noisewise.samplers.gibbs.parameter_steps import Chart, Tuned
+from noisewise.samplers.gibbs.parameter_steps import Tuned
 
 AIM = 0.25
 """Acceptance that the random walk's step is tuned to."""
@@ -28,7 +29,7 @@ class Renewal(Tuned):
         self.joint, self.name = joint, name
         self.names = _walking(joint, name)
         self.totals = [other for other in joint.totals if set(self.names) & set(joint.model.parents(other))]
-        self.chart = Chart(joint, self.names)
+        self.chart = Chart(joint.model, self.names)
         self.bare = Joint(joint.problem, {})  # every term but the records' own densities, which cancel
         self.density = self.bare.touching([*self.names, *self.totals])
         self.most = float(np.log(2.4 / np.sqrt(self.chart.size)))

@@ -3,7 +3,6 @@
 In free coordinates, traceable, with gradients that are numbers everywhere. Derivation: docs/derivations/nuts.md.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpyro.distributions import biject_to
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact, Gaussian
 from noisewise.model.atoms import has_atoms
-from noisewise.model.coordinates import Space, unwalkable
+from noisewise.model.coordinates import Chart, Space, unwalkable
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import laws_within
 from noisewise.numerics import double
@@ -57,7 +56,6 @@ def _no_chart(problem: Problem, name: str) -> str | None:
     """Why a continuous law has no density in unconstrained coordinates."""
     found: list[str | None] = []
     model = problem.model
-    parents = {p: jax.ShapeDtypeStruct((1, *model.shape(p)), model.dtype(p)) for p in model.parents(name)}
 
     def look(values: Values) -> Any:
         law = model.law(name).function(**values)
@@ -70,10 +68,7 @@ def _no_chart(problem: Problem, name: str) -> str | None:
         return 0.0
 
     with double():
-        if parents:
-            jax.eval_shape(jax.vmap(look), parents)
-        else:
-            look({})
+        jax.eval_shape(jax.vmap(look, axis_size=1), model.law(name).row)
     return found[-1]
 
 
@@ -91,8 +86,8 @@ class Target:
         aside = {*discrete, *(fold.name for fold in self.folded)}
         self.sampled = tuple(name for name in hidden if name not in aside)
         self.sums = tuple(Sum(problem, names, widened.get(names, 0)) for names in self._groups(discrete))
-        self.shapes = self._free_shapes()
-        self.size = self.space.size + sum(math.prod(shape) for shape in self.shapes.values())
+        self.chart = Chart(self.model, self.sampled)
+        self.size = self.space.size + self.chart.size
 
     def _folds(self, name: str) -> bool:
         """Whether it is normal, has Gaussian noise, and nothing else reads it."""
@@ -113,24 +108,6 @@ class Target:
             met = [group for group in groups if group & link]
             groups = [group for group in groups if not group & link] + ([set().union(*met)] if met else [])
         return [tuple(name for name in discrete if name in group) for group in groups]
-
-    def _free_shapes(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {}
-
-        def look(values: Values) -> Any:
-            for name in self.sampled:
-                transform = biject_to(self.space.model.law_at(name, values).support)
-                found[name] = tuple(transform.inverse_shape(self.model.shape(name)))
-            return 0.0
-
-        rows = {
-            name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), self.model.dtype(name))
-            for name in self.model.order
-            if self.model.has_density(name)
-        }
-        with double():
-            jax.eval_shape(jax.vmap(look), rows)
-        return found
 
     @property
     def signature(self) -> tuple[Any, ...]:
@@ -155,15 +132,8 @@ class Target:
         """Values by name at one free vector, and the log density of all that is sampled with the release."""
         prior, total = self.space.point(free[: self.space.size], {})
         values: dict[str, Any] = {**prior, **data["exact"]}
-        start = self.space.size
-        for name in self.sampled:
-            law = self.space.model.law_at(name, values)
-            transform = biject_to(law.support)
-            size = math.prod(self.shapes[name])
-            piece = free[start : start + size].reshape(self.shapes[name])
-            start += size
-            values[name] = transform(piece)
-            total = total + jnp.sum(law.log_prob(values[name])) + jnp.sum(log_jacobian(transform, piece, values[name]))
+        for placed in self.chart.walk(free[self.space.size :], values):
+            total = total + jnp.sum(placed.law.log_prob(placed.value)) + placed.log_jacobian
         summed = {child for sum_ in self.sums for child in sum_.children}
         for name in self.exact:
             if name not in summed:
@@ -199,12 +169,7 @@ class Target:
 
     def free_from(self, values: Values) -> Any:
         """The free vector of one row of values of all that is sampled."""
-        names = [*self.space.continuous, *self.sampled]
-        pieces = [
-            jnp.ravel(biject_to(self.space.model.law_at(name, values).support).inv(jnp.asarray(values[name], float)))
-            for name in names
-        ]
-        return jnp.concatenate(pieces)
+        return jnp.concatenate([self.space.chart.free(values), self.chart.free(values)])
 
     def finish(self, free: Any, data: Any, outside: Any, uniform: Any, normal: Any) -> tuple[dict[str, Any], Any]:
         """Values by name at one free vector with what was summed out drawn too, and each sum's bound."""
@@ -218,8 +183,3 @@ class Target:
         for fold in self.folded:
             drawn[fold.name] = fold.conditional(values, data["items"], normal[fold.name])
         return drawn, jnp.stack(left) if left else jnp.zeros(0)
-
-
-def log_jacobian(transform: Any, free: Any, value: Any) -> Any:
-    """log |ds / d free|, of a sampled statistic."""
-    return transform.log_abs_det_jacobian(free, value)
