@@ -24,7 +24,7 @@ from numpyro.distributions.distribution import ExpandedDistribution, Independent
 from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.model.supports import possible
 from noisewise.model.variates import BadParameter, Variate, variate_for
-from noisewise.model.wrappers import laws_within, peel, unchecked
+from noisewise.model.wrappers import kind_of, laws_within, peel, unchecked
 from noisewise.numerics import Array, Compiled, double
 from noisewise.numerics.tracing import depending
 
@@ -53,6 +53,8 @@ class Form:
     shape: tuple[int, ...]
     transformed: bool
     discrete: bool
+    kind: str
+    """As `kind_of` has it."""
     passed: Mapping[str, str] = field(default_factory=dict)
     """Attributes that are a parent's value as it is, with that parent."""
     fixed: frozenset[str] = frozenset()
@@ -79,7 +81,7 @@ def form_of(law: Distribution) -> Form:
     else:
         discrete = bool(getattr(law.support, "is_discrete", False))
     transformed = variate is not None and bool(transforms)
-    return Form(variate, base_shape, law.shape(), transformed, discrete)
+    return Form(variate, base_shape, law.shape(), transformed, discrete, kind_of(law))
 
 
 def law_attributes(law: Distribution) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """NumPy samplers for NumPyro's laws: the table that the CPU engines draw from.
 
 NumPy's generators are several times faster than `jax.random` on a CPU and release the interpreter lock,
-so the analyst's functions run in JAX and the variates are drawn here. Every entry says which attributes of
-the law it needs and draws independent variates of a given shape; a parameter that a generator cannot honour
-is an error, never a dropped or altered proposal. Probabilities alone are clipped, by rounding errors.
+so the analyst's functions run in JAX and the variates are drawn here. Which attributes a law has, and their domains,
+say its `families.FACTS`; an entry draws independent variates of a given shape. A parameter that a generator cannot
+honour is an error, never a dropped or altered proposal. Probabilities alone are clipped, by rounding errors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpyro.distributions as dist
 from numpyro.distributions import Distribution
 from scipy.special import expit, log_ndtr, ndtri_exp, softmax
 
+from noisewise.model.families import FACTS
 from noisewise.numerics import Array
 
 Draw = Callable[..., Array]
@@ -40,9 +41,9 @@ class Variate:
     attributes broadcast against `shape` (plus their own `axes`).
     """
 
-    rules: dict[str, str]
+    rules: Mapping[str, str]
     draw: Draw
-    axes: dict[str, int]
+    axes: Mapping[str, int]
     event_dim: int
 
     def __call__(self, rng: np.random.Generator, shape: tuple[int, ...], attributes: dict[str, Array]) -> Array:
@@ -143,10 +144,13 @@ VARIATES: dict[str, Variate] = {}
 """By the class name of the law."""
 
 
-def _law(*names: str, axes: dict[str, int] | None = None, event_dim: int = 0, **rules: str) -> Callable[[Draw], Draw]:
+def _draws(*names: str) -> Callable[[Draw], Draw]:
+    """Registers the sampler of laws that have these parameters."""
+
     def register(draw: Draw) -> Draw:
         for name in names:
-            VARIATES[name] = Variate(rules, draw, axes or {}, event_dim)
+            facts = FACTS[name]
+            VARIATES[name] = Variate(facts.parameters, draw, facts.axes, facts.event_dim)
         return draw
 
     return register
@@ -165,94 +169,94 @@ def variate_for(law: Distribution) -> Variate | None:
 # Continuous laws -------------------------------------------------------------------------------------
 
 
-@_law("Normal", loc="finite", scale="positive")
+@_draws("Normal")
 def _normal(rng: Any, shape: Any, loc: Array, scale: Array) -> Array:
     return loc + scale * rng.standard_normal(shape)
 
 
-@_law("LogNormal", loc="finite", scale="positive")
+@_draws("LogNormal")
 def _log_normal(rng: Any, shape: Any, loc: Array, scale: Array) -> Array:
     return np.exp(loc + scale * rng.standard_normal(shape))
 
 
-@_law("HalfNormal", scale="positive")
+@_draws("HalfNormal")
 def _half_normal(rng: Any, shape: Any, scale: Array) -> Array:
     return scale * np.abs(rng.standard_normal(shape))
 
 
-@_law("StudentT", df="positive", loc="finite", scale="positive")
+@_draws("StudentT")
 def _student(rng: Any, shape: Any, df: Array, loc: Array, scale: Array) -> Array:
     return loc + scale * rng.standard_t(df, shape)
 
 
-@_law("Cauchy", loc="finite", scale="positive")
+@_draws("Cauchy")
 def _cauchy(rng: Any, shape: Any, loc: Array, scale: Array) -> Array:
     return loc + scale * rng.standard_cauchy(shape)
 
 
-@_law("HalfCauchy", scale="positive")
+@_draws("HalfCauchy")
 def _half_cauchy(rng: Any, shape: Any, scale: Array) -> Array:
     return scale * np.abs(rng.standard_cauchy(shape))
 
 
-@_law("Laplace", loc="finite", scale="positive")
+@_draws("Laplace")
 def _laplace(rng: Any, shape: Any, loc: Array, scale: Array) -> Array:
     return loc + scale * rng.laplace(size=shape)
 
 
-@_law("Logistic", loc="finite", scale="positive")
+@_draws("Logistic")
 def _logistic(rng: Any, shape: Any, loc: Array, scale: Array) -> Array:
     return loc + scale * rng.logistic(size=shape)
 
 
-@_law("Gumbel", loc="finite", scale="positive")
+@_draws("Gumbel")
 def _gumbel(rng: Any, shape: Any, loc: Array, scale: Array) -> Array:
     return loc + scale * rng.gumbel(size=shape)
 
 
-@_law("Exponential", rate="positive")
+@_draws("Exponential")
 def _exponential(rng: Any, shape: Any, rate: Array) -> Array:
     return rng.standard_exponential(shape) / rate
 
 
-@_law("Gamma", concentration="positive", rate="positive")
+@_draws("Gamma")
 def _gamma(rng: Any, shape: Any, concentration: Array, rate: Array) -> Array:
     return rng.standard_gamma(concentration, shape) / rate
 
 
-@_law("InverseGamma", concentration="positive", rate="positive")
+@_draws("InverseGamma")
 def _inverse_gamma(rng: Any, shape: Any, concentration: Array, rate: Array) -> Array:
     with np.errstate(divide="ignore", over="ignore"):  # the reciprocal of a tiny gamma variate is beyond range
         return rate / rng.standard_gamma(concentration, shape)
 
 
-@_law("Chi2", df="positive")
+@_draws("Chi2")
 def _chi2(rng: Any, shape: Any, df: Array) -> Array:
     return 2.0 * rng.standard_gamma(0.5 * df, shape)
 
 
-@_law("Beta", concentration1="positive", concentration0="positive")
+@_draws("Beta")
 def _beta(rng: Any, shape: Any, concentration1: Array, concentration0: Array) -> Array:
     return rng.beta(concentration1, concentration0, shape)
 
 
-@_law("Uniform", low="finite", high="finite")
+@_draws("Uniform")
 def _uniform(rng: Any, shape: Any, low: Array, high: Array) -> Array:
     _require(low < high, "low", "below 'high'", low)
     return low + (high - low) * rng.random(shape)
 
 
-@_law("Weibull", scale="positive", concentration="positive")
+@_draws("Weibull")
 def _weibull(rng: Any, shape: Any, scale: Array, concentration: Array) -> Array:
     return scale * rng.standard_exponential(shape) ** (1.0 / concentration)
 
 
-@_law("Pareto", scale="positive", alpha="positive")
+@_draws("Pareto")
 def _pareto(rng: Any, shape: Any, scale: Array, alpha: Array) -> Array:
     return scale * np.exp(rng.standard_exponential(shape) / alpha)
 
 
-@_law("TwoSidedTruncatedDistribution", loc="finite", scale="positive", low="bound", high="bound")
+@_draws("TwoSidedTruncatedDistribution")
 def _truncated_normal(rng: Any, shape: Any, loc: Array, scale: Array, low: Array, high: Array) -> Array:
     """Inverse CDF in logs, on the side of the origin where the normal CDF keeps its digits."""
     _require(low < high, "low", "below 'high'", low)
@@ -266,17 +270,17 @@ def _truncated_normal(rng: Any, shape: Any, loc: Array, scale: Array, low: Array
     return np.clip(loc + scale * flip * z, low, high)
 
 
-@_law("LeftTruncatedDistribution", loc="finite", scale="positive", low="bound")
+@_draws("LeftTruncatedDistribution")
 def _left_truncated_normal(rng: Any, shape: Any, loc: Array, scale: Array, low: Array) -> Array:
     return _truncated_normal(rng, shape, loc, scale, low, np.asarray(np.inf))
 
 
-@_law("RightTruncatedDistribution", loc="finite", scale="positive", high="bound")
+@_draws("RightTruncatedDistribution")
 def _right_truncated_normal(rng: Any, shape: Any, loc: Array, scale: Array, high: Array) -> Array:
     return _truncated_normal(rng, shape, loc, scale, np.asarray(-np.inf), high)
 
 
-@_law("Dirichlet", axes={"concentration": 1}, event_dim=1, concentration="positive")
+@_draws("Dirichlet")
 def _dirichlet(rng: Any, shape: Any, concentration: Array) -> Array:
     """Normalised gammas in logs, G(a) = G(a + 1) U^(1/a), so that small concentrations do not underflow."""
     full = (*shape, concentration.shape[-1])
@@ -284,7 +288,7 @@ def _dirichlet(rng: Any, shape: Any, concentration: Array) -> Array:
     return softmax(log_gamma - rng.standard_exponential(full) / concentration, axis=-1)
 
 
-@_law("MultivariateNormal", axes={"loc": 1, "scale_tril": 2}, event_dim=1, loc="finite", scale_tril="finite")
+@_draws("MultivariateNormal")
 def _multivariate_normal(rng: Any, shape: Any, loc: Array, scale_tril: Array) -> Array:
     standard = rng.standard_normal((*shape, scale_tril.shape[-1]))
     return loc + np.matmul(scale_tril, standard[..., None])[..., 0]
@@ -293,83 +297,79 @@ def _multivariate_normal(rng: Any, shape: Any, loc: Array, scale_tril: Array) ->
 # Discrete laws ---------------------------------------------------------------------------------------
 
 
-@_law("BernoulliProbs", probs="probability")
+@_draws("BernoulliProbs")
 def _bernoulli(rng: Any, shape: Any, probs: Array) -> Array:
     return (rng.random(shape) < probs).astype(np.int64)
 
 
-@_law("BernoulliLogits", logits="logit")
+@_draws("BernoulliLogits")
 def _bernoulli_logits(rng: Any, shape: Any, logits: Array) -> Array:
     return _bernoulli(rng, shape, logits)
 
 
-@_law("BinomialProbs", probs="probability", total_count="count")
+@_draws("BinomialProbs")
 def _binomial(rng: Any, shape: Any, probs: Array, total_count: Array) -> Array:
     return rng.binomial(total_count, probs, shape)
 
 
-@_law("BinomialLogits", logits="logit", total_count="count")
+@_draws("BinomialLogits")
 def _binomial_logits(rng: Any, shape: Any, logits: Array, total_count: Array) -> Array:
     return rng.binomial(total_count, logits, shape)
 
 
-@_law("BetaBinomial", concentration1="positive", concentration0="positive", total_count="count")
+@_draws("BetaBinomial")
 def _beta_binomial(rng: Any, shape: Any, concentration1: Array, concentration0: Array, total_count: Array) -> Array:
     return rng.binomial(total_count, rng.beta(concentration1, concentration0, shape), shape)
 
 
-@_law("MultinomialProbs", axes={"probs": 1}, event_dim=1, probs="simplex", total_count="count")
+@_draws("MultinomialProbs")
 def _multinomial(rng: Any, shape: Any, probs: Array, total_count: Array) -> Array:
     return rng.multinomial(np.broadcast_to(total_count, shape), np.broadcast_to(probs, (*shape, probs.shape[-1])))
 
 
-@_law("MultinomialLogits", axes={"logits": 1}, event_dim=1, logits="logits", total_count="count")
+@_draws("MultinomialLogits")
 def _multinomial_logits(rng: Any, shape: Any, logits: Array, total_count: Array) -> Array:
     return _multinomial(rng, shape, logits, total_count)
 
 
-@_law("CategoricalProbs", axes={"probs": 1}, probs="simplex")
+@_draws("CategoricalProbs")
 def _categorical(rng: Any, shape: Any, probs: Array) -> Array:
     """The number of cumulative probabilities, but the last, at or below a uniform."""
     thresholds = np.cumsum(probs, axis=-1)[..., :-1]
     return np.sum(rng.random(shape)[..., None] >= thresholds, axis=-1)
 
 
-@_law("CategoricalLogits", axes={"logits": 1}, logits="logits")
+@_draws("CategoricalLogits")
 def _categorical_logits(rng: Any, shape: Any, logits: Array) -> Array:
     return _categorical(rng, shape, logits)
 
 
-@_law("Poisson", rate="rate")
+@_draws("Poisson")
 def _poisson(rng: Any, shape: Any, rate: Array) -> Array:
     return rng.poisson(rate, shape)
 
 
-@_law(
-    *("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"),
-    concentration="positive",
-    rate="positive",
-)
+@_draws("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits")
 def _gamma_poisson(rng: Any, shape: Any, concentration: Array, rate: Array) -> Array:
     return rng.poisson(rng.standard_gamma(concentration, shape) / rate)
 
 
-@_law("GeometricProbs", probs="chance")
+@_draws("GeometricProbs")
 def _geometric(rng: Any, shape: Any, probs: Array) -> Array:
     """Failures before the first success."""
     return rng.geometric(probs, shape) - 1
 
 
-@_law("GeometricLogits", logits="logit")
+@_draws("GeometricLogits")
 def _geometric_logits(rng: Any, shape: Any, logits: Array) -> Array:
     return rng.geometric(logits, shape) - 1
 
 
-@_law("ZeroInflatedPoisson", gate="probability", rate="rate")
+@_draws("ZeroInflatedPoisson")
 def _zero_inflated_poisson(rng: Any, shape: Any, gate: Array, rate: Array) -> Array:
     return np.where(rng.random(shape) < gate, 0, rng.poisson(rate, shape))
 
 
-@_law("Delta", v="finite")
+@_draws("Delta")
 def _delta(rng: Any, shape: Any, v: Array) -> Array:
     return np.array(np.broadcast_to(v, shape))

@@ -26,6 +26,15 @@ def peel(law: Distribution) -> tuple[Distribution, tuple[int, ...], list[Any]]:
     return law, shape, transforms
 
 
+def kind_of(law: Distribution) -> str:
+    """The NumPyro class beneath the wrappers, by name: what `families` has facts of.
+
+    Nothing where the law is transformed, or of a class that is not NumPyro's own.
+    """
+    base, _, transforms = peel(law)
+    return "" if transforms or not type(base).__module__.startswith("numpyro.") else type(base).__name__
+
+
 def laws_within(law: Distribution) -> Iterator[Distribution]:
     """`law` and every law inside it: what a wrapper wraps, what a mixture mixes."""
     yield law

@@ -33,11 +33,12 @@ from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import is_fixed
 from noisewise.model.coordinates import unwalkable
+from noisewise.model.families import facts_of
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
 from noisewise.numerics.tracing import depends
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.gibbs.conjugate import Conjugate, Family, class_of, family_of
+from noisewise.samplers.gibbs.conjugate import Conjugate, Family, family_of
 from noisewise.samplers.gibbs.joint import Joint, State, has_free_entries
 from noisewise.samplers.gibbs.latent import Entries, Lines
 from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, Tuned
@@ -51,7 +52,6 @@ STARTS = 16
 """Different starting points, as many as there are superchains."""
 POOL = 1024
 """Draws of the model that starts are chosen from."""
-TABLES = ("MultinomialProbs", "MultinomialLogits", "DirichletMultinomial")
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ def _objection(problem: Problem, name: str) -> str | None:
         return None
     if _fixed(problem, name):
         return f"cannot move '{name}', which is a fixed function of others (Delta)"
-    kind = class_of(model.law(name))
+    kind = model.law(name).form.kind
     if model.is_discrete(name) and _event_dim(problem, name):
-        if kind not in TABLES:
+        if not facts_of(kind).sums_to:
             return f"cannot move within the support of '{name}', a joint law of whole numbers ({kind})"
         if _varies(problem, name):
             return f"needs '{name}' to have a fixed total"

@@ -18,16 +18,14 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood.instead import MCEM, SAMPLE
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import atoms_move, has_atoms
+from noisewise.model.families import Facts, facts_of
 from noisewise.model.supports import chart, support_ends, support_moves
+from noisewise.model.wrappers import kind_of as class_of
 from noisewise.model.wrappers import peel, unchecked
 from noisewise.numerics import Array, Compiled, double
 from noisewise.numerics.tracing import depends
 
 Values = dict[str, Any]
-
-
-PERIODIC = ("VonMises", "SineBivariateVonMises", "SineSkewed")
-"""Laws of angles, whose formulas go round."""
 
 
 class Part:
@@ -101,7 +99,7 @@ class Part:
     def _refuse_the_impossible(self) -> None:
         """Of exact values, since a density's formula goes on beyond its support; between whole numbers, or from one
         turn of an angle to the next, it may."""
-        if self.kind in PERIODIC:
+        if self.facts.periodic:
             return
         ends = self.bounds({name: np.ones(self.model.shape(name)) for name in self.law.parents})  # the same for all
         value = np.broadcast_to(np.asarray(self.item.value, float), self.shape)
@@ -112,17 +110,23 @@ class Part:
             raise refusal("fit", Place.of("release", self.name), rule, value[off][:3].tolist(), advice)
 
     @property
+    def facts(self) -> Facts:
+        """What is known of the law's class."""
+        return facts_of(self.kind)
+
+    @property
     def smooth(self) -> bool:
         """Whether the score is known to be absolutely continuous, as Louis's identity needs; families have it so."""
-        return self.discrete or self.exact or self.kind in SMOOTH
+        return self.discrete or self.exact or self.facts.smooth
 
     def kink(self, values: Values) -> Array | None:
         """Where the law has a kink of its own, for every entry."""
-        if self.kind not in KINKED:
+        place_of_kink = self.facts.kink
+        if not place_of_kink:
             return None
 
         def build() -> Any:
-            return lambda given, place: peel(self.law_at(given, place))[0].loc
+            return lambda given, place: getattr(peel(self.law_at(given, place))[0], place_of_kink)
 
         with double():
             found = self.compiled("kink", build)(self.given(values), self.place)
@@ -197,20 +201,6 @@ class Part:
         return (low, high) if high - low < len(s) // 4 else None
 
 
-KNOWN = {
-    **dict.fromkeys(("BinomialProbs", "BinomialLogits", "MultinomialProbs", "MultinomialLogits"), "total_count"),
-    **dict.fromkeys(("GammaPoisson", "NegativeBinomial2"), "concentration"),
-    **dict.fromkeys(("NegativeBinomialProbs", "NegativeBinomialLogits"), "concentration"),
-}
-"""Laws that are exponential families with b(s) = s only while this attribute is not estimated."""
-
-SMOOTH = {
-    *("Normal", "LogNormal", "Gamma", "InverseGamma", "Beta", "Chi2", "Exponential", "Dirichlet"),
-    *("StudentT", "Cauchy", "Logistic", "Gumbel", "Weibull"),
-}
-KINKED = {"Laplace", "AsymmetricLaplace", "AsymmetricLaplaceQuantile"}
-
-
 def kind_of(function: Callable[..., Any], structs: Values) -> tuple[str, str, bool]:
     """The class of a law beneath its wrappers, its support's chart, and whether it has atoms.
 
@@ -221,11 +211,11 @@ def kind_of(function: Callable[..., Any], structs: Values) -> tuple[str, str, bo
 
     def look(values: Values) -> Any:
         law = function(**values)
-        base, _, transforms = peel(law)
-        kinds.append("" if transforms else type(base).__name__)
+        kinds.append(class_of(law))
         charts.append(chart(law.support))
         atoms.append(has_atoms(law))
-        return [jnp.asarray(getattr(base, KNOWN[kinds[-1]]))] if kinds[-1] in KNOWN else []
+        size = facts_of(kinds[-1]).while_known
+        return [jnp.asarray(getattr(peel(law)[0], size))] if size else []
 
     with double():
         program = jax.make_jaxpr(look)(structs).jaxpr

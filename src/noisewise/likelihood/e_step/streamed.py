@@ -17,9 +17,10 @@ import numpyro.distributions as dist
 from scipy.special import roots_legendre
 
 from noisewise.engine import processors
-from noisewise.likelihood.e_step.parts import KINKED, Part
+from noisewise.likelihood.e_step.parts import Part
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.additive import Additive
+from noisewise.model.families import FACTS
 from noisewise.model.law import law_attributes
 from noisewise.model.variates import VARIATES
 from noisewise.numerics import Array, Compiled, double
@@ -92,22 +93,24 @@ class Family:
     slope: tuple[float, ...] = ()
 
 
+BY_STATISTICS = {
+    ("s",): Family("positive", lambda t, t0: [jnp.exp(t) - jnp.exp(t0)]),
+    ("s", "s^2"): Family("real", _quadratic, (1.0, 0.0)),
+    ("log s", "log^2 s"): Family("positive", _quadratic, (1.0, 0.0)),
+    ("log s", "s"): Family("positive", _gamma, (1.0, 0.0)),
+    ("log s", "1/s"): Family("positive", _inverse_gamma, (1.0, 0.0)),
+    ("log s",): Family("positive", lambda t, t0: [t - t0], (1.0,)),
+    ("log s", "log(1-s)"): Family("unit", _beta, (1.0, -1.0)),
+}
+"""Continuous families, by what b(s) consists of."""
 FAMILIES = {
-    "Normal": Family("real", _quadratic, (1.0, 0.0)),
-    "LogNormal": Family("positive", _quadratic, (1.0, 0.0)),
-    "Gamma": Family("positive", _gamma, (1.0, 0.0)),
-    "InverseGamma": Family("positive", _inverse_gamma, (1.0, 0.0)),
-    "Beta": Family("unit", _beta, (1.0, -1.0)),
-    "Chi2": Family("positive", lambda t, t0: [t - t0], (1.0,)),
-    "Exponential": Family("positive", lambda t, t0: [jnp.exp(t) - jnp.exp(t0)]),
+    kind: BY_STATISTICS[facts.statistics]
+    for kind, facts in FACTS.items()
+    if facts.statistics and not facts.discrete and not facts.event_dim
 }
 WHOLE = Family("real", lambda t, t0: [t - t0])
 """Discrete families with b(s) = s."""
-NEGATIVE_BINOMIAL = {"GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"}
-WHOLE_KINDS = NEGATIVE_BINOMIAL | {
-    *("Poisson", "BernoulliProbs", "BernoulliLogits", "BinomialProbs", "BinomialLogits", "GeometricProbs"),
-    "GeometricLogits",
-}
+WHOLE_KINDS = {kind for kind, facts in FACTS.items() if facts.linear_count}
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,8 @@ class Condensed:
 
 def _law(kind: str, attributes: Values) -> Any:
     """The law anew from its attributes, so that it can be evaluated for some entries only."""
-    made = dist.GammaPoisson if "concentration" in attributes and kind in NEGATIVE_BINOMIAL else getattr(dist, kind)
+    made = getattr(dist, kind)
+    made = dist.GammaPoisson if issubclass(made, dist.GammaPoisson) else made  # others take other arguments
     return made(**attributes, validate_args=False)
 
 
@@ -250,7 +254,7 @@ def applies(part: Part) -> bool:
     known = part.kind in VARIATES and not VARIATES[part.kind].axes
     if part.discrete:
         return known and part.kind in WHOLE_KINDS
-    return known and part.kind not in KINKED and part.chart != "" and isinstance(part.mechanism, Additive)
+    return known and not part.facts.kink and part.chart != "" and isinstance(part.mechanism, Additive)
 
 
 class Sweep:

@@ -11,6 +11,7 @@ import numpy as np
 
 from noisewise.likelihood.e_step.cloud import Cloud
 from noisewise.likelihood.e_step.parts import Part
+from noisewise.model.families import FACTS
 from noisewise.numerics import Array
 
 Mean = Callable[[Callable[[Array], Array]], Array]
@@ -59,33 +60,29 @@ def _beta(mean: Mean) -> list[Array]:
     return [product / high, high]
 
 
-FAMILIES: dict[str, Callable[[Mean], list[Array]]] = {
-    **dict.fromkeys(("Poisson", "Exponential", "GeometricProbs", "GeometricLogits"), _mean),
-    **dict.fromkeys(("BernoulliProbs", "BernoulliLogits", "BinomialProbs", "BinomialLogits"), _mean),
-    **dict.fromkeys(("MultinomialProbs", "MultinomialLogits"), _mean),
-    "Normal": _normal,
-    "LogNormal": _log_normal,
-    "Gamma": _gamma,
-    "InverseGamma": _inverse_gamma,
-    "Chi2": _log,
-    "Dirichlet": _log,
-    "Beta": _beta,
+POINTS: dict[tuple[str, ...], Callable[[Mean], list[Array]]] = {
+    ("s",): _mean,
+    ("s", "s^2"): _normal,
+    ("log s", "log^2 s"): _log_normal,
+    ("log s", "s"): _gamma,
+    ("log s", "1/s"): _inverse_gamma,
+    ("log s",): _log,
+    ("log s", "log(1-s)"): _beta,
 }
-
-KNOWN_SIZE = dict.fromkeys(
-    ("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"), _mean
-)
-"""Families while their size is not estimated; `Part.kind` names the law only then."""
+"""By what b(s) consists of."""
+FAMILIES = {kind: POINTS[facts.statistics] for kind, facts in FACTS.items() if facts.statistics}
+"""By class. Where a size must be known for it, `Part.kind` names the law only then."""
+KNOWN_SIZE = {kind: points for kind, points in FAMILIES.items() if FACTS[kind].while_known == "concentration"}
 
 
 def is_family(part: Part) -> bool:
     """Whether the cloud's sufficient statistics are known."""
-    return part.kind in FAMILIES or part.kind in KNOWN_SIZE
+    return part.kind in FAMILIES
 
 
 def condensed(part: Part, cloud: Cloud) -> Cloud:
     """The cloud's sufficient statistics as one or two values per entry; the cloud itself for other laws."""
-    family = FAMILIES.get(part.kind) or KNOWN_SIZE.get(part.kind)
+    family = FAMILIES.get(part.kind)
     if family is None or cloud.spread is not None or len(cloud.values) <= 2:
         return cloud
     shape = cloud.values.shape[1:]

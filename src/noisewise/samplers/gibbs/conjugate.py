@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.errors import InferenceError
+from noisewise.model.families import facts_of
 from noisewise.model.law import Law, law_attributes
 from noisewise.model.total import BoundTotal
-from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
 from noisewise.samplers.gibbs.joint import Density, Joint, State
 
@@ -30,8 +30,6 @@ class Family:
     """Densities exp(int (A - B x) d(natural coordinate)): what they are called, drawn and normalised as."""
 
     name: str
-    children: Mapping[str, str]
-    """Classes of law that keep the family, with the attribute through which the parameter must enter."""
     straight: frozenset[str]
     """What may be done to the parameter on the way there, beside moving entries about."""
     slope: Callable[[Any, Any], Any]
@@ -77,11 +75,6 @@ def _log_normal(x: Any, a: Any, b: Any) -> Any:
     return jnp.sum(0.5 * jnp.log(b / (2 * jnp.pi)) - 0.5 * b * (x - a / b) ** 2)
 
 
-def _log_beta(x: Any, a: Any, b: Any) -> Any:
-    normaliser = log_gamma(a + 1.0) + log_gamma(b - a + 1.0) - log_gamma(b + 2.0)
-    return jnp.sum(a * jnp.log(x) + (b - a) * jnp.log1p(-x) - normaliser)
-
-
 def _log_dirichlet(x: Any, a: Any, b: Any) -> Any:
     return jnp.sum(a * jnp.log(x)) + jnp.sum(log_gamma(jnp.sum(a + 1.0, axis=-1))) - jnp.sum(log_gamma(a + 1.0))
 
@@ -94,7 +87,6 @@ def _away(x: Any) -> Any:
 SCALED = frozenset({"mul", "div"})
 GAMMA = Family(
     "Gamma",
-    {"Poisson": "rate", "Exponential": "rate", "Gamma": "rate"},
     SCALED,
     slope=lambda x, g: x * g,
     second=lambda x: 2.0 * x,
@@ -104,7 +96,6 @@ GAMMA = Family(
 )
 BETA = Family(
     "Beta",
-    {"BinomialProbs": "probs", "BernoulliProbs": "probs", "GeometricProbs": "probs", "NegativeBinomialProbs": "probs"},
     frozenset(),
     slope=lambda x, g: x * (1.0 - x) * g,
     second=lambda x: jnp.where(x < 0.5, 0.5 * (x + 1.0), 0.5 * x),
@@ -116,7 +107,6 @@ BETA = Family(
 )
 NORMAL = Family(
     "Normal",
-    {"Normal": "loc"},
     SCALED | {"add", "sub", "neg", "add_any"},
     slope=lambda x, g: g,
     second=lambda x: x + 1.0 + jnp.abs(x),
@@ -126,7 +116,6 @@ NORMAL = Family(
 )
 DIRICHLET = Family(
     "Dirichlet",
-    {"MultinomialProbs": "probs", "CategoricalProbs": "probs"},
     frozenset(),
     slope=lambda x, g: x * (g - jnp.sum(x * g, axis=-1, keepdims=True)),
     second=_away,
@@ -135,7 +124,7 @@ DIRICHLET = Family(
     proper=lambda a, b: a > -1.0,
 )
 FAMILIES = {"Gamma": GAMMA, "Exponential": GAMMA, "Beta": BETA, "Normal": NORMAL, "Dirichlet": DIRICHLET}
-"""By the class of the prior."""
+"""By the class of the prior. Which laws keep a family when observed say their `Facts.conjugate`."""
 INSIDE = {
     "Gamma": (1e-250, 1e250),
     "Beta": (1e-6, 1.0 - 1e-6),
@@ -232,7 +221,7 @@ CALLS = {"pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 def family_of(joint: Joint, name: str) -> Family | None:
     """The family of a parameter's full conditional law as its prior and the laws of its children let expect."""
     model = joint.model
-    family = FAMILIES.get(class_of(model.law(name)))
+    family = FAMILIES.get(model.law(name).form.kind)
     if family is None or joint.readers(name):
         return None
     for child in joint.children(name):
@@ -250,23 +239,10 @@ def family_of(joint: Joint, name: str) -> Family | None:
     return family
 
 
-def class_of(law: Law) -> str:
-    """Class of the law beneath its wrappers; nothing where it is transformed."""
-    seen: list[str] = []
-
-    def look(values: Values) -> Any:
-        base, _, transforms = peel(law.function(**values))
-        seen.append("" if transforms else type(base).__name__)
-        return 0.0
-
-    with double():
-        jax.eval_shape(jax.vmap(look, axis_size=1), law.row)
-    return seen[-1]
-
-
 def _keeps(law: Law, name: str, family: Family) -> bool:
     """Whether `name` enters the law through the one attribute allowed, unbent, and nowhere else."""
-    wanted = family.children.get(class_of(law))
+    conjugate = facts_of(law.form.kind).conjugate
+    wanted = next((attribute for attribute, prior in conjugate.items() if prior == family.name), None)
     if wanted is None:
         return False
     structs = law.row

@@ -14,13 +14,10 @@ import numpy as np
 from jax.scipy.special import xlogy
 
 from noisewise.mechanisms.randomized_response import RandomizedResponse
+from noisewise.model.families import facts_of
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array
-from noisewise.samplers.gibbs.conjugate import class_of
 from noisewise.samplers.gibbs.joint import Joint, State, Values
-
-INDEPENDENT = ("MultinomialProbs", "MultinomialLogits")
-"""Laws of counts of independent records."""
 
 
 class Reported:
@@ -36,7 +33,7 @@ class Reported:
         if not isinstance(mechanism, RandomizedResponse) or mechanism.on != "counts":
             return False
         alone = not joint.children(name) and not joint.readers(name)
-        return alone and class_of(joint.model.law(name)) in INDEPENDENT
+        return alone and facts_of(joint.model.law(name).form.kind).counts_records
 
     def _given(self, values: Values) -> dict[str, Any]:
         return {name: values[name] for name in self.joint.model.law(self.name).parents}

@@ -18,7 +18,7 @@ from noisewise.model.coordinates import Chart, Space, unwalkable
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import laws_within
 from noisewise.numerics import double
-from noisewise.samplers.gradients.marginal import Folded, Sum, kind_of, log_eta
+from noisewise.samplers.gradients.marginal import Folded, Sum, log_eta
 
 Values = Mapping[str, Any]
 
@@ -97,7 +97,7 @@ class Target:
         others = [item.mechanism.inputs for item in release.values()]
         if any(name in model.parents(other) for other in model.statistics) or any(name in read for read in others):
             return False
-        return kind_of(self.problem, name) == "Normal"
+        return model.law(name).form.kind == "Normal"
 
     def _groups(self, discrete: list[str]) -> list[tuple[str, ...]]:
         """Discrete statistics that must be summed together: one depends on the other, or something reads both."""

@@ -21,6 +21,7 @@ from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.coordinates import Space
+from noisewise.model.families import facts_of
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, Compiled, double
@@ -35,13 +36,6 @@ MOST_CELLS = 2**22
 """Values times entries of one statistic, at most."""
 ROUNDED = 16
 """Windows are multiples of this long, so that another release seldom needs another program."""
-AFFINE = {
-    **dict.fromkeys(("Poisson", "BernoulliProbs", "BernoulliLogits", "GeometricProbs", "GeometricLogits"), ""),
-    **dict.fromkeys(("BinomialProbs", "BinomialLogits"), "total_count"),
-    **dict.fromkeys(("GammaPoisson", "NegativeBinomial2"), "concentration"),
-    **dict.fromkeys(("NegativeBinomialProbs", "NegativeBinomialLogits"), "concentration"),
-}
-"""Laws log p(s) = log h(s) + (affine in s with coefficients that depend on the parameters), where this is constant."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,8 @@ class Sum:
     def _composed(self, name: str) -> bool:
         """Whether the statistic is one multinomial table with a known total: only tables that add up are listed."""
         total, shape = self.totals[name], self.problem.model.shape(name)
-        return total is not None and np.ndim(total) == 0 and len(shape) == 1 and kind_of(self.problem, name) in TABLES
+        table = facts_of(self.problem.model.law(name).form.kind).counts_records
+        return table and total is not None and np.ndim(total) == 0 and len(shape) == 1
 
     def excess(self) -> str | None:
         """Why there are too many values to sum over, or None."""
@@ -388,8 +383,6 @@ def compositions(total: int, cells: int) -> Array:
 
 # What tracing tells of a law ----------------------------------------------------------------------------------------
 
-TABLES = ("MultinomialProbs", "MultinomialLogits")
-
 
 def entries(law: Any, value: Any) -> Any:
     """log density entry by entry where the law's entries are independent."""
@@ -437,19 +430,6 @@ def _look(problem: Problem, name: str, see: Any) -> Any:
     return found[-1]
 
 
-def kind_of(problem: Problem, name: str) -> str:
-    """The class of the law beneath its wrappers; nothing where it is transformed."""
-    kinds: list[str] = []
-
-    def see(law: Any) -> list[Any]:
-        base, _, transforms = peel(law)
-        kinds.append("" if transforms else type(base).__name__)
-        return []
-
-    _look(problem, name, see)
-    return kinds[-1]
-
-
 def _constant_of(problem: Problem, name: str, attribute: str) -> Any:
     """An attribute of the law that does not depend on the parameters; None where it does, or where there is none."""
     (found,) = _look(problem, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
@@ -457,10 +437,11 @@ def _constant_of(problem: Problem, name: str, attribute: str) -> Any:
 
 
 def _is_affine(problem: Problem, name: str) -> bool:
-    kind = kind_of(problem, name)
-    if kind not in AFFINE:
+    """Whether log p(s) = log h(s) + (affine in s), with coefficients that depend on the parameters, and h does not."""
+    facts = facts_of(problem.model.law(name).form.kind)
+    if not facts.linear_count:
         return False
-    return not AFFINE[kind] or _constant_of(problem, name, AFFINE[kind]) is not None
+    return not facts.while_known or _constant_of(problem, name, facts.while_known) is not None
 
 
 def _constant_bounds(problem: Problem, name: str) -> tuple[Array, Array]:
