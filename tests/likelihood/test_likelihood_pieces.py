@@ -11,10 +11,10 @@ from targets import briefly
 import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.likelihood import mcem
-from noisewise.likelihood.e_step import pieces, simulated
+from noisewise.likelihood.e_step import entries_in_pieces, simulated
 from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, weighted
-from noisewise.likelihood.e_step.parts import parts_of
-from noisewise.likelihood.e_step.pieces import Piece, divides
+from noisewise.likelihood.e_step.entries_in_pieces import Piece, divides
+from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.fit import chosen
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective
@@ -136,7 +136,7 @@ def heavy_rows(n, seed):
 def in_small_pieces(monkeypatch):
     """Small problems take the road of large ones."""
     for name, size in {"HELD": 0, "PIECE": 2**14, "ENTRIES": 16}.items():
-        monkeypatch.setattr(pieces, name, size)
+        monkeypatch.setattr(entries_in_pieces, name, size)
 
 
 def test_em_in_pieces_is_em(seed, monkeypatch):

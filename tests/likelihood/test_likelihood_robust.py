@@ -15,7 +15,7 @@ from targets import count_model, count_release
 import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud, inexact
-from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.e_step.records import MOST_NUMBERS
 from noisewise.likelihood.mcem import E_STEPS
 from noisewise.plots.trace import plot_trace
@@ -90,7 +90,7 @@ def test_a_hopeless_start_is_passed_over(monkeypatch):
             raise nw.InputError("EM: too far out")
         return exact_cloud(part, values)
 
-    monkeypatch.setattr("noisewise.likelihood.e_step.pieces.exact_cloud", refusing)
+    monkeypatch.setattr("noisewise.likelihood.e_step.entries_in_pieces.exact_cloud", refusing)
     fit = nw.fit(COUNT, count_release(), start=[{"theta": 1e8}, START])
     assert fit.status == "converged"
     assert [end["status"] for end in fit.diagnostics["starts"]] == ["refused", "converged"]
@@ -287,7 +287,7 @@ def test_ctrl_c_ends_em_with_the_best_so_far(monkeypatch):
             raise KeyboardInterrupt
         return exact_cloud(part, values)
 
-    monkeypatch.setattr("noisewise.likelihood.e_step.pieces.exact_cloud", pressed)
+    monkeypatch.setattr("noisewise.likelihood.e_step.entries_in_pieces.exact_cloud", pressed)
     starts = [START, {"theta": 3.0}, {"theta": 5.0}]
     fit = nw.fit(COUNT, count_release(), start=starts, on_failure="return")
     assert fit.status == "interrupted"

@@ -15,7 +15,7 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step import augmented, simulated
 from noisewise.likelihood.e_step.augmented import Augmented
 from noisewise.likelihood.e_step.cloud import Cloud, exact_cloud, moved
-from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective
 from noisewise.likelihood.starts import best_of

@@ -16,7 +16,7 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood import mcem
 from noisewise.likelihood.e_step import simulated
 from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, weighted
-from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Louis, Objective
 from noisewise.likelihood.result import End, finish

@@ -31,7 +31,7 @@ from noisewise.report.markup import number
 
 pytest.importorskip("shiny", reason="the page needs noisewise[page]")
 
-from noisewise.page import Server, budget, explore, guard, lane, release_text
+from noisewise.page import Server, budget, explore, guard, job_queue, release_text
 from noisewise.page.explore import ENOUGH
 from noisewise.page.results import run_state
 from noisewise.page.runs import AHEAD, FILES, MOST_WAITING, Run, Runs
@@ -335,7 +335,7 @@ def test_the_queue_is_bounded_and_what_waits_can_be_cancelled(tmp_path):
         runs = [found.start(LONG, "long") for _ in range(MOST_WAITING)]
         until(lambda: runs[0].state == "running")
         runs.append(found.start(LONG, "long"))
-        with pytest.raises(lane.Full, match="Too many runs wait"):
+        with pytest.raises(job_queue.Full, match="Too many runs wait"):
             found.start(LONG, "one too many")
         assert len(list(tmp_path.iterdir())) == MOST_WAITING + 1
         for run in runs:
@@ -344,13 +344,13 @@ def test_the_queue_is_bounded_and_what_waits_can_be_cancelled(tmp_path):
         assert {run.state for run in runs} == {"cancelled"}
     finally:
         found.close()
-    assert found._lane._process.poll() is not None
+    assert found._queue._process.poll() is not None
 
 
 def test_a_process_that_died_is_replaced():
-    found = lane.Lane(2)
+    found = job_queue.JobQueue(2)
     try:
-        job = lane.Job({"task": "none"})
+        job = job_queue.Job({"task": "none"})
         found.warm()
         found._process.kill()
         found._process.wait()
@@ -409,14 +409,14 @@ def test_a_question_comes_before_what_nobody_asked(tmp_path):
 
 def test_a_job_that_is_put_off_leaves_its_process_to_the_next(tmp_path):
     (tmp_path / "analysis.toml").write_text(LONG)
-    found = lane.Lane(1)
+    found = job_queue.JobQueue(1)
     try:
-        first = lane.Job({"task": "run", "folder": str(tmp_path)})
+        first = job_queue.Job({"task": "run", "folder": str(tmp_path)})
         found.submit(first)
         until(lambda: first.stage)
         process = found._process
         found.cancel(first, gently=True)
-        second = lane.Job({"task": "none"})
+        second = job_queue.Job({"task": "none"})
         found.submit(second)
         until(lambda: second.over)
         assert (first.state, second.state) == ("cancelled", "done")

@@ -15,8 +15,8 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Estimator
 from noisewise.likelihood.display import Steps
 from noisewise.likelihood.e_step.cloud import Clouds, inexact
-from noisewise.likelihood.e_step.parts import parts_of
-from noisewise.likelihood.e_step.pieces import exact_parts, first_pieces, in_pieces
+from noisewise.likelihood.e_step.entries_in_pieces import exact_parts, first_pieces, in_pieces
+from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.e_step.sufficient import condensed
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Louis

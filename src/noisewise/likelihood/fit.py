@@ -12,7 +12,7 @@ from noisewise.errors import InferenceError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Estimator
 from noisewise.likelihood.display import Steps
-from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.em import EM
 from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
 from noisewise.likelihood.m_step.coordinates import Coordinates

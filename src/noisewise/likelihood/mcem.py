@@ -26,8 +26,8 @@ from noisewise.inference.streams import Columns, Stream, run
 from noisewise.likelihood.display import Steps
 from noisewise.likelihood.e_step.augmented import Augmented
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, weighted
-from noisewise.likelihood.e_step.parts import Part
-from noisewise.likelihood.e_step.pieces import cut_up, divides, first_pieces, in_pieces
+from noisewise.likelihood.e_step.entries_in_pieces import cut_up, divides, first_pieces, in_pieces
+from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.records import LEAST, MOST_NUMBERS, Records, parts_with_totals
 from noisewise.likelihood.e_step.simulated import (
     FEW,

@@ -13,7 +13,7 @@ from noisewise.analysis.analysis import STARTERS
 from noisewise.errors import NoisewiseError
 from noisewise.page import release_text
 from noisewise.page.guard import LARGEST_BODY
-from noisewise.page.lane import Full
+from noisewise.page.job_queue import Full
 
 if TYPE_CHECKING:
     from noisewise.page.runs import Runs

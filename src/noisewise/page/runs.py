@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.errors import refusal
-from noisewise.page.lane import Full, Job, Lane
+from noisewise.page.job_queue import Full, Job, JobQueue
 
 FILES = {
     "analysis.toml": ("analysis file", "analysis.toml"),
@@ -76,8 +76,8 @@ class Runs:
         self._ahead: list[tuple[Run, float]] = []
         """What is to be explored unasked, first to last."""
         self._lock = threading.RLock()
-        self._lane, self._beside = Lane(MOST_WAITING, self._changed), Lane(1, self._changed)
-        self._lane.finished = self._look_ahead
+        self._queue, self._beside = JobQueue(MOST_WAITING, self._changed), JobQueue(1, self._changed)
+        self._queue.finished = self._look_ahead
         self._beside.finished = self._go_on
 
     def _changed(self) -> None:
@@ -96,7 +96,7 @@ class Runs:
         with self._lock:
             if job is not None and job.state == "failed":
                 self._ahead.clear()
-            while self._ahead and self._beside.idle and self._lane.idle:
+            while self._ahead and self._beside.idle and self._queue.idle:
                 run, factor = self._ahead.pop(0)
                 if (run.number, factor) not in self._explored:
                     self._submit(run, factor)
@@ -124,7 +124,7 @@ class Runs:
         written = folder / "analysis.toml"
         written.write_text(text, encoding="utf-8")
         try:
-            self._lane.submit(run)
+            self._queue.submit(run)
         except Full:
             written.unlink()
             folder.rmdir()
@@ -147,7 +147,7 @@ class Runs:
         """Stop a run, or take it out of the queue."""
         run = self.get(number)
         if run is not None:
-            self._lane.cancel(run)
+            self._queue.cancel(run)
 
     def explore(self, run: Run, factor: float) -> Job:
         """What could be learnt from a finished run at another budget; asked for once, the latest question first.
@@ -186,12 +186,12 @@ class Runs:
 
     def warm(self) -> None:
         """Start both processes before they are needed."""
-        self._lane.warm()
+        self._queue.warm()
         self._beside.warm()
 
     def close(self) -> None:
         """End both processes."""
-        self._lane.close()
+        self._queue.close()
         self._beside.close()
 
 

@@ -23,7 +23,7 @@ from noisewise.mechanisms import Exact
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.pilot import Plan, plan_of
-from noisewise.samplers.proposals.weigh import Weigh, block_rows
+from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 from noisewise.samplers.verdict import posterior_of
 
 

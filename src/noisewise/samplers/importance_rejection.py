@@ -24,7 +24,7 @@ from noisewise.samplers.importance import plain, remaining, settle, told
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.pilot import plan_of
 from noisewise.samplers.proposals.proposal import Proposal
-from noisewise.samplers.proposals.weigh import block_rows
+from noisewise.samplers.proposals.weighted_candidates import block_rows
 from noisewise.samplers.rejection import log_rate
 from noisewise.samplers.verdict import posterior_of
 

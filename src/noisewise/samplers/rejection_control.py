@@ -24,7 +24,7 @@ from noisewise.samplers.importance import log_bound, plain, remaining, settle, t
 from noisewise.samplers.importance_rejection import kept_posterior, survivors
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.pilot import plan_of
-from noisewise.samplers.proposals.weigh import Weigh, block_rows
+from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from noisewise.inference import records as moves
 from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns
 from noisewise.likelihood.e_step.cloud import Cloud
-from noisewise.likelihood.e_step.parts import formula, kind_of
+from noisewise.likelihood.e_step.independent_parts import formula, kind_of
 from noisewise.likelihood.e_step.records import MOST_NUMBERS, Records
 from noisewise.likelihood.e_step.sufficient import FAMILIES, KNOWN_SIZE
 from noisewise.likelihood.instead import SAMPLE

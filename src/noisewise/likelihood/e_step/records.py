@@ -15,7 +15,7 @@ import numpy as np
 
 from noisewise.errors import Place, refusal
 from noisewise.inference.problem import Problem
-from noisewise.likelihood.e_step.parts import Part, padded, parts_of
+from noisewise.likelihood.e_step.independent_parts import Part, padded, parts_of
 from noisewise.likelihood.instead import AUGMENTED, SAMPLE
 from noisewise.mechanisms import Exact
 from noisewise.model.law import log_density

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, weighted
-from noisewise.likelihood.e_step.parts import Part
+from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.numerics import Array
 

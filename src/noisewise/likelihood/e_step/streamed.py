@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from scipy.special import roots_legendre
 
 from noisewise.engine import processors
-from noisewise.likelihood.e_step.parts import Part
+from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.families import FACTS

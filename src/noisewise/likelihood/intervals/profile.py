@@ -1,6 +1,6 @@
 """Inference around a fit: profile-likelihood intervals and likelihood-ratio tests.
 
-Exact intervals are in tails.py, the bootstrap in refits.py; both can be had from here. Notation:
+Exact intervals are in exact_tails.py, the bootstrap in parametric_bootstrap.py; both can be had from here. Notation:
 docs/derivations/likelihood.md. Which interval to use, and what each one covers: docs/likelihood-intervals.md.
 """
 
@@ -14,9 +14,9 @@ from scipy.special import chdtrc, gammaincinv
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.likelihood.intervals.line import Interval, Line, first_of, scalar_of
-from noisewise.likelihood.intervals.refits import Bootstrap, bootstrap
-from noisewise.likelihood.intervals.tails import exact_interval
+from noisewise.likelihood.intervals.exact_tails import exact_interval
+from noisewise.likelihood.intervals.parametric_bootstrap import Bootstrap, bootstrap
+from noisewise.likelihood.intervals.scalar_interval import Interval, Line, first_of, scalar_of
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.observed import Observed
 from noisewise.model import Model

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds
-from noisewise.likelihood.e_step.parts import Part
+from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.numerics import Array, Compiled, double
 

@@ -22,7 +22,7 @@ from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
 from noisewise.samplers.proposals.proposal import Adapted, FromPrior, Proposal, given_proposal, space_of
-from noisewise.samplers.proposals.weigh import Weigh, block_rows, log_average
+from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows, log_average
 
 ROUND = 2**14
 """Parameter values of one pilot round."""

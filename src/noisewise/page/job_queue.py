@@ -1,4 +1,4 @@
-"""A lane: one worker process, the job it is at, and the jobs that wait for it."""
+"""A queue of jobs: one worker process, the job it is at, and the jobs that wait for it."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ class Job:
         return self.state in OVER
 
 
-class Lane:
+class JobQueue:
     """Runs jobs one after the other in a process of its own, which is started when first needed.
 
     `changed` is called, on any thread, whenever a job's state or progress moved.
@@ -55,7 +55,7 @@ class Lane:
     def __init__(self, most_waiting: int, changed: Callable[[], None] = lambda: None) -> None:
         self.most_waiting, self.changed = most_waiting, changed
         self.finished: Callable[[Job], None] = lambda job: None
-        """Called, on the lane's thread, when a job is over and nothing of it runs any more."""
+        """Called, on the queue's thread, when a job is over and nothing of it runs any more."""
         self._jobs: deque[Job] = deque()
         self._current: Job | None = None
         self._news = threading.Condition()
@@ -112,7 +112,7 @@ class Lane:
         self._thread.join(timeout=10)
         _hang_up(process)
 
-    # The lane's own thread --------------------------------------------------------------------------------------
+    # The queue's own thread --------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         while True:
