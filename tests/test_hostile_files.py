@@ -287,7 +287,7 @@ def test_texts_that_do_not_fit_their_heap_are_refused(number, size, tmp_path, se
     data[at : at + 16] = struct.pack("<H6xQ", number, size)
     path.write_bytes(data)
     with pytest.raises(ValueError, match="texts do not fit"):  # by `load`, which begins with this, an InputError
-        result_file.check(path)
+        result_file.check_structure(path)
 
 
 def test_heaps_within_heaps_are_refused_soon(tmp_path):
@@ -297,7 +297,7 @@ def test_heaps_within_heaps_are_refused_soon(tmp_path):
     path.write_bytes((head + struct.pack("<H6xQ", 1, 16)) * heads + bytes(2**20))
     began = time.process_time()
     with pytest.raises(ValueError, match="texts do not fit"):
-        result_file.check(path)
+        result_file.check_structure(path)
     assert time.process_time() - began < 10.0
 
 
@@ -313,7 +313,7 @@ def test_a_result_of_any_size_passes_its_own_check(tmp_path, seed):
         nw.sample(count_model(), count_release(), nw.Rejection(), draws=20_000, seed=seed),
     ):
         made.save(path)
-        result_file.check(path)
+        result_file.check_structure(path)
         (name,) = made.parameters
         assert np.array_equal(nw.Posterior.load(path)[name], made[name])
 

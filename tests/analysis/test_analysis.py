@@ -155,7 +155,7 @@ def test_every_starter_is_read_and_written_back_the_same(name):
 def test_every_starter_runs(name, seed):
     analysis = Analysis.from_text(starter(name), name)
     assert analysis.settings.method is None
-    # Chosen, or where the pilot of the choice would take long, named, with few particles: exactness is for others.
+    # Chosen, or where the probe of the choice would take long, named, with few particles: exactness is for others.
     method = SMC(particles=64, min_ess=10) if name in ("histogram", "survey") else None
     found = nw.sample(analysis.model, analysis.release, method, draws=1_000, seed=seed)
     assert len(found) >= 1_000  # particles come in equal islands

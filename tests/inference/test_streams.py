@@ -20,7 +20,7 @@ from noisewise.inference import streams
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
-from noisewise.inference.streams import Budget, Run, Stream, run
+from noisewise.inference.streams import Budget, Stream, StreamsRun, run
 from noisewise.samplers import rejection
 from noisewise.samplers.rejection import plan_streams, prior_groups
 
@@ -523,7 +523,7 @@ def test_a_run_that_will_take_long_says_so(seed, monkeypatch):
 def test_time_that_programs_take_to_compile_is_not_taken_for_the_pace(done, told, seed):
     """10 of 1,000 draws came after 300 s, and then in 11 s all that there are."""
     stream = Stream(0, 4, None, "x")
-    source = Run([stream], 1_000, seed, Purpose.PROPOSALS, Budget(), Progress(False, ""))
+    source = StreamsRun([stream], 1_000, seed, Purpose.PROPOSALS, Budget(), Progress(False, ""))
     stream.absorbed, source.filled = 1, [10]
     source._warn_of_a_long_run(300.0)
     source.filled = [done]

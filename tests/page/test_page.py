@@ -452,7 +452,7 @@ def off_by(factor, seed, draws=4_000, mistaken=False):
     """How far the ends found by weighing are from where they should be, in Monte Carlo errors of the least size."""
     analysis = normal_analysis()
     posterior = nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=draws, seed=seed)
-    cloud = explore.cloud_of(Problem(analysis.model, analysis.release), posterior, seed)
+    cloud = explore.pooled_rows(Problem(analysis.model, analysis.release), posterior, seed)
     if mistaken:
         cloud = replace(cloud, log_base=np.zeros(len(cloud.log_base)))
     release = budget.release_at(analysis.release, factor)
@@ -476,7 +476,7 @@ def test_rows_taken_for_the_priors_give_another_one(seed, monkeypatch):
 def test_where_the_rows_are_worth_too_little_the_posterior_is_sampled(seed):
     analysis = normal_analysis()
     posterior = nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=500, seed=seed)
-    cloud = explore.cloud_of(Problem(analysis.model, analysis.release), posterior, seed)
+    cloud = explore.pooled_rows(Problem(analysis.model, analysis.release), posterior, seed)
     explorer = explore.Explorer(analysis, replace(cloud, worth=1e-6))
     low, high = explorer.intervals(analysis.release, seed)["theta"]
     assert explorer.way[0] == explore.QUICK[0][0]
@@ -484,7 +484,7 @@ def test_where_the_rows_are_worth_too_little_the_posterior_is_sampled(seed):
     assert abs(law.cdf(low) - 0.025) < LIMIT * error
     assert abs(law.cdf(high) - 0.975) < LIMIT * error
     exact = Analysis.from_text(normal_analysis().to_text().replace("Gaussian", "Exact").replace("scale = 1.5\n", ""))
-    assert explore.cloud_of(Problem(exact.model, exact.release), posterior, seed) is None
+    assert explore.pooled_rows(Problem(exact.model, exact.release), posterior, seed) is None
 
 
 # Budgets ----------------------------------------------------------------------------------------------------

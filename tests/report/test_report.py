@@ -25,7 +25,7 @@ from noisewise.report import graph as drawing
 from noisewise.report.information import lost
 from noisewise.report.likelihood import FitReport
 from noisewise.report.markup import number, tag, text, whole
-from noisewise.report.model_words import nodes_of
+from noisewise.report.model_words import words_of_nodes
 from noisewise.report.verdict import DOUBTFUL, UNUSABLE, judge
 from noisewise.results.posterior import Posterior
 from noisewise.workflow.reporting import report_of, write_report
@@ -420,7 +420,7 @@ def wide_model():
 
 def test_the_graph_shows_every_node_once_and_no_boxes_overlap():
     model, release = wide_model()
-    nodes = nodes_of(model, release, {})
+    nodes = words_of_nodes(model, release, {})
     columns = drawing._columns(nodes)
     assert sorted(node.key for column in columns for node in column) == sorted(node.key for node in nodes)
     places, width, height = drawing._places(columns)
@@ -440,7 +440,7 @@ def test_the_graph_shows_every_node_once_and_no_boxes_overlap():
 
 def test_laws_and_clamping_are_named():
     model, release = wide_model()
-    said = {node.key: node.sentence for node in nodes_of(model, release, {})}
+    said = {node.key: node.sentence for node in words_of_nodes(model, release, {})}
     assert said["p:spread"] == "spread, unknown, has the prior HalfNormal (scale 1)."
     assert said["p:rate"] == "rate, unknown, has the prior LogNormal given spread, 3 values."
     assert "sum over 20 records" in said["s:sums"]

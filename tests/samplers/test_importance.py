@@ -207,16 +207,16 @@ def broken(monkeypatch, where, name, replacement, sampler, seed, of="count-25", 
 
 
 def test_weights_without_prior_over_proposal_are_caught(monkeypatch, seed):
-    right = proposal.finish
+    right = proposal.mixed_with_prior
 
     def wrong(*arguments):
         values, log_ratio = right(*arguments)
         return values, np.zeros_like(log_ratio)
 
     with monkeypatch.context() as patch:
-        broken(patch, proposal, "finish", wrong, Importance("adapted"), seed)
+        broken(patch, proposal, "mixed_with_prior", wrong, Importance("adapted"), seed)
     with monkeypatch.context() as patch:
-        broken(patch, proposal, "finish", wrong, ImportanceRejection(), seed, draws=5_000)
+        broken(patch, proposal, "mixed_with_prior", wrong, ImportanceRejection(), seed, draws=5_000)
 
 
 def test_control_without_the_corrected_weight_is_caught(monkeypatch, seed):

@@ -145,7 +145,7 @@ def test_coarse_acceptance_uniforms_are_caught(seed):
     assert not agrees(draw_from([broken], 5_000, seed)["m"], truth)
 
 
-@pytest.mark.parametrize("draws", [100, 1_000_000], ids=["tried at once", "chosen after a pilot"])
+@pytest.mark.parametrize("draws", [100, 1_000_000], ids=["tried at once", "chosen after a probe"])
 def test_a_supremum_that_is_no_bound_raises(draws, seed, monkeypatch):
     """Choosing does not go on to a sampler that would not notice."""
     monkeypatch.setattr(nw.Laplace, "log_sup", lambda self, released: np.log(0.5 / self.scale) - 0.7)

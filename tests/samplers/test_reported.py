@@ -206,7 +206,7 @@ def test_hundreds_of_records_take_no_longer(seed):
 
 
 def test_the_choice_spares_what_takes_long(seed):
-    """Eighty people and two questions: no pilot, no probability of a table."""
+    """Eighty people and two questions: no probe, no probability of a table."""
     bit = np.array([[0.75, 0.25], [0.25, 0.75]])
     model = nw.Model({"share": dist.Dirichlet(np.ones(4))}, {"s": lambda share: dist.Multinomial(80, share)})
     release = nw.Release(s=RandomizedResponse(np.kron(bit, bit), on="counts", n=80).released([21, 24, 15, 20]))

@@ -1,4 +1,4 @@
-"""The forecast: what the pilot tells is right, the ranking is counted, the choice is kept, explained and replayed."""
+"""The forecast: what the probe tells is right, the ranking is counted, the choice is kept, explained and replayed."""
 
 import importlib
 import logging
@@ -24,29 +24,29 @@ from noisewise.studies.forecast import applicability, conflict, forecast
 ROOT = Path(__file__).parents[2]
 
 
-def piloted(model, release, seed):
-    return choice.pilot(Problem(model, release), seed, Threads())
+def probed(model, release, seed):
+    return choice.probe(Problem(model, release), seed, Threads())
 
 
 def test_acceptance_is_estimated_within_its_error(count_reference, seed):
     for alpha in ("2", "25", "75"):
-        found, error = piloted(count_model(float(alpha)), count_release(), seed).acceptance
+        found, error = probed(count_model(float(alpha)), count_release(), seed).acceptance
         assert abs(found - count_reference["by_alpha"][alpha]["acceptance_rate"]) < LIMIT * error
 
 
 @pytest.mark.parametrize("target", [t for t in all_targets() if t.name in ("hierarchy", "multinomial", "latent-scale")])
 def test_rows_per_draw_of_the_divided_plan_are_foreseen(target, seed):
     model, release = target.make()
-    _, rows = piloted(model, release, seed).rejection()
+    _, rows = probed(model, release, seed).rejection()
     run = nw.sample(model, release, Rejection(), draws=2_000, seed=seed)
     assert rows == pytest.approx(run.proposals / len(run), rel=0.4)
 
 
 def test_divided_and_joint_plans_are_told_apart(seed, lalonde_reference):
     release = lalonde_release(lalonde_reference["noisy_a"]["released"])
-    pilot = piloted(lalonde_model(), release, seed)
-    _, divided = pilot.rejection()
-    _, joint = pilot.rejection(joint=True)
+    probe = probed(lalonde_model(), release, seed)
+    _, divided = probe.rejection()
+    _, joint = probe.rejection(joint=True)
     run = nw.sample(lalonde_model(), release, Rejection(), draws=2_000, seed=seed)
     assert 0.4 < divided / (run.proposals / len(run)) < 2.5
     assert joint > 4 * divided
@@ -54,23 +54,23 @@ def test_divided_and_joint_plans_are_told_apart(seed, lalonde_reference):
 
 @pytest.mark.parametrize("alpha", [25.0, 2.0])
 def test_efficiency_of_weighting_is_foreseen(alpha, seed):
-    """Pilots see what runs of their length turn out to be worth for the mean of theta; Kish's number sees another."""
-    model, pilots, runs = count_model(alpha), 40, 60
-    first = piloted(model, count_release(), seed)
-    others = np.random.SeedSequence(seed).generate_state(pilots - 1).tolist()
-    foreseen = [first, *(piloted(model, count_release(), other) for other in others)]
+    """Probes see what runs of their length turn out to be worth for the mean of theta; Kish's number sees another."""
+    model, probes, runs = count_model(alpha), 40, 60
+    first = probed(model, count_release(), seed)
+    others = np.random.SeedSequence(seed).generate_state(probes - 1).tolist()
+    foreseen = [first, *(probed(model, count_release(), other) for other in others)]
     run = nw.sample(model, count_release(), Importance(), draws=runs * first.rows, seed=seed)
     row = run.summary().loc["theta"]
     assert choice.per_row([run["theta"]], run.log_weights) == pytest.approx((row["sd"] / row["mcse"]) ** 2 / len(run))
     pieces = zip(run["theta"].reshape(runs, -1), run.log_weights.reshape(runs, -1), strict=True)
     turned_out = np.array([choice.per_row([theta], logs) for theta, logs in pieces])
-    limit = stats.t.isf(FALSE_ALARM / 2, pilots - 1)
+    limit = stats.t.isf(FALSE_ALARM / 2, probes - 1)
 
     def apart(values):
         return abs(z_of_mean(values, turned_out.mean(), turned_out.std(ddof=1) / np.sqrt(runs)))
 
-    assert apart([pilot.efficiency for pilot in foreseen]) < limit
-    assert apart([pilot.worth / pilot.rows for pilot in foreseen]) > limit
+    assert apart([probe.efficiency for probe in foreseen]) < limit
+    assert apart([probe.worth / probe.rows for probe in foreseen]) > limit
 
 
 def test_the_choice_is_by_count_and_not_by_the_clock(seed, monkeypatch):
@@ -205,8 +205,8 @@ def test_expensive_rows_make_a_small_pilot():
 
     model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": nw.Simulator(slow)})
     problem = Problem(model, nw.Release(yes=nw.DiscreteLaplace(scale=3.0).released(5)))
-    assert choice.pilot_rows(problem) <= 256
-    assert choice.pilot_rows(Problem(count_model(), count_release())) == 2**14
+    assert choice.probe_rows(problem) <= 256
+    assert choice.probe_rows(Problem(count_model(), count_release())) == 2**14
 
 
 def test_many_entries_call_for_augmentation_or_gradients(seed):
@@ -235,8 +235,8 @@ def test_conflict_probabilities_are_uniform_under_the_model(seed):
     for number, value in enumerate(noisy):
         problem = Problem(model, nw.Release(count=mechanism.released(value)))
         rows = model.draw(np.random.default_rng([seed, number]), model.order, 256)
-        pilot = choice.Pilot(problem, rows, {"count": np.zeros(256)})
-        found.append(conflict(pilot, number)["count"])
+        probe = choice.Probe(problem, rows, {"count": np.zeros(256)})
+        found.append(conflict(probe, number)["count"])
     counts = np.histogram(found, bins=np.linspace(0, 1, 11))[0]
     assert counts_agree(counts, np.full(10, 0.1))
 

@@ -62,12 +62,12 @@ def check(
     file: File,
     draws: Draws = None,
     seed: Seed = None,
-    forecast: Annotated[bool, typer.Option(help="Run a short pilot and forecast the work.")] = True,
+    forecast: Annotated[bool, typer.Option(help="Run a short probe and forecast the work.")] = True,
     json: Json = False,
 ) -> None:
     """Is the file in order, and what will happen? Nothing is written.
 
-    Reads the file, checks model and release against each other, and runs a short pilot that says which sampler would
+    Reads the file, checks model and release against each other, and runs a short probe that says which sampler would
     run, how long it would take, and whether prior and release contradict each other.
     """
     from noisewise.studies.forecast import forecast as forecast_of
@@ -129,11 +129,11 @@ def fit(
     exit code is 1.
     """
     from noisewise.workflow.reporting import write
-    from noisewise.workflow.run import posterior_of
+    from noisewise.workflow.run import run_posterior
 
     analysis = loaded(file, draws, seed)
     folder = folder_for(file, out, "results")
-    results = posterior_of(analysis, "fit", checkpoint=checkpoint, naive=naive, progress=False if quiet else None)
+    results = run_posterior(analysis, "fit", checkpoint=checkpoint, naive=naive, progress=False if quiet else None)
     write(results, folder)
     if json:
         say_json(results.summary() | {"folder": str(folder)})
@@ -208,12 +208,12 @@ def compare(
     """
     from noisewise.workflow.folder import check_folder
     from noisewise.workflow.reporting import write
-    from noisewise.workflow.run import posterior_of
+    from noisewise.workflow.run import run_posterior
 
     analysis = loaded(file, draws, seed)
     if out is not None:
         check_folder(out)
-    results = posterior_of(analysis, "compare", progress=False if quiet else None)
+    results = run_posterior(analysis, "compare", progress=False if quiet else None)
     assert results.posterior is not None
     if out is not None:
         write(results, out)

@@ -70,7 +70,7 @@ class Engine(ABC):
         """Run until `source` has no more tasks; KeyboardInterrupt leaves no work behind."""
 
 
-Outcome = tuple[int, Any, BaseException | None]
+Ended = tuple[int, Any, BaseException | None]
 """(number of the task, its result, or else what it raised)."""
 numbers = itertools.count()
 """Numbers of tasks, one sequence for all crews of this process."""
@@ -85,7 +85,7 @@ class Crew(Protocol):
     def submit(self, task: Task) -> int:
         """Begin; the number that its outcome will carry."""
 
-    def collect(self, seconds: float) -> list[Outcome]:
+    def collect(self, seconds: float) -> list[Ended]:
         """What has ended since, waiting at most so long for the first."""
 
     def abandon(self) -> None:
@@ -110,7 +110,7 @@ class Mixed:
         self.here = self.here or self._make()
         return self.here.submit(task)
 
-    def collect(self, seconds: float) -> list[Outcome]:
+    def collect(self, seconds: float) -> list[Ended]:
         """What has ended, in either place."""
         if self.here is None:
             return self.away.collect(seconds)
@@ -145,7 +145,7 @@ def drive(source: Source, crew: Crew) -> None:
             crew.abandon()
 
 
-def _hand_on(outcomes: list[Outcome], flying: dict[int, Task]) -> None:
+def _hand_on(outcomes: list[Ended], flying: dict[int, Task]) -> None:
     failure: BaseException | None = None
     for number, result, error in sorted(outcomes, key=lambda outcome: outcome[0]):
         task = flying.pop(number, None)

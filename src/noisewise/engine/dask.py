@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from noisewise import checks
 from noisewise.engine import failures
-from noisewise.engine.base import Broken, Engine, Mixed, Outcome, Poll, Source, Stopped, Task, Work, drive, numbers
+from noisewise.engine.base import Broken, Ended, Engine, Mixed, Poll, Source, Stopped, Task, Work, drive, numbers
 from noisewise.engine.threads import Threads
 from noisewise.engine.transport import Books, Reply, encode, perform, require_cloudpickle, versions
 from noisewise.errors import InferenceError, NoisewiseWarning, refusal
@@ -148,7 +148,7 @@ class _Crew:
         self._give(number, task.work, 0)
         return number
 
-    def collect(self, seconds: float) -> list[Outcome]:
+    def collect(self, seconds: float) -> list[Ended]:
         if self._lost():
             raise self._broken()
         ready: list[tuple[int, Any]] = []
@@ -204,7 +204,7 @@ class _Crew:
     def _is_current(self, number: int, future: Any) -> bool:
         return number in self.flying and self.flying[number][1] is future
 
-    def _failure(self, number: int, future: Any) -> Outcome | None:
+    def _failure(self, number: int, future: Any) -> Ended | None:
         """What is to be told of a task that Dask could not finish; None where it is given out again, or finished."""
         if future.status in ("finished", "pending"):
             return None
@@ -229,7 +229,7 @@ class _Crew:
         advice = "A simulator may crash, or need more memory than a worker has."
         return number, None, InferenceError(f"Dask: {told}. {advice}")
 
-    def _fetch(self, good: list[tuple[int, Any]]) -> list[Outcome]:
+    def _fetch(self, good: list[tuple[int, Any]]) -> list[Ended]:
         if not good:
             return []
         try:
@@ -238,7 +238,7 @@ class _Crew:
             if self._lost():
                 raise self._broken() from error
             raise
-        found: list[Outcome] = []
+        found: list[Ended] = []
         for (number, future), (kind, value) in zip(good, replies, strict=True):
             del self.flying[number]
             future.release()

@@ -7,7 +7,7 @@ import jax
 
 from noisewise import checks
 from noisewise.engine.base import Engine, Source, drive
-from noisewise.engine.threads import Crew
+from noisewise.engine.threads import ThreadCrew
 from noisewise.errors import refusal
 from noisewise.numerics import Placement, placed
 
@@ -56,4 +56,4 @@ class Device(Engine):
 
     def execute(self, source: Source) -> None:
         """Two blocks at a time: one computes while the other's survivors are fetched."""
-        drive(source, Crew(2, partial(placed, self.placement)))
+        drive(source, ThreadCrew(2, partial(placed, self.placement)))

@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 from noisewise import checks
-from noisewise.engine.base import Engine, Mixed, Outcome, Source, Task, drive, numbers
+from noisewise.engine.base import Ended, Engine, Mixed, Source, Task, drive, numbers
 from noisewise.engine.machine import processors
 from noisewise.engine.threads import Threads
 from noisewise.engine.transport import Books, encode, require_cloudpickle
@@ -138,7 +138,7 @@ class _Crew:
         self.workers: list[_Worker] = []
         self.heard: SimpleQueue[tuple[_Worker, tuple[Any, ...] | None]] = SimpleQueue()
         self.waiting: deque[_Job] = deque()
-        self.ended: list[Outcome] = []
+        self.ended: list[Ended] = []
         self.stillborn = 0
 
     # The loop's side ---------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class _Crew:
         self._assign()
         return job.number
 
-    def collect(self, seconds: float) -> list[Outcome]:
+    def collect(self, seconds: float) -> list[Ended]:
         if not self.ended:
             self._hear(seconds)
             self._enforce_limit()

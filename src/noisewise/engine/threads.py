@@ -11,7 +11,7 @@ from typing import Any
 
 from noisewise import checks
 from noisewise.engine import failures
-from noisewise.engine.base import Engine, Outcome, Source, Stopped, Task, Work, drive, numbers
+from noisewise.engine.base import Ended, Engine, Source, Stopped, Task, Work, drive, numbers
 from noisewise.engine.machine import processors
 from noisewise.errors import NoisewiseWarning
 
@@ -37,19 +37,19 @@ class Threads(Engine):
         """Keep every thread busy until the source runs dry."""
         drive(source, self.crew())
 
-    def crew(self) -> "Crew":
+    def crew(self) -> "ThreadCrew":
         """The threads of one run."""
-        return Crew(self.workers or processors())
+        return ThreadCrew(self.workers or processors())
 
 
-class Crew:
+class ThreadCrew:
     """Threads that serve one queue. They are daemons: one that hangs does not keep Python from ending."""
 
     def __init__(self, size: int, place: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
         self.place = place
         """What every block runs within."""
         self.inbox: SimpleQueue[tuple[int, Work] | None] = SimpleQueue()
-        self.outbox: SimpleQueue[Outcome] = SimpleQueue()
+        self.outbox: SimpleQueue[Ended] = SimpleQueue()
         self.stop, self.reported = threading.Event(), False
         self.busy: dict[int, tuple[float, Work]] = {}
         """By thread, since when and on what."""
@@ -71,7 +71,7 @@ class Crew:
             self.busy[own] = time.monotonic(), work
             try:
                 with self.place():
-                    outcome: Outcome = number, work(self.poll), None
+                    outcome: Ended = number, work(self.poll), None
             except BaseException as error:
                 outcome = number, None, error
             del self.busy[own], item, work
@@ -88,7 +88,7 @@ class Crew:
         self.inbox.put((number, task.work))
         return number
 
-    def collect(self, seconds: float) -> list[Outcome]:
+    def collect(self, seconds: float) -> list[Ended]:
         """What has ended since."""
         found = []
         try:

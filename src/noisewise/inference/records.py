@@ -27,7 +27,7 @@ from noisewise.numerics import Array, Compiled, double
 from noisewise.release import Release
 
 Values = Mapping[str, Any]
-State = dict[str, Array]
+RecordState = dict[str, Array]
 
 MOST_NUMBERS = 2**22
 """Numbers that the records of one chain may hold."""
@@ -74,7 +74,7 @@ class Records:
 
     # What the frame calls --------------------------------------------------------------------------------
 
-    def start(self, rng: np.random.Generator, values: Values, chains: int) -> State:
+    def start(self, rng: np.random.Generator, values: Values, chains: int) -> RecordState:
         """Records drawn from the model at each chain's values."""
         size = self.bound.sizes(values, chains).astype(np.int64)
         capacity = _power_of_two(int(size.max()) + self.window) if self.unknown else int(size[0])
@@ -83,7 +83,7 @@ class Records:
             state[cast(str, self.n)] = size
         return self._totalled(state)
 
-    def sweep(self, rng: np.random.Generator, state: State, values: Values) -> tuple[State, dict[str, Any]]:
+    def sweep(self, rng: np.random.Generator, state: RecordState, values: Values) -> tuple[RecordState, dict[str, Any]]:
         """Propose every record once, in sequence; then, if it is unknown, draw their number within a window.
 
         The info holds `accepted` and `tried` records; `least`, the smallest acceptance probability met; and
@@ -110,7 +110,7 @@ class Records:
         info = {"accepted": int(accepted), "tried": tried, "least": math.exp(least), "impossible": int(impossible)}
         return made, info
 
-    def fresh(self, rng: np.random.Generator, state: State, values: Values) -> State:
+    def fresh(self, rng: np.random.Generator, state: RecordState, values: Values) -> RecordState:
         """As many records as in `state`, all drawn anew at `values`: a proposal for parameters and records together.
 
         Its density cancels against the records' own, so the Metropolis-Hastings ratio of (values, records) is that
@@ -142,22 +142,22 @@ class Records:
 
         return jnp.sum(jnp.where(present, jax.vmap(one)(held), 0.0))
 
-    def total(self, state: State) -> Array:
+    def total(self, state: RecordState) -> Array:
         """The statistic, one row per chain."""
         return state[self.name]
 
-    def values(self, state: State) -> dict[str, Array]:
+    def values(self, state: RecordState) -> dict[str, Array]:
         """The values of the model that the state holds: the total, and the number of records if it is unknown."""
         return {name: state[name] for name in self.owned}
 
     # Inside ------------------------------------------------------------------------------------------------
 
-    def _size(self, state: State) -> Array:
+    def _size(self, state: RecordState) -> Array:
         if self.unknown:
             return state[cast(str, self.n)]
         return np.full(len(state[self.fields[0]]), self.n, dtype=np.int64)
 
-    def _with_room(self, state: State) -> State:
+    def _with_room(self, state: RecordState) -> RecordState:
         """Capacity for the largest number the window can reach: nothing of n's support is ever out of reach."""
         capacity = state[self.fields[0]].shape[1]
         needed = int(self._size(state).max()) + self.window
@@ -168,7 +168,7 @@ class Records:
         grown = {f: np.concatenate([state[f], np.repeat(state[f][:, :1], more, axis=1)], axis=1) for f in self.fields}
         return {**state, **grown}
 
-    def _draw(self, rng: np.random.Generator, values: Values, chains: int, capacity: int) -> State:
+    def _draw(self, rng: np.random.Generator, values: Values, chains: int, capacity: int) -> RecordState:
         everything = {parent: np.asarray(values[parent]) for parent in self.bound.parents}
         with np.errstate(over="ignore", under="ignore"):
             for field, law in self.bound.laws.items():
@@ -176,7 +176,7 @@ class Records:
                 everything[field] = drawn.astype(law.struct.dtype, copy=False)
         return {field: everything[field] for field in self.fields}
 
-    def _totalled(self, state: State) -> State:
+    def _totalled(self, state: RecordState) -> RecordState:
         now = {field: state[field] for field in self.fields}
 
         def program(now: Values, size: Any) -> Any:

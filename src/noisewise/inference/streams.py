@@ -30,7 +30,7 @@ Work = Callable[[np.random.Generator, Columns, int, Callable[[], None]], tuple[C
 """(rng, inputs, rows, poll) -> (survivors by name, their positions among the rows)."""
 
 
-PILOT = 2**17
+FAIR_TRIAL = 2**17
 """Proposals of one stream before it may be called hopeless."""
 AHEAD = 16
 """Blocks of one stream, for each that the engine takes at a time, that may be under way or wait for a slow one."""
@@ -199,7 +199,7 @@ class Budget:
     max_seconds: float | None = None
 
 
-class Run:
+class StreamsRun:
     """Pulls `draws` rows from each root stream; a `Source` for an engine."""
 
     def __init__(
@@ -258,7 +258,7 @@ class Run:
     def _ran(self, stream: Stream, block: int, done: Callable[[Any], None], result: tuple[Columns, Array]) -> None:
         """Keep a block that has been computed; or compare it with the one kept, which is done once for each stream."""
         if self.log and stream.counted:
-            kept, form = as_kept(stream, *result), form_of(result[0])
+            kept, form = as_kept(stream, *result), kinds_and_shapes(result[0])
             if self.forms.get(stream.index) != form:
                 self.log.same(form, "form", stream.index)
                 self.forms[stream.index] = form
@@ -349,7 +349,7 @@ class Run:
     def _check_hope(self, stream: Stream, limit: int) -> None:
         """Say so early when even an optimistic rate cannot finish within the budget; end if next to nothing comes."""
         power_of_two = stream.absorbed & (stream.absorbed - 1) == 0
-        if stream.proposals < PILOT or not power_of_two:
+        if stream.proposals < FAIR_TRIAL or not power_of_two:
             return
         # Exact Poisson upper limit, at a confidence that leaves a false alarm to one run in a million.
         rate = min(1.0, 0.5 * float(chdtri(2 * (stream.accepted + 1), 1e-6)) / stream.proposals)
@@ -422,7 +422,7 @@ def as_kept(stream: Stream, columns: Columns, positions: Array) -> dict[str, Any
     return {"n": len(positions), "positions": places, "columns": columns}
 
 
-def form_of(columns: Columns) -> dict[str, Any]:
+def kinds_and_shapes(columns: Columns) -> dict[str, Any]:
     """Kinds of numbers and shapes, by name."""
     return {name: [column.dtype.str, list(column.shape[1:])] for name, column in columns.items()}
 
@@ -435,7 +435,7 @@ def read_block(log: Log, stream: Stream, block: int) -> tuple[Columns, Array]:
         columns, places, count = kept["columns"], kept["positions"], kept["n"]
         positions = np.arange(stream.rows, dtype=np.int32) if places is None else places
         good = len(positions) == count and all(len(column) == count for column in columns.values())
-        good = good and fingerprint(form_of(columns)) == log.get("form", stream.index)
+        good = good and fingerprint(kinds_and_shapes(columns)) == log.get("form", stream.index)
         good = good and positions.ndim == 1 and bool(np.all(np.diff(positions) > 0))
         if good and (count == 0 or (columns and positions[0] >= 0 and positions[-1] < stream.rows)):
             return columns, positions
@@ -464,7 +464,7 @@ def run(
     log: Log = NOTHING,
 ) -> Outcome:
     """`draws` rows of each root, on `engine`. Ctrl-C ends with what has been accepted. `log` keeps every block."""
-    source = Run(roots, draws, seed, purpose, budget or Budget(), progress, log)
+    source = StreamsRun(roots, draws, seed, purpose, budget or Budget(), progress, log)
     source.describe()
     try:
         with progress:

@@ -60,26 +60,27 @@ class EM(Estimator):
         """Alternate exact E-steps and M-steps. Ctrl-C ends with the current state."""
         coordinates = Coordinates(problem.model)
         parts = exact_parts(parts_of(problem), start)
-        walk = Walk(self, Surface(parts, coordinates), coordinates.free_from(start))
+        ascent = Ascent(self, Surface(parts, coordinates), coordinates.free_from(start))
         with progress:
             try:
                 if in_pieces(parts):
-                    walk.begin_with(Walk(self, Surface(first_pieces(parts), coordinates), walk.free), progress)
-                status, message = walk.climb(progress)
+                    ascent.begin_with(Ascent(self, Surface(first_pieces(parts), coordinates), ascent.free), progress)
+                status, message = ascent.climb(progress)
             except KeyboardInterrupt:
-                status, message = "interrupted", f"interrupted after {len(walk.trace)} iterations."
-        clouds = walk.surface.clouds(walk.free)
-        louis, neglected = walk.louis(clouds), clouds.neglected
+                status, message = "interrupted", f"interrupted after {len(ascent.trace)} iterations."
+        clouds = ascent.surface.clouds(ascent.free)
+        louis, neglected = ascent.louis(clouds), clouds.neglected
         if status == "converged" and (told := inexact(*neglected)):
             status, message = "inexact", told
-        slope = walk.slope(louis)
-        diagnostics: dict[str, Any] = {"neglected": neglected[1], "iterations": len(walk.trace)}
+        slope = ascent.slope(louis)
+        diagnostics: dict[str, Any] = {"neglected": neglected[1], "iterations": len(ascent.trace)}
         diagnostics["information"] = "Louis" if slope is None else "slope of the score"
-        end = End(walk.free, louis, clouds.log_likelihood, status, message, walk.trace, diagnostics, information=slope)
+        height, trace = clouds.log_likelihood, ascent.trace
+        end = End(ascent.free, louis, height, status, message, trace, diagnostics, information=slope)
         return finish(self, problem, seed, coordinates, end)
 
 
-class Walk:
+class Ascent:
     """One run's state: where it is, and the trace."""
 
     def __init__(self, settings: EM, surface: Surface, free: Array) -> None:
@@ -89,7 +90,7 @@ class Walk:
         self.newton, self.near = settings.accelerate, NEAR
         """Whether Newton steps are tried, of a slow climb always; and within how many standard errors of the top."""
 
-    def begin_with(self, other: "Walk", progress: Steps) -> None:
+    def begin_with(self, other: "Ascent", progress: Steps) -> None:
         """Begin where a climb on some of the entries ends, if at a top: Newton's steps lead to that of all."""
         other.newton = True
         if other.climb(progress)[0] == "converged" and other._has_top():

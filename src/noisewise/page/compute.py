@@ -19,7 +19,7 @@ from noisewise.results.posterior import Posterior
 from noisewise.workflow import folder as results_folder
 from noisewise.workflow.reporting import report_on
 from noisewise.workflow.results import plain
-from noisewise.workflow.run import posterior_of
+from noisewise.workflow.run import run_posterior
 
 Progress = Callable[[str, int, int], None]
 
@@ -48,7 +48,7 @@ def run(folder: Path, progress: Progress) -> dict[str, Any]:
     """
     analysis = _read(folder)
     progress("starting", 0, 0)
-    results = posterior_of(analysis, "compare", progress=False)
+    results = run_posterior(analysis, "compare", progress=False)
     if results.ended:  # this process was asked to end
         raise SystemExit(results.ended)
     progress("writing files", 0, 0)

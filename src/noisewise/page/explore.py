@@ -50,7 +50,7 @@ MOST_LEARNT = 12
 
 
 @dataclass(frozen=True)
-class Cloud:
+class PooledRows:
     """Rows of parameters and statistics from prior and posterior together."""
 
     values: dict[str, Array]
@@ -60,7 +60,7 @@ class Cloud:
     """Effective over nominal number of the posterior's draws, which may be correlated."""
 
 
-def cloud_of(problem: Problem, posterior: Posterior, seed: int) -> Cloud | None:
+def pooled_rows(problem: Problem, posterior: Posterior, seed: int) -> PooledRows | None:
     """The rows and the density of their mixture; None where a statistic has no noise to change.
 
     The mixture needs Z, the evidence of the run: the self-consistent estimate from all rows (Geyer 1994), which solves
@@ -82,7 +82,7 @@ def cloud_of(problem: Problem, posterior: Posterior, seed: int) -> Cloud | None:
     size = len(after[names[0]])
     log_base = _log_base(log_eta, blocks * BLOCK, size)
     least = min((each for each in posterior.ess.values() if np.isfinite(each)), default=float(size))
-    return Cloud(values, log_base, min(1.0, least / size))
+    return PooledRows(values, log_base, min(1.0, least / size))
 
 
 def _equal(posterior: Posterior, names: list[str], rng: np.random.Generator) -> dict[str, Array] | None:
@@ -119,7 +119,7 @@ class Explorer:
     """Intervals of the parameters for any release of the same model, by weighing the run's rows anew or by sampling."""
 
     analysis: Analysis
-    cloud: Cloud | None
+    cloud: PooledRows | None
     way: tuple[Sampler, int] | None = field(default=None)
     """Sampler and draws that delivered for the last release that had to be sampled, tried first for the next."""
 
@@ -128,7 +128,7 @@ class Explorer:
         found = None if self.cloud is None else self._weighed(Problem(self.analysis.model, release), self.cloud)
         return self._sampled(release, seed) if found is None else found
 
-    def _weighed(self, problem: Problem, cloud: Cloud) -> Intervals | None:
+    def _weighed(self, problem: Problem, cloud: PooledRows) -> Intervals | None:
         """From the run's rows; None where they are worth too few draws, or a few of them carry too much."""
         log_weights = _log_eta(problem, cloud.values) - cloud.log_base
         if cloud.worth * weights.effective_size(log_weights) < ENOUGH:
@@ -187,7 +187,7 @@ def explore(analysis: Analysis, posterior: Posterior, factor: float, progress: P
     level, seed = analysis.settings.level, analysis.settings.seed
     release = budget.release_at(analysis.release, factor)
     progress("starting", 0, 0)
-    explorer = Explorer(analysis, cloud_of(Problem(analysis.model, analysis.release), posterior, seed))
+    explorer = Explorer(analysis, pooled_rows(Problem(analysis.model, analysis.release), posterior, seed))
     same = _possible(explorer, release, seed)
     rng = generator(seed, Purpose.OTHER_RELEASES)
     found: list[Intervals | None] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal
 
-State = Literal["waiting", "running", "done", "failed", "cancelled"]
+JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 PATIENCE = 3.0
 """Seconds a job gets to stop by itself before its process is ended."""
 OVER = ("done", "failed", "cancelled")
@@ -28,7 +28,7 @@ class Job:
     """Something to compute, and how far it is."""
 
     request: dict[str, Any]
-    state: State = "waiting"
+    state: JobState = "waiting"
     stage: str = ""
     done: int = 0
     total: int = 0

@@ -330,7 +330,7 @@ def _exploring(runs: "Runs", asked: Any) -> None:
         return ui.p(f"Simulating releases at this budget: {done} of {REPLICATES} done …")
 
 
-def label_of(result: Any, factor: float) -> str:
+def budget_in_words(result: Any, factor: float) -> str:
     """A budget in words."""
     return f"{result['epsilon'] * factor:.3g}" if result["epsilon"] else f"{factor:.3g} times"
 
@@ -343,7 +343,7 @@ def explored_ui(result: Any, found: list[Any], picture: str) -> Any:
         for row in each["rows"][:4]:
             same = "not known" if row["same"] is None else " to ".join(map(short, row["same"]))
             width = "not known" if row["expected"] is None else f"{short(row['expected'])} ± {short(row['spread'])}"
-            first = ui.tags.th(label_of(result, each["factor"]), scope="row")
+            first = ui.tags.th(budget_in_words(result, each["factor"]), scope="row")
             rows.append(ui.tags.tr(first, [ui.tags.td(text) for text in (row["name"], width, same)]))
     failed = sum(each["failed"] for each in found)
     releases = max((row["releases"] for each in found for row in each["rows"]), default=0)
@@ -367,7 +367,7 @@ def _widths_in_words(result: Any, found: list[Any]) -> str:
     first = [(one["factor"], one["rows"][0]) for one in found if one["rows"]]
     if not first:
         return "No budget gave an answer."
-    each = [f"{label_of(result, factor)}: {short(row['expected'])}" for factor, row in first]
+    each = [f"{budget_in_words(result, factor)}: {short(row['expected'])}" for factor, row in first]
     return f"Expected width of the interval of {first[0][1]['name']} by budget. " + "; ".join(each) + "."
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from noisewise.report.markup import Html, joined, tag
-from noisewise.report.model_words import Node
+from noisewise.report.model_words import NodeWords
 
 WIDEST = 32
 """Characters of a node's line."""
@@ -11,7 +11,7 @@ CHARACTER, LINE, PADDING, GAP, BETWEEN, TOP = 6.7, 17.0, 12.0, 16.0, 46.0, 30.0
 TITLES = {"parameter": "Unknown parameters", "statistic": "Confidential", "release": "Published"}
 
 
-def graph(nodes: Sequence[Node]) -> Html:
+def graph(nodes: Sequence[NodeWords]) -> Html:
     """An SVG with a title and a description; colours come from the page's style."""
     columns = _columns(nodes)
     places, width, height = _places(columns)
@@ -36,7 +36,7 @@ def graph(nodes: Sequence[Node]) -> Html:
     )
 
 
-def _columns(nodes: Sequence[Node]) -> list[list[Node]]:
+def _columns(nodes: Sequence[NodeWords]) -> list[list[NodeWords]]:
     """Nodes by depth: a kind never shares a column with another, published values all stand in the last one."""
     known = {node.key: node for node in nodes}
     depth: dict[str, int] = {}
@@ -56,7 +56,7 @@ def _columns(nodes: Sequence[Node]) -> list[list[Node]]:
     return _untangled(columns)
 
 
-def _untangled(columns: list[list[Node]]) -> list[list[Node]]:
+def _untangled(columns: list[list[NodeWords]]) -> list[list[NodeWords]]:
     """Each column in the order of its neighbours' average height: a few sweeps there and back."""
     children: dict[str, list[str]] = {}
     for column in columns:
@@ -66,7 +66,7 @@ def _untangled(columns: list[list[Node]]) -> list[list[Node]]:
     for sweep in range(6):
         at = {node.key: (i + 0.5) / len(column) for column in columns for i, node in enumerate(column)}
 
-        def height(node: Node, at: dict[str, float] = at, forwards: bool = sweep % 2 == 0) -> float:
+        def height(node: NodeWords, at: dict[str, float] = at, forwards: bool = sweep % 2 == 0) -> float:
             near = node.parents if forwards else children.get(node.key, [])
             return sum(at[key] for key in near) / len(near) if near else at[node.key]
 
@@ -74,7 +74,7 @@ def _untangled(columns: list[list[Node]]) -> list[list[Node]]:
     return columns
 
 
-def _places(columns: list[list[Node]]) -> tuple[dict[str, tuple[float, float, float, float]], float, float]:
+def _places(columns: list[list[NodeWords]]) -> tuple[dict[str, tuple[float, float, float, float]], float, float]:
     """(x, y, width, height) by key, and the size of the whole."""
     heights = [sum(_height(node) + GAP for node in column) - GAP for column in columns]
     tallest, x = max(heights), 4.0
@@ -90,11 +90,11 @@ def _places(columns: list[list[Node]]) -> tuple[dict[str, tuple[float, float, fl
     return places, x - BETWEEN + 4.0, TOP + tallest + 6.0
 
 
-def _lines(node: Node) -> list[str]:
+def _lines(node: NodeWords) -> list[str]:
     return [_short(line) for line in (node.name, node.law, node.note) if line]
 
 
-def _height(node: Node) -> float:
+def _height(node: NodeWords) -> float:
     return LINE * len(_lines(node)) + PADDING
 
 
@@ -102,7 +102,7 @@ def _short(line: str) -> str:
     return line if len(line) <= WIDEST else line[: WIDEST - 1] + "…"
 
 
-def _box(node: Node, x: float, y: float, width: float, height: float) -> Html:
+def _box(node: NodeWords, x: float, y: float, width: float, height: float) -> Html:
     rounding = height / 2 if node.kind == "parameter" else 4.0
     shapes = [tag("rect", x=_f(x), y=_f(y), width=_f(width), height=_f(height), rx=_f(rounding))]
     if node.kind == "release":  # a second frame: told from the others without colour
@@ -133,6 +133,6 @@ def _f(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def described(nodes: Sequence[Node]) -> Html:
+def described(nodes: Sequence[NodeWords]) -> Html:
     """The same in sentences."""
     return tag("ul", joined(tag("li", node.sentence) for node in nodes))

@@ -20,7 +20,7 @@ CLAMPS = {"clip", "clamp", "minimum", "maximum", "min", "max"}
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeWords:
     """A parameter, a confidential statistic, or a published value."""
 
     key: str
@@ -35,7 +35,7 @@ class Node:
     sentence: str = field(default="", compare=False)
 
 
-def nodes_of(model: Model, release: Release, content: Mapping[str, Any]) -> list[Node]:
+def words_of_nodes(model: Model, release: Release, content: Mapping[str, Any]) -> list[NodeWords]:
     """Every node, parents first. `content` holds an analysis file's tables, empty where the model is written in Python.
 
     Keys differ from names, because a statistic and its published value share a name.
@@ -48,7 +48,7 @@ def nodes_of(model: Model, release: Release, content: Mapping[str, Any]) -> list
         shown = whole(item.value) if np.ndim(item.value) == 0 and not np.isnan(item.value) else ""
         shown = shown or ("withheld" if np.ndim(item.value) == 0 else f"{int(np.size(item.value)):,} values")
         told = f"{name} was published: {shown}, {'without noise' if kind == 'Exact' else f'made noisy by {kind}'}."
-        found.append(Node(f"r:{name}", name, "release", f"{noise}: {shown}", needs, sentence=told))
+        found.append(NodeWords(f"r:{name}", name, "release", f"{noise}: {shown}", needs, sentence=told))
     return found
 
 
@@ -56,7 +56,7 @@ def _key(model: Model, name: str) -> str:
     return f"{'p' if name in model.parameters else 's'}:{name}"
 
 
-def _node(model: Model, name: str, content: Mapping[str, Any]) -> Node:
+def _node(model: Model, name: str, content: Mapping[str, Any]) -> NodeWords:
     parents = model.parents(name)
     parameter = name in model.parameters
     node = model.node(name)
@@ -71,7 +71,7 @@ def _node(model: Model, name: str, content: Mapping[str, Any]) -> Node:
         law = "simulated by a program"
         sentence = f"{name}, confidential, is simulated by a program that is given {listed(parents) or 'nothing'}."
     kind = "parameter" if parameter else "statistic"
-    return Node(_key(model, name), name, kind, law, tuple(_key(model, each) for each in parents), note, sentence)
+    return NodeWords(_key(model, name), name, kind, law, tuple(_key(model, each) for each in parents), note, sentence)
 
 
 def _total(name: str, total: Total, stated: Mapping[str, Any]) -> tuple[str, str, str]:

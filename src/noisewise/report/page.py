@@ -17,7 +17,7 @@ from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.report import graph, noise, words
 from noisewise.report.markup import Html, bullets, joined, listed, paragraphs, saved, table, tag, whole
-from noisewise.report.model_words import nodes_of
+from noisewise.report.model_words import words_of_nodes
 from noisewise.report.verdict import Verdict
 from noisewise.results.fit import Fit
 from noisewise.results.labels import label_of
@@ -184,7 +184,7 @@ def long_table(caption: str, columns: Iterable[str], rows: list[Any], key: str) 
 
 def model(report: Shown) -> Section:
     """The model as a graph and in sentences."""
-    nodes = nodes_of(report.model, report.release, report.content)
+    nodes = words_of_nodes(report.model, report.release, report.content)
     picture = tag(
         "div", graph.graph(nodes), class_="scroll", role="region", aria_label="Graph of the model", tabindex="0"
     )

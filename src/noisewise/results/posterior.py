@@ -282,7 +282,7 @@ class Posterior:
         if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
             raise refusal("Posterior.load", "path", "must be an existing file", path, "Check the path.")
         try:
-            result_file.check(path)
+            result_file.check_structure(path)
             tree = xr.load_datatree(Path(path), engine="h5netcdf")
             found = json.loads(tree.attrs["noisewise"])
             if found.pop("format") != FORMAT or found.pop("version") != VERSION:

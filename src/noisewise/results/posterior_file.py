@@ -36,7 +36,7 @@ TYPES: Mapping[str, Any] = {
 """What the metadata's fields are."""
 
 
-def check(path: str | os.PathLike[str]) -> None:
+def check_structure(path: str | os.PathLike[str]) -> None:
     """Raise `ValueError` where the file holds anything but groups of plain arrays, or arrays larger than itself."""
     import h5py
 

@@ -38,7 +38,7 @@ from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
 from noisewise.numerics.tracing import depends
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.gibbs.conjugate import Conjugate, Family, family_of
+from noisewise.samplers.gibbs.conjugate import Conjugate, ConjugateFamily, family_of
 from noisewise.samplers.gibbs.joint import Joint, State, has_free_entries
 from noisewise.samplers.gibbs.latent import Entries, Lines
 from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, Tuned
@@ -220,12 +220,12 @@ class _Sweeps:
         self.groups = GROUPS if chains % (4 * GROUPS) == 0 else 1
         self.stop = threading.Event()
         rng = generator(seed, Purpose.STARTS)
-        self.starts = self._with_records(rng, starting_points(joint, rng, STARTS))
+        self.starts = self._with_records(rng, starting_values(joint, rng, STARTS))
         self.log = log
         log.same(self.starts, "starts")
         self.closed = closed_forms(joint, self.starts)
         steps = plan(joint, self.closed)
-        self.described = [describe(step) for step in steps]
+        self.described = [step_in_words(step) for step in steps]
         adaptive = any(isinstance(step, (Gradient, Lines, Refresh)) for step in steps) or bool(joint.totals)
         self.warmup = sampler.warmup if sampler.warmup is not None else (200 if adaptive else 60)
         self.done = [0] * self.groups
@@ -328,7 +328,7 @@ class _Sweeps:
 # The sweep ------------------------------------------------------------------------------------------------------------
 
 
-def plan(joint: Joint, closed: dict[str, Family]) -> list[Any]:
+def plan(joint: Joint, closed: dict[str, ConjugateFamily]) -> list[Any]:
     """The steps of one sweep, statistics first; `closed` are the parameters that can be drawn at once."""
     model = joint.model
     owned = {name for records in joint.totals.values() for name in records.owned}
@@ -360,14 +360,14 @@ def _refresh(joint: Joint, latent: list[str]) -> list[Any]:
     return [Refresh(joint, names, latent, [Reported(joint, name) for name in latent if Reported.applies(joint, name)])]
 
 
-def closed_forms(joint: Joint, state: State) -> dict[str, Family]:
+def closed_forms(joint: Joint, state: State) -> dict[str, ConjugateFamily]:
     """Continuous parameters whose law given the rest is recognised, and confirmed at the given states."""
     continuous = [name for name in joint.model.parameters if not joint.model.is_discrete(name)]
     found = {name: family_of(joint, name) for name in continuous}
     return {n: family for n, family in found.items() if family and Conjugate(joint, n, family).agrees(state)}
 
 
-def _parameter_steps(joint: Joint, families: dict[str, Family]) -> list[Any]:
+def _parameter_steps(joint: Joint, families: dict[str, ConjugateFamily]) -> list[Any]:
     """Conjugate draws where there are any, one Hamiltonian step for all the rest, integrating out what it can."""
     model = joint.model
     closed = [Conjugate(joint, name, family) for name, family in families.items()]
@@ -420,7 +420,7 @@ def adapt(steps: list[Any], sweep: int, warmup: int) -> None:
             step.settle_moves()
 
 
-def describe(step: Any) -> str:
+def step_in_words(step: Any) -> str:
     """What a step does, for the diagnostics."""
     if isinstance(step, Conjugate):
         return f"{step.name}: {step.family.name}"
@@ -439,7 +439,7 @@ def describe(step: Any) -> str:
 # Starts ---------------------------------------------------------------------------------------------------------------
 
 
-def starting_points(joint: Joint, rng: np.random.Generator, rows: int) -> dict[str, Array]:
+def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[str, Array]:
     """Draws of the model, resampled by a power of the noise density that leaves the equivalent of many of them."""
     problem, model = joint.problem, joint.model
     names = [n for n in model.order if n in model.parameters or n in problem.needed]

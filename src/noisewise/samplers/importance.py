@@ -49,7 +49,7 @@ class Importance(Sampler):
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data; a function among the proposal's laws is only described."""
-        return plain(self)
+        return settings_as_data(self)
 
     def unfit(self, problem: Problem) -> str | None:
         """Statistics without noise need a density to weigh by."""
@@ -89,7 +89,7 @@ class Importance(Sampler):
             log_evidence=weights.log_mean(log_weights),
             log_evidence_se=weights.log_mean_se(log_weights),
             seconds=outcome.seconds + pilot.seconds,
-            diagnostics=diagnostics | told(pilot),
+            diagnostics=diagnostics | pilot_diagnostics(pilot),
         )
 
 
@@ -106,7 +106,7 @@ def settle(sampler: Any) -> None:
     sampler._whole("simulations", 1, "Give 1, or None to let the pilot choose.", optional=True)
 
 
-def plain(sampler: Any) -> dict[str, Any]:
+def settings_as_data(sampler: Any) -> dict[str, Any]:
     """Name and settings as plain data."""
     found = {item.name: getattr(sampler, item.name) for item in fields(sampler)}
     return {"name": type(sampler).__name__, **found, "proposal": proposals.as_data(sampler.proposal)}
@@ -134,6 +134,6 @@ def log_bound(problem: Problem, pilot: Plan) -> float:
     return sum(problem.log_sup(name) for name in problem.release) - math.log(pilot.proposal.share)
 
 
-def told(pilot: Plan) -> dict[str, Any]:
+def pilot_diagnostics(pilot: Plan) -> dict[str, Any]:
     """What the pilot did, for the diagnostics."""
     return {"simulations": pilot.simulations, "pilot_rounds": pilot.rounds, "pilot_proposals": pilot.proposals}

@@ -20,7 +20,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.streams import Columns, Outcome, Stream, run
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.importance import plain, remaining, settle, told
+from noisewise.samplers.importance import pilot_diagnostics, remaining, settings_as_data, settle
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.pilot import plan_of
 from noisewise.samplers.proposals.proposal import Proposal
@@ -49,7 +49,7 @@ class ImportanceRejection(Sampler):
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data; a function among the proposal's laws is only described."""
-        return plain(self)
+        return settings_as_data(self)
 
     def unfit(self, problem: Problem) -> str | None:
         """Needs a finite supremum of the noise density."""
@@ -66,7 +66,7 @@ class ImportanceRejection(Sampler):
         how: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
         outcome = run([stream], draws, seed, Purpose.PROPOSALS, **how)
         log_bound = -math.log(pilot.proposal.share)
-        return kept_posterior(self, problem, seed, outcome, log_sup, log_bound, told(pilot))
+        return kept_posterior(self, problem, seed, outcome, log_sup, log_bound, pilot_diagnostics(pilot))
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ from noisewise.samplers.walking.moves import (
     affordable,
     best_lengths,
     chosen_by_weight,
-    joined,
-    pilot,
+    side_by_side,
+    usable_walkers,
     weighted_cloud,
 )
 
@@ -139,7 +139,7 @@ class Walk:
                 walkers.parameters[name].reshape(len(walkers), -1)[:, :TRACED] for name in self.moves.space.discrete
             ]
             trace.append(np.concatenate(followed, axis=1))
-        return walkers, total, tried, joined(snapshots), np.stack(trace, axis=1)
+        return walkers, total, tried, side_by_side(snapshots), np.stack(trace, axis=1)
 
     def draw(
         self, walkers: Walkers, group: int, before: int, length: int, thin: int, sweeps: int, poll: Poll
@@ -166,7 +166,7 @@ class Walk:
 def start(moves: Moves, seed: int, poll: Poll) -> tuple[Walkers | None, int, np.random.Generator]:
     """Weighted draws of the prior to start from, rows simulated, and the generator as it is after them."""
     rng = generator(seed, Purpose.PILOT)
-    return *pilot(moves, rng, SUPERCHAINS, moves.problem.log_eta, poll), rng
+    return *usable_walkers(moves, rng, SUPERCHAINS, moves.problem.log_eta, poll), rng
 
 
 @dataclass
@@ -263,7 +263,7 @@ class _Run:
             self.groups = [result[0] for result in results]
             self.proposals += length * self.chains * self.moves.cost
             sums, tried = sum(result[1] for result in results), sum(result[2] for result in results)
-            cloud = joined([result[3] for result in results])
+            cloud = side_by_side([result[3] for result in results])
             before, window = before + length, max(16, before + length)
             lengths = best_lengths(sums, tried) if before >= self.sampler.warmup else None
             self.kernel = self.moves.kernel(cloud.free, cloud.parameters, self.floor, lengths)

@@ -85,7 +85,7 @@ class NUTS(Sampler):
     ) -> Posterior:
         """Run the chains; again, with wider windows, where a sum left too much out."""
         log.agree("draws", draws)
-        run = Run(self, problem, -(-draws // self.chains), seed, engine, progress, log)
+        run = ChainsRun(self, problem, -(-draws // self.chains), seed, engine, progress, log)
         with progress:
             while True:
                 run.once()
@@ -195,7 +195,7 @@ def _keyed(state: Any) -> Any:
 
 
 @dataclass
-class Run:
+class ChainsRun:
     """One call of `NUTS.run`: the pieces of every chain as they come, and how it ended."""
 
     settings: NUTS

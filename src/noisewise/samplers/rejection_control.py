@@ -20,7 +20,14 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.streams import Columns, Stream, run
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.importance import log_bound, plain, remaining, settle, told, without_density
+from noisewise.samplers.importance import (
+    log_bound,
+    pilot_diagnostics,
+    remaining,
+    settings_as_data,
+    settle,
+    without_density,
+)
 from noisewise.samplers.importance_rejection import kept_posterior, survivors
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.pilot import plan_of
@@ -61,7 +68,7 @@ class RejectionControl(Sampler):
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data; a function among the proposal's laws is only described."""
-        return plain(self)
+        return settings_as_data(self)
 
     def unfit(self, problem: Problem) -> str | None:
         """Statistics without noise need a density to weigh by."""
@@ -81,7 +88,8 @@ class RejectionControl(Sampler):
         how: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
         outcome = run([stream], draws, seed, Purpose.PROPOSALS, **how)
         most = max(log_bound(problem, pilot), log_threshold)
-        return kept_posterior(self, problem, seed, outcome, 0.0, most, {"log_threshold": log_threshold} | told(pilot))
+        diagnostics = {"log_threshold": log_threshold} | pilot_diagnostics(pilot)
+        return kept_posterior(self, problem, seed, outcome, 0.0, most, diagnostics)
 
 
 def threshold(log_weights: Array, quantile: float) -> float:

@@ -109,7 +109,7 @@ def _run(
 def _sample_by_choice(
     problem: Problem, draws: int, seed: int, engine: Engine, progress: bool | None, log: Log
 ) -> Posterior:
-    """Try rejection for as long as a pilot would take; else run the pilot, and go down its ranking."""
+    """Try rejection for as long as a probe would take; else run the probe, and go down its ranking."""
     spared = choice.sparing(problem)
     if spared is not None:
         logger.info("%s: %s", type(spared.sampler).__name__, spared.told)
@@ -118,10 +118,10 @@ def _sample_by_choice(
     if found is not None:
         logger.info("Rejection: %s", found.reason)
         return found
-    pilot = choice.pilot(problem, seed, engine)
+    probe = choice.probe(problem, seed, engine)
     steps: list[str] = []
     lost: InferenceError | InputError | None = None
-    for number, (each, told) in enumerate(_candidates(pilot, draws, seed, engine)):
+    for number, (each, told) in enumerate(_candidates(probe, draws, seed, engine)):
         sampler = each.sampler
         logger.info("%s: %s", type(sampler).__name__, told)
         # A fallback starts on new streams: it was called for by what the run before it drew.
@@ -146,19 +146,19 @@ def _sample_by_choice(
     return found
 
 
-def _candidates(pilot: choice.Pilot, draws: int, seed: int, engine: Engine) -> Iterator[tuple[choice.Estimate, str]]:
+def _candidates(probe: choice.Probe, draws: int, seed: int, engine: Engine) -> Iterator[tuple[choice.Estimate, str]]:
     """Samplers in the order of the forecast, each with why; the full ranking is made only when it comes to that."""
-    first = choice.settled(pilot, draws)
+    first = choice.settled(probe, draws)
     if first:
-        yield first[0], choice.reason_for(first, pilot)
-    ranking = choice.estimates(pilot, draws, seed, engine)
+        yield first[0], choice.reason_for(first, probe)
+    ranking = choice.estimates(probe, draws, seed, engine)
     if not ranking:
-        raise _nothing_applies(pilot.problem)
+        raise _nothing_applies(probe.problem)
     for number, each in enumerate(ranking):
         if number and each.work > choice.MOST_FALLBACK:
             continue
         if not first or each.sampler != first[0].sampler:
-            why = choice.reason_for(ranking, pilot) if number == 0 else f"the next in the forecast: {each.told}"
+            why = choice.reason_for(ranking, probe) if number == 0 else f"the next in the forecast: {each.told}"
             yield each, why
 
 
@@ -170,7 +170,7 @@ def _worth_another(found: Posterior, draws: int) -> bool:
 
 
 def _probe(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:
-    """Rejection's result, if it comes within what a pilot would cost."""
+    """Rejection's result, if it comes within what a probe would cost."""
     limit = choice.probe_limit(problem)
     if draws > limit or Rejection().unfit(problem) is not None or choice.noise_free(problem) is not None:
         return None
@@ -197,13 +197,13 @@ def _nothing_applies(problem: Problem) -> InputError:
 
 def forecast_of(
     problem: Problem, draws: int, seed: int, engine: Engine
-) -> tuple[list[choice.Estimate], str, choice.Pilot]:
-    """Every sampler that applies, best first; why the first, which `sample` would choose; and the pilot behind it."""
-    pilot = choice.pilot(problem, seed, engine)
-    ranking = choice.estimates(pilot, draws, seed, engine)
+) -> tuple[list[choice.Estimate], str, choice.Probe]:
+    """Every sampler that applies, best first; why the first, which `sample` would choose; and the probe behind it."""
+    probe = choice.probe(problem, seed, engine)
+    ranking = choice.estimates(probe, draws, seed, engine)
     if not ranking:
         raise _nothing_applies(problem)
-    return ranking, choice.reason_for(ranking, pilot), pilot
+    return ranking, choice.reason_for(ranking, probe), probe
 
 
 __all__ = [

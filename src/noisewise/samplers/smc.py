@@ -1,8 +1,9 @@
 """Sequential Monte Carlo from the prior to the posterior (Del Moral, Doucet and Jasra 2006).
 
 Populations of walkers ("islands") pass through targets pi0(theta) pi(s | theta) eta_t(s), from the prior at t = 0 to
-the exact posterior at t = 1: weighted by the ratio of one eta_t to the one before, resampled, moved. A pilot population
-chooses the temperatures and adapts the moves; all islands then run with them frozen, so that the evidence is unbiased.
+the exact posterior at t = 1: weighted by the ratio of one eta_t to the one before, resampled, moved. A scouting
+population chooses the temperatures and adapts the moves; all islands then run with them frozen, so that the evidence is
+unbiased.
 Proofs: docs/derivations/smc.md.
 """
 
@@ -46,7 +47,7 @@ from noisewise.samplers.walking.moves import (
     height,
 )
 
-LEAST_PARTICLES, PILOT_MOST = 512, 8192
+LEAST_PARTICLES, MOST_SCOUTS = 512, 8192
 MOST_STAGES, MOST_SWEEPS = 400, 200
 LEFT_BEHIND, LEFT_AT_THE_END = 0.05, 0.005
 """Share of walkers that may not have moved after a stage, and after the last."""
@@ -61,7 +62,7 @@ class SMC(Sampler):
     `islands`: independent populations; their spread is the error of everything. `particles`: walkers in each; None
     for the rows asked of it, and at least 512. `simulations`: sets of statistics that each walker holds; None for up to
     8 where they are cheap. `keep`: the share of effective walkers that a change of temperature
-    leaves. `schedule`: temperatures from above 0 to 1; None to choose them by a pilot population. `max_proposals`
+    leaves. `schedule`: temperatures from above 0 to 1; None to choose them by a scouting population. `max_proposals`
     limits the simulated rows, `max_seconds` the time.
     """
 
@@ -93,7 +94,7 @@ class SMC(Sampler):
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
     ) -> Posterior:
-        """Pilot, then the islands."""
+        """Scouts, then the islands."""
         log.agree("draws", draws)
         run = _Run(self, problem, draws, seed, engine, progress, log)
         try:
@@ -250,7 +251,7 @@ class Voyage:
         log: Log,
         poll: Poll,
     ) -> tuple[list[Stage], int]:
-        """The stages a pilot population finds, and the rows it simulated; no stages where it died out."""
+        """The stages a scouting population finds, and the rows it simulated; no stages where it died out."""
         walkers, now, rows = self.embark(rng, size, poll), 0.0, size * self.moves.simulations
         stages: list[Stage] = []
         floor = 1e-8 * np.maximum(walkers.free[np.isfinite(walkers.free).all(axis=1)].var(axis=0), 1e-8)
@@ -280,7 +281,7 @@ class Voyage:
     def _tune(
         self, rng: np.random.Generator, walkers: Walkers, t: float, floor: Array, poll: Poll
     ) -> tuple[Kernel, int, int]:
-        """Shape and length of steps for one stage, and how many sweeps it needs; the pilot moves on with them."""
+        """Shape and length of steps for one stage, and how many sweeps it needs; the scouts move on with them."""
         kernel = self.moves.kernel(walkers.free, walkers.parameters, floor)
         sums, tried = np.zeros((len(self.moves.list), len(LEVELS))), np.zeros((len(self.moves.list), len(LEVELS)))
         for _ in range(2):  # all lengths alike, to see which serve
@@ -356,15 +357,16 @@ class _Run:
 
     def learn(self) -> None:
         """Temperatures and moves, from a population that is not used again."""
-        rng, size = generator(self.seed, Purpose.PILOT), min(max(self.size, LEAST_PARTICLES), PILOT_MOST)
+        rng, size = generator(self.seed, Purpose.PILOT), min(max(self.size, LEAST_PARTICLES), MOST_SCOUTS)
         work = partial(self.voyage.learn, rng, size, self.sampler.keep, self.sampler.schedule, self.log)
         self.stages, rows = gather(self.engine, [work], self.tick, portable=not self.log)[0]
         self.proposals += rows
         if not self.stages:
             self.status = "hopeless"
             self.message = (
-                f"a pilot of {size} walkers died out on its way from the prior to the posterior: none of them could "
-                "have given the release. Check the model's support against the released values, or raise particles."
+                f"a scouting population of {size} walkers died out on its way from the prior to the posterior: none of "
+                "them could have given the release. Check the model's support against the released values, or raise "
+                "particles."
             )
 
     def sail(self) -> None:

@@ -1,6 +1,6 @@
 """What sampling will take, by each sampler that applies; the choice and why; and whether prior and release conflict.
 
-The pilot and the ranking are those of `nw.sample` without a sampler (samplers/choice.py). docs/how-to-choose.md.
+The probe and the ranking are those of `nw.sample` without a sampler (samplers/choice.py). docs/how-to-choose.md.
 """
 
 import time
@@ -28,7 +28,7 @@ from noisewise.samplers.sample import forecast_of
 SIMULATED = 199
 """Releases simulated from the prior predictive: tail probabilities come in steps of 1/200."""
 WEIGHED = 512
-"""Pilot rows that estimate the prior predictive density, and numbers handled for each release at most."""
+"""Probe rows that estimate the prior predictive density, and numbers handled for each release at most."""
 MOST_HANDLED = 2**14
 SURPRISING = 0.02
 """A tail probability below this is called a conflict."""
@@ -52,7 +52,7 @@ class Forecast:
     draws: int
     seed: int
     pilot: int
-    """Prior rows of the pilot."""
+    """Prior rows of the probe."""
     seconds_per_unit: float
     """Measured here, for display only: seconds per number handled."""
 
@@ -104,7 +104,7 @@ class Forecast:
 def forecast(
     model: Model, release: Release, *, draws: int = 10_000, seed: int = 0, engine: Engine | None = None
 ) -> Forecast:
-    """Run a short pilot and say what each sampler would take for `draws` effective draws, and which is chosen.
+    """Run a short probe and say what each sampler would take for `draws` effective draws, and which is chosen.
 
     Work is counted, so that one seed gives one choice on every machine; seconds are rough and only shown.
     """
@@ -113,13 +113,13 @@ def forecast(
     if engine is not None and (not isinstance(engine, Engine)):
         raise refusal("forecast", "engine", "must be an engine", engine, "For example nw.Threads(2).")
     problem, used = Problem(model, release), engine or Threads()
-    ranking, reason, pilot = forecast_of(problem, draws, seed, used)
+    ranking, reason, probe = forecast_of(problem, draws, seed, used)
     start = time.perf_counter()
     # Compiled by now: it tells the speed, and serves the check below.
-    again = choosing.pilot(problem, seed, used, Purpose.CONFLICT_PILOT)
-    seconds = (time.perf_counter() - start) / (pilot.rows * pilot.cells)
+    again = choosing.probe(problem, seed, used, Purpose.CONFLICT_PILOT)
+    seconds = (time.perf_counter() - start) / (probe.rows * probe.cells)
     noisy = not any(isinstance(item.mechanism, Exact) for item in release.values())
-    acceptance = pilot.acceptance if noisy else (float("nan"), float("nan"))
+    acceptance = probe.acceptance if noisy else (float("nan"), float("nan"))
     against = {name: cls().unfit(problem) for name, cls in choosing.public_samplers().items()}
     return Forecast(
         ranking[0].sampler,
@@ -130,7 +130,7 @@ def forecast(
         FrozenDict(conflict(again, seed)),
         draws,
         seed,
-        pilot.rows,
+        probe.rows,
         seconds,
     )
 
@@ -138,22 +138,22 @@ def forecast(
 # Conflict of prior and release (Evans and Moshonov 2006) ------------------------------------------------------------
 
 
-def conflict(pilot: choosing.Pilot, seed: int) -> dict[str, float]:
+def conflict(probe: choosing.Probe, seed: int) -> dict[str, float]:
     """Where the release lies in its prior predictive: P(m(S) <= m(s_dp)), m the prior predictive density.
 
-    m is estimated from the pilot's rows, and releases are simulated from other prior draws, so that under the model
+    m is estimated from the probe's rows, and releases are simulated from other prior draws, so that under the model
     the estimate at the release and those at the simulated ones are exchangeable: each tail probability is a valid
     p-value whatever the quality of the estimate. Statistics without noise, or whose noise takes too long to weigh, are
     left out.
     """
-    problem = pilot.problem
+    problem = probe.problem
     left_out = choosing.dear(problem)
     noisy = [n for n, item in problem.release.items() if n not in left_out and not isinstance(item.mechanism, Exact)]
     if not noisy:
         return {}
     rng = generator(seed, Purpose.CONFLICT)
-    fresh = _simulated(rng, problem, noisy, pilot)
-    densities = {name: _log_density(problem, name, fresh[name], pilot) for name in noisy}
+    fresh = _simulated(rng, problem, noisy, probe)
+    densities = {name: _log_density(problem, name, fresh[name], probe) for name in noisy}
     found = {name: _tail(_mean(each)) for name, each in densities.items()}
     if len(noisy) > 1:
         found["release"] = _tail(_mean(sum(densities.values(), start=np.zeros(1))))
@@ -161,13 +161,13 @@ def conflict(pilot: choosing.Pilot, seed: int) -> dict[str, float]:
 
 
 def _simulated(
-    rng: np.random.Generator, problem: Problem, names: list[str], pilot: choosing.Pilot
+    rng: np.random.Generator, problem: Problem, names: list[str], probe: choosing.Probe
 ) -> dict[str, list[Any]]:
     """For each statistic its released value, then values simulated from the prior predictive."""
     model, found = problem.model, {}
-    values = model.draw(rng, model.order, pilot.rows)  # the pilot's own shape: nothing compiles
-    if pilot.rows < SIMULATED:
-        more = [model.draw(rng, model.order, pilot.rows) for _ in range(SIMULATED // pilot.rows)]
+    values = model.draw(rng, model.order, probe.rows)  # the probe's own shape: nothing compiles
+    if probe.rows < SIMULATED:
+        more = [model.draw(rng, model.order, probe.rows) for _ in range(SIMULATED // probe.rows)]
         values = {name: np.concatenate([values[name], *(each[name] for each in more)]) for name in values}
     values = {name: column[:SIMULATED] for name, column in values.items()}
     for name in names:
@@ -178,15 +178,15 @@ def _simulated(
     return found
 
 
-def _log_density(problem: Problem, name: str, released: list[Any], pilot: choosing.Pilot) -> Array:
-    """log eta of each released value given each of some pilot rows."""
+def _log_density(problem: Problem, name: str, released: list[Any], probe: choosing.Probe) -> Array:
+    """log eta of each released value given each of some probe rows."""
     mechanism = problem.release[name].mechanism
     width = max(1, int(np.prod(problem.model.shape(name))))
-    rows = int(np.clip(MOST_HANDLED // width, 16, min(WEIGHED, pilot.rows)))
-    confidential = pilot.values[name][:rows]
-    extra = {other: pilot.values[other][:rows] for other in mechanism.inputs}
+    rows = int(np.clip(MOST_HANDLED // width, 16, min(WEIGHED, probe.rows)))
+    confidential = probe.values[name][:rows]
+    extra = {other: probe.values[other][:rows] for other in mechanism.inputs}
     # Rows may differ in number between statistics: the joint density takes those that all have.
-    found = np.full((len(released), min(WEIGHED, pilot.rows)), np.nan)
+    found = np.full((len(released), min(WEIGHED, probe.rows)), np.nan)
     with np.errstate(over="ignore", under="ignore"):
         for number, value in enumerate(released):
             log_prob = np.asarray(mechanism.log_prob(value, confidential, **extra))

@@ -56,6 +56,6 @@ def report_on(results: Results, text: str, record: dict[str, Any]) -> Report | F
 def _conflict(model: Model, release: Release, seed: int) -> dict[str, float] | None:
     """What `nw.forecast` finds of prior against release, with the same seed; None where there is no such check."""
     try:
-        return conflict(choice.pilot(Problem(model, release), seed, Threads(), Purpose.CONFLICT_PILOT), seed)
+        return conflict(choice.probe(Problem(model, release), seed, Threads(), Purpose.CONFLICT_PILOT), seed)
     except NoisewiseError:  # the report is no place to fail in: it says that this was not checked
         return None

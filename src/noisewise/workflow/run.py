@@ -30,7 +30,7 @@ CTRL_C, SIGTERM = 130, 143
 Found = TypeVar("Found", Posterior, Fit)
 
 
-def posterior_of(
+def run_posterior(
     analysis: Analysis,
     command: str,
     *,

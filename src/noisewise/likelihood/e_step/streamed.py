@@ -85,7 +85,7 @@ def _beta(t: Any, t0: Any) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Family:
+class StreamedFamily:
     """`b` from (t, reference); `slope` gives t - t0 as a combination of it, or nothing where b is s itself."""
 
     chart: str
@@ -94,13 +94,13 @@ class Family:
 
 
 BY_STATISTICS = {
-    ("s",): Family("positive", lambda t, t0: [jnp.exp(t) - jnp.exp(t0)]),
-    ("s", "s^2"): Family("real", _quadratic, (1.0, 0.0)),
-    ("log s", "log^2 s"): Family("positive", _quadratic, (1.0, 0.0)),
-    ("log s", "s"): Family("positive", _gamma, (1.0, 0.0)),
-    ("log s", "1/s"): Family("positive", _inverse_gamma, (1.0, 0.0)),
-    ("log s",): Family("positive", lambda t, t0: [t - t0], (1.0,)),
-    ("log s", "log(1-s)"): Family("unit", _beta, (1.0, -1.0)),
+    ("s",): StreamedFamily("positive", lambda t, t0: [jnp.exp(t) - jnp.exp(t0)]),
+    ("s", "s^2"): StreamedFamily("real", _quadratic, (1.0, 0.0)),
+    ("log s", "log^2 s"): StreamedFamily("positive", _quadratic, (1.0, 0.0)),
+    ("log s", "s"): StreamedFamily("positive", _gamma, (1.0, 0.0)),
+    ("log s", "1/s"): StreamedFamily("positive", _inverse_gamma, (1.0, 0.0)),
+    ("log s",): StreamedFamily("positive", lambda t, t0: [t - t0], (1.0,)),
+    ("log s", "log(1-s)"): StreamedFamily("unit", _beta, (1.0, -1.0)),
 }
 """Continuous families, by what b(s) consists of."""
 FAMILIES = {
@@ -108,7 +108,7 @@ FAMILIES = {
     for kind, facts in FACTS.items()
     if facts.statistics and not facts.discrete and not facts.event_dim
 }
-WHOLE = Family("real", lambda t, t0: [t - t0])
+WHOLE = StreamedFamily("real", lambda t, t0: [t - t0])
 """Discrete families with b(s) = s."""
 WHOLE_KINDS = {kind for kind, facts in FACTS.items() if facts.linear_count}
 
@@ -147,7 +147,7 @@ def _integrand(kind: str, chart: str, given: Any, t: Any) -> tuple[Any, Any]:
     return jnp.where(both < jnp.inf, both, -jnp.inf), law
 
 
-def _pass(kind: str, family: Family) -> Callable[..., Any]:
+def _pass(kind: str, family: StreamedFamily) -> Callable[..., Any]:
     """(given, starts, halves, t0, nodes, log weights) -> fields of `Condensed`; panels [start, start + 2 half]."""
     size = len(family.b(np.zeros(1), np.zeros(1)))
     pairs = [(i, j) for i in range(size) for j in range(i, size)]
@@ -183,7 +183,7 @@ def _pass(kind: str, family: Family) -> Callable[..., Any]:
     return run
 
 
-def _points(family: Family, t0: Any, mean: list[Any], covariance: Any) -> tuple[Any, Any, Any]:
+def _points(family: StreamedFamily, t0: Any, mean: list[Any], covariance: Any) -> tuple[Any, Any, Any]:
     """Points near the bulk of s given the release, and the affine coordinates of b(s) in them: mean and covariance."""
     if not family.slope:  # b = s >= 0: the mean, and a point below it that is still in the support's hull
         s0 = _to_s(family.chart, t0)

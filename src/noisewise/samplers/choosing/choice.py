@@ -1,6 +1,6 @@
-"""Which sampler: a short pilot, counted work for each that applies, a ranking and a reason.
+"""Which sampler: a short probe, counted work for each that applies, a ranking and a reason.
 
-The pilot is one block of prior draws with their noise densities. Work is counted in numbers handled
+The probe is one block of prior draws with their noise densities. Work is counted in numbers handled
 (`Model.cost_of_row`), never timed, so that one seed gives one choice on every machine. docs/how-to-choose.md says what
 each figure means.
 """
@@ -32,13 +32,13 @@ from noisewise.samplers.proposals.proposal import Adapted
 from noisewise.samplers.rejection import Merge, Rejection, plan_streams
 
 ROWS, LEAST_ROWS, CELLS = 2**14, 2**6, 2**17
-"""Rows of the pilot at most and at least, and numbers it may handle between these."""
+"""Rows of the probe at most and at least, and numbers it may handle between these."""
 AFFORDABLE = 2**26
 """Work, in numbers handled, that is no reason to give up independent draws: a few seconds on one core."""
 CHEAP, KEEPS = 2**21, 0.5
 """Work that settles for weighted draws of the prior, and the share of them that does whatever the work."""
 NEAR = 4.0
-"""Rejection is also taken where the cheapest saves no more than this factor: the pilot knows no better."""
+"""Rejection is also taken where the cheapest saves no more than this factor: the probe knows no better."""
 COMPILING = 2**25
 """What a compiled program of its own (chains on the confidential statistics, gradients) costs before its first draw."""
 LEAST = -200.0
@@ -46,7 +46,7 @@ LEAST = -200.0
 MOST_ADAPTED = 16
 """Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
 FEW = 10.0
-"""Effective rows of the pilot below which its efficiency is an optimistic guess."""
+"""Effective rows of the probe below which its efficiency is an optimistic guess."""
 DEAR = 2.0**14
 """Work of one noise density beyond which nothing that needs thousands of them is tried unasked."""
 MOST_FALLBACK = 2**34
@@ -56,7 +56,7 @@ SAFETY = 1.5
 
 
 @dataclass(frozen=True, eq=False)
-class Pilot:
+class Probe:
     """Rows from the prior, and what they tell of the release."""
 
     problem: Problem
@@ -88,7 +88,7 @@ class Pilot:
 
     @cached_property
     def worth(self) -> float:
-        """Kish's effective number of the pilot's rows."""
+        """Kish's effective number of the probe's rows."""
         return weights.effective_size(self.log_weights)
 
     @property
@@ -188,8 +188,8 @@ def sparing(problem: Problem) -> "Estimate | None":
     return Estimate(sampler, float(COMPILING), 0.3, told)
 
 
-def pilot_rows(problem: Problem) -> int:
-    """Rows of the pilot: fewer where a row is expensive."""
+def probe_rows(problem: Problem) -> int:
+    """Rows of the probe: fewer where a row is expensive."""
     model, rows = problem.model, ROWS if not dear(problem) else LEAST_ROWS
     cells = sum(model.cost_of_row(name) for name in model.order)
     while rows > LEAST_ROWS and rows * cells > CELLS:
@@ -197,9 +197,9 @@ def pilot_rows(problem: Problem) -> int:
     return rows
 
 
-def pilot(problem: Problem, seed: int, engine: Engine, purpose: Purpose = Purpose.CHOICE) -> Pilot:
+def probe(problem: Problem, seed: int, engine: Engine, purpose: Purpose = Purpose.CHOICE) -> Probe:
     """One block of prior rows; a noise-free statistic with a density is set to its value, as `Importance` does."""
-    model, release, rows = problem.model, problem.release, pilot_rows(problem)
+    model, release, rows = problem.model, problem.release, probe_rows(problem)
 
     def work(poll: Callable[[], None]) -> tuple[dict[str, Array], dict[str, Array]]:
         rng = generator(seed, purpose)
@@ -218,7 +218,7 @@ def pilot(problem: Problem, seed: int, engine: Engine, purpose: Purpose = Purpos
         return values, terms
 
     values, terms = gather(engine, [work], portable=True)[0]
-    return Pilot(problem, values, terms)
+    return Probe(problem, values, terms)
 
 
 # Costs ----------------------------------------------------------------------------------------------------------
@@ -243,35 +243,35 @@ class Estimate:
     """The sampler's `run` with what a run of the same seed would only find again."""
 
 
-Cost = Callable[[Pilot, int, int, Engine], Estimate]
+Cost = Callable[[Probe, int, int, Engine], Estimate]
 
 
 def _enough(sampler: Sampler, draws: int, efficiency: float) -> bool:
     return draws * efficiency >= SAFETY * float(getattr(sampler, "min_ess", 0.0))
 
 
-def _rejection(pilot: Pilot, draws: int, *_: Any) -> Estimate:
-    work, rows = pilot.rejection()
+def _rejection(probe: Probe, draws: int, *_: Any) -> Estimate:
+    work, rows = probe.rejection()
     sampler = Rejection()
     told = f"independent exact draws, about {max(rows, 1.0):,.3g} simulated rows for each"
     return Estimate(sampler, draws * work, 1.0, told, draws * rows <= float(sampler.max_proposals or np.inf))
 
 
-def _importance(pilot: Pilot, draws: int, *_: Any) -> Estimate:
-    sampler, efficiency = Importance(), pilot.efficiency
+def _importance(probe: Probe, draws: int, *_: Any) -> Estimate:
+    sampler, efficiency = Importance(), probe.efficiency
     told = f"rows weighted from the prior are worth {100 * efficiency:.2g}% of as many independent draws"
-    work = draws * pilot.cells / efficiency
+    work = draws * probe.cells / efficiency
     return Estimate(sampler, work, efficiency, told, _enough(sampler, draws, efficiency))
 
 
-def _adapted(pilot: Pilot, draws: int, seed: int, engine: Engine) -> Estimate:
+def _adapted(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     """Its own pilot rounds, one more to look at the weights; the run goes on from them."""
-    problem, sampler = pilot.problem, Importance(proposal="adapted")
+    problem, sampler = probe.problem, Importance(proposal="adapted")
     found = plan_of(sampler, problem, seed, engine, look=True)
     efficiency = per_row(list(found.columns.values()), found.log_weights)
     unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
     components = len(found.proposal.mixture.shares) if isinstance(found.proposal, Adapted) else 0
-    row = ADAPTED * unknowns + 0.5 * components * unknowns**2 + found.simulations * (pilot.cells - unknowns)
+    row = ADAPTED * unknowns + 0.5 * components * unknowns**2 + found.simulations * (probe.cells - unknowns)
     told = (
         f"rows weighted from a proposal fitted in pilot rounds are worth {100 * efficiency:.2g}% of independent draws"
     )
@@ -286,32 +286,32 @@ def _thumb(name: str, fixed: float, each: float, efficiency: float, draws: int, 
     return Estimate(sampler, fixed + draws * each / efficiency, efficiency, told, _enough(sampler, draws, efficiency))
 
 
-def _smc(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+def _smc(probe: Probe, draws: int, *_: Any) -> Estimate:
     """Each halving of the effective size is one temperature, with about 25 moves per particle."""
-    temperatures = 1.0 - max(pilot.log_rate(set(pilot.terms)), 0.2 * LEAST) / math.log(2.0)
+    temperatures = 1.0 - max(probe.log_rate(set(probe.terms)), 0.2 * LEAST) / math.log(2.0)
     told = f"particles led from prior to posterior in about {math.ceil(temperatures)} steps"
-    return _thumb("SMC", 0.0, 50.0 * temperatures * pilot.cells, 0.7, draws, told)
+    return _thumb("SMC", 0.0, 50.0 * temperatures * probe.cells, 0.7, draws, told)
 
 
-def _mcmc(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+def _mcmc(probe: Probe, draws: int, *_: Any) -> Estimate:
     """256 chains warm up for 256 sweeps; steps for one effective draw grow as the square of the unknowns."""
-    unknowns = pilot.unknowns
+    unknowns = probe.unknowns
     told = f"simulating Markov chains over {unknowns} parameters"
-    return _thumb("MCMC", 2.0**17 * pilot.cells, 200.0 * unknowns**2 * pilot.cells, 1.0, draws, told)
+    return _thumb("MCMC", 2.0**17 * probe.cells, 200.0 * unknowns**2 * probe.cells, 1.0, draws, told)
 
 
-def _nuts(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+def _nuts(probe: Probe, draws: int, *_: Any) -> Estimate:
     """25 gradients a draw, each handling every latent number; a discrete one through a window of about 100 values."""
-    gradient = 60.0 + 10.0 * (pilot.unknowns + pilot.latent(continuous=True)) + 20.0 * pilot.latent(continuous=False)
+    gradient = 60.0 + 10.0 * (probe.unknowns + probe.latent(continuous=True)) + 20.0 * probe.latent(continuous=False)
     told = "gradient-based Markov chains over parameters and latent statistics"
     return _thumb("NUTS", 4 * COMPILING + 4_000 * 25.0 * gradient, 25.0 * gradient, 0.35, draws, told)
 
 
-def _augmentation(pilot: Pilot, draws: int, *_: Any) -> Estimate:
+def _augmentation(probe: Probe, draws: int, *_: Any) -> Estimate:
     """A sweep renews every latent number; the smaller the noise beside the law's spread, the slower the chains."""
     told = "Markov chains that draw parameters and confidential statistics in turn"
-    sweep = 200.0 + 8.0 * (pilot.unknowns + pilot.latent(continuous=True) + pilot.latent(continuous=False))
-    efficiency = min(0.3, 0.6 / pilot.summed**2)
+    sweep = 200.0 + 8.0 * (probe.unknowns + probe.latent(continuous=True) + probe.latent(continuous=False))
+    efficiency = min(0.3, 0.6 / probe.summed**2)
     return _thumb("Augmentation", COMPILING + 4_000 * sweep, sweep, efficiency, draws, told)
 
 
@@ -336,17 +336,17 @@ def public_samplers() -> dict[str, type[Sampler]]:
     return {name: cls for name, cls in Sampler.known.items() if cls.__module__.startswith("noisewise.")}
 
 
-def settled(pilot: Pilot, draws: int) -> list[Estimate]:
+def settled(probe: Probe, draws: int) -> list[Estimate]:
     """Rejection and weighting of prior draws, best first, where one of them settles the choice; else nothing.
 
     Rejection does where it is affordable, weighting where it is cheap or keeps much of every row: no other sampler is
     then looked at, since all of them start with a pilot, a warm-up or a program to compile.
     """
-    problem, found = pilot.problem, []
-    if not pilot.conditioned and Rejection().unfit(problem) is None:
-        found.append(_rejection(pilot, draws))
+    problem, found = probe.problem, []
+    if not probe.conditioned and Rejection().unfit(problem) is None:
+        found.append(_rejection(probe, draws))
     if Importance().unfit(problem) is None:
-        weighted = _importance(pilot, draws)
+        weighted = _importance(probe, draws)
         good = weighted.delivers and (weighted.work <= CHEAP or weighted.efficiency >= KEEPS)
         found.insert(0 if good else len(found), weighted)
     else:
@@ -358,19 +358,19 @@ def settled(pilot: Pilot, draws: int) -> list[Estimate]:
     return found if good else []
 
 
-def estimates(pilot: Pilot, draws: int, seed: int, engine: Engine) -> list[Estimate]:
+def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estimate]:
     """Every sampler that applies, best first: what settles the choice, then by work, then what may not deliver."""
-    spared = sparing(pilot.problem)
-    first = [] if spared else settled(pilot, draws)[:1]
+    spared = sparing(probe.problem)
+    first = [] if spared else settled(probe, draws)[:1]
     found: list[Estimate] = []
     for key, cost in COSTS.items():
         cls = Sampler.known.get(SAMPLER_OF.get(key, key))
-        if cls is None or cls().unfit(pilot.problem) is not None or (key == "Rejection" and pilot.conditioned):
+        if cls is None or cls().unfit(probe.problem) is not None or (key == "Rejection" and probe.conditioned):
             continue
-        if key == "adapted" and (pilot.unknowns > MOST_ADAPTED or dear(pilot.problem)):
+        if key == "adapted" and (probe.unknowns > MOST_ADAPTED or dear(probe.problem)):
             continue
         with suppress(InputError):  # a fitted proposal can reach where the model cannot be drawn from
-            found.append(cost(pilot, draws, seed, engine))
+            found.append(cost(probe, draws, seed, engine))
     found.sort(key=lambda each: (not each.delivers, each.work))
     names = [each.sampler for each in found]
     if spared:
@@ -386,19 +386,19 @@ def estimates(pilot: Pilot, draws: int, seed: int, engine: Engine) -> list[Estim
     return found
 
 
-def reason_for(found: list[Estimate], pilot: Pilot) -> str:
+def reason_for(found: list[Estimate], probe: Probe) -> str:
     """Why the first of the ranking, in a sentence."""
     best = found[0]
-    if dear(pilot.problem) and best == sparing(pilot.problem):
+    if dear(probe.problem) and best == sparing(probe.problem):
         return best.told
-    accepted, _ = pilot.acceptance
-    share = f"{100 * accepted:.2g}% of prior draws" if pilot.worth >= FEW else "next to none of the prior draws"
-    plain = isinstance(best.sampler, Rejection) or pilot.conditioned
+    accepted, _ = probe.acceptance
+    share = f"{100 * accepted:.2g}% of prior draws" if probe.worth >= FEW else "next to none of the prior draws"
+    plain = isinstance(best.sampler, Rejection) or probe.conditioned
     start = best.told if plain else f"rejection accepts {share}; in its place, {best.told}"
     if isinstance(best.sampler, Rejection):
         return f"{start}; that is affordable, and such draws need no diagnosis"
-    if pilot.conditioned and settled_by_weights(best):
-        return f"'{noise_free(pilot.problem)}' has no noise, so its own density weighs the draws: {start}"
+    if probe.conditioned and settled_by_weights(best):
+        return f"'{noise_free(probe.problem)}' has no noise, so its own density weighs the draws: {start}"
     others = [each for each in found[1:] if each.delivers]
     if not others:
         return f"{start}; no other that applies is expected to deliver"
@@ -421,7 +421,7 @@ def settled_by_weights(best: Estimate) -> bool:
 
 
 PROBE = 2**17
-"""Work within which rejection is simply tried: no pilot is cheaper."""
+"""Work within which rejection is simply tried: no probe is cheaper."""
 
 
 def probe_limit(problem: Problem) -> int:

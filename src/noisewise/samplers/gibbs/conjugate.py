@@ -26,7 +26,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Family:
+class ConjugateFamily:
     """Densities exp(int (A - B x) d(natural coordinate)): what they are called, drawn and normalised as."""
 
     name: str
@@ -85,7 +85,7 @@ def _away(x: Any) -> Any:
 
 
 SCALED = frozenset({"mul", "div"})
-GAMMA = Family(
+GAMMA = ConjugateFamily(
     "Gamma",
     SCALED,
     slope=lambda x, g: x * g,
@@ -94,7 +94,7 @@ GAMMA = Family(
     log_prob=lambda x, a, b: jnp.sum(a * jnp.log(x) - b * x + (a + 1.0) * jnp.log(b) - log_gamma(a + 1.0)),
     proper=lambda a, b: (a > -1.0) & (b > 0.0),
 )
-BETA = Family(
+BETA = ConjugateFamily(
     "Beta",
     frozenset(),
     slope=lambda x, g: x * (1.0 - x) * g,
@@ -105,7 +105,7 @@ BETA = Family(
     ),
     proper=lambda a, b: (a > -1.0) & (b - a > -1.0),
 )
-NORMAL = Family(
+NORMAL = ConjugateFamily(
     "Normal",
     SCALED | {"add", "sub", "neg", "add_any"},
     slope=lambda x, g: g,
@@ -114,7 +114,7 @@ NORMAL = Family(
     log_prob=_log_normal,
     proper=lambda a, b: b > 0.0,
 )
-DIRICHLET = Family(
+DIRICHLET = ConjugateFamily(
     "Dirichlet",
     frozenset(),
     slope=lambda x, g: x * (g - jnp.sum(x * g, axis=-1, keepdims=True)),
@@ -139,7 +139,7 @@ LARGE = 1e12
 class Conjugate:
     """One parameter drawn from its full conditional law."""
 
-    def __init__(self, joint: Joint, name: str, family: Family) -> None:
+    def __init__(self, joint: Joint, name: str, family: ConjugateFamily) -> None:
         self.joint, self.name, self.family = joint, name, family
         self.target: Density = joint.touching([name])
 
@@ -218,7 +218,7 @@ FAITHFUL = {
 CALLS = {"pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 
 
-def family_of(joint: Joint, name: str) -> Family | None:
+def family_of(joint: Joint, name: str) -> ConjugateFamily | None:
     """The family of a parameter's full conditional law as its prior and the laws of its children let expect."""
     model = joint.model
     family = FAMILIES.get(model.law(name).form.kind)
@@ -239,7 +239,7 @@ def family_of(joint: Joint, name: str) -> Family | None:
     return family
 
 
-def _keeps(law: Law, name: str, family: Family) -> bool:
+def _keeps(law: Law, name: str, family: ConjugateFamily) -> bool:
     """Whether `name` enters the law through the one attribute allowed, unbent, and nowhere else."""
     conjugate = facts_of(law.form.kind).conjugate
     wanted = next((attribute for attribute, prior in conjugate.items() if prior == family.name), None)

@@ -20,7 +20,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.inference.streams import Columns
 from noisewise.model import Model
-from noisewise.model.atoms import has_atoms as in_the_law
+from noisewise.model.atoms import has_atoms
 from noisewise.model.coordinates import Space
 from noisewise.model.graph import as_function, dependencies, ordered
 from noisewise.model.law import Law, log_density
@@ -45,7 +45,7 @@ class Proposal(Protocol):
         """Parameter values by name, and log pi0 - log g of each row (-inf off the prior's support)."""
 
 
-def kept(model: Model, key: Any, make: Callable[[], Any]) -> Any:
+def made_once(model: Model, key: Any, make: Callable[[], Any]) -> Any:
     """What `make` gives, made once for a model and kept with its programs: another call traces and compiles nothing."""
     programs: dict[Any, Any] = model.compiled
     key = ("proposal", key)
@@ -56,7 +56,7 @@ def kept(model: Model, key: Any, make: Callable[[], Any]) -> Any:
 
 def space_of(model: Model) -> Space:
     """The model's unconstrained space."""
-    found: Space = kept(model, "space", lambda: Space(model))
+    found: Space = made_once(model, "space", lambda: Space(model))
     return found
 
 
@@ -89,7 +89,9 @@ def blend(rng: np.random.Generator, model: Model, rows: int, share: float, poll:
     return chosen, {name: np.concatenate([part[name] for part in parts]) for name in names}
 
 
-def finish(values: Columns, prior: Columns, chosen: Array, log_gain: Array, share: float) -> tuple[Columns, Array]:
+def mixed_with_prior(
+    values: Columns, prior: Columns, chosen: Array, log_gain: Array, share: float
+) -> tuple[Columns, Array]:
     """Put the prior's rows in place; log pi0/g from log_gain = log q - log pi0, for g = share pi0 + (1 - share) q.
 
     Rows that q put outside the prior's support, or where the prior is below exp(-700) of g, have weight zero; they get
@@ -133,7 +135,7 @@ class Adapted:
         # A draw of the prior at the edge of floating point has no free coordinates: the mixture never goes there.
         edge = ~(np.isfinite(mine).all(axis=1) & np.isfinite(log_prior[chosen]))
         log_gain[chosen[edge]] = -np.inf
-        return finish({**values, **whole}, prior, chosen, log_gain, self.share)
+        return mixed_with_prior({**values, **whole}, prior, chosen, log_gain, self.share)
 
     def _whole(self, rng: np.random.Generator, free: Array, prior: Columns, chosen: Array, poll: Poll) -> Columns:
         """Whole-numbered parameters, drawn from the prior given what they depend on."""
@@ -201,7 +203,7 @@ class Given:
         with double():
             log_gain = np.array(self.density(values))
         log_gain[outside] = np.inf
-        return finish(values, prior, chosen, log_gain, self.share)
+        return mixed_with_prior(values, prior, chosen, log_gain, self.share)
 
     def _moved_inside(self, name: str, values: Columns, prior: Columns) -> Array:
         """Rows off the prior's support, which have no weight; they get a value that others can be drawn given."""
@@ -217,7 +219,7 @@ def given_proposal(who: str, model: Model, proposed: Mapping[str, Any], share: f
     """The user's laws, checked against the model."""
     key = (*((name, id(law)) for name, law in proposed.items()), share)
     # The laws are kept too, so that their ids stay theirs.
-    made = kept(model, key, lambda: (dict(proposed), _given_proposal(who, model, proposed, share)))
+    made = made_once(model, key, lambda: (dict(proposed), _given_proposal(who, model, proposed, share)))
     found: Given = made[1]
     return found
 
@@ -246,7 +248,7 @@ def _given_proposal(who: str, model: Model, proposed: Mapping[str, Any], share: 
         if found.shape != wanted.shape or found.dtype != wanted.dtype:
             rule = f"must give values like the prior's, of shape {wanted.shape} and type {wanted.dtype}"
             raise refusal(what, "law", rule, f"shape {found.shape}, type {found.dtype}", "Change the law.")
-        if has_atoms(made[name], known) or has_atoms(model.law(name), known):
+        if law_has_atoms(made[name], known) or law_has_atoms(model.law(name), known):
             rule = "must have a density, as must the prior"
             raise refusal(what, "law", rule, "a Delta law", "Leave this parameter to its prior.")
     density = Compiled(lambda: jax.vmap(_log_gain(model, made)))
@@ -275,12 +277,12 @@ def _log_gain(model: Model, made: dict[str, Law]) -> Callable[[Any], Any]:
     return one
 
 
-def has_atoms(law: Law, known: Mapping[str, Any]) -> bool:
+def law_has_atoms(law: Law, known: Mapping[str, Any]) -> bool:
     """Whether a law of real numbers gives some of them positive probability, so that it has no density."""
     found: list[bool] = []
 
     def look(values: Any) -> Any:
-        found.append(in_the_law(law.function(**values)))
+        found.append(has_atoms(law.function(**values)))
         return 0.0
 
     rows = {name: jax.ShapeDtypeStruct((1, *known[name].shape), known[name].dtype) for name in law.parents}
@@ -352,7 +354,7 @@ def unfit(model: Model, proposal: Any) -> str | None:
     if proposal == "adapted":
         known = {name: jax.ShapeDtypeStruct(model.shape(name), model.dtype(name)) for name in model.parameters}
         for name in model.parameters:
-            if kept(model, ("atoms", name), partial(has_atoms, model.law(name), known)):
+            if made_once(model, ("atoms", name), partial(law_has_atoms, model.law(name), known)):
                 return f"cannot adapt: the prior of '{name}' has atoms, so it has no density to propose by"
         try:
             space_of(model)

@@ -49,22 +49,22 @@ class Weigh:
         """Values of everything, and log(pi0 / g) + log(mean eta)."""
         values, log_ratio = self.proposal(rng, rows, poll)
         if self.simulations == 1:
-            values, log_eta = simulate(self.problem, rng, values, rows, poll)
+            values, log_eta = simulate_and_weigh(self.problem, rng, values, rows, poll)
             return values, log_ratio + log_eta
         values, log_each = self.tried(rng, values, rows, poll)
-        picked = pick(rng, log_each)
+        picked = pick_simulation(rng, log_each)
         values = {name: column[np.arange(rows), picked] for name, column in values.items()}
         return values, log_ratio + log_average(log_each)
 
     def tried(self, rng: np.random.Generator, values: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Several statistics for each row of parameter values: (rows, simulations, ...), and log eta of each."""
         several = {name: np.repeat(column, self.simulations, axis=0) for name, column in values.items()}
-        found, log_eta = simulate(self.problem, rng, several, rows * self.simulations, poll)
+        found, log_eta = simulate_and_weigh(self.problem, rng, several, rows * self.simulations, poll)
         shaped = {name: column.reshape(rows, self.simulations, *column.shape[1:]) for name, column in found.items()}
         return shaped, log_eta.reshape(rows, self.simulations)
 
 
-def pick(rng: np.random.Generator, log_each: Array) -> Array:
+def pick_simulation(rng: np.random.Generator, log_each: Array) -> Array:
     """One column for each row, with probability proportional to exp(log_each): the first of exponential clocks."""
     with np.errstate(divide="ignore"):
         clock = np.log(rng.standard_exponential(log_each.shape))
@@ -79,7 +79,7 @@ def log_average(log_each: Array) -> Array:
         return base + np.log(np.exp(log_each - base[:, None]).sum(axis=1)) - math.log(log_each.shape[1])
 
 
-def simulate(
+def simulate_and_weigh(
     problem: Problem, rng: np.random.Generator, values: Columns, rows: int, poll: Poll
 ) -> tuple[Columns, Array]:
     """Statistics given parameter values, and log eta; a noise-free statistic is conditioned on instead of drawn."""

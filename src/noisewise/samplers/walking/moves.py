@@ -22,7 +22,7 @@ from noisewise.numerics import Array, double
 
 Columns = dict[str, Array]
 Poll = Callable[[], None]
-Target = Callable[[str, Columns], Array]
+LogFactor = Callable[[str, Columns], Array]
 """(released statistic, rows of parameters and statistics) -> log of the factor that it puts to prior and model."""
 
 LEVELS = 2.38 * 2.0 ** np.arange(1, -6, -1)
@@ -195,11 +195,11 @@ class Moves:
 
     # States ----------------------------------------------------------------------------------------------
 
-    def from_prior(self, rng: np.random.Generator, rows: int, target: Target, poll: Poll) -> Walkers:
+    def from_prior(self, rng: np.random.Generator, rows: int, target: LogFactor, poll: Poll) -> Walkers:
         """Walkers drawn from the model itself."""
         return self._simulated(rng, *self._fresh(rng, rows, poll), {}, self.statistics, target, poll)
 
-    def placed(self, rng: np.random.Generator, start: Walkers, target: Target, poll: Poll) -> Walkers:
+    def placed(self, rng: np.random.Generator, start: Walkers, target: LogFactor, poll: Poll) -> Walkers:
         """Walkers of one simulation each, given the further simulations that these moves work with."""
         if self.simulations == 1:
             return start
@@ -210,11 +210,11 @@ class Moves:
         made.log_eta[:, 0] = start.log_eta[:, 0]  # one simulation is the one that the start was chosen by
         return made
 
-    def weigh(self, walkers: Walkers, target: Target) -> Array:
+    def weigh(self, walkers: Walkers, target: LogFactor) -> Array:
         """log of `target` at every simulation of every walker, part by part."""
         return self._weigh(walkers.parameters, walkers.statistics, len(walkers), target)
 
-    def _weigh(self, parameters: Columns, statistics: Columns, count: int, target: Target) -> Array:
+    def _weigh(self, parameters: Columns, statistics: Columns, count: int, target: LogFactor) -> Array:
         values = self._repeated(parameters) | statistics
         nothing = np.zeros(count * self.simulations)
         columns = [
@@ -249,7 +249,7 @@ class Moves:
         log_prior: Array,
         kept: Columns,
         names: list[str],
-        target: Target,
+        target: LogFactor,
         poll: Poll,
     ) -> Walkers:
         """Walkers at the given parameters: `names` simulated from the model, given the statistics that are kept."""
@@ -261,7 +261,7 @@ class Moves:
     # One move --------------------------------------------------------------------------------------------
 
     def sweep(
-        self, rng: np.random.Generator, walkers: Walkers, kernel: Kernel, target: Target, poll: Poll, *, fresh: bool
+        self, rng: np.random.Generator, walkers: Walkers, kernel: Kernel, target: LogFactor, poll: Poll, *, fresh: bool
     ) -> tuple[Array, Array]:
         """Every move once. Sums of acceptance probabilities by move and length, and how often each was tried.
 
@@ -283,7 +283,7 @@ class Moves:
         walkers: Walkers,
         number: int,
         kernel: Kernel,
-        target: Target,
+        target: LogFactor,
         poll: Poll,
         *,
         independent: bool = False,
@@ -404,8 +404,8 @@ def moving_supports(space: Space) -> set[str]:
     return {name for name in found if space.model.parents(name)}
 
 
-def pilot(
-    moves: Moves, rng: np.random.Generator, wanted: int, target: Target, poll: Poll
+def usable_walkers(
+    moves: Moves, rng: np.random.Generator, wanted: int, target: LogFactor, poll: Poll
 ) -> tuple[Walkers | None, int]:
     """Walkers of the prior, enough that `wanted` of them could have given the release; and the rows simulated.
 
@@ -418,11 +418,11 @@ def pilot(
         parts.append(moves.from_prior(rng, rows, target, poll))
         usable = sum(int(np.sum(np.isfinite(part.height) & np.isfinite(part.log_prior))) for part in parts)
         if usable >= wanted or (usable and number >= rounds):
-            return joined(parts), number * rows
+            return side_by_side(parts), number * rows
     return None, rounds * rows
 
 
-def joined(parts: list[Walkers]) -> Walkers:
+def side_by_side(parts: list[Walkers]) -> Walkers:
     """Walkers side by side."""
     first = parts[0]
     return Walkers(
