@@ -16,7 +16,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.samplers import rejection_control
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.importance_rejection import ImportanceRejection
-from noisewise.samplers.proposals import proposal, weigh
+from noisewise.samplers.proposals import proposal, weighted_candidates
 from noisewise.samplers.rejection_control import RejectionControl
 
 FAMILY = {
@@ -230,12 +230,12 @@ def test_control_with_every_weight_at_the_threshold_is_caught(monkeypatch, seed)
 
 def test_picking_a_simulation_blindly_is_caught(monkeypatch, seed):
     blind = lambda rng, log_each: np.zeros(len(log_each), int)  # noqa: E731
-    broken(monkeypatch, weigh, "pick", blind, Importance("adapted", simulations=4), seed)
+    broken(monkeypatch, weighted_candidates, "pick_simulation", blind, Importance("adapted", simulations=4), seed)
 
 
 def test_the_largest_instead_of_the_average_weight_is_caught(monkeypatch, seed):
     sampler = Importance("adapted", simulations=4)
-    broken(monkeypatch, weigh, "log_average", lambda log_each: log_each.max(axis=1), sampler, seed)
+    broken(monkeypatch, weighted_candidates, "log_average", lambda log_each: log_each.max(axis=1), sampler, seed)
 
 
 # Threads, budgets, files, refusals ----------------------------------------------------------------------
