@@ -14,10 +14,10 @@ from scipy import stats
 from targets import all_targets, briefly, count_model, count_release
 
 import noisewise as nw
-from noisewise.model.on_device import draws as accelerated
 from noisewise.model.on_device import variates as device_variates
 from noisewise.model.variates import VARIATES
 from noisewise.numerics import double, single
+from noisewise.samplers import rejection_on_device
 
 BY_NAME = {target.name: target for target in all_targets()}
 
@@ -52,9 +52,9 @@ def test_a_wrong_density_would_be_caught(seed, monkeypatch):
         return agrees(posterior["theta"], 2 / 3)
 
     assert holds()
-    real, top = accelerated.log_etas, stats.norm.logpdf(0.0)
+    real, top = rejection_on_device.log_etas, stats.norm.logpdf(0.0)
     squared = lambda *given: {name: 2.0 * each - top for name, each in real(*given).items()}  # noqa: E731
-    monkeypatch.setattr(accelerated, "log_etas", squared)
+    monkeypatch.setattr(rejection_on_device, "log_etas", squared)
     assert not holds()
 
 
@@ -145,7 +145,7 @@ def test_every_law_of_the_table_has_its_sampler():
 @pytest.mark.parametrize("bits", [double, single])
 def test_acceptance_has_more_than_52_random_bits(bits):
     with bits():
-        logs = np.asarray(accelerated.log_uniform(jax.random.key(0), 2**20))
+        logs = np.asarray(rejection_on_device.log_uniform(jax.random.key(0), 2**20))
     assert np.all(np.isfinite(logs))
     assert logs.min() < -12.0
     assert len(np.unique(logs[logs < -8.0])) == np.sum(logs < -8.0)  # 23 bits would repeat themselves there

@@ -20,9 +20,10 @@ from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
 from noisewise.inference.streams import Budget, Columns, Outcome, Stream, run
-from noisewise.model.on_device.draws import accept, on_accelerator
+from noisewise.model.on_device.draws import on_accelerator
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
+from noisewise.samplers.rejection_on_device import accept
 from noisewise.samplers.verdict import posterior_of
 
 LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19

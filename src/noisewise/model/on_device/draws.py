@@ -1,23 +1,26 @@
-"""Programs for an accelerator: a whole block is one compiled JAX program, of which only survivors come back.
+"""The model's draws on an accelerator: a whole block is one compiled JAX program.
 
-Prior, model functions, variates, noise density, acceptance and the compaction of survivors run on the device. Blocks
-are those of `streams`, each with its own key, so one seed gives one result on one kind of device. See docs/engines.md.
+Prior, model functions and variates run on the device. Each block has a key of its own, so one seed gives one result on
+one kind of device. See docs/engines.md.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
 
-from noisewise.errors import InputError, WrongMechanism, refusal
-from noisewise.model.law import KEYS, Law, law_attributes, well_formed
+from noisewise.errors import InputError, refusal
+from noisewise.model.law import KEYS, Law, Values, law_attributes, well_formed
 from noisewise.model.on_device.variates import DRAWS, RULES
 from noisewise.model.total import BoundTotal
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, Compiled, double, placement, single
+
+if TYPE_CHECKING:
+    from noisewise.model.model import Model
 
 Columns = dict[str, Any]
 
@@ -107,7 +110,7 @@ def draw_total(total: BoundTotal, key: Any, values: Columns, rows: int) -> tuple
     return lax.fori_loop(0, jnp.max(n), step, start)
 
 
-def draw_names(model: Any, key: Any, names: tuple[str, ...], values: Columns, rows: int) -> tuple[Columns, Any]:
+def draw_names(model: "Model", key: Any, names: tuple[str, ...], values: Columns, rows: int) -> tuple[Columns, Any]:
     """All of `names`, each after its parents; and per name how many rows could not be drawn."""
     values = dict(values)
     wrong = {}
@@ -127,39 +130,11 @@ def draw_names(model: Any, key: Any, names: tuple[str, ...], values: Columns, ro
     return values, wrong
 
 
-def log_etas(releases: Columns, values: Columns, rows: int) -> dict[str, Any]:
-    """log eta of each released statistic, row by row; `releases`: {name: (mechanism, value)}, traced."""
-    found = {}
-    for name, (mechanism, value) in releases.items():
-        extra = {other: values[other] for other in mechanism.inputs}
-        each = jnp.asarray(mechanism.log_prob(value, values[name], **extra))
-        found[name] = jnp.sum(each.reshape(rows, -1), axis=1)
-    return found
-
-
-def log_uniform(key: Any, rows: int) -> Any:
-    """log of a uniform with 64 random bits: it is never exactly zero's, and small values keep all their digits."""
-    bits = random.bits(key, (2, rows), jnp.uint32).astype(jnp.zeros((), float).dtype)
-    return jnp.log(jnp.maximum(bits[0] * 2.0**-32 + (bits[1] + 0.5) * 2.0**-64, 2.0**-65))
-
-
-def compacted(columns: Columns, accepted: Any, capacity: int) -> tuple[Columns, Any]:
-    """Accepted rows in order in arrays of `capacity`, and how many there are (more than fit, perhaps)."""
-    rank = jnp.cumsum(accepted) - 1
-    place = jnp.where(accepted & (rank < capacity), rank, capacity)
-
-    def moved(column: Any) -> Any:
-        room = jnp.zeros((capacity, *column.shape[1:]), column.dtype)
-        return room.at[place].set(column, mode="drop")
-
-    return {name: moved(column) for name, column in columns.items()}, rank[-1] + 1
-
-
 # Blocks: NumPy in, NumPy out ------------------------------------------------------------------------------------------
 
 
 def simulate(
-    model: Any, rng: np.random.Generator, names: list[str], rows: int, given: Any, poll: Callable[[], None]
+    model: "Model", rng: np.random.Generator, names: list[str], rows: int, given: Values, poll: Callable[[], None]
 ) -> dict[str, Array]:
     """`Model.draw` on the accelerator."""
     poll()
@@ -174,122 +149,27 @@ def simulate(
 
     program = model.compiled.setdefault(("device draw", tuple(names), rows), Compiled(build))
     with precision():
-        found, wrong = jax.tree.map(np.asarray, program(key_data(rng), _inputs(used)))
-    _refuse_wrong(model, wrong)
+        found, wrong = jax.tree.map(np.asarray, program(key_data(rng), as_inputs(used)))
+    refuse_wrong(model, wrong)
     # Copies: callers write into what they drew, and what JAX hands out cannot be written to.
     return {**given, **{name: np.array(column, dtype=model.dtype(name)) for name, column in found.items()}}
 
 
-def accept(
-    problem: Any,
-    rng: np.random.Generator,
-    fresh: tuple[str, ...],
-    released: tuple[str, ...],
-    inputs: Columns,
-    rows: int,
-) -> tuple[dict[str, Array], Array]:
-    """One block of rejection: survivors by name, and their positions."""
-    model = problem.model
-    log_sups = {name: problem.log_sup(name) for name in released}
-    tree = {name: (problem.release[name].mechanism, np.asarray(problem.release[name].value)) for name in released}
-    guess = model.compiled.setdefault(("device capacity", fresh, released, rows), _Capacity(rows))
-    key = key_data(rng)
-    while True:
-        capacity = guess.capacity
-
-        def build(capacity: int = capacity) -> Any:
-            return lambda *arguments: _accept_program(model, fresh, rows, capacity, *arguments)
-
-        name = ("device accept", fresh, released, rows, capacity)
-        program = model.compiled.setdefault(name, Compiled(build))
-        with precision():
-            columns, count, worst, wrong = program(key, _inputs(inputs), tree, log_sups)
-            _refuse_wrong(model, jax.tree.map(np.asarray, wrong))
-            _refuse_above(worst, problem)
-            count = int(count)
-            if count <= capacity:
-                # Fetch only what is there, in steps that few programs serve.
-                kept = {key: np.asarray(column[: _step(count, capacity)])[:count] for key, column in columns.items()}
-                break
-        guess.grow(count)
-    positions = kept.pop("__positions")
-    return {name: _host(model, name, column) for name, column in kept.items()}, positions
-
-
-def _accept_program(
-    model: Any, fresh: tuple[str, ...], rows: int, capacity: int, key: Any, inputs: Any, tree: Any, log_sups: Any
-) -> Any:
-    drawing, accepting = random.split(random.wrap_key_data(key, impl=KEYS))
-    values, wrong = draw_names(model, drawing, fresh, inputs, rows)
-    ratio = jnp.zeros(rows)
-    worst = {}
-    for name, log_eta in log_etas(tree, values, rows).items():
-        part = log_eta - log_sups[name]
-        worst[name] = jnp.max(jnp.where(jnp.isnan(part), jnp.inf, part))
-        ratio = ratio + part
-    accepted = log_uniform(accepting, rows) <= ratio
-    columns, count = compacted({**values, "__positions": jnp.arange(rows)}, accepted, capacity)
-    return columns, count, worst, wrong
-
-
-def weigh(problem: Any, rng: np.random.Generator, names: tuple[str, ...], rows: int) -> tuple[dict[str, Array], Array]:
-    """One block of draws from the prior with log eta of each: what importance sampling keeps."""
-    model = problem.model
-    tree = {name: (item.mechanism, np.asarray(item.value)) for name, item in problem.release.items()}
-
-    def build() -> Any:
-        def program(key: Any, releases: Any) -> Any:
-            values, wrong = draw_names(model, random.wrap_key_data(key, impl=KEYS), names, {}, rows)
-            return values, sum(log_etas(releases, values, rows).values()), wrong
-
-        return program
-
-    program = model.compiled.setdefault(("device weigh", names, tuple(tree), rows), Compiled(build))
-    with precision():
-        values, total, wrong = jax.tree.map(np.asarray, program(key_data(rng), tree))
-    _refuse_wrong(model, wrong)
-    return {name: _host(model, name, column) for name, column in values.items()}, np.asarray(total, dtype=np.float64)
-
-
-class _Capacity:
-    """Room for survivors: what was needed so far and half as much again, a power of two."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows, self.capacity = rows, max(1024, rows // 64)
-
-    def grow(self, count: int) -> None:
-        self.capacity = min(self.rows, 1 << (int(1.25 * count)).bit_length())
-
-
-def _step(count: int, capacity: int) -> int:
-    return min(capacity, max(1024, 1 << max(count - 1, 1).bit_length()))
-
-
-def _parents(model: Any, names: list[str]) -> list[str]:
+def _parents(model: "Model", names: list[str]) -> list[str]:
     return list(dict.fromkeys(parent for name in names for parent in model.parents(name)))
 
 
-def _inputs(columns: Columns) -> Columns:
+def as_inputs(columns: Columns) -> Columns:
     """Host columns in the precision of the program."""
     kinds = {"f": jnp.zeros((), float).dtype, "i": jnp.zeros((), int).dtype}
     return {name: np.asarray(column).astype(kinds[np.asarray(column).dtype.kind]) for name, column in columns.items()}
 
 
-def _host(model: Any, name: str, column: Array) -> Array:
-    return np.asarray(column).astype(model.dtype(name), copy=False)
-
-
-def _refuse_wrong(model: Any, wrong: dict[str, Any]) -> None:
+def refuse_wrong(model: "Model", wrong: dict[str, Any]) -> None:
+    """Refuse a block in which `draw_names` found rows that cannot be drawn."""
     for name, count in wrong.items():
         if int(count):
             cause = "a parameter of the law is out of its domain, or the draw is NaN."
             advice = "Run it with nw.Threads(), which names the parameter's value."
             cause = f"{int(count)} rows of a block cannot be drawn: {cause} {advice}"
             raise InputError(cause, who=model.place(name), advice=advice)
-
-
-def _refuse_above(worst: dict[str, Any], problem: Any) -> None:
-    allowed = 1e-3 if placement() is not None and placement().single else 1e-9  # type: ignore[union-attr]
-    for name, value in worst.items():
-        if not float(value) <= allowed:
-            raise WrongMechanism.exceeding(problem.release[name].mechanism, name, float(value))

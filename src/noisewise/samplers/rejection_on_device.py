@@ -1,0 +1,123 @@
+"""Rejection on an accelerator: a whole block is one compiled program, of which only survivors come back.
+
+Besides what `model.on_device.draws` puts there, noise density, acceptance and the compaction of survivors run on the
+device. See docs/engines.md.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import random
+
+from noisewise.errors import WrongMechanism
+from noisewise.inference.problem import Problem
+from noisewise.model import Model
+from noisewise.model.law import KEYS
+from noisewise.model.on_device.draws import as_inputs, draw_names, key_data, precision, refuse_wrong
+from noisewise.numerics import Array, Compiled, placement
+
+Columns = dict[str, Any]
+
+
+def accept(
+    problem: Problem,
+    rng: np.random.Generator,
+    fresh: tuple[str, ...],
+    released: tuple[str, ...],
+    inputs: Columns,
+    rows: int,
+) -> tuple[dict[str, Array], Array]:
+    """One block of rejection: survivors by name, and their positions."""
+    model = problem.model
+    log_sups = {name: problem.log_sup(name) for name in released}
+    tree = {name: (problem.release[name].mechanism, np.asarray(problem.release[name].value)) for name in released}
+    beside: dict[Any, Any] = model.compiled
+    guess = beside.setdefault(("device capacity", fresh, released, rows), _Capacity(rows))
+    key = key_data(rng)
+    while True:
+        capacity = guess.capacity
+
+        def build(capacity: int = capacity) -> Any:
+            return lambda *arguments: _accept_program(model, fresh, rows, capacity, *arguments)
+
+        name = ("device accept", fresh, released, rows, capacity)
+        program = model.compiled.setdefault(name, Compiled(build))
+        with precision():
+            columns, count, worst, wrong = program(key, as_inputs(inputs), tree, log_sups)
+            refuse_wrong(model, jax.tree.map(np.asarray, wrong))
+            _refuse_above(worst, problem)
+            count = int(count)
+            if count <= capacity:
+                # Fetch only what is there, in steps that few programs serve.
+                kept = {key: np.asarray(column[: _step(count, capacity)])[:count] for key, column in columns.items()}
+                break
+        guess.grow(count)
+    positions = kept.pop("__positions")
+    return {name: np.asarray(column).astype(model.dtype(name), copy=False) for name, column in kept.items()}, positions
+
+
+def _accept_program(
+    model: Model, fresh: tuple[str, ...], rows: int, capacity: int, key: Any, inputs: Any, tree: Any, log_sups: Any
+) -> Any:
+    drawing, accepting = random.split(random.wrap_key_data(key, impl=KEYS))
+    values, wrong = draw_names(model, drawing, fresh, inputs, rows)
+    ratio = jnp.zeros(rows)
+    worst = {}
+    for name, log_eta in log_etas(tree, values, rows).items():
+        part = log_eta - log_sups[name]
+        worst[name] = jnp.max(jnp.where(jnp.isnan(part), jnp.inf, part))
+        ratio = ratio + part
+    accepted = log_uniform(accepting, rows) <= ratio
+    columns, count = compacted({**values, "__positions": jnp.arange(rows)}, accepted, capacity)
+    return columns, count, worst, wrong
+
+
+def log_etas(releases: Columns, values: Columns, rows: int) -> dict[str, Any]:
+    """log eta of each released statistic, row by row; `releases`: {name: (mechanism, value)}, traced."""
+    found = {}
+    for name, (mechanism, value) in releases.items():
+        extra = {other: values[other] for other in mechanism.inputs}
+        each = jnp.asarray(mechanism.log_prob(value, values[name], **extra))
+        found[name] = jnp.sum(each.reshape(rows, -1), axis=1)
+    return found
+
+
+def log_uniform(key: Any, rows: int) -> Any:
+    """log of a uniform with 64 random bits: it is never exactly zero's, and small values keep all their digits."""
+    bits = random.bits(key, (2, rows), jnp.uint32).astype(jnp.zeros((), float).dtype)
+    return jnp.log(jnp.maximum(bits[0] * 2.0**-32 + (bits[1] + 0.5) * 2.0**-64, 2.0**-65))
+
+
+def compacted(columns: Columns, accepted: Any, capacity: int) -> tuple[Columns, Any]:
+    """Accepted rows in order in arrays of `capacity`, and how many there are (more than fit, perhaps)."""
+    rank = jnp.cumsum(accepted) - 1
+    place = jnp.where(accepted & (rank < capacity), rank, capacity)
+
+    def moved(column: Any) -> Any:
+        room = jnp.zeros((capacity, *column.shape[1:]), column.dtype)
+        return room.at[place].set(column, mode="drop")
+
+    return {name: moved(column) for name, column in columns.items()}, rank[-1] + 1
+
+
+class _Capacity:
+    """Room for survivors: what was needed so far and half as much again, a power of two."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows, self.capacity = rows, max(1024, rows // 64)
+
+    def grow(self, count: int) -> None:
+        self.capacity = min(self.rows, 1 << (int(1.25 * count)).bit_length())
+
+
+def _step(count: int, capacity: int) -> int:
+    return min(capacity, max(1024, 1 << max(count - 1, 1).bit_length()))
+
+
+def _refuse_above(worst: dict[str, Any], problem: Problem) -> None:
+    allowed = 1e-3 if placement() is not None and placement().single else 1e-9  # type: ignore[union-attr]
+    for name, value in worst.items():
+        if not float(value) <= allowed:
+            raise WrongMechanism.exceeding(problem.release[name].mechanism, name, float(value))
