@@ -6,14 +6,19 @@ import os
 import platform
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisewise._version import current_versions
 from noisewise.checkpoint.file import ADVICE, MAGIC, Journal, foreign, read_header, records
 from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.engine import Engine
 from noisewise.errors import NoisewiseError, refusal
+from noisewise.model import Model
+
+if TYPE_CHECKING:  # what a run is about stands above what is kept of it
+    from noisewise.inference.problem import Problem
 
 LIMITS = ("max_seconds", "max_proposals", "min_ess")
 """Settings that decide when a run ends, not what it draws: a later run may change them."""
@@ -26,10 +31,10 @@ ROWS = 64
 def opened(
     who: str,
     path: str | os.PathLike[str] | None,
-    problem: Any,
+    problem: "Problem",
     algorithm: Any,
     seed: int | None,
-    engine: Any,
+    engine: Engine,
     **more: Any,
 ) -> Iterator[Log]:
     """The log of a run, new or to go on with; one that keeps nothing where `path` is None.
@@ -61,7 +66,7 @@ def opened(
 
 
 def identity(
-    who: str, problem: Any, algorithm: Any, seed: int | None, engine: Any, more: Mapping[str, Any]
+    who: str, problem: "Problem", algorithm: Any, seed: int | None, engine: Engine, more: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What must be the same for a run to go on, as plain data, and when it was begun."""
     model = problem.model
@@ -98,7 +103,7 @@ def settings_of(algorithm: Any) -> dict[str, Any] | None:
     return {name: value for name, value in found.items() if name not in LIMITS}
 
 
-def numbers_of(model: Any) -> dict[str, Any]:
+def numbers_of(model: Model) -> dict[str, Any]:
     """A few draws of all laws that need no more than laws, and densities of those whose draws are whole numbers.
 
     A constant that has changed in its last digit shows in them, where whole numbers alone may stay the same.

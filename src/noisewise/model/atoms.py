@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from numpyro.distributions import Delta, TransformedDistribution
+from numpyro.distributions import Delta, Distribution, TransformedDistribution
 
 from noisewise.model.law import Law
 from noisewise.model.wrappers import laws_within, peel
@@ -14,12 +14,12 @@ from noisewise.numerics import double
 Values = Mapping[str, Any]
 
 
-def is_fixed(law: Any) -> bool:
+def is_fixed(law: Distribution) -> bool:
     """Whether the law is a point: no coordinate, and no density to count."""
     return isinstance(peel(law)[0], Delta)
 
 
-def has_atoms(law: Any) -> bool:
+def has_atoms(law: Distribution) -> bool:
     """Whether a law of real numbers gives single ones positive probability: points, hurdles, counts within.
 
     Its log_prob is relative to a measure with atoms, so no step that proposes by a density is exact.
@@ -29,7 +29,7 @@ def has_atoms(law: Any) -> bool:
     return any(_is_atomic(part) for part in parts if id(part) not in mixing)
 
 
-def _is_atomic(part: Any) -> bool:
+def _is_atomic(part: Distribution) -> bool:
     whole = bool(getattr(part.support, "is_discrete", False))
     return whole or isinstance(part, Delta) or type(part).__name__.startswith("Hurdle")
 

@@ -38,7 +38,7 @@ def possible(law: Distribution, value: Any) -> Any:
     return jnp.all(support(jnp.floor(value)) & support(jnp.ceil(value)))
 
 
-def inside(law: Any, value: Any) -> Any:
+def inside(law: Distribution, value: Any) -> Any:
     """Whether each entry lies in the support, seen through wrappers."""
     if isinstance(law, (Independent, ExpandedDistribution)):
         return inside(law.base_dist, value)
@@ -72,7 +72,7 @@ def support_moves(law: Callable[[Values], Any], structs: Values) -> bool:
         return depends(jax.make_jaxpr(lambda given: support_ends(law(given)))(structs).jaxpr)
 
 
-def support_ends(law: Any) -> list[Any]:
+def support_ends(law: Distribution) -> list[Any]:
     """Lower and upper end of the law's support; infinite where it has none; traceable.
 
     An affine transform declares the whole line unless it is told its domain, so for transforms that rise or fall

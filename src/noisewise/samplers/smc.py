@@ -9,6 +9,7 @@ Proofs: docs/derivations/smc.md.
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -170,7 +171,7 @@ def has_bounds(mechanism: Mechanism, released: Any, shape: tuple[int, ...], inpu
     return bool(np.any(np.asarray(noise.log_prob(far, np.zeros_like(far))) == -np.inf))
 
 
-def next_temperature(weigh: Any, now: float, keep: float) -> float:
+def next_temperature(weigh: Callable[[float], Array], now: float, keep: float) -> float:
     """The largest temperature whose weights leave the share `keep` of effective walkers, by bisection.
 
     Walkers that no temperature above `now` leaves alive do not count: no small step could save them.

@@ -9,6 +9,7 @@ from noisewise.engine import Terminated
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.likelihood.fit import fit as fit_of
 from noisewise.likelihood.instead import AUGMENTED, MCEM, SAMPLE
+from noisewise.release import Release
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.sample import sample
@@ -92,7 +93,7 @@ def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progres
     return Results(analysis, command, fit=exact, naive_fit=other, no_naive=reason, ended=ended)
 
 
-def _fitted(analysis: Analysis, release: Any, progress: bool | None) -> Fit:
+def _fitted(analysis: Analysis, release: Release, progress: bool | None) -> Fit:
     settings = analysis.settings
     given: dict[str, Any] = {"start": settings.start, "seed": settings.seed, "progress": progress}
     try:

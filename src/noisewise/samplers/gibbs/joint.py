@@ -15,6 +15,7 @@ from numpyro.distributions.distribution import Independent
 
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
+from noisewise.model import Model
 from noisewise.model.law import log_density
 from noisewise.model.supports import innermost, inside
 from noisewise.numerics import Array, Compiled, double
@@ -142,7 +143,7 @@ class Joint:
 # Entry by entry -------------------------------------------------------------------------------------------------------
 
 
-def entry_log_prob(model: Any, name: str, values: Values, value: Any) -> Any:
+def entry_log_prob(model: Model, name: str, values: Values, value: Any) -> Any:
     """log density of each entry by itself, -inf off its support; for laws whose entries are independent."""
     law = model.law_at(name, values)
     while isinstance(law, Independent):

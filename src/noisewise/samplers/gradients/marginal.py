@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from numpyro.distributions import Distribution
 from numpyro.distributions.constraints import boolean
 from numpyro.distributions.distribution import Independent
 
 from noisewise.inference.problem import Problem
-from noisewise.mechanisms import Exact
+from noisewise.mechanisms import Exact, Released
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.coordinates import Space
 from noisewise.model.families import facts_of
@@ -384,14 +385,14 @@ def compositions(total: int, cells: int) -> Array:
 # What tracing tells of a law ----------------------------------------------------------------------------------------
 
 
-def entries(law: Any, value: Any) -> Any:
+def entries(law: Distribution, value: Any) -> Any:
     """log density entry by entry where the law's entries are independent."""
     while isinstance(law, Independent):
         law = law.base_dist
     return law.log_prob(value)
 
 
-def bounds(law: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def bounds(law: Distribution, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Ends of every entry's support; infinite where there are none."""
     support = law.support
     while hasattr(support, "base_constraint"):
@@ -496,7 +497,7 @@ def _window(problem: Problem, name: str, widened: int) -> Window:
     return Window(start.astype(np.int64), size, outside)
 
 
-def _fall(item: Any, shape: tuple[int, ...], centre: Array) -> float:
+def _fall(item: Released, shape: tuple[int, ...], centre: Array) -> float:
     """Distance at which the noise density has fallen by FALL from its supremum, in every entry."""
     sup = np.asarray(item.mechanism.log_sup(item.value))
 

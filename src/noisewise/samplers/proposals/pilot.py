@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,8 @@ from noisewise.inference.streams import Columns
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
-from noisewise.samplers.proposals.proposal import Adapted, FromPrior, Proposal, given_proposal, space_of
-from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows, log_average
+from noisewise.samplers.proposals.proposal import Adapted, FromPrior, Proposal, Proposing, given_proposal, space_of
+from noisewise.samplers.proposals.weighted_candidates import Poll, Weigh, block_rows, log_average
 
 ROUND = 2**14
 """Parameter values of one pilot round."""
@@ -46,7 +45,7 @@ class Plan:
 
 
 def plan_of(
-    sampler: Any, problem: Problem, seed: int, engine: Engine, *, look: bool = False, log: Log = NOTHING
+    sampler: Proposing, problem: Problem, seed: int, engine: Engine, *, look: bool = False, log: Log = NOTHING
 ) -> Plan:
     """Run what pilot the sampler's settings need: rounds to adapt a proposal, one more to `look` at its weights.
 
@@ -143,7 +142,7 @@ class _Pilot:
         return max(1, min(MOST_SIMULATIONS, round(best)))
 
 
-def _block(weigh: Weigh, rows: int, seed: int, number: int, block: int, poll: Any) -> tuple[Columns, Array, Array]:
+def _block(weigh: Weigh, rows: int, seed: int, number: int, block: int, poll: Poll) -> tuple[Columns, Array, Array]:
     rng = generator(seed, Purpose.PILOT, number, block)
     values, log_ratio = weigh.proposal(rng, rows, poll)
     _, log_eta = weigh.tried(rng, values, rows, poll)

@@ -45,6 +45,18 @@ class Proposal(Protocol):
         """Parameter values by name, and log pi0 - log g of each row (-inf off the prior's support)."""
 
 
+class Proposing(Protocol):
+    """Settings of a sampler that draws its parameters from a proposal."""
+
+    @property
+    def proposal(self) -> Any:
+        """None for the prior, "adapted", or laws by parameter."""
+
+    @property
+    def prior_share(self) -> float:
+        """The prior's share in an adapted or given proposal."""
+
+
 def made_once(model: Model, key: Any, make: Callable[[], Any]) -> Any:
     """What `make` gives, made once for a model and kept with its programs: another call traces and compiles nothing."""
     programs: dict[Any, Any] = model.compiled

@@ -16,6 +16,7 @@ import numpy as np
 from noisewise.diagnostics import weights
 from noisewise.errors import InferenceError
 from noisewise.inference.problem import Problem
+from noisewise.mechanisms import Released
 from noisewise.model.atoms import is_fixed
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array, double
@@ -447,7 +448,7 @@ def weighted_cloud(rng: np.random.Generator, walkers: Walkers, size: int) -> Wal
     return walkers.take(weights.systematic(rng, log_weights, size))
 
 
-def _most(item: Any) -> float:
+def _most(item: Released) -> float:
     """Bound of log eta_t of one released statistic for 0 <= t <= 1: powers of a density below 1 grow to 1."""
     return float(np.sum(np.maximum(np.asarray(item.mechanism.log_sup(item.value), dtype=float), 0.0)))
 
