@@ -60,11 +60,12 @@ class EM(Estimator):
         """Alternate exact E-steps and M-steps. Ctrl-C ends with the current state."""
         coordinates = Coordinates(problem.model)
         parts = exact_parts(parts_of(problem), start)
-        ascent = Ascent(self, Surface(parts, coordinates), coordinates.free_from(start))
+        ascent = ExactAscent(self, Surface(parts, coordinates), coordinates.free_from(start))
         with progress:
             try:
                 if in_pieces(parts):
-                    ascent.begin_with(Ascent(self, Surface(first_pieces(parts), coordinates), ascent.free), progress)
+                    some = Surface(first_pieces(parts), coordinates)
+                    ascent.begin_with(ExactAscent(self, some, ascent.free), progress)
                 status, message = ascent.climb(progress)
             except KeyboardInterrupt:
                 status, message = "interrupted", f"interrupted after {len(ascent.trace)} iterations."
@@ -80,7 +81,7 @@ class EM(Estimator):
         return finish(self, problem, seed, coordinates, end)
 
 
-class Ascent:
+class ExactAscent:
     """One run's state: where it is, and the trace."""
 
     def __init__(self, settings: EM, surface: Surface, free: Array) -> None:
@@ -90,7 +91,7 @@ class Ascent:
         self.newton, self.near = settings.accelerate, NEAR
         """Whether Newton steps are tried, of a slow climb always; and within how many standard errors of the top."""
 
-    def begin_with(self, other: "Ascent", progress: Steps) -> None:
+    def begin_with(self, other: "ExactAscent", progress: Steps) -> None:
         """Begin where a climb on some of the entries ends, if at a top: Newton's steps lead to that of all."""
         other.newton = True
         if other.climb(progress)[0] == "converged" and other._has_top():

@@ -13,7 +13,7 @@ from noisewise.likelihood.e_step.cloud import Clouds, moved
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Louis, Objective
 from noisewise.numerics import Array
-from noisewise.results.fit import Fit
+from noisewise.results.fit import Fit, alike
 
 STALLED = 0.05
 """Standard errors from the top beyond which an end is none."""
@@ -84,10 +84,10 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
     kept = np.diag(best) / np.diag(inverse)
     if end.information is not None:  # nor does the complete information follow from second derivatives
         kept = np.full_like(kept, np.nan)
-    fit = replace(fit, efficiency=fit._by_name(kept))
+    fit = replace(fit, efficiency=alike(fit.estimate, kept))
     if not end.monte_carlo:
         return fit
-    error = fit._by_name(np.sqrt(np.maximum(np.diag(spread), 0.0)))
+    error = alike(fit.estimate, np.sqrt(np.maximum(np.diag(spread), 0.0)))
     variance = louis.information_noise if end.tilt is None else louis.spread(end.tilt)
     of_information = np.sqrt(variance) if coordinates.is_square else None
     of_score = np.sqrt(np.maximum(np.diag(louis.noise), 0.0))

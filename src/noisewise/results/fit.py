@@ -12,6 +12,7 @@ from noisewise._version import current_versions
 from noisewise.errors import refusal
 from noisewise.inference.settings import Estimator
 from noisewise.numerics import Array
+from noisewise.results.labels import by_name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,14 +52,7 @@ class Fit:
     @property
     def standard_error(self) -> dict[str, Array]:
         """Square roots of the covariance's diagonal, by name."""
-        return self._by_name(np.sqrt(np.diag(self.covariance)))
-
-    def _by_name(self, flat: Array) -> dict[str, Array]:
-        found, start = {}, 0
-        for name, value in self.estimate.items():
-            found[name] = flat[start : start + value.size].reshape(value.shape)[()]
-            start += value.size
-        return found
+        return alike(self.estimate, np.sqrt(np.diag(self.covariance)))
 
     def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
         """Wald intervals: the estimate, give or take a normal quantile of standard errors."""
@@ -113,3 +107,9 @@ class Fit:
         return (
             f"<div><p>{repr(self).splitlines()[0]}</p>{self.summary().to_html(float_format=lambda x: f'{x:.4g}')}</div>"
         )
+
+
+def alike(estimate: Mapping[str, Array], flat: Array) -> dict[str, Array]:
+    """One number for every scalar of an estimate, by name and in its shapes."""
+    shapes = {name: value.shape for name, value in estimate.items()}
+    return {name: value[()] for name, value in by_name(flat, shapes).items()}

@@ -1,6 +1,8 @@
-"""What a scalar is called in tables, pictures and messages: `theta`, `rate[2]`, `table[0,1]`."""
+"""All scalars of named values in a row: what each is called (`theta`, `rate[2]`, `table[0,1]`), and back to names."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,3 +15,13 @@ def label_of(name: str, index: Sequence[int]) -> str:
 def labels_of(name: str, shape: Sequence[int]) -> list[str]:
     """Every entry of `name`, in the order in which its values are flattened."""
     return [label_of(name, index) for index in np.ndindex(*shape)]
+
+
+def by_name(flat: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Values by name from the vector of all their scalars; traceable."""
+    found, start = {}, 0
+    for name, shape in shapes.items():
+        size = math.prod(shape)
+        found[name] = flat[start : start + size].reshape(tuple(shape))
+        start += size
+    return found

@@ -13,7 +13,7 @@ from noisewise.likelihood.instead import SAMPLE
 from noisewise.model import Model
 from noisewise.model.coordinates import Chart
 from noisewise.numerics import Array, double
-from noisewise.results.labels import labels_of
+from noisewise.results.labels import by_name, labels_of
 
 Values = dict[str, Any]
 
@@ -83,12 +83,7 @@ class Coordinates:
 
     def split(self, flat: Any) -> Values:
         """Parameter values by name from the vector of all parameters; traceable."""
-        found, start = {}, 0
-        for name in self.names:
-            size = int(np.prod(self.shapes[name]))
-            found[name] = flat[start : start + size].reshape(self.shapes[name])
-            start += size
-        return found
+        return by_name(flat, self.shapes)
 
     def flat(self, values: Values) -> Any:
         """All parameters in one vector."""
