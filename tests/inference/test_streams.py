@@ -15,7 +15,7 @@ from exactness import LIMIT, agrees
 from targets import count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
-from noisewise.engine import Threads
+from noisewise.engine import Engine, Threads
 from noisewise.inference import streams
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
@@ -120,7 +120,7 @@ def test_a_second_call_compiles_nothing(seed):
 # Order of completion ----------------------------------------------------------------------------------------------
 
 
-class Timed:
+class Timed(Engine):
     """Workers in a time of their own, which no other work on the machine disturbs.
 
     A block ends `spent[0]` after it began, where its work has put it, and results come in the order of their ends.
