@@ -14,10 +14,10 @@ from scipy import stats
 from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
-from noisewise import samplers
 from noisewise.engine import Threads
 from noisewise.inference.problem import Problem
 from noisewise.samplers import Importance, Rejection
+from noisewise.samplers import sample as sampling
 from noisewise.samplers.choosing import choice
 from noisewise.studies.forecast import applicability, conflict, forecast
 
@@ -155,8 +155,8 @@ def ranked(monkeypatch, failing, *order):
     for cls in failing:
         monkeypatch.setattr(cls, "run", fails)
     estimates = [(choice.Estimate(sampler, 1.0, 1.0, "told"), "forced") for sampler in order]
-    monkeypatch.setattr(samplers, "_candidates", lambda *_: iter(estimates))
-    monkeypatch.setattr(samplers, "_probe", lambda *_: None)
+    monkeypatch.setattr(sampling, "_candidates", lambda *_: iter(estimates))
+    monkeypatch.setattr(sampling, "_probe", lambda *_: None)
 
 
 def test_a_sampler_that_goes_where_the_model_cannot_calls_for_the_next(seed, monkeypatch):
@@ -180,8 +180,8 @@ def test_when_none_can_go_on_the_first_reason_is_told(seed, monkeypatch):
 
 def test_too_few_draws_do_not_start_a_search(seed, monkeypatch):
     ran = []
-    real = samplers._run
-    monkeypatch.setattr(samplers, "_run", lambda *a: ran.append(1) or real(*a))
+    real = sampling._run
+    monkeypatch.setattr(sampling, "_run", lambda *a: ran.append(1) or real(*a))
     found = nw.sample(count_model(), count_release().naive(), draws=100, seed=seed, on_failure="return")
     assert found.status == "low_ess"
     assert len(ran) == 1

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 """Exit codes: the statistics failed; a mistake in a file or an option; interrupted. (143: ended by SIGTERM.)"""
-DELIVERED = ("complete", "converged")
-"""Statuses of a posterior and of a fit that are what was asked for."""
 
 File = Annotated[Path, typer.Argument(help="The analysis file, such as count.toml.", show_default=False)]
 Seed = Annotated[int | None, typer.Option(help="Decides every random number; in place of the file's.")]
@@ -80,7 +78,7 @@ def folder_for(file: Path, out: Path | None, ending: str) -> Path:
 def stop_unless_done(results: "Results", folder: Path | None) -> None:
     """End with an exit code where a run did not deliver, or where a signal ended it."""
     found, kept = results.found, "" if folder is None else f" What there is: {folder}."
-    if found.status not in DELIVERED:
-        fail(f"status '{found.status}': {found.message}{kept}", results.ended or FAILED)
+    if results.end.exit_code:
+        fail(f"status '{found.status}': {found.message}{kept}", results.ended or results.end.exit_code)
     if results.ended:
         fail(f"interrupted before the naive analysis was done; the exact one is complete.{kept}", results.ended)

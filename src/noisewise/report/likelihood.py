@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.inference.status import FIT
 from noisewise.report import fit_figures, page, words
 from noisewise.report.markup import NONE, Html, bullets, joined, number, tag
 from noisewise.report.page import Section
@@ -15,17 +16,6 @@ from noisewise.results.fit import Fit
 
 SMALL = 0.1
 """Monte Carlo error of an estimate, in its standard errors, that needs no second look."""
-ENDS = {
-    "boundary": "The estimate runs to the edge of what a parameter can be.",
-    "flat": "The likelihood has no single top: some combination of the parameters cannot be told from this release.",
-    "stalled": "The climb stopped before the top.",
-    "rough": "The simulation is too rough to tell where the top is.",
-    "thin": "Too few of the simulated values carry the weight to tell where the top is.",
-    "inexact": "Sums or integrals over the confidential values are not accurate enough to build on.",
-    "max_iterations": "The climb reached its limit of steps.",
-    "interrupted": "The climb was interrupted.",
-}
-"""Statuses in words. None but 'converged' gives numbers that may be used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +59,9 @@ def judge(fit: Fit, level: float) -> Verdict:
 
 def _run(fit: Fit) -> Check:
     message = sentence(fit.message)
-    if fit.status != "converged":
-        return Check("bad", "The climb", f"{ENDS.get(fit.status, 'It failed.')} (Status {fit.status}.){message}")
+    end = FIT[fit.status]
+    if end.numbers != "usable":
+        return Check("bad", "The climb", f"{end.meaning} (Status {fit.status}.){message}")
     steps = f"{len(fit.trace):,} step{'s' if len(fit.trace) != 1 else ''}"
     return Check("good", "The climb", f"It reached a top of the likelihood in {steps}.")
 

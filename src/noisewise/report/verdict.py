@@ -6,28 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisewise.diagnostics import chains
+from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import listed, number
 from noisewise.results.posterior import Posterior
 from noisewise.studies.forecast import SURPRISING
 
 ENOUGH = 400
 """Independent draws that means and intervals need, as samplers' `min_ess`."""
-UNUSABLE = {
-    "no_weight": "No draw could have given the release.",
-    "high_k": "A few draws carry nearly all the weight.",
-    "stuck": "Some chains never moved.",
-    "disagree": "The chains do not agree with each other.",
-    "divergent": "Parts of the answer may be missing.",
-    "hopeless": "The sampler found no place from which the release could have come.",
-}
-"""Statuses that make the numbers worthless, in words."""
-DOUBTFUL = {
-    "low_ess": "The draws are worth fewer than were asked for.",
-    "max_proposals": "The run reached its limit of proposals.",
-    "max_seconds": "The run reached its limit of time.",
-    "interrupted": "The run was interrupted.",
-}
-"""Statuses that leave something to look at. Any other than these and 'complete' is taken for unusable."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +84,12 @@ def _run(posterior: Posterior) -> Check:
     if not answers(posterior):
         found = f"{count} draws" + (" of no weight" if len(posterior) > 1 else "")
         return Check("bad", title, f"It gave {found}, so there is no answer (status {status}).{message}")
-    if status == "complete":
+    end = POSTERIOR[status]
+    if end.numbers == "usable":
         return Check("good", title, f"It finished and gave {count} draws.")
-    if status in DOUBTFUL:
-        return Check("look", title, f"{DOUBTFUL[status]} It gave {count} draws (status {status}).{message}")
-    return Check("bad", title, f"{UNUSABLE.get(status, 'It failed.')} (Status {status}.){message}")
+    if end.numbers == "doubtful":
+        return Check("look", title, f"{end.meaning} It gave {count} draws (status {status}).{message}")
+    return Check("bad", title, f"{end.meaning} (Status {status}.){message}")
 
 
 def _size(posterior: Posterior) -> Check:

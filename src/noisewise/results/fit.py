@@ -11,6 +11,7 @@ from noisewise import checks
 from noisewise._version import current_versions
 from noisewise.errors import refusal
 from noisewise.inference.settings import Estimator
+from noisewise.inference.status import FIT, check_status
 from noisewise.numerics import Array
 from noisewise.results.labels import by_name
 
@@ -42,6 +43,7 @@ class Fit:
     versions: Mapping[str, str] = field(default_factory=current_versions)
 
     def __post_init__(self) -> None:
+        check_status("Fit", self.status, FIT)
         for name in ("covariance", "information", "score", "information_error", "score_error"):
             value = getattr(self, name)
             if value is not None:

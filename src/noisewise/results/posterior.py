@@ -16,6 +16,7 @@ from noisewise._version import current_versions
 from noisewise.diagnostics import chains, weights
 from noisewise.errors import InputError, refusal
 from noisewise.inference.settings import Sampler
+from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
 from noisewise.numerics import Array
 from noisewise.results import posterior_file as result_file
@@ -81,6 +82,7 @@ class Posterior:
     """Independently run populations that the draws come from, one after the other."""
 
     def __post_init__(self) -> None:
+        check_status("Posterior", self.status, POSTERIOR)
         # Views, so that freezing ours does not freeze an array the caller still holds.
         frozen = {name: _read_only(column) for name, column in self.draws.items()}
         object.__setattr__(self, "draws", FrozenDict(frozen))

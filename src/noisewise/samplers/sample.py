@@ -15,6 +15,7 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
+from noisewise.inference.status import POSTERIOR
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
@@ -29,8 +30,6 @@ from noisewise.samplers.rejection_control import RejectionControl
 from noisewise.samplers.smc import SMC
 
 ADVICE = "Leave it out, and one that applies is chosen."
-MISSED = ("hopeless", "max_proposals", "no_weight", "low_ess", "high_k", "disagree", "stuck", "divergent")
-"""Statuses of a run that missed its forecast, so that another sampler is worth trying."""
 FROM_PRIOR = (Rejection(), Importance())
 """Samplers that meet no parameter value but draws of the prior."""
 
@@ -136,7 +135,9 @@ def _sample_by_choice(
             steps.append(f"{type(sampler).__name__} ({told}) could not go on")
             logger.info("%s", error)
             continue
-        found = latest if found is None or latest.status not in MISSED else replace(found, reason=latest.reason)
+        found = (
+            latest if found is None or not POSTERIOR[latest.status].another else replace(found, reason=latest.reason)
+        )
         if not _worth_another(latest, draws):
             break
         steps.append(f"{type(sampler).__name__} ({told}) ended with '{latest.status}' and was discarded")
@@ -166,7 +167,7 @@ def _worth_another(found: Posterior, draws: int) -> bool:
     """Whether another sampler could do better than a run that ended like this."""
     if found.status == "low_ess":  # too few draws asked for are too few by any sampler's measure
         return draws >= choice.SAFETY * float(getattr(found.sampler, "min_ess", 0.0))
-    return found.status in MISSED
+    return POSTERIOR[found.status].another
 
 
 def _probe(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from noisewise.analysis import Analysis
+from noisewise.inference.status import FIT, POSTERIOR, Status
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
 from noisewise.studies.compare import Comparison
@@ -32,6 +33,11 @@ class Results:
         result = self.posterior if self.posterior is not None else self.fit
         assert result is not None
         return result
+
+    @property
+    def end(self) -> Status:
+        """How the run ended."""
+        return (FIT if isinstance(self.found, Fit) else POSTERIOR)[self.found.status]
 
     @property
     def comparison(self) -> Comparison | None:

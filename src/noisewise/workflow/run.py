@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from noisewise.analysis import Analysis
 from noisewise.engine import Terminated
 from noisewise.errors import InputError, NoisewiseError
+from noisewise.inference.status import POSTERIOR
 from noisewise.likelihood.fit import fit as fit_of
 from noisewise.likelihood.instead import AUGMENTED, MCEM, SAMPLE
 from noisewise.release import Release
@@ -25,7 +26,7 @@ IN_A_FILE = {
 NOT_ASKED = "it was not asked for"
 INTERRUPTED = "the run was interrupted"
 NOTHING = "the exact analysis gave no answer to set beside it"
-CTRL_C, SIGTERM = 130, 143
+CTRL_C, SIGTERM = POSTERIOR["interrupted"].exit_code, 143
 """Exit statuses that a signal asks for."""
 
 Found = TypeVar("Found", Posterior, Fit)
