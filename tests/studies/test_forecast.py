@@ -116,8 +116,8 @@ def test_a_run_that_misses_its_forecast_falls_back_on_new_streams(seed, monkeypa
     """Importance ends with high_k, by force: the next sampler runs with another seed, and both steps are told."""
     real = Importance.run
 
-    def missed(self, problem, draws, seed, engine, progress):
-        return replace(real(self, problem, draws, seed, engine, progress), status="high_k", message="by force")
+    def missed(self, *given):
+        return replace(real(self, *given), status="high_k", message="by force")
 
     monkeypatch.setattr(Importance, "run", missed)
     monkeypatch.setattr(choice, "COSTS", {key: choice.COSTS[key] for key in ("Rejection", "Importance")})
@@ -136,8 +136,8 @@ def test_when_all_miss_the_first_is_returned_with_what_was_tried(seed, monkeypat
     for cls in (Importance, Rejection):
         real = cls.run
 
-        def missed(self, problem, draws, seed, engine, progress, real=real):
-            return replace(real(self, problem, draws, seed, engine, progress), status="hopeless", message="by force")
+        def missed(self, *given, real=real):
+            return replace(real(self, *given), status="hopeless", message="by force")
 
         monkeypatch.setattr(cls, "run", missed)
     monkeypatch.setattr(choice, "COSTS", {key: choice.COSTS[key] for key in ("Rejection", "Importance")})
