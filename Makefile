@@ -7,7 +7,7 @@ export JAX_PLATFORMS ?= cpu
 # the generator's notice about another generator
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-long campaign check format bench bench-peers chaos fuzz schema docs pictures clean
+.PHONY: demo test test-long campaign check format bench bench-peers chaos fuzz schema docs pictures plain clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
@@ -59,6 +59,10 @@ docs: $(VENV)/.developer
 pictures: $(VENV)/.developer
 	$(BIN)/python scripts/county_file.py docs/data
 	$(BIN)/python scripts/pictures.py
+
+# Installs as users have them, without and with each extra, in environments of their own; real commands in each.
+plain: | $(BIN)/python
+	$(BIN)/python scripts/plain_installs.py
 
 # Malformed files: each reader ends in success or in the library's own error. Atheris where it installs.
 INPUTS ?= 100000

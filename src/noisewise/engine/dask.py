@@ -65,12 +65,12 @@ class Dask(Engine):
 
 
 def _distributed() -> Any:
-    require_cloudpickle("Dask")
     try:
         import distributed
     except ImportError:
         advice = "Run pip install 'noisewise[dask]'."
         raise refusal("Dask", "engine", "needs dask.distributed, which is not installed", None, advice) from None
+    require_cloudpickle("Dask")
     return distributed
 
 
