@@ -7,7 +7,7 @@ export JAX_PLATFORMS ?= cpu
 # the generator's notice about another generator
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-long campaign check format bench bench-peers chaos fuzz schema docs pictures plain clean
+.PHONY: demo test test-long campaign check format bench bench-peers chaos fuzz schema docs pictures plain rooms clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
@@ -30,6 +30,7 @@ check: $(VENV)/.developer
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.developer
 	$(BIN)/ruff check --fix .
@@ -63,6 +64,10 @@ pictures: $(VENV)/.developer
 # Installs as users have them, without and with each extra, in environments of their own; real commands in each.
 plain: | $(BIN)/python
 	$(BIN)/python scripts/plain_installs.py
+
+# the picture of the rooms in CONTRIBUTING.md, from the imports as they are
+rooms: $(VENV)/.developer
+	$(BIN)/python scripts/rooms.py
 
 # Malformed files: each reader ends in success or in the library's own error. Atheris where it installs.
 INPUTS ?= 100000

@@ -1,6 +1,7 @@
 """The table of mechanisms: one `Case` says how to check a mechanism, and every generic test runs over all cases.
 
-Cases live in `cases_*.py`, one file per family; each holds a list `CASES`.
+Cases live in `families/`, one file per family: a list `CASES`, a list `TARGETS` of problems with exact answers, and
+`audits`, which tells the budgets to look at.
 """
 
 import importlib
@@ -120,9 +121,12 @@ class Case:
         return counts_agree(observed, probabilities)
 
 
+def families():
+    """The modules of `families/`."""
+    names = sorted(path.stem for path in (Path(__file__).parent / "families").glob("[!_]*.py"))
+    return [importlib.import_module(f"families.{name}") for name in names]
+
+
 def all_cases():
-    """Every case of every `cases_*.py`."""
-    found = []
-    for path in sorted(Path(__file__).parent.glob("cases_*.py")):
-        found += importlib.import_module(path.stem).CASES
-    return found
+    """Every case of every family."""
+    return [case for family in families() for case in family.CASES]

@@ -167,3 +167,14 @@ class Audit:
 
     def spent(self):
         return max(spent(self.mechanism.guarantee, pair) for pair in self.pairs)
+
+
+PLANE = 2e-3  # quadrature over a plane has the kinks of the integrand inside its panels
+CLOUD = np.concatenate(
+    [5.0 * np.random.default_rng(1).standard_cauchy((4000, 2)), [[0.0, 0.0]], np.zeros((1, 2)) - 9.0]
+)
+
+
+def cloud(mechanism, *differences):
+    """Outcomes on all sides, both confidential values included."""
+    return [pair_of(mechanism, np.zeros(2), d, points=np.vstack([CLOUD, d, 2 * d])) for d in map(np.array, differences)]

@@ -1,6 +1,5 @@
 """Problems whose exact answers are known by closed form, enumeration or quadrature: the targets of every sampler."""
 
-import importlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -338,8 +337,8 @@ def briefly(names, kept):
 
 
 def all_targets():
-    """These targets, and those of every `targets_*.py`."""
-    found = list(TARGETS)
-    for path in sorted(Path(__file__).parent.glob("targets_*.py")):
-        found += importlib.import_module(path.stem).TARGETS
-    return found
+    """These targets, those of `targets_walkers.py`, and those of every family of mechanisms."""
+    import targets_walkers
+    from mechanism_case import families
+
+    return [*TARGETS, *targets_walkers.TARGETS, *(one for each in families() for one in getattr(each, "TARGETS", ()))]

@@ -6,8 +6,8 @@ import math
 import jsonschema
 import numpy as np
 import pytest
-from cases_objective import data, one
 from exactness import counts_agree
+from families.objective import data, one
 from scipy import optimize
 from scipy.special import roots_legendre
 

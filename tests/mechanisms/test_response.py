@@ -9,10 +9,9 @@ import jsonschema
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from cases_response import CASES, UNEVEN, WIDE, tables
 from exactness import LIMIT
+from families.response import CASES, THREE, TWO_BITS, UNEVEN, WIDE, law_of_counts, tables
 from scipy import optimize, stats
-from targets_response import THREE, TWO_BITS, law_of_counts
 
 import noisewise as nw
 from noisewise.errors import InputError

@@ -7,10 +7,9 @@ import jax
 import jsonschema
 import numpy as np
 import pytest
-from cases_selection import CASES, SCORES
 from exactness import counts_agree
+from families.selection import CASES, SCORES, by_integral, by_orders
 from scipy import special, stats
-from targets_selection import by_integral, by_orders
 
 import noisewise as nw
 from noisewise.errors import InputError

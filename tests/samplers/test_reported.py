@@ -5,11 +5,10 @@ from itertools import product
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from cases_response import UNEVEN, WIDE, tables
 from exactness import LIMIT, counts_agree
+from families.response import UNEVEN, WIDE, law_of_counts, tables
 from scipy import stats
 from targets import all_targets, briefly
-from targets_response import law_of_counts
 from test_augmentation import as_normal, geweke, run, worst_z
 
 import noisewise as nw

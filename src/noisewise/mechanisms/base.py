@@ -46,6 +46,8 @@ class Mechanism(ABC):
     """JSON schema of each constructor argument, as files spell them."""
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("scale",),)
     """Which sets of arguments suffice, one of them each time."""
+    did: ClassVar[str] = ""
+    """What it did to a value, for the report: the rest of a sentence about it, with parameters of the law in braces."""
 
     event_dim: int = 0
     """0: acts entry by entry; 1: the last axis of the release jointly. `log_prob` gives one number per part."""

@@ -21,6 +21,7 @@ class DiscreteGaussian(Lattice):
     Sampler: their Algorithm 3 (rejection from discrete Laplace noise), in floating point.
     """
 
+    did = "got whole-numbered normal noise of scale {scale}"
     arguments = {"scale": POSITIVE, "rho": BUDGET, "sensitivity": BUDGET}
     alternatives = (("scale",), ("rho", "sensitivity"))
     scale: Any

@@ -16,6 +16,7 @@ class DiscreteLaplace(Lattice):
     Sampler: the difference of two geometric variates with success probability 1 - exp(-1/scale).
     """
 
+    did = "got whole-numbered Laplace noise of scale {scale}"
     arguments = {"scale": POSITIVE, "epsilon": BUDGET, "sensitivity": BUDGET}
     alternatives = (("scale",), ("epsilon", "sensitivity"))
     scale: Any

@@ -16,6 +16,7 @@ class Exact(Mechanism):
     others refuse.
     """
 
+    did = "was published as it is, without noise"
     fields = ()
     arguments = {}
     alternatives = ()

@@ -25,6 +25,7 @@ class Gaussian(Additive):
     Sampler: `Generator.standard_normal`.
     """
 
+    did = "got normal noise of standard deviation {scale}"
     unit = "scale"
     arguments = {"scale": POSITIVE} | dict.fromkeys(("epsilon", "delta", "rho", "mu", "sensitivity"), BUDGET)
     alternatives = (("scale",), ("epsilon", "delta", "sensitivity"), ("rho", "sensitivity"), ("mu", "sensitivity"))

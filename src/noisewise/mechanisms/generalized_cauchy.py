@@ -29,6 +29,7 @@ class GeneralizedCauchy(Additive):
     Supremum: attained at s = s_dp.
     """
 
+    did = "got heavy-tailed (generalised Cauchy) noise of scale {scale}"
     fields = ("power", "scale")
     unit = "scale"
     arguments = {"power": POSITIVE, "scale": POSITIVE}

@@ -35,6 +35,7 @@ class KNorm(Additive):
     Supremum: attained at s = s_dp.
     """
 
+    did = "got noise on all entries together (K-norm noise, {norm} ball, scale {scale})"
     fields = ("scale", "matrix")
     static = ("norm", "dimension")
     arguments = {

@@ -16,6 +16,7 @@ class Laplace(Additive):
     Sampler: `Generator.laplace`, an inverse CDF.
     """
 
+    did = "got Laplace noise of scale {scale}"
     unit = "scale"
     arguments = {"scale": POSITIVE, "epsilon": BUDGET, "sensitivity": BUDGET}
     alternatives = (("scale",), ("epsilon", "sensitivity"))

@@ -45,6 +45,10 @@ class ObjectivePerturbation(Mechanism):
     Sampler: v as a Gamma(d) length in a uniform direction, or normal; then damped Newton steps to b.
     """
 
+    did = (
+        "holds the coefficients of a {loss} regression of {n} records, whose fitting criterion got a random term "
+        "({noise} noise of scale {scale}) and a ridge penalty of {ridge}"
+    )
     fields = ("scale", "ridge", "feature_bound", "label_bound")
     static = ("loss", "noise", "n")
     arguments = {

@@ -30,6 +30,10 @@ class PrivateQuantile(Mechanism):
     lie in [0, i] and above in [i, n]. It grows without limit in n, so there is no bound that holds for every n.
     """
 
+    did = (
+        "is a random point near the {quantile} quantile of {n} records, between {low} and {high} (exponential "
+        "mechanism; a point e times less likely for every {scale} ranks that it is off)"
+    )
     fields = ("scale", "quantile", "low", "high")
     static = ("n",)
     arguments = {

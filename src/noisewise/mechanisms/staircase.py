@@ -27,6 +27,7 @@ class Staircase(Additive):
     Supremum: attained at s = s_dp, and on the whole step about it.
     """
 
+    did = "got staircase noise (epsilon {epsilon}, sensitivity {sensitivity})"
     fields = ("epsilon", "sensitivity", "gamma")
     unit = "sensitivity"
     arguments = dict.fromkeys(fields, POSITIVE)

@@ -26,6 +26,7 @@ class TruncatedLaplace(Additive):
     Supremum: attained at s = s_dp.
     """
 
+    did = "got Laplace noise of scale {scale} that is never larger than {bound}"
     fields = ("scale", "bound")
     unit = "scale"
     arguments = {"scale": POSITIVE, "bound": POSITIVE} | dict.fromkeys(("epsilon", "delta", "sensitivity"), BUDGET)

@@ -28,6 +28,7 @@ class Tulap(Additive):
     Supremum: attained at s = s_dp, and on the whole step about it.
     """
 
+    did = "got truncated uniform-Laplace (Tulap) noise with epsilon {epsilon} and delta {delta}"
     fields = ("epsilon", "delta", "sensitivity")
     unit = "sensitivity"
     arguments = {"epsilon": POSITIVE, "delta": NUMBERS, "sensitivity": POSITIVE}

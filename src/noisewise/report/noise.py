@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import singledispatch
+from string import Formatter
 from typing import Any
 
 import numpy as np
@@ -100,13 +101,16 @@ def _p(values: Any) -> str:
     return listed(shown) if len(shown) <= SHOWN else f"{whole(np.min(values))} to {whole(np.max(values))}"
 
 
-# One entry per mechanism ------------------------------------------------------------------------------------------
+# Mechanisms that one template cannot describe -------------------------------------------------------------------------
 
 
 @singledispatch
 def made(mechanism: Any, shape: tuple[int, ...]) -> str:
-    """What the mechanism did, without how far off it puts a value."""
-    return f"was made noisy by {mechanism!r}"
+    """What the mechanism did, without how far off it puts a value: what it says of itself, or what is said below."""
+    if not mechanism.did:
+        return f"was made noisy by {mechanism!r}"
+    named = {name: getattr(mechanism, name) for _, name, _, _ in Formatter().parse(mechanism.did) if name}
+    return mechanism.did.format_map({name: v if isinstance(v, str) else _p(v) for name, v in named.items()})
 
 
 def _says(kind: Any) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
@@ -117,48 +121,6 @@ def _says(kind: Any) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
         return function
 
     return register
-
-
-_NAMED = {
-    "Laplace": "Laplace noise of scale",
-    "Gaussian": "normal noise of standard deviation",
-    "DiscreteLaplace": "whole-numbered Laplace noise of scale",
-    "DiscreteGaussian": "whole-numbered normal noise of scale",
-    "GeneralizedCauchy": "heavy-tailed (generalised Cauchy) noise of scale",
-}
-
-
-@_says(Additive)
-def _additive(mechanism: Any) -> str:
-    kind = type(mechanism).__name__
-    return f"got {_NAMED[kind]} {_p(mechanism.scale)}" if kind in _NAMED else f"got the noise of {mechanism!r}"
-
-
-@_says(catalogue.Exact)
-def _exact(mechanism: Any) -> str:
-    return "was published as it is, without noise"
-
-
-@_says(catalogue.TruncatedLaplace)
-def _truncated(mechanism: Any) -> str:
-    return f"got Laplace noise of scale {_p(mechanism.scale)} that is never larger than {_p(mechanism.bound)}"
-
-
-@_says(catalogue.Staircase)
-def _staircase(mechanism: Any) -> str:
-    return f"got staircase noise (epsilon {_p(mechanism.epsilon)}, sensitivity {_p(mechanism.sensitivity)})"
-
-
-@_says(catalogue.Tulap)
-def _tulap(mechanism: Any) -> str:
-    return f"got truncated uniform-Laplace (Tulap) noise with epsilon {_p(mechanism.epsilon)} and delta " + _p(
-        mechanism.delta
-    )
-
-
-@_says(catalogue.KNorm)
-def _knorm(mechanism: Any) -> str:
-    return f"got noise on all entries together (K-norm noise, {mechanism.norm} ball, scale {_p(mechanism.scale)})"
 
 
 @_says(catalogue.MultivariateGaussian)
@@ -218,24 +180,6 @@ def _selection(mechanism: Any) -> str:
 def _top(mechanism: Any, shape: tuple[int, ...]) -> str:
     inner = made(mechanism.selection, shape).removeprefix("names a candidate, ")
     return f"names {mechanism.top} candidates in order, each {inner}"
-
-
-@_says(catalogue.PrivateQuantile)
-def _quantile(mechanism: Any) -> str:
-    return (
-        f"is a random point near the {_p(mechanism.quantile)} quantile of {mechanism.n:,} records, between "
-        f"{_p(mechanism.low)} and {_p(mechanism.high)} (exponential mechanism; a point e times less likely for every "
-        f"{_p(mechanism.scale)} ranks that it is off)"
-    )
-
-
-@_says(catalogue.ObjectivePerturbation)
-def _objective(mechanism: Any) -> str:
-    return (
-        f"holds the coefficients of a {mechanism.loss} regression of {mechanism.n:,} records, whose fitting criterion "
-        f"got a random term ({mechanism.noise} noise of scale {_p(mechanism.scale)}) and a ridge penalty of "
-        f"{_p(mechanism.ridge)}"
-    )
 
 
 @made.register(catalogue.Product)

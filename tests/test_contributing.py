@@ -1,0 +1,251 @@
+"""CONTRIBUTING: its lists of files are complete, its examples work, and its picture of the rooms is the present one."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from exactness import agrees, variance_agrees
+from mechanism_case import all_cases, families
+from targets import all_targets
+
+import noisewise as nw
+from noisewise import engine, mechanisms, samplers
+from noisewise.inference.settings import Sampler
+from noisewise.mechanisms import CATALOGUE, Mechanism
+from noisewise.release.release import schema
+from noisewise.samplers.choosing.choice import public_samplers
+
+ROOT = Path(__file__).parents[1]
+BUDGETS = {"epsilon", "delta", "rho", "mu"}
+MECHANISMS = {name: kind for name, kind in CATALOGUE.items() if kind.__module__.startswith("noisewise.")}
+ENGINES = {
+    cls.__name__: cls for cls in engine.Engine.__subclasses__() if cls.__module__.startswith("noisewise.engine.")
+}
+
+
+def text(*names):
+    return "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
+
+
+def pages(folder):
+    return "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / folder).glob("*.md")))
+
+
+def example(name):
+    """The class of a worked example, from the block of Python that defines it."""
+    blocks = re.findall(r"^```python\n(.*?)^```", text("CONTRIBUTING.md"), re.DOTALL | re.MULTILINE)
+    [block] = [each for each in blocks if f"class {name}(" in each]
+    namespace = {"__name__": "contributed"}
+    exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), namespace)
+    return namespace[name]
+
+
+@pytest.fixture
+def plain_rejection():
+    yield example("PlainRejection")
+    Sampler.known.pop("PlainRejection")
+
+
+@pytest.fixture
+def logistic():
+    yield example("Logistic")
+    CATALOGUE.pop("Logistic")
+
+
+# What a newcomer must not forget ------------------------------------------------------------------------------------
+
+
+def parts(mechanism):
+    """The mechanism, and those that it is made of."""
+    inner = [getattr(mechanism, name, None) for name in (*mechanism.fields, *mechanism.static)]
+    nested = [one for each in inner for one in (each if isinstance(each, tuple | list) else [each])]
+    return [mechanism, *(part for one in nested if isinstance(one, Mechanism) for part in parts(one))]
+
+
+@cache
+def audited():
+    names = set()
+    for family in families():
+        family.audits(lambda name, mechanism, *pairs, **settings: names.add(type(mechanism).__name__))
+    return names
+
+
+@cache
+def aimed_at():
+    """Names of mechanisms that some target's release is made by."""
+    releases = [target.make()[1] for target in all_targets()]
+    made = [item.mechanism for release in releases for item in release.values()]
+    return {type(part).__name__ for mechanism in made for part in parts(mechanism)}
+
+
+def needs_audit(kind):
+    return any(BUDGETS & set(arguments) for arguments in kind.alternatives)
+
+
+TABLE = "tests/helpers/families/<family>.py"
+PLACES_OF_MECHANISMS = {
+    "src/noisewise/mechanisms/__init__.py": lambda kind: kind.__name__ in mechanisms.__all__,
+    f"{TABLE}: CASES": lambda kind: kind in {type(case.mechanism) for case in all_cases()},
+    f"{TABLE}: TARGETS": lambda kind: kind is nw.Exact or kind.__name__ in aimed_at(),  # Exact: test_samplers.py
+    f"{TABLE}: audits": lambda kind: not needs_audit(kind) or kind.__name__ in audited(),
+    "docs/mechanisms/<family>.md": lambda kind: kind.__name__ in text("docs/mechanisms.md") + pages("docs/mechanisms"),
+    "docs/reference/mechanisms.md": lambda kind: (
+        f"::: noisewise.mechanisms.{kind.__name__}\n" in text("docs/reference/mechanisms.md")
+    ),
+    "src/noisewise/release/release.schema.json": lambda kind: kind.__name__ in schema()["$defs"],
+}
+
+
+def has_pages(folder):
+    """Whether a page of the folder names the class's file, and, of derivations, is named by it."""
+
+    def look(kind):
+        file = kind.__module__.replace(".", "/") + ".py"
+        naming = [page for page in (ROOT / folder).glob("*.md") if f"src/{file})" in page.read_text(encoding="utf-8")]
+        if folder == "docs/samplers":
+            return bool(naming)
+        return any(f"{folder}/{page.name}" in text(f"src/{file}") for page in naming)
+
+    return look
+
+
+def has_row(file):
+    return lambda kind: re.search(rf"\b{kind.__name__}\b", text(file)) is not None
+
+
+PLACES_OF_SAMPLERS = {
+    "src/noisewise/samplers/__init__.py": lambda kind: kind.__name__ in samplers.__all__,
+    "src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
+    "tests/campaigns/campaign.py": has_row("tests/campaigns/campaign.py"),
+    "tests/campaigns/same_draws.py": has_row("tests/campaigns/same_draws.py"),
+    "docs/derivations/<name>.md": has_pages("docs/derivations"),
+    "docs/samplers/<name>.md": has_pages("docs/samplers"),
+    "docs/samplers.md": has_row("docs/samplers.md"),
+    "docs/reference/samplers.md": has_row("docs/reference/samplers.md"),
+}
+PLACES_OF_ENGINES = {
+    "src/noisewise/engine/__init__.py": lambda kind: kind.__name__ in engine.__all__,
+    "src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
+    "tests/engine/test_engines.py": lambda kind: kind is nw.Device or has_row("tests/engine/test_engines.py")(kind),
+    "docs/engines.md": has_row("docs/engines.md"),
+    "docs/reference/engines.md": has_row("docs/reference/engines.md"),
+}
+
+
+def lacking(kind, places):
+    """Where a class has been forgotten."""
+    return [place for place, has in places.items() if not has(kind)]
+
+
+@pytest.mark.parametrize("name", sorted(MECHANISMS))
+def test_a_mechanism_is_in_every_file_of_the_list(name):
+    assert not lacking(MECHANISMS[name], PLACES_OF_MECHANISMS)
+
+
+@pytest.mark.parametrize("name", sorted(public_samplers()))
+def test_a_sampler_is_in_every_file_of_the_list(name):
+    assert not lacking(public_samplers()[name], PLACES_OF_SAMPLERS)
+
+
+@pytest.mark.parametrize("name", sorted(ENGINES))
+def test_an_engine_is_in_every_file_of_the_list(name):
+    assert not lacking(ENGINES[name], PLACES_OF_ENGINES)
+
+
+def listed(heading):
+    """Files that a section tells to touch, the new class's own left out."""
+    section = text("CONTRIBUTING.md").split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = re.findall(r"^\d\. (.*)", section, re.MULTILINE)
+    return {file for line in lines[1:] for file in re.findall(r"`((?:src|tests|docs)/[^`]+)`", line)}
+
+
+def test_the_example_of_a_mechanism_lacks_every_file_of_the_list(logistic):
+    """The list, and what is looked for, are the same; but for the everyday ones' line."""
+    assert lacking(logistic, PLACES_OF_MECHANISMS) == list(PLACES_OF_MECHANISMS)
+    files = {place.split(": ")[0] for place in PLACES_OF_MECHANISMS}
+    assert listed("Adding a mechanism") - {"src/noisewise/__init__.py"} == files
+
+
+def test_the_example_of_a_sampler_lacks_every_file_of_the_list(plain_rejection, monkeypatch):
+    monkeypatch.setattr(plain_rejection, "__module__", "noisewise.samplers.sample")  # a file that names no derivation
+    assert lacking(plain_rejection, PLACES_OF_SAMPLERS) == list(PLACES_OF_SAMPLERS)
+    assert listed("Adding a sampler") == set(PLACES_OF_SAMPLERS)
+
+
+def test_the_example_of_an_engine_lacks_every_file_of_the_list():
+    assert lacking(example("Here"), PLACES_OF_ENGINES) == list(PLACES_OF_ENGINES)
+    assert listed("Adding an engine") == set(PLACES_OF_ENGINES)
+
+
+# The examples -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def target():
+    [found] = [each for each in all_targets() if each.name == "hierarchy"]
+    return found
+
+
+def test_the_example_of_a_sampler_is_exact(plain_rejection, target, seed, tmp_path):
+    model, release = target.make()
+    posterior = nw.sample(model, release, plain_rejection(), draws=20_000, seed=seed, checkpoint=tmp_path / "run.nwc")
+    assert posterior.status == "complete"
+    truth = target.solve()
+    for name in ("level", "rate", "count"):
+        mean, variance = truth[name]
+        assert agrees(posterior[name], mean)
+        assert variance_agrees(posterior[name], variance)
+        assert not agrees(posterior[name], mean + 0.1 * np.sqrt(variance))  # negative control
+
+
+def test_the_example_of_a_sampler_refuses_what_it_cannot_do(plain_rejection):
+    from numpyro import distributions as dist
+
+    model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"s": lambda mu: dist.Normal(mu, 1.0)})
+    with pytest.raises(nw.InputError, match="PlainRejection would never accept"):
+        nw.sample(model, nw.Release(s=nw.Exact().released(0.3)), plain_rejection(), draws=10, seed=1)
+
+
+def test_the_example_of_an_engine_gives_the_draws_of_threads(target, seed):
+    model, release = target.make()
+    here, threads = (
+        nw.sample(model, release, nw.Rejection(), draws=2_000, seed=seed, engine=each)
+        for each in (example("Here")(), nw.Threads(2))
+    )
+    assert all(np.array_equal(here[name], threads[name]) for name in ("level", "rate", "count"))
+
+
+def test_the_example_of_a_mechanism_says_what_it_did(logistic):
+    from noisewise.report.noise import sentence
+
+    said = sentence("income", logistic(scale=2.0).released(3.1))
+    assert said.startswith("income got logistic noise of scale 2: half of the time less than")
+
+
+# The picture --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def rooms(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import rooms
+
+    return rooms
+
+
+def test_the_picture_of_the_rooms_is_the_present_one(rooms):
+    drawn = text("CONTRIBUTING.md")
+    assert rooms.drawn(drawn) == drawn, "imports between rooms have changed: run make rooms"
+
+
+def test_an_import_from_above_would_be_seen(rooms):
+    """Left of the diagonal in its row, and nothing else is there."""
+    floors = rooms.layers()
+    names = [room for floor in floors for room in floor]
+    pairs = rooms.imports(names)
+    assert all(names.index(one) < names.index(other) for one, other in pairs)
+    assert len(pairs) > 100
+    [row] = [line for line in rooms.drawing(floors, {("errors", "cli")}).splitlines() if " errors " in line]
+    assert row.index("x") < row.index("\\")
