@@ -156,7 +156,7 @@ def ranked(monkeypatch, failing, *order):
         monkeypatch.setattr(cls, "run", fails)
     estimates = [(choice.Estimate(sampler, 1.0, 1.0, "told"), "forced") for sampler in order]
     monkeypatch.setattr(sampling, "_candidates", lambda *_: iter(estimates))
-    monkeypatch.setattr(sampling, "_probe", lambda *_: None)
+    monkeypatch.setattr(sampling, "_tried_at_once", lambda *_: None)
 
 
 def test_a_sampler_that_goes_where_the_model_cannot_calls_for_the_next(seed, monkeypatch):
@@ -199,7 +199,7 @@ def test_nothing_applies_is_a_refusal(seed):
         nw.sample(model, nw.Release(s=nw.Exact().released(1.0)), draws=10, seed=seed)
 
 
-def test_expensive_rows_make_a_small_pilot():
+def test_expensive_rows_make_a_small_probe():
     def slow(rng, p):
         return rng.binomial(10, p)
 

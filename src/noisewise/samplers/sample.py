@@ -113,7 +113,7 @@ def _sample_by_choice(
     if spared is not None:
         logger.info("%s: %s", type(spared.sampler).__name__, spared.told)
         return _run(problem, spared.sampler, draws, seed, engine, progress, spared.told, log.within(0))
-    found = _probe(problem, draws, seed, engine)
+    found = _tried_at_once(problem, draws, seed, engine)
     if found is not None:
         logger.info("Rejection: %s", found.reason)
         return found
@@ -170,9 +170,9 @@ def _worth_another(found: Posterior, draws: int) -> bool:
     return POSTERIOR[found.status].another
 
 
-def _probe(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:
+def _tried_at_once(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:
     """Rejection's result, if it comes within what a probe would cost."""
-    limit = choice.probe_limit(problem)
+    limit = choice.trial_limit(problem)
     if draws > limit or Rejection().unfit(problem) is not None or choice.noise_free(problem) is not None:
         return None
     with warnings.catch_warnings():

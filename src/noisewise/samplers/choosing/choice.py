@@ -420,11 +420,11 @@ def settled_by_weights(best: Estimate) -> bool:
     return best.sampler == Importance()
 
 
-PROBE = 2**17
+TRIED_AT_ONCE = 2**17
 """Work within which rejection is simply tried: no probe is cheaper."""
 
 
-def probe_limit(problem: Problem) -> int:
+def trial_limit(problem: Problem) -> int:
     """Proposals of a trial of rejection."""
     cells = sum(problem.model.cost_of_row(name) for name in problem.model.order)
-    return max(LEAST_ROWS, PROBE // cells)
+    return max(LEAST_ROWS, TRIED_AT_ONCE // cells)
