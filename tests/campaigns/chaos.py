@@ -188,7 +188,7 @@ def main(kills, seed):
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")]
     import warnings
 
     warnings.simplefilter("ignore")
