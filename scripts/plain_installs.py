@@ -243,7 +243,8 @@ class Environment:
                 first = server.stdout.readline()
                 address = re.search(r"http://127\.0\.0\.1:\d+/\S+/", first)
                 if address:
-                    with urllib.request.urlopen(address[0], timeout=60) as answer:
+                    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # this machine, no proxy
+                    with direct.open(address[0], timeout=60) as answer:
                         if answer.status != 200 or b"noisewise" not in answer.read().lower():
                             raise RuntimeError("the page is not the one expected")
                     server.send_signal(signal.SIGINT)
@@ -270,12 +271,15 @@ def outcomes(names: list[str]) -> Iterator[bool]:
         return not complaint
 
     shutil.rmtree(PLAIN, ignore_errors=True)
-    yield timed("wheel", "pip wheel", lambda: wheel(PLAIN))
+    built = timed("wheel", "pip wheel", lambda: wheel(PLAIN))
+    yield built
+    if not built:
+        return
+    [package] = PLAIN.glob("noisewise-*.whl")
     plain = Environment("plain")
     for name in dict.fromkeys(["plain", *names]):  # the others build on it
         environment, base = (plain, None) if name == "plain" else (Environment(name), plain)
-        [built] = PLAIN.glob("noisewise-*.whl")
-        installed = timed(name, "pip install", lambda e=environment, b=base, w=built: e.install(w, b))
+        installed = timed(name, "pip install", lambda e=environment, b=base: e.install(package, b))
         yield installed
         if installed and name in names:
             for step in STEPS[name]:
