@@ -16,7 +16,7 @@ from noisewise.analysis import Analysis, starter
 from noisewise.analysis.analysis import STARTERS
 from noisewise.cli import main
 from noisewise.inference import progress
-from noisewise.likelihood.display import Steps
+from noisewise.inference.progress import Steps
 from noisewise.workflow import folder as results_folder
 from noisewise.workflow.results import Results
 

@@ -13,8 +13,9 @@ import same_draws
 import noisewise as nw
 from noisewise.inference import randomness
 from noisewise.inference.randomness import STEPS, Purpose
+from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.intervals import bootstrap
-from noisewise.likelihood.mcem import ATTEMPTS, E_STEPS
+from noisewise.likelihood.monte_carlo.settling import ATTEMPTS
 
 SOURCE = Path(nw.__file__).parent
 

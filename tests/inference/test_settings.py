@@ -3,10 +3,14 @@
 import inspect
 from dataclasses import fields
 
+import numpy as np
+import numpyro.distributions as dist
 import pytest
+import same_draws
 
 import noisewise as nw
-from noisewise.inference.settings import Sampler
+from noisewise.inference.problem import Problem
+from noisewise.inference.settings import Estimator, Sampler
 from noisewise.samplers.choosing import choice
 
 BUDGETS = {
@@ -46,3 +50,44 @@ def test_a_sampler_without_a_run_cannot_be_made():
     with pytest.raises(TypeError, match=r"abstract method '?run"):
         Idle()
     Sampler.known.pop("Idle")
+
+
+# Estimators -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [nw.EM, nw.MCEM])
+def test_every_estimator_runs_by_one_contract(cls):
+    assert list(inspect.signature(cls.run).parameters) == list(inspect.signature(Estimator.run).parameters)
+
+
+def test_an_estimator_without_a_run_cannot_be_made():
+    class Idle(Estimator):
+        pass
+
+    with pytest.raises(TypeError, match=r"abstract method '?run"):
+        Idle()
+
+
+@pytest.mark.parametrize("estimator", [nw.EM(), nw.MCEM()])
+def test_a_checkpoint_and_a_seed_are_for_estimators_that_simulate(estimator, tmp_path):
+    model, release = same_draws.count()
+    refused = r"'seed' must be" if estimator.simulates else "'checkpoint' is for estimators that simulate"
+    with pytest.raises(nw.InputError, match=refused):
+        nw.fit(model, release, estimator, checkpoint=tmp_path / "run.nwc")
+
+
+def test_an_estimator_says_why_it_does_not_apply():
+    model = nw.Model({"p": dist.Dirichlet(np.ones(2))}, {"table": lambda p: dist.Multinomial(9, p)})
+    table = Problem(model, nw.Release(table=nw.DiscreteLaplace(scale=1.0).released([4, 5])))
+    assert "the entries of 'table', or their noise, are not independent" in nw.EM().unfit(table)
+    assert nw.MCEM().unfit(table) is None
+    assert nw.EM().unfit(Problem(*same_draws.means())) is None
+
+
+def test_settings_of_an_estimator_are_plain_data_and_a_checkpoint_knows_them_as_it_did():
+    """Headers of checkpoints have settings as Python writes them; in another form old ones would be refused."""
+    settings = nw.MCEM(final=100)
+    assert settings.to_dict()["schedule"]["growth"] == 1.5
+    assert settings.identity()["e_step"] == "'importance'"
+    assert settings.identity()["schedule"] == repr(nw.Ascent())
+    assert nw.EM().to_dict() == {"name": "EM", **vars(nw.EM())}

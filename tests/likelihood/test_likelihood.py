@@ -13,9 +13,9 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import Cloud, exact_cloud
 from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.e_step.sufficient import FAMILIES, condensed
+from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective
-from noisewise.likelihood.mcem import E_STEPS
 from noisewise.likelihood.schedules import next_size
 
 START = {"theta": 1.0}
@@ -72,7 +72,7 @@ def test_a_sample_of_one_value_does_not_stop_the_climb(monkeypatch, seed):
         return [fit.status == "converged" and len(fit.trace) > 5 for fit in fits]
 
     assert all(ends())
-    for module in ("mcem", "e_step.simulated"):
+    for module in ("monte_carlo.measurement", "e_step.simulated"):
         monkeypatch.setattr(f"noisewise.likelihood.{module}.FEW", 0.0)
     assert not all(ends())
 

@@ -10,8 +10,8 @@ from targets import briefly
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
-from noisewise.likelihood import mcem
-from noisewise.likelihood.e_step import entries_in_pieces, simulated
+from noisewise.likelihood.e_step import entries_in_pieces
+from noisewise.likelihood.e_step.by_weight import Importance, mixture
 from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, weighted
 from noisewise.likelihood.e_step.entries_in_pieces import Piece, divides
 from noisewise.likelihood.e_step.independent_parts import parts_of
@@ -202,7 +202,7 @@ def test_a_mixture_of_law_and_noise_gives_the_likelihood(seed):
     rng = np.random.default_rng(seed)
     s = part.draw(rng, values, 40_000)
     assert np.min(weighted(s, part.log_eta(s)).sizes) < 20
-    s, log_weights = simulated.mixture(rng, part, values, s)
+    s, log_weights = mixture(part, values, rng, s)
     assert np.min(weighted(s, log_weights).sizes) > 2_000
     assert agrees(np.exp(log_weights), truth)
     assert not agrees(np.exp(part.log_eta(s)), truth)
@@ -229,7 +229,7 @@ def test_from_far_out_more_noise_shows_the_way(seed, monkeypatch):
     near = nw.fit(model, release, settings, start={"share": [0.2, 0.37, 0.3, 0.13]}, seed=seed + 1)
     error = np.hypot(fit.monte_carlo_error["share"], near.monte_carlo_error["share"])
     assert np.all(np.abs(fit.estimate["share"] - near.estimate["share"]) < LIMIT * error)
-    monkeypatch.setattr(mcem, "BY_WEIGHT", ())
+    monkeypatch.setattr(Importance, "eases", False)
     slow = nw.fit(model, release, settings, start=start, seed=seed, on_failure="return")
     assert max(step["size"] for step in slow.trace) == 100_000
 

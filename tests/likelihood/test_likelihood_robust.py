@@ -17,7 +17,7 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud, inexact
 from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.e_step.records import MOST_NUMBERS
-from noisewise.likelihood.mcem import E_STEPS
+from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.plots.trace import plot_trace
 
 matplotlib.use("Agg")
@@ -299,7 +299,7 @@ def test_ctrl_c_ends_em_with_the_best_so_far(monkeypatch):
 @pytest.mark.parametrize(("estimator", "note"), [(nw.EM(), "log likelihood"), (QUICK, "measuring")])
 def test_progress_shows_iterations(estimator, note, monkeypatch, capsys, seed):
     monkeypatch.setattr("noisewise.inference.progress.SHOW_AFTER", 0.0)
-    monkeypatch.setattr("noisewise.likelihood.display.REFRESH", 0.0)
+    monkeypatch.setattr("noisewise.inference.progress.REFRESH", 0.0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "160")
     nw.fit(COUNT, count_release(), estimator, start={"theta": 30.0}, seed=seed, progress=True)

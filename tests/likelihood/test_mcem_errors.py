@@ -13,12 +13,18 @@ from targets import count_model, count_release
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
-from noisewise.likelihood import mcem
 from noisewise.likelihood.e_step import simulated
+from noisewise.likelihood.e_step.by_chance import in_batches
+from noisewise.likelihood.e_step.by_weight import mixture
 from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, weighted
 from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Louis, Objective
+from noisewise.likelihood.monte_carlo import position as positions
+from noisewise.likelihood.monte_carlo.climb import Climb
+from noisewise.likelihood.monte_carlo.position import Position
+from noisewise.likelihood.monte_carlo.settling import bias_left
 from noisewise.likelihood.result import End, finish
 
 # The score's bias -----------------------------------------------------------------------------------------------------
@@ -49,15 +55,15 @@ def test_few_values_for_many_entries_bias_what_they_measure_and_the_bias_is_take
     free = objective.coordinates.free_from(values)
     cloud = exact_cloud(part, values)
     truth = objective.score_and_information(free, [cloud])
-    climb = climb_of(model, release, nw.MCEM(), values)
+    position = position_of(model, release, nw.MCEM(), values)
     rng = np.random.default_rng(seed)
     plain, whole, heights = [], [], []
     for _ in range(250):
         s = rng.normal(0.9, 1.4, (60, 160))
-        s, log_weights = simulated.mixture(rng, part, values, s) if mixed else (s, part.log_eta(s))
+        s, log_weights = mixture(part, values, rng, s) if mixed else (s, part.log_eta(s))
         clouds = Clouds([part], lambda _, s=s, w=log_weights: weighted(s, w - np.log(60.0)), held=True)
         louis = objective.score_and_information(free, clouds)
-        left = louis + climb.bias_left(clouds, louis)
+        left = louis + bias_left(position, clouds, louis)
         plain.append((louis.score, np.diag(louis.information)))
         whole.append((left.score - left.bias, np.diag(left.information - left.information_bias)))
         heights.append((clouds.log_likelihood, *simulated.log_likelihood_error(clouds)))
@@ -82,9 +88,9 @@ def test_the_error_of_the_information_counts_that_of_the_estimate_at_which_it_is
     for run in range(runs):
         fit = nw.fit(model, release, settings, start=start, seed=seed + run)
         z[run] = (fit.information - exact.information) / fit.information_error
-        climb = climb_of(model, release, settings, fit.estimate)
-        clouds = climb.clouds(climb.free, mcem.LAST, 0, 5_000, "importance")
-        held.append(np.sqrt(climb.objective.score_and_information(climb.free, clouds).information_noise))
+        position = position_of(model, release, settings, fit.estimate)
+        louis = position.objective.score_and_information(position.free, position.measure(0, 5_000))
+        held.append(np.sqrt(louis.information_noise))
         held[-1] = (fit.information - exact.information) / held[-1]
     limit = stats.chi2.isf(1e-6, runs)
     assert np.all(np.sum(z**2, axis=0) < limit)
@@ -95,25 +101,26 @@ def test_the_error_of_the_information_counts_that_of_the_estimate_at_which_it_is
 # Chains ---------------------------------------------------------------------------------------------------------------
 
 
-def climb_of(model, release, settings, start):
-    return mcem.Climb(settings, Problem(model, release), start, 1, nw.Threads(1), None, mcem.NOTHING)
+def position_of(model, release, settings, start):
+    return Position(Problem(model, release), E_STEPS[settings.e_step], start, settings.largest, 1, nw.Threads(1))
 
 
 def test_the_error_of_a_chains_rise_is_that_of_its_batches(seed):
     """Negative control: the formula for independent weights takes the steps of a chain for more than they are."""
     release = nw.Release(count=nw.Laplace(scale=2.0).released(37.4))
-    climb = climb_of(count_model(), release, nw.MCEM(e_step="markov"), {"theta": np.asarray(30.0)})
-    (part,) = climb.parts
-    new = climb.coordinates.free_from({"theta": np.asarray(31.0)})
+    markov = nw.MCEM(e_step="markov")
+    position = position_of(count_model(), release, markov, {"theta": np.asarray(30.0)})
+    climb, (part,) = Climb(markov.schedule, position, None, None), position.parts
+    new = position.coordinates.free_from({"theta": np.asarray(31.0)})
     rng = np.random.default_rng(seed)
     found, independent = [], []
     for _ in range(120):
         s = rng.poisson(30.0, 1_000)
-        clouds = [simulated._markov(rng, part, s, part.log_eta(s))]
-        found.append(climb.rise(climb.free, new, clouds))
-        object.__setattr__(climb.settings, "e_step", "importance")
-        independent.append(climb.rise(climb.free, new, clouds)[1])
-        object.__setattr__(climb.settings, "e_step", "markov")
+        clouds = [E_STEPS["markov"].weigh(rng, part, s, part.log_eta(s))]
+        found.append(climb.rise(new, clouds))
+        position.e_step = E_STEPS["importance"]
+        independent.append(climb.rise(new, clouds)[1])
+        position.e_step = E_STEPS["markov"]
     rises, errors = np.array(found).T
     scatter = (rises - rises.mean()) ** 2 * 120 / 119
     assert agrees(scatter - errors**2, 0.0, truth_error=0.1 * scatter.mean() / LIMIT)
@@ -124,8 +131,8 @@ def test_the_error_of_a_chains_rise_is_that_of_its_batches(seed):
 def test_batches_of_independent_terms_have_their_variance(seed):
     terms = np.random.default_rng(seed).normal(size=(2_500, 400))
     terms -= terms.mean(axis=0)
-    assert agrees(np.sum(simulated.in_batches(terms) ** 2, axis=0), 2_500.0)
-    assert np.array_equal(simulated.in_batches(terms[:3]), terms[:3])
+    assert agrees(np.sum(in_batches(terms) ** 2, axis=0), 2_500.0)
+    assert np.array_equal(in_batches(terms[:3]), terms[:3])
 
 
 # Too thin to tell -----------------------------------------------------------------------------------------------------
@@ -236,7 +243,7 @@ def test_information_that_the_sample_hardly_tells_is_named(noise, said):
 def test_many_entries_share_the_room(monkeypatch, seed):
     """Samples are no larger than what fits, whatever was asked for; the error says what that costs."""
     model, release = normal_rows(100, seed)
-    monkeypatch.setattr(mcem, "MOST_SIMULATED", 100 * 1_000)
+    monkeypatch.setattr(positions, "MOST_SIMULATED", 100 * 1_000)
     settings = nw.MCEM(schedule=nw.Ascent(tolerance=1e-5), final=10**9)
     fit = nw.fit(model, release, settings, start={"mu": 1.0, "sigma": 1.4}, seed=seed)
     assert max(step["size"] for step in fit.trace) == 1_000
@@ -245,8 +252,10 @@ def test_many_entries_share_the_room(monkeypatch, seed):
     exact = nw.fit(model, release, nw.EM(accelerate=True), start={"mu": 1.0, "sigma": 1.4})
     for name, error in fit.monte_carlo_error.items():
         assert abs(fit.estimate[name] - exact.estimate[name]) < LIMIT * error
-    monkeypatch.setattr(mcem, "MOST_SIMULATED", 100 * 99)
-    monkeypatch.setattr(mcem, "divides", lambda part, values: False)  # as of a law that is not made from its fields
+    monkeypatch.setattr(positions, "MOST_SIMULATED", 100 * 99)
+    monkeypatch.setattr(
+        positions, "divides", lambda part, values: False
+    )  # as of a law that is not made from its fields
     with pytest.raises(nw.InputError, match=r"statistics\['y'\].*must have at most 99 entries.*got 100.*nw.EM"):
         nw.fit(model, release, settings, start={"mu": 1.0, "sigma": 1.4}, seed=seed)
 
@@ -275,7 +284,7 @@ STAGES = nw.Staged(sizes=(100, 5_000), tolerances=(1.0, 1.0), cap=1)
 
 @pytest.mark.parametrize("schedule", [nw.Ascent(most=1_000), STAGES])
 def test_a_sample_smaller_than_asked_for_is_told(schedule, monkeypatch, seed):
-    monkeypatch.setattr(mcem, "MOST_SIMULATED", 1_000)
+    monkeypatch.setattr(positions, "MOST_SIMULATED", 1_000)
     settings = nw.MCEM(schedule=schedule, final=1_000)
     fit = nw.fit(count_model(), count_release(), settings, start={"theta": 37.0}, seed=seed, on_failure="return")
     assert ("not of the 5,000 asked for" in fit.message) == isinstance(schedule, nw.Staged)

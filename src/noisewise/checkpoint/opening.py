@@ -96,11 +96,7 @@ def settings_of(algorithm: Any) -> dict[str, Any] | None:
     """Name and settings, limits left out."""
     if algorithm is None:
         return None
-    if hasattr(algorithm, "to_dict"):
-        found = dict(algorithm.to_dict())
-    else:
-        found = {"name": type(algorithm).__name__, **{name: repr(value) for name, value in vars(algorithm).items()}}
-    return {name: value for name, value in found.items() if name not in LIMITS}
+    return {name: value for name, value in algorithm.identity().items() if name not in LIMITS}
 
 
 def numbers_of(model: Model) -> dict[str, Any]:

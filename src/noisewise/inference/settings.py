@@ -9,9 +9,11 @@ from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
 from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
-from noisewise.inference.progress import Progress
+from noisewise.inference.progress import Progress, Steps
+from noisewise.numerics import Array
 
 if TYPE_CHECKING:
+    from noisewise.results.fit import Fit
     from noisewise.results.posterior import Posterior
 
 
@@ -67,6 +69,10 @@ class Sampler(ABC):
         """Name and settings as plain data."""
         return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
 
+    def identity(self) -> dict[str, Any]:
+        """Name and settings as a checkpoint has them, to know the run again."""
+        return self.to_dict()
+
     @staticmethod
     def from_dict(entry: dict[str, Any]) -> "Sampler":
         """The sampler that `to_dict` described."""
@@ -77,5 +83,35 @@ class Sampler(ABC):
         return Sampler.known[name](**settings)
 
 
-class Estimator:
-    """Settings of one maximum likelihood algorithm. Subclasses are frozen dataclasses with a `run` method."""
+class Estimator(ABC):
+    """Settings of one maximum likelihood algorithm. Subclasses are frozen dataclasses with a `run` method.
+
+    `unfit(problem)` says why the algorithm does not apply to a model and release, or None where it does.
+    """
+
+    simulates: ClassVar[bool] = False
+    """Whether it draws random numbers: then a seed must be given, and a checkpoint can keep what it has done."""
+
+    @abstractmethod
+    def run(
+        self,
+        problem: Problem,
+        start: dict[str, Array],
+        seed: int | None,
+        engine: Engine,
+        progress: Steps,
+        log: Log = NOTHING,
+    ) -> "Fit":
+        """The maximum that a climb from `start` leads to. `seed` is a number where the algorithm simulates."""
+
+    def unfit(self, problem: Problem) -> str | None:
+        """Why this algorithm does not apply, as the end of a sentence about it; None where it does."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and settings as plain data."""
+        return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
+
+    def identity(self) -> dict[str, Any]:
+        """Name and settings as a checkpoint has them, to know the run again."""
+        return {"name": type(self).__name__, **{name: repr(value) for name, value in vars(self).items()}}

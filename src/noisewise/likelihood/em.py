@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from noisewise import checks
+from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.engine import Engine
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Steps
 from noisewise.inference.settings import Estimator
-from noisewise.likelihood.display import Steps
 from noisewise.likelihood.e_step.cloud import Clouds, inexact
 from noisewise.likelihood.e_step.entries_in_pieces import exact_parts, first_pieces, in_pieces
 from noisewise.likelihood.e_step.independent_parts import parts_of
@@ -56,7 +58,25 @@ class EM(Estimator):
             advice = "In standard errors, for example 1e-6."
             checks.positive_number("EM", "score_tolerance", self.score_tolerance, advice)
 
-    def run(self, problem: Problem, start: dict[str, Array], seed: int | None, engine: Any, progress: Steps) -> Fit:
+    def unfit(self, problem: Problem) -> str | None:
+        """What keeps it from summing or integrating over one entry at a time; a refusal where no estimator can go."""
+        for part in parts_of(problem):
+            if not part.exact and not part.by_entry:
+                dependent = f"the entries of '{part.name}', or their noise, are not independent"
+                return f"sums or integrates entry by entry, but {dependent}"
+            if not part.exact and part.atomic:
+                return f"integrates over densities, but single values of '{part.name}' have positive probability"
+        return None
+
+    def run(
+        self,
+        problem: Problem,
+        start: dict[str, Array],
+        seed: int | None,
+        engine: Engine,
+        progress: Steps,
+        log: Log = NOTHING,
+    ) -> Fit:
         """Alternate exact E-steps and M-steps. Ctrl-C ends with the current state."""
         coordinates = Coordinates(problem.model)
         parts = exact_parts(parts_of(problem), start)

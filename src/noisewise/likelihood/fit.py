@@ -10,14 +10,11 @@ from noisewise.checkpoint.opening import opened
 from noisewise.engine import Engine, Threads, terminable
 from noisewise.errors import InferenceError, refusal
 from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Steps
 from noisewise.inference.settings import Estimator
-from noisewise.likelihood.display import Steps
-from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.em import EM
-from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.mcem import MCEM
-from noisewise.likelihood.schedules import Ascent, Staged
 from noisewise.likelihood.starts import best_of, starting_points
 from noisewise.model import Model
 from noisewise.release import Release
@@ -51,45 +48,29 @@ def fit(
     if not isinstance(estimator, Estimator):
         raise refusal("fit", "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
     checks.choice("fit", "on_failure", on_failure, ["raise", "return"])
-    if seed is not None or not isinstance(estimator, EM):
+    if seed is not None or estimator.simulates:
         advice = f"{type(estimator).__name__} simulates: give a whole number from 0 on, for example 1."
         seed = checks.integer("fit", "seed", seed, least=0, advice=advice)
     points = starting_points(model, Coordinates(model), start, seed)
     name, used = type(estimator).__name__, engine or Threads()
-    if checkpoint is not None and not isinstance(estimator, MCEM):
+    if checkpoint is not None and not estimator.simulates:
         raise refusal("fit", "checkpoint", "is for estimators that simulate", name, "Leave it out, or use nw.MCEM().")
     starts = fingerprint(points)
     with terminable() as results, opened("fit", checkpoint, problem, estimator, seed, used, starts=starts) as log:
 
         def run(number: int) -> Fit:
             label = name if len(points) == 1 else f"{name}, start {number + 1} of {len(points)}"
-            kept = {"log": log.within(number)} if log else {}
-            return estimator.run(problem, points[number], seed, used, Steps(progress, label), **kept)  # type: ignore[attr-defined]
+            return estimator.run(problem, points[number], seed, used, Steps(progress, label), log.within(number))
 
         log.put(None, "begin")
-        found = best_of(points, run)
-        results.append(found)
-        log.put({"status": found.status}, "end")
-    if found.status != "converged" and on_failure == "raise":
-        raise InferenceError(f"{name}: {found.message}", found)
-    return found
+        best = best_of(points, run)
+        results.append(best)
+        log.put({"status": best.status}, "end")
+    if best.status != "converged" and on_failure == "raise":
+        raise InferenceError(f"{name}: {best.message}", best)
+    return best
 
 
 def chosen(problem: Problem) -> Estimator:
-    """What `fit` uses if nothing is asked for: `MCEM` where entries, or their noise, hang together, or have atoms."""
-    parts = parts_of(problem)
-    return EM() if all(part.exact or (part.by_entry and not part.atomic) for part in parts) else MCEM()
-
-
-__all__ = [
-    "EM",
-    "MCEM",
-    "Ascent",
-    "Staged",
-    "bootstrap",
-    "chosen",
-    "exact_interval",
-    "fit",
-    "likelihood_ratio_test",
-    "profile_interval",
-]
+    """What `fit` uses if nothing is asked for: `EM` where it applies, else `MCEM`."""
+    return EM() if EM().unfit(problem) is None else MCEM()

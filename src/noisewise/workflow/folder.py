@@ -5,7 +5,6 @@ docs/command-line.md lists the files and how R reads them.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -170,7 +169,7 @@ def _run(results: Results) -> dict[str, Any]:
     if isinstance(found, Posterior):
         content |= {"sampler": found.sampler.to_dict(), "reason": found.reason, "seconds": found.seconds}
     else:
-        content["estimator"] = {"name": type(found.estimator).__name__, **asdict(found.estimator)}  # type: ignore[call-overload]
+        content["estimator"] = found.estimator.to_dict()
     return content
 
 

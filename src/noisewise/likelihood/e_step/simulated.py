@@ -1,4 +1,4 @@
-"""Clouds by simulation: variants of the E-step, what they are worth, and how they are joined, halved and eased.
+"""Clouds by simulation: what they are worth, and how they are joined, halved and eased.
 
 Derivations: docs/derivations/likelihood.md.
 """
@@ -6,17 +6,12 @@ Derivations: docs/derivations/likelihood.md.
 import math
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
 
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, weighted
 from noisewise.likelihood.e_step.independent_parts import Part
-from noisewise.mechanisms.additive import Additive, Lattice
-from noisewise.numerics import Array
-
-Values = dict[str, Any]
 
 FEW = 100.0
 """Effective values below which a sample knows nothing of its own error: one value has no spread, whatever it is."""
@@ -50,20 +45,6 @@ def log_likelihood_error(clouds: Clouds) -> tuple[float, float]:
         variances = np.maximum(np.sum(cloud.weights**2, axis=0) - 1.0 / len(cloud.values), 0.0)
         first, second = first + float(np.sum(variances)), second + float(np.sum(variances**2))
     return 0.5 * first, math.hypot(math.sqrt(first), second)
-
-
-def in_batches(terms: Array) -> Array:
-    """Sums over about sqrt(length) stretches of a chain's terms: their squares add up to the variance of the total.
-
-    Terms of a chain hang together, those of stretches hardly; terms sum to zero, hence the factor.
-    """
-    length = len(terms)
-    batches = math.isqrt(length)
-    if batches < 2:
-        return terms
-    starts = np.linspace(0, length, batches, endpoint=False).astype(int)
-    found: Array = np.add.reduceat(terms, starts, axis=0) * math.sqrt(batches / (batches - 1))
-    return found
 
 
 def joined(first: Cloud, second: Cloud, size: int, more: int) -> Cloud:
@@ -135,84 +116,3 @@ def _some(cloud: Cloud, kept: slice) -> Cloud:
         return cloud
     with np.errstate(divide="ignore"):
         return cloud.again(weighted(cloud.values[kept], np.log(cloud.weights[kept])))
-
-
-def mixes(part: Part) -> bool:
-    """Whether values may also be proposed as the release less noise, of the same kind as the statistic's."""
-    mechanism = part.mechanism
-    return part.by_entry and isinstance(mechanism, Additive) and part.discrete == isinstance(mechanism, Lattice)
-
-
-def mixture(rng: np.random.Generator, part: Part, values: Values, s: Array) -> tuple[Array, Array]:
-    """Values of `s`, each with probability one half replaced by the release less noise, and their log weights.
-
-    That is a sample of (pi + eta) / 2, eta seen as a function of s, so the weight is pi eta over that. Where the law
-    hardly reaches the release, the noise does. Each value has its own coin: with just half of either kind the values
-    of an entry would not be independent, and the bias and error of their weighted mean not what they are taken for.
-    """
-    noise = part.mechanism.sample(rng, np.zeros(s.shape, dtype=int if part.discrete else float))
-    s = np.where(rng.random(s.shape) < 0.5, part.item.value - noise, s)
-    low, high = (np.reshape(end, -1) for end in part.bounds(values))
-    flat = s.reshape(len(s), -1)
-    log_pi = np.where((flat >= low) & (flat <= high), part.log_prob_many(values, s), -np.inf)
-    log_eta = part.log_eta(s)
-    with np.errstate(invalid="ignore"):
-        found = log_pi + log_eta - np.logaddexp(log_pi, log_eta) + math.log(2.0)
-    return s, np.where(np.isnan(found), -np.inf, found)
-
-
-# Variants of the E-step: (rng, part, simulated s, log eta) -> cloud ---------------------------------------------------
-
-
-def _importance(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> Cloud:
-    """Weights eta (the paper's Algorithm 3)."""
-    return weighted(s, log_eta - math.log(len(s)))
-
-
-def _rejection(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> Cloud:
-    """Weight one where a proposal is accepted with probability eta / sup, else zero."""
-    if len(s) == 1:
-        return _importance(rng, part, s, log_eta)
-    log_sup = np.asarray(part.mechanism.log_sup(part.item.value), float).reshape(-1)
-    log_sup = np.broadcast_to(log_sup, log_eta.shape[1]) if part.by_entry else log_sup.sum(keepdims=True)
-    kept = rng.standard_exponential(log_eta.shape) >= log_sup - log_eta
-    kept[np.argmax(log_eta, axis=0), np.arange(log_eta.shape[1])] |= ~kept.any(axis=0)
-    counts = kept.sum(axis=0)
-    return Cloud(s, kept / counts, np.log(counts / len(s)) + log_sup)
-
-
-def _resampled(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> Cloud:
-    """An equally weighted sample drawn by weight, systematically, entry by entry."""
-    cloud = _importance(rng, part, s, log_eta)
-    points = (rng.random(cloud.weights.shape[1]) + np.arange(len(s))[:, None]) / len(s)
-    counts = np.empty_like(cloud.weights)
-    for entry in range(cloud.weights.shape[1]):
-        index = np.searchsorted(np.cumsum(cloud.weights[:, entry]), points[:, entry])
-        counts[:, entry] = np.bincount(np.minimum(index, len(s) - 1), minlength=len(s))
-    return Cloud(s, counts / len(s), cloud.log_likelihoods)
-
-
-def _markov(rng: np.random.Generator, part: Part, s: Array, log_eta: Array) -> Cloud:
-    """An independence Metropolis chain per entry, proposals from the model: weight by time spent."""
-    if len(s) == 1:
-        return _importance(rng, part, s, log_eta)
-    length, entries = log_eta.shape
-    thresholds = -rng.standard_exponential((length, entries))
-    state = np.argmax(log_eta[: max(1, length // 100)], axis=0)  # starts where the chain would soon be
-    spent = np.zeros((length, entries))
-    columns = np.arange(entries)
-    for step in range(length):
-        accepted = log_eta[step] - log_eta[state, columns] >= thresholds[step]
-        state = np.where(accepted, step, state)
-        spent[state, columns] += 1.0
-    return Cloud(s, spent / length, _importance(rng, part, s, log_eta).log_likelihoods)
-
-
-VARIANTS = {
-    "importance": _importance,
-    "mixture": _importance,
-    "augmented": _importance,
-    "rejection": _rejection,
-    "resampled": _resampled,
-    "markov": _markov,
-}

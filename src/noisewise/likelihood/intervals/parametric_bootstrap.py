@@ -13,8 +13,9 @@ from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Estimator
-from noisewise.likelihood.e_step.augmented import Augmented
 from noisewise.likelihood.e_step.records import Records, parts_with_totals
+from noisewise.likelihood.e_step.table import E_STEPS
+from noisewise.likelihood.fit import fit as refit
 from noisewise.likelihood.mcem import MCEM
 from noisewise.likelihood.observed import check_fit
 from noisewise.model import Model
@@ -73,11 +74,9 @@ def bootstrap(
     if not isinstance(estimator, Estimator):
         raise refusal(who, "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
     problem = Problem(model, release)
-    augmented = isinstance(estimator, MCEM) and estimator.e_step == "augmented"
-    parts_with_totals(
-        problem, Augmented if augmented else Records
-    )  # refuses a model that is more than laws and totals of parameters
-    found: dict[str, list[Any]] = {name: [] for name in fit.estimate}
+    records = E_STEPS[estimator.e_step].records if isinstance(estimator, MCEM) else Records
+    parts_with_totals(problem, records)  # refuses a model that is more than laws and totals of parameters
+    estimates: dict[str, list[Any]] = {name: [] for name in fit.estimate}
     failures: Counter[str] = Counter()
     for replicate in range(draws):
         rng = generator(seed, Purpose.BOOTSTRAP, replicate)
@@ -86,18 +85,16 @@ def bootstrap(
             failures[reason] += 1
             continue
         for name, value in again.estimate.items():
-            found[name].append(value)
-    if min(len(kept) for kept in found.values()) < 2:
+            estimates[name].append(value)
+    if min(map(len, estimates.values())) < 2:
         raise InferenceError(f"{who}: of {draws} refits nearly all failed: {dict(failures)}.", dict(failures))
-    return Bootstrap({name: np.stack(kept) for name, kept in found.items()}, draws, seed, dict(failures))
+    return Bootstrap({name: np.stack(each) for name, each in estimates.items()}, draws, seed, dict(failures))
 
 
 def _refit(
     problem: Problem, fit: Fit, estimator: Estimator, rng: np.random.Generator, engine: Engine
 ) -> tuple[Fit | None, str]:
     """A fit to one simulated release, or the reason why there is none."""
-    from noisewise.likelihood.fit import fit as refit  # this module is part of that package
-
     try:
         simulated = _simulated(problem, fit, rng)
         start, seed = dict(fit.estimate), int(rng.integers(2**31))

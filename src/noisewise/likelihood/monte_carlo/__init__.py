@@ -1,0 +1,1 @@
+"""A run of Monte Carlo EM: its position, the climb, the settling at the top, what is measured there, and its log."""

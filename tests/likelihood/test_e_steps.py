@@ -1,0 +1,80 @@
+"""What every E-step by simulation promises, and that pages and settings know those there are."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import same_draws
+from exactness import agrees
+
+import noisewise as nw
+from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose
+from noisewise.likelihood.e_step.cloud import exact_cloud
+from noisewise.likelihood.e_step.contract import Drawing, EStep
+from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.records import parts_with_totals
+from noisewise.likelihood.e_step.table import E_STEPS
+
+PAGE = Path(__file__).parents[2] / "docs" / "likelihood.md"
+
+
+def subclasses(cls):
+    return {cls}.union(*(subclasses(below) for below in cls.__subclasses__()))
+
+
+def test_every_e_step_is_in_the_table():
+    assert {type(e_step) for e_step in E_STEPS.values()} == subclasses(EStep) - {EStep}
+
+
+def test_the_page_and_the_message_name_every_e_step():
+    line = next(line for line in PAGE.read_text().splitlines() if line.startswith("- `e_step`"))
+    assert re.findall(r'`"(\w+)"`', line) == list(E_STEPS)
+    with pytest.raises(nw.InputError, match=", ".join(map(repr, E_STEPS))):
+        nw.MCEM(e_step="other")
+
+
+@pytest.mark.parametrize("name", [name for name in E_STEPS if name != "augmented"])
+def test_a_cloud_gives_the_mean_of_the_exact_one(name, seed):
+    """Negative control: the mean without the release."""
+    model, release = same_draws.count()
+    (part,) = parts_of(Problem(model, release))
+    values = {"theta": np.asarray(30.0)}
+    exact = exact_cloud(part, values)
+    truth = float(np.sum(exact.weights[:, 0] * exact.values))
+    means = []
+    for number in range(60):
+        drawing = Drawing(seed, nw.Threads(1), Purpose.E_STEP.step(number))
+        cloud = E_STEPS[name].cloud(drawing, part, values, 0, 4_000)
+        assert np.sum(cloud.weights) == pytest.approx(1.0)
+        means.append(float(np.sum(cloud.weights[:, 0] * cloud.values)))
+    assert agrees(means, truth)
+    assert not agrees(means, 30.0)
+
+
+@pytest.mark.parametrize("name", E_STEPS)
+def test_a_sample_is_known_by_its_drawing_and_number(name, seed):
+    model, release = same_draws.clamped_mean()
+    e_step, values = E_STEPS[name], {"mu": np.asarray(0.4)}
+    (part,) = parts_with_totals(Problem(model, release), e_step.records)
+
+    def drawn(step, number):
+        drawing = Drawing(seed, nw.Threads(2), Purpose.E_STEP.step(step))
+        return e_step.cloud(drawing, part, values, number, 400)
+
+    first, again = drawn(0, 0), drawn(0, 0)
+    assert np.array_equal(first.values, again.values)
+    assert np.array_equal(first.weights, again.weights)
+    assert not np.array_equal(first.values, drawn(0, 1).values)
+    assert not np.array_equal(first.values, drawn(1, 0).values)
+
+
+def test_only_chains_over_records_know_heights_relative_to_a_place(seed):
+    model, release = same_draws.clamped_mean()
+    for name, e_step in E_STEPS.items():
+        parts = parts_with_totals(Problem(model, release), e_step.records)
+        assert bool(e_step.relative(parts)) == (name == "augmented")
+        assert e_step.unfit(parts) is None
+    law = parts_of(Problem(*same_draws.count()))
+    assert [name for name, e_step in E_STEPS.items() if e_step.unfit(law)] == ["augmented"]
