@@ -7,10 +7,17 @@ export JAX_PLATFORMS ?= cpu
 # the generator's notice about another generator
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: demo test test-long campaign check format bench bench-peers chaos fuzz schema docs pictures plain rooms clean
+# compiled test files are kept: to rewrite their assertions takes longer than to read them
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo quick test test-long campaign check format bench bench-peers chaos fuzz schema docs pictures plain rooms clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
+
+# one test of every contract: while you write
+quick: $(VENV)/.developer
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m quick
 
 # two processes, then what must not have company, then what drives a browser
 test: $(VENV)/.developer

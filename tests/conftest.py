@@ -14,6 +14,10 @@ ALONE = {"test_engines", "test_faults"}
 """Files that watch the clock or kill processes: not beside another test process."""
 BROWSER = {"test_page"}
 """Like every test that drives a browser: in processes of their own, where Playwright's event loop goes on running."""
+NAMED = {"alone": ALONE, "browser": BROWSER}
+WORDS = {"alone": ["mark.alone"], "browser": ["mark.browser", "chromium"], "long": ["mark.long", "brief"]}
+WORDS["quick"] = ["mark.quick"]
+"""What a file must say, or be named, to hold a test of a kind that is asked for by `-m`."""
 
 
 def pytest_configure(config):
@@ -28,6 +32,14 @@ def pytest_configure(config):
         jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("programs")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """A run of one kind of test opens only files that speak of it: to import all takes longer than many such runs."""
+    kind = config.getoption("markexpr", "")
+    if kind not in WORDS or collection_path.suffix != ".py" or collection_path.stem in NAMED.get(kind, ()):
+        return None
+    return True if not any(word in collection_path.read_text() for word in WORDS[kind]) else None
 
 
 def pytest_addoption(parser):

@@ -119,7 +119,7 @@ def has_row(file):
 PLACES_OF_SAMPLERS = {
     "src/noisewise/samplers/__init__.py": lambda kind: kind.__name__ in samplers.__all__,
     "src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
-    "tests/campaigns/campaign.py": has_row("tests/campaigns/campaign.py"),
+    "tests/helpers/sampler_table.py": has_row("tests/helpers/sampler_table.py"),
     "tests/campaigns/same_draws.py": has_row("tests/campaigns/same_draws.py"),
     "docs/derivations/<name>.md": has_pages("docs/derivations"),
     "docs/samplers/<name>.md": has_pages("docs/samplers"),

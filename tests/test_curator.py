@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from exactness import FALSE_ALARM, agrees, counts_agree
+from exactness import FALSE_ALARM, counts_agree
 from mechanism_case import Case
 from scipy import stats
 
@@ -57,7 +57,11 @@ def vector(dp, kind, metric):
     return dp.vector_domain(atom), metric
 
 
-def one_by_one(measurement, value, size=DRAWS):
+FEWER = 5_000
+"""Where each takes a call of its own."""
+
+
+def one_by_one(measurement, value, size=FEWER):
     return np.array([measurement(value) for _ in range(size)])
 
 
@@ -140,14 +144,14 @@ def response_of_bits(dp):
 def response_of_categories(dp):
     words = ["a", "b", "c"]
     measurement = dp.m.make_randomized_response(words, 0.6)
-    return np.array([words.index(measurement("b")) for _ in range(DRAWS)])
+    return np.array([words.index(measurement("b")) for _ in range(FEWER)])
 
 
 def response_of_bit_vectors(dp):
     """`f` is the share of bits replaced by a fair coin: a bit is kept with probability 1 - f/2."""
     space = dp.bitvector_domain(max_weight=4), dp.discrete_distance()
     measurement, bits = dp.m.make_randomized_response_bitvec(*space, f=0.6), np.packbits([1, 0, 1, 0, 0, 0, 0, 0])
-    drawn = [np.frombuffer(measurement(bits.tobytes()), dtype=np.uint8) for _ in range(DRAWS)]
+    drawn = [np.frombuffer(measurement(bits.tobytes()), dtype=np.uint8) for _ in range(FEWER)]
     return np.unpackbits(np.array(drawn), axis=1)[:, :3]
 
 
@@ -310,6 +314,7 @@ REPLACE_ONE = {
 }
 
 
+@pytest.mark.quick
 def test_a_release_under_add_remove(dp, table):
     release = curator.release(table, ADD_REMOVE)
     found = {name: (type(item.mechanism), item.mechanism.scale) for name, item in release.items()}
@@ -357,20 +362,20 @@ def test_releases_follow_the_law_they_state(dp, table):
     frame = dict(table)  # a dict of columns will do
     truth = {"years": 18 + 25 + 33 + 41 + 90 + 60 + 52 + 38, "users": 3, "regions": np.array([2, 2, 3])}
     wanted = {name: ADD_REMOVE[name] for name in truth}
-    draws = [curator.release(frame, wanted) for _ in range(100)]
+    draws = [curator.release(frame, wanted) for _ in range(40)]
     for name, true in truth.items():
         values = np.array([release[name].value for release in draws])
-        assert agrees(values, true)
         mechanism = draws[0][name].mechanism
         simulated = mechanism.sample(np.random.default_rng(1), np.broadcast_to(true, (200_000, *np.shape(true))))
-        for column in np.ndindex(np.shape(true)):  # whole distributions: squares of a hundred draws have heavy tails
+        for column in np.ndindex(np.shape(true)):  # whole distributions: averages of few draws have no normal law
             at = (slice(None), *column)
             assert stats.ks_2samp(values[at], simulated[at]).pvalue > FALSE_ALARM
     money = [
         curator.release(frame, {"money": REPLACE_ONE["money"]}, neighbours="replace-one")["money"].value
-        for _ in range(100)
+        for _ in range(40)
     ]
-    assert agrees(money, (1.5 + 2.25 + 0 + 10 + 3.5 + 0 + 4 + 2) / 8)
+    law = stats.laplace((1.5 + 2.25 + 0 + 10 + 3.5 + 0 + 4 + 2) / 8, 10 / 8)
+    assert stats.kstest(money, law.cdf).pvalue > FALSE_ALARM
     many = {"used": np.repeat(["no", "yes"], 2_000)}
     answers = curator.release(many, {"use": REPLACE_ONE["use"]}, neighbours="replace-one")["use"]
     kept = answers.value == np.repeat([0, 1], 2_000)

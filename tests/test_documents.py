@@ -23,11 +23,14 @@ def name_of(page):
 
 
 SLOW = (
-    *("county-counts", "likelihood", "nuts", "noise-on-every-row"),
-    *("choosing-epsilon", "likelihood-intervals", "likelihood-scale", "augmentation-totals"),
+    *("augmentation", "augmentation-totals", "smc", "nuts", "likelihood", "likelihood-intervals", "likelihood-scale"),
+    *("county-counts", "noise-on-every-row", "choosing-epsilon", "regression", "randomised-response"),
 )
 """Pages whose blocks run only with --long (`make test-long`)."""
-RUN = [pytest.param(page, marks=[pytest.mark.long] * (page.stem in SLOW)) for page in PAGES]
+RUN = [
+    pytest.param(page, marks=[pytest.mark.long] * (page.stem in SLOW) + [pytest.mark.quick] * (page.stem == "README"))
+    for page in PAGES
+]
 
 
 @pytest.mark.parametrize("page", RUN, ids=name_of)

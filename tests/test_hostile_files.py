@@ -29,7 +29,7 @@ from noisewise.release import release
 from noisewise.results import posterior_file as result_file
 
 SOURCE = Path(nw.__file__).parent
-COUNTS = {"release": 2_000, "analysis": 60, "checkpoint": 60, "state": 30, "result": 60, "fit": 300}
+COUNTS = {"release": 600, "analysis": 60, "checkpoint": 60, "state": 30, "result": 30, "fit": 100}
 
 
 # Data, never code ---------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_hypothesis_finds_no_counterexample(seed):
     pytest.importorskip("hypothesis")
     from fuzz import properties
 
-    properties.check("release", 100, seed)
+    properties.check("release", 30, seed)
 
 
 def test_an_error_that_is_not_ours_is_a_finding(monkeypatch, tmp_path):
@@ -318,6 +318,7 @@ def test_a_result_of_any_size_passes_its_own_check(tmp_path, seed):
         assert np.array_equal(nw.Posterior.load(path)[name], made[name])
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("kind", briefly(KINDS, [kind for kind in KINDS if kind != "state"]))
 def test_good_files_are_read(kind, tmp_path):
     """Malformed ones are not refused for a reason that all files share."""

@@ -95,6 +95,7 @@ CASES = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("call", "message"), CASES.values(), ids=CASES)
 def test_refusals_follow_the_form(call, message):
     with pytest.raises(nw.InputError, match=message) as caught:

@@ -139,6 +139,7 @@ def test_writing_and_reading_gives_the_same_content():
 # Good files ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", STARTERS)
 def test_every_starter_is_read_and_written_back_the_same(name):
     analysis = Analysis.from_text(starter(name), name)
@@ -176,6 +177,7 @@ def test_the_two_groups_of_the_means_starter_spend_one_budget():
     assert "do not add up to one for the whole" in words.guarantees(secret.release)[0]
 
 
+@pytest.mark.quick
 def test_the_count_starter_gives_the_exact_posterior(seed, count_reference):
     analysis = Analysis.from_text(starter("count"), "count")
     found = nw.sample(analysis.model, analysis.release, draws=10_000, seed=seed)

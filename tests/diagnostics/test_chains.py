@@ -25,6 +25,7 @@ def columns(x):
     return {"theta": x.reshape(-1, *x.shape[2:])}
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("correlation", [0.0, 0.8, -0.5])
 def test_sizes_and_r_hat_are_those_of_arviz(correlation, seed):
     x = autoregressive(seed, 6, 400, correlation, scalars=3)

@@ -12,6 +12,7 @@ def pareto_logs(k, size, seed):
     return np.log1p(np.random.default_rng(seed).pareto(1.0 / k, size))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("k", [0.2, 0.5, 0.7, 1.0])
 def test_k_hat_is_arviz_own(k, seed):
     logs = pareto_logs(k, 20_000, seed)

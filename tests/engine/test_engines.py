@@ -213,6 +213,7 @@ def test_files_that_can_be_given_up_do_not_count_as_used_memory(monkeypatch, tmp
     assert machine.memory() == (50_000, 100_000)
 
 
+@pytest.mark.quick
 def test_this_machine_says_how_much_memory_it_has():
     available, total = machine.memory()
     assert 0 < available <= total
@@ -253,6 +254,7 @@ def test_arrays_keep_their_64_bits_on_the_way():
     assert pickle.loads(pickle.dumps(value)).dtype == np.float32  # what would have become of it outside `double`
 
 
+@pytest.mark.quick
 def test_a_pickled_model_leaves_its_programs_behind_and_draws_the_same():
     model, _ = regression_problem()
     drawn_here = model.simulate(100, 3)

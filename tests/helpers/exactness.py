@@ -51,3 +51,14 @@ def counts_agree(observed, probabilities):
         observed, expected = observed[:-1], expected[:-1]
     statistic = np.sum((observed - expected) ** 2 / expected)
     return bool(stats.chi2.sf(statistic, max(len(expected) - 1, 1)) > FALSE_ALARM)
+
+
+def z_scores(posterior, name, truth, variance):
+    """z of mean and of variance, for plain or weighted draws (delta method)."""
+    values = posterior[name].astype(float)
+    weight = np.full(len(values), 1 / len(values)) if posterior.weights is None else posterior.weights
+
+    def z(terms):
+        return np.tensordot(weight, terms, axes=1) / np.sqrt(np.tensordot(weight**2, terms**2, axes=1))
+
+    return z(values - truth), z((values - truth) ** 2 - variance)

@@ -336,6 +336,13 @@ def briefly(names, kept):
     return [name if name in kept else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
+def brief_rows(table, kept):
+    """As `briefly`, for a table of several parameters by name."""
+    marks = [[] if name in kept else [pytest.mark.long] for name in table]
+    assert set(kept) <= set(table), set(kept) - set(table)
+    return [pytest.param(*row, id=name, marks=mark) for (name, row), mark in zip(table.items(), marks, strict=True)]
+
+
 def all_targets():
     """These targets, those of `targets_walkers.py`, and those of every family of mechanisms."""
     import targets_walkers

@@ -285,6 +285,7 @@ class WithoutNoise(Renewal):
         self.density = self.bare.touching(self.names)
 
 
+@pytest.mark.long
 def test_renewing_records_without_the_noise_ratio_is_seen(seed, monkeypatch):
     monkeypatch.setattr("noisewise.samplers.augmentation.Renewal", WithoutNoise)
     ran, _ = augmented(normal_problem(n=30, scale=40.0, released=60.0), seed)
@@ -368,6 +369,7 @@ def test_a_wrong_update_of_the_total_is_seen(seed, monkeypatch):
     assert agree(ran, solution("total-of-bits")) > 2 * LIMIT
 
 
+@pytest.mark.long
 def test_forgetting_the_prior_of_the_number_of_records_is_seen(seed):
     ran = drive(Problem(*_clamped_problem()), "sums", beta("flag"), seed, kind=WithoutPriorOfSize, sweeps=60)
     assert agree(ran, solution("clamped-total-unknown-n")) > 2 * LIMIT

@@ -67,6 +67,7 @@ def test_threads_do_not_change_the_draws(plan, seed):
             assert other.log_evidence == runs[0].log_evidence
 
 
+@pytest.mark.quick
 def test_fewer_draws_are_a_prefix_of_more(seed):
     model, release = lalonde_model(), lalonde_release(RELEASED)
     few, many = (nw.sample(model, release, nw.Rejection(), draws=draws, seed=seed) for draws in (1_000, 30_000))
@@ -287,6 +288,7 @@ def test_lalonde_plan_is_a_tree_that_never_repeats_a_name():
     assert sorted(fresh) == sorted([*problem.model.parameters, *problem.model.statistics])
 
 
+@pytest.mark.quick
 def test_each_child_row_is_used_once(seed):
     """Every survivor of a child goes into exactly one proposal of its parent, in order."""
     seen = []
@@ -456,7 +458,7 @@ import _thread, threading
 import numpyro.distributions as dist
 import noisewise as nw
 from targets import count_model, count_release
-threading.Timer(2.5, _thread.interrupt_main).start()
+threading.Timer(1.5, _thread.interrupt_main).start()
 try:
     nw.sample(count_model(2.0), count_release(), nw.Rejection(), draws=10**7, seed={seed})
 except nw.InferenceError as error:

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from exactness import agrees, variance_agrees
+from exactness import FALSE_ALARM, LIMIT, agrees
 from scipy import integrate, optimize, special, stats
+from targets import briefly, count_release
 from targets import count_model as new_count_model
-from targets import count_release
 
 import noisewise as nw
 from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
@@ -32,6 +32,7 @@ def laplace_count(value):
 # Profile likelihood ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_profile_of_the_count_ends_where_the_likelihood_has_fallen_enough():
     model, release, fit = fitted(count_model(), count_release(), theta=30.0)
     interval = profile_interval(model, release, fit, "theta")
@@ -195,7 +196,7 @@ def test_exact_interval_of_a_falling_and_of_a_continuous_law():
 NOISES = {"Laplace": nw.Laplace, "DiscreteLaplace": nw.DiscreteLaplace, "DiscreteGaussian": nw.DiscreteGaussian}
 
 
-@pytest.mark.parametrize("kind", NOISES)
+@pytest.mark.parametrize("kind", briefly(NOISES, ["Laplace"]))
 def test_exact_interval_ends_where_a_tail_is_too_small(kind):
     """Tails by plain sums over s and over the noise."""
     model, release, fit = fitted(binomial_model(), nw.Release(yes=NOISES[kind](scale=2.0).released(19)), p=0.5)
@@ -382,13 +383,18 @@ def test_bootstrap_gives_the_sampling_law_of_the_estimate(seed):
     """A normal mean with Gaussian noise: the estimate is the release, its variance the sum of the two."""
     model = nw.Model(prior={"mu": dist.Normal(0.0, 9.0)}, statistics={"m": lambda mu: dist.Normal(mu, 1.2)})
     model, release, fit = fitted(model, nw.Release(m=nw.Gaussian(scale=0.2).released(2.5)), mu=0.0)
-    found = bootstrap(model, release, fit, 100, seed, estimator=nw.EM(tolerance=1e-6))
-    assert agrees(found.estimates["mu"], 2.5)
-    assert variance_agrees(found.estimates["mu"], 1.48)
-    assert not variance_agrees(found.estimates["mu"], 0.04)  # the noise alone: s was simulated too
+    found = bootstrap(model, release, fit, 40, seed, estimator=nw.EM(tolerance=1e-6))
+    assert abs(found.estimates["mu"].mean() - 2.5) < LIMIT * np.sqrt(1.48 / 40)
+
+    def variance_agrees(truth):
+        low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], 39)
+        return low < 39 * found.estimates["mu"].var(ddof=1) / truth < high
+
+    assert variance_agrees(1.48)
+    assert not variance_agrees(0.04)  # the noise alone: s was simulated too
     assert found.standard_error["mu"] == np.std(found.estimates["mu"], ddof=1)
     low, high = found.interval()["mu"]
-    assert np.mean((found.estimates["mu"] >= low) & (found.estimates["mu"] <= high)) == pytest.approx(0.95, abs=0.02)
+    assert np.mean((found.estimates["mu"] >= low) & (found.estimates["mu"] <= high)) == pytest.approx(0.95, abs=0.03)
     assert found.failed == 0
     fewer = bootstrap(model, release, fit, 5, seed, estimator=nw.EM(tolerance=1e-6))
     assert np.array_equal(fewer.estimates["mu"], found.estimates["mu"][:5])

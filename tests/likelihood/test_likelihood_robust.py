@@ -60,6 +60,7 @@ def test_the_highest_of_several_maxima_wins_and_the_others_are_told():
     assert not one.diagnostics["multimodal"]
 
 
+@pytest.mark.long
 def test_simulated_maxima_are_told_apart_by_their_errors(seed):
     model, release = two_humps()
     fit = nw.fit(model, release, QUICK, start=[{"theta": -2.0}, {"theta": 2.0}, {"theta": 1.5}], seed=seed)
@@ -216,6 +217,7 @@ def test_every_way_to_a_cloud_says_how_far_each_entry_may_be_off(monkeypatch):
         assert 0 < cloud.neglected.max() <= 1e-10
 
 
+@pytest.mark.long
 def test_a_peak_between_the_nodes_is_not_passed_over(monkeypatch):
     """Two orders that both miss a peak agree; the law's mass shows that it is missing. Negative control: unseen."""
     release = nw.Release(y=nw.Laplace(scale=1.0).released(2.3))
@@ -449,9 +451,9 @@ def test_totals_and_laws_together_with_fields_that_carry_no_parameter(seed):
 
 
 def test_totals_are_the_same_on_any_threads(seed):
-    settings = nw.MCEM(schedule=nw.Ascent(most=1_000), final=20_000)
+    settings, model = nw.MCEM(schedule=nw.Ascent(most=1_000), final=5_000), normal_total()
     fits = [
-        nw.fit(normal_total(), TOTAL_RELEASE, settings, start={"mu": 1.0}, seed=seed, engine=nw.Threads(workers))
+        nw.fit(model, TOTAL_RELEASE, settings, start={"mu": 1.0}, seed=seed, engine=nw.Threads(workers))
         for workers in (1, 3)
     ]
     assert fits[0].estimate["mu"] == fits[1].estimate["mu"]

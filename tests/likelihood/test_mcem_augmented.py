@@ -310,7 +310,7 @@ LAWS = {
     "Bernoulli": (lambda a, b: dist.Bernoulli(a / (a + b)), lambda x: x),
     "Dirichlet": (lambda a, b: dist.Dirichlet(jnp.stack([a, b, a])), lambda x: x),
 }
-QUICK = ("Normal", "Bernoulli")
+QUICK = ("Normal",)
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,14 @@ def summed(values, rows):
     return np.asarray(values).reshape(rows, -1).sum(axis=1)
 
 
+@pytest.mark.quick
 def test_every_mechanism_has_a_case():
     inside = {name for name, kind in CATALOGUE.items() if kind.__module__.startswith("noisewise.")}
     assert {type(case.mechanism).__name__ for case in CASES} == inside
     assert len({case.name for case in CASES}) == len(CASES)
 
 
+@pytest.mark.quick
 @every_case
 def test_mass_is_one(case, seed):
     if case.nearby is None:
@@ -42,6 +44,7 @@ def test_mass_is_one(case, seed):
         assert not agrees(1.05 * ratios, 1.0)  # negative control: a normaliser 5% off
 
 
+@pytest.mark.quick
 @every_case
 def test_sampler_follows_the_density(case, seed):
     assert case.follows(case.mechanism, np.random.default_rng(seed))
@@ -52,6 +55,7 @@ def test_negative_control_a_wrong_sampler_is_caught(case, seed):
     assert not case.follows(case.wrong, np.random.default_rng(seed))
 
 
+@pytest.mark.quick
 @every_case
 def test_supremum_bounds_the_density(case, seed):
     rng = np.random.default_rng(seed)
@@ -78,7 +82,13 @@ def test_supremum_is_attained_or_approached_as_claimed(case, seed):
         assert np.sum(best) == pytest.approx(np.sum(case.mechanism.log_sup(released)), abs=tolerance)
 
 
-@every_case
+NESTED = {"affine-clipped", "clipped-rounded", "rounded-clipped", "randomised-response-counts-channel"}
+"""Cases whose parts are compiled in other cases too."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=[pytest.mark.long] * (case.name in NESTED)) for case in CASES]
+)
 def test_numpy_and_jax_agree(case, seed):
     rows = case.search(np.random.default_rng(seed), 64)
     released = released_values(case, seed)[0]
@@ -86,8 +96,8 @@ def test_numpy_and_jax_agree(case, seed):
     with np.errstate(over="ignore"):
         plain = np.asarray(case.mechanism.log_prob(released, rows, **inputs))
     with double():
-        traced = jax.jit(lambda m, r, c, i: m.log_prob(r, c, **i))(case.mechanism, released, rows, inputs)
-        sup = jax.jit(lambda m, r: m.log_sup(r))(case.mechanism, released)
+        both = jax.jit(lambda m, r, c, i: (m.log_prob(r, c, **i), m.log_sup(r)))
+        traced, sup = both(case.mechanism, released, rows, inputs)
         assert plain.shape == traced.shape
         np.testing.assert_allclose(np.asarray(traced), plain, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(np.asarray(sup), case.mechanism.log_sup(released), rtol=1e-10, atol=1e-10)
@@ -113,6 +123,7 @@ def test_draws_fit_their_own_release(case, seed):
     assert case.mechanism.misfit(item.shape, np.shape(case.confidential)) is None
 
 
+@pytest.mark.quick
 @every_case
 def test_files_give_it_back(case, seed):
     release = nw.Release(x=case.mechanism.released(released_values(case, seed)[0]))

@@ -34,7 +34,9 @@ def log_prob_at_zero(mechanism, s):
     return mechanism.log_prob(0.0, s)
 
 
-@pytest.mark.parametrize("base", FINE, ids=repr)
+@pytest.mark.parametrize(
+    "base", [pytest.param(base, marks=[pytest.mark.long] * (base is not FINE[0])) for base in FINE], ids=repr
+)
 def test_rounding_to_a_fine_step_is_the_density_times_the_step(base):
     s = np.array([0.3, -20.1, 20.1, 200.7])
     for step in (1e-3, 1e-6, 1e-9, 1e-12, 1e-15, 1e-100):

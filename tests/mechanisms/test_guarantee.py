@@ -11,6 +11,7 @@ import noisewise as nw
 from noisewise.mechanisms.guarantee import Guarantee
 
 
+@pytest.mark.quick
 def test_epsilon_and_delta_add():
     total = Guarantee(epsilon=0.5, delta=1e-6) + Guarantee(epsilon=0.2) + Guarantee(epsilon=0.3, delta=2e-6)
     assert total.epsilon == pytest.approx(1.0)
@@ -18,6 +19,7 @@ def test_epsilon_and_delta_add():
     assert Guarantee(epsilon=0.5) + Guarantee(epsilon=0.25) == Guarantee(epsilon=0.75)
 
 
+@pytest.mark.quick
 def test_rho_adds_and_mu_adds_in_quadrature():
     assert Guarantee(rho=0.5) + Guarantee(rho=0.25) == Guarantee(rho=0.75)
     assert (Guarantee(mu=3.0) + Guarantee(mu=4.0)).mu == pytest.approx(5.0)

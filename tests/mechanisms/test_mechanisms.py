@@ -214,6 +214,7 @@ def test_negative_control_supremum_too_low(mechanism, confidential, seed):
 # NumPy and JAX, shapes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 @every_case
 def test_numpy_and_jax_agree(mechanism, confidential, seed):
     released = mechanism.released(confidential).value

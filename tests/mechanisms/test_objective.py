@@ -10,6 +10,7 @@ from exactness import counts_agree
 from families.objective import data, one
 from scipy import optimize
 from scipy.special import roots_legendre
+from targets import briefly
 
 import noisewise as nw
 from noisewise.mechanisms.objective_perturbation import ObjectivePerturbation
@@ -182,7 +183,7 @@ def hockey_stick(mechanism, epsilon):
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
-@pytest.mark.parametrize("ridge", [0.05, 0.5, 5.0])
+@pytest.mark.parametrize("ridge", briefly([0.05, 0.5, 5.0], [0.5]))
 def test_laplace_budget_is_kept(epsilon, ridge):
     mechanism = ObjectivePerturbation(loss="logistic", ridge=ridge, n=3, epsilon=epsilon)
     assert mechanism.guarantee.epsilon == epsilon
@@ -193,7 +194,7 @@ def test_laplace_budget_is_kept(epsilon, ridge):
 
 
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 4.0])
-@pytest.mark.parametrize("ridge", [0.05, 0.5, 5.0])
+@pytest.mark.parametrize("ridge", briefly([0.05, 0.5, 5.0], [0.5]))
 def test_gaussian_budget_is_kept(epsilon, ridge):
     mechanism = ObjectivePerturbation(loss="logistic", noise="gaussian", ridge=ridge, n=3, epsilon=epsilon, delta=1e-3)
     assert hockey_stick(mechanism, epsilon)[0] <= 1e-3
@@ -216,7 +217,7 @@ def test_two_dimensional_budget(noise, seed):
     side = np.linspace(-1, 1, 301) ** 3 * 30 * mechanism.scale / mechanism.ridge
     b = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1)
     area = np.outer(np.gradient(side), np.gradient(side))
-    for trial in range(20):
+    for trial in range(6):
         rows = data(rng, 8, 3, 2)[trial % 8]
         other = rows.copy()
         other[0, :2] = -rows[0, :2] if trial % 2 else data(rng, 8, 3, 2)[0, 0, :2]

@@ -57,6 +57,7 @@ def test_the_claim_holds(row):
 BUDGETS = {"epsilon", "delta", "rho", "mu"}
 
 
+@pytest.mark.quick
 def test_every_budget_constructor_is_audited():
     audited = {(type(row.mechanism).__name__, row.mechanism.guarantee.kind) for row in AUDITS}
     kinds = {

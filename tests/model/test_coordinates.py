@@ -97,6 +97,7 @@ def spike_and_slab():
     return model, release, np.trapezoid(x * slab, x) / (np.trapezoid(slab, x) + likelihood(0.0))
 
 
+@pytest.mark.long
 def test_chains_on_a_prior_with_atoms_would_be_wrong(seed, monkeypatch):
     model, release, truth = spike_and_slab()
     right = nw.sample(model, release, nw.Rejection(), draws=20_000, seed=seed)

@@ -192,6 +192,7 @@ LOCS, SCALES = np.array([-1.3, 0.1, 2.7, 40.0]), np.array([0.3, 1.1, 2.2, 7.0])
         ),
     ],
 )
+@pytest.mark.quick
 def test_log_prob_against_scipy(function, value, expected):
     law = function_of(lambda loc, scale: function(loc, scale), "loc", "scale")
     # The binomial with success probability 1 - 4e-18 is beyond SciPy's own digits.

@@ -18,6 +18,7 @@ def poisson(theta):
     return dist.Poisson(theta)
 
 
+@pytest.mark.quick
 def test_graph_is_read_from_argument_names():
     constant = 3.0
     model = nw.Model(
@@ -52,6 +53,7 @@ def test_vector_parameters_and_laws_of_every_shape(seed):
     assert variance_agrees(draws["y"], 3 * 2.0 + 1.0)  # sum of three independent products, plus noise
 
 
+@pytest.mark.quick
 def test_total_moments_with_two_fields_and_unknown_n(seed):
     model = nw.Model(
         prior={"size": dist.Poisson(90.0), "slope": dist.Normal(1.0, 0.1)},
@@ -78,6 +80,7 @@ def test_n_of_zero_gives_an_empty_sum(seed):
     assert np.all(draws["t"][draws["size"] > 0] != 0.0)
 
 
+@pytest.mark.quick
 def test_simulators_row_by_row_and_batched(seed):
     def one(rng, theta):
         return rng.normal(theta, 1.0, size=2)
@@ -338,11 +341,11 @@ def test_options_of_a_prior_that_are_no_parameters_are_kept():
     "law",
     [
         lambda: dist.DiscreteUniform(2, 7),
-        lambda: dist.MultivariateNormal(covariance_matrix=np.eye(2)),
+        pytest.param(lambda: dist.MultivariateNormal(covariance_matrix=np.eye(2)), marks=pytest.mark.long),
         lambda: dist.MultivariateNormal(0.0, scale_tril=np.eye(2)),
         lambda: dist.TruncatedCauchy(0.0, 1.0, low=0.0),
         pytest.param(lambda: dist.WishartCholesky(5.0, np.eye(2)), marks=pytest.mark.long),
-        lambda: dist.LKJCholesky(2, 1.0),
+        pytest.param(lambda: dist.LKJCholesky(2, 1.0), marks=pytest.mark.long),
         lambda: dist.OrderedLogistic(0.3, np.array([-1.0, 1.0])),
     ],
 )

@@ -24,6 +24,7 @@ PLAIN = {
 }
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("function", PLAIN.values(), ids=PLAIN.keys())
 def test_the_same_numbers_as_compiled(function):
     with double():

@@ -20,6 +20,7 @@ EVERYTHING = {
 }
 
 
+@pytest.mark.quick
 def test_round_trip_is_exact(tmp_path):
     release = nw.Release(EVERYTHING)
     path = tmp_path / "release.json"
@@ -35,6 +36,7 @@ def test_round_trip_is_exact(tmp_path):
             assert np.array_equal(getattr(again[name].mechanism, field), getattr(item.mechanism, field))
 
 
+@pytest.mark.quick
 def test_files_follow_the_published_schema():
     validator = jsonschema.Draft202012Validator(schema())
     validator.check_schema(schema())

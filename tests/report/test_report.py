@@ -287,6 +287,7 @@ def test_likelihood_estimates_stand_beside_the_posterior(compared):
 # The page -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_the_page_holds_all_it_shows(report):
     source = report.html()
     outline = Outline(source)

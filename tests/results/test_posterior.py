@@ -30,6 +30,7 @@ def vector():
     return nw.sample(model, nw.Release(cells=nw.DiscreteGaussian(scale=2.0).released([7, 2, 5])), draws=500, seed=7)
 
 
+@pytest.mark.quick
 def test_what_it_carries(plain):
     assert len(plain) == 2_000
     assert plain["theta"].shape == plain["count"].shape == (2_000,)
@@ -92,6 +93,7 @@ def test_summary_of_plain_draws(plain):
     assert low < high
 
 
+@pytest.mark.quick
 def test_summary_of_weighted_draws(weighted):
     weight = np.exp(weighted.log_weights - weighted.log_weights.max())
     weight /= weight.sum()
@@ -125,6 +127,7 @@ def test_arviz_of_weighted_draws_is_resampled_and_says_so(weighted):
     assert mean == pytest.approx(weighted.summary().loc["theta", "mean"], abs=0.05)
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("kind", ["plain", "weighted", "vector"])
 def test_files_give_it_back(kind, request, tmp_path):
     posterior = request.getfixturevalue(kind)

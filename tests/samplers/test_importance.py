@@ -4,10 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from exactness import FALSE_ALARM, LIMIT, z_of_mean
+from exactness import FALSE_ALARM, LIMIT, z_of_mean, z_scores
+from sampler_table import TARGETS, problem
 from scipy import stats
-from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release
-from test_samplers import z_scores
+from targets import count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
 from noisewise.errors import InferenceError, InputError
@@ -25,13 +25,6 @@ FAMILY = {
     "importance-rejection": (ImportanceRejection(), 5_000),
     "rejection-control": (RejectionControl(), 5_000),
 }
-NAMES = (
-    *("count-2", "count-5", "count-25", "count-50", "count-75", "beta-binomial", "statistic-of-statistic", "hierarchy"),
-    *("clamped-total-unknown-n", "multinomial", "simulator"),
-)
-RESPONSES = ("randomised-response-bits", "randomised-response-three-counts")
-KEPT = ("count-2", "count-25", "hierarchy", "clamped-total-unknown-n", "randomised-response-bits")
-TARGETS = [t for t in all_targets() if t.name in NAMES or t.name in RESPONSES]
 
 
 def worst(posterior, truth):
@@ -45,17 +38,7 @@ def worst(posterior, truth):
 
 
 def target(name):
-    found = next(t for t in TARGETS if t.name == name)
-    return (*found.make(), found.solve())
-
-
-@pytest.mark.parametrize("name", briefly([*NAMES, *RESPONSES], KEPT))
-def test_family_is_exact_on_every_target(name, seed):
-    model, release, truth = target(name)
-    for kind, (sampler, draws) in FAMILY.items():
-        posterior = nw.sample(model, release, sampler, draws=draws, seed=seed)
-        assert set(posterior.draws) == set(truth) - {"log_evidence"}
-        assert worst(posterior, truth) < LIMIT, kind
+    return (*TARGETS[name].make(), TARGETS[name].solve())
 
 
 @pytest.mark.parametrize(
@@ -243,7 +226,7 @@ def test_the_largest_instead_of_the_average_weight_is_caught(monkeypatch, seed):
 
 @pytest.mark.parametrize("sampler", [sampler for sampler, _ in FAMILY.values()], ids=FAMILY)
 def test_threads_change_nothing_and_fewer_draws_are_the_first(sampler, seed):
-    model, release, _ = target("clamped-total-unknown-n")
+    model, release, _ = problem("clamped-total-unknown-n")
     one, four, few = (
         nw.sample(model, release, sampler, draws=draws, seed=seed, engine=nw.Threads(workers), on_failure="return")
         for draws, workers in ((3_000, 1), (3_000, 4), (1_000, 2))

@@ -15,6 +15,7 @@ import noisewise as nw
 from noisewise.engine import Threads
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose
 from noisewise.inference.streams import Stream, run
 from noisewise.mechanisms import CATALOGUE, Mechanism
 from noisewise.samplers.rejection import Merge, log_rate, plan_streams
@@ -23,7 +24,7 @@ BY_NAME = {target.name: target for target in TARGETS}
 
 
 def draw_from(roots, draws, seed):
-    return run(roots, draws, seed, 0, engine=Threads(2), progress=Progress(False, "")).columns
+    return run(roots, draws, seed, Purpose.PROPOSALS, engine=Threads(2), progress=Progress(False, "")).columns
 
 
 def problem_of(name):

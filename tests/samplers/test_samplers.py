@@ -4,32 +4,29 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from exactness import FALSE_ALARM, LIMIT, agrees, variance_agrees
+from exactness import FALSE_ALARM, LIMIT, agrees, variance_agrees, z_scores
 from numpyro.distributions import transforms
+from sampler_table import SAMPLERS, TARGETS, compared, problem
 from scipy import stats
-from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
+from targets import count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
+from noisewise import samplers
 from noisewise.inference.problem import Problem
 from noisewise.samplers.rejection import plan_streams
-
-SAMPLERS = {
-    "rejection": nw.Rejection(),
-    "rejection-joint": nw.Rejection(plan="joint"),
-    "importance": nw.Importance(),
-}
 
 DIVIDED = {"statistic-of-statistic"}
 """Targets whose default plan of rejection has several merges. For the others "joint" is the same plan."""
 
 
 def cases():
-    """Every sampler with every target; where both plans of rejection are one, the second is for the long tests."""
-    for name, sampler in SAMPLERS.items():
-        for target in all_targets():
-            again = name == "rejection-joint" and target.name not in DIVIDED
-            marks = [pytest.mark.long] if again else []
-            yield pytest.param(sampler, target, id=f"{name}-{target.name}", marks=marks)
+    """Every sampler with its targets, those of one target together: they share its model."""
+    for target in TARGETS:
+        for name, row in SAMPLERS.items():
+            if target in row.default or target in row.more:
+                marks = [] if target in row.default else [pytest.mark.long]
+                quick = [pytest.mark.quick] if target == row.default[0] else []
+                yield pytest.param(row, target, id=f"{name}-{target}", marks=marks + quick)
 
 
 def outline(streams):
@@ -37,37 +34,32 @@ def outline(streams):
     return [(each.index, each.rows, each.work, each.label, each.counted, outline(each.children)) for each in streams]
 
 
-def z_scores(posterior, name, truth, variance):
-    """z of mean and of variance, for plain or weighted draws (delta method)."""
-    values = posterior[name].astype(float)
-    weight = np.full(len(values), 1 / len(values)) if posterior.weights is None else posterior.weights
-
-    def z(terms):
-        return np.tensordot(weight, terms, axes=1) / np.sqrt(np.tensordot(weight**2, terms**2, axes=1))
-
-    return z(values - truth), z((values - truth) ** 2 - variance)
+@pytest.mark.quick
+def test_every_public_sampler_has_a_row():
+    rows = {type(row.sampler).__name__ for row in SAMPLERS.values() if row.sampler is not None}
+    assert rows == set(samplers.__all__)
+    assert all(set(row.default) | set(row.more) <= set(TARGETS) for row in SAMPLERS.values())
 
 
-@pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
+@pytest.mark.parametrize("target", TARGETS)
 def test_plans_of_rejection_differ_where_there_are_several_merges(target):
-    problem = Problem(*target.make())
-    divided, joint = (outline(plan_streams(problem, joint=joint)) for joint in (False, True))
-    assert (divided == joint) == (target.name not in DIVIDED)
+    model, release, _ = problem(target)
+    divided, joint = (outline(plan_streams(Problem(model, release), joint=joint)) for joint in (False, True))
+    assert (divided == joint) == (target not in DIVIDED)
 
 
-@pytest.mark.parametrize(("sampler", "target"), list(cases()))
-def test_posterior_and_evidence_are_exact(sampler, target, seed):
-    model, release = target.make()
-    posterior = nw.sample(model, release, sampler, draws=target.draws, seed=seed)
-    truth = dict(target.solve())
-    log_evidence = truth.pop("log_evidence")
-    assert set(truth) == set(posterior.draws)
-    for name, (mean, variance) in truth.items():
-        of_mean, of_variance = z_scores(posterior, name, mean, variance)
-        assert np.all(np.abs(of_mean) < LIMIT), (name, of_mean)
-        assert np.all(np.abs(of_variance) < LIMIT), (name, of_variance)
-    z = (posterior.log_evidence - log_evidence) / posterior.log_evidence_se
-    assert abs(z) < LIMIT, z
+@pytest.mark.parametrize(("row", "target"), list(cases()))
+def test_posterior_and_evidence_are_exact(row, target, seed):
+    model, release, truth = problem(target)
+    draws = row.few or TARGETS[target].draws
+    posterior = nw.sample(model, release, row.small, draws=draws, seed=seed, on_failure="return")
+    # chains as short as these may not be sure that they have mixed; their errors are right all the same
+    assert posterior.status == "complete" or posterior.chains
+    assert len(posterior) >= draws
+    assert set(posterior.draws) == set(truth) - {"log_evidence"}
+    moments, evidence = compared(posterior, truth)
+    assert moments < 1.0
+    assert evidence is None or evidence < 1.0
 
 
 @pytest.mark.parametrize("case", ["true_statistic", "noisy_a"])
@@ -114,6 +106,7 @@ def test_count_quantiles_and_acceptance(count_reference, seed):
         assert variance_agrees(posterior["theta"], entry["sd"] ** 2)
 
 
+@pytest.mark.quick
 def test_wrong_noise_scale_is_caught(count_reference, seed):
     """Negative control: a scale 20% off must fail the very check the right one passes."""
     truth = count_reference["by_alpha"]["25"]["mean"]

@@ -85,13 +85,14 @@ def test_the_choice_is_by_count_and_not_by_the_clock(seed, monkeypatch):
 
 
 def test_what_is_forecast_is_what_is_chosen(seed):
-    for alpha, draws in ((25.0, 1_000), (2.0, 20_000), (25.0, 100_000)):
+    for alpha, draws in ((25.0, 1_000), (2.0, 20_000)):
         told = forecast(count_model(alpha), count_release(), draws=draws, seed=seed)
         run = nw.sample(count_model(alpha), count_release(), draws=draws, seed=seed)
         assert run.sampler == told.choice
         assert run.status == "complete"
 
 
+@pytest.mark.quick
 def test_conflict_and_agreement_choose_differently(seed):
     easy = nw.sample(count_model(25.0), count_release(), draws=5_000, seed=seed)
     hard = nw.sample(count_model(2.0), count_release(), draws=50_000, seed=seed)
@@ -103,7 +104,7 @@ def test_conflict_and_agreement_choose_differently(seed):
 
 
 def test_a_chosen_run_replays_bit_for_bit(seed, caplog):
-    for alpha, draws in ((25.0, 500), (25.0, 30_000), (2.0, 20_000)):
+    for alpha, draws in ((25.0, 500), (2.0, 20_000)):
         with caplog.at_level(logging.INFO, logger="noisewise"):
             run = nw.sample(count_model(alpha), count_release(), draws=draws, seed=seed)
         assert run.reason in caplog.text

@@ -1,0 +1,143 @@
+"""Every public sampler, the targets it is tried on, and what it means for its draws to agree with the truth.
+
+`tests/samplers/test_samplers.py` runs small instances on chosen targets, `make campaign` every sampler on every target.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from exactness import FALSE_ALARM
+from scipy import stats
+from targets import all_targets
+
+import noisewise as nw
+from noisewise.inference.settings import Sampler
+
+TARGETS = {target.name: target for target in all_targets()}
+COUNTS = ("count-2", "count-5", "count-25", "count-50", "count-75")
+KINDS = (*COUNTS, "beta-binomial", "statistic-of-statistic", "hierarchy", "multinomial", "clamped-total-unknown-n")
+RESPONSES = ("randomised-response-bits", "randomised-response-three-counts")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sampler as the campaign runs it with `draws`; `small` with `few` draws (else the target's own) as tests do.
+
+    Tests try it on the targets of `default`, and with --long on those of `more`.
+    """
+
+    sampler: Sampler | None
+    draws: int
+    small: Sampler | None
+    few: int | None
+    default: tuple[str, ...]
+    more: tuple[str, ...] = ()
+
+
+FAMILY = (*KINDS, "simulator", *RESPONSES)
+"""Targets of what weighs several simulations, or keeps some of them."""
+SAMPLERS = {
+    "Rejection": Row(nw.Rejection(), 20_000, nw.Rejection(), 10_000, tuple(TARGETS)),
+    # elsewhere both plans of rejection are one
+    "Rejection joint": Row(
+        nw.Rejection(plan="joint"), 20_000, nw.Rejection(plan="joint"), 20_000, ("statistic-of-statistic",)
+    ),
+    "Importance": Row(nw.Importance(), 50_000, nw.Importance(), None, tuple(TARGETS)),
+    "Importance adapted": Row(
+        nw.Importance(proposal="adapted"),
+        50_000,
+        nw.Importance(proposal="adapted"),
+        20_000,
+        ("count-2", "hierarchy"),
+        FAMILY,
+    ),
+    "Importance of several": Row(
+        nw.Importance(proposal="adapted", simulations=3),
+        30_000,
+        nw.Importance(proposal="adapted", simulations=3),
+        10_000,
+        ("count-25",),
+        FAMILY,
+    ),
+    "ImportanceRejection": Row(
+        nw.ImportanceRejection(),
+        20_000,
+        nw.ImportanceRejection(),
+        5_000,
+        ("count-2", "randomised-response-bits"),
+        FAMILY,
+    ),
+    "RejectionControl": Row(
+        nw.RejectionControl(), 20_000, nw.RejectionControl(), 5_000, ("count-25", "hierarchy"), FAMILY
+    ),
+    "MCMC": Row(
+        nw.MCMC(),
+        20_480,
+        nw.MCMC(warmup=128),
+        4096,
+        ("count-2", "simulator", "bimodal"),
+        (*KINDS, "latent-scale", "unary-encoding", "asymmetric"),
+    ),
+    "SMC": Row(
+        nw.SMC(),
+        16_000,
+        nw.SMC(particles=256),
+        4096,
+        ("count-2", "truncated-laplace", "bimodal"),
+        (*KINDS, "simulator", "latent-scale", "tulap", "asymmetric"),
+    ),
+    "Augmentation": Row(
+        nw.Augmentation(),
+        25_600,
+        nw.Augmentation(chains=64),
+        6_400,
+        ("count-2", "latent-scale"),
+        ("statistic-of-statistic", "hierarchy", "multinomial", *RESPONSES[:1], "normal-suppressed", "private-quantile"),
+    ),
+    "NUTS": Row(
+        nw.NUTS(),
+        8_000,
+        nw.NUTS(warmup=300),
+        6_000,
+        ("count-2",),
+        (*COUNTS, "beta-binomial", "hierarchy", "statistic-of-statistic", "multinomial", *RESPONSES[:1]),
+    ),
+    "chosen": Row(None, 20_000, None, 5_000, ("count-25",)),
+}
+
+
+@cache
+def problem(name):
+    """(model, release, truth) of a target: one model for all samplers, so that it is compiled once."""
+    return *TARGETS[name].make(), TARGETS[name].solve()
+
+
+def compared(posterior, truth):
+    """(largest |z| of means and variances, |z| of the evidence or None), each as a multiple of its limit.
+
+    Errors are those between independent chains (superchains where chains share their starts) or islands, by
+    Student's law; of a few long chains, those between batches. Else draws are independent, with or without weights.
+    """
+    worst = max(_moments(posterior, name, *map(np.asarray, truth[name])) for name in posterior.draws)
+    if posterior.log_evidence is None or not posterior.log_evidence_se:
+        return worst, None
+    limit = stats.t.isf(FALSE_ALARM / 2, (posterior.islands or 10**6) - 1)
+    return worst, float(abs(posterior.log_evidence - truth["log_evidence"]) / posterior.log_evidence_se / limit)
+
+
+def _moments(posterior, name, mean, variance):
+    values = posterior[name].astype(float)
+    terms = np.stack([values - mean, (values - mean) ** 2 - variance], axis=1).reshape(len(values), -1)
+    groups = posterior.superchains or posterior.chains or posterior.islands
+    if groups is None:
+        weight = np.full(len(values), 1 / len(values)) if posterior.weights is None else posterior.weights
+        z, limit = (weight @ terms) / np.sqrt((weight**2) @ terms**2), stats.norm.isf(FALSE_ALARM / 2)
+    else:
+        if groups < 16:  # few long chains: batches of each
+            groups *= 16 // groups + 4
+        means = terms[: len(terms) // groups * groups].reshape(groups, -1, terms.shape[1]).mean(axis=1)
+        limit = stats.t.isf(FALSE_ALARM / 2, groups - 1)
+        with np.errstate(divide="ignore", invalid="ignore"):  # an entry that cannot vary
+            z = np.nan_to_num(means.mean(axis=0) / (means.std(axis=0, ddof=1) / np.sqrt(groups)), nan=0.0)
+    return float(np.max(np.abs(z)) / limit)
