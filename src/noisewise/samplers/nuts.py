@@ -163,7 +163,7 @@ class Programs:
 
     def finish(self, *arguments: Any) -> Any:
         """`Target.finish`, row by row."""
-        return self._program("finish", lambda: jax.vmap(self.target.finish, in_axes=(0, None, None, 0, 0)))(*arguments)
+        return self._program("finish", lambda: jax.vmap(self.target.finish, in_axes=(0, None, None, 0)))(*arguments)
 
     def _once(self, purpose: str, build: Callable[[], Any], *arguments: Any) -> Any:
         """Run a program that several threads ask for at the same time, and that one of them shall compile."""
@@ -341,12 +341,12 @@ class ChainsRun:
             piece = free[first : first + rows]
             padded = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
             uniform = [rng.random((rows, sum_.entries)) for sum_ in self.target.sums]
-            normal = {
-                f.name: rng.standard_normal((rows, *self.problem.model.shape(f.name))) for f in self.target.folded
-            }
             with double():
-                drawn, left = self.programs.finish(padded, self.data, outside, uniform, normal)
-                found.append({name: np.asarray(value)[: len(piece)] for name, value in (drawn | {"": left}).items()})
+                drawn, left, moments = jax.tree.map(
+                    np.asarray, self.programs.finish(padded, self.data, outside, uniform)
+                )
+            drawn |= self.target.draw_folded(rng, moments)
+            found.append({name: value[: len(piece)] for name, value in (drawn | {"": left}).items()})
         columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
         self.left = columns.pop("")
         for name in self.target.exact:

@@ -11,13 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import biject_to
 
+from noisewise.inference.conditional.normal import CLOSED
 from noisewise.inference.problem import Problem
-from noisewise.mechanisms import Exact, Gaussian
+from noisewise.mechanisms import Exact
 from noisewise.model.atoms import has_atoms
 from noisewise.model.coordinates import Chart, Space, unwalkable
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import laws_within
-from noisewise.numerics import double
+from noisewise.numerics import Array, double
 from noisewise.samplers.gradients.marginal import Folded, Sum, log_eta
 
 Values = Mapping[str, Any]
@@ -90,9 +91,9 @@ class Target:
         self.size = self.space.size + self.chart.size
 
     def _folds(self, name: str) -> bool:
-        """Whether it is normal, has Gaussian noise, and nothing else reads it."""
+        """Whether it is normal, has noise with a closed form, and nothing else reads it."""
         model, release = self.model, self.problem.release
-        if model.is_discrete(name) or name not in release or type(release[name].mechanism) is not Gaussian:
+        if model.is_discrete(name) or name not in release or type(release[name].mechanism) not in CLOSED:
             return False
         others = [item.mechanism.inputs for item in release.values()]
         if any(name in model.parents(other) for other in model.statistics) or any(name in read for read in others):
@@ -134,6 +135,16 @@ class Target:
         values: dict[str, Any] = {**prior, **data["exact"]}
         for placed in self.chart.walk(free[self.space.size :], values):
             total = total + jnp.sum(placed.law.log_prob(placed.value)) + placed.log_jacobian
+        total = self._with_release(total, values, data)
+        return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
+
+    def log_likelihood(self, values: Values, data: Any) -> Any:
+        """log density of the release given the parameters, where nothing else is sampled; traceable."""
+        total = self._with_release(jnp.zeros(()), {**values, **data["exact"]}, data)
+        return jnp.where(total < jnp.inf, total, -jnp.inf)
+
+    def _with_release(self, total: Any, values: Values, data: Any) -> Any:
+        """`total`, with the log density of the release given values of all that is sampled."""
         summed = {child for sum_ in self.sums for child in sum_.children}
         for name in self.exact:
             if name not in summed:
@@ -147,7 +158,7 @@ class Target:
             total = total + fold.log_kept(values, data["items"])
         for sum_, tables in zip(self.sums, data["tables"], strict=True):
             total = total + sum_.log_kept(values, data["items"], tables)
-        return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
+        return total
 
     def potential(self, data: Any) -> Callable[[Any], Any]:
         """Minus the log density, as NumPyro wants it, with a gradient that is a number everywhere.
@@ -171,15 +182,26 @@ class Target:
         """The free vector of one row of values of all that is sampled."""
         return jnp.concatenate([self.space.chart.free(values), self.chart.free(values)])
 
-    def finish(self, free: Any, data: Any, outside: Any, uniform: Any, normal: Any) -> tuple[dict[str, Any], Any]:
-        """Values by name at one free vector with what was summed out drawn too, and each sum's bound."""
-        values, _ = self.point(free, data)
+    def finish(self, free: Any, data: Any, outside: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
+        """`completed` at one free vector."""
+        return self.completed(self.point(free, data)[0], data, outside, uniform)
+
+    def completed(self, values: Values, data: Any, outside: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
+        """Values by name with what was summed out drawn too, each sum's bound, and the moments of what is folded."""
+        values = {**values, **data["exact"]}
         drawn, left = dict(values), []
         for index, sum_ in enumerate(self.sums):
             tables = data["tables"][index]
             found, bound = sum_.conditional(values, data["items"], tables, outside[index], uniform[index])
             drawn |= found
             left.append(bound)
-        for fold in self.folded:
-            drawn[fold.name] = fold.conditional(values, data["items"], normal[fold.name])
-        return drawn, jnp.stack(left) if left else jnp.zeros(0)
+        moments = {fold.name: fold.moments(values) for fold in self.folded}
+        return drawn, jnp.stack(left) if left else jnp.zeros(0), moments
+
+    def draw_folded(self, rng: np.random.Generator, moments: Mapping[str, Any]) -> dict[str, Array]:
+        """Draws of what is folded, for rows of its moments."""
+        release = self.problem.release
+        return {
+            fold.name: fold.draw(rng, (release[fold.name].mechanism, release[fold.name].value), moments[fold.name])
+            for fold in self.folded
+        }

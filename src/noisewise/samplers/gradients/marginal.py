@@ -1,4 +1,4 @@
-"""Confidential statistics summed out: discrete ones by enumeration, normal ones under Gaussian noise in closed form.
+"""Confidential statistics summed out: discrete ones by enumeration, normal ones in closed form.
 
 A `Sum` holds the values that one or more discrete statistics are enumerated over: a window that does not move with the
 parameters, and a bound on what it leaves out. Derivation: docs/derivations/nuts.md.
@@ -13,11 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from numpyro.distributions import Distribution
 from numpyro.distributions.constraints import boolean
 from numpyro.distributions.distribution import Independent
 
+from noisewise.inference.conditional import normal
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact, Released
 from noisewise.mechanisms.additive import Additive
@@ -299,7 +299,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Folded:
-    """A normal statistic under Gaussian noise: the release is normal given the parameters, and so is s given it."""
+    """A normal statistic under noise with a closed form: nothing of it need be sampled before the parameters are."""
 
     space: Space
     name: str
@@ -308,15 +308,17 @@ class Folded:
         """log density of the release."""
         mechanism, value = items[self.name]
         law = self._normal(values)
-        return jnp.sum(dist.Normal(law.loc, jnp.hypot(law.scale, mechanism.scale)).log_prob(value))
+        return jnp.sum(normal.log_marginal(mechanism, value, law.loc, law.scale))
 
-    def conditional(self, values: Values, items: Any, normal: Any) -> Any:
-        """A draw of s given the parameters and the release, from a standard normal one."""
-        mechanism, value = items[self.name]
-        law = self._normal(values)
-        spread = jnp.hypot(law.scale, mechanism.scale)
-        trust = (law.scale / spread) ** 2
-        return law.loc + trust * (value - law.loc) + (law.scale / spread) * mechanism.scale * normal
+    def moments(self, values: Values) -> tuple[Any, Any]:
+        """Mean and standard deviation of the law, entry by entry; traceable."""
+        law, shape = self._normal(values), self.space.model.shape(self.name)
+        return jnp.broadcast_to(law.loc, shape), jnp.broadcast_to(law.scale, shape)
+
+    def draw(self, rng: np.random.Generator, item: Any, moments: tuple[Array, Array]) -> Array:
+        """Draws of s given the release, for rows of the law's moments."""
+        mechanism, value = item
+        return normal.draw(rng, mechanism, value, *moments)
 
     def _normal(self, values: Values) -> Any:
         return peel(self.space.model.law_at(self.name, values))[0]

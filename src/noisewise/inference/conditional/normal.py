@@ -1,0 +1,99 @@
+"""A normal statistic given its release, in closed form: under Gaussian noise, and under Laplace noise.
+
+    s ~ Normal(mu, sigma),  r = s + noise:  log m(r | mu, sigma) = log int pi(s) eta(r | s) ds,  and draws of s given r.
+
+Derivation, with what keeps the formulas accurate far out: docs/derivations/conditional.md.
+"""
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from noisewise.mechanisms import Gaussian, Laplace, Mechanism
+from noisewise.numerics import Array, log_ndtr
+
+CLOSED = (Gaussian, Laplace)
+"""Kinds of noise with a closed form."""
+
+
+def log_marginal(mechanism: Mechanism, released: Any, mu: Any, sigma: Any) -> Any:
+    """log density of the release given the law's mean and standard deviation, entry by entry; traceable."""
+    scale = _scale_of(mechanism)
+    if isinstance(mechanism, Gaussian):
+        spread = jnp.hypot(sigma, scale)
+        return -0.5 * ((released - mu) / spread) ** 2 - jnp.log(math.sqrt(2.0 * math.pi) * spread)
+    below, above = log_sides(released - mu, sigma, scale)
+    return jnp.logaddexp(below, above) - jnp.log(2.0 * scale)
+
+
+def _scale_of(mechanism: Mechanism) -> Any:
+    assert isinstance(mechanism, CLOSED)
+    return mechanism.scale
+
+
+def log_sides(distance: Any, sigma: Any, scale: Any) -> tuple[Any, Any]:
+    """log of the integral of normal density times exp(-|r - s| / b) over s < r, and over s > r; distance = r - mu."""
+    return _log_side(distance, sigma, scale), _log_side(-distance, sigma, scale)
+
+
+def _log_side(d: Any, sigma: Any, b: Any) -> Any:
+    """log of exp(sigma^2 / (2 b^2) - d / b) Phi(x), x = d / sigma - sigma / b: which is also exp(-d^2 / (2 sigma^2))
+    times the scaled tail exp(x^2 / 2) Phi(x). The first form where x > 0, the second where its exponents would cancel.
+    """
+    ratio = sigma / b
+    x = d / sigma - ratio
+    near = x > 0.0
+    inner = 0.5 * ratio**2 - d / b + log_ndtr(jnp.where(near, x, 1.0))
+    outer = -0.5 * (d / sigma) ** 2 + _log_scaled_tail(jnp.where(near, -1.0, x))
+    return jnp.where(near, inner, outer)
+
+
+def _log_scaled_tail(x: Any) -> Any:
+    """log(exp(x^2 / 2) Phi(x)) for x <= 0: by the asymptotic series from -14 down, where x^2 / 2 would cancel."""
+    far = x < -14.0
+    z = jnp.where(far, x, -14.0)
+    inverse = 1.0 / (z * z)
+    term = total = jnp.ones_like(z)
+    for n in range(1, 13):  # at -14 the term left out is below 1e-14
+        term = -term * (2 * n - 1) * inverse
+        total = total + term
+    series = jnp.log(total) - jnp.log(-z) - 0.5 * math.log(2.0 * math.pi)
+    close = jnp.where(far, -14.0, x)
+    return jnp.where(far, series, log_ndtr(close) + 0.5 * close**2)
+
+
+def draw(rng: np.random.Generator, mechanism: Mechanism, released: Any, mu: Array, sigma: Array) -> Array:
+    """Exact draws of the statistic given its release, one for each entry of `mu`."""
+    mu, sigma = np.broadcast_arrays(np.asarray(mu, float), np.asarray(sigma, float))
+    value = np.broadcast_to(np.asarray(released, float), mu.shape)
+    scale = np.broadcast_to(np.asarray(_scale_of(mechanism), float), mu.shape)
+    if isinstance(mechanism, Gaussian):
+        spread = np.hypot(sigma, scale)
+        return mu + (sigma / spread) ** 2 * (value - mu) + (sigma / spread) * scale * rng.standard_normal(mu.shape)
+    below, above = (np.asarray(side) for side in log_sides(value - mu, sigma, scale))
+    side = np.where(rng.random(mu.shape) < 1.0 / (1.0 + np.exp(np.minimum(above - below, 700.0))), -1.0, 1.0)
+    # On its side, the distance |s - r| is that of a normal beyond a point: in units of sigma, from alpha on.
+    alpha = sigma / scale + side * (value - mu) / sigma
+    return value + side * sigma * _excess(rng, alpha)
+
+
+def _excess(rng: np.random.Generator, alpha: Array) -> Array:
+    """z - alpha for standard normal z > alpha. Far out by Robert (1995): exponential proposals of the best rate."""
+    found = np.empty_like(alpha)
+    inside = alpha <= 0.0
+    start = alpha[inside]
+    z = -ndtri(ndtr(-start) * (1.0 - rng.random(start.shape)))  # P(z > alpha) is at least a half
+    found[inside] = np.maximum(z - start, 0.0)
+    waiting = np.flatnonzero(~inside.ravel())
+    flat, beyond = found.reshape(-1), alpha.reshape(-1)
+    while len(waiting):
+        a = beyond[waiting]
+        rate = 0.5 * (a + np.sqrt(a * a + 4.0))
+        step = rng.standard_exponential(len(a)) / rate
+        accepted = rng.standard_exponential(len(a)) >= 0.5 * (a + step - rate) ** 2
+        flat[waiting[accepted]] = step[accepted]
+        waiting = waiting[~accepted]
+    return flat.reshape(alpha.shape)
