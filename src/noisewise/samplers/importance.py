@@ -5,8 +5,9 @@ which gives naive and confidential-data fits. Derivation: docs/derivations/impor
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,15 @@ import numpy as np
 from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine
+from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Budget, Stream, run
+from noisewise.inference.streams import Budget, Outcome, Stream, run
 from noisewise.mechanisms import Exact
 from noisewise.results.posterior import Posterior
+from noisewise.samplers.proposals import collapsed
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.pilot import Plan, plan_of
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
@@ -34,7 +37,9 @@ class Importance(Sampler):
     `proposal`: None for the prior; "adapted" for a mixture fitted in pilot rounds; or a dict of laws by parameter, each
     written as a prior is. Both of the latter are mixed with `prior_share` of the prior. `simulations` statistics are
     tried for each parameter value (None: a number chosen in the pilot), the weight is their average and one is kept.
-    Status "low_ess" below `min_ess` effective draws, "high_k" where Pareto k-hat is above 0.7.
+    With `collapse`, none is simulated: parameters are weighed by the exact likelihood of the release, statistics summed
+    or integrated out, and then drawn given parameters and release. Status "low_ess" below `min_ess` effective draws,
+    "high_k" where Pareto k-hat is above 0.7.
     """
 
     proposal: str | Mapping[str, Any] | None = None
@@ -42,10 +47,16 @@ class Importance(Sampler):
     prior_share: float = 0.1
     min_ess: float = 400.0
     max_seconds: float | None = None
+    collapse: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         settle(self)
+        if not isinstance(self.collapse, bool):
+            raise refusal("Importance", "collapse", "must be True or False", self.collapse, "Leave it out if unsure.")
+        if self.collapse and self.simulations != 1:
+            rule = "must be 1 where statistics are integrated out"
+            raise refusal("Importance", "simulations", rule, self.simulations, "Leave it out.")
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data; a function among the proposal's laws is only described."""
@@ -53,7 +64,8 @@ class Importance(Sampler):
 
     def unfit(self, problem: Problem) -> str | None:
         """Statistics without noise need a density to weigh by."""
-        return without_density(problem) or proposals.unfit(problem.model, self.proposal)
+        against = without_density(problem) or proposals.unfit(problem.model, self.proposal)
+        return against or (collapsed.unfit(problem) if self.collapse else None)
 
     def run(
         self,
@@ -68,10 +80,14 @@ class Importance(Sampler):
         """Weigh draws of the proposal; `pilot` is one already made with this seed and these settings."""
         if pilot is None:
             pilot = plan_of(self, problem, seed, engine, log=log)
-        rows = block_rows(problem, pilot.simulations)
-        stream = Stream(0, rows, Weigh(problem, pilot.proposal, pilot.simulations), "the proposal")
-        budget = remaining(None, self.max_seconds, pilot)
-        outcome = run([stream], draws, seed, Purpose.WEIGHTED, engine=engine, progress=progress, budget=budget, log=log)
+        how = partial(run, draws=draws, seed=seed, purpose=Purpose.WEIGHTED, engine=engine, progress=progress, log=log)
+        how = partial(how, budget=remaining(None, self.max_seconds, pilot))
+        numbers: dict[str, Any] = {}
+        if self.collapse:
+            outcome, numbers = self._collapsed(problem, pilot.proposal, how)
+        else:
+            weigh = Weigh(problem, pilot.proposal, pilot.simulations)
+            outcome = how([Stream(0, block_rows(problem, pilot.simulations), weigh, "the proposal")])
         columns = dict(outcome.columns)
         log_weights = columns.pop("log_weights", np.empty(0))
         status, message, diagnostics = weights.judge(log_weights, self.min_ess, log_bound(problem, pilot))
@@ -89,8 +105,31 @@ class Importance(Sampler):
             log_evidence=weights.log_mean(log_weights),
             log_evidence_se=weights.log_mean_se(log_weights),
             seconds=outcome.seconds + pilot.seconds,
-            diagnostics=diagnostics | pilot_diagnostics(pilot),
+            diagnostics=diagnostics | pilot_diagnostics(pilot) | numbers,
         )
+
+    def _collapsed(
+        self, problem: Problem, proposal: proposals.Proposal, how: Callable[..., Outcome]
+    ) -> tuple[Outcome, dict[str, Any]]:
+        """Weigh by the likelihood; again on new streams, with wider windows, where sums left too much out."""
+        widened: collapsed.Widened = ()
+        for attempt in range(collapsed.WIDENINGS):
+            collapse = collapsed.Collapse.of(problem, widened)
+            weigh = collapsed.WeighCollapsed(problem, proposal, widened)
+            outcome = how([Stream(attempt, collapse.rows, weigh, "the proposal")])
+            neglected = outcome.columns.pop("neglected", np.zeros((0, 0)))
+            log_weights = outcome.columns.get("log_weights", np.empty(0))
+            wider = collapsed.too_narrow(collapse, log_weights, neglected)
+            if not wider or outcome.status != "complete":
+                left = collapsed.shares_left_out(log_weights, neglected).sum() if neglected.size else 0.0
+                return outcome, {"neglected": float(left), "widened": attempt}
+            widened = collapsed.doubled(widened, wider)
+            if any(sum_.excess() for sum_ in collapsed.Collapse.of(problem, widened).target.sums):
+                break
+        values = {name: problem.release[name].value for name in wider[0] if name in problem.release}
+        rule = f"must be likelier under the model: sums over {' and '.join(map(repr, wider[0]))} leave too much out"
+        advice = "Check the prior against the release, or use a sampler that only simulates, such as nw.Rejection()."
+        raise refusal("Importance", "release", rule, values, advice)
 
 
 # Shared by the samplers that weigh ----------------------------------------------------------------------------

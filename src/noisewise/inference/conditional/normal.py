@@ -8,25 +8,25 @@ Derivation, with what keeps the formulas accurate far out: docs/derivations/cond
 import math
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from noisewise.mechanisms import Gaussian, Laplace, Mechanism
-from noisewise.numerics import Array, log_ndtr
+from noisewise.numerics import Array, log_ndtr, namespace
 
 CLOSED = (Gaussian, Laplace)
 """Kinds of noise with a closed form."""
 
 
 def log_marginal(mechanism: Mechanism, released: Any, mu: Any, sigma: Any) -> Any:
-    """log density of the release given the law's mean and standard deviation, entry by entry; traceable."""
+    """log density of the release given the law's mean and standard deviation, entry by entry; NumPy or JAX."""
     scale = _scale_of(mechanism)
+    xp = namespace(released, mu, sigma, scale)
     if isinstance(mechanism, Gaussian):
-        spread = jnp.hypot(sigma, scale)
-        return -0.5 * ((released - mu) / spread) ** 2 - jnp.log(math.sqrt(2.0 * math.pi) * spread)
+        spread = xp.hypot(sigma, scale)
+        return -0.5 * ((released - mu) / spread) ** 2 - xp.log(math.sqrt(2.0 * math.pi) * spread)
     below, above = log_sides(released - mu, sigma, scale)
-    return jnp.logaddexp(below, above) - jnp.log(2.0 * scale)
+    return xp.logaddexp(below, above) - xp.log(2.0 * scale)
 
 
 def _scale_of(mechanism: Mechanism) -> Any:
@@ -43,26 +43,28 @@ def _log_side(d: Any, sigma: Any, b: Any) -> Any:
     """log of exp(sigma^2 / (2 b^2) - d / b) Phi(x), x = d / sigma - sigma / b: which is also exp(-d^2 / (2 sigma^2))
     times the scaled tail exp(x^2 / 2) Phi(x). The first form where x > 0, the second where its exponents would cancel.
     """
+    xp = namespace(d, sigma, b)
     ratio = sigma / b
     x = d / sigma - ratio
     near = x > 0.0
-    inner = 0.5 * ratio**2 - d / b + log_ndtr(jnp.where(near, x, 1.0))
-    outer = -0.5 * (d / sigma) ** 2 + _log_scaled_tail(jnp.where(near, -1.0, x))
-    return jnp.where(near, inner, outer)
+    inner = 0.5 * ratio**2 - d / b + log_ndtr(xp.where(near, x, 1.0))
+    outer = -0.5 * (d / sigma) ** 2 + _log_scaled_tail(xp.where(near, -1.0, x))
+    return xp.where(near, inner, outer)
 
 
 def _log_scaled_tail(x: Any) -> Any:
     """log(exp(x^2 / 2) Phi(x)) for x <= 0: by the asymptotic series from -14 down, where x^2 / 2 would cancel."""
+    xp = namespace(x)
     far = x < -14.0
-    z = jnp.where(far, x, -14.0)
+    z = xp.where(far, x, -14.0)
     inverse = 1.0 / (z * z)
-    term = total = jnp.ones_like(z)
+    term = total = xp.ones_like(z)
     for n in range(1, 13):  # at -14 the term left out is below 1e-14
         term = -term * (2 * n - 1) * inverse
         total = total + term
-    series = jnp.log(total) - jnp.log(-z) - 0.5 * math.log(2.0 * math.pi)
-    close = jnp.where(far, -14.0, x)
-    return jnp.where(far, series, log_ndtr(close) + 0.5 * close**2)
+    series = xp.log(total) - xp.log(-z) - 0.5 * math.log(2.0 * math.pi)
+    close = xp.where(far, -14.0, x)
+    return xp.where(far, series, log_ndtr(close) + 0.5 * close**2)
 
 
 def draw(rng: np.random.Generator, mechanism: Mechanism, released: Any, mu: Array, sigma: Array) -> Array:
@@ -73,7 +75,7 @@ def draw(rng: np.random.Generator, mechanism: Mechanism, released: Any, mu: Arra
     if isinstance(mechanism, Gaussian):
         spread = np.hypot(sigma, scale)
         return mu + (sigma / spread) ** 2 * (value - mu) + (sigma / spread) * scale * rng.standard_normal(mu.shape)
-    below, above = (np.asarray(side) for side in log_sides(value - mu, sigma, scale))
+    below, above = log_sides(value - mu, sigma, scale)
     side = np.where(rng.random(mu.shape) < 1.0 / (1.0 + np.exp(np.minimum(above - below, 700.0))), -1.0, 1.0)
     # On its side, the distance |s - r| is that of a normal beyond a point: in units of sigma, from alpha on.
     alpha = sigma / scale + side * (value - mu) / sigma

@@ -27,6 +27,7 @@ from noisewise.results.posterior import Posterior
 from noisewise.samplers.gibbs.joint import Joint
 from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.importance import Importance
+from noisewise.samplers.proposals.collapsed import Collapse
 from noisewise.samplers.proposals.pilot import plan_of
 from noisewise.samplers.proposals.proposal import Adapted
 from noisewise.samplers.rejection import Merge, Rejection, plan_streams
@@ -281,6 +282,23 @@ def _adapted(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     )
 
 
+def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
+    """As `_adapted`, with statistics out of the way: each row costs the sums behind them, and two programs."""
+    problem, sampler = probe.problem, COLLAPSED
+    plan = plan_of(sampler, problem, seed, engine, look=True)
+    efficiency = per_row(list(plan.columns.values()), plan.log_weights)
+    unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
+    row = ADAPTED * unknowns + 2.0 * Collapse.of(problem).cells
+    told = (
+        f"rows weighted by the exact likelihood of the release, from a proposal fitted in pilot rounds, are worth "
+        f"{100 * efficiency:.2g}% of independent draws"
+    )
+    work = draws * row / efficiency
+    return Estimate(
+        sampler, work, efficiency, told, _enough(sampler, draws, efficiency), partial(sampler.run, pilot=plan)
+    )
+
+
 def _thumb(name: str, fixed: float, each: float, efficiency: float, draws: int, told: str) -> Estimate:
     sampler = Sampler.known[name]()
     return Estimate(sampler, fixed + draws * each / efficiency, efficiency, told, _enough(sampler, draws, efficiency))
@@ -322,13 +340,16 @@ COSTS: dict[str, Cost] = {
     "Rejection": _rejection,
     "Importance": _importance,
     "adapted": _adapted,
+    "collapsed": _collapsed,
     "SMC": _smc,
     "MCMC": _mcmc,
     "Augmentation": _augmentation,
     "NUTS": _nuts,
 }
 """How the work of a sampler is counted. A sampler without an entry is never chosen, only asked for."""
-SAMPLER_OF = {"adapted": "Importance"}
+COLLAPSED = Importance(proposal="adapted", collapse=True)
+SAMPLER_OF: dict[str, Sampler] = {"adapted": Importance(proposal="adapted"), "collapsed": COLLAPSED}
+"""Entries that are settings of a sampler, not a sampler's name."""
 
 
 def public_samplers() -> dict[str, type[Sampler]]:
@@ -364,10 +385,10 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
     first = [] if spared else settled(probe, draws)[:1]
     found: list[Estimate] = []
     for key, cost in COSTS.items():
-        cls = Sampler.known.get(SAMPLER_OF.get(key, key))
-        if cls is None or cls().unfit(probe.problem) is not None or (key == "Rejection" and probe.conditioned):
+        sampler = SAMPLER_OF.get(key) or Sampler.known[key]()
+        if sampler.unfit(probe.problem) is not None or (key == "Rejection" and probe.conditioned):
             continue
-        if key == "adapted" and (probe.unknowns > MOST_ADAPTED or dear(probe.problem)):
+        if key in SAMPLER_OF and (probe.unknowns > MOST_ADAPTED or dear(probe.problem)):
             continue
         with suppress(InputError):  # a fitted proposal can reach where the model cannot be drawn from
             found.append(cost(probe, draws, seed, engine))

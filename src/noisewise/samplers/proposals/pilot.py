@@ -20,8 +20,9 @@ from noisewise.inference.streams import Columns
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
+from noisewise.samplers.proposals.collapsed import Collapse, WeighCollapsed
 from noisewise.samplers.proposals.proposal import Adapted, FromPrior, Proposal, Proposing, given_proposal, space_of
-from noisewise.samplers.proposals.weighted_candidates import Poll, Weigh, block_rows, log_average
+from noisewise.samplers.proposals.weighted_candidates import Poll, Weigh, block_rows
 
 ROUND = 2**14
 """Parameter values of one pilot round."""
@@ -49,11 +50,11 @@ def plan_of(
 ) -> Plan:
     """Run what pilot the sampler's settings need: rounds to adapt a proposal, one more to `look` at its weights.
 
-    Of the sampler, `proposal`, `prior_share` and `simulations` (1 where it has none) are looked at.
+    Of the sampler, `proposal`, `prior_share`, `simulations` (1 where it has none) and `collapse` are looked at.
     """
     start = time.monotonic()
     proposal, simulations = sampler.proposal, getattr(sampler, "simulations", 1)
-    pilot = _Pilot(problem, simulations or 2, seed, engine, log)
+    pilot = _Pilot(problem, simulations or 2, seed, engine, log, getattr(sampler, "collapse", False))
     space = space_of(problem.model) if proposal == "adapted" else None
     if space is not None and space.size:
         law: Proposal = pilot.adapt(space, sampler.prior_share)
@@ -71,10 +72,12 @@ def plan_of(
 class _Pilot:
     """Rounds of weighted candidates, each on random streams of its own."""
 
-    def __init__(self, problem: Problem, simulations: int, seed: int, engine: Engine, log: Log) -> None:
+    def __init__(
+        self, problem: Problem, simulations: int, seed: int, engine: Engine, log: Log, collapse: bool = False
+    ) -> None:
         self.problem, self.simulations, self.seed, self.engine = problem, simulations, seed, engine
-        self.log = log
-        self.rows = block_rows(problem, simulations)
+        self.log, self.collapse = log, collapse
+        self.rows = Collapse.of(problem).rows if collapse else block_rows(problem, simulations)
         self.rounds = self.proposals = 0
         self.columns: Columns = {}
         self.log_weights: Array = np.empty(0)
@@ -83,7 +86,7 @@ class _Pilot:
     def round(self, law: Proposal) -> None:
         """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
         blocks = max(1, ROUND // self.rows)
-        weigh = Weigh(self.problem, law, self.simulations)
+        weigh = WeighCollapsed(self.problem, law) if self.collapse else Weigh(self.problem, law, self.simulations)
         works = [partial(_block, weigh, self.rows, self.seed, self.rounds, block) for block in range(blocks)]
         key, first = ("pilot", self.rounds), self.rounds == 0
         parts = self.log.gather(self.engine, works, lambda: None, *key, portable=True, checked=first)
@@ -142,9 +145,7 @@ class _Pilot:
         return max(1, min(MOST_SIMULATIONS, round(best)))
 
 
-def _block(weigh: Weigh, rows: int, seed: int, number: int, block: int, poll: Poll) -> tuple[Columns, Array, Array]:
-    rng = generator(seed, Purpose.PILOT, number, block)
-    values, log_ratio = weigh.proposal(rng, rows, poll)
-    _, log_eta = weigh.tried(rng, values, rows, poll)
-    log_each = log_ratio[:, None] + log_eta
-    return values, log_average(log_each), log_each
+def _block(
+    weigh: Weigh | WeighCollapsed, rows: int, seed: int, number: int, block: int, poll: Poll
+) -> tuple[Columns, Array, Array]:
+    return weigh.looked_at(generator(seed, Purpose.PILOT, number, block), rows, poll)

@@ -56,6 +56,13 @@ class Weigh:
         values = {name: column[np.arange(rows), picked] for name, column in values.items()}
         return values, log_ratio + log_average(log_each)
 
+    def looked_at(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array, Array]:
+        """Parameters of a pilot's round, their weights, and the weight of each statistic tried."""
+        values, log_ratio = self.proposal(rng, rows, poll)
+        _, log_eta = self.tried(rng, values, rows, poll)
+        log_each = log_ratio[:, None] + log_eta
+        return values, log_average(log_each), log_each
+
     def tried(self, rng: np.random.Generator, values: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Several statistics for each row of parameter values: (rows, simulations, ...), and log eta of each."""
         several = {name: np.repeat(column, self.simulations, axis=0) for name, column in values.items()}

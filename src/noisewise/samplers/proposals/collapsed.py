@@ -1,0 +1,153 @@
+"""Weighted candidates whose statistics are summed or integrated out: parameters weighed by the likelihood itself.
+
+The statistic is drawn afterwards, from its law given parameters and release. What `Importance(collapse=True)` and its
+pilot share. Derivation: docs/derivations/conditional.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from noisewise.inference.problem import Problem
+from noisewise.inference.streams import Columns
+from noisewise.model.graph import Poll
+from noisewise.numerics import Array, Compiled, double
+from noisewise.samplers.gradients.density import Target
+from noisewise.samplers.proposals.proposal import Proposal, made_once
+
+ROWS, LEAST_ROWS, CELLS = 2**13, 2**6, 2**20
+"""Rows of one block at most and at least, and values summed over that it may handle between these."""
+NEGLECTED = 1e-10
+"""Share of the evidence that windows of sums may leave out."""
+WIDENINGS = 8
+"""Runs with windows twice as wide as the last before the release is called too unlikely."""
+
+Widened = tuple[tuple[tuple[str, ...], int], ...]
+"""How often the window of each sum has been doubled."""
+
+
+class Collapse:
+    """The likelihood of parameters with every confidential statistic out of the way, row by row, and its draws."""
+
+    def __init__(self, problem: Problem, widened: Widened = ()) -> None:
+        self.target = Target(problem, dict(widened))
+        self.data = self.target.data()
+        self.outside = [sum_.log_outside() for sum_ in self.target.sums]
+
+    @staticmethod
+    def of(problem: Problem, widened: Widened = ()) -> "Collapse":
+        """The one kept with the model: what it traced and tabulated serves every block."""
+        key = ("collapse", problem.release.hash, widened)
+        found: Collapse = made_once(problem.model, key, lambda: Collapse(problem, widened))
+        return found
+
+    @property
+    def cells(self) -> int:
+        """Values summed over for one row, and scalars in closed form."""
+        model = self.target.model
+        folded = sum(int(np.prod(model.shape(fold.name))) for fold in self.target.folded)
+        return sum(sum_.points * sum_.entries for sum_ in self.target.sums) + 4 * folded + 1
+
+    @property
+    def rows(self) -> int:
+        """Rows of one block; by model, release and windows alone."""
+        rows = ROWS
+        while rows > LEAST_ROWS and rows * self.cells > CELLS:
+            rows //= 2
+        return rows
+
+    def log_likelihood(self, values: Columns) -> Array:
+        """log m(release | parameters), for each row."""
+        program = self._program("likelihood", lambda: jax.vmap(self.target.log_likelihood, in_axes=(0, None)))
+        with double():
+            return np.asarray(program(self._parameters(values), self.data))
+
+    def complete(self, rng: np.random.Generator, values: Columns) -> tuple[Columns, Array]:
+        """Every confidential statistic, drawn given parameters and release; and what each sum left out, by row."""
+        model, rows = self.target.model, len(next(iter(values.values())))
+        uniform = [rng.random((rows, sum_.entries)) for sum_ in self.target.sums]
+        program = self._program("complete", lambda: jax.vmap(self.target.completed, in_axes=(0, None, None, 0)))
+        with double():
+            drawn, left, moments = jax.tree.map(
+                np.asarray, program(self._parameters(values), self.data, self.outside, uniform)
+            )
+        drawn |= self.target.draw_folded(rng, moments)
+        return {name: drawn[name].astype(model.dtype(name), copy=False) for name in drawn}, left
+
+    def _parameters(self, values: Columns) -> Columns:
+        return {name: np.asarray(values[name]) for name in self.target.model.parameters}
+
+    def _program(self, purpose: str, build: object) -> Compiled:
+        key = ("collapse", purpose, self.target.signature)
+        return self.target.model.compiled.setdefault(key, Compiled(build))  # type: ignore[arg-type]
+
+
+def unfit(problem: Problem) -> str | None:
+    """Why a statistic cannot be summed or integrated out, as the end of a sentence; None where all can."""
+    model = problem.model
+    names = [name for name in model.statistics if name in problem.needed]
+    for name in names:
+        if not model.has_density(name):
+            return f"cannot integrate out '{name}', which is a Total or Simulator"
+    discrete = {name for name in names if model.is_discrete(name)}
+    for name in names:
+        read = sorted(discrete & set(model.parents(name)))
+        if read and not model.is_discrete(name):
+            return f"cannot sum out '{read[0]}', on which the continuous '{name}' depends"
+    lost = problem.without_measure()
+    if lost is not None:
+        return lost
+    target = Target(problem, {})
+    if target.sampled:
+        return f"has no closed form for '{target.sampled[0]}' and its noise"
+    return next((why for why in (sum_.excess() for sum_ in target.sums) if why), None)
+
+
+@dataclass(frozen=True)
+class WeighCollapsed:
+    """One block of parameters weighed by the likelihood, with statistics drawn given the release."""
+
+    problem: Problem
+    proposal: Proposal
+    widened: Widened = ()
+
+    def __call__(self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
+        """Every candidate survives; `log_weights` and what sums `neglected` are among the columns."""
+        values, log_ratio = self.proposal(rng, rows, poll)
+        collapse = Collapse.of(self.problem, self.widened)
+        log_weights = log_ratio + collapse.log_likelihood(values)
+        drawn, neglected = collapse.complete(rng, values)
+        columns = {**drawn, **values, "log_weights": log_weights, "neglected": neglected}
+        return columns, np.arange(rows, dtype=np.int32)
+
+    def looked_at(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array, Array]:
+        """Parameters of a pilot's round and their weights; statistics are of no use there."""
+        values, log_ratio = self.proposal(rng, rows, poll)
+        log_weights = log_ratio + Collapse.of(self.problem, self.widened).log_likelihood(values)
+        return values, log_weights, log_weights[:, None]
+
+
+def too_narrow(collapse: Collapse, log_weights: Array, neglected: Array) -> list[tuple[str, ...]]:
+    """The sums that left out too much of the evidence: the mean of what each row left out, by the rows' weights."""
+    if not neglected.shape[1] or not np.any(log_weights > -np.inf):
+        return []
+    share = shares_left_out(log_weights, neglected)
+    if share.sum() <= NEGLECTED:
+        return []
+    limit = NEGLECTED / len(share)
+    return [sum_.names for sum_, left in zip(collapse.target.sums, share, strict=True) if left > limit]
+
+
+def shares_left_out(log_weights: Array, neglected: Array) -> Array:
+    """For each sum, the share of the evidence that it left out at most."""
+    weights = np.exp(log_weights - log_weights.max())
+    counted = np.where(weights[:, None] > 0.0, neglected, 0.0)
+    return (weights[:, None] * counted).sum(axis=0) / weights.sum()
+
+
+def doubled(widened: Widened, names: Sequence[tuple[str, ...]]) -> Widened:
+    """The windows of these sums once more as wide."""
+    counts = dict(widened)
+    return tuple(sorted({**counts, **{one: counts.get(one, 0) + 1 for one in names}}.items()))
