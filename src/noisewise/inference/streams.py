@@ -220,6 +220,8 @@ class StreamsRun:
         self.filled = [0] * len(roots)
         self.columns: list[Columns] = [{} for _ in roots]
         self.streams = [stream for root in roots for stream in root.below()]
+        self.wanted = {child.index: stream.rows for stream in self.streams for child in stream.children}
+        """By stream, the survivors that the first block of its parent takes."""
         self.unchecked = log.found("block") & {stream.index for stream in self.streams}
         """Streams of which the log has blocks: the first there is is computed again, and compared."""
         self.unsure = set(self.unchecked)
@@ -328,6 +330,15 @@ class StreamsRun:
         """Keep to `max_proposals`: the result is the most draws whose own work fits, on any number of threads."""
         limit = self.budget.max_proposals
         if limit is None:
+            return
+        if stream.counted and stream.proposals > limit and stream.accepted < self.wanted.get(stream.index, 0):
+            self.filled = [0] * len(self.roots)
+            self._end(
+                "max_proposals",
+                f"max_proposals={limit} allowed no draws: {stream.accepted} of {stream.proposals} proposals for "
+                f"{stream.label} were accepted, fewer than the next statistic begins with ({self._counts()}). Raise it, "
+                "use a prior that agrees better with the release, or a sampler that weights instead of rejecting.",
+            )
             return
         keep = min(self.filled)
         made = sum(each.proposals for each in self.streams if each.counted)

@@ -399,11 +399,15 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         found[0] = spared
     elif first:
         found.insert(0, found.pop(names.index(first[0].sampler)))
-    elif Rejection() in names:
-        each = found[names.index(Rejection())]
-        if each.delivers and each.work <= NEAR * found[0].work:
-            found.remove(each)
-            found.insert(0, each)
+    else:
+        # Independent draws before chains, whose work is a rule of thumb: rejection's before weighted ones.
+        for sampler in (COLLAPSED, Rejection()):
+            if sampler in names:
+                each = next(one for one in found if one.sampler == sampler)
+                near = each.work <= NEAR * found[0].work or (sampler == COLLAPSED and each.work <= AFFORDABLE)
+                if each.delivers and near:
+                    found.remove(each)
+                    found.insert(0, each)
     return found
 
 
