@@ -46,6 +46,8 @@ LEAST = -200.0
 """log of the least acceptance probability worth telling from none."""
 MOST_ADAPTED = 16
 """Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
+MOST_UNSEEN = 0.1
+"""Posterior mass that rows of the prior may have missed: above, they settle nothing where the likelihood is known."""
 FEW = 10.0
 """Effective rows of the probe below which its efficiency is an optimistic guess."""
 DEAR = 2.0**14
@@ -86,6 +88,17 @@ class Probe:
         """Acceptance probability of joint rejection (Gong's Algorithm 1), and its standard error."""
         ratio = np.exp(np.minimum(self.log_weights, 0.0))
         return float(ratio.mean()), float(ratio.std(ddof=1) / np.sqrt(self.rows))
+
+    @property
+    def unseen(self) -> float:
+        """Posterior mass, at most, of what the rows may all have missed (with probability 1 in 20, exp(-3)).
+
+        A region of prior mass 3 / rows is missed as often, and no weight is above the noise's bound, so its posterior
+        mass is at most 3 / (rows times acceptance probability). Even weights that all lie far below the bound are no
+        sign that there is nothing else.
+        """
+        expected = self.rows * self.acceptance[0]
+        return 3.0 / expected if expected > 0.0 else math.inf
 
     @cached_property
     def worth(self) -> float:
@@ -357,6 +370,12 @@ def public_samplers() -> dict[str, type[Sampler]]:
     return {name: cls for name, cls in Sampler.known.items() if cls.__module__.startswith("noisewise.")}
 
 
+def collapses(probe: Probe) -> bool:
+    """Whether a proposal can be fitted by the exact likelihood."""
+    problem = probe.problem
+    return probe.unknowns <= MOST_ADAPTED and not dear(problem) and COLLAPSED.unfit(problem) is None
+
+
 def settled(probe: Probe, draws: int) -> list[Estimate]:
     """Rejection and weighting of prior draws, best first, where one of them settles the choice; else nothing.
 
@@ -369,6 +388,7 @@ def settled(probe: Probe, draws: int) -> list[Estimate]:
     if Importance().unfit(problem) is None:
         weighted = _importance(probe, draws)
         good = weighted.delivers and (weighted.work <= CHEAP or weighted.efficiency >= KEEPS)
+        good = good and not (probe.unseen > MOST_UNSEEN and collapses(probe))
         found.insert(0 if good else len(found), weighted)
     else:
         good = False
