@@ -130,6 +130,15 @@ class WrongMechanism(InferenceError):
         return cls(f"{headline}; exceeded by {excess:.3g}. {end}", headline=headline)
 
 
+class Unwritten(NoisewiseError):
+    """Results were computed, and an unexpected error, its cause, kept them from being written; `saved` says where
+    they are."""
+
+    def __init__(self, saved: str) -> None:
+        super().__init__(f"The results could not be written. {saved}")
+        self.saved = saved
+
+
 class NoisewiseWarning(UserWarning):
     """Something legal that is probably not what was meant; `cause` is the message without `who` gives it."""
 

@@ -8,8 +8,9 @@ from typing import Any
 import typer
 
 from noisewise.cli import analyse, curate, examples, watch
+from noisewise.cli.faults import end_with_fault
 from noisewise.cli.shared import FAILED, INTERRUPTED, MISTAKE, fail, note
-from noisewise.errors import InferenceError, NoisewiseError, NoisewiseWarning
+from noisewise.errors import InferenceError, NoisewiseError, NoisewiseWarning, Unwritten
 
 HELP = """Exact statistical inference from differentially private releases.
 
@@ -23,7 +24,8 @@ that noise. Begin with an analysis file:
 - `noisewise fit count.toml` gives the exact answer, in the folder count-results, with a report.
 
 Exit codes: 0 all is well; 1 the statistics failed (nothing accepted, no convergence, miscalibrated); 2 a mistake in a
-file or an option; 130 interrupted by Ctrl-C; 143 ended by SIGTERM. After either signal the folder holds what there was.
+file or an option; 70 an unexpected error, which is a fault of noisewise: a message names the log to send; 130
+interrupted by Ctrl-C; 143 ended by SIGTERM. After either signal the folder holds what there was.
 """
 
 app = typer.Typer(
@@ -53,7 +55,7 @@ for _group in (analyse, watch, curate, examples):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: a user's mistake ends in a message and an exit code, never in a stack trace."""
+    """Entry point: mistakes and faults end in a message and an exit code, never in a stack trace."""
     os.environ.setdefault("MPLBACKEND", "Agg")  # pictures go to files
     with warnings.catch_warnings():
         warnings.simplefilter("always", NoisewiseWarning)
@@ -66,8 +68,11 @@ def main(arguments: list[str] | None = None) -> None:
                 shown(message, category, *others, **named)
 
         warnings.showwarning = show
+        given = sys.argv[1:] if arguments is None else arguments
         try:
             app(args=arguments, prog_name="noisewise")
+        except Unwritten as error:
+            end_with_fault(error.__cause__ or error, given, error.saved)
         except InferenceError as error:
             fail(str(error), FAILED)
         except NoisewiseError as error:
@@ -77,3 +82,5 @@ def main(arguments: list[str] | None = None) -> None:
         except BrokenPipeError:  # the reader of our output went away
             sys.stderr.close()
             sys.exit(0)
+        except Exception as error:
+            end_with_fault(error, given)

@@ -1,8 +1,10 @@
 """Commands that read an analysis file: new, check, fit, mle, compare, calibrate, report."""
 
+import contextlib
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +24,10 @@ from noisewise.cli.shared import (
     say_table,
     stop_unless_done,
 )
-from noisewise.errors import refusal
+from noisewise.errors import NoisewiseError, refusal
+
+if TYPE_CHECKING:
+    from noisewise.workflow.results import Results
 
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default named after the file.")]
 Checkpoint = Annotated[
@@ -128,21 +133,37 @@ def fit(
     again (analysis.toml, release.json, run.json). A run that could not deliver is written too, with its status, and the
     exit code is 1.
     """
-    from noisewise.workflow.reporting import write
     from noisewise.workflow.run import run_posterior
 
     analysis = loaded(file, draws, seed)
     folder = folder_for(file, out, "results")
     results = run_posterior(analysis, "fit", checkpoint=checkpoint, naive=naive, progress=False if quiet else None)
-    write(results, folder)
-    if json:
-        say_json(results.summary() | {"folder": str(folder)})
-    else:
-        _say_posterior(results, folder)
+    _written(results, folder, lambda place: _say_posterior(results, place, json))
     stop_unless_done(results, folder)
 
 
-def _say_posterior(results: Any, folder: Path | None) -> None:
+def _written(results: "Results", folder: Path, say: Callable[[Path | None], None]) -> None:
+    """Write the folder and tell what was found: also where it cannot be written, before the error that says so."""
+    from noisewise.workflow.reporting import write
+
+    try:
+        write(results, folder)
+    except NoisewiseError:
+        with contextlib.suppress(Exception):  # what kept them from being written may keep them from being told
+            say(None)
+        raise
+    say(folder)
+
+
+def _in_folder(folder: Path | None) -> dict[str, str]:
+    return {} if folder is None else {"folder": str(folder)}
+
+
+def _say_posterior(results: "Results", folder: Path | None, json: bool = False) -> None:
+    if json:
+        say_json(results.summary() | _in_folder(folder))
+        return
+    assert results.posterior is not None
     posterior, level = results.posterior, results.analysis.settings.level
     if results.analysis.title:
         typer.echo(results.analysis.title)
@@ -174,23 +195,26 @@ def mle(
     The folder holds summary.csv, summary.json, covariance.csv, the path of the climb, report.html, and the inputs to
     run it again. A fit that did not converge is written too, with its status, and the exit code is 1.
     """
-    from noisewise.workflow.reporting import write
     from noisewise.workflow.run import fit_results
 
     analysis = loaded(file, None, seed)
     folder = folder_for(file, out, "mle")
     results = fit_results(analysis, "mle", naive=naive, progress=False if quiet else None)
-    assert results.fit is not None
-    found = results.fit
-    write(results, folder)
-    if json:
-        say_json(results.summary() | {"folder": str(folder)})
-    else:
-        say_table(found.summary(analysis.settings.level))
-        height = "not known" if math.isnan(found.log_likelihood) else f"{found.log_likelihood:.6g}"
-        typer.echo(f"Log likelihood {height}, by {type(found.estimator).__name__}.")
-        _say_where(folder)
+    _written(results, folder, lambda place: _say_fit(results, place, json))
     stop_unless_done(results, folder)
+
+
+def _say_fit(results: "Results", folder: Path | None, json: bool) -> None:
+    if json:
+        say_json(results.summary() | _in_folder(folder))
+        return
+    assert results.fit is not None
+    fit = results.fit
+    say_table(fit.summary(results.analysis.settings.level))
+    height = "not known" if math.isnan(fit.log_likelihood) else f"{fit.log_likelihood:.6g}"
+    typer.echo(f"Log likelihood {height}, by {type(fit.estimator).__name__}.")
+    if folder is not None:
+        _say_where(folder)
 
 
 def compare(
@@ -207,26 +231,27 @@ def compare(
     naive standard deviations.
     """
     from noisewise.workflow.folder import check_folder
-    from noisewise.workflow.reporting import write
     from noisewise.workflow.run import run_posterior
 
     analysis = loaded(file, draws, seed)
     if out is not None:
         check_folder(out)
     results = run_posterior(analysis, "compare", progress=False if quiet else None)
-    assert results.posterior is not None
-    if out is not None:
-        write(results, out)
-    compared = results.comparison
-    if json:
-        say_json(results.summary() | ({"folder": str(out)} if out is not None else {}))
-    elif compared is not None:
-        say_table(compared.table(analysis.settings.level))
+    if out is None:
+        _say_comparison(results, None, json)
     else:
-        _say_posterior(results, out)
-    if compared is None and results.no_naive:
+        _written(results, out, lambda place: _say_comparison(results, place, json))
+    if results.comparison is None and results.no_naive:
         note(f"there is no naive analysis: {results.no_naive}")
     stop_unless_done(results, out)
+
+
+def _say_comparison(results: "Results", folder: Path | None, json: bool) -> None:
+    compared = results.comparison
+    if json or compared is None:
+        _say_posterior(results, folder, json)
+    else:
+        say_table(compared.table(results.analysis.settings.level))
 
 
 def calibrate(

@@ -10,8 +10,11 @@ import typer
 if TYPE_CHECKING:
     from noisewise.workflow.results import Results
 
-FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
-"""Exit codes: the statistics failed; a mistake in a file or an option; interrupted. (143: ended by SIGTERM.)"""
+FAILED, MISTAKE, FAULT, INTERRUPTED = 1, 2, 70, 130
+"""Exit codes: the statistics failed; a mistake in a file or an option; a fault of noisewise; interrupted.
+
+(143: ended by SIGTERM.)
+"""
 
 File = Annotated[Path, typer.Argument(help="The analysis file, such as count.toml.", show_default=False)]
 Seed = Annotated[int | None, typer.Option(help="Decides every random number; in place of the file's.")]
@@ -76,7 +79,9 @@ def folder_for(file: Path, out: Path | None, ending: str) -> Path:
 
 
 def stop_unless_done(results: "Results", folder: Path | None) -> None:
-    """End with an exit code where a run did not deliver, or where a signal ended it."""
+    """End with an exit code where a run did not deliver, or where a signal ended it; a fault on the way is raised."""
+    if results.fault is not None:
+        raise results.fault
     found, kept = results.found, "" if folder is None else f" What there is: {folder}."
     if results.end.exit_code:
         fail(f"status '{found.status}': {found.message}{kept}", results.ended or results.end.exit_code)

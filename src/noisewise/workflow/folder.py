@@ -4,7 +4,10 @@ docs/command-line.md lists the files and how R reads them.
 """
 
 import json
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,34 +64,97 @@ def _is_ours(folder: Path) -> bool:
 
 
 def write(results: Results, folder: Path) -> dict[str, Any]:
-    """Write all files but the report, in place of earlier results; `run.json` first: it shows the folder to be ours.
+    """Write all files but the report, in place of earlier results. Returns what `run.json` says."""
+    with filling(folder) as partial:
+        return write_files(results, partial)
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[Path]:
+    """A new folder to write results into, which takes the place of `folder` when all is written.
+
+    It lies beside `folder`, or among temporary files where nothing can be made there. Where anything fails it is
+    removed, and `folder` stays as it was. A process that is killed leaves it, and its name says that it is partial.
+    """
+    check_folder(folder)
+    try:
+        partial = _beside(folder)
+        try:
+            yield partial
+            _put_in_place(partial, folder)
+        except Exception:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    except OSError as error:
+        advice = "Check that the folder can be written to, and that the disk is not full."
+        raise refusal("results", "out", f"must be writable ({error})", str(folder), advice) from None
+
+
+def _beside(folder: Path) -> Path:
+    place = folder.resolve()
+    try:
+        return new_folder(place.parent, f"{place.name}-partial")
+    except OSError:
+        return new_folder(Path(tempfile.gettempdir()), f"{place.name}-partial")
+
+
+def new_folder(parent: Path, name: str) -> Path:
+    """A new folder of this name, numbered where there is one already."""
+    number = 1
+    while True:
+        place = parent / (name if number == 1 else f"{name}-{number}")
+        try:
+            place.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return place
+
+
+def _put_in_place(partial: Path, folder: Path) -> None:
+    """At once where `folder` is new; else file by file, with a `run.json` that says so until the last of them."""
+    if not folder.exists() and partial.parent == folder.resolve().parent:
+        partial.rename(folder)
+        return
+    folder.mkdir(exist_ok=True)
+    check_folder(folder)  # once more: it is about to be cleared
+    write_json(folder / "run.json", {"format": FORMAT, "version": VERSION, "unfinished": True})
+    for name in FILES:
+        if (folder / name).is_file() and name != "run.json":
+            (folder / name).unlink()
+    for path in sorted(partial.rglob("*")):
+        goal = folder / path.relative_to(partial)
+        if path.is_dir():
+            goal.mkdir(exist_ok=True)
+        elif path.name != "run.json":
+            shutil.move(path, goal)
+    shutil.move(partial / "run.json", folder / "run.json")
+    shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_files(results: Results, folder: Path) -> dict[str, Any]:
+    """All files but the report, into an empty folder: `run.json` first, which shows the folder to be ours.
 
     Then what was found in full, from which all that follows can be made: little is lost if time runs out. Returns what
     `run.json` says.
     """
-    check_folder(folder)
-    try:
-        _clear(folder)
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
-        record = _run(results)
-        _write_json(folder / "run.json", record)
-        analysis = results.analysis
-        (folder / "analysis.toml").write_text(analysis.to_text(), encoding="utf-8")
-        (folder / "source.toml").write_text(analysis.text, encoding="utf-8")
-        analysis.release.save(folder / "release.json")
-        _write_found(results, folder)
-        results.found.summary(analysis.settings.level).to_csv(folder / "summary.csv", index_label="name")
-        _write_json(folder / "summary.json", results.summary())
-        compared = results.compared()
-        if compared is not None:
-            compared.to_csv(folder / "comparison.csv", index_label="name")
-        if results.posterior is not None:
-            _write_posterior(results, results.posterior, folder)
-        elif results.fit is not None:
-            _write_fit(results.fit, folder)
-    except OSError as error:
-        advice = "Check that the folder can be written to, and that the disk is not full."
-        raise refusal("results", "out", f"must be writable ({error})", str(folder), advice) from None
+    (folder / "figures").mkdir()
+    record = _run(results)
+    write_json(folder / "run.json", record)
+    analysis = results.analysis
+    (folder / "analysis.toml").write_text(analysis.to_text(), encoding="utf-8")
+    (folder / "source.toml").write_text(analysis.text, encoding="utf-8")
+    analysis.release.save(folder / "release.json")
+    _write_found(results, folder)
+    results.found.summary(analysis.settings.level).to_csv(folder / "summary.csv", index_label="name")
+    write_json(folder / "summary.json", results.summary())
+    compared = results.compared()
+    if compared is not None:
+        compared.to_csv(folder / "comparison.csv", index_label="name")
+    if results.posterior is not None:
+        _write_posterior(results, results.posterior, folder)
+    elif results.fit is not None:
+        _write_fit(results.fit, folder)
     return record
 
 
@@ -97,8 +163,11 @@ def load(folder: Path) -> Results:
     if not folder.is_dir() or not _is_ours(folder):
         rule = "must be written by 'noisewise fit', 'mle' or 'compare'"
         raise refusal("results", "folder", rule, str(folder), "Check the path.")
-    analysis = Analysis.load(folder / "analysis.toml", confined=True)
     run = run_record(folder)
+    if run.get("unfinished"):
+        advice = "Writing it was cut short: run the analysis again."
+        raise refusal("results", "folder", "must be written to its end", str(folder), advice)
+    analysis = Analysis.load(folder / "analysis.toml", confined=True)
     given: dict[str, Any] = {"command": str(run.get("command") or "fit"), "no_naive": str(run.get("no_naive") or "")}
     if (folder / "posterior.nc").is_file():
         naive = folder / "naive.nc"
@@ -138,13 +207,6 @@ def _read_json(path: Path) -> Any:
         raise InputError(f"cannot be read ({error}). {advice}", who=str(path), advice=advice) from None
 
 
-def _clear(folder: Path) -> None:
-    for name in FILES:
-        path = folder / name
-        if path.is_file():
-            path.unlink()
-
-
 def _run(results: Results) -> dict[str, Any]:
     """What was run, with what, and how to run it again."""
     found, settings = results.found, results.analysis.settings
@@ -180,7 +242,7 @@ def _write_found(results: Results, folder: Path) -> None:
             posterior.save(folder / name)
     for fit, name in ((results.fit, "fit.json"), (results.naive_fit, "naive.json")):
         if fit is not None:
-            _write_json(folder / name, fit_file.to_data(fit))
+            write_json(folder / name, fit_file.to_data(fit))
 
 
 def _table_of(posterior: Posterior) -> Any:
@@ -220,5 +282,6 @@ def _write_figure(figure: Any, folder: Path, name: str) -> None:
     plt.close(figure)
 
 
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Plain data as JSON."""
     path.write_text(json.dumps(plain(content), indent=2, allow_nan=False) + "\n", encoding="utf-8")

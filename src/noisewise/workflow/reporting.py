@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise.engine import Threads
-from noisewise.errors import NoisewiseError
+from noisewise.errors import InputError, NoisewiseError, Unwritten
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose
 from noisewise.model import Model
@@ -14,6 +14,7 @@ from noisewise.report import FitReport, Report
 from noisewise.samplers.choosing import choice
 from noisewise.studies.forecast import conflict
 from noisewise.workflow import folder as folders
+from noisewise.workflow.rescue import rescued
 from noisewise.workflow.results import Results
 
 
@@ -31,9 +32,19 @@ def report_of(folder: str | os.PathLike[str]) -> Report | FitReport:
 
 
 def write(results: Results, folder: Path) -> Path:
-    """Write a run's folder, and the report in it, from what is in memory."""
-    record = folders.write(results, folder)
-    report_on(results, results.analysis.to_text(), record).save(folder / "report.html")
+    """Write a run's folder, and the report in it, from what is in memory.
+
+    The folder comes into being only when all is written. Where it cannot be, what was computed is saved elsewhere, and
+    the error says where: `InputError` where the disk refuses, `Unwritten` where the fault is ours.
+    """
+    try:
+        with folders.filling(folder) as partial:
+            record = folders.write_files(results, partial)
+            report_on(results, results.analysis.to_text(), record).save(partial / "report.html")
+    except InputError as error:
+        raise error.advising(rescued(results, folder)) from None
+    except Exception as error:
+        raise Unwritten(rescued(results, folder)) from error
     return folder
 
 

@@ -26,6 +26,8 @@ class Results:
     naive_fit: Fit | None = None
     ended: int = 0
     """The exit status that a signal asked for during the run: 130 on Ctrl-C, 143 on SIGTERM, 0 where none came."""
+    fault: Exception | None = None
+    """An unexpected error of the naive analysis, which leaves the exact one as it is."""
 
     @property
     def found(self) -> Posterior | Fit:

@@ -25,6 +25,7 @@ IN_A_FILE = {
 """What advice for programs means for an analysis file."""
 NOT_ASKED = "it was not asked for"
 INTERRUPTED = "the run was interrupted"
+UNEXPECTED = "it ended with an unexpected error, a fault of noisewise"
 NOTHING = "the exact analysis gave no answer to set beside it"
 CTRL_C, SIGTERM = POSTERIOR["interrupted"].exit_code, 143
 """Exit statuses that a signal asks for."""
@@ -49,7 +50,7 @@ def run_posterior(
     exact, ended = _kept(
         lambda: sample(model, release, settings.method, on_failure="return", checkpoint=checkpoint, **common)
     )
-    other, reason = None, NOT_ASKED
+    other, reason, fault = None, NOT_ASKED, None
     if ended:
         reason = INTERRUPTED
     elif len(exact) < 2:
@@ -57,9 +58,13 @@ def run_posterior(
     elif naive:
         try:
             other, reason = naive_posterior(model, release, **common)
+        except NoisewiseError as error:
+            reason = str(error)
         except (KeyboardInterrupt, Terminated) as end:  # the exact answer is there, and is kept
             reason, ended = INTERRUPTED, _status(end)
-    return Results(analysis, command, exact, other, reason, ended=ended)
+        except Exception as error:
+            reason, fault = UNEXPECTED, error
+    return Results(analysis, command, exact, other, reason, ended=ended, fault=fault)
 
 
 def _kept(run: Callable[[], Found]) -> tuple[Found, int]:
@@ -80,7 +85,7 @@ def _status(end: BaseException) -> int:
 def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progress: bool | None = None) -> Results:
     """The maximum likelihood fit, and the naive one where wanted and possible."""
     exact, ended = _kept(lambda: _fitted(analysis, analysis.release, progress))
-    other, reason = None, NOT_ASKED
+    other, reason, fault = None, NOT_ASKED, None
     if ended:
         reason = INTERRUPTED
     elif naive:
@@ -91,7 +96,9 @@ def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progres
             reason = str(error)
         except (KeyboardInterrupt, Terminated) as end:
             reason, ended = INTERRUPTED, _status(end)
-    return Results(analysis, command, fit=exact, naive_fit=other, no_naive=reason, ended=ended)
+        except Exception as error:
+            reason, fault = UNEXPECTED, error
+    return Results(analysis, command, fit=exact, naive_fit=other, no_naive=reason, ended=ended, fault=fault)
 
 
 def _fitted(analysis: Analysis, release: Release, progress: bool | None) -> Fit:

@@ -1,0 +1,345 @@
+"""Unexpected errors on the command line: a sentence, a log to send, and results that are not lost."""
+
+import json
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import noisewise as nw
+from noisewise.analysis import starter
+from noisewise.cli import main
+from noisewise.results import fit_file
+from noisewise.workflow import folder as folders
+from noisewise.workflow import reporting, rescue
+
+FIT = ("fit", "count.toml", "--draws", "300", "--quiet")
+
+
+@pytest.fixture
+def noisewise(tmp_path, monkeypatch, capsys):
+    """The entry point in a folder with count.toml: `noisewise("fit", "count.toml")` gives (code, output, errors)."""
+    (tmp_path / "count.toml").write_text(starter("count"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        with pytest.raises(SystemExit) as caught:
+            main(list(arguments))
+        told = capsys.readouterr()
+        assert "Traceback" not in told.err
+        return caught.value.code or 0, told.out, told.err
+
+    return call
+
+
+def failing(error):
+    def fail(*given, **named):
+        raise error
+
+    return fail
+
+
+def logs(folder):
+    return sorted(folder.glob("noisewise-fault-*.log"))
+
+
+def content(folder):
+    """Every file below a folder, with its bytes."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# The sentence and the log -------------------------------------------------------------------------------------------
+
+
+def test_a_fault_is_one_sentence_and_a_log(noisewise, tmp_path, monkeypatch):
+    monkeypatch.setattr("noisewise.workflow.run.sample", failing(ZeroDivisionError("by nothing\nsecond line")))
+    code, out, err = noisewise(*FIT)
+    assert code == 70
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "an unexpected error (ZeroDivisionError: by nothing)" in err
+    assert "a fault of noisewise, not a mistake of yours" in err
+    (log,) = logs(tmp_path)
+    assert str(log) in err
+    text = log.read_text()
+    assert "Command: noisewise fit count.toml --draws 300 --quiet" in text
+    assert f"noisewise {nw.__version__}" in text
+    assert "ZeroDivisionError: by nothing" in text
+    assert "Traceback (most recent call last)" in text
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["count.toml", log.name])
+
+
+def test_a_second_fault_in_the_same_second_has_a_log_of_its_own(noisewise, tmp_path, monkeypatch):
+    monkeypatch.setattr("noisewise.workflow.run.sample", failing(ZeroDivisionError()))
+    assert {noisewise(*FIT)[0], noisewise(*FIT)[0]} == {70}
+    assert len(logs(tmp_path)) == 2
+
+
+def test_the_log_goes_among_temporary_files_where_the_folder_refuses(noisewise, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "temporary"
+    elsewhere.mkdir()
+    monkeypatch.setattr("noisewise.workflow.run.sample", failing(ZeroDivisionError()))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(elsewhere))
+    honest = Path.open
+
+    def opened(path, *given, **named):
+        if path.name.startswith("noisewise-fault") and path.resolve().parent == tmp_path:
+            raise PermissionError(13, "Permission denied")
+        return honest(path, *given, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
+    code, _, err = noisewise(*FIT)
+    assert code == 70
+    (log,) = logs(elsewhere)
+    assert str(log) in err
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "nowhere"))
+    code, _, err = noisewise(*FIT)
+    assert code == 70
+    assert "The log could not be written." in err
+
+
+def test_of_confidential_records_only_the_kind_of_error_is_told(noisewise, tmp_path, monkeypatch):
+    inner = ValueError("income of Alice: 4711")
+
+    def fail(*given):
+        try:
+            raise inner
+        except ValueError as error:
+            raise RuntimeError("Alice: 4711") from error
+
+    monkeypatch.setattr("noisewise.curator.release_file", fail)
+    code, out, err = noisewise("release", "people.csv", "plan.toml")
+    assert code == 70
+    assert "an unexpected error (RuntimeError)." in err
+    (log,) = logs(tmp_path)
+    text = log.read_text()
+    assert "ValueError" in text
+    assert "RuntimeError" in text
+    assert "curate.py" in text
+    assert all("4711" not in each and "Alice:" not in each for each in (out, err))
+    assert "4711\n" not in text
+    assert text.count("4711") == text.count('raise RuntimeError("Alice: 4711")')  # the test's own line of code
+
+
+def test_mistakes_and_failures_are_no_faults(noisewise, tmp_path, monkeypatch):
+    assert noisewise("fit", "nowhere.toml")[0] == 2
+    monkeypatch.setattr("noisewise.workflow.run.sample", failing(nw.InferenceError("sample: it failed.")))
+    assert noisewise(*FIT)[0] == 1
+    monkeypatch.setattr("noisewise.workflow.run.sample", failing(KeyboardInterrupt()))
+    assert noisewise(*FIT)[0] == 130
+    assert not logs(tmp_path)
+
+
+def test_the_exit_code_is_documented(noisewise):
+    assert "70 an unexpected error" in " ".join(noisewise("--help")[1].replace("│", " ").split())
+    page = Path(__file__).resolve().parents[2] / "docs/command-line.md"
+    assert "\n| 70 | an unexpected error" in page.read_text(encoding="utf-8")
+
+
+# Nothing that was computed is lost ----------------------------------------------------------------------------------
+
+
+def test_draws_are_kept_where_netcdf_fails(noisewise, tmp_path, monkeypatch):
+    assert noisewise(*FIT)[0] == 0
+    whole = nw.Posterior.load(tmp_path / "count-results/posterior.nc")
+    monkeypatch.setattr(nw.Posterior, "save", failing(RuntimeError("no such filter")))
+    code, out, err = noisewise(*FIT, "--out", "again")
+    assert code == 70
+    place = tmp_path / "again-rescued"
+    assert f"What was computed is in {place}." in err
+    with np.load(place / "posterior.npz") as arrays:
+        for name, values in whole.draws.items():
+            assert np.array_equal(arrays[f"draws.{name}"], values)
+    assert json.loads((place / "summary.json").read_text())["draws"] == 300
+    assert (place / "analysis.toml").is_file()
+    assert not (place / "posterior.nc").exists()
+    assert "theta" in out  # the table is told all the same
+    assert "Results:" not in out
+    assert "no such filter" in logs(tmp_path)[0].read_text()
+    assert sorted(path.name for path in tmp_path.glob("again*")) == ["again-rescued"]
+
+
+def test_weights_are_kept_with_the_draws(noisewise, tmp_path, monkeypatch):
+    text = (tmp_path / "count.toml").read_text().replace("[inference]", '[inference]\nmethod = "Importance"')
+    (tmp_path / "count.toml").write_text(text)
+    monkeypatch.setattr(nw.Posterior, "save", failing(RuntimeError()))
+    assert noisewise("fit", "count.toml", "--draws", "2000", "--quiet")[0] == 70
+    with np.load(tmp_path / "count-results-rescued/posterior.npz") as arrays:
+        assert arrays["log_weights"].shape == (2000,)
+    assert (tmp_path / "count-results-rescued/naive.npz").is_file()
+
+
+def test_a_full_disk_is_no_fault_of_ours_and_loses_nothing(noisewise, tmp_path, monkeypatch):
+    honest = folders._write_posterior
+    monkeypatch.setattr(folders, "_write_posterior", failing(OSError(28, "No space left on device")))
+    code, _, err = noisewise(*FIT)
+    assert code == 2
+    assert "'out' must be writable ([Errno 28] No space left on device)" in err
+    assert f"What was computed is in {tmp_path / 'count-results-rescued'}." in err
+    assert len(nw.Posterior.load(tmp_path / "count-results-rescued/posterior.nc")) == 300
+    assert not (tmp_path / "count-results").exists()
+    assert not logs(tmp_path)
+    monkeypatch.setattr(folders, "_write_posterior", honest)
+    assert noisewise(*FIT)[0] == 0
+
+
+def test_a_report_that_fails_leaves_earlier_results_as_they_were(noisewise, tmp_path, monkeypatch):
+    assert noisewise(*FIT)[0] == 0
+    before = content(tmp_path / "count-results")
+    monkeypatch.setattr(reporting, "report_on", failing(KeyError("figure")))
+    code, _, err = noisewise(*FIT, "--seed", "7")
+    assert code == 70
+    assert content(tmp_path / "count-results") == before
+    saved = nw.Posterior.load(tmp_path / "count-results-rescued/posterior.nc")
+    assert len(saved) == 300
+    assert "(KeyError: 'figure')" in err
+    # once more: the first rescue is left alone
+    assert noisewise(*FIT, "--seed", "8")[0] == 70
+    assert len(nw.Posterior.load(tmp_path / "count-results-rescued-2/posterior.nc")) == 300
+
+
+def test_machines_get_their_json_all_the_same(noisewise, tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "report_on", failing(KeyError("figure")))
+    code, out, _ = noisewise(*FIT, "--json")
+    assert code == 70
+    found = json.loads(out)
+    assert found["status"] == "complete"
+    assert "folder" not in found
+
+
+def test_a_fit_is_kept_where_its_report_fails(noisewise, tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "report_on", failing(KeyError("figure")))
+    code, out, err = noisewise("mle", "count.toml", "--quiet")
+    assert code == 70
+    place = tmp_path / "count-mle-rescued"
+    assert str(place) in err
+    assert "Log likelihood" in out
+    fit = fit_file.from_data(json.loads((place / "fit.json").read_text()), nw.EM(), "fit.json")
+    assert fit.status == "converged"
+    assert (place / "naive.json").is_file()
+    monkeypatch.setattr(fit_file, "to_data", failing(KeyError("trace")))
+    assert noisewise("mle", "count.toml", "--quiet")[0] == 70
+    with np.load(tmp_path / "count-mle-rescued-2/fit.npz") as arrays:
+        assert float(arrays["estimate.theta"]) == float(fit.estimate["theta"])
+
+
+def test_a_comparison_is_kept_where_its_folder_fails(noisewise, tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "report_on", failing(KeyError("figure")))
+    code, out, _ = noisewise("compare", "count.toml", "--draws", "300", "--quiet", "--out", "both")
+    assert code == 70
+    assert "wider" in out
+    assert (tmp_path / "both-rescued/naive.nc").is_file()
+
+
+@pytest.mark.parametrize("command", ["fit", "mle"])
+def test_a_naive_analysis_that_fails_leaves_the_exact_one(noisewise, tmp_path, monkeypatch, command):
+    if command == "fit":
+        monkeypatch.setattr("noisewise.workflow.run.naive_posterior", failing(IndexError("naive")))
+    else:
+        monkeypatch.setattr(nw.Release, "naive", failing(IndexError("naive")))
+    code, out, err = noisewise(command, "count.toml", "--quiet", *(["--draws", "300"] if command == "fit" else []))
+    assert code == 70
+    assert "(IndexError: naive)" in err
+    folder = tmp_path / ("count-results" if command == "fit" else "count-mle")
+    assert f"Report: {folder.name}" in out
+    assert "a fault of noisewise" in json.loads((folder / "run.json").read_text())["no_naive"]
+    assert logs(tmp_path)
+
+
+def test_results_go_among_temporary_files_where_nothing_can_be_made_beside(noisewise, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "temporary"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(elsewhere))
+    honest = folders.new_folder
+
+    def only_there(parent, name):
+        if Path(parent) != elsewhere:
+            raise PermissionError(13, "Permission denied")
+        return honest(parent, name)
+
+    for module in (folders, rescue):
+        monkeypatch.setattr(module, "new_folder", only_there)
+    monkeypatch.setattr(reporting, "report_on", failing(KeyError("figure")))
+    code, _, err = noisewise(*FIT)
+    assert code == 70
+    assert str(elsewhere / "count-results-rescued") in err
+    assert len(nw.Posterior.load(elsewhere / "count-results-rescued/posterior.nc")) == 300
+    monkeypatch.setattr(rescue, "new_folder", failing(PermissionError(13, "Permission denied")))
+    assert "What was computed could not be saved either." in noisewise(*FIT)[2]
+
+
+def test_a_folder_in_a_place_where_no_other_can_be_made_is_written_all_the_same(noisewise, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "temporary"
+    elsewhere.mkdir()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(elsewhere))
+    honest = folders.new_folder
+    monkeypatch.setattr(
+        folders, "new_folder", lambda parent, name: honest(parent if parent == elsewhere else tmp_path / "no", name)
+    )
+    assert noisewise(*FIT)[0] == 0
+    assert (tmp_path / "count-results/report.html").is_file()
+    assert not list(elsewhere.iterdir())
+
+
+# A folder is whole, or is not there ---------------------------------------------------------------------------------
+
+
+def test_a_folder_is_written_beside_and_then_put_in_place(noisewise, tmp_path, monkeypatch):
+    seen = []
+    honest = folders._write_posterior
+
+    def looking(*given):
+        seen.append(sorted(path.name for path in tmp_path.iterdir() if path.is_dir()))
+        return honest(*given)
+
+    monkeypatch.setattr(folders, "_write_posterior", looking)
+    assert noisewise(*FIT)[0] == 0
+    assert noisewise(*FIT)[0] == 0
+    assert seen == [["count-results-partial"], ["count-results", "count-results-partial"]]
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["count-results"]
+    (tmp_path / "usual").mkdir()
+    assert stat.S_IMODE(os.stat("count-results").st_mode) == stat.S_IMODE(os.stat("usual").st_mode)
+
+
+def test_replacing_earlier_results_leaves_none_of_their_files(noisewise, tmp_path):
+    assert noisewise(*FIT, "--out", "found")[0] == 0
+    assert (tmp_path / "found/posterior.nc").is_file()
+    inode = (tmp_path / "found").stat().st_ino
+    assert noisewise("mle", "count.toml", "--quiet", "--out", "found")[0] == 0
+    assert (tmp_path / "found/fit.json").is_file()
+    assert not (tmp_path / "found/posterior.nc").exists()
+    assert (tmp_path / "found").stat().st_ino == inode  # a shell that stands in it stays there
+    assert noisewise("report", "found")[0] == 0
+
+
+def test_a_folder_whose_replacement_was_cut_short_does_not_look_whole(noisewise, tmp_path, monkeypatch):
+    assert noisewise(*FIT)[0] == 0
+    honest, moved = folders.shutil.move, []
+
+    def cut_short(source, goal):
+        moved.append(goal)
+        if len(moved) > 4:
+            raise KeyboardInterrupt
+        return honest(source, goal)
+
+    monkeypatch.setattr(folders.shutil, "move", cut_short)
+    assert noisewise(*FIT)[0] == 130
+    monkeypatch.setattr(folders.shutil, "move", honest)
+    code, _, err = noisewise("report", "count-results")
+    assert code == 2
+    assert "'folder' must be written to its end" in err
+    assert noisewise(*FIT)[0] == 0
+    assert noisewise("report", "count-results")[0] == 0
+
+
+def test_a_run_that_was_killed_while_writing_can_be_reported_on(noisewise, tmp_path, monkeypatch):
+    monkeypatch.setattr(reporting, "report_on", failing(KeyboardInterrupt()))
+    assert noisewise(*FIT)[0] == 130
+    assert not (tmp_path / "count-results").exists()
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert noisewise("report", "count-results-partial")[0] == 0
+    assert (tmp_path / "count-results-partial/report.html").is_file()
