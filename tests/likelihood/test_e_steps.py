@@ -14,7 +14,7 @@ from noisewise.inference.randomness import Purpose
 from noisewise.likelihood.e_step.cloud import exact_cloud
 from noisewise.likelihood.e_step.contract import Drawing, EStep
 from noisewise.likelihood.e_step.independent_parts import parts_of
-from noisewise.likelihood.e_step.records import parts_with_totals
+from noisewise.likelihood.e_step.simulated_records import parts_with_totals
 from noisewise.likelihood.e_step.table import E_STEPS
 
 PAGE = Path(__file__).parents[2] / "docs" / "likelihood.md"

@@ -27,8 +27,7 @@ from noisewise.errors import InferenceError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose, generator
-from noisewise.inference.records import Records, acceptance_floor
-from noisewise.inference.records import unfit as unfit_total
+from noisewise.inference.record_steps import RecordSteps, acceptance_floor, why_not_in_steps
 from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import is_fixed
@@ -139,7 +138,7 @@ def _objection(problem: Problem, name: str) -> str | None:
         return f"cannot move '{name}', which is a fixed function of others (Delta)" if _fixed(problem, name) else None
     exact = name in problem.release and isinstance(problem.release[name].mechanism, Exact)
     if model.total(name) is not None:
-        return unfit_total(problem, name)
+        return why_not_in_steps(problem, name)
     if not model.has_density(name):
         return f"needs the density of '{name}', which is a Simulator"
     if exact:
@@ -199,7 +198,7 @@ def _look(problem: Problem, name: str, action: Callable[[Any], Any]) -> None:
 
 def _totals(problem: Problem) -> dict[str, Any]:
     names = [n for n in problem.model.order if n in problem.needed and problem.model.total(n) is not None]
-    return {name: Records(problem, name) for name in names}
+    return {name: RecordSteps(problem, name) for name in names}
 
 
 def _how_many(joint: Joint, draws: int) -> int:

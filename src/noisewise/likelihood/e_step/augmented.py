@@ -17,13 +17,13 @@ import numpy as np
 from scipy.special import stdtrit
 
 from noisewise.errors import Place, refusal
-from noisewise.inference import records as moves
 from noisewise.inference.problem import Problem
+from noisewise.inference.record_steps import RecordSteps, why_not_in_steps
 from noisewise.inference.streams import Columns
 from noisewise.likelihood.e_step.cloud import Cloud
-from noisewise.likelihood.e_step.independent_parts import formula, kind_of
-from noisewise.likelihood.e_step.records import MOST_NUMBERS, Records
-from noisewise.likelihood.e_step.sufficient import FAMILIES, KNOWN_SIZE
+from noisewise.likelihood.e_step.independent_parts import formula, traits_of
+from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS, SimulatedRecords
+from noisewise.likelihood.e_step.sufficient import FAMILIES
 from noisewise.likelihood.instead import SAMPLE
 from noisewise.numerics import Array, Compiled
 
@@ -54,7 +54,7 @@ or a few each, however many there are: they do not drift, and their mean is that
 FALSE_ALARM = 1e-6
 
 
-class Augmented(Records):
+class Augmented(SimulatedRecords):
     """The records behind one released total as states of Markov chains.
 
     A state is all n records; or, where every law that names a parameter is an exponential family, two values of each
@@ -78,7 +78,7 @@ class Augmented(Records):
             raise refusal("fit", Place.of("statistics", name), rule, self.n, "Use nw.sample.", instead=(SAMPLE,))
         if told := _unfit(problem, name):
             raise refusal("MCEM", "e_step", told, "augmented", "Leave it out, or use nw.sample.", instead=(SAMPLE,))
-        self.moves = moves.Records(problem, name)
+        self.steps = RecordSteps(problem, name)
 
     def _refuse_too_many(self) -> None:
         """What counts here is known later."""
@@ -89,8 +89,7 @@ class Augmented(Records):
         if law.inner:
             return None
         structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in law.outer}
-        kind = kind_of(law.function, structs)[0]
-        return FAMILIES.get(kind) or KNOWN_SIZE.get(kind)
+        return FAMILIES.get(traits_of(law.function, structs)[0])
 
     @property
     def room(self) -> int:
@@ -156,11 +155,11 @@ class Augmented(Records):
         """
         chains = self.chains
         given = {name: np.broadcast_to(one, (chains, *np.shape(one))) for name, one in values.items()}
-        state = self.moves.start(rng, given, chains)
+        state = self.steps.start(rng, given, chains)
         replaced, sweeps = 0.0, 0
         while replaced < burn and sweeps < PATIENCE:
             poll()
-            state, info = self.moves.sweep(rng, state, given)
+            state, info = self.steps.sweep(rng, state, given)
             replaced, sweeps = replaced + info["accepted"] / info["tried"], sweeps + 1
         between = math.ceil(sweeps / max(replaced, 1.0)) if sweeps else 1
         kept, seen = [], []
@@ -169,7 +168,7 @@ class Augmented(Records):
             for _ in range(looks):
                 for _ in range(between):
                     poll()
-                    state, _ = self.moves.sweep(rng, state, given)
+                    state, _ = self.steps.sweep(rng, state, given)
                 s, totals = self.state_of(state), np.asarray(state[self.name], float).reshape(chains, -1)
                 looked.append(np.concatenate([totals, self.log_prob_many(values, s)], axis=1))
             kept.append(s)
@@ -200,8 +199,8 @@ class Augmented(Records):
 
 @lru_cache(maxsize=4)
 def _unfit(problem: Problem, name: str) -> str | None:
-    """As `moves.unfit`, which simulates totals, once for all starts of a fit."""
-    return moves.unfit(problem, name)
+    """As `why_not_in_steps`, which simulates totals, once for all starts of a fit."""
+    return why_not_in_steps(problem, name)
 
 
 def worth(seen: Array) -> float:

@@ -15,11 +15,11 @@ from noisewise.engine import Engine
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import AFTER_BLOCKS, Prefix, Purpose, generator
-from noisewise.inference.records import total_of, unfit
+from noisewise.inference.record_steps import why_not_in_steps
 from noisewise.inference.streams import Columns, Stream, run
 from noisewise.likelihood.e_step.cloud import Cloud
 from noisewise.likelihood.e_step.independent_parts import Part
-from noisewise.likelihood.e_step.records import Records
+from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
 from noisewise.numerics import Array
 
 Values = dict[str, Any]
@@ -68,7 +68,7 @@ class EStep(ABC):
     """Whether a step may begin with the last step's cloud, moved to the new parameters."""
     measures: ClassVar[bool] = False
     """Whether it draws the last sample too; else importance weights do, whose values are independent."""
-    records: ClassVar[type[Records]] = Records
+    records: ClassVar[type[SimulatedRecords]] = SimulatedRecords
     """What a released total is to it."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class EStep(ABC):
 
     def advice(self, problem: Problem, name: str) -> str:
         """What to do where the noise leaves too few effective values of a statistic."""
-        augments = total_of(problem.model, name) is not None and unfit(problem, name) is None
+        augments = problem.model.total(name) is not None and why_not_in_steps(problem, name) is None
         return AUGMENT.format(name=name) if augments else THICKEN
 
 

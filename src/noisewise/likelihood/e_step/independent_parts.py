@@ -20,8 +20,7 @@ from noisewise.mechanisms import Exact
 from noisewise.model.atoms import atoms_move, has_atoms
 from noisewise.model.families import Facts, facts_of
 from noisewise.model.supports import chart, support_ends, support_moves
-from noisewise.model.wrappers import kind_of as class_of
-from noisewise.model.wrappers import peel, unchecked
+from noisewise.model.wrappers import kind_of, peel, unchecked
 from noisewise.numerics import Array, Compiled, double
 from noisewise.numerics.tracing import depends
 
@@ -62,7 +61,7 @@ class Part:
 
     def _kind(self) -> tuple[str, str, bool]:
         structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in self.law.parents}
-        return kind_of(self.law.function, structs)
+        return traits_of(self.law.function, structs)
 
     def _refuse_moving_atoms(self) -> None:
         if self.atomic and atoms_move(self.law):
@@ -201,7 +200,7 @@ class Part:
         return (low, high) if high - low < len(s) // 4 else None
 
 
-def kind_of(function: Callable[..., Any], structs: Values) -> tuple[str, str, bool]:
+def traits_of(function: Callable[..., Any], structs: Values) -> tuple[str, str, bool]:
     """The class of a law beneath its wrappers, its support's chart, and whether it has atoms.
 
     A chart is "real", "positive", "unit" or nothing. No class where the law is transformed, or where a size that
@@ -211,7 +210,7 @@ def kind_of(function: Callable[..., Any], structs: Values) -> tuple[str, str, bo
 
     def look(values: Values) -> Any:
         law = function(**values)
-        kinds.append(class_of(law))
+        kinds.append(kind_of(law))
         charts.append(chart(law.support))
         atoms.append(has_atoms(law))
         size = facts_of(kinds[-1]).while_known

@@ -72,7 +72,6 @@ POINTS: dict[tuple[str, ...], Callable[[Mean], list[Array]]] = {
 """By what b(s) consists of."""
 FAMILIES = {kind: POINTS[facts.statistics] for kind, facts in FACTS.items() if facts.statistics}
 """By class. Where a size must be known for it, `Part.kind` names the law only then."""
-KNOWN_SIZE = {kind: points for kind, points in FAMILIES.items() if FACTS[kind].while_known == "concentration"}
 
 
 def is_family(part: Part) -> bool:

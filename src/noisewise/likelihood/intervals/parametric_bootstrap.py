@@ -13,7 +13,7 @@ from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Estimator
-from noisewise.likelihood.e_step.records import Records, parts_with_totals
+from noisewise.likelihood.e_step.simulated_records import SimulatedRecords, parts_with_totals
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.fit import fit as refit
 from noisewise.likelihood.mcem import MCEM
@@ -74,7 +74,7 @@ def bootstrap(
     if not isinstance(estimator, Estimator):
         raise refusal(who, "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
     problem = Problem(model, release)
-    records = E_STEPS[estimator.e_step].records if isinstance(estimator, MCEM) else Records
+    records = E_STEPS[estimator.e_step].records if isinstance(estimator, MCEM) else SimulatedRecords
     parts_with_totals(problem, records)  # refuses a model that is more than laws and totals of parameters
     estimates: dict[str, list[Any]] = {name: [] for name in fit.estimate}
     failures: Counter[str] = Counter()

@@ -13,8 +13,8 @@ from noisewise.likelihood.e_step.cloud import Cloud, Clouds
 from noisewise.likelihood.e_step.contract import Drawing, EStep
 from noisewise.likelihood.e_step.entries_in_pieces import cut_up, divides, first_pieces, in_pieces
 from noisewise.likelihood.e_step.independent_parts import Part
-from noisewise.likelihood.e_step.records import LEAST, MOST_NUMBERS, Records, parts_with_totals
 from noisewise.likelihood.e_step.simulated import is_even
+from noisewise.likelihood.e_step.simulated_records import LEAST, MOST_NUMBERS, SimulatedRecords, parts_with_totals
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective
@@ -147,7 +147,7 @@ def room_for(parts: list[Part], values: Values) -> int:
         if isinstance(part, Augmented):
             room = min(room, part.room)
             continue
-        most = (MOST_NUMBERS if isinstance(part, Records) else MOST_SIMULATED) // part.numbers
+        most = (MOST_NUMBERS if isinstance(part, SimulatedRecords) else MOST_SIMULATED) // part.numbers
         if most < LEAST and not divides(part, values):
             rule = f"must have at most {MOST_SIMULATED // LEAST} entries to be simulated, unless its law can be cut"
             advice = "Use nw.EM(), with an exponential family such as dist.Normal if need be."

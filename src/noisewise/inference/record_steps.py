@@ -37,7 +37,7 @@ LOOKED_AT = 256
 """Draws of the prior by which a window is chosen, and noise that cannot reach every total is found."""
 
 
-class Records:
+class RecordSteps:
     """The records of the total `name`, and the Gibbs steps that leave their law given the rest invariant.
 
     A state is a dict of arrays, chains first: each record field (chains, capacity, ...), the total under its own
@@ -271,12 +271,7 @@ class Records:
 # Whether it applies ----------------------------------------------------------------------------------------
 
 
-def total_of(model: Model, name: str) -> BoundTotal | None:
-    """The statistic `name` if it is a `Total`."""
-    return model.total(name)
-
-
-def unfit(problem: Problem, name: str) -> str | None:
+def why_not_in_steps(problem: Problem, name: str) -> str | None:
     """Why the records of the total `name` cannot be updated one at a time, as the end of a sentence; or None."""
     model, bound = problem.model, cast(BoundTotal, problem.model.total(name))
     total = bound.total

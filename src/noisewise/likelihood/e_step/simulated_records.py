@@ -31,7 +31,7 @@ LEAST = 100
 """Values that a cloud must have room for."""
 
 
-class Records:
+class SimulatedRecords:
     """The records behind one released total; has the interface of a `Part` whose statistic is all n records."""
 
     kind, by_entry, exact, entries, discrete, smooth = "", False, False, 1, False, False
@@ -167,7 +167,7 @@ class Records:
         return found
 
 
-def parts_with_totals(problem: Problem, records: type[Records] = Records) -> list[Part]:
+def parts_with_totals(problem: Problem, records: type[SimulatedRecords] = SimulatedRecords) -> list[Part]:
     """As `parts_of`, with released totals as their records."""
     totals = {name for name in problem.release if problem.model.total(name) is not None}
     rest = {name: problem.release[name] for name in problem.release if name not in totals}

@@ -14,7 +14,7 @@ from targets import TARGETS, _bits_problem, _clamped_problem
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
-from noisewise.inference.records import Records, acceptance_floor, unfit
+from noisewise.inference.record_steps import RecordSteps, acceptance_floor, why_not_in_steps
 from noisewise.numerics import double
 from noisewise.samplers.augmentation import Augmentation
 from noisewise.samplers.gibbs.renewal import Renewal
@@ -39,7 +39,7 @@ class Ran:
         return (by_chain.mean(axis=0) - truth) / error
 
 
-def drive(problem, name, conjugate, seed, sweeps=120, warmup=40, chains=CHAINS, kind=Records, refresh=None):
+def drive(problem, name, conjugate, seed, sweeps=120, warmup=40, chains=CHAINS, kind=RecordSteps, refresh=None):
     """Chains that start at the prior; `conjugate(rng, records, state)` draws the parameters given the records."""
     rng = np.random.default_rng(seed)
     records = kind(problem, name)
@@ -205,7 +205,7 @@ def test_what_else_reads_the_total_and_the_number_of_records_is_weighed(seed):
         }
 
     rng = np.random.default_rng(seed)
-    records = Records(problem, "yes")
+    records = RecordSteps(problem, "yes")
     assert records.owned == ("yes", "people")
     assert set(records.released) == {"yes", "people"}
     values = problem.model.draw(rng, ["rate", "p", "people"], CHAINS) | {"calls": np.full(CHAINS, 7)}
@@ -230,7 +230,7 @@ def bits_of_unknown_number(prior=40.0, released=63):
 def test_the_number_of_records_grows_past_any_capacity(seed):
     """Yes and no answers are independent Poisson(20); chains start with no record at all."""
     problem = bits_of_unknown_number()
-    rng, records = np.random.default_rng(seed), Records(problem, "yes")
+    rng, records = np.random.default_rng(seed), RecordSteps(problem, "yes")
     state = records.start(rng, {"size": np.zeros(64, dtype=np.int64)}, 64)
     assert np.all(records.total(state) == 0)
     first, kept = state["bit"].shape[1], []
@@ -295,7 +295,7 @@ def test_renewing_records_without_the_noise_ratio_is_seen(seed, monkeypatch):
 # Geweke's joint test: theta, records and release in turn; each chain has a release of its own -----------------------
 
 
-class OwnRelease(Records):
+class OwnRelease(RecordSteps):
     """Records whose chains each explain a release of their own."""
 
     shared = 0
@@ -333,14 +333,14 @@ def test_the_joint_law_of_parameters_records_and_release_is_kept(seed):
 # Ways to get it wrong: the same checks must see them ----------------------------------------------------------------
 
 
-class WithoutNoiseRatio(Records):
+class WithoutNoiseRatio(RecordSteps):
     """Accepts every record."""
 
     def _log_weight(self, total, size, given, released):
         return super()._log_weight(total, size, given, {})
 
 
-class WithoutPriorOfSize(Records):
+class WithoutPriorOfSize(RecordSteps):
     """Forgets n's own law when records are added."""
 
     def __init__(self, problem, name):
@@ -364,7 +364,7 @@ def test_a_wrong_update_of_the_total_is_seen(seed, monkeypatch):
     def without_the_last(each, size):
         return jnp.sum(each[:, :-1], axis=1)
 
-    monkeypatch.setattr("noisewise.inference.records._sum_present", without_the_last)
+    monkeypatch.setattr("noisewise.inference.record_steps._sum_present", without_the_last)
     ran = drive(Problem(*_bits_problem()), "yes", beta("bit"), seed)
     assert agree(ran, solution("total-of-bits")) > 2 * LIMIT
 
@@ -430,7 +430,7 @@ def test_there_is_no_bound_without_a_pure_guarantee():
 
 def test_the_records_log_density_counts_those_present(seed):
     problem, rng = Problem(*_clamped_problem()), np.random.default_rng(seed)
-    records = Records(problem, "sums")
+    records = RecordSteps(problem, "sums")
     values = {"p": np.array([0.3, 0.6, 0.5]), "size": np.array([0, 4, 9])}
     state = records.start(rng, values, 3)
     with double():
@@ -442,7 +442,7 @@ def test_the_records_log_density_counts_those_present(seed):
 
 def test_totals_are_recomputed_from_the_records(seed):
     problem, rng = normal_problem(), np.random.default_rng(seed)
-    records = Records(problem, "total")
+    records = RecordSteps(problem, "total")
     values = {"mu": np.linspace(-1.0, 1.0, 8)}
     state = records.start(rng, values, 8)
     state["total"] = state["total"] + 1e6  # a sweep does not trust it
@@ -470,7 +470,7 @@ def test_infinite_contributions_are_refused(seed):
         prior={"p": dist.Beta(2.0, 3.0)},
         statistics={"total": nw.Total({"bit": lambda p: dist.Bernoulli(p)}, lambda bit: 1.0 / bit, 5)},
     )
-    records = Records(Problem(model, nw.Release(total=nw.Laplace(scale=1.0).released(3.0))), "total")
+    records = RecordSteps(Problem(model, nw.Release(total=nw.Laplace(scale=1.0).released(3.0))), "total")
     with pytest.raises(nw.InputError, match="not a finite number"):
         records.start(np.random.default_rng(seed), {"p": np.full(4, 0.5)}, 4)
 
@@ -483,7 +483,7 @@ def test_what_single_records_cannot_do_is_refused():
 
     def reason(statistics, release, prior=None):
         model = nw.Model({"p": dist.Beta(2.0, 3.0), **(prior or {})}, statistics)
-        return unfit(Problem(model, nw.Release(release)), "yes")
+        return why_not_in_steps(Problem(model, nw.Release(release)), "yes")
 
     noisy = nw.DiscreteLaplace(scale=1.0).released(3)
     assert reason({"yes": nw.Total(bits, lambda bit: bit, 5)}, {"yes": noisy}) is None
