@@ -60,6 +60,14 @@ SAMPLERS = {
         ("count-25",),
         FAMILY,
     ),
+    "Importance collapsed": Row(
+        nw.Importance(proposal="adapted", collapse=True),
+        50_000,
+        nw.Importance(proposal="adapted", collapse=True),
+        20_000,
+        ("count-2", "hierarchy", "randomised-response-bits"),
+        (*COUNTS, "beta-binomial", "statistic-of-statistic", "multinomial"),
+    ),
     "ImportanceRejection": Row(
         nw.ImportanceRejection(),
         20_000,

@@ -336,8 +336,8 @@ class StreamsRun:
             self._end(
                 "max_proposals",
                 f"max_proposals={limit} allowed no draws: {stream.accepted} of {stream.proposals} proposals for "
-                f"{stream.label} were accepted, fewer than the next statistic begins with ({self._counts()}). Raise "
-                "it, use a prior that agrees better with the release, or a sampler that weights instead of rejecting.",
+                f"{stream.label} were accepted, too few for the next statistic to begin ({self._counts()}). Raise it, "
+                "use a prior that agrees better with the release, or a sampler that weights instead of rejecting.",
             )
             return
         keep = min(self.filled)

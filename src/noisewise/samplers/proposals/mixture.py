@@ -21,6 +21,8 @@ POINTS = 4000
 STEPS = 40
 WORTHWHILE = 0.1
 """Gain in mean log likelihood that one more component must bring: each costs time in every draw."""
+FINE = {"most": 8, "worthwhile": 0.01}
+"""For rows whose weights cost far more than the proposal's density does: a closer fit pays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,20 +95,26 @@ def _log_student(distance: Array, factor: Array) -> Array:
     return constant - 0.5 * (DEGREES + size) * np.log1p(distance / DEGREES)
 
 
-def fit(rng: np.random.Generator, points: Array, effective: float) -> Mixture:
-    """The mixture of one to four components that equally weighted `points`, worth `effective` draws, speak for.
+def fit(
+    rng: np.random.Generator,
+    points: Array,
+    effective: float,
+    most: int = MOST_COMPONENTS,
+    worthwhile: float = WORTHWHILE,
+) -> Mixture:
+    """The mixture of at most `most` components that equally weighted `points`, worth `effective` draws, speak for.
 
     Components are added one at a time, until one more is not worth its cost.
     """
     size = points.shape[1]
     spread = np.cov(points, rowvar=False).reshape(size, size)
     best, best_score = None, -math.inf
-    for components in range(1, MOST_COMPONENTS + 1):
+    for components in range(1, most + 1):
         free = components * (1 + size + size * (size + 1) / 2)
         if components > 1 and effective < 10.0 * free:
             break
         found, log_likelihood = _maximise(rng, points, components, spread, effective)
-        score = log_likelihood - max(0.5 * free * math.log(effective) / effective, components * WORTHWHILE)
+        score = log_likelihood - max(0.5 * free * math.log(effective) / effective, components * worthwhile)
         if score <= best_score:
             break
         best, best_score = found, score
@@ -121,7 +129,9 @@ def _maximise(
     size = points.shape[1]
     centres = _spread_out(rng, points, components, spread)
     # Scales are kept from collapsing onto repeated points, and are drawn to the diagonal when draws are few.
-    ridge = np.diag(np.diag(spread)) * 1e-3 + np.eye(size) * 1e-12
+    own = np.diag(spread)
+    least = np.where(own > 0.0, np.minimum(1e-12, 1e-3 * own), 1e-12)  # in any unit: coordinates may be of 1e-9
+    ridge = np.diag(own) * 1e-3 + np.diag(least)
     toward = size / (size + effective / components)
     factor = np.linalg.cholesky(_shrunk(spread, toward) + ridge)
     found = Mixture(np.full(components, 1 / components), centres, np.stack([factor] * components))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +124,8 @@ class _Pilot:
         power = weights.flattening(log_weights, min(least, 0.5 * positive))
         flat = weights.flattened(log_weights, power)
         index = weights.systematic(rng, flat, mixture.POINTS)
-        return mixture.fit(rng, free[index], weights.effective_size(flat)), power
+        fine: dict[str, Any] = mixture.FINE if self.collapse else {}
+        return mixture.fit(rng, free[index], weights.effective_size(flat), **fine), power
 
     def best_simulations(self, law: Proposal) -> int:
         """sqrt(within * c0 / (between * c1)): variance of the weights within and between parameter values, and work.

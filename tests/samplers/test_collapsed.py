@@ -1,0 +1,176 @@
+"""Parameters weighed by the exact likelihood of the release; statistics integrated out, and drawn afterwards."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import LIMIT, z_scores
+from scipy import integrate, stats
+from targets import count_model, count_release
+
+import noisewise as nw
+from noisewise.inference.conditional import normal
+from noisewise.samplers.proposals import collapsed
+
+COLLAPSED = nw.Importance(proposal="adapted", collapse=True)
+ROWS = np.array([1.0, 2.5, -0.3, 4.0, 1.7, 2.2])
+
+
+def noisy_rows(mu=10.0, unit=1.0):
+    """Six values of a normal law under Laplace noise: two parameters; simulation hardly ever meets all six."""
+    model = nw.Model(
+        {"mu": dist.Normal(0.0, mu * unit), "sigma": dist.HalfNormal(2.0 * unit)},
+        {"x": lambda mu, sigma: dist.Normal(mu, sigma).expand([6])},
+    )
+    return model, nw.Release(x=nw.Laplace(scale=0.5 * unit).released(ROWS * unit))
+
+
+def by_quadrature():
+    """Posterior means and variances of mu and sigma, and the log evidence, on a fine grid of both."""
+    mu, sigma = np.linspace(-8.0, 12.0, 801), np.linspace(1e-3, 12.0, 1200)
+    m, s = np.meshgrid(mu, sigma, indexing="ij")
+    log = stats.norm.logpdf(m, 0.0, 10.0) + stats.halfnorm.logpdf(s, scale=2.0)
+    mechanism = nw.Laplace(scale=0.5)
+    log = log + sum(normal.log_marginal(mechanism, value, m, s) for value in ROWS)
+    top = log.max()
+
+    def total(f):
+        return integrate.simpson(integrate.simpson(f * np.exp(log - top), x=sigma, axis=1), x=mu)
+
+    mass = total(1.0)
+    truth = {}
+    for name, grid in (("mu", m), ("sigma", s)):
+        mean = total(grid) / mass
+        truth[name] = (mean, total((grid - mean) ** 2) / mass)
+    return truth, top + math.log(mass)
+
+
+def test_noisy_rows_of_a_normal_law_by_default(seed):
+    """Nothing but a seed; all that came before the likelihood was known failed here."""
+    truth, log_evidence = by_quadrature()
+    posterior = nw.sample(*noisy_rows(), draws=4_000, seed=seed)
+    assert (posterior.status, posterior.sampler) == ("complete", COLLAPSED)
+    for name, (mean, variance) in truth.items():
+        assert np.all(np.abs(z_scores(posterior, name, mean, variance)) < LIMIT)
+    assert abs(posterior.log_evidence - log_evidence) < LIMIT * posterior.log_evidence_se
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_units_change_nothing(unit, seed):
+    plain = nw.sample(*noisy_rows(), COLLAPSED, draws=2_000, seed=seed)
+    other = nw.sample(*noisy_rows(unit=unit), COLLAPSED, draws=2_000, seed=seed)
+    error = math.hypot(other.log_evidence_se, plain.log_evidence_se)
+    assert abs(other.log_evidence + 6 * math.log(unit) - plain.log_evidence) < LIMIT * error
+    truth, _ = by_quadrature()
+    mean, variance = truth["mu"]
+    assert np.all(np.abs(z_scores(other, "mu", mean * unit, variance * unit**2)) < LIMIT)
+
+
+def test_what_prior_draws_never_show_is_found(seed):
+    """Beta(1, 1e5) hardly ever lets the count be other than 0; the release says it is about 50.
+
+    Weights of simulated counts are all alike and all of exp(-50). Exactly: m(r | p) = (1 - p) exp(-50.3) / 2 + p c,
+    with c the mean noise density over a Poisson law; E p = 1 / 100001.
+    """
+    model = nw.Model({"p": dist.Beta(1.0, 1e5)}, {"c": lambda p: dist.ZeroInflatedPoisson(1.0 - p, 50.0)})
+    release = nw.Release(c=nw.Laplace(scale=1.0).released(50.3))
+    counts = np.arange(0, 400)
+    c = np.sum(stats.poisson.pmf(counts, 50.0) * 0.5 * np.exp(-np.abs(50.3 - counts)))
+    share = 1 / 100_001
+    evidence = (1 - share) * math.exp(-50.3) / 2 + share * c
+    posterior = nw.sample(model, release, draws=4_000, seed=seed)
+    assert posterior.status == "complete"
+    assert np.all(posterior["c"] > 0)  # with probability 1 - 2e-16 each
+    assert abs(posterior.log_evidence - math.log(evidence)) < LIMIT * posterior.log_evidence_se
+    blind = nw.sample(model, release, nw.Importance(), draws=4_000, seed=seed)  # the control: even weights, all wrong
+    assert abs(blind.log_evidence - math.log(evidence)) > 30
+
+
+def test_many_counts_of_one_rate_by_default(seed):
+    """Twelve statistics of one Poisson rate: chains of merges never ended. The truth by quadrature and enumeration."""
+    values = [3, 14, 7, -1, 22, 9, 5, 31, 2, 11, 6, 17]
+    model = nw.Model({"rate": dist.Gamma(2.0, 0.2)}, {f"c{i}": lambda rate: dist.Poisson(rate) for i in range(12)})
+    mechanism = nw.DiscreteLaplace(scale=2.0)
+    release = nw.Release({f"c{i}": mechanism.released(value) for i, value in enumerate(values)})
+    rate, counts = np.linspace(1e-6, 40.0, 4001), np.arange(0, 200)
+    pmf = stats.poisson.pmf(counts, rate[:, None])
+    log = stats.gamma.logpdf(rate, 2.0, scale=5.0)
+    for value in values:
+        log = log + np.log(pmf @ np.exp(np.asarray(mechanism.log_prob(value, counts))))
+    weight = np.exp(log - log.max())
+    mean = np.sum(rate * weight) / weight.sum()
+    variance = np.sum((rate - mean) ** 2 * weight) / weight.sum()
+    posterior = nw.sample(model, release, draws=4_000, seed=seed)
+    assert posterior.status == "complete"
+    assert np.all(np.abs(z_scores(posterior, "rate", mean, variance)) < LIMIT)
+
+
+def test_windows_that_leave_too_much_out_are_widened(seed, monkeypatch):
+    """Noise windows of exp(-1) of the density: the first run is discarded. Control: kept, its evidence is wrong."""
+    monkeypatch.setattr("noisewise.samplers.gradients.marginal.FALL", 1.0)
+    posterior = nw.sample(count_model(), count_release(), COLLAPSED, draws=4_000, seed=seed)
+    assert posterior.diagnostics["widened"] > 0
+    assert posterior.diagnostics["neglected"] <= collapsed.NEGLECTED
+    exact = nw.sample(count_model(), count_release(), nw.Rejection(), draws=20_000, seed=seed)
+    error = math.hypot(posterior.log_evidence_se, exact.log_evidence_se)
+    assert abs(posterior.log_evidence - exact.log_evidence) < LIMIT * error
+    monkeypatch.setattr(collapsed, "too_narrow", lambda *given: [])
+    wrong = nw.sample(count_model(), count_release(), COLLAPSED, draws=4_000, seed=seed)
+    error = math.hypot(wrong.log_evidence_se, exact.log_evidence_se)
+    assert abs(wrong.log_evidence - exact.log_evidence) > LIMIT * error
+
+
+def test_any_engine_gives_the_same_draws(seed):
+    model, release = noisy_rows()
+    here = nw.sample(model, release, COLLAPSED, draws=9_000, seed=seed, engine=nw.Threads(1))
+    there = nw.sample(model, release, COLLAPSED, draws=9_000, seed=seed, engine=nw.Threads(3))
+    assert all(np.array_equal(here[name], there[name]) for name in here.draws)
+
+
+def test_a_checkpoint_resumes_it(tmp_path, seed):
+    model, release = noisy_rows()
+    first = nw.sample(model, release, COLLAPSED, draws=9_000, seed=seed, checkpoint=tmp_path / "run.nwc")
+    again = nw.sample(model, release, COLLAPSED, draws=9_000, seed=seed, checkpoint=tmp_path / "run.nwc")
+    assert np.array_equal(first["x"], again["x"])
+    assert np.array_equal(first.log_weights, again.log_weights)
+
+
+def total(model_of=lambda mu: dist.Normal(mu, 1.0)):
+    record = {"z": model_of}
+    return nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"x": nw.Total(record, lambda z: jnp.clip(z, -1, 1), n=5)})
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (total(), "cannot integrate out 'x', which is a Total or Simulator"),
+        (
+            nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"x": lambda mu: dist.StudentT(4.0, mu, 1.0)}),
+            "has no closed form for 'x' and its noise",
+        ),
+    ],
+)
+def test_what_cannot_be_integrated_out_is_refused(model, reason):
+    release = nw.Release(x=nw.Laplace(scale=1.0).released(0.5))
+    with pytest.raises(nw.InputError, match=reason):
+        nw.sample(model, release, COLLAPSED, draws=100, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"collapse": 1}, "Importance: 'collapse' must be True or False; got 1"),
+        ({"collapse": True, "simulations": 3}, "Importance: 'simulations' must be 1 where statistics are integrated"),
+    ],
+)
+def test_settings_are_checked(given, message):
+    with pytest.raises(nw.InputError, match=message):
+        nw.Importance(**given)
+
+
+def test_settings_go_to_files_and_back():
+    assert nw.Importance.from_dict(COLLAPSED.to_dict()) == COLLAPSED
+    older = {key: value for key, value in COLLAPSED.to_dict().items() if key != "collapse"}
+    assert nw.Importance.from_dict(older) == nw.Importance(proposal="adapted")
