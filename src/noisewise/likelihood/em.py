@@ -59,7 +59,7 @@ class EM(Estimator):
             checks.positive_number("EM", "score_tolerance", self.score_tolerance, advice)
 
     def unfit(self, problem: Problem) -> str | None:
-        """What keeps it from summing or integrating over one entry at a time; a refusal where no estimator can go."""
+        """Why it cannot sum or integrate over one entry at a time. A model that no estimator takes is refused."""
         for part in parts_of(problem):
             if not part.exact and not part.by_entry:
                 dependent = f"the entries of '{part.name}', or their noise, are not independent"
@@ -91,8 +91,8 @@ class EM(Estimator):
                 status, message = "interrupted", f"interrupted after {len(ascent.trace)} iterations."
         clouds = ascent.surface.clouds(ascent.free)
         louis, neglected = ascent.louis(clouds), clouds.neglected
-        if status == "converged" and (told := inexact(*neglected)):
-            status, message = "inexact", told
+        if status == "converged" and (reason := inexact(*neglected)):
+            status, message = "inexact", reason
         slope = ascent.slope(louis)
         diagnostics: dict[str, Any] = {"neglected": neglected[1], "iterations": len(ascent.trace)}
         diagnostics["information"] = "Louis" if slope is None else "slope of the score"
@@ -109,10 +109,10 @@ class ExactAscent:
         self.objective, self.coordinates = surface.objective, surface.coordinates
         self.trace: list[dict[str, Any]] = []
         self.newton, self.near = settings.accelerate, NEAR
-        """Whether Newton steps are tried, of a slow climb always; and within how many standard errors of the top."""
+        """Whether Newton steps are tried, as in every slow climb, and within how many standard errors of the top."""
 
     def begin_with(self, other: "ExactAscent", progress: Steps) -> None:
-        """Begin where a climb on some of the entries ends, if at a top: Newton's steps lead to that of all."""
+        """Begin where a climb on some of the entries ends, if at a maximum: Newton's steps lead on to that of all."""
         other.newton = True
         if other.climb(progress)[0] == "converged" and other._has_top():
             self.free, self.newton, self.near = other.free, True, math.inf
@@ -127,11 +127,11 @@ class ExactAscent:
         if all(part.smooth for part in self.surface.parts):
             return None
         try:
-            found = self.objective.slope(self.free, louis, 1e-3, self.surface.clouds)
+            slope = self.objective.slope(self.free, louis, 1e-3, self.surface.clouds)
         except InputError:  # at an edge
             return None
-        size = np.sqrt(np.outer(np.abs(np.diag(found)), np.abs(np.diag(found))))
-        return None if np.all(np.abs(found - louis.information) <= 1e-3 * size) else found
+        size = np.sqrt(np.outer(np.abs(np.diag(slope)), np.abs(np.diag(slope))))
+        return None if np.all(np.abs(slope - louis.information) <= 1e-3 * size) else slope
 
     def climb(self, progress: Steps) -> tuple[str, str]:
         """Steps until one is small enough: (status, message)."""

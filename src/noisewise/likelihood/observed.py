@@ -98,9 +98,9 @@ class Observed(Surface):
             raise refusal(who, "fit", "must be a fit of this model", fit.labels, "Give the model that was fitted.")
         super().__init__(exact_parts(parts_of(problem), dict(fit.estimate)), Coordinates(model))
         free = self.coordinates.free_from(dict(fit.estimate))
-        start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # an estimate on the boundary, as good as
-        if told := inexact(*self.clouds(start).neglected):  # what has no exact cloud is refused here
-            raise InferenceError(f"{who}: {told}")
+        start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # rounding may put an estimate on the boundary
+        if reason := inexact(*self.clouds(start).neglected):  # what has no exact cloud is refused here
+            raise InferenceError(f"{who}: {reason}")
         self.free, self.top = self.maximise(start, np.ones(self.coordinates.size, bool))
 
     def restricted(self, free: Array, moving: Array) -> tuple[Array, float]:
@@ -117,8 +117,8 @@ class Observed(Surface):
     def _rounding(self, free: Array, value: float) -> float:
         """By how much the value may be wrong: a density's formula may lose its digits where a parameter is huge.
 
-        Binomial logits of 1e10 subtract n times that from s times that. Parameters that differ in their last digits
-        show it: multiples of an irrational number leave no digit the same.
+        With binomial logits of 1e10, for example, n times that is subtracted from s times that. Moving the parameters
+        in their last digits shows it; by multiples of an irrational number, so that no digit stays the same.
         """
         near = [self.at(free * (1.0 + math.sqrt(2.0) * k * 2.0**-44))[0] for k in range(1, 17)]
         return 4.0 * float(np.ptp([value, *near]))

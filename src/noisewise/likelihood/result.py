@@ -1,4 +1,4 @@
-"""From a maximiser and a cloud at it to a `Fit`."""
+"""From the end of a climb, with the clouds there, to a `Fit`; and whether a climb has ended at an edge."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ from noisewise.numerics import Array
 from noisewise.results.fit import Fit, alike
 
 STALLED = 0.05
-"""Standard errors from the top beyond which an end is none."""
+"""An end farther from the maximum than this many standard errors has not converged."""
 
 
 @dataclass(frozen=True)
 class End:
-    """Where a run ended, with score, information and likelihood at that place, and how."""
+    """Where and how a run ended, with score, information and likelihood at that place."""
 
     free: Array
     louis: Louis
@@ -34,7 +34,7 @@ class End:
     tilt: Array | None = None
     """How the information moves with the simulated score, where that is known."""
     information: Array | None = None
-    """In place of Louis's, where that does not hold."""
+    """The information, where Louis's identity does not give it."""
 
 
 def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates: Coordinates, end: End) -> Fit:
@@ -81,10 +81,10 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
         trace=tuple(end.trace),
         diagnostics=end.diagnostics | {"standard_errors_left": left},
     )
-    kept = np.diag(best) / np.diag(inverse)
-    if end.information is not None:  # nor does the complete information follow from second derivatives
-        kept = np.full_like(kept, np.nan)
-    fit = replace(fit, efficiency=alike(fit.estimate, kept))
+    efficiency = np.diag(best) / np.diag(inverse)
+    if end.information is not None:  # second derivatives do not give it, so nor do they give the complete one
+        efficiency = np.full_like(efficiency, np.nan)
+    fit = replace(fit, efficiency=alike(fit.estimate, efficiency))
     if not end.monte_carlo:
         return fit
     error = alike(fit.estimate, np.sqrt(np.maximum(np.diag(spread), 0.0)))
@@ -95,24 +95,24 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
 
 
 def standard_errors_left(score: Array, information: Array) -> float:
-    """How far off the top is by Newton's reckoning, in standard errors; infinite where there is no such top."""
+    """Length of Newton's step to the maximum, in standard errors; infinite where the information is not positive."""
     if not _inverse(information)[1]:
         return float("inf")
     return float(np.sqrt(max(float(score @ np.linalg.solve(information, score)), 0.0)))
 
 
 EDGE = 15.0
-"""Free coordinates beyond this are looked at: a positive parameter of 3e-7, a share within 3e-7 of 0 or 1."""
+"""A free coordinate beyond this may be at an edge: a positive parameter of 3e-7, a share within 3e-7 of 0 or 1."""
 LOSS = -1e-6
-"""Of log likelihood further out, that is put down to rounding: near an edge digits cancel."""
+"""A change of the log likelihood that is put down to rounding: near an edge digits cancel."""
 
 
 def at_edge(coordinates: Coordinates, free: Array, gained: Callable[[int, float, float], float]) -> str | None:
     """The parameter, if any, that runs to the edge of its space: far out, and further out is no less likely.
 
     `gained(i, start, end)` is the log likelihood gained by moving free coordinate i. A large gain further out means
-    that it is on its way to a maximum; and a maximum inside, however far out, loses by the step more than rounding.
-    Looked at just beyond `EDGE`, where digits still are left.
+    that it is on its way to a maximum. At a maximum inside, however far out, the step loses more than rounding does.
+    The step begins just beyond `EDGE`, where enough digits are left.
     """
     for i, name in enumerate(coordinates.bounded):
         place = float(np.clip(free[i], -EDGE - 1.0, EDGE + 1.0))
@@ -124,8 +124,8 @@ def at_edge(coordinates: Coordinates, free: Array, gained: Callable[[int, float,
 def near_edge(objective: Objective, free: Array, clouds: Clouds, score: Array, information: Array) -> str | None:
     """As `at_edge` for simulated clouds, which near an edge may take noise for a maximum.
 
-    Looked at only where something is odd: a top that is not there, or not here, or so broad that an error is as large
-    as the parameter. Then the edge must be as likely as here, within five Monte Carlo errors that are small.
+    Only where something is odd: there is no maximum, or it is not here, or it is so broad that a standard error is as
+    large as the parameter. Then the edge must be as likely as this place, within five Monte Carlo errors, each small.
     """
     bounded = objective.coordinates.bounded
     jacobian = objective.coordinates.jacobian(free) if objective.coordinates.is_square else np.eye(len(free))

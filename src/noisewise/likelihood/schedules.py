@@ -39,7 +39,8 @@ class Ascent:
 class Staged:
     """The paper's schedule: tolerances on the parameters' change with growing samples, each stage from the last's end.
 
-    Redrawn at each iteration, the change does not settle below the step's own noise, so a stage ends after `cap` steps.
+    Samples are drawn anew in every iteration, so the change does not fall below its own noise: a stage ends after `cap`
+    steps at the latest.
     """
 
     tolerances: tuple[float, ...] = (1e-3, 1e-4, 1e-5)

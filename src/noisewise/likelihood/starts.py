@@ -35,18 +35,18 @@ def starting_points(model: Model, coordinates: Coordinates, start: Any, seed: in
 def _drawn(model: Model, coordinates: Coordinates, seed: int) -> list[Point]:
     rng = generator(seed, Purpose.STARTS)
     draws = model.draw(rng, list(coordinates.names), 64)
-    found: list[Point] = []
+    points: list[Point] = []
     problem: InputError | None = None
     for row in range(64):
         try:  # a draw may round to the edge of its support
-            found.append(coordinates.check_start({name: draws[name][row] for name in coordinates.names}))
+            points.append(coordinates.check_start({name: draws[name][row] for name in coordinates.names}))
         except InputError as error:
             problem = error
-        if len(found) == DRAWN:
-            return found
-    if not found and problem is not None:
+        if len(points) == DRAWN:
+            return points
+    if not points and problem is not None:
         raise problem
-    return found
+    return points
 
 
 def best_of(points: list[Point], run: Callable[[int], Fit]) -> Fit:
@@ -76,8 +76,7 @@ def best_of(points: list[Point], run: Callable[[int], Fit]) -> Fit:
     others = [fit for fit in fits.values() if fit.status == best.status == "converged" and _apart(best, fit)]
     message = best.message
     if others:
-        told = _told(best, others, len(points))
-        message = f"{told} {message}".strip()
+        message = f"{_other_maxima(best, others, len(points))} {message}".strip()
     status, last = best.status, list(fits.values())[-1]
     if last.status == "interrupted" and best is not last:
         status = "interrupted"
@@ -86,8 +85,8 @@ def best_of(points: list[Point], run: Callable[[int], Fit]) -> Fit:
     return replace(best, status=status, message=message, diagnostics=diagnostics)
 
 
-def _told(best: Fit, others: list[Fit], starts: int) -> str:
-    """That there are other maxima, and how high; a likelihood may not be known."""
+def _other_maxima(best: Fit, others: list[Fit], starts: int) -> str:
+    """What to say of other maxima: where, and how high, as far as likelihoods are known."""
     second = _highest(others)
     heights = f"with log likelihood {second.log_likelihood:.6g} at {_shown(second)}"
     heights += f", against {best.log_likelihood:.6g} here"
@@ -104,7 +103,7 @@ def _error(fit: Fit) -> float:
 
 
 def _highest(fits: list[Fit]) -> Fit:
-    """The highest; among equals within their errors, or where heights are not known, one that converged."""
+    """The highest end; where heights are equal within their errors, or not known, one that converged."""
     height = {id(fit): fit.log_likelihood if math.isfinite(fit.log_likelihood) else -math.inf for fit in fits}
     best = max(fits, key=lambda fit: (height[id(fit)], fit.status == "converged"))
     for fit in fits:

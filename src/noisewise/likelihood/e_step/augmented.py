@@ -36,7 +36,7 @@ SIDE_BY_SIDE = 2**22
 BURN = 10.0
 """Times that every record is replaced, on average, before a state counts: e^-10 of the start is left."""
 PATIENCE = 512
-"""Sweeps after which states count all the same, though not as a measurement."""
+"""Most sweeps before states count. If records were replaced too seldom until then, they are no measurement."""
 STRETCH = 256
 """States that one chain gives: more come from more chains."""
 FEWEST = 256
@@ -46,10 +46,10 @@ MOST_HELD = 2**25
 SIMULATED = 2**26
 """Numbers drawn to estimate a likelihood."""
 LONG, LASTING = 64, 10.0
-"""States in which a chain whose sample is a measurement is looked at, and how many independent ones they must be worth.
+"""A chain of a measurement is looked at in `LONG` states, which must be worth at least `LASTING` independent ones.
 
-Chains that are caught where their beginning led them, as between records that hardly ever change places, are worth one
-or a few each, however many there are: they do not drift, and their mean is that of the beginnings.
+A chain that stays where its beginning led it, because records hardly ever change places, is worth one or a few. It does
+not drift, so only this shows that its mean is still that of the beginnings.
 """
 FALSE_ALARM = 1e-6
 
@@ -76,12 +76,12 @@ class Augmented(SimulatedRecords):
         if self.n > most:
             rule = f"must have at most {most} records to be augmented"
             raise refusal("fit", Place.of("statistics", name), rule, self.n, "Use nw.sample.", instead=(SAMPLE,))
-        if told := _unfit(problem, name):
-            raise refusal("MCEM", "e_step", told, "augmented", "Leave it out, or use nw.sample.", instead=(SAMPLE,))
+        if reason := _unfit(problem, name):
+            raise refusal("MCEM", "e_step", reason, "augmented", "Leave it out, or use nw.sample.", instead=(SAMPLE,))
         self.steps = RecordSteps(problem, name)
 
     def _refuse_too_many(self) -> None:
-        """What counts here is known later."""
+        """Not here: how many records there may be depends on what is kept of them, which `__init__` decides."""
 
     def _family(self, field: str) -> Any:
         """How a field's sufficient statistics become values, or None."""
@@ -147,11 +147,12 @@ class Augmented(SimulatedRecords):
         burn: float = BURN,
         looks: int = 1,
     ) -> Columns:
-        """`states` states of every chain, in turn; what is seen on the way, `looks` times for each of them; and
-        whether the beginning had time to be forgotten.
+        """`states` states of every chain ("s"), totals and heights `looks` times for each of them ("seen"), and whether
+        every record was replaced often enough before the first ("burnt").
 
-        Chains begin with records of the model. Sweeps between two looks are as many as replace every record once, by
-        the acceptance seen before them: fixed from then on, so that states count whatever becomes of them.
+        Chains begin with records of the model. Between two looks there are as many sweeps as replace every record once
+        on average. That number comes from the acceptance before the first look and is fixed from then on, so that no
+        state is kept or left out because of what it is.
         """
         chains = self.chains
         given = {name: np.broadcast_to(one, (chains, *np.shape(one))) for name, one in values.items()}
@@ -162,7 +163,7 @@ class Augmented(SimulatedRecords):
             state, info = self.steps.sweep(rng, state, given)
             replaced, sweeps = replaced + info["accepted"] / info["tried"], sweeps + 1
         between = math.ceil(sweeps / max(replaced, 1.0)) if sweeps else 1
-        kept, seen = [], []
+        states_kept, seen = [], []
         for _ in range(states):
             looked = []
             for _ in range(looks):
@@ -171,23 +172,23 @@ class Augmented(SimulatedRecords):
                     state, _ = self.steps.sweep(rng, state, given)
                 s, totals = self.state_of(state), np.asarray(state[self.name], float).reshape(chains, -1)
                 looked.append(np.concatenate([totals, self.log_prob_many(values, s)], axis=1))
-            kept.append(s)
+            states_kept.append(s)
             seen.append(np.stack(looked, axis=1))
         burnt = np.full(states * chains, replaced >= burn)
-        return {"s": np.concatenate(kept), "seen": np.concatenate(seen), "burnt": burnt}
+        return {"s": np.concatenate(states_kept), "seen": np.concatenate(seen), "burnt": burnt}
 
     def looks(self, states: int) -> int:
         """How often chains of a measurement are looked at for every state that is kept."""
         return math.ceil(LONG / states)
 
-    def cloud(self, found: Columns, states: int) -> Cloud:
-        """The cloud of what blocks of `states` states per chain gave."""
-        s, seen = found["s"], found["seen"]
+    def cloud(self, columns: Columns, states: int) -> Cloud:
+        """The cloud of all states, from blocks in which each chain gave `states` of them."""
+        s, seen = columns["s"], columns["seen"]
         weights = np.full((len(s), 1), 1.0 / len(s))
         looks, numbers = seen.shape[1:]
         seen = np.moveaxis(seen.reshape(-1, states, self.chains, looks, numbers), 3, 2)
         every = seen.reshape(-1, states * looks, self.chains, numbers)
-        rest = bool(found["burnt"].all()) and bool(np.isfinite(seen).all()) and not drifts(every) and lasts(every)
+        rest = bool(columns["burnt"].all()) and bool(np.isfinite(seen).all()) and not drifts(every) and lasts(every)
         return Cloud(s, weights, np.zeros(1), groups=self.chains, worth=worth(seen[:, :, -1]), at_rest=rest)
 
     # The likelihood -----------------------------------------------------------------------------------------------
@@ -204,9 +205,9 @@ def _unfit(problem: Problem, name: str) -> str | None:
 
 
 def worth(seen: Array) -> float:
-    """Independent values that a state is worth: (blocks, states, chains, numbers) seen of them, the worst number.
+    """Independent values that a state is worth, by the worst of the numbers `seen`: (blocks, states, chains, numbers).
 
-    The variance of the mean is known from the chains' own means, whatever hangs together within them.
+    The variance of the mean comes from the spread of the chains' means, however dependent the states of a chain are.
     """
     blocks, states, chains, numbers = seen.shape
     among = np.var(seen.mean(axis=(0, 1)), axis=0, ddof=1) / chains
@@ -216,7 +217,7 @@ def worth(seen: Array) -> float:
 
 
 def lasts(seen: Array) -> bool:
-    """Whether chains that are long enough to tell are each worth as many independent values as a measurement needs."""
+    """Whether each chain is worth the independent values that a measurement needs; of short chains it is not known."""
     states = seen.shape[1]
     return states < LONG or worth(seen) * states >= LASTING
 
@@ -224,7 +225,7 @@ def lasts(seen: Array) -> bool:
 def drifts(seen: Array) -> bool:
     """Whether the first tenths of chains differ from their second halves by more than chance (Geweke 1992).
 
-    The error is that between chains, so that a difference which all have in common shows.
+    The error comes from the spread between chains, so that a drift which all have in common shows.
     """
     states, chains = seen.shape[1:3]
     if states < 2:
@@ -236,5 +237,5 @@ def drifts(seen: Array) -> bool:
 
 
 def _power_of_two(number: int) -> int:
-    """The largest that is not above a number, at least one."""
+    """The largest power of two that is not above `number`; at least one."""
     return 1 << max(number, 1).bit_length() - 1

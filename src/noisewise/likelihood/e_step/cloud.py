@@ -26,12 +26,12 @@ Values = dict[str, Any]
 NEGLECTED = streamed.NEGLECTED
 """Most mass that a window may leave out, relative to the likelihood it keeps."""
 TOLERATED = 1e-6
-"""Error of an entry's likelihood above which nothing is built on it: it may move the top by 2e-3 standard errors."""
+"""Most error that an entry's likelihood may have: it may move the maximum by 2e-3 standard errors."""
 TOLERATED_IN_ALL = 1e-4
-"""The same of all entries' errors together, which may move the top by 0.02 standard errors."""
+"""Most that the errors of all entries may add up to: that may move the maximum by 0.02 standard errors."""
 LARGE = 2**18
-"""Numbers in a cloud above which it is streamed, or its nodes are chosen more sparingly: programs that take longer to
-compile and a tenth of the time to run."""
+"""Numbers in a cloud above which it is streamed, or its nodes are chosen more sparingly. Such programs take longer to
+compile, and a tenth of the time to run."""
 MOST = 2**26
 """Numbers that a cloud may hold."""
 WIDEST = 1e7
@@ -45,7 +45,7 @@ class Cloud:
     A streamed cloud holds r + 1 points per entry in which b(s) has affine coordinates. `weights` are the means of these
     (they may be negative) and `spread`, (r, r, entries), the covariance of all but the first, given the release.
 
-    Values of Markov chains hang together within a chain: value k is of group k modulo `groups`, and only groups are
+    Values of one Markov chain depend on each other: value k is of group k modulo `groups`, and only groups are
     independent. Their log likelihoods are relative to the place where the chains ran.
     """
 
@@ -53,7 +53,7 @@ class Cloud:
     weights: Array
     log_likelihoods: Array
     neglected: Array = field(default_factory=lambda: np.zeros(1))
-    """The most that a sum or an integral may be off, relative to it, of every entry."""
+    """Bound on the relative error of every entry's sum or integral."""
     spread: Array | None = None
     groups: int = 0
     """Independent groups of values; none where values are independent by themselves."""
@@ -64,7 +64,7 @@ class Cloud:
 
     @property
     def log_likelihood(self) -> float:
-        """Of the whole part."""
+        """The log likelihood of the whole part."""
         return float(np.sum(self.log_likelihoods))
 
     @property
@@ -74,14 +74,14 @@ class Cloud:
         return np.empty(0) if few else self.worth / np.sum(self.weights**2, axis=0)
 
     def variance(self, terms: Array) -> float:
-        """Of the sum of terms, (K, entries), one for each value, that add up to nothing: by independent groups."""
+        """Variance of a sum over values and entries, from its centred terms, (K, entries): by independent groups."""
         if not self.groups:
             return float(np.sum(terms**2))
         sums = terms.reshape(-1, self.groups, terms.shape[1]).sum(axis=0)
         return float(np.sum(sums**2)) * self.groups / (self.groups - 1)
 
     def again(self, new: "Cloud") -> "Cloud":
-        """Other weights, or some whole groups' values, of what this cloud holds."""
+        """`new`, which has the same values with other weights, or those of whole groups, with this cloud's groups."""
         return replace(new, groups=self.groups, worth=self.worth, at_rest=self.at_rest)
 
 
@@ -120,7 +120,7 @@ class Clouds:
 
     @property
     def log_likelihood(self) -> float:
-        """Of the whole release."""
+        """The log likelihood of the whole release."""
         return sum(height for height, *_ in self._all_seen())
 
     @property
@@ -224,7 +224,7 @@ def _first_reach(part: Part) -> float:
 
 
 def _sweep(part: Part) -> Sweep:
-    """The part's own, which remembers windows from one step to the next."""
+    """The part's own sweep, which keeps its windows from one step to the next."""
     if part.sweep is None:
         part.sweep = Sweep(part)
     found: Sweep = part.sweep
@@ -373,7 +373,7 @@ def _missed(mass: Array, outside: Array) -> Array:
     """Mass of every entry's law that the nodes do not see, a narrow peak between them.
 
     What lies beyond all panels does not count; its share is known from a few values. If none of 512 lies there, it is
-    below 0.01 but for a chance of 0.99^512 = 0.6%.
+    below 0.01 except with probability 0.99^512 = 0.6%.
     """
     beyond = outside.mean(axis=0).reshape(-1)
     missing = np.abs(1.0 - mass) - beyond - 4.0 * np.sqrt(beyond / len(outside))

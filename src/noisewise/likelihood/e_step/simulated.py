@@ -14,18 +14,18 @@ from noisewise.likelihood.e_step.cloud import Cloud, Clouds, weighted
 from noisewise.likelihood.e_step.independent_parts import Part
 
 FEW = 100.0
-"""Effective values below which a sample knows nothing of its own error: one value has no spread, whatever it is."""
+"""With fewer effective values a sample does not know its own error: one value, say, shows no spread at all."""
 SOME = 2**18
-"""Numbers from which the information's slope is taken, which only an error rests on."""
+"""Numbers from which the information's slope is taken: few, since only an error depends on it."""
 
 
 def thin(clouds: Clouds) -> bool:
-    """Whether a simulated statistic has too few effective values, over all its entries, to tell its error."""
+    """Whether some statistic has too few effective values, over all its entries, for its error to be known."""
     return any(np.sum(sizes) < FEW for sizes in clouds.sizes.values())
 
 
 def smallest(clouds: Clouds) -> float:
-    """The effective size of the entry that has fewest values; what is known exactly, one value, does not count."""
+    """The fewest effective values that an entry has; statistics known exactly do not count."""
     return min((float(sizes.min()) for sizes in clouds.sizes.values()), default=math.inf)
 
 
@@ -36,9 +36,9 @@ def is_even(new: Clouds, old: Clouds) -> bool:
 
 
 def log_likelihood_error(clouds: Clouds) -> tuple[float, float]:
-    """What the log of an average lacks on average, and its error: both by the delta method, with the next order added.
+    """By how much the log of an average is too low on average, and its error, by the delta method to second order.
 
-    Weights of equal size have neither.
+    Both are zero where all weights are equal.
     """
     first, second = 0.0, 0.0
     for cloud in clouds:
@@ -63,9 +63,9 @@ def joined(first: Cloud, second: Cloud, size: int, more: int) -> Cloud:
 
 
 def eased(clouds: Clouds) -> Clouds:
-    """Thin clouds with the noise density to a power below one, at which they are no longer thin.
+    """Thin clouds with their weights to a power below one, at which they are no longer thin.
 
-    Far from the release a few values have all the weight. More noise would leave it to many, and they show the way.
+    Far from the release a few values have all the weight. With more noise many would share it, and show the way.
     """
     low, high = 0.0, 1.0
     for _ in range(20):
@@ -99,20 +99,20 @@ def second_half(part: Part, cloud: Cloud) -> Cloud:
 
 
 def _half(cloud: Cloud) -> int:
-    """Of the values, with as many of every group."""
+    """Half the number of values, so that every group has as many in it."""
     each = max(1, cloud.groups)
     return len(cloud.values) // each // 2 * each
 
 
 def some_of(part: Part, cloud: Cloud, share: float) -> Cloud:
-    """The first values, `SOME` numbers of them or that share."""
+    """The first values: as many as have `SOME` numbers, or that share of all if it is more."""
     each = max(1, cloud.groups)
     count = each * math.ceil(max(SOME // part.numbers, share * len(cloud.values)) / each)
     return cloud if count >= len(cloud.values) else _some(cloud, slice(None, count))
 
 
-def _some(cloud: Cloud, kept: slice) -> Cloud:
+def _some(cloud: Cloud, chosen: slice) -> Cloud:
     if len(cloud.values) == 1:
         return cloud
     with np.errstate(divide="ignore"):
-        return cloud.again(weighted(cloud.values[kept], np.log(cloud.weights[kept])))
+        return cloud.again(weighted(cloud.values[chosen], np.log(cloud.weights[chosen])))

@@ -28,7 +28,7 @@ Values = dict[str, Any]
 MOST_NUMBERS = 2**23
 """Numbers a cloud of records may hold; draws of n records each are limited to this."""
 LEAST = 100
-"""Values that a cloud must have room for."""
+"""Fewest values for which a cloud must have room."""
 
 
 class SimulatedRecords:
@@ -110,13 +110,13 @@ class SimulatedRecords:
 
     def _fields(self, s: Any) -> Values:
         """Fields by name from stacked records of shape (..., width), in their own shapes and types."""
-        found, start = {}, 0
+        fields, start = {}, 0
         for field in self.kept:
             form = self.laws[field].form
             piece = s[..., start : start + self.widths[field]].reshape((*s.shape[:-1], *form.shape))
-            found[field] = piece.astype(int) if form.discrete else piece
+            fields[field] = piece.astype(int) if form.discrete else piece
             start += self.widths[field]
-        return found
+        return fields
 
     def draw(self, rng: np.random.Generator, values: Values, rows: int) -> Array:
         """`rows` times n records at one value of the parameters, each record's fields side by side."""
@@ -136,8 +136,8 @@ class SimulatedRecords:
     def log_eta(self, s: Array) -> Array:
         """log eta(s_dp | total of the records): (values, 1)."""
         with np.errstate(over="ignore", under="ignore"):
-            found = np.asarray(self.mechanism.log_prob(self.item.value, self.totals(s)))
-        return found.reshape(len(s), -1).sum(axis=1, keepdims=True)
+            log_eta = np.asarray(self.mechanism.log_prob(self.item.value, self.totals(s)))
+        return log_eta.reshape(len(s), -1).sum(axis=1, keepdims=True)
 
     def log_prob(self, values: Values, s: Any, place: Any) -> Any:
         """The sum of the records' log densities, up to a constant in the parameters; traceable."""
@@ -160,11 +160,11 @@ class SimulatedRecords:
         """`log_prob` over a leading axis of values of s: (values, 1)."""
         program = self.compiled("law", lambda: jax.vmap(self.log_prob, in_axes=(None, 0, None)))
         given = {name: values[name] for name in self.parents}
-        found = np.empty((len(s), 1))
+        log_probs = np.empty((len(s), 1))
         for start, piece in padded(s, int(np.prod(self.shape))):
             with double():
-                found[start : start + len(piece)] = np.asarray(program(given, piece, self.place))[: len(s) - start]
-        return found
+                log_probs[start : start + len(piece)] = np.asarray(program(given, piece, self.place))[: len(s) - start]
+        return log_probs
 
 
 def parts_with_totals(problem: Problem, records: type[SimulatedRecords] = SimulatedRecords) -> list[Part]:

@@ -161,8 +161,8 @@ class _Tails:
 
     def _log_law(self, theta: float, s: Array) -> Array:
         """log density, -inf off the support."""
-        found = self.part.law.log_prob(s, {self.parameter: np.full(len(s), theta)})
-        return np.where(np.isnan(found), -np.inf, found)
+        log_prob = self.part.law.log_prob(s, {self.parameter: np.full(len(s), theta)})
+        return np.where(np.isnan(log_prob), -np.inf, log_prob)
 
     def _sample(self, theta: float) -> Array:
         """A few values of s, to know where it lies; nothing else rests on them."""

@@ -108,10 +108,10 @@ def _before(names: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 
 def _value(who: str, name: str, value: Any, shape: tuple[int, ...]) -> Array:
-    found = np.array(checks.numeric(who, f"values['{name}']", value, "Give a number or an array."))
-    if found.shape != shape:
+    array = np.array(checks.numeric(who, f"values['{name}']", value, "Give a number or an array."))
+    if array.shape != shape:
         raise refusal(who, f"values['{name}']", f"must have the shape {shape}", value, "See the model's prior.")
-    return found
+    return array
 
 
 def _check_inside(who: str, coordinates: Coordinates, name: str, value: Array) -> None:

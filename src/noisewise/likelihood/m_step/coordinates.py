@@ -58,15 +58,15 @@ class Coordinates:
     @cached_property
     def bounded(self) -> list[str | None]:
         """For every free coordinate the parameter it belongs to, where that has an edge; None on the whole line."""
-        found: list[str | None] = []
+        owners: list[str | None] = []
         for name in self.names:
             size = int(np.prod(self.free[name]))
             with double():
                 far = jnp.full(self.free[name], -20.0)
                 moved = self.transforms[name](far)
                 edged = moved.shape != far.shape or not bool(jnp.all(moved == far))
-            found += [name if edged else None] * size
-        return found
+            owners += [name if edged else None] * size
+        return owners
 
     @property
     def has_edge(self) -> Array:
@@ -109,7 +109,7 @@ class Coordinates:
         if not isinstance(start, dict) or set(start) != set(self.names):
             given = sorted(start) if isinstance(start, dict) else start
             raise refusal("fit", "start", f"must give a value for each of {', '.join(self.names)}", given, "Add them.")
-        found = {}
+        values = {}
         for name in self.names:
             value = np.asarray(checks.numeric("fit", f"start['{name}']", start[name], "Give a number or an array."))
             if value.shape != self.shapes[name]:
@@ -120,5 +120,5 @@ class Coordinates:
             if not inside or not np.all(np.isfinite(self.transforms[name].inv(jnp.asarray(value)))):
                 rule = "must lie inside the prior's support"
                 raise refusal("fit", f"start['{name}']", rule, start[name], "Start away from the boundary.")
-            found[name] = value
-        return found
+            values[name] = value
+        return values

@@ -189,14 +189,14 @@ class Objective:
         moves = np.diag(steps / np.sqrt(np.maximum(np.abs(scale), 1e-300)))
         ends = [[self.score_and_information(u, clouds_at(u)).score for u in (free - h, free + h)] for h in moves]
         slopes = [(high - low) / (2.0 * h.max()) for (low, high), h in zip(ends, moves, strict=True)]
-        found = -np.linalg.solve(jacobian.T, np.array(slopes))
-        return np.asarray(0.5 * (found + found.T))
+        slope = -np.linalg.solve(jacobian.T, np.array(slopes))
+        return np.asarray(0.5 * (slope + slope.T))
 
     def _of_part(self, number: int, x: Array, cloud: Cloud) -> "Louis":
         if cloud.spread is not None:
             with double():
-                found = self._affine[number](x, cloud.values, cloud.weights, cloud.spread, self.parts[number].place)
-                score, complete, variance = (np.asarray(one) for one in found)
+                moments = self._affine[number](x, cloud.values, cloud.weights, cloud.spread, self.parts[number].place)
+                score, complete, variance = (np.asarray(one) for one in moments)
             return replace(Louis.nothing(len(x)), score=score, information=complete - variance, complete=complete)
         if cloud.groups:
             lanes = [(cloud.values[g :: cloud.groups], cloud.weights[g :: cloud.groups]) for g in range(cloud.groups)]
@@ -225,15 +225,15 @@ class Louis:
     information_noise: Array
     """Variance of every entry of the information, at these parameters."""
     bias: Array
-    """Of the score, by the delta method: normalised weights pull each entry's mean towards what the model expects."""
+    """Bias of the score, by the delta method: normalised weights pull each entry's mean towards the model's."""
     information_bias: Array
-    """Of the information, alike; a sample shows too little of the variance of lambda, so that it is too large."""
+    """Bias of the information, likewise: a sample shows too little of the variance of lambda, so it is too large."""
     cross: Array
     """Covariance of every entry of the information with the score."""
 
     @classmethod
     def nothing(cls, size: int) -> "Louis":
-        """Of no parts."""
+        """The moments of no parts: all zero."""
         vector, square = np.zeros(size), np.zeros((size, size))
         return cls(vector, square, square, square, square, vector, square, np.zeros((size, size, size)))
 
@@ -318,7 +318,7 @@ def _louis_of_groups(groups: list[dict[str, Array]], weights: list[float]) -> Lo
 
 
 def _share(clouds: Iterable[Cloud]) -> float:
-    """Of the first step, at which an M-step may end: a tenth where clouds are made anew for every look at Q."""
+    """Share of the first step at which an M-step may end: a tenth where clouds are made anew for every look at Q."""
     if isinstance(clouds, Clouds) and not clouds.held:
         return 0.1
     return 1e-3 if any(cloud.spread is not None for cloud in clouds) else 0.0
@@ -348,7 +348,7 @@ def _group(s: Any, weights: Any) -> int:
 
 
 def _power_of_two(number: int) -> int:
-    """The largest that is not above a number, at least one."""
+    """The largest power of two that is not above `number`; at least one."""
     return 1 << max(number, 1).bit_length() - 1
 
 
