@@ -23,7 +23,7 @@ from targets import briefly, count_model, count_release
 
 import noisewise as nw
 from noisewise.analysis import Analysis, starter
-from noisewise.checkpoint import opening as checkpoint
+from noisewise.checkpoint import describe
 from noisewise.errors import InputError
 from noisewise.release import release
 from noisewise.results import posterior_file as result_file
@@ -252,7 +252,7 @@ def test_nothing_is_read_from_a_pipe(tmp_path):
     with pytest.raises(InputError, match="must be an existing file"):
         nw.Posterior.load(tmp_path / "pipe")
     with pytest.raises(InputError, match="it is no plain file"):
-        checkpoint.describe(tmp_path / "pipe")
+        describe(tmp_path / "pipe")
     with pytest.raises(InputError, match="must be a plain file"):
         Analysis.from_text('release = "pipe"\n' + starter("count").split("[release")[0], folder=tmp_path)
 

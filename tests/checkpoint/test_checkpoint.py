@@ -24,9 +24,9 @@ import pytest
 from targets import briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
+from noisewise.checkpoint import describe, inspect, opening
 from noisewise.checkpoint import file as journal
 from noisewise.checkpoint import log as resume
-from noisewise.checkpoint import opening as checkpoint
 from noisewise.errors import InferenceError, InputError, NoisewiseWarning
 from noisewise.inference import streams
 from noisewise.inference.problem import Problem
@@ -86,7 +86,7 @@ RUNS = {
 def often(monkeypatch):
     """States of chains after every step; no waiting for the disk; versions, and what a model is known by, once."""
     monkeypatch.setattr(metadata, "version", cache(metadata.version))
-    monkeypatch.setattr(checkpoint, "numbers_of", cache(checkpoint.numbers_of))
+    monkeypatch.setattr(opening, "numbers_of", cache(opening.numbers_of))
     monkeypatch.setattr(resume, "EVERY", 0.0)
     monkeypatch.setattr(resume, "RATE", 1e15)
     monkeypatch.setattr(os, "fsync", lambda number: None)
@@ -141,7 +141,7 @@ def test_a_run_cut_anywhere_ends_with_the_same_draws(name, seed, tmp_path, often
     for threads, place in zip((1, 2, 3), [*rng.uniform(least, size, 2), size], strict=True):
         cut(whole, part, int(place))
         assert equal(peace, resumed(make, sampler, draws, seed, part, threads))
-    assert "ended:    " + peace.status in checkpoint.describe(part)
+    assert "ended:    " + peace.status in describe(part)
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ def test_a_kill_costs_no_more_than_the_blocks_in_hand(tmp_path):
         return subprocess.run(command, capture_output=True, timeout=300, check=False).returncode, calls.stat().st_size
 
     assert run(30_000) == (-signal.SIGKILL, 30_000)
-    told = checkpoint.inspect(path)["runs"]["0"]
+    told = inspect(path)["runs"]["0"]
     rows, kept = told["streams"]["streams"]["0"]["rows"], told["blocks"]["0"][0]
     assert kept * rows >= 30_000 - 4 * rows > 20_000
     resumed_code, again = run(0)
@@ -528,7 +528,7 @@ def test_a_changed_simulator_is_seen_though_the_first_block_was_not_kept(seed, t
     with monkeypatch.context() as patch:
         fragile(patch, lambda key: key == (0, "block", 0, 0))
         first = run(1.0)
-    assert checkpoint.inspect(tmp_path / "run.nwc")["runs"]["0"]["blocks"]
+    assert inspect(tmp_path / "run.nwc")["runs"]["0"]["blocks"]
     with pytest.raises(InputError, match="functions or data give other numbers"):
         run(1.1)
     assert equal(first, run(1.0))
@@ -691,8 +691,8 @@ def test_a_fit_of_a_model_that_changed_is_refused(seed, tmp_path, often):
 def test_another_version_is_refused(seed, tmp_path, monkeypatch, often):
     path = tmp_path / "run.nwc"
     sampled(count, nw.Rejection(), 100, seed, path)
-    versions = checkpoint.current_versions()
-    monkeypatch.setattr(checkpoint, "current_versions", lambda: {**versions, "jax": "9.9.9"})
+    versions = opening.current_versions()
+    monkeypatch.setattr(opening, "current_versions", lambda: {**versions, "jax": "9.9.9"})
     with pytest.raises(InputError, match=r"versions\['jax'\] is .* there and 9\.9\.9 here"):
         sampled(count, nw.Rejection(), 100, seed, path)
 
@@ -714,7 +714,7 @@ def test_two_runs_cannot_share_a_checkpoint(seed, tmp_path, often):
     try:
         with pytest.raises(InputError, match="must not be in use by another run"):
             sampled(count, nw.Rejection(), 100, seed, path)
-        assert "complete" in checkpoint.describe(path)  # looking is allowed
+        assert "complete" in describe(path)  # looking is allowed
     finally:
         held.close()
     sampled(count, nw.Rejection(), 100, seed, path)
@@ -894,7 +894,7 @@ def test_blocks_before_a_failure_are_kept_and_a_mended_simulator_goes_on_from_th
     model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": nw.Simulator(simulate)})
     with pytest.raises(InferenceError, match=rf"no records left at theta=[\d.]+.*seed {seed}, block \("):
         run(path)
-    told = checkpoint.inspect(path)["runs"]["0"]
+    told = inspect(path)["runs"]["0"]
     ((blocks, survivors),) = told["blocks"].values()
     rows = told["streams"]["streams"]["0"]["rows"]
     before = (worst[0] - 1) // rows
@@ -921,17 +921,17 @@ def test_a_half_made_file_never_gets_the_name(seed, tmp_path, monkeypatch):
 def test_progress_can_be_read_from_the_file(seed, tmp_path, often):
     path, part = tmp_path / "run.nwc", tmp_path / "part.nwc"
     sampled(count, nw.Rejection(), 30_000, seed, path)
-    told = checkpoint.describe(path)
+    told = describe(path)
     assert "Checkpoint of nw.sample with Rejection, seed" in told
     assert "of 30,000 draws kept for 'count'" in told
     assert "all of them good" in told
     cut(path, part, path.stat().st_size - 10)
-    told = checkpoint.inspect(part)
+    told = inspect(part)
     assert told["bad_bytes"] > 0
     assert told["ended"] is None
     assert told["seed"] == seed
     with pytest.raises(InputError, match="must be a file that can be read"):
-        checkpoint.describe(tmp_path / "none.nwc")
+        describe(tmp_path / "none.nwc")
 
 
 # Data, never code -------------------------------------------------------------------------------------------------
@@ -1004,7 +1004,7 @@ def test_forged_records_end_in_refusals(seed, tmp_path, monkeypatch, often):
             shutil.copyfile(whole, part)
             text = json.dumps({"k": [0, "block", 0, 2], "v": value, "a": described}).encode()
             forged(part, None, text, struct.pack("<d", 1.0))
-            checkpoint.describe(part)
+            describe(part)
             with pytest.raises(InputError, match="does not hold what this run would have written"):
                 sampled(count, nw.Rejection(), 60, seed, part, 1)
     for text in (
@@ -1040,7 +1040,7 @@ def test_copies_of_one_array_are_not_made(tmp_path):
     forged(path, None, f'{{"k": ["header"], "v": {value}, "a": {arrays}}}'.encode(), bytes(10**7))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(InputError, match="damaged header"):
-        checkpoint.describe(path)
+        describe(path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**19  # in units of 1,024 bytes
 
 
@@ -1050,7 +1050,7 @@ def test_what_a_file_says_does_not_command_a_terminal(tmp_path):
     said = {"for": "\x1b]0;x\x07", "seed": "1\n\x1b[2J", "model": {"d": {"a\r" * 10_000: 1}}, "begun": "x" * 10**6}
     forged(path, None, json.dumps({"k": ["header"], "v": {"d": said}, "a": []}).encode())
     forged(path, None, json.dumps({"k": ["end"], "v": {"d": {"status": "\x9b"}}, "a": []}).encode())
-    told = checkpoint.describe(path)
+    told = describe(path)
     assert len(told) < 3_000
     assert len(told.splitlines()) == 5
     assert all(letter.isprintable() or letter == "\n" for letter in told)
@@ -1082,7 +1082,7 @@ def test_a_state_that_does_not_fit_is_refused_and_other_failures_are_told_as_the
     problem = Problem(*count())
 
     def fail():
-        with checkpoint.opened("sample", tmp_path / "run.nwc", problem, nw.Rejection(), 1, nw.Threads()):
+        with opening.opened("sample", tmp_path / "run.nwc", problem, nw.Rejection(), 1, nw.Threads()):
             raise TypeError("unsized")
 
     with pytest.raises(TypeError, match="unsized"):  # nothing was read
@@ -1098,4 +1098,4 @@ def test_random_bytes_end_in_refusals(seed, tmp_path):
         content = rng.bytes(int(rng.integers(0, 400)))
         path.write_bytes(journal.MAGIC + content if number % 2 else content)
         with pytest.raises(InputError):
-            checkpoint.describe(path)
+            describe(path)

@@ -15,7 +15,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.checkpoint import opening as checkpoint
+from noisewise.checkpoint import inspect
 from noisewise.engine import Dask, Processes, Terminated, Threads, base, failures, gather, terminable, threads
 from noisewise.engine import processes as processes_module
 from noisewise.engine.signals import deferred_signals
@@ -311,7 +311,7 @@ def test_sigterm_ends_the_process_and_the_checkpoint_has_its_work(tmp_path):
     assert done.returncode == 128 + signal.SIGTERM
     assert done.stdout == "tidied up\n"
     assert "SIGTERM: the run has ended" in done.stderr
-    told = checkpoint.inspect(path)
+    told = inspect(path)
     assert told["ended"] == "interrupted"
     assert told["bad_bytes"] == 0
     ((blocks, survivors),) = told["runs"]["0"]["blocks"].values()

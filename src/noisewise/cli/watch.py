@@ -21,7 +21,7 @@ def status(
     if not file.is_file():
         advice = "Give the file of: noisewise fit FILE --checkpoint run.nwc."
         raise refusal("status", "file", "must be an existing checkpoint", str(file), advice)
-    from noisewise.checkpoint.opening import describe
+    from noisewise.checkpoint import describe
 
     typer.echo(describe(file))
 

@@ -20,9 +20,9 @@ import noisewise as nw
 from fuzz.mutations import malformed_bytes, malformed_json, malformed_toml
 from noisewise.analysis import Analysis, starter
 from noisewise.analysis.analysis import STARTERS
+from noisewise.checkpoint import describe, inspect
 from noisewise.checkpoint import file as journal
 from noisewise.checkpoint import log as resume
-from noisewise.checkpoint import opening as checkpoint
 from noisewise.errors import NoisewiseError
 from noisewise.results import fit_file
 from noisewise.workflow import folder as results_folder
@@ -221,13 +221,13 @@ def broken_checkpoint(rng, good):
 
 def read_checkpoint(path):
     """Its description, then the run that goes on from it."""
-    checkpoint.describe(path)
+    describe(path)
     sampled(path)
 
 
 def read_state(path):
     """The run that goes on from it, by the algorithm that its header names."""
-    header = checkpoint.inspect(path)
+    header = inspect(path)
     ALGORITHMS[(header.get("sampler") or header["estimator"])["name"]](path)
 
 
