@@ -229,7 +229,8 @@ def test_a_flipped_bit_is_recovered_or_refused(seed, tmp_path, monkeypatch, ofte
                 assert equal(peace, sampled(count, nw.Rejection(), 60, seed, part, 1))
 
 
-@pytest.mark.parametrize("name", briefly(["rejection", "mcmc"], ["rejection"]))
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["rejection", "mcmc"])
 def test_a_killed_process_goes_on_to_the_same_draws(name, seed, tmp_path, monkeypatch):
     monkeypatch.setattr(rejection, "LEAF_ROWS", rejection.LEAF_ROWS)  # which the cases change
     peace = chaos.cases()[name](seed=seed, progress=False)

@@ -12,6 +12,7 @@ BRIEFLY = [name for name in RUNS if "count" in name or name == "simulate: hierar
 """Every sampler and every estimator once."""
 
 
+@pytest.mark.quick
 def test_every_digest_is_of_a_run_there_is():
     assert set(RUNS) == set(KEPT["digests"])
 

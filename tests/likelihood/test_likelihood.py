@@ -51,6 +51,7 @@ COUNT = count_model()
 """One model for all of them, so that it is compiled once."""
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("e_step", "schedule"), brief_rows(PAIRS, BRIEFLY))
 def test_mcem_agrees_within_its_own_error(e_step, schedule, count_reference, seed):
     truth = count_reference["maximum_likelihood"]

@@ -59,7 +59,8 @@ def columns(cloud, start, step):
     return type(cloud)(flat[:, start::step], cloud.weights[:, start::step], cloud.log_likelihoods[start::step])
 
 
-@pytest.mark.parametrize("name", briefly(LAWS, ["table"]))
+@pytest.mark.long
+@pytest.mark.parametrize("name", LAWS)
 def test_pieces_add_up_to_the_whole(name, seed):
     """Density, noise, score and information; negative control: a piece that is taken to begin elsewhere."""
     part = part_of(*LAWS[name])

@@ -138,6 +138,7 @@ def slopes(height, place, step=1e-3):
     return np.array(score), np.array([[bend(h, k) for k in moves] for h in moves])
 
 
+@pytest.mark.long
 def test_clamped_sums_have_the_score_of_their_convolution(seed, monkeypatch):
     """Negative control: chains that count from the start on, with records of the model."""
     model, values = clamped_model(), {"mu": np.asarray(0.5), "sigma": np.asarray(1.0)}

@@ -46,6 +46,7 @@ for family in families():
 # The audit ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("row", AUDITS, ids=lambda row: row.name)
 def test_the_claim_holds(row):
     found = row.spent()

@@ -190,12 +190,14 @@ def table(rows):
 # Draws against densities ---------------------------------------------------------------------------------
 
 
+@pytest.mark.quick
 def test_every_entry_of_the_table_has_a_case():
     laws = [function(*arguments) for function, arguments in [*CONTINUOUS.values(), *DISCRETE.values()]]
     laws += [function(*arguments) for function, arguments, *_ in VECTORS.values()]
     assert {type(peel(law)[0]).__name__ for law in laws} >= set(VARIATES)
 
 
+@pytest.mark.quick
 @both_paths
 @table(CONTINUOUS)
 def test_continuous_draws_follow_the_density(function, arguments, path, seed):

@@ -132,6 +132,7 @@ def test_joint_distribution_is_kept(seed):
     assert geweke(*reported_pair(), seed, sweeps=20) < LIMIT
 
 
+@pytest.mark.long
 def test_logits_and_functions_of_parameters_are_drawn_alike(seed):
     """log-odds with a normal prior: no conjugate step, the same tables."""
     reports = (4, 2, 6)

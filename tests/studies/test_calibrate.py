@@ -94,6 +94,7 @@ class Prior(nw.Rejection):
         return replace(found, draws={name: values[name] for name in found.draws})
 
 
+@pytest.mark.quick
 def test_right_samplers_pass(seed):
     found = calibrate(four_counts(), MECHANISMS, nw.Rejection(), replicates=60, draws=200, seed=seed)
     assert found.p_value > FALSE_ALARM
