@@ -22,6 +22,7 @@ from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.inference.streams import Stream
 from noisewise.mechanisms import Exact
+from noisewise.model.graph import Poll
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.gibbs.joint import Joint
@@ -48,6 +49,8 @@ MOST_ADAPTED = 16
 """Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
 MOST_UNSEEN = 0.1
 """Posterior mass that rows of the prior may have missed: above, they settle nothing where the likelihood is known."""
+MOST_FURTHER = 64
+"""Blocks, each as large as the probe, by which what it may have missed is made little."""
 FEW = 10.0
 """Effective rows of the probe below which its efficiency is an optimistic guess."""
 DEAR = 2.0**14
@@ -99,6 +102,14 @@ class Probe:
         """
         expected = self.rows * self.acceptance[0]
         return 3.0 / expected if expected > 0.0 else math.inf
+
+    @property
+    def further_blocks(self) -> int:
+        """Blocks as large as this after which little would be unseen, where that matters and is cheap; else 0."""
+        if self.unseen <= MOST_UNSEEN or not collapses(self):
+            return 0
+        blocks = math.ceil(self.unseen / MOST_UNSEEN) if self.unseen < math.inf else MOST_FURTHER + 1
+        return blocks if blocks <= MOST_FURTHER else 0
 
     @cached_property
     def worth(self) -> float:
@@ -212,27 +223,39 @@ def probe_rows(problem: Problem) -> int:
 
 
 def probe(problem: Problem, seed: int, engine: Engine, purpose: Purpose = Purpose.CHOICE) -> Probe:
-    """One block of prior rows; a noise-free statistic with a density is set to its value, as `Importance` does."""
-    model, release, rows = problem.model, problem.release, probe_rows(problem)
+    """One block of prior rows; a noise-free statistic with a density is set to its value, as `Importance` does.
 
-    def work(poll: Callable[[], None]) -> tuple[dict[str, Array], dict[str, Array]]:
-        rng = generator(seed, purpose)
-        values: dict[str, Array] = {}
-        terms: dict[str, Array] = {}
-        for name in model.order:
-            item = release.get(name)
-            if item is not None and isinstance(item.mechanism, Exact) and model.has_density(name):
-                values[name] = np.broadcast_to(item.value, (rows, *model.shape(name)))
-                terms[name] = model.log_prob(name, item.value, values)
-            else:
-                values = model.draw(rng, [name], rows, values, poll)
-        for name in release:
-            if name not in terms:
-                terms[name] = problem.log_eta(name, values) - problem.log_sup(name)
-        return values, terms
-
-    values, terms = gather(engine, [work], portable=True)[0]
+    For a choice, more blocks where a few of them tell whether even weights have missed something.
+    """
+    rows = probe_rows(problem)
+    first = Probe(problem, *gather(engine, [partial(_probed, problem, rows, seed, purpose, ())], portable=True)[0])
+    more = first.further_blocks if purpose is Purpose.CHOICE else 0
+    if not more:
+        return first
+    works = [partial(_probed, problem, rows, seed, purpose, (block,)) for block in range(1, more + 1)]
+    parts = [(first.values, first.terms), *gather(engine, works, portable=True)]
+    values, terms = ({name: np.concatenate([part[i][name] for part in parts]) for name in parts[0][i]} for i in (0, 1))
     return Probe(problem, values, terms)
+
+
+def _probed(
+    problem: Problem, rows: int, seed: int, purpose: Purpose, index: tuple[int, ...], poll: Poll
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """A block of prior rows, and the terms of their weights."""
+    model, release, rng = problem.model, problem.release, generator(seed, purpose, *index)
+    values: dict[str, Array] = {}
+    terms: dict[str, Array] = {}
+    for name in model.order:
+        item = release.get(name)
+        if item is not None and isinstance(item.mechanism, Exact) and model.has_density(name):
+            values[name] = np.broadcast_to(item.value, (rows, *model.shape(name)))
+            terms[name] = model.log_prob(name, item.value, values)
+        else:
+            values = model.draw(rng, [name], rows, values, poll)
+    for name in release:
+        if name not in terms:
+            terms[name] = problem.log_eta(name, values) - problem.log_sup(name)
+    return values, terms
 
 
 # Costs ----------------------------------------------------------------------------------------------------------
