@@ -1,4 +1,4 @@
-"""Checks of arguments, each in the library's one message form."""
+"""Checks of arguments: each returns the value as the library works with it, or refuses it in one form of message."""
 
 import difflib
 import keyword

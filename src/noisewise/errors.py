@@ -1,8 +1,8 @@
 """What noisewise raises and warns with.
 
-A user's mistake is an `InputError` whose message says who refuses, which argument, the rule, the value
-found and what to do; it keeps these parts as fields, so that nobody needs to read them from its text. A run that could
-not deliver what was asked is an `InferenceError` that carries the partial result.
+A user's mistake is an `InputError`. Its message says who refuses which argument, by what rule, the value it got and
+what to do; these parts are fields too, so that nobody needs to read them from the text. A run that could not deliver
+what was asked is an `InferenceError` that carries the partial result.
 """
 
 from typing import Any, Self
@@ -20,9 +20,9 @@ class Place(str):
 
     def __new__(cls, words: str, path: Path = ()) -> Self:
         """`words` with the path they stand for."""
-        made = super().__new__(cls, words)
-        made.path = path
-        return made
+        place = super().__new__(cls, words)
+        place.path = path
+        return place
 
     @classmethod
     def of(cls, *path: str, root: str = "") -> Self:
@@ -50,7 +50,7 @@ class NoisewiseError(Exception):
         return str(self)
 
     def __reduce__(self) -> Any:
-        """With all fields, whatever the constructor takes: errors travel between processes."""
+        """Errors travel between processes with all their fields, whatever the constructor takes."""
         return _rebuilt, (type(self), self.args, self.__dict__)
 
 
@@ -93,7 +93,7 @@ class InputError(NoisewiseError, ValueError):
         return str(self) if self.rule is None else f"{self.who}: '{self.argument}' {self.rule}"
 
     def within(self, who: str) -> "InputError":
-        """The same refusal, met by `who`: its message goes before."""
+        """The same refusal as `who` met it: the message begins with `who`."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in ("argument", "rule", "value", "advice")}
         return InputError(str(self), who=who, **parts, instead=self.instead)
 
@@ -124,15 +124,14 @@ class WrongMechanism(InferenceError):
 
     @classmethod
     def exceeding(cls, mechanism: object, name: str, excess: float) -> "WrongMechanism":
-        """The message, for a released statistic."""
+        """The error for the released statistic `name`, whose bound was exceeded by `excess`."""
         headline = f"sample: {type(mechanism).__name__}.log_sup must bound log_prob for release['{name}']"
         end = "The mechanism is wrong: its draws would not be exact."
         return cls(f"{headline}; exceeded by {excess:.3g}. {end}", headline=headline)
 
 
 class Unwritten(NoisewiseError):
-    """Results were computed, and an unexpected error, its cause, kept them from being written; `saved` says where
-    they are."""
+    """Results were computed but could not be written; `saved` says where they are, `__cause__` what went wrong."""
 
     def __init__(self, saved: str) -> None:
         super().__init__(f"The results could not be written. {saved}")
@@ -140,7 +139,7 @@ class Unwritten(NoisewiseError):
 
 
 class NoisewiseWarning(UserWarning):
-    """Something legal that is probably not what was meant; `cause` is the message without `who` gives it."""
+    """Something legal that is probably not what was meant. `who` warns; `cause` is the message without who."""
 
     def __init__(self, cause: str, who: str | None = None) -> None:
         super().__init__(cause if who is None else f"{who}: {cause}")

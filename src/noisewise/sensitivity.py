@@ -28,7 +28,7 @@ NORMS = ["l1", "l2", "linf"]
 
 
 def count(*, neighbours: str) -> float:
-    """Of the number of records with some property: 1."""
+    """Sensitivity of the number of records with some property: 1."""
     _relation("sensitivity.count", neighbours)
     return 1.0
 
@@ -187,9 +187,9 @@ def by_enumeration(
     sizes: Iterable[int] = [n] if _relation(who, neighbours) == "replace-one" else range(least, n + 1)
     for size in sizes:
         for data in combinations_with_replacement(range(len(points)), size):
-            for other in _neighbours_of(data, len(points), neighbours, least, n):
-                if other > data or len(other) < len(data):  # each pair once
-                    largest = max(largest, _finite(who, of(values(data) - values(other)), data))
+            for neighbour in _neighbours_of(data, len(points), neighbours, least, n):
+                if neighbour > data or len(neighbour) < len(data):  # each pair once
+                    largest = max(largest, _finite(who, of(values(data) - values(neighbour)), data))
     return largest
 
 
@@ -214,9 +214,9 @@ def local_by_enumeration(
     _relation(who, neighbours)
     if not all(isinstance(place, (int, np.integer)) and 0 <= place < len(points) for place in data):
         raise refusal(who, "data", f"must be positions from 0 to {len(points) - 1}", data, "Give indices of `domain`.")
-    values, here = _Values(query, points), tuple(sorted(data))
-    near = _neighbours_of(here, len(points), neighbours, least, len(here) + 1)
-    return max((_finite(who, of(values(here) - values(other)), here) for other in near), default=0.0)
+    values, start = _Values(query, points), tuple(sorted(data))
+    near = _neighbours_of(start, len(points), neighbours, least, len(start) + 1)
+    return max((_finite(who, of(values(start) - values(neighbour)), start) for neighbour in near), default=0.0)
 
 
 def smooth_by_enumeration(
@@ -245,12 +245,12 @@ def smooth_by_enumeration(
     seen, frontier, largest = {start}, [start], 0.0
     for distance in range(steps + 1):
         further = []
-        for here in frontier:
-            for other in _neighbours_of(here, len(points), neighbours, least, top):
-                largest = max(largest, math.exp(-xi * distance) * of(values(here) - values(other)))
-                if other not in seen:
-                    seen.add(other)
-                    further.append(other)
+        for reached in frontier:
+            for neighbour in _neighbours_of(reached, len(points), neighbours, least, top):
+                largest = max(largest, math.exp(-xi * distance) * of(values(reached) - values(neighbour)))
+                if neighbour not in seen:
+                    seen.add(neighbour)
+                    further.append(neighbour)
         frontier = further
     return largest
 
@@ -260,12 +260,12 @@ class _Values:
 
     def __init__(self, query: Query, points: Array) -> None:
         self.query, self.points = query, points
-        self.known: dict[tuple[int, ...], Array] = {}
+        self.computed: dict[tuple[int, ...], Array] = {}
 
     def __call__(self, data: tuple[int, ...]) -> Array:
-        if data not in self.known:
-            self.known[data] = np.asarray(self.query(self.points[list(data)]), dtype=float)
-        return self.known[data]
+        if data not in self.computed:
+            self.computed[data] = np.asarray(self.query(self.points[list(data)]), dtype=float)
+        return self.computed[data]
 
 
 def _neighbours_of(
@@ -279,11 +279,11 @@ def _neighbours_of(
         if len(data) < most:
             yield from (tuple(sorted((*data, new))) for new in range(kinds))
         return
-    for rest in without:
+    for remaining in without:
         for new in range(kinds):
-            other = tuple(sorted((*rest, new)))
-            if other != data:
-                yield other
+            neighbour = tuple(sorted((*remaining, new)))
+            if neighbour != data:
+                yield neighbour
 
 
 def _domain(who: str, domain: Sequence[Any]) -> Array:
@@ -351,13 +351,13 @@ def mean_smooth(data: Any, low: float, high: float, xi: float, *, neighbours: st
 
 def _smoothed(at: Callable[[int], float], xi: float, top: float, last: int) -> float:
     """Largest exp(-xi k) at(k), for k up to `last`; at(k) never exceeds `top`."""
-    found = 0.0
+    largest = 0.0
     for k in range(last + 1):
         shrink = math.exp(-xi * k)
-        if shrink * top <= found:
+        if shrink * top <= largest:
             break
-        found = max(found, shrink * at(k))
-    return found
+        largest = max(largest, shrink * at(k))
+    return largest
 
 
 def _median_at(records: Array, low: float, high: float, k: int, relation: str) -> float:
@@ -382,7 +382,7 @@ def _median_at(records: Array, low: float, high: float, k: int, relation: str) -
     # else the remaining steps must just suffice to balance it (fewer steps: a smaller k had it).
     removed = np.arange(k + 1)
     spare = k - removed
-    found = 0.0
+    largest = 0.0
     for sign in (-1, 0, 1):
         twice = n - removed + sign * (spare + 1)
         starts = twice // 2
@@ -390,8 +390,8 @@ def _median_at(records: Array, low: float, high: float, k: int, relation: str) -
         fits &= n - removed + spare >= 1  # an empty data set has no median
         if fits.any():
             left = pad - 1 + starts[fits]
-            found = max(found, float(np.max(padded[left + removed[fits] + 1] - padded[left])))
-    return 0.5 * found
+            largest = max(largest, float(np.max(padded[left + removed[fits] + 1] - padded[left])))
+    return 0.5 * largest
 
 
 def _mean_at(records: Array, low: float, high: float, k: int, relation: str, least: int) -> float:
@@ -419,9 +419,9 @@ def _pulled_down(records: Array, top: float, k: int, least: int) -> float:
     # The largest go and zeros come; then `top` joins.
     joins = (top - sums[n - removed] / np.maximum(size, 1)) / (size + 1)
     # A record leaves: `top`, that was among the added; or the largest, that stayed while the next ones went.
-    others = np.maximum(size - 1, 1)
-    leaves = (top - sums[n - removed] / others) / np.maximum(size, 1)
-    stayed = (records[-1] - sums[np.maximum(n - removed - 1, 0)] / others) / np.maximum(size, 1)
+    remaining = np.maximum(size - 1, 1)
+    leaves = (top - sums[n - removed] / remaining) / np.maximum(size, 1)
+    stayed = (records[-1] - sums[np.maximum(n - removed - 1, 0)] / remaining) / np.maximum(size, 1)
     return max(largest(joins, size), largest(leaves, size - 1, added > 0), largest(stayed, size - 1, removed < n))
 
 
@@ -439,11 +439,11 @@ def _norm(who: str, norm: str) -> Callable[[Any], float]:
 
 def _box(who: str, low: Any, high: Any, *, vector: bool = False) -> tuple[Array, Array]:
     advice = "Records are clamped to [low, high]."
-    found = [np.asarray(checks.numeric(who, name, end, advice)) for name, end in (("low", low), ("high", high))]
+    ends = [np.asarray(checks.numeric(who, name, end, advice)) for name, end in (("low", low), ("high", high))]
     try:
-        low_array, high_array = np.broadcast_arrays(*found)
+        low_array, high_array = np.broadcast_arrays(*ends)
     except ValueError:
-        raise refusal(who, "high", f"must have the shape {found[0].shape} of 'low'", high, advice) from None
+        raise refusal(who, "high", f"must have the shape {ends[0].shape} of 'low'", high, advice) from None
     if not (np.all(np.isfinite(low_array)) and np.all(np.isfinite(high_array)) and np.all(low_array <= high_array)):
         raise refusal(who, "low", f"must be finite and at most high={high!r}", low, advice)
     if vector and low_array.ndim != 1:
@@ -501,10 +501,10 @@ def _entries(who: str, matrix: Array, entries: str) -> Array:
         case "triangle":
             return matrix[np.triu_indices(len(matrix))]
         case "pairs":
-            found = matrix[np.triu_indices(len(matrix), 1)]
-            if not found.size:
+            pairs = matrix[np.triu_indices(len(matrix), 1)]
+            if not pairs.size:
                 raise refusal(who, "entries", "must not be 'pairs' for one variable", entries, "Use 'triangle'.")
-            return found
+            return pairs
         case _:
             return matrix
 

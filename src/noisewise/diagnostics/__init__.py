@@ -1,1 +1,1 @@
-"""What draws are worth: weights, chains, uniformity."""
+"""How much draws can be trusted: weighted ones, dependent ones, and ranks that should be uniform."""

@@ -4,6 +4,9 @@ Draws come chain by chain along the first axis. R-hat and effective sizes follow
 Buerkner (2021); above 16 chains, the nested R-hat of Margossian et al. (2024), which asks whether groups of
 chains that share a starting point agree. Populations that were run independently of each other ("islands", as a
 sequential sampler makes) are judged by how much their means differ.
+
+The tests compare these numbers with those of ArviZ. They are computed here because ArviZ is an optional dependency
+that is slow to import, and goes through the scalars one by one.
 """
 
 import numpy as np
@@ -68,14 +71,14 @@ def bulk_size(x: Array) -> Array:
 def tail_size(x: Array) -> Array:
     """The smaller effective size of the 5% and 95% quantiles."""
     flat = x.reshape(-1, x.shape[-1])
-    found = [effective_size(halves((x <= np.quantile(flat, level, axis=0)) * 1.0)) for level in (0.05, 0.95)]
-    return np.fmin(*found)
+    sizes = [effective_size(halves((x <= np.quantile(flat, level, axis=0)) * 1.0)) for level in (0.05, 0.95)]
+    return np.fmin(*sizes)
 
 
 def r_hat(x: Array, superchains: int | None = None) -> Array:
     """Rank-normalised R-hat, the larger of location and spread; nested where chains share starts in superchains."""
     folded = np.abs(x - np.median(x.reshape(-1, x.shape[-1]), axis=0))
-    return np.fmax(*[_r_hat(rank_normalised(one), superchains) for one in (x, folded)])
+    return np.fmax(*[_r_hat(rank_normalised(values), superchains) for values in (x, folded)])
 
 
 def _r_hat(x: Array, superchains: int | None) -> Array:
@@ -105,8 +108,8 @@ def island_size(x: Array) -> Array:
     between = x.mean(axis=1).var(axis=0, ddof=1) if islands > 1 else np.full(x.shape[2], np.nan)
     total = x.reshape(-1, x.shape[2]).var(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(total > 0.0, islands * total / between, np.nan)
-    return np.fmin(found, float(islands * size))
+        worth = np.where(total > 0.0, islands * total / between, np.nan)
+    return np.fmin(worth, float(islands * size))
 
 
 def stuck(x: Array) -> Array:

@@ -43,9 +43,9 @@ def bands(size: int, level: float) -> tuple[Array, Array, Array]:
             least = middle
         else:
             most = middle
-    kept = tails > np.exp(least)
-    low = kept.argmax(axis=0)
-    return grid, low / size, (low + kept.sum(axis=0) - 1) / size
+    allowed = tails > np.exp(least)
+    low = allowed.argmax(axis=0)
+    return grid, low / size, (low + allowed.sum(axis=0) - 1) / size
 
 
 @lru_cache(maxsize=32)
@@ -64,11 +64,11 @@ def _tails(size: int) -> tuple[Array, Array]:
 def _inside(size: int, threshold: float) -> float:
     """Probability that every tail probability of a uniform sample stays above `threshold`."""
     grid, tails = _tails(size)
-    kept = tails > threshold
-    if not kept.any(axis=0).all():
+    allowed = tails > threshold
+    if not allowed.any(axis=0).all():
         return 0.0
-    lows = kept.argmax(axis=0)
-    highs = lows + kept.sum(axis=0) - 1
+    lows = allowed.argmax(axis=0)
+    highs = lows + allowed.sum(axis=0) - 1
     step = size / (len(grid) + 1)
     jumps = np.arange(size + 1)
     poisson = np.exp(jumps * np.log(step) - step - gammaln(jumps + 1))

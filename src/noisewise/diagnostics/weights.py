@@ -1,4 +1,8 @@
-"""Log-weights: the only place where weights are normalised, summarised, judged or resampled."""
+"""Log-weights: the only place where weights are normalised, summarised, judged or resampled.
+
+The tests compare k-hat with that of ArviZ. It is computed here because tied weights, which are common in ours, need a
+tail of their own (`pareto_k`), and because ArviZ is an optional dependency that is slow to import.
+"""
 
 import math
 from collections.abc import Callable, Iterable
@@ -28,7 +32,7 @@ def normalised(log_weights: Array) -> Array:
 
 
 def sums(log_weights: Array) -> tuple[float, float, float]:
-    """(log of the largest weight, sum of w, sum of w^2), the sums relative to the largest; zeros where all are zero."""
+    """(log of the largest weight, sum of w, sum of w^2), sums in units of the largest; 0 where all weights are 0."""
     top = float(np.max(log_weights, initial=-np.inf))
     if not np.isfinite(top):
         return top, 0.0, 0.0
@@ -79,7 +83,7 @@ def flattening(log_weights: Array, least: float) -> float:
 
 
 def largest_power(enough: Callable[[float], bool], low: float, high: float, halvings: int) -> float:
-    """The largest power at which there is still `enough`, by bisection; there is at `low`, and not at `high`."""
+    """The largest power at which `enough` holds, by bisection: it holds at `low`, and not at `high`."""
     for _ in range(halvings):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if enough(middle) else (low, middle)
@@ -87,7 +91,7 @@ def largest_power(enough: Callable[[float], bool], low: float, high: float, halv
 
 
 def draw_flattened(rng: np.random.Generator, log_weights: Array, size: int, least: float) -> Array:
-    """Indices drawn by finite weights raised to the first power 1, 0.7, 0.49, ... of an effective size of `least`."""
+    """Indices drawn by finite weights to a power: the first of 1, 0.7, 0.49, ... with an effective size of `least`."""
     power = 1.0
     while power > 1e-12 and effective_size(power * log_weights) < least:
         power *= 0.7
@@ -105,24 +109,24 @@ def pareto_k(log_weights: Array) -> float:
     Infinite where there are too few weights to tell.
     """
     size = len(log_weights)
-    wanted = math.ceil(min(0.2 * size, 3.0 * math.sqrt(size)))
-    if wanted < FEWEST:
+    tail_size = math.ceil(min(0.2 * size, 3.0 * math.sqrt(size)))
+    if tail_size < FEWEST:
         return float("inf")
-    largest = _largest(log_weights, wanted + 1)  # ascending
+    largest = _largest(log_weights, tail_size + 1)  # ascending
     tail = _above_cut(largest)
     if tail is None:  # ties reach below these: look at all
-        tail = _above_cut(np.sort(log_weights), wanted)
+        tail = _above_cut(np.sort(log_weights), tail_size)
     if tail is None:
         return float("-inf") if np.max(log_weights) - TIED <= np.min(log_weights) else float("inf")
     return fit_pareto(tail)
 
 
-def _above_cut(ordered: Array, wanted: int | None = None) -> Array | None:
+def _above_cut(ordered: Array, tail_size: int | None = None) -> Array | None:
     """Excesses over the cut, ascending, relative to the largest weight; None where the cut cannot move down far enough.
 
-    `ordered` is ascending; the cut is its first entry, or the one below the `wanted` largest.
+    `ordered` is ascending; the cut is its first entry, or the one below the `tail_size` largest.
     """
-    cut = 0 if wanted is None else len(ordered) - wanted - 1
+    cut = 0 if tail_size is None else len(ordered) - tail_size - 1
     above = int(np.searchsorted(ordered, ordered[cut] + TIED, side="right"))
     if len(ordered) - above < FEWEST:
         at = len(ordered) - FEWEST
@@ -159,7 +163,7 @@ def fit_pareto(excess: Array) -> float:
     points = 30 + int(math.sqrt(size))
     grid = 1.0 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
     grid = grid / (3.0 * excess[int(size / 4 + 0.5) - 1]) + 1.0 / excess[-1]
-    grid[np.abs(grid) < 1e-12 / excess[-1]] = 1e-12 / excess[-1]  # at 0 both of the below vanish; their ratio does not
+    grid[np.abs(grid) < 1e-12 / excess[-1]] = 1e-12 / excess[-1]  # at 0, grid and shape vanish; their ratio does not
     shape = np.log1p(-grid[:, None] * excess).mean(axis=1)
     log_likelihood = size * (np.log(-(grid / shape)) - shape - 1.0)
     weight = np.exp(log_likelihood - log_likelihood.max())
@@ -181,24 +185,24 @@ def judge(log_weights: Array, min_ess: float, log_bound: float = math.inf) -> tu
     share = math.exp(min(0.0, log_bound - log_mean(log_weights) - math.log(len(log_weights)))) if size else 1.0
     numbers = {"ess": size, "pareto_k": k, "largest_share": share}
     if size == 0.0:
-        told = (
+        message = (
             f"all {len(log_weights)} weights are zero: no draw of the proposal could have given the release. Check "
             "the model's support against the released values (a negative count, say, has no naive analysis), or "
             "ask for more draws."
         )
-        return "no_weight", told, numbers
+        return "no_weight", message, numbers
     if size < min_ess:
-        told = (
+        message = (
             f"the {len(log_weights)} weighted draws are worth {size:.0f} independent ones, fewer than "
             f"min_ess={min_ess:g}. Ask for more draws, or use a sampler that adapts to the release."
         )
-        return "low_ess", told, numbers
+        return "low_ess", message, numbers
     if k > LARGEST_K and share > LARGEST_SHARE:
-        told = (
+        message = (
             f"a few of the {len(log_weights)} weights dominate: Pareto k-hat {k:.2f} is above {LARGEST_K}, so averages "
             "and their errors cannot be trusted. Ask for more draws, let the proposal adapt, or use another sampler."
         )
-        return "high_k", told, numbers
+        return "high_k", message, numbers
     return "complete", "", numbers
 
 
@@ -234,13 +238,13 @@ def effective_for_means(columns: Iterable[Array], log_weights: Array) -> float:
     """
     if not np.any(log_weights > -np.inf):
         return 0.0
-    weights, found = normalised(log_weights), np.inf
+    weights, least = normalised(log_weights), np.inf
     for values in columns:
         _, spread = mean_and_sd(values.astype(float), weights)
         error = standard_error(values.astype(float), weights)
         worth = np.where(error > 0.0, spread / np.where(error > 0.0, error, 1.0), np.inf) ** 2
-        found = min(found, float(np.min(worth, initial=np.inf)))
-    return min(found, float(len(log_weights)))
+        least = min(least, float(np.min(worth, initial=np.inf)))
+    return min(least, float(len(log_weights)))
 
 
 def quantiles(values: Array, weights: Array | None, levels: list[float]) -> Array:

@@ -28,8 +28,8 @@ class Additive(Mechanism):
     measure: Measure = "density"
     supremum: Supremum = "attained"
     unit: ClassVar[str | None] = None
-    """The parameter on whose scale the density is smooth, but for zero and what `_log_side` takes care of. Intervals
-    much narrower are integrated. None: they are always differences of the distribution function."""
+    """The parameter on whose scale the density is smooth, except at zero and where `_log_side` cuts. Intervals much
+    narrower than it are integrated. None: all are differences of the distribution function."""
     scale: Any
 
     @abstractmethod
@@ -90,15 +90,15 @@ class Additive(Mechanism):
         low = centre - 0.5 * width
         return self._unless_narrow(xp, low, width, self._log_wide(xp, low, centre + 0.5 * width))
 
-    def _unless_narrow(self, xp: Any, low: Any, width: Any, found: Any) -> Any:
-        """`found`, or log mass of [low, low + width) without a difference where that loses digits against the width."""
+    def _unless_narrow(self, xp: Any, low: Any, width: Any, log_mass: Any) -> Any:
+        """`log_mass` of [low, low + width); integrated anew where so narrow that a difference loses its digits."""
         if self.unit is None:
-            return found
+            return log_mass
         narrow = width < NARROW * xp.asarray(getattr(self, self.unit))
         low, width = xp.broadcast_arrays(xp.where(narrow, low, 0.0), xp.where(narrow, width, 0.0))
         below = xp.clip(-low, 0.0, width)
         sides = self._log_side(xp, xp.stack([low, xp.maximum(low, 0.0)]), xp.stack([below, width - below]))
-        return xp.where(narrow, xp.logaddexp(sides[0], sides[1]), found)
+        return xp.where(narrow, xp.logaddexp(sides[0], sides[1]), log_mass)
 
     def _log_side(self, xp: Any, start: Any, width: Any) -> Any:
         """log mass of each narrow [start, start + width) on one side of zero: five Gauss-Legendre nodes."""
@@ -151,15 +151,15 @@ class Lattice(Additive):
     def check_released(self, value: Any) -> Any:
         """Whole numbers, kept as int64."""
         who = f"{type(self).__name__}.released"
-        given, value = value, super().check_released(value)
+        original, value = value, super().check_released(value)
         if not np.all(np.asarray(value) == np.floor(value)):
             raise refusal(who, "value", "must be whole numbers", value, "Integer noise gives integer releases.")
         if np.any(np.abs(value) > 2.0**53):
             advice = "Beyond that, differences are not exact in floating point."
             raise refusal(who, "value", "must be at most 2**53 in size", value, advice)
-        whole = np.asarray(given).astype(np.int64)  # not by way of floats
-        whole.flags.writeable = False
-        return int(whole) if whole.ndim == 0 else whole
+        integers = np.asarray(original).astype(np.int64)  # not by way of floats
+        integers.flags.writeable = False
+        return int(integers) if integers.ndim == 0 else integers
 
 
 def log_difference(xp: Any, larger: Any, smaller: Any) -> Any:
@@ -181,7 +181,10 @@ def calibrate(
     rule: Callable[..., float],
     advice: str = "",
 ) -> dict[str, Any]:
-    """`scale` as given, or `rule(sensitivity, **budget)`: exactly one way must be given. Arguments for `_freeze`."""
+    """Scale and guarantee, as arguments for `_freeze`: the `scale` itself, or `rule(sensitivity, **budget)`.
+
+    Exactly one of the two must be given: a scale, or a budget with its sensitivity.
+    """
     stated = {key: value for key, value in budget.items() if value is not None}
     advice = f"Give scale, or sensitivity with {advice or ' and '.join(budget)}."
     if scale is not None:
@@ -194,5 +197,5 @@ def calibrate(
     if sensitivity is None:
         raise refusal(who, "sensitivity", "must come with a budget", sensitivity, advice)
     sensitivity = checks.positive_number(who, "sensitivity", sensitivity, advice)
-    stated = {**numbers, "sensitivity": sensitivity, "norm": norm}
-    return {"scale": rule(sensitivity, **numbers), "guarantee": Guarantee(**stated)}
+    fields: dict[str, Any] = {**numbers, "sensitivity": sensitivity, "norm": norm}
+    return {"scale": rule(sensitivity, **numbers), "guarantee": Guarantee(**fields)}

@@ -45,9 +45,9 @@ class Mechanism(ABC):
     arguments: ClassVar[dict[str, Any]] = {"scale": POSITIVE}
     """JSON schema of each constructor argument, as files spell them."""
     alternatives: ClassVar[tuple[tuple[str, ...], ...]] = (("scale",),)
-    """Which sets of arguments suffice, one of them each time."""
+    """Sets of arguments that suffice; an entry of a file gives one of them."""
     did: ClassVar[str] = ""
-    """What it did to a value, for the report: the rest of a sentence about it, with parameters of the law in braces."""
+    """What it did to a value, for the report: a sentence without its subject, parameters of the law in braces."""
 
     event_dim: int = 0
     """0: acts entry by entry; 1: the last axis of the release jointly. `log_prob` gives one number per part."""
@@ -67,9 +67,10 @@ class Mechanism(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if not inspect.isabstract(cls):
-            other = CATALOGUE.get(cls.__name__)
-            if other is not None and other.__module__.startswith("noisewise.") and cls.__module__ != other.__module__:
-                raise refusal(cls.__name__, "name", "must not be that of a mechanism here", other, "Choose another.")
+            namesake = CATALOGUE.get(cls.__name__)
+            home = "" if namesake is None else namesake.__module__
+            if home.startswith("noisewise.") and cls.__module__ != home:
+                raise refusal(cls.__name__, "name", "must not be that of a mechanism here", namesake, "Choose another.")
             CATALOGUE[cls.__name__] = cls
             jax.tree_util.register_pytree_node(cls, cls._flatten, cls._unflatten)
 
@@ -88,12 +89,12 @@ class Mechanism(ABC):
         return leaves, tuple(getattr(mechanism, name) for name in cls.static)
 
     @classmethod
-    def _unflatten(cls, kept: tuple[Any, ...], leaves: Any) -> Self:
+    def _unflatten(cls, static: tuple[Any, ...], leaves: Any) -> Self:
         # JAX passes tracers and placeholders here, so nothing may be checked.
-        made = object.__new__(cls)
+        mechanism = object.__new__(cls)
         names = (*cls.fields, *cls.static)
-        made._freeze(None, **dict(zip(names, (*leaves, *kept), strict=True)))
-        return made
+        mechanism._freeze(None, **dict(zip(names, (*leaves, *static), strict=True)))
+        return mechanism
 
     # The law ------------------------------------------------------------------------------------------
 
@@ -120,8 +121,10 @@ class Mechanism(ABC):
         guarantee without any sensitivity is that of the whole too. Otherwise the guarantee is that of one part (a
         staircase's entry, one of several selections, one row of vectors), and a record may move all of them.
         """
-        stated = self.guarantee
-        if stated is None or stated.sensitivity is None or (stated.norm in ("l1", "l2") and self.event_dim == 0):
+        guarantee = self.guarantee
+        if guarantee is None or guarantee.sensitivity is None:
+            return 1
+        if guarantee.norm in ("l1", "l2") and self.event_dim == 0:
             return 1
         return math.prod(shape[: len(shape) - self.event_dim])
 
@@ -131,9 +134,9 @@ class Mechanism(ABC):
         checks.choice(who, "neighbours", neighbours, ["add-remove", "replace-one"])
         if self.guarantee is None:
             raise refusal(who, "neighbours", "needs a guarantee to speak of", self, advice)
-        made = copy.copy(self)
-        object.__setattr__(made, "guarantee", replace(self.guarantee, neighbours=neighbours))
-        return made
+        mechanism = copy.copy(self)
+        object.__setattr__(mechanism, "guarantee", replace(self.guarantee, neighbours=neighbours))
+        return mechanism
 
     # Released values ------------------------------------------------------------------------------------
 
@@ -188,9 +191,9 @@ class Mechanism(ABC):
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any], where: str) -> Self:
-        """A mechanism from a file's arguments (either the law's parameters or a budget)."""
+        """A mechanism from a file's arguments: the law's parameters, or a budget. `where` locates them in messages."""
         arguments = dict(entry)
-        stated = arguments.pop("guarantee", None)
+        content = arguments.pop("guarantee", None)
         for key, value in arguments.items():
             if key not in cls.arguments:
                 rule = f"is not an argument of {cls.__name__}"
@@ -200,19 +203,19 @@ class Mechanism(ABC):
             if parameter.default is parameter.empty and name not in arguments:
                 raise refusal(where, name, f"is missing for {cls.__name__}", sorted(arguments), f'Add "{name}".')
         try:
-            made = cls(**arguments)
+            mechanism = cls(**arguments)
         except InputError as error:
             raise error.within(where) from None
-        if stated is not None:
-            given = Guarantee.from_dict(stated, Place.below(where, "guarantee"))
-            if made.guarantee is not None:
-                own = made.guarantee.to_dict()
+        if content is not None:
+            guarantee = Guarantee.from_dict(content, Place.below(where, "guarantee"))
+            if mechanism.guarantee is not None:
+                own = mechanism.guarantee.to_dict()
                 for key in ("epsilon", "delta", "rho", "mu"):
-                    if key in own and key in stated and not math.isclose(own[key], stated[key], rel_tol=1e-9):
+                    if key in own and key in content and not math.isclose(own[key], content[key], rel_tol=1e-9):
                         rule = f"must agree with the budget, {key}={own[key]}"
-                        raise refusal(Place.below(where, "guarantee"), key, rule, stated[key], "Drop one of the two.")
-            object.__setattr__(made, "guarantee", given)
-        return made
+                        raise refusal(Place.below(where, "guarantee"), key, rule, content[key], "Drop one of the two.")
+            object.__setattr__(mechanism, "guarantee", guarantee)
+        return mechanism
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
@@ -220,8 +223,8 @@ class Mechanism(ABC):
         properties = {"mechanism": {"const": cls.__name__}, **cls.arguments}
         properties["guarantee"] = {"$ref": "#/$defs/guarantee"}
         choices = [{"required": list(names)} for names in cls.alternatives if names]
-        found: dict[str, Any] = {"properties": properties, "required": ["mechanism"]}
-        return found | ({"oneOf": choices} if choices else {})
+        entry: dict[str, Any] = {"properties": properties, "required": ["mechanism"]}
+        return entry | ({"oneOf": choices} if choices else {})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mechanism) and self.to_dict() == other.to_dict()

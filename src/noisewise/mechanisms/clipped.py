@@ -59,16 +59,16 @@ class Clipped(Processed):
     def _cut(self, cut: Cut) -> Cut:
         value, after = cut
         xp = namespace(value, after, self)
-        after, found = xp.asarray(after), xp.asarray(value)
+        after, pulled = xp.asarray(after), xp.asarray(value)
         if self.low is not None:
             at = self._at(xp, value, self.low)
             outside = xp.where(at, ~after, value < self.low)
-            found = xp.where(outside, -xp.inf, xp.where(at, self.low, found))
+            pulled = xp.where(outside, -xp.inf, xp.where(at, self.low, pulled))
         if self.high is not None:
             at = self._at(xp, value, self.high)
             outside = xp.where(at, after, value > self.high)
-            found = xp.where(outside, xp.inf, xp.where(at, self.high, found))
-        return found, after
+            pulled = xp.where(outside, xp.inf, xp.where(at, self.high, pulled))
+        return pulled, after
 
     def _at(self, xp: Any, value: Any, bound: Any) -> Any:
         return close(xp, value, bound, self.inner.tolerance())
@@ -76,20 +76,20 @@ class Clipped(Processed):
     def nearest(self, value: Any, slack: Any = 0.0) -> Any:
         """An end, or a possible value of `base`."""
         xp = namespace(value, self)
-        found = self.inner.nearest(value, slack)
+        possible = self.inner.nearest(value, slack)
         for bound in (self.low, self.high):
             if bound is not None:
-                found = xp.where(close(xp, value, bound, self.inner.tolerance() + slack), bound, found)
-        return found
+                possible = xp.where(close(xp, value, bound, self.inner.tolerance() + slack), bound, possible)
+        return possible
 
     def atomic(self, value: Any) -> Any:
         """At the ends, and where `base` is."""
         xp = namespace(value, self)
-        found = self.inner.atomic(value)
+        atoms = self.inner.atomic(value)
         for bound in (self.low, self.high):
             if bound is not None:
-                found = found | self._at(xp, value, bound)
-        return found
+                atoms = atoms | self._at(xp, value, bound)
+        return atoms
 
     def tolerance(self) -> Any:
         """That of `base` and the rounding errors of the ends."""
@@ -107,26 +107,26 @@ class Clipped(Processed):
 
     def _log_prob(self, released: Any, confidential: Any, inputs: dict[str, Any]) -> Any:
         xp = namespace(released, confidential, inputs, self)
-        found = self.inner.log_prob(released, confidential, **inputs)
+        log_density = self.inner.log_prob(released, confidential, **inputs)
         return self._with_ends(
-            xp, released, found, lambda start, stop: self.inner.log_between(start, stop, confidential, inputs)
+            xp, released, log_density, lambda start, stop: self.inner.log_between(start, stop, confidential, inputs)
         )
 
     def _log_sup(self, released: Any) -> Any:
         xp = namespace(released, self)
         return self._with_ends(xp, released, self.inner.log_sup(released), self.inner.log_sup_between)
 
-    def _with_ends(self, xp: Any, released: Any, found: Any, between: Any) -> Any:
-        """`found` inside, the probabilities of all that was clipped at the ends, -inf outside."""
+    def _with_ends(self, xp: Any, released: Any, log_density: Any, between: Any) -> Any:
+        """`log_density` inside, the probabilities of all that was clipped at the ends, -inf outside."""
         if self.low is not None:
-            found = xp.where(released < self.low, -xp.inf, found)
+            log_density = xp.where(released < self.low, -xp.inf, log_density)
             atom = between((-xp.inf, False), (self.low, True))
-            found = xp.where(self._at(xp, released, self.low), atom, found)
+            log_density = xp.where(self._at(xp, released, self.low), atom, log_density)
         if self.high is not None:
             at = self._at(xp, released, self.high)
-            found = xp.where((released > self.high) & ~at, -xp.inf, found)
-            found = xp.where(at, between((self.high, False), (xp.inf, False)), found)
-        return found
+            log_density = xp.where((released > self.high) & ~at, -xp.inf, log_density)
+            log_density = xp.where(at, between((self.high, False), (xp.inf, False)), log_density)
+        return log_density
 
 
 def _bound(argument: str, value: Any, absent: float) -> Any:

@@ -102,7 +102,7 @@ def draw(rng: np.random.Generator, scale: Any, shape: tuple[int, ...]) -> Any:
         t = np.floor(s) + 1.0
         proposal = discrete_laplace.draw(rng, t, s.shape)
         excess = (np.abs(proposal) - s * s / t) / s
-        kept = rng.standard_exponential(s.shape) >= 0.5 * excess * excess
-        result[pending[kept]] = proposal[kept]
-        pending = pending[~kept]
+        accepted = rng.standard_exponential(s.shape) >= 0.5 * excess * excess
+        result[pending[accepted]] = proposal[accepted]
+        pending = pending[~accepted]
     return result.reshape(shape)

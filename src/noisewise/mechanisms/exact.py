@@ -29,12 +29,12 @@ class Exact(Mechanism):
     def check_released(self, value: Any) -> Any:
         """As it is; whole numbers stay whole."""
         checked = super().check_released(value)
-        given = np.asarray(value)
-        if given.dtype.kind not in "iu":
+        original = np.asarray(value)
+        if original.dtype.kind not in "iu":
             return checked
-        whole = given.astype(np.int64)
-        whole.flags.writeable = False
-        return int(whole) if whole.ndim == 0 else whole
+        integers = original.astype(np.int64)
+        integers.flags.writeable = False
+        return int(integers) if integers.ndim == 0 else integers
 
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
         """The confidential value itself."""

@@ -39,9 +39,9 @@ class GeneralizedCauchy(Additive):
 
     def __init__(self, power: Any, scale: Any) -> None:
         who, advice = "GeneralizedCauchy", "Give one number above 1, or one per entry; 2 is Cauchy noise."
-        given, power = power, checks.positive(who, "power", power, advice)
+        original, power = power, checks.positive(who, "power", power, advice)
         if not np.all(np.asarray(power) > 1.0):
-            raise refusal(who, "power", "must be above 1, where the density has finite mass", given, advice)
+            raise refusal(who, "power", "must be above 1, where the density has finite mass", original, advice)
         scale = checks.positive(who, "scale", scale, "Give one number, or one per entry.")
         self._freeze(power=power, scale=scale)
 

@@ -59,12 +59,12 @@ class Guarantee:
     @classmethod
     def from_dict(cls, entry: Any, where: str) -> Self:
         """A guarantee from a file's object; `where` locates it for the message."""
-        known = list(cls.__dataclass_fields__)
+        names = list(cls.__dataclass_fields__)
         if not isinstance(entry, dict):
-            raise refusal(where, "guarantee", "must be an object", entry, f"Give any of {', '.join(known)}.")
+            raise refusal(where, "guarantee", "must be an object", entry, f"Give any of {', '.join(names)}.")
         for key, value in entry.items():
-            if key not in known:
-                raise refusal(where, key, "is not a field of a guarantee", value, checks.nearest(key, known))
+            if key not in names:
+                raise refusal(where, key, "is not a field of a guarantee", value, checks.nearest(key, names))
             if key in cls.choices:
                 checks.choice(where, key, value, cls.choices[key])
             else:

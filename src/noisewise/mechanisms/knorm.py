@@ -85,23 +85,23 @@ class KNorm(Additive):
                 raise refusal(_WHO, "dimension", rule, dimension, unneeded)
             dimension = columns
         budget = {"epsilon": epsilon}
-        found = calibrate(_WHO, scale, sensitivity, budget, norm=norm, rule=lambda size, epsilon: size / epsilon)
-        if not named and found["guarantee"] is not None:  # guarantees have names for the first three norms only
-            found["guarantee"] = replace(found["guarantee"], norm=None)
-        found["log_volume"] = _log_volume(norm, dimension, matrix)
-        self._freeze(**found, norm=norm, dimension=dimension, matrix=matrix)
+        calibration = calibrate(_WHO, scale, sensitivity, budget, norm=norm, rule=lambda size, epsilon: size / epsilon)
+        if not named and calibration["guarantee"] is not None:  # guarantees have names for the first three norms only
+            calibration["guarantee"] = replace(calibration["guarantee"], norm=None)
+        calibration["log_volume"] = _log_volume(norm, dimension, matrix)
+        self._freeze(**calibration, norm=norm, dimension=dimension, matrix=matrix)
 
     @classmethod
     def _flatten(cls, mechanism: Mechanism) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        leaves, kept = super()._flatten(mechanism)
-        return (*leaves, vars(mechanism)["log_volume"]), kept
+        leaves, static = super()._flatten(mechanism)
+        return (*leaves, vars(mechanism)["log_volume"]), static
 
     @classmethod
-    def _unflatten(cls, kept: tuple[Any, ...], leaves: Any) -> Self:
+    def _unflatten(cls, static: tuple[Any, ...], leaves: Any) -> Self:
         *fields, log_volume = leaves
-        made = super()._unflatten(kept, fields)
-        object.__setattr__(made, "log_volume", log_volume)
-        return made
+        mechanism = super()._unflatten(static, fields)
+        object.__setattr__(mechanism, "log_volume", log_volume)
+        return mechanism
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a file; without the matrix where the norm has none."""

@@ -63,9 +63,9 @@ class MultivariateGaussian(Additive):
         if delta is not None and checks.positive_number(_WHO, "delta", delta, _ADVICE) >= 1.0:
             raise refusal(_WHO, "delta", "must be below 1", delta, "Give a small probability.")
         shape = definite(_WHO, "shape", shape)
-        found = calibrate(_WHO, None, sensitivity, budget, norm="l2", rule=calibrated)
-        guarantee = replace(found["guarantee"], norm=None)  # of no named norm, but of the shape's own
-        self._freeze(guarantee, covariance=definite(_WHO, "covariance", found["scale"] ** 2 * shape))
+        calibration = calibrate(_WHO, None, sensitivity, budget, norm="l2", rule=calibrated)
+        guarantee = replace(calibration["guarantee"], norm=None)  # of no named norm, but of the shape's own
+        self._freeze(guarantee, covariance=definite(_WHO, "covariance", calibration["scale"] ** 2 * shape))
 
     def check_released(self, value: Any) -> Any:
         """Finite numbers whose last axis is as long as the covariance."""

@@ -154,13 +154,13 @@ def _laplace_rows(xp: Any, gaps: Any, own: Any) -> Any:
     rate = above - passed
     reach = _REACH / xp.maximum(rate, 1.0)
     first = xp.where(rate > 0, xp.maximum(length - reach, 0.0), 0.0)
-    kept = xp.minimum(length, reach)
+    span = xp.minimum(length, reach)
     nodes, weights = roots_legendre(_node_count(candidates))
-    cuts = xp.minimum(xp.asarray(_PANELS), kept[..., None])
+    cuts = xp.minimum(xp.asarray(_PANELS), span[..., None])
     half = 0.5 * (cuts[..., 1:] - cuts[..., :-1])
     place = cuts[..., :-1, None] + half[..., None] * (1.0 + nodes)  # row, interval, panel, node; from `first` on
     decay = xp.exp(-(first[..., None, None] + place))
-    product: Any = xp.exp(-rate[..., None, None] * (kept[..., None, None] - place))
+    product: Any = xp.exp(-rate[..., None, None] * (span[..., None, None] - place))
     for candidate in range(candidates):
         behind = xp.maximum(start - ahead[:, candidate, None], 0.0)
         is_below = (rank[:, candidate, None] <= index) & ~own[:, candidate, None]
@@ -169,6 +169,6 @@ def _laplace_rows(xp: Any, gaps: Any, own: Any) -> Any:
     integral = xp.sum(product * weights * half[..., None], axis=(2, 3))
     integral = integral + xp.where(rate > 0, 0.0, xp.maximum(length - _REACH, 0.0))
     # sum over those above of (end - d_j), less end itself where i is below
-    rest = above * end - xp.cumsum(steps[:, ::-1], axis=1)[:, ::-1][:, 1:]
-    between = log(xp, integral) - (above + passed) * _LOG_TWO + rest - xp.where(passed, end, 0.0)
+    exponent = above * end - xp.cumsum(steps[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    between = log(xp, integral) - (above + passed) * _LOG_TWO + exponent - xp.where(passed, end, 0.0)
     return log_sum(xp, xp.concatenate([under[:, None], over[:, None], between], axis=1), axis=1)

@@ -199,9 +199,9 @@ class ObjectivePerturbation(Mechanism):
             # What the sum of its terms cannot resolve counts as zero.
             size = self.n * self.feature_bound * max(self.label_bound, 1.0)
             rounding = size + _norm(np, v[active]) + hessian.max(axis=(-1, -2)) * _norm(np, b[active])
-            done = _norm(np, slope) <= 1e-13 * rounding
-            b[active[done]] -= step[done]
-            active, step, slope = active[~done], step[~done], slope[~done]
+            converged = _norm(np, slope) <= 1e-13 * rounding
+            b[active[converged]] -= step[converged]
+            active, step, slope = active[~converged], step[~converged], slope[~converged]
             if not len(active):
                 return b.reshape(lead)
             b[active] -= self._step_length(b[active], data[active], v[active], step, slope)[:, None] * step
@@ -233,10 +233,10 @@ class ObjectivePerturbation(Mechanism):
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """The data are `n` rows, one column more than coefficients."""
-        wanted = (self.n, released[-1] + 1)
-        if confidential == wanted:
+        expected = (self.n, released[-1] + 1)
+        if confidential == expected:
             return None
-        return f"must have the shape {wanted}: a row for each record, its features and then its label"
+        return f"must have the shape {expected}: a row for each record, its features and then its label"
 
     def _check_data(self, xp: Any, data: Any, size: int) -> None:
         if data.ndim < 2 or data.shape[-2:] != (self.n, size + 1):
@@ -295,17 +295,17 @@ def _calibrated(
     if noise == "laplace":
         if delta is not None:
             raise refusal(_WHO, "delta", "must not be given for Laplace noise", delta, 'Or choose noise="gaussian".')
-        left = epsilon - 2.0 * math.log1p(0.25 * bound**2 / ridge)
-        if left <= 0.0:
-            ridge, left = 0.25 * bound**2 / math.expm1(0.25 * epsilon), 0.5 * epsilon
-        return 2.0 * bound / left, ridge, Guarantee(epsilon=epsilon, neighbours="replace-one")
+        remaining = epsilon - 2.0 * math.log1p(0.25 * bound**2 / ridge)
+        if remaining <= 0.0:
+            ridge, remaining = 0.25 * bound**2 / math.expm1(0.25 * epsilon), 0.5 * epsilon
+        return 2.0 * bound / remaining, ridge, Guarantee(epsilon=epsilon, neighbours="replace-one")
     delta = checks.positive_number(_WHO, "delta", delta, "Gaussian noise needs delta with epsilon.")
     if delta >= 1.0:
         raise refusal(_WHO, "delta", "must be below 1", delta, "Give a small probability.")
-    left = epsilon - math.log1p(0.25 * bound**2 / ridge)
-    if left <= 0.0:
-        ridge, left = 0.25 * bound**2 / math.expm1(0.5 * epsilon), 0.5 * epsilon
-    # The positive root q of q^2 / 2 + q t = left, without cancellation.
+    remaining = epsilon - math.log1p(0.25 * bound**2 / ridge)
+    if remaining <= 0.0:
+        ridge, remaining = 0.25 * bound**2 / math.expm1(0.5 * epsilon), 0.5 * epsilon
+    # The positive root q of q^2 / 2 + q t = remaining, without cancellation.
     t = math.sqrt(2.0 * math.log(1.0 / delta))
-    q = 2.0 * left / (t + math.sqrt(t * t + 2.0 * left))
+    q = 2.0 * remaining / (t + math.sqrt(t * t + 2.0 * remaining))
     return 2.0 * bound / q, ridge, Guarantee(epsilon=epsilon, delta=delta, neighbours="replace-one")

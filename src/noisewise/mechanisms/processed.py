@@ -158,26 +158,26 @@ class Processed(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Possible values, free of rounding errors; `suppressed` as NaN where it can occur."""
         who = f"{type(self).__name__}.released"
-        given = value
+        original = value
         if self.suppresses:
             value = _without_tokens(value)
         advice = f"Give the published number or array{', or ' + repr(SUPPRESSED) if self.suppresses else ''}."
         try:
             value = checks.numeric(who, "value", value, advice)
         except ValueError:  # show what was given, not what it was turned into
-            raise refusal(who, "value", "must be a number or an array of numbers", given, advice) from None
+            raise refusal(who, "value", "must be a number or an array of numbers", original, advice) from None
         if np.size(value) == 0:
-            raise refusal(who, "value", "must not be empty", given, "Give the published number or array.")
+            raise refusal(who, "value", "must not be empty", original, "Give the published number or array.")
         finite = np.isfinite(value) | (np.isnan(value) & self.suppresses)
         if not np.all(finite):
-            raise refusal(who, "value", "must be finite", given, "Check the published file.")
+            raise refusal(who, "value", "must be finite", original, "Check the published file.")
         for name, shape in shapes(self):
             if not broadcasts(shape, np.shape(value)):
                 rule = f"must have a shape that '{name}' of shape {shape} broadcasts to"
-                raise refusal(who, "value", rule, given, f"Give one {name}, or one per entry.")
+                raise refusal(who, "value", rule, original, f"Give one {name}, or one per entry.")
         value = np.asarray(self.nearest(value), dtype=float)
         if not np.all(self.log_sup(value) > -np.inf):
-            raise refusal(who, "value", f"must be {self.describe()}", given, "Nothing else can have been released.")
+            raise refusal(who, "value", f"must be {self.describe()}", original, "Nothing else can have been released.")
         return checks.numeric(who, "value", value, advice)
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
@@ -228,17 +228,17 @@ class Root:
     def log_sup(self, released: Any) -> Any:
         """The mechanism's own; -inf off the lattice."""
         xp = namespace(released, self.mechanism)
-        found = self.mechanism.log_sup(released)
-        return xp.where(xp.floor(released) == released, found, -xp.inf) if self.lattice else found
+        log_sup = self.mechanism.log_sup(released)
+        return xp.where(xp.floor(released) == released, log_sup, -xp.inf) if self.lattice else log_sup
 
     def log_between(self, start: Cut, stop: Cut, confidential: Any, inputs: dict[str, Any]) -> Any:
         """log probability of the values between two cuts, never above its supremum."""
         xp = namespace(start, stop, confidential, inputs, self.mechanism)
         low, high, some = self._ends(xp, start, stop)
         with np.errstate(all="ignore"):  # far out, logs of zero probabilities meet: the result is -inf
-            found = self.mechanism.log_interval(low, high, confidential, **inputs)
+            log_mass = self.mechanism.log_interval(low, high, confidential, **inputs)
         # A narrow interval far from zero has a width with rounding errors: they must not lift it over the supremum.
-        return xp.where(some, xp.minimum(found, self._log_sup_interval(low, high)), -xp.inf)
+        return xp.where(some, xp.minimum(log_mass, self._log_sup_interval(low, high)), -xp.inf)
 
     def log_sup_between(self, start: Cut, stop: Cut) -> Any:
         """The mechanism's supremum for the interval; -inf if nothing lies between the cuts."""
@@ -324,11 +324,11 @@ def _without_tokens(value: Any) -> Any:
 
 def shapes(mechanism: Mechanism) -> list[tuple[str, tuple[int, ...]]]:
     """Names and shapes of the parameters, those of the mechanisms inside included."""
-    found: list[tuple[str, tuple[int, ...]]] = []
+    named_shapes: list[tuple[str, tuple[int, ...]]] = []
     for name in mechanism.fields:
         part = getattr(mechanism, name)
         if isinstance(part, Mechanism):
-            found += shapes(part)
+            named_shapes += shapes(part)
         elif part is not None:
-            found.append((name, np.shape(part)))
-    return found
+            named_shapes.append((name, np.shape(part)))
+    return named_shapes

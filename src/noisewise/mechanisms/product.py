@@ -70,7 +70,7 @@ class Product(Mechanism):
         """Simulated release; not for publishing (see `Mechanism.sample`)."""
         confidential = np.asarray(confidential)
         return np.stack(
-            self._each(lambda part, index, own: part.sample(rng, confidential[..., index], **own), inputs), -1
+            self._by_part(lambda part, index, own: part.sample(rng, confidential[..., index], **own), inputs), -1
         )
 
     def log_prob(self, released: Any, confidential: Any, **inputs: Any) -> Any:
@@ -78,7 +78,7 @@ class Product(Mechanism):
         xp = namespace(released, confidential, inputs, self)
         released, confidential = xp.asarray(released), xp.asarray(confidential)
         return xp.stack(
-            self._each(
+            self._by_part(
                 lambda part, index, own: part.log_prob(released[..., index], confidential[..., index], **own), inputs
             ),
             -1,
@@ -88,9 +88,9 @@ class Product(Mechanism):
         """Supremum of each entry."""
         xp = namespace(released, self)
         released = xp.asarray(released)
-        return xp.stack(self._each(lambda part, index, own: part.log_sup(released[..., index]), {}), -1)
+        return xp.stack(self._by_part(lambda part, index, own: part.log_sup(released[..., index]), {}), -1)
 
-    def _each(self, action: Callable[[Any, int, dict[str, Any]], Any], inputs: dict[str, Any]) -> list[Any]:
+    def _by_part(self, action: Callable[[Any, int, dict[str, Any]], Any], inputs: dict[str, Any]) -> list[Any]:
         """`action` for each part, with the inputs it reads."""
         return [
             action(part, index, {name: inputs[name] for name in part.inputs if name in inputs})
@@ -102,13 +102,13 @@ class Product(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Numbers (or what a part takes in place of one), each as its part checks it."""
         entries = self._entries(value)
-        found = []
+        checked = []
         for index, part in enumerate(self.parts):
             try:
-                found.append(np.asarray(part.check_released(entries[..., index].tolist()), dtype=float))
+                checked.append(np.asarray(part.check_released(entries[..., index].tolist()), dtype=float))
             except InputError as error:
                 raise error.within(f"Product.released: entry {index}") from None
-        array = np.stack(found, -1)
+        array = np.stack(checked, -1)
         array.flags.writeable = False
         return array
 
@@ -131,22 +131,23 @@ class Product(Mechanism):
         """Each entry as its part reads it."""
         return self._recoded(self._entries(entry), "decode")
 
-    def _recoded(self, entries: Any, way: str) -> Any:
-        found = np.empty(entries.shape, dtype=object)
+    def _recoded(self, entries: Any, method: str) -> Any:
+        recoded = np.empty(entries.shape, dtype=object)
         for index, part in enumerate(self.parts):
-            given = entries[..., index]
-            made = getattr(part, way)(given if way == "encode" else given.tolist())
-            found[..., index] = np.array(made, dtype=object)
-        return found.tolist()
+            column = entries[..., index]
+            values = getattr(part, method)(column if method == "encode" else column.tolist())
+            recoded[..., index] = np.array(values, dtype=object)
+        return recoded.tolist()
 
 
 def _guarantee(parts: Sequence[Mechanism]) -> Guarantee | None:
-    stated = [part.guarantee for part in parts]
+    """The sum of the parts' epsilons; None unless all are pure and agree in everything else."""
     total = 0.0
-    for one in stated:
-        pure = one is not None and one.epsilon is not None and one.delta is one.rho is one.mu is None
-        if not pure or one is None or one.epsilon is None:
+    frames = set()
+    for part in parts:
+        guarantee = part.guarantee
+        if guarantee is None or guarantee.epsilon is None or guarantee.kind != "pure":
             return None
-        total += one.epsilon
-    plain = {replace(one, epsilon=None, sensitivity=None, norm=None) for one in stated if one is not None}
-    return replace(plain.pop(), epsilon=total) if len(plain) == 1 else None
+        total += guarantee.epsilon
+        frames.add(replace(guarantee, epsilon=None, sensitivity=None, norm=None))
+    return replace(frames.pop(), epsilon=total) if len(frames) == 1 else None

@@ -58,16 +58,16 @@ class Projected(Mechanism):
         sensitivity: Any = None,
     ) -> None:
         budget = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        found = calibrate("Projected", scale, sensitivity, budget, norm="l2", rule=calibrated)
-        if np.ndim(found["scale"]):
+        calibration = calibrate("Projected", scale, sensitivity, budget, norm="l2", rule=calibrated)
+        if np.ndim(calibration["scale"]):
             rule, advice = "must be one number", "With scales that differ, the projected noise has another law."
             raise refusal("Projected", "scale", rule, scale, advice)
         matrix, totals = _constraints(matrix, totals)
-        self._freeze(**found, matrix=matrix, totals=totals)
+        self._freeze(**calibration, matrix=matrix, totals=totals)
 
     @property
     def dimension(self) -> int:
-        """Of the set that the totals leave."""
+        """Dimension of the set that the totals leave."""
         rows, entries = np.shape(self.matrix)
         return int(entries - rows)
 
@@ -84,8 +84,8 @@ class Projected(Mechanism):
         valid = self._meets(xp, released) & self._meets(xp, confidential)
         with np.errstate(over="ignore"):
             standard = (released - confidential) / self.scale
-            found = self._log_height(xp) - 0.5 * xp.sum(standard * standard, axis=-1)
-        return xp.where(valid, found, -xp.inf)
+            log_density = self._log_height(xp) - 0.5 * xp.sum(standard * standard, axis=-1)
+        return xp.where(valid, log_density, -xp.inf)
 
     def log_sup(self, released: Any) -> Any:
         """-(d/2) log(2 pi scale^2), at confidential = released."""
@@ -122,8 +122,8 @@ class Projected(Mechanism):
             rule = f"must have {entries} entries along its last axis, one per column of matrix"
             raise refusal(who, "value", rule, value, "Check the matrix.")
         if not np.all(self._meets(np, value)):
-            found = (value @ np.asarray(self.matrix).T).tolist()
-            rule = f"must meet the totals {np.asarray(self.totals).tolist()} (to a part in 1e9), not {found}"
+            sums = (value @ np.asarray(self.matrix).T).tolist()
+            rule = f"must meet the totals {np.asarray(self.totals).tolist()} (to a part in 1e9), not {sums}"
             advice = (
                 "A release rounded or made non-negative after the projection has another law, which is not tractable."
             )
@@ -144,24 +144,24 @@ def _constraints(matrix: Any, totals: Any) -> tuple[Any, Any]:
         raise refusal(who, "totals", rule, totals, "Give one known total per row of matrix.")
     if not np.all(np.any(matrix != 0, axis=1)):
         raise refusal(who, "matrix", "must have no row of zeros", matrix, "Drop it: it says nothing.")
-    kept: list[int] = []
+    independent: list[int] = []
     basis: list[Any] = []
     for index, row in enumerate(matrix / np.linalg.norm(matrix, axis=1, keepdims=True)):
-        rest = row
+        residual = row
         for _ in range(2):  # twice is enough to be orthogonal to working precision
-            for other in basis:
-                rest = rest - (rest @ other) * other
-        size = np.linalg.norm(rest)
+            for direction in basis:
+                residual = residual - (residual @ direction) * direction
+        size = np.linalg.norm(residual)
         if size > TOLERANCE:
-            kept.append(index)
-            basis.append(rest / size)
-    if len(kept) == matrix.shape[1]:
+            independent.append(index)
+            basis.append(residual / size)
+    if len(independent) == matrix.shape[1]:
         rule = "must leave something unknown: these totals determine every entry"
         raise refusal(who, "matrix", rule, matrix, "Release it with Exact.")
-    point = np.linalg.lstsq(matrix[kept], totals[kept], rcond=None)[0]
+    point = np.linalg.lstsq(matrix[independent], totals[independent], rcond=None)[0]
     size = np.abs(matrix) @ np.abs(point) + np.abs(totals)
     if not np.all(np.abs(matrix @ point - totals) <= TOLERANCE * size):
         raise refusal(who, "totals", "must not contradict each other", totals, "Check the sums of the totals.")
-    matrix, totals = matrix[kept], totals[kept]
+    matrix, totals = matrix[independent], totals[independent]
     matrix.flags.writeable = totals.flags.writeable = False
     return matrix, totals

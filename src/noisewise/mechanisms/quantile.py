@@ -74,8 +74,8 @@ class PrivateQuantile(Mechanism):
             raise refusal(who, "high", f"must exceed low = {low}", high, "Give the interval the curator clamped to.")
         n = checks.integer(who, "n", n, least=1, advice="Give the number of records, which must be public.")
         if (scale is None) == (epsilon is None):
-            both = {"scale": scale, "epsilon": epsilon}
-            raise refusal(who, "scale", "or epsilon must be given, exactly one of them", both, _ADVICE)
+            arguments = {"scale": scale, "epsilon": epsilon}
+            raise refusal(who, "scale", "or epsilon must be given, exactly one of them", arguments, _ADVICE)
         guarantee = None
         if scale is not None:
             if sensitivity is not None:
@@ -103,8 +103,8 @@ class PrivateQuantile(Mechanism):
         released, records = xp.asarray(released, dtype=float), xp.asarray(confidential, dtype=float)
         edges, log_weight = self._intervals(xp, records)
         rank = xp.sum(edges[..., 1:-1] < released[..., None], axis=-1)
-        found = -xp.abs(rank - self.quantile * self.n) / self.scale - log_sum(xp, log_weight, axis=-1)
-        return xp.where((released >= self.low) & (released <= self.high), found, -xp.inf)
+        log_density = -xp.abs(rank - self.quantile * self.n) / self.scale - log_sum(xp, log_weight, axis=-1)
+        return xp.where((released >= self.low) & (released <= self.high), log_density, -xp.inf)
 
     def log_sup(self, released: Any) -> Any:
         """The limit in the class's docstring, at the better of the two ranks next to q n."""
@@ -115,11 +115,11 @@ class PrivateQuantile(Mechanism):
         for rank in (xp.floor(target), xp.minimum(xp.floor(target) + 1.0, self.n)):
             before = xp.maximum(target, rank - target) / self.scale
             after = xp.maximum(self.n - target, target - rank) / self.scale
-            rest = xp.logaddexp(
+            log_weight = xp.logaddexp(
                 log(xp, released - self.low) - before,
                 log(xp, self.high - released) - after,
             )
-            best = xp.maximum(best, -xp.abs(rank - target) / self.scale - rest)
+            best = xp.maximum(best, -xp.abs(rank - target) / self.scale - log_weight)
         return xp.where((released >= self.low) & (released <= self.high), best, -xp.inf)
 
     def _intervals(self, xp: Any, records: Any) -> tuple[Any, Any]:
@@ -141,8 +141,8 @@ class PrivateQuantile(Mechanism):
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """One more axis than the release, of n records."""
-        wanted = (*released, self.n)
-        return None if confidential == wanted else f"must have shape {wanted}, n records for each release"
+        expected = (*released, self.n)
+        return None if confidential == expected else f"must have shape {expected}, n records for each release"
 
 
 def _number(who: str, name: str, value: Any, advice: str) -> float:

@@ -63,9 +63,10 @@ class RandomizedResponse(Mechanism):
     ) -> None:
         who = type(self).__name__
         checks.choice(who, "on", on, ["records", "counts"])
-        given = {"channel": channel, "keep": keep, "epsilon": epsilon}
-        if sum(value is not None for value in given.values()) != 1:
-            raise refusal(who, "channel", "or keep, or epsilon must be given, exactly one of them", given, _ADVICE)
+        alternatives = {"channel": channel, "keep": keep, "epsilon": epsilon}
+        if sum(value is not None for value in alternatives.values()) != 1:
+            rule = "or keep, or epsilon must be given, exactly one of them"
+            raise refusal(who, "channel", rule, alternatives, _ADVICE)
         table = _channel(who, channel, keep, epsilon, categories)
         guarantee = (
             Guarantee(epsilon=float(epsilon), neighbours="replace-one") if epsilon is not None else _guarantee(table)
@@ -124,9 +125,9 @@ class RandomizedResponse(Mechanism):
             assert self.n is not None
             return reported_counts.log_prob(table, self.n, released, confidential)
         xp = namespace(released, confidential)
-        row, known = _index(xp, confidential, table.shape[0])
+        row, is_category = _index(xp, confidential, table.shape[0])
         column, possible = _index(xp, released, table.shape[1])
-        return xp.where(known & possible, xp.asarray(log(np, table))[row, column], -xp.inf)
+        return xp.where(is_category & possible, xp.asarray(log(np, table))[row, column], -xp.inf)
 
     def log_sup(self, released: Any) -> Any:
         """log of the largest entry in the reported column, or the bound for counts."""
@@ -143,29 +144,29 @@ class RandomizedResponse(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Categories that the channel can report, or counts of them, kept as int64."""
         who = "RandomizedResponse.released"
-        found = whole(who, "value", value)
+        reports = whole(who, "value", value)
         possible = np.array(self.channel).max(axis=0) > 0
         if self.on == "counts":
-            if found.ndim == 0 or found.shape[-1] != len(possible):
+            if reports.ndim == 0 or reports.shape[-1] != len(possible):
                 rule = f"must have {len(possible)} counts along the last axis"
                 raise refusal(who, "value", rule, value, "Give one count per reported category.")
-            if np.any(found < 0) or np.any(found.sum(axis=-1) != self.n):
+            if np.any(reports < 0) or np.any(reports.sum(axis=-1) != self.n):
                 raise refusal(who, "value", f"must be counts that sum to n = {self.n}", value, "Check value and n.")
-            if np.any(found[..., ~possible] > 0):
+            if np.any(reports[..., ~possible] > 0):
                 rule = "must be zero where the channel never reports"
                 raise refusal(who, "value", rule, value, "Check the channel.")
-        elif np.any((found < 0) | (found >= len(possible))) or not np.all(possible[found]):
+        elif np.any((reports < 0) | (reports >= len(possible))) or not np.all(possible[reports]):
             rule = f"must be categories 0 to {len(possible) - 1} that the channel can report"
             raise refusal(who, "value", rule, value, "Number the reported categories from 0.")
-        found.flags.writeable = False
-        return int(found) if found.ndim == 0 else found
+        reports.flags.writeable = False
+        return int(reports) if reports.ndim == 0 else reports
 
     def impossible(self, confidential: Any) -> str | None:
         """Records must be categories of the channel."""
-        known = len(self.channel)
-        if self.on == "counts" or np.all((np.asarray(confidential) >= 0) & (np.asarray(confidential) < known)):
+        categories = len(self.channel)
+        if self.on == "counts" or np.all((np.asarray(confidential) >= 0) & (np.asarray(confidential) < categories)):
             return None
-        return f"must hold categories 0 to {known - 1} by construction"
+        return f"must hold categories 0 to {categories - 1} by construction"
 
     def record_parts(self, shape: tuple[int, ...]) -> int:
         """The first axis numbers the records, the others a record's answers; each table of counts may hold them all."""
@@ -175,8 +176,8 @@ class RandomizedResponse(Mechanism):
         """Shapes agree entry by entry, or but for the number of categories on the last axis."""
         if self.on == "records":
             return super().misfit(released, confidential)
-        wanted = (*released[:-1], len(self.channel))
-        return None if confidential == wanted else f"must have shape {wanted}, counts of the true categories"
+        expected = (*released[:-1], len(self.channel))
+        return None if confidential == expected else f"must have shape {expected}, counts of the true categories"
 
 
 def draw(rng: np.random.Generator, table: Any, true: Any) -> Any:
@@ -185,10 +186,10 @@ def draw(rng: np.random.Generator, table: Any, true: Any) -> Any:
     after = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]
     passed[:, :-1][after[:, 1:] == 0] = 1.0  # nothing left: no rounding may leak past
     uniform = rng.random(true.shape)
-    found = np.zeros(true.shape, dtype=np.int64)
+    reported = np.zeros(true.shape, dtype=np.int64)
     for column in range(table.shape[1] - 1):
-        found += uniform >= passed[true, column]
-    return found
+        reported += uniform >= passed[true, column]
+    return reported
 
 
 def _channel(who: str, channel: Any, keep: Any, epsilon: Any, categories: Any) -> Any:

@@ -6,7 +6,7 @@ sum_i Multinomial(n_i, C_i.). Two exact routes, both sums of positive terms in l
 - `separable`: C_ij = b_j + a_i [j = s(i)] with s one to one, as in k-ary randomised response. A record reports
   s(i) outright with probability a_i, or else draws from b. Summing over the numbers K_i that report outright,
       P(r | n) = sum_K (n - sum K)! prod_i binom(n_i, K_i) a_i^K_i prod_j b_j^(r_j - K_j) / (r_j - K_j)!,
-  which ties the categories together only through sum K: one convolution per category, O(n^2) in all each.
+  which ties the categories together only through sum K: one convolution per category, O(n^2) each.
 - any channel: closed multinomials for the two largest categories, the other records one by one over all partial
   counts (a grid over all reported categories but one).
 """
@@ -28,9 +28,9 @@ GRID = 2**21
 def outright(channel: Any) -> Any:
     """s(i), the category that each row reports outright, where the channel is separable; else None."""
     common = channel.min(axis=0)
-    rest = np.where(channel > common * (1.0 + 1e-15), channel - common, 0.0)  # rounding is no structure
-    target = rest.argmax(axis=1)
-    single = np.all(np.count_nonzero(rest, axis=1) <= 1)
+    own = np.where(channel > common * (1.0 + 1e-15), channel - common, 0.0)  # rounding is no structure
+    target = own.argmax(axis=1)
+    single = np.all(np.count_nonzero(own, axis=1) <= 1)
     return target if single and len(set(target.tolist())) == len(target) else None
 
 
@@ -61,11 +61,12 @@ def log_prob(channel: Any, n: int, released: Any, confidential: Any) -> Any:
     confidential = xp.where(valid[:, None], confidential, _corner(confidential.shape[1], n))
     route = _separable if largest_grid(channel, n) == 0 else _any_channel
     if xp is np:  # simulated tables repeat: evaluate each once
-        both, index = np.unique(np.concatenate([released, confidential], axis=1), axis=0, return_inverse=True)
-        found = route(np, channel, n, both[:, : released.shape[1]], both[:, released.shape[1] :])[index.reshape(-1)]
+        tables, index = np.unique(np.concatenate([released, confidential], axis=1), axis=0, return_inverse=True)
+        width = released.shape[1]
+        log_probs = route(np, channel, n, tables[:, :width], tables[:, width:])[index.reshape(-1)]
     else:
-        found = route(xp, channel, n, released, confidential)
-    return xp.where(valid, found, -xp.inf).reshape(lead)
+        log_probs = route(xp, channel, n, released, confidential)
+    return xp.where(valid, log_probs, -xp.inf).reshape(lead)
 
 
 def _is_table(xp: Any, counts: Any, n: int) -> Any:
@@ -91,17 +92,17 @@ def _separable_block(xp: Any, channel: Any, n: int, released: Any, confidential:
     total = xp.arange(n + 1.0)
     law = xp.where(total == 0, 0.0, -xp.inf) * xp.ones((len(released), 1))  # log weight of sum K so far
     for row, column in enumerate(target):
-        have, seen = confidential[:, row, None], released[:, column, None]
-        steps = n + 1 if xp is not np else int(min(have.max(), seen.max())) + 1
-        kept = xp.arange(float(steps))
-        inside = (kept <= have) & (kept <= seen)
-        weight = log_factorial(have) - log_factorial(kept) - log_factorial(xp.maximum(have - kept, 0.0))
-        others = xp.maximum(seen - kept, 0.0)
-        weight = weight + times(xp, kept, log_own[row]) + times(xp, others, log_common[column]) - log_factorial(others)
+        true, reported = confidential[:, row, None], released[:, column, None]
+        steps = n + 1 if xp is not np else int(min(true.max(), reported.max())) + 1
+        direct = xp.arange(float(steps))
+        inside = (direct <= true) & (direct <= reported)
+        weight = log_factorial(true) - log_factorial(direct) - log_factorial(xp.maximum(true - direct, 0.0))
+        drawn = xp.maximum(reported - direct, 0.0)
+        weight = weight + times(xp, direct, log_own[row]) + times(xp, drawn, log_common[column]) - log_factorial(drawn)
         law = _convolve(xp, law, xp.where(inside, weight, -xp.inf))
     for column in sorted(set(range(channel.shape[1])) - set(target.tolist())):
-        seen = released[:, column, None]
-        law = law + times(xp, seen, log_common[column]) - log_factorial(seen)
+        reported = released[:, column, None]
+        law = law + times(xp, reported, log_common[column]) - log_factorial(reported)
     return log_sum(xp, law + log_factorial(n - total), axis=1)
 
 
@@ -109,10 +110,10 @@ def _convolve(xp: Any, law: Any, weight: Any) -> Any:
     """log of the convolution of exp(law) and exp(weight), cut to the length of `law`."""
     places = xp.arange(law.shape[1])
 
-    def add(step: Any, found: Any) -> Any:
+    def add(step: Any, total: Any) -> Any:
         source = places - step
         moved = xp.where(source >= 0, xp.take(law, xp.maximum(source, 0), axis=1), -xp.inf)
-        return xp.logaddexp(found, moved + xp.take(weight, xp.asarray([step]), axis=1))
+        return xp.logaddexp(total, moved + xp.take(weight, xp.asarray([step]), axis=1))
 
     return repeat(xp, weight.shape[1], add, xp.full_like(law, -xp.inf))
 
@@ -158,8 +159,9 @@ def _any_block(xp: Any, channel: Any, n: int, released: Any, confidential: Any, 
         return xp.where((step < ends[:, -1])[spread], grown, law)
 
     law = repeat(xp, steps, add_record, law) if steps else law
-    rest = [released[:, axis][spread] - grid[axis] for axis in range(len(extents))]
-    second = _log_multinomial(xp, n, count[:, 1][spread], rest, [log_channel[:, 1, j][spread] for j in range(reported)])
+    remaining = [released[:, axis][spread] - grid[axis] for axis in range(len(extents))]
+    log_weights = [log_channel[:, 1, j][spread] for j in range(reported)]
+    second = _log_multinomial(xp, n, count[:, 1][spread], remaining, log_weights)
     return log_sum(xp, (law + second).reshape(len(released), -1), axis=1)
 
 
@@ -191,11 +193,11 @@ def _log_multinomial(xp: Any, n: int, total: Any, counts: list[Any], log_weights
     inside = last >= 0
     for part in counts:
         inside = inside & (part >= 0)
-    found = log_factorial(total)
+    log_pmf = log_factorial(total)
     for part, log_weight in zip([*counts, last], log_weights, strict=True):
-        whole = xp.maximum(part, 0.0)
-        found = found + times(xp, whole, log_weight) - log_factorial(whole)
-    return xp.where(inside, found, -xp.inf)
+        count = xp.maximum(part, 0.0)
+        log_pmf = log_pmf + times(xp, count, log_weight) - log_factorial(count)
+    return xp.where(inside, log_pmf, -xp.inf)
 
 
 def _log_factorial(xp: Any, n: int) -> Any:
@@ -223,9 +225,9 @@ def log_sup(channel: Any, n: int, released: Any) -> Any:
     tails = np.cumsum(channel[:, ::-1], axis=1)[:, ::-1]
     total: Any = 0.0
     for column in range(channel.shape[1] - 1):
-        here = tails[:, column] > 0
-        yes, tail, after = channel[here, column], tails[here, column], tails[here, column + 1]
-        if not here.any():  # no record can get this far
+        reachable = tails[:, column] > 0
+        yes, tail, after = channel[reachable, column], tails[reachable, column], tails[reachable, column + 1]
+        if not reachable.any():  # no record can get this far
             continue
         low, high = (yes / tail).argmin(), (yes / tail).argmax()
         rates = [(log(np, yes[at] / tail[at]), log(np, after[at] / tail[at])) for at in (high, low)]
@@ -233,24 +235,25 @@ def log_sup(channel: Any, n: int, released: Any) -> Any:
     return xp.minimum(total, 0.0)
 
 
-def _best_split(xp: Any, n: int, size: Any, seen: Any, rates: list[tuple[Any, Any]]) -> Any:
-    """max over a of log P(Binomial(a, high) + Binomial(size - a, low) = seen), by bisection.
+def _best_split(xp: Any, n: int, size: Any, reported: Any, rates: list[tuple[Any, Any]]) -> Any:
+    """max over a of log P(Binomial(a, high) + Binomial(size - a, low) = reported), by bisection.
 
-    The probability is unimodal in a: its increments are (high - low)(Q(seen - 1) - Q(seen)), Q the law of the other
-    records, and Q(seen) / Q(seen - 1) grows when a low rate becomes a high one, because Q is log-concave.
+    The probability is unimodal in a: its increments are (high - low)(Q(r - 1) - Q(r)), r = `reported` and Q the law of
+    the other records, and Q(r) / Q(r - 1) grows when a low rate becomes a high one, because Q is log-concave.
     """
 
     def at(high: Any) -> Any:
-        return _log_two_binomials(xp, n, high, size - high, seen, rates)
+        return _log_two_binomials(xp, n, high, size - high, reported, rates)
 
     mean_high, mean_low = math.exp(rates[0][0]), math.exp(rates[1][0])
 
     def halve(step: Any, ends: tuple[Any, Any]) -> tuple[Any, Any]:
         first, last = ends
         middle = xp.floor(0.5 * (first + last))
-        here, there = at(middle), at(xp.minimum(middle + 1, size))
-        nowhere = (here == -xp.inf) & (there == -xp.inf) & (middle * mean_high + (size - middle) * mean_low < seen)
-        up = ((there > here) | nowhere) & (first < last)
+        at_middle, at_next = at(middle), at(xp.minimum(middle + 1, size))
+        too_low = middle * mean_high + (size - middle) * mean_low < reported
+        nowhere = (at_middle == -xp.inf) & (at_next == -xp.inf) & too_low
+        up = ((at_next > at_middle) | nowhere) & (first < last)
         return xp.where(up, xp.minimum(middle + 1, size), first), xp.where(up | (first >= last), last, middle)
 
     first, _ = repeat(xp, max(1, math.ceil(math.log2(n + 1)) + 1), halve, (xp.zeros_like(size), size))
@@ -258,18 +261,18 @@ def _best_split(xp: Any, n: int, size: Any, seen: Any, rates: list[tuple[Any, An
     return xp.maximum(xp.maximum(sides[0], sides[1]), sides[2])
 
 
-def _log_two_binomials(xp: Any, n: int, first: Any, second: Any, seen: Any, rates: list[tuple[Any, Any]]) -> Any:
+def _log_two_binomials(xp: Any, n: int, first: Any, second: Any, reported: Any, rates: list[tuple[Any, Any]]) -> Any:
     log_factorial = _log_factorial(xp, n)
     part = xp.arange(n + 1.0)  # successes among the first records
-    found: Any = 0.0
-    inside = xp.ones((*np.shape(seen), n + 1), dtype=bool)
+    log_terms: Any = 0.0
+    inside = xp.ones((*np.shape(reported), n + 1), dtype=bool)
     for total, yes, (log_yes, log_no) in (
         (first[..., None], part, rates[0]),
-        (second[..., None], seen[..., None] - part, rates[1]),
+        (second[..., None], reported[..., None] - part, rates[1]),
     ):
         no = total - yes
         inside = inside & (yes >= 0) & (no >= 0)
         yes, no = xp.maximum(yes, 0.0), xp.maximum(no, 0.0)
-        found = found + log_factorial(total) - log_factorial(yes) - log_factorial(no)
-        found = found + times(xp, yes, log_yes) + times(xp, no, log_no)
-    return log_sum(xp, xp.where(inside, found, -xp.inf), axis=-1)
+        log_terms = log_terms + log_factorial(total) - log_factorial(yes) - log_factorial(no)
+        log_terms = log_terms + times(xp, yes, log_yes) + times(xp, no, log_no)
+    return log_sum(xp, xp.where(inside, log_terms, -xp.inf), axis=-1)

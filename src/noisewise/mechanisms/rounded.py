@@ -82,11 +82,11 @@ class Rounded(Processed):
         if isinstance(self.base, Additive) and self.base.measure == "density":
             # The law depends on x - s only. Measured from s, a cell narrow beside r keeps its width.
             with np.errstate(all="ignore"):  # far out, logs of zero probabilities meet: the result is -inf
-                found = self.base.log_cell(self.step * index - confidential, self.step + 0.0 * index)
-            found = xp.minimum(found, self.inner.log_sup_between(start, stop))
+                log_mass = self.base.log_cell(self.step * index - confidential, self.step + 0.0 * index)
+            log_mass = xp.minimum(log_mass, self.inner.log_sup_between(start, stop))
         else:
-            found = self.inner.log_between(start, stop, confidential, inputs)
-        return xp.where(near, found, -xp.inf)
+            log_mass = self.inner.log_between(start, stop, confidential, inputs)
+        return xp.where(near, log_mass, -xp.inf)
 
     def _log_sup(self, released: Any) -> Any:
         xp = namespace(released, self)

@@ -48,13 +48,13 @@ class Selection(Mechanism):
         xp = namespace(released, confidential, self)
         gaps = self._gaps(xp, confidential)
         own = xp.asarray(released)[..., None] == xp.arange(gaps.shape[-1])
-        # One that can never be selected, or is none: the first stands in, and is masked.
+        # An index that is no candidate, or is never selected, gives way to the best one; its probability is masked.
         possible = xp.any(own & (gaps > -xp.inf), axis=-1, keepdims=True)
         own = xp.where(possible, own, gaps == 0.0)
         own = own & (xp.cumsum(own, axis=-1) == 1)
         lead = np.broadcast_shapes(own.shape, gaps.shape)
-        found = self.log_choice(xp, xp.broadcast_to(gaps, lead), xp.broadcast_to(own, lead))
-        return xp.where(possible[..., 0], xp.minimum(found, 0.0), -xp.inf)
+        log_choice = self.log_choice(xp, xp.broadcast_to(gaps, lead), xp.broadcast_to(own, lead))
+        return xp.where(possible[..., 0], xp.minimum(log_choice, 0.0), -xp.inf)
 
     def log_sup(self, released: Any) -> Any:
         """0: no probability exceeds one."""
@@ -69,12 +69,12 @@ class Selection(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Indices from 0, kept as int64."""
         who = f"{type(self).__name__}.released"
-        found = whole(who, "value", value)
-        if np.any(found < 0):
+        indices = whole(who, "value", value)
+        if np.any(indices < 0):
             raise refusal(who, "value", "must be indices from 0", value, "Number the candidates from 0.")
-        super().check_released(found)
-        found.flags.writeable = False
-        return int(found) if found.ndim == 0 else found
+        super().check_released(indices)
+        indices.flags.writeable = False
+        return int(indices) if indices.ndim == 0 else indices
 
     def beyond(self, released: Any, confidential: tuple[int, ...]) -> str | None:
         """Indices must be those of the scores."""
@@ -104,9 +104,9 @@ def calibrated(who: str, scale: Any, epsilon: Any, sensitivity: Any, monotone: A
     )
 
 
-def largest(rng_noise: Any, gaps: Any) -> Any:
+def largest(noise: Any, gaps: Any) -> Any:
     """Index of the largest noisy score; candidates at -inf never win."""
-    return np.argmax(np.where(gaps > -np.inf, gaps + rng_noise, -np.inf), axis=-1)
+    return np.argmax(np.where(gaps > -np.inf, gaps + noise, -np.inf), axis=-1)
 
 
 def selection_of(who: str, value: Any) -> Selection:

@@ -44,9 +44,9 @@ class Staircase(Additive):
         if gamma is None:
             advice = "The best gamma underflows for so large an epsilon: give one."
             gamma = np.exp(-np.logaddexp(0.0, 0.5 * np.asarray(epsilon)))
-        given, gamma = gamma, checks.positive(who, "gamma", gamma, advice)
+        original, gamma = gamma, checks.positive(who, "gamma", gamma, advice)
         if not np.all(np.asarray(gamma) <= 1.0):
-            raise refusal(who, "gamma", "must be at most 1, a share of the step", given, advice)
+            raise refusal(who, "gamma", "must be at most 1, a share of the step", original, advice)
         single = np.ndim(epsilon) == np.ndim(sensitivity) == 0
         guarantee = Guarantee(epsilon=float(epsilon), sensitivity=float(sensitivity)) if single else None
         self._freeze(guarantee, epsilon=epsilon, sensitivity=sensitivity, gamma=gamma)
@@ -79,11 +79,11 @@ class Staircase(Additive):
     def noise_sample(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
         """Whole steps, a place in the last one, a sign."""
         gamma = np.asarray(self.gamma)
-        whole = np.floor(rng.standard_exponential(shape) / self.epsilon)  # geometric
+        steps = np.floor(rng.standard_exponential(shape) / self.epsilon)  # geometric
         first = rng.random(shape) * self._width(np) < gamma
         place = rng.random(shape)
         place = np.where(first, gamma * place, gamma + (1.0 - gamma) * place)
-        size = self.sensitivity * (whole + place)
+        size = self.sensitivity * (steps + place)
         return np.where(rng.random(shape) < 0.5, -size, size)
 
     def _steps(self, xp: Any, z: Any) -> tuple[Any, Any]:

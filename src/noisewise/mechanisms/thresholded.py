@@ -57,13 +57,13 @@ class Thresholded(Processed):
 
     @property
     def suppresses(self) -> bool:
-        """True."""
+        """Always."""
         return True
 
     def sample(self, rng: np.random.Generator, confidential: Any, **inputs: Any) -> Any:
         """Simulated release, NaN where withheld; not for publishing (see `Mechanism.sample`)."""
-        found = super().sample(rng, confidential, **inputs)
-        return np.where(np.asarray(confidential) == 0, np.nan, found) if self.absent_when_zero else found
+        released = super().sample(rng, confidential, **inputs)
+        return np.where(np.asarray(confidential) == 0, np.nan, released) if self.absent_when_zero else released
 
     def apply(self, value: Any) -> Any:
         """NaN below the threshold."""
@@ -102,8 +102,8 @@ class Thresholded(Processed):
 
     def _log_prob(self, released: Any, confidential: Any, inputs: dict[str, Any]) -> Any:
         xp = namespace(released, confidential, inputs, self)
-        found = self.inner.log_prob(released, confidential, **inputs)
-        return self._if_present(xp, xp.where(self._published(xp, released), found, -xp.inf), confidential)
+        log_density = self.inner.log_prob(released, confidential, **inputs)
+        return self._if_present(xp, xp.where(self._published(xp, released), log_density, -xp.inf), confidential)
 
     def _log_sup(self, released: Any) -> Any:
         xp = namespace(released, self)
@@ -114,25 +114,25 @@ class Thresholded(Processed):
         xp = namespace(start, stop, confidential, inputs, self)
         return self._if_present(xp, super().log_between(start, stop, confidential, inputs), confidential)
 
-    def _if_present(self, xp: Any, found: Any, confidential: Any) -> Any:
-        return xp.where(xp.asarray(confidential) == 0, -xp.inf, found) if self.absent_when_zero else found
+    def _if_present(self, xp: Any, log_prob: Any, confidential: Any) -> Any:
+        return xp.where(xp.asarray(confidential) == 0, -xp.inf, log_prob) if self.absent_when_zero else log_prob
 
     def log_suppressed(self, confidential: Any, inputs: dict[str, Any]) -> Any:
         """log P(x < threshold), and what `base` withholds itself."""
         xp = namespace(confidential, inputs, self)
-        found = self.inner.log_between((-xp.inf, False), (self.threshold, False), confidential, inputs)
+        log_below = self.inner.log_between((-xp.inf, False), (self.threshold, False), confidential, inputs)
         if self.inner.suppresses:
-            found = xp.minimum(xp.logaddexp(found, self.inner.log_suppressed(confidential, inputs)), 0.0)
-        return xp.where(xp.asarray(confidential) == 0, 0.0, found) if self.absent_when_zero else found
+            log_below = xp.minimum(xp.logaddexp(log_below, self.inner.log_suppressed(confidential, inputs)), 0.0)
+        return xp.where(xp.asarray(confidential) == 0, 0.0, log_below) if self.absent_when_zero else log_below
 
     def log_sup_suppressed(self) -> Any:
         """0 unless nothing can lie below the threshold."""
         xp = namespace(self)
         if self.absent_when_zero:
             return 0.0 * xp.asarray(self.threshold)
-        found = self.inner.log_sup_between((-xp.inf, False), (self.threshold, False))
+        log_below = self.inner.log_sup_between((-xp.inf, False), (self.threshold, False))
         # What is withheld below and what `base` withholds may be disjoint; each alone approaches 1 if it can occur.
-        return xp.maximum(found, self.inner.log_sup_suppressed())
+        return xp.maximum(log_below, self.inner.log_sup_suppressed())
 
 
 def _holds_affine(mechanism: Any) -> bool:

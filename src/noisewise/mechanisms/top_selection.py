@@ -76,14 +76,14 @@ class TopSelection(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Different indices from 0, `top` of them along the last axis, kept as int64."""
         who = "TopSelection.released"
-        found = whole(who, "value", value)
-        if found.ndim == 0 or found.shape[-1] != self.top:
+        indices = whole(who, "value", value)
+        if indices.ndim == 0 or indices.shape[-1] != self.top:
             raise refusal(who, "value", f"must have {self.top} indices along the last axis", value, "Check top.")
-        ordered = np.sort(found, axis=-1)
-        if np.any(found < 0) or np.any(ordered[..., 1:] == ordered[..., :-1]):
+        ordered = np.sort(indices, axis=-1)
+        if np.any(indices < 0) or np.any(ordered[..., 1:] == ordered[..., :-1]):
             raise refusal(who, "value", "must be different indices from 0", value, "No candidate is selected twice.")
-        found.flags.writeable = False
-        return found
+        indices.flags.writeable = False
+        return indices
 
     def beyond(self, released: Any, confidential: tuple[int, ...]) -> str | None:
         """Indices must be those of the scores."""

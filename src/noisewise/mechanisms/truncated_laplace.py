@@ -44,7 +44,7 @@ class TruncatedLaplace(Additive):
         sensitivity: Any = None,
     ) -> None:
         who, budget = "TruncatedLaplace", {"epsilon": epsilon, "delta": delta}
-        found = calibrate(who, scale, sensitivity, budget, norm="l1", rule=_scale)
+        calibration = calibrate(who, scale, sensitivity, budget, norm="l1", rule=_scale)
         if scale is not None:
             bound = checks.positive(who, "bound", bound, _ADVICE) if bound is not None else None
             if bound is None:
@@ -54,13 +54,13 @@ class TruncatedLaplace(Additive):
         else:
             # log(1 + (exp(epsilon) - 1) / (2 delta)), without overflow
             log_ratio = epsilon + math.log(-math.expm1(-epsilon)) - math.log(2.0 * delta)
-            bound = found["scale"] * float(np.logaddexp(0.0, log_ratio))
-        self._freeze(**found, bound=bound)
+            bound = calibration["scale"] * float(np.logaddexp(0.0, log_ratio))
+        self._freeze(**calibration, bound=bound)
 
     def noise_log_prob(self, z: Any) -> Any:
         """-|z| / scale - log(2 scale (1 - exp(-bound / scale))); -inf beyond the bound."""
         xp = namespace(z, self)
-        value = -xp.abs(z) / self.scale - xp.log(2.0 * self.scale) - self._log_kept(xp, self.bound)
+        value = -xp.abs(z) / self.scale - xp.log(2.0 * self.scale) - self._log_within(xp, self.bound)
         return xp.where(xp.abs(z) <= self.bound, value, -xp.inf)
 
     def noise_log_cdf(self, z: Any) -> Any:
@@ -68,7 +68,7 @@ class TruncatedLaplace(Additive):
         xp = namespace(z, self)
         inside = xp.abs(z) < self.bound
         size = xp.where(inside, xp.abs(z), 0.0)
-        log_tail = -size / self.scale + self._log_kept(xp, self.bound - size) - self._log_kept(xp, self.bound)
+        log_tail = -size / self.scale + self._log_within(xp, self.bound - size) - self._log_within(xp, self.bound)
         log_tail = xp.where(inside, log_tail - math.log(2.0), -xp.inf)
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
 
@@ -82,7 +82,7 @@ class TruncatedLaplace(Additive):
         size = np.minimum(-scale * np.log1p(rng.random(shape) * np.expm1(-self.bound / scale)), self.bound)
         return np.where(rng.random(shape) < 0.5, -size, size)
 
-    def _log_kept(self, xp: Any, reach: Any) -> Any:
+    def _log_within(self, xp: Any, reach: Any) -> Any:
         """log(1 - exp(-reach / scale)): the share of Laplace noise within `reach`."""
         return xp.log(-xp.expm1(-reach / xp.asarray(self.scale)))
 

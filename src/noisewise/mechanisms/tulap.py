@@ -41,9 +41,9 @@ class Tulap(Additive):
         who, advice = "Tulap", "Give one number, or one per entry."
         epsilon = checks.positive(who, "epsilon", epsilon, advice)
         sensitivity = checks.positive(who, "sensitivity", sensitivity, advice)
-        given, delta = delta, checks.numeric(who, "delta", delta, advice)
+        original, delta = delta, checks.numeric(who, "delta", delta, advice)
         if not np.all((np.asarray(delta) >= 0.0) & (np.asarray(delta) < 1.0)):
-            raise refusal(who, "delta", "must be at least 0 and below 1", given, "Give a small probability, or 0.")
+            raise refusal(who, "delta", "must be at least 0 and below 1", original, "Give a small probability, or 0.")
         guarantee = None
         if np.ndim(epsilon) == np.ndim(delta) == np.ndim(sensitivity) == 0:
             guarantee = Guarantee(epsilon=epsilon, delta=delta or None, sensitivity=sensitivity)

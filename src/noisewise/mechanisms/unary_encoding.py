@@ -91,9 +91,9 @@ class UnaryEncoding(Mechanism):
         released, confidential = xp.asarray(released), xp.asarray(confidential)
         own = confidential[..., None] == xp.arange(self.categories)
         as_one, as_zero = self._bits(xp, released)
-        found = xp.sum(xp.where(own, as_one, as_zero), axis=-1)
+        log_prob = xp.sum(xp.where(own, as_one, as_zero), axis=-1)
         possible = xp.all((released == 0) | (released == 1), axis=-1) & xp.any(own, axis=-1)
-        return xp.where(possible, found, -xp.inf)
+        return xp.where(possible, log_prob, -xp.inf)
 
     def log_sup(self, released: Any) -> Any:
         """The category whose own bit gains most over its being zero; attained there."""
@@ -120,8 +120,8 @@ class UnaryEncoding(Mechanism):
 
     def impossible(self, confidential: Any) -> str | None:
         """Records must be categories."""
-        found = np.asarray(confidential)
-        inside = np.all((found >= 0) & (found < self.categories))
+        categories = np.asarray(confidential)
+        inside = np.all((categories >= 0) & (categories < self.categories))
         return None if inside else f"must hold categories 0 to {self.categories - 1} by construction"
 
     def record_parts(self, shape: tuple[int, ...]) -> int:
@@ -130,8 +130,8 @@ class UnaryEncoding(Mechanism):
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """One category for each row of bits."""
-        wanted = released[:-1]
-        return None if confidential == wanted else f"must have shape {wanted}, one category per row of bits"
+        expected = released[:-1]
+        return None if confidential == expected else f"must have shape {expected}, one category per row of bits"
 
 
 def _chance(who: str, name: str, value: Any) -> float:

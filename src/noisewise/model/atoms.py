@@ -1,4 +1,4 @@
-"""Laws that give single values positive probability: points, hurdles, counts within; and whether these move."""
+"""Laws that give single values positive probability (points, hurdles, counts within), and whether these values move."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,26 +30,29 @@ def has_atoms(law: Distribution) -> bool:
 
 
 def _is_atomic(part: Distribution) -> bool:
-    whole = bool(getattr(part.support, "is_discrete", False))
-    return whole or isinstance(part, Delta) or type(part).__name__.startswith("Hurdle")
+    discrete = bool(getattr(part.support, "is_discrete", False))
+    return discrete or isinstance(part, Delta) or type(part).__name__.startswith("Hurdle")
 
 
 def atoms_move(law: Law) -> bool:
-    """Whether an atom, but a lone point, moves with a value outside the record: no measure dominates such a law."""
-    found, known = [False], law.known
+    """Whether an atom, other than a lone point, moves with a value outside the record.
+
+    No measure dominates such a law.
+    """
+    moves, structs = [False], law.structs
 
     def look(outer: Values, inner: Values) -> Any:
-        made = law.function(**outer, **inner)
-        parts = list(laws_within(made))
+        distribution = law.function(**outer, **inner)
+        parts = list(laws_within(distribution))
         places = [part.v for part in parts if isinstance(part, Delta)]
         places += [part.transforms for part in parts if isinstance(part, TransformedDistribution) and has_atoms(part)]
         moving = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(places))
-        found.append(moving and not is_fixed(made))
+        moves.append(moving and not is_fixed(distribution))
         return 0.0
 
     with double():  # under vmap alone, what does not depend on a mapped value is no tracer
-        outer = {name: jnp.ones((1, *known[name].shape), known[name].dtype) for name in law.outer}
-        inner = {name: jnp.ones(known[name].shape, known[name].dtype) for name in law.inner}
+        outer = {name: jnp.ones((1, *structs[name].shape), structs[name].dtype) for name in law.outer}
+        inner = {name: jnp.ones(structs[name].shape, structs[name].dtype) for name in law.inner}
         if outer:
             jax.vmap(look, in_axes=(0, None))(outer, inner)
-    return found[-1]
+    return moves[-1]

@@ -21,7 +21,8 @@ from noisewise.numerics import Array, Compiled, double
 Values = Mapping[str, Any]
 
 LOOKED_AT, LEAST_ROWS, CELLS = 2**12, 2**6, 2**18
-"""Draws of the prior by which its edges are looked at: at most, at least, and numbers in all between these."""
+"""Draws of the prior that are looked at for its edges: at most, at least; between these, as many as fit in so many
+numbers."""
 LOST = 1e-4
 """Share of a parameter's prior that coordinates may leave out."""
 
@@ -42,10 +43,10 @@ class Placed(NamedTuple):
 
 
 class Chart:
-    """Free vectors for some continuous names of a model, whatever else their laws read being given; traceable.
+    """Free vectors for some continuous names of a model, at given values of whatever else their laws read; traceable.
 
-    Each name's coordinates are those of its law's support, at the values of its parents. A point (Delta) has none, but
-    where `supports` alone are to count.
+    Each name's coordinates are those of its law's support, at the values of its parents. A point (Delta) has none,
+    unless `supports` asks for those of its support.
     """
 
     def __init__(self, model: Model, names: Sequence[str], *, supports: bool = False) -> None:
@@ -58,20 +59,20 @@ class Chart:
 
     def _free_shapes(self) -> dict[str, tuple[int, ...]]:
         model = self.model
-        found: dict[str, tuple[int, ...]] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
 
         def look(values: Values) -> Any:
             for name in self.names:
                 law = model.law_at(name, values)
                 shape = model.shape(name)
-                found[name] = (0,) if self._stays(law) else tuple(biject_to(law.support).inverse_shape(shape))
+                shapes[name] = (0,) if self._stays(law) else tuple(biject_to(law.support).inverse_shape(shape))
             return 0.0
 
-        read = {parent for name in self.names for parent in model.parents(name)}
-        rows = {name: jax.ShapeDtypeStruct((1, *model.shape(name)), model.dtype(name)) for name in read}
+        parents = {parent for name in self.names for parent in model.parents(name)}
+        rows = {name: jax.ShapeDtypeStruct((1, *model.shape(name)), model.dtype(name)) for name in parents}
         with double():
             jax.eval_shape(jax.vmap(look, axis_size=1), rows)
-        return found
+        return shapes
 
     def _stays(self, law: Distribution) -> bool:
         return not self.supports and is_fixed(law)
@@ -81,7 +82,7 @@ class Chart:
         return biject_to(self.model.law_at(name, values).support)
 
     def walk(self, free: Any, values: dict[str, Any]) -> Iterator[Placed]:
-        """Each name in turn, its value put into `values`, where what it depends on must be by then; no points."""
+        """Each name in turn but points. Values are put into `values`, which must hold what the next name depends on."""
         start = 0
         for name in self.names:
             law = self.model.law_at(name, values)
@@ -144,9 +145,9 @@ class Space:
     def points(self, free: Array, whole: Values | None = None) -> tuple[dict[str, Array], Array]:
         """`point` for each row; the shape of `free` decides what is compiled, so keep it fixed."""
         program = self._program("points", lambda: jax.vmap(self.point))
-        given = {name: np.asarray((whole or {})[name]) for name in self.discrete}
+        discrete = {name: np.asarray((whole or {})[name]) for name in self.discrete}
         with double():
-            values, density = program(np.asarray(free, dtype=np.float64), given)
+            values, density = program(np.asarray(free, dtype=np.float64), discrete)
             return {name: np.asarray(value) for name, value in values.items()}, np.asarray(density)
 
     def free_from(self, values: Values) -> Array:
@@ -216,7 +217,7 @@ def _without_density(model: Model, names: Sequence[str], needed: Sequence[str]) 
 
 def _edges(model: Model, names: Sequence[str], values: Values) -> dict[str, Any]:
     """For each law but points, which entries have no coordinates, or none that lead back within a factor of two."""
-    found = {}
+    lost = {}
     for name in names:
         law = model.law_at(name, values)
         if not is_fixed(law):
@@ -224,5 +225,5 @@ def _edges(model: Model, names: Sequence[str], values: Values) -> dict[str, Any]
             free = transform.inv(value)
             before, after = jnp.abs(value), jnp.abs(transform(free))
             back = (after <= 2.0 * before) & (before <= 2.0 * after)  # NaN: no
-            found[name] = jnp.maximum(jnp.mean(~jnp.isfinite(free)), jnp.mean(~back))
-    return found
+            lost[name] = jnp.maximum(jnp.mean(~jnp.isfinite(free)), jnp.mean(~back))
+    return lost

@@ -26,14 +26,14 @@ def dependencies(who: str, function: Callable[..., Any], skip: int = 0) -> tuple
     return tuple(p.name for p in parameters if p.default is p.empty)
 
 
-def as_function(who: str, given: Any) -> Callable[..., Any]:
+def as_function(who: str, law: Any) -> Callable[..., Any]:
     """A law or a function as a function."""
-    if isinstance(given, Distribution):
-        return constant_law(given, who)
-    if isinstance(given, type) or not callable(given):
+    if isinstance(law, Distribution):
+        return constant_law(law, who)
+    if isinstance(law, type) or not callable(law):
         rule = "must be a NumPyro distribution or a function that returns one"
-        raise refusal(who, "law", rule, given, "For example dist.Gamma(25.0, 1.0).")
-    return given
+        raise refusal(who, "law", rule, law, "For example dist.Gamma(25.0, 1.0).")
+    return law
 
 
 def ordered(who: str, edges: Mapping[str, tuple[str, ...]]) -> list[str]:

@@ -91,12 +91,12 @@ def law_attributes(law: Distribution) -> dict[str, Any]:
     if variate is None:
         return {}
     rank = len(shape) - variate.event_dim
-    found = {}
+    attributes = {}
     for name in variate.rules:
         value = jnp.asarray(getattr(base, name) if hasattr(base, name) else getattr(base.base_dist, name))
         missing = rank + variate.axes.get(name, 0) - value.ndim
-        found[name] = value.reshape((1,) * missing + value.shape)
-    return found
+        attributes[name] = value.reshape((1,) * missing + value.shape)
+    return attributes
 
 
 def refused_kind(law: Distribution) -> str | None:
@@ -106,16 +106,16 @@ def refused_kind(law: Distribution) -> str | None:
 
 def well_formed(law: Distribution) -> Any:
     """Whether every parameter, of laws inside too, obeys its constraint; for laws that JAX itself draws."""
-    found = jnp.asarray(True)
+    obeyed = jnp.asarray(True)
     for part in laws_within(law):
         for name, constraint in part.arg_constraints.items():
             if name not in vars(part):
                 continue
             try:
-                found &= jnp.all(constraint(vars(part)[name]))
+                obeyed &= jnp.all(constraint(vars(part)[name]))
             except (ValueError, NotImplementedError, TypeError):
                 continue  # a constraint that depends on other parameters cannot be checked by itself
-    return found
+    return obeyed
 
 
 def in_64_bit(law: Distribution, used: list[Any]) -> Distribution:
@@ -191,51 +191,51 @@ class Law:
         who: str,
         function: Callable[..., Distribution],
         parents: tuple[str, ...],
-        known: Mapping[str, jax.ShapeDtypeStruct],
+        structs: Mapping[str, jax.ShapeDtypeStruct],
         inner: frozenset[str] = frozenset(),
     ) -> None:
         self.who, self.function, self.parents = who, function, parents
         self.inner = tuple(name for name in parents if name in inner)
         self.outer = tuple(name for name in parents if name not in inner)
-        self.known = {name: known[name] for name in parents}
-        self.form = self._trace(self.known)
+        self.structs = {name: structs[name] for name in parents}
+        self.form = self._trace(self.structs)
 
     def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> Form:
-        seen: list[Form] = []
+        forms: list[Form] = []
 
         def probe(values: Values) -> dict[str, Any]:
             law = self.at(values)
-            seen.append(form_of(law))
+            forms.append(form_of(law))
             return law_attributes(law)
 
         with double():
             if not arguments:
                 probe({})
-                return seen[-1]
+                return forms[-1]
             # Traced under vmap, as it will run: JAX 0.10 traces NumPy constants outside one in a way that makes
             # 32-bit computations with the same array fail later.
             rows = {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in arguments.items()}
-            traced, found = jax.make_jaxpr(jax.vmap(probe), return_shape=True)(rows)
+            traced, attributes = jax.make_jaxpr(jax.vmap(probe), return_shape=True)(rows)
         if rounded_to_32_bit(traced.consts):
             warn_about_32_bit(self.who)
-        given = dict(zip(map(id, traced.jaxpr.invars), sorted(rows), strict=True))
-        moving, outputs = depending(traced.jaxpr), list(zip(sorted(found), traced.jaxpr.outvars, strict=True))
-        passed = {name: given[id(out)] for name, out in outputs if id(out) in given}
+        inputs = dict(zip(map(id, traced.jaxpr.invars), sorted(rows), strict=True))
+        moving, outputs = depending(traced.jaxpr), list(zip(sorted(attributes), traced.jaxpr.outvars, strict=True))
+        passed = {name: inputs[id(out)] for name, out in outputs if id(out) in inputs}
         fixed = frozenset(name for name, out in outputs if id(out) not in moving)
-        return replace(seen[-1], passed=passed, fixed=fixed)
+        return replace(forms[-1], passed=passed, fixed=fixed)
 
     def trial(self, rng: np.random.Generator, values: Values) -> Any:
         """One draw at one value of each parent, uncompiled: a law that cannot be drawn from shows now."""
         with double(), numpyro.validation_enabled(False):  # rounding errors of probabilities are clipped, not refused
             law = self.at({name: jnp.asarray(values[name]) for name in self.parents})
-            given = {name: np.asarray(value) for name, value in law_attributes(law).items()}
+            attributes = {name: np.asarray(value) for name, value in law_attributes(law).items()}
             if self.form.variate is None:
                 key = jax.random.key(int(rng.integers(2**31)), impl=KEYS)
                 if not well_formed(law):
                     raise self._bad_parameter(ValueError("a parameter of it is out of its domain"), values, row=None)
                 return np.asarray(law.sample(key))
             try:
-                drawn: Any = self.form.variate(rng, self.form.batch, given)
+                drawn: Any = self.form.variate(rng, self.form.batch, attributes)
             except ValueError as error:
                 raise self._bad_parameter(error, values, row=None) from error
             for transform in peel(law)[2]:
@@ -272,28 +272,28 @@ class Law:
     @property
     def row(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shape and type of one row of every parent, for tracing."""
-        return {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in self.known.items()}
+        return {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in self.structs.items()}
 
     # Compiled pieces; each is built on first use and kept -------------------------------------------
 
     def _mapped(self, body: Callable[[Values, Any], Any], records: bool) -> Callable[..., Any]:
         def build() -> Callable[..., Any]:
-            def one(outer: Values, inner: Values, extra: Any) -> Any:
+            def at_row(outer: Values, inner: Values, extra: Any) -> Any:
                 return body({**outer, **inner}, extra)
 
-            return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0)) if records else one)
+            return jax.vmap(jax.vmap(at_row, in_axes=(None, 0, 0)) if records else at_row)
 
         return Compiled(build, small=True)
 
-    def _some(self, wanted: Callable[[str], bool], records: bool) -> Callable[..., Any]:
+    def _attribute_program(self, chosen: Callable[[str], bool], records: bool) -> Callable[..., Any]:
         def body(values: Values, _: Any) -> dict[str, Any]:
-            return {name: value for name, value in law_attributes(self.function(**values)).items() if wanted(name)}
+            return {name: value for name, value in law_attributes(self.function(**values)).items() if chosen(name)}
 
         return self._mapped(body, records)
 
     @cached_property
     def _attributes(self) -> Callable[..., Any]:
-        return self._some(lambda name: name not in self.form.settled, bool(self.inner))
+        return self._attribute_program(lambda name: name not in self.form.settled, bool(self.inner))
 
     @cached_property
     def _constant(self) -> dict[str, Array]:
@@ -303,9 +303,9 @@ class Law:
                 return {name: np.asarray(value) for name, value in law_attributes(self.function()).items()}
         if not self.form.fixed:
             return {}
-        row = {name: np.ones((1, *struct.shape), struct.dtype) for name, struct in self.known.items()}
-        found = self._run(self._some(lambda name: name in self.form.fixed, False), row, {}, None)
-        return {name: value[0] for name, value in found.items()}
+        row = {name: np.ones((1, *struct.shape), struct.dtype) for name, struct in self.structs.items()}
+        attributes = self._run(self._attribute_program(lambda name: name in self.form.fixed, False), row, {}, None)
+        return {name: value[0] for name, value in attributes.items()}
 
     def push(self, values: Values, base: Any) -> Any:
         """A draw of the law beneath, through the transforms at one value of each parent; traceable."""
@@ -342,9 +342,9 @@ class Law:
             if not np.all(good):
                 raise self._bad_parameter(BadParameter("a parameter of it is out of its domain", ~good), values)
             return drawn
-        given = self._attributes_of(outer, inner, records)
+        attributes = self._attributes_of(outer, inner, records)
         try:
-            base = self.form.variate(rng, (*lead, *self.form.batch), given)
+            base = self.form.variate(rng, (*lead, *self.form.batch), attributes)
         except ValueError as error:
             raise self._bad_parameter(error, values) from error
         if self.form.transformed:

@@ -32,19 +32,19 @@ class Model:
     """
 
     sent_once = True
-    """To other processes: one copy serves all blocks."""
+    """Sent to another process once: one copy serves all blocks."""
 
     def __init__(self, prior: Mapping[str, Any], statistics: Mapping[str, Any]) -> None:
-        for argument, given in (("prior", prior), ("statistics", statistics)):
-            if not isinstance(given, Mapping):
+        for argument, laws in (("prior", prior), ("statistics", statistics)):
+            if not isinstance(laws, Mapping):
                 raise refusal(
                     "Model",
                     argument,
                     "must be a dict of names",
-                    given,
+                    laws,
                     "Give {'theta': dist.Gamma(25.0, 1.0)}.",
                 )
-            for name in given:
+            for name in laws:
                 checks.name("Model", argument, name)
         if not statistics:
             raise refusal("Model", "statistics", "must hold at least one", statistics, "Name what was released.")
@@ -56,7 +56,7 @@ class Model:
         self._nodes: dict[str, Node] = {}
         self._trial: dict[str, Any] = {}
         self.compiled: dict[Any, Compiled] = {}
-        """Programs made for this model by others: one per model, not one per call."""
+        """Programs that samplers and fits made for this model: each is compiled once, not at every call."""
         for name in self._order:
             self._nodes[name] = self._bind(name, bodies[name])
         self._warn_of_unused()
@@ -87,11 +87,11 @@ class Model:
                 allowed = self.parameters if kind == "prior" else self.parameters + self.statistics
                 for parent in edges[name]:
                     if parent not in allowed:
-                        what = "parameter" if kind == "prior" else "parameter or statistic"
+                        needed = "parameter" if kind == "prior" else "parameter or statistic"
                         raise refusal(
                             who,
                             parent,
-                            f"must be a {what} of the model",
+                            f"must be a {needed} of the model",
                             parent,
                             checks.nearest(parent, allowed),
                         )
@@ -99,12 +99,12 @@ class Model:
 
     def _bind(self, name: str, body: Any) -> Node:
         who = Place.of("prior" if name in self.parameters else "statistics", name, root="Model")
-        known = {parent: self._nodes[parent].struct for parent in self._edges[name]}
+        structs = {parent: self._nodes[parent].struct for parent in self._edges[name]}
         if isinstance(body, Total):
-            return body.bind(who, known)
+            return body.bind(who, structs)
         if isinstance(body, Simulator):
             return body.bind(who, self.draw(np.random.default_rng(0), self.ancestors(name), 2))
-        law = Law(who, body, self._edges[name], known)
+        law = Law(who, body, self._edges[name], structs)
         if all(parent in self._trial for parent in law.parents):  # refuse now what cannot be drawn from at all
             self._trial[name] = law.trial(np.random.default_rng(0), self._trial)
         return law
@@ -131,14 +131,14 @@ class Model:
 
     def ancestors(self, *names: str) -> list[str]:
         """All that the names depend on, in an order in which they can be drawn; not the names themselves."""
-        found: set[str] = set()
+        reached: set[str] = set()
         pending = [parent for name in names for parent in self._edges[name]]
         while pending:
             name = pending.pop()
-            if name not in found:
-                found.add(name)
+            if name not in reached:
+                reached.add(name)
                 pending.extend(self._edges[name])
-        return [name for name in self._order if name in found]
+        return [name for name in self._order if name in reached]
 
     @property
     def order(self) -> list[str]:
@@ -239,9 +239,9 @@ class Model:
         """log density of a law's `value`, for each row of its parents' values."""
         node = self._nodes[name]
         if not isinstance(node, Law):
-            what = type(node).__name__.removeprefix("Bound")
+            kind = type(node).__name__.removeprefix("Bound")
             advice = "Use a sampler that only simulates, such as Rejection."
-            raise refusal("Model.log_prob", name, "must be a statistic with a density", what, advice)
+            raise refusal("Model.log_prob", name, "must be a statistic with a density", kind, advice)
         return node.log_prob(value, values)
 
     def simulate(self, draws: int, seed: int) -> dict[str, Array]:
@@ -253,7 +253,7 @@ class Model:
         return {name: np.concatenate([block[name] for block in blocks])[:draws] for name in self._order}
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the programs others made for it, which stay with the process that compiled them."""
+        """All but `compiled`: programs stay with the process that compiled them."""
         return {**self.__dict__, "compiled": {}}
 
     def __repr__(self) -> str:
@@ -262,5 +262,5 @@ class Model:
 
 
 def prior_generator(seed: int, block: int) -> np.random.Generator:
-    """Random numbers of a block of prior draws; two numbers and no purpose are the key of no stream of an algorithm."""
+    """Random numbers of a block of prior draws; an algorithm's streams have other keys, which begin with a purpose."""
     return np.random.default_rng([seed, block])

@@ -41,68 +41,68 @@ class BoundSimulator:
         self.who, self.simulator, self.parents = who, simulator, simulator.parents
         self.shape: tuple[int, ...] | None = None
         self.discrete = False
-        found = self.draw(np.random.default_rng(0), trial, 2, lambda: None)
-        self.shape = found.shape[1:]
-        self.discrete = found.dtype.kind in "iub"
+        simulated = self.draw(np.random.default_rng(0), trial, 2, lambda: None)
+        self.shape = simulated.shape[1:]
+        self.discrete = simulated.dtype.kind in "iub"
         self.struct = jax.ShapeDtypeStruct(self.shape, np.int64 if self.discrete else np.float64)
 
     def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
         """One simulated statistic per row."""
-        given = {name: read_only(values[name]) for name in self.parents}
+        arguments = {name: read_only(values[name]) for name in self.parents}
         if self.simulator.batched:
             poll()
-            return self._checked(self._call(rng, given, None), (rows,), given, None)
+            return self._checked(self._call(rng, arguments, None), (rows,), arguments, None)
         results = []
         for row in range(rows):
             poll()
-            one = {name: value[row] for name, value in given.items()}
-            results.append(self._checked(self._call(rng, one, row), (), one, row))
+            row_arguments = {name: value[row] for name, value in arguments.items()}
+            results.append(self._checked(self._call(rng, row_arguments, row), (), row_arguments, row))
         return np.stack(results)
 
-    def _call(self, rng: np.random.Generator, given: Values, row: int | None) -> Any:
+    def _call(self, rng: np.random.Generator, arguments: Values, row: int | None) -> Any:
         try:
-            return self.simulator.f(rng, **given)
+            return self.simulator.f(rng, **arguments)
         except Exception as error:
             raise InferenceError(
-                f"{self.who}: the simulator raised {type(error).__name__}: {error}{self._at(given, row)}. "
+                f"{self.who}: the simulator raised {type(error).__name__}: {error}{self._at(arguments, row)}. "
                 "Make it return a value for every parameter the prior allows."
             ) from error
 
-    def _tells(self, given: Values, row: int | None, **_: Any) -> str:
+    def _tells(self, arguments: Values, row: int | None, **_: Any) -> str:
         """What an engine reports of a call that does not return."""
-        rows = f" in a batch of {len(next(iter(given.values())))} rows" if row is None and given else ""
-        return f"{self.who}: the simulator is running{self._at(given, row)}{rows}"
+        rows = f" in a batch of {len(next(iter(arguments.values())))} rows" if row is None and arguments else ""
+        return f"{self.who}: the simulator is running{self._at(arguments, row)}{rows}"
 
     _call.tells = _tells  # type: ignore[attr-defined]
 
-    def _checked(self, result: Any, lead: tuple[int, ...], given: Values, row: int | None) -> Array:
+    def _checked(self, result: Any, lead: tuple[int, ...], arguments: Values, row: int | None) -> Array:
         advice = "Return a number or an array of numbers, always of one shape."
-        found = np.asarray(result)
+        array = np.asarray(result)
         shape = f"shape {(*lead, *self.shape)}" if self.shape is not None else f"one row per parameter, {lead}"
-        wrong = found.shape != (*lead, *self.shape) if self.shape is not None else found.shape[: len(lead)] != lead
-        if found.dtype.kind not in "iufb" or wrong:
-            rule = f"must return numbers of {shape}{self._at(given, row)}"
+        wrong = array.shape != (*lead, *self.shape) if self.shape is not None else array.shape[: len(lead)] != lead
+        if array.dtype.kind not in "iufb" or wrong:
+            rule = f"must return numbers of {shape}{self._at(arguments, row)}"
             raise refusal(self.who, "simulator", rule, result, advice)
-        if np.isnan(found).any():
-            rule = f"must not return NaN{self._at(given, row)}"
+        if np.isnan(array).any():
+            rule = f"must not return NaN{self._at(arguments, row)}"
             raise refusal(self.who, "simulator", rule, result, "A failed simulation cannot be dropped without bias.")
-        whole = found.dtype.kind in "iub"
+        whole = array.dtype.kind in "iub"
         if self.shape is not None and self.discrete and not whole:
-            rule = f"must return whole numbers, as in its trial{self._at(given, row)}"
+            rule = f"must return whole numbers, as in its trial{self._at(arguments, row)}"
             raise refusal(
                 self.who, "simulator", rule, result, "Return one type always: float(...) if it can be a fraction."
             )
         if self.shape is None:
-            return found  # the trial itself: its type decides
-        if found.dtype.kind == "u" and np.any(found > np.iinfo(np.int64).max):
+            return array  # the trial itself: its type decides
+        if array.dtype.kind == "u" and np.any(array > np.iinfo(np.int64).max):
             raise refusal(self.who, "simulator", "must return numbers below 2**63", result, advice)
-        return found.astype(np.int64 if self.discrete else np.float64)
+        return array.astype(np.int64 if self.discrete else np.float64)
 
     @staticmethod
-    def _at(given: Values, row: int | None) -> str:
+    def _at(arguments: Values, row: int | None) -> str:
         if row is None:
             return ""
-        return " at " + ", ".join(f"{name}={np.asarray(value).tolist()}" for name, value in given.items())
+        return " at " + ", ".join(f"{name}={np.asarray(value).tolist()}" for name, value in arguments.items())
 
 
 def read_only(values: Any) -> Array:

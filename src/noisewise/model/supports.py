@@ -62,14 +62,13 @@ def chart(support: Any) -> str:
     """The coordinates that suit one entry: "real", "positive", "unit", or nothing where none of these."""
     support = innermost(support)
     charts = (("real", [real]), ("positive", [positive, nonnegative]), ("unit", [unit_interval]))
-    return next((name for name, known in charts if any(support is one for one in known)), "")
+    return next((name for name, constraints in charts if any(support is constraint for constraint in constraints)), "")
 
 
 def support_moves(law: Callable[[Values], Any], structs: Values) -> bool:
     """Whether the ends of the law's support may depend on the parameters: then Louis's identity lacks a term."""
-
     with double():
-        return depends(jax.make_jaxpr(lambda given: support_ends(law(given)))(structs).jaxpr)
+        return depends(jax.make_jaxpr(lambda values: support_ends(law(values)))(structs).jaxpr)
 
 
 def support_ends(law: Distribution) -> list[Any]:
@@ -79,7 +78,7 @@ def support_ends(law: Distribution) -> list[Any]:
     throughout the ends are those of the base law, transformed.
     """
     base, _, transforms = peel(law)
-    if not all(isinstance(one, MONOTONE) for one in transforms):
+    if not all(isinstance(transform, MONOTONE) for transform in transforms):
         base, transforms = law, []
     support = innermost(base.support)
     low, high = (0.0, 1.0) if support is boolean else (-jnp.inf, jnp.inf)
@@ -88,13 +87,13 @@ def support_ends(law: Distribution) -> list[Any]:
     ends = [getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)]
     if isinstance(support, multinomial):  # one number of draws for all cells
         ends = [0.0, jnp.asarray(support.upper_bound)[..., None]]
-    found = [jnp.asarray(end, float) for end in ends]
+    limits = [jnp.asarray(end, float) for end in ends]
     for transform in transforms:
         if isinstance(transform, AffineTransform) and all(_is_infinite(end) for end in ends):
             continue  # the whole line stays so, whatever the parameters
-        moved = [transform(end) for end in found]
-        found, ends = [jnp.minimum(*moved), jnp.maximum(*moved)], [0.0, 0.0]
-    return found
+        moved = [transform(end) for end in limits]
+        limits, ends = [jnp.minimum(*moved), jnp.maximum(*moved)], [0.0, 0.0]
+    return limits
 
 
 def _is_infinite(end: Any) -> bool:

@@ -72,24 +72,24 @@ class Total:
         """What the contribution reads beside the record's fields."""
         return [name for name in self.arguments if name not in self.record]
 
-    def bind(self, who: str, known: Structs) -> "BoundTotal":
-        """The total in a model where `known` gives the parents' shapes."""
-        return BoundTotal(self, who, known)
+    def bind(self, who: str, structs: Structs) -> "BoundTotal":
+        """The total in a model where `structs` gives the parents' shapes."""
+        return BoundTotal(self, who, structs)
 
 
 class BoundTotal:
     """A `Total` whose laws are compiled; draws by summing chunks of records in a fixed order."""
 
-    def __init__(self, total: Total, who: str, known: Structs) -> None:
+    def __init__(self, total: Total, who: str, structs: Structs) -> None:
         self.who, self.total, self.parents = who, total, total.parents
-        everything, self.laws = dict(known), {}
+        everything, self.laws = dict(structs), {}
         inner = frozenset(total.record)
         for field in total._order:
             place = Place(f"{who}.record['{field}']", (*path_of(who), "record", field))
             law = Law(place, total.record[field], total._edges[field], everything, inner)
             self.laws[field], everything[field] = law, law.struct
         if isinstance(total.n, str):
-            size = known[total.n]
+            size = structs[total.n]
             if size.shape != () or size.dtype.kind != "i":
                 rule = "must name a single whole number"
                 shown = f"'{total.n}' of shape {size.shape} and type {size.dtype}"
@@ -101,42 +101,42 @@ class BoundTotal:
         try:
             with double():
                 rows = {name: jax.ShapeDtypeStruct((1, *s.shape), s.dtype) for name, s in arguments.items()}
-                each = jax.vmap(lambda values: jnp.asarray(self.total.contribution(**values)))  # as in Law._trace
-                found = jax.eval_shape(each, rows)
+                by_row = jax.vmap(lambda values: jnp.asarray(self.total.contribution(**values)))  # as in Law._trace
+                result = jax.eval_shape(by_row, rows)
         except Exception as error:
             rule = "must run on one record in jax.numpy and return a number or an array"
             advice = "Use jnp functions, and jnp.where in place of if."
             cause = f"'contribution' {rule}; it raised {type(error).__name__}: {error}. {advice}"
             raise InputError(cause, who=self.who, argument="contribution", rule=rule, advice=advice) from error
-        whole = found.dtype.kind in "iub"
-        return jax.ShapeDtypeStruct(found.shape[1:], np.int64 if whole else np.float64)
+        whole = result.dtype.kind in "iub"
+        return jax.ShapeDtypeStruct(result.shape[1:], np.int64 if whole else np.float64)
 
     @cached_property
     def _partial(self) -> Callable[..., Any]:
         names, fields = self.total.arguments, self.total.record
 
-        def summed(outer: Values, inner: Values, left: Any) -> Any:
-            """Sum over the first `left` records of one row; None for all."""
-            each = jax.vmap(lambda record: jnp.asarray(self.total.contribution(**outer, **record)))(inner)
-            each = each.astype(self.struct.dtype)
-            if left is None:  # all of them, which is known when the program is made: half the time
-                return jnp.sum(each, axis=0)
-            keep = jnp.arange(each.shape[0]) < left
-            return jnp.sum(jnp.where(keep.reshape((-1,) + (1,) * (each.ndim - 1)), each, 0), axis=0)
+        def summed(outer: Values, inner: Values, count: Any) -> Any:
+            """Sum over the first `count` records of one row; None for all."""
+            contributions = jax.vmap(lambda record: jnp.asarray(self.total.contribution(**outer, **record)))(inner)
+            contributions = contributions.astype(self.struct.dtype)
+            if count is None:  # known when the program is compiled, which halves its time
+                return jnp.sum(contributions, axis=0)
+            keep = jnp.arange(contributions.shape[0]) < count
+            return jnp.sum(jnp.where(keep.reshape((-1,) + (1,) * (contributions.ndim - 1)), contributions, 0), axis=0)
 
-        def split(values: Values, left: Any) -> Any:
+        def split(values: Values, count: Any) -> Any:
             outer = {name: values[name] for name in names if name not in fields}
             inner = {name: values[name] for name in names if name in fields}
-            return jax.vmap(summed)(outer, inner, left)
+            return jax.vmap(summed)(outer, inner, count)
 
-        return Compiled(lambda: functools.partial(split))
+        return Compiled(lambda: functools.partial(split))  # a new object each time: JAX keeps no trace of it
 
-    def summed(self, values: Values, left: Array | None = None) -> Any:
-        """What the first `left` records of each row add up to; all of them without it.
+    def summed(self, values: Values, count: Array | None = None) -> Any:
+        """What the first `count` records of each row add up to; without it, all of them.
 
         `values` holds the contribution's arguments: record fields by row and record, others by row.
         """
-        return self._partial(values, left)
+        return self._partial(values, count)
 
     def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
         """One total per row."""
@@ -144,7 +144,7 @@ class BoundTotal:
         chunk = self._chunk(rows)
         total: Any = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
         outer = {name: values[name] for name in self.parents}
-        whole = isinstance(self.total.n, int) and self.total.n % chunk == 0
+        full_chunks = isinstance(self.total.n, int) and self.total.n % chunk == 0
         for start in range(0, int(n.max()), chunk):
             poll()
             everything = dict(outer)
@@ -152,8 +152,8 @@ class BoundTotal:
                 everything[field] = law.draw(rng, everything, rows, records=chunk)
             needed = {name: everything[name] for name in self.total.arguments}
             with double():
-                left = None if whole else np.clip(n - start, 0, chunk)
-                total = total + np.asarray(self.summed(needed, left))
+                count = None if full_chunks else np.clip(n - start, 0, chunk)
+                total = total + np.asarray(self.summed(needed, count))
         return total
 
     def _chunk(self, rows: int) -> int:

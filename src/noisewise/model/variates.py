@@ -1,9 +1,9 @@
 """NumPy samplers for NumPyro's laws: the table that the CPU engines draw from.
 
 NumPy's generators are several times faster than `jax.random` on a CPU and release the interpreter lock,
-so the analyst's functions run in JAX and the variates are drawn here. Which attributes a law has, and their domains,
-say its `families.FACTS`; an entry draws independent variates of a given shape. A parameter that a generator cannot
-honour is an error, never a dropped or altered proposal. Probabilities alone are clipped, by rounding errors.
+so the analyst's functions run in JAX and the variates are drawn here. `families.FACTS` says which attributes a law has,
+and their domains; an entry draws independent variates of a given shape. A parameter that a generator cannot honour is
+an error, never a dropped or altered proposal. Only probabilities are altered: rounding errors are clipped.
 """
 
 from collections.abc import Callable, Mapping
@@ -87,8 +87,8 @@ def _rate(name: str, value: Array) -> Array:
 
 
 def _count(name: str, value: Array) -> Array:
-    whole = (value >= 0) & (value < MOST) & (value == np.floor(value))
-    _require(whole, name, f"a non-negative whole number below {MOST:g}", value)
+    valid = (value >= 0) & (value < MOST) & (value == np.floor(value))
+    _require(valid, name, f"a non-negative whole number below {MOST:g}", value)
     return np.asarray(value).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Programs: functions compiled once per shape of their arguments, of which only the program is kept."""
+"""Functions compiled once per shape of their arguments, without keeping hold of what they close over."""
 
 import threading
 from collections.abc import Callable
@@ -28,8 +28,8 @@ class Compiled:
     def __getstate__(self) -> Any:
         return self._build, self._small
 
-    def __setstate__(self, made_with: Any) -> None:
-        Compiled.__init__(self, *made_with)
+    def __setstate__(self, state: Any) -> None:
+        Compiled.__init__(self, *state)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run the program for these arguments."""
@@ -40,10 +40,10 @@ class Compiled:
             with self._lock:
                 program = self._programs.get(key)
                 if program is None:
-                    program = self._programs[key] = self._made(arguments)
+                    program = self._programs[key] = self._compiled(arguments)
         return program(*arguments)
 
-    def _made(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    def _compiled(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         function = self._build()
         plain = in_numpy(function, arguments) if self._small and placement() is None else None
         return plain or jax.jit(function).lower(*arguments).compile()

@@ -24,7 +24,7 @@ def special(*arguments: Any) -> Any:
 def log_ndtr(z: Any) -> Any:
     """log of the standard normal distribution function, to full precision in NumPy and JAX alike.
 
-    JAX's own drops to eight digits twenty standard deviations out. There, the asymptotic series
+    JAX's own drops to eight digits twenty standard deviations out. Below -14 the asymptotic series takes its place,
     -z^2/2 - log(-z sqrt(2 pi)) + log(1 - 1/z^2 + 3/z^4 - ...): at z = -14 its twelfth term is below 1e-14.
     """
     if namespace(z) is np:

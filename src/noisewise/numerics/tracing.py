@@ -4,7 +4,10 @@ from typing import Any
 
 
 def depending(program: Any) -> set[int]:
-    """Identities of a traced program's variables that its inputs enter; a step's every output on its every input."""
+    """The variables of a traced program that depend on its inputs, by `id`.
+
+    Every output of a step counts as depending on every input of that step.
+    """
     moving = {id(variable) for variable in program.invars}
     for step in program.eqns:
         if any(id(variable) in moving for variable in step.invars):
@@ -13,6 +16,6 @@ def depending(program: Any) -> set[int]:
 
 
 def depends(program: Any) -> bool:
-    """Whether any output may depend on any input; a step that reads one input counts as depending on it whole."""
+    """Whether any output may depend on any input, by the rule of `depending`."""
     moving = depending(program)
     return any(id(variable) in moving for variable in program.outvars)

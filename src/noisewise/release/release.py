@@ -21,9 +21,9 @@ from noisewise.mechanisms.processed import Processed
 FORMAT = "noisewise-release"
 VERSION = 1
 LARGEST = 2**26
-"""Bytes of a release file: some three million numbers."""
+"""Most bytes of a release file: some three million numbers."""
 MOST_WORDS = 2**27
-"""Characters that the words of one entry may take as an array."""
+"""Most characters that the words of one entry may take as an array."""
 
 
 class Release(Mapping[str, Released]):
@@ -33,7 +33,7 @@ class Release(Mapping[str, Released]):
     """
 
     sent_once = True
-    """To other processes: one copy serves all blocks."""
+    """Sent to another process once: one copy serves all blocks."""
 
     def __init__(self, values: Mapping[str, Released] | None = None, /, **named: Released) -> None:
         if values is not None and not isinstance(values, Mapping):
@@ -80,17 +80,17 @@ class Release(Mapping[str, Released]):
         and cannot change, which parallel composition needs under replace-one neighbours.
         """
         who, advice = "Release.with_disjoint", 'Give lists of names: with_disjoint(["north"], ["south"]).'
-        found = tuple(() if isinstance(group, str) else tuple(group) for group in groups)
-        named = [name for group in found for name in group]
-        if len(found) < 2 or not all(found) or len(set(named)) < len(named):
+        named_groups = tuple(() if isinstance(group, str) else tuple(group) for group in groups)
+        members = [name for group in named_groups for name in group]
+        if len(named_groups) < 2 or not all(named_groups) or len(set(members)) < len(members):
             rule = "must be at least two lists of names without repetition"
             raise refusal(who, "groups", rule, groups, advice)
-        for name in named:
+        for name in members:
             if name not in self._values:
                 raise refusal(who, "groups", "must name released statistics", name, checks.nearest(name, self._values))
-        made = type(self)(self._values)
-        made._groups, made._public_groups = found, bool(public)
-        return made
+        release = type(self)(self._values)
+        release._groups, release._public_groups = named_groups, bool(public)
+        return release
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -98,14 +98,14 @@ class Release(Mapping[str, Released]):
 
         Statistics compose sequentially, declared disjoint groups in parallel; see `Guarantee.compose`.
         """
-        stated: dict[str, Guarantee] = {}
+        by_name: dict[str, Guarantee] = {}
         for name in self._values:
-            found = self.guarantee_of(name)
-            if found is None:
+            guarantee = self.guarantee_of(name)
+            if guarantee is None:
                 return None
-            stated[name] = found
-        grouped = [Guarantee.compose(stated.pop(name) for name in group) for group in self._groups]
-        parts = list(stated.values())
+            by_name[name] = guarantee
+        grouped = [Guarantee.compose(by_name.pop(name) for name in group) for group in self._groups]
+        parts = list(by_name.values())
         if grouped:
             parts.append(Guarantee.parallel(grouped, public_groups=self._public_groups))
         return Guarantee.compose(parts)
@@ -158,19 +158,19 @@ class Release(Mapping[str, Released]):
         if not isinstance(statistics, dict) or not statistics:
             advice = 'Give {"count": {"value": 37.4, "mechanism": "Laplace", "scale": 5.0}}.'
             raise refusal(where, "statistics", "must be a non-empty object", statistics, advice)
-        made = cls({name: _restored(entry, _place(where, name)) for name, entry in statistics.items()})
-        return made if "disjoint" not in content else made._with_stated_groups(content["disjoint"], where)
+        release = cls({name: _restored(entry, _place(where, name)) for name, entry in statistics.items()})
+        return release if "disjoint" not in content else release._with_stated_groups(content["disjoint"], where)
 
-    def _with_stated_groups(self, stated: Any, where: str) -> Any:
-        lists: Any = stated.get("groups") if isinstance(stated, dict) and set(stated) <= {"groups", "public"} else None
+    def _with_stated_groups(self, entry: Any, where: str) -> Any:
+        lists: Any = entry.get("groups") if isinstance(entry, dict) and set(entry) <= {"groups", "public"} else None
         named = isinstance(lists, list) and all(
             isinstance(group, list) and all(isinstance(name, str) for name in group) for group in lists
         )
-        if not named or not isinstance(stated.get("public", False), bool):
+        if not named or not isinstance(entry.get("public", False), bool):
             advice = 'Give {"groups": [["north"], ["south"]], "public": false}.'
-            raise refusal(where, "disjoint", "must hold groups of names, and public", stated, advice)
+            raise refusal(where, "disjoint", "must hold groups of names, and public", entry, advice)
         try:
-            return self.with_disjoint(*lists, public=stated.get("public", False))
+            return self.with_disjoint(*lists, public=entry.get("public", False))
         except InputError as error:
             raise error.within("disjoint").within(Place(where, ("disjoint",))) from None
 
@@ -298,33 +298,33 @@ def _number_schemas() -> dict[str, Any]:
 
 
 def _guarantee_schema() -> dict[str, Any]:
-    stated: dict[str, Any] = {name: {"$ref": REFERENCE + "budget"} for name in Guarantee.__dataclass_fields__}
-    stated |= {name: {"type": "number", "minimum": 0} for name in ZERO}
-    stated |= {name: {"enum": choices} for name, choices in Guarantee.choices.items()}
+    properties: dict[str, Any] = {name: {"$ref": REFERENCE + "budget"} for name in Guarantee.__dataclass_fields__}
+    properties |= {name: {"type": "number", "minimum": 0} for name in ZERO}
+    properties |= {name: {"enum": choices} for name, choices in Guarantee.choices.items()}
     return {
         "description": "What the noise was calibrated to. Information only: the law is in the other fields.",
         "type": "object",
         "additionalProperties": False,
-        "properties": stated,
+        "properties": properties,
     }
 
 
 def _of_all_entries(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee | None:
     """The guarantee of all entries of one released value, composed over the parts that one record may move."""
-    stated = mechanism.guarantee
-    if isinstance(mechanism, Processed) and stated == mechanism.base.guarantee:
+    guarantee = mechanism.guarantee
+    if isinstance(mechanism, Processed) and guarantee == mechanism.base.guarantee:
         return _of_all_entries(mechanism.base, shape)
     if isinstance(mechanism, Product):
-        each = [_of_all_entries(part, shape[:-1]) for part in mechanism.parts]
-        whole = [found for found in each if found is not None]
-        if len(whole) == len(each):
-            return Guarantee.compose(whole)
-    if stated is None or stated.kind == "none":
+        inside = [_of_all_entries(part, shape[:-1]) for part in mechanism.parts]
+        stated = [inner for inner in inside if inner is not None]
+        if len(stated) == len(inside):
+            return Guarantee.compose(stated)
+    if guarantee is None or guarantee.kind == "none":
         return None
-    if stated.dimension is not None and math.prod(shape) > stated.dimension:
+    if guarantee.dimension is not None and math.prod(shape) > guarantee.dimension:
         return None  # calibrated for fewer entries than were released
     parts = mechanism.record_parts(shape)
-    return Guarantee.compose([stated] * parts) if parts > 1 else stated
+    return Guarantee.compose([guarantee] * parts) if parts > 1 else guarantee
 
 
 def _place(where: str, name: str) -> Place:
@@ -336,7 +336,7 @@ def _unreadable(where: str, cause: str, advice: str = "Check the file.") -> Inpu
 
 
 def _restored(entry: Any, where: str) -> Released:
-    """A released value from a file's entry; what NumPy cannot make an array of is refused too."""
+    """A released value from a file's entry; one that NumPy cannot make an array of is refused too."""
     if _room_of_words(entry) > MOST_WORDS:
         rule = "has words too long for so many entries"
         raise _unreadable(where, rule, "Write numbers, and the words that the mechanism defines.")
@@ -353,11 +353,11 @@ def _room_of_words(entry: Any) -> int:
     pending: list[Any] = [[entry]]
     entries = longest = 0
     while pending:
-        one = pending.pop()
-        if isinstance(one, str):
-            longest = max(longest, len(one))
+        item = pending.pop()
+        if isinstance(item, str):
+            longest = max(longest, len(item))
         else:
-            inner = one.values() if isinstance(one, dict) else one
+            inner = item.values() if isinstance(item, dict) else item
             entries += len(inner)
             pending += [part for part in inner if isinstance(part, (str, list, dict))]
     return entries * longest
@@ -381,12 +381,12 @@ def _released(entry: Any, where: str) -> Released:
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object's content, for `json.loads`; a key that stands twice is refused."""
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in content:
             raise ValueError(f"the key '{key}' stands twice in one object")
-        found[key] = value
-    return found
+        content[key] = value
+    return content
 
 
 __all__ = ["FORMAT", "VERSION", "Guarantee", "Release", "Released", "schema"]

@@ -46,24 +46,24 @@ def key_data(rng: np.random.Generator) -> Array:
 
 def draw_law(law: Law, key: Any, values: Columns, rows: int) -> tuple[Any, Any]:
     """Independent draws of one law, one per row of its parents, and which rows' parameters are in order."""
-    given = {name: values[name] for name in law.parents}
+    parents = {name: values[name] for name in law.parents}
     form = law.form
     if form.variate is None:
-        return _draw_by_lanes(law, key, given, rows)
+        return _draw_by_lanes(law, key, parents, rows)
     kinds: list[str] = []
 
-    def lowered(one: Columns) -> Any:
-        made = law.function(**one)
-        kinds.append(type(peel(made)[0]).__name__)
-        return law_attributes(made)
+    def lower(row: Columns) -> Any:
+        distribution = law.function(**row)
+        kinds.append(type(peel(distribution)[0]).__name__)
+        return law_attributes(distribution)
 
-    found = jax.vmap(lowered)(given) if given else {name: x[None] for name, x in lowered({}).items()}
+    lowered = jax.vmap(lower)(parents) if parents else {name: x[None] for name, x in lower({}).items()}
     shape = (rows, *form.batch)
     good = jnp.ones(rows, bool)
     attributes = {}
     for name, rule in form.variate.rules.items():
         axes = form.variate.axes.get(name, 0)
-        value = found[name]
+        value = lowered[name]
         tail = value.shape[value.ndim - axes :] if axes else ()
         wide = jnp.broadcast_to(value, shape + tail)
         attributes[name] = wide
@@ -71,26 +71,26 @@ def draw_law(law: Law, key: Any, values: Columns, rows: int) -> tuple[Any, Any]:
         good &= jnp.all(obeyed.reshape(rows, -1), axis=1)
     drawn = DRAWS[kinds[-1]](key, shape, **attributes)
     if form.transformed:
-        drawn = jax.vmap(law.push)(given, drawn)
+        drawn = jax.vmap(law.push)(parents, drawn)
     return drawn.reshape((rows, *form.shape)), good
 
 
-def _draw_by_lanes(law: Law, key: Any, given: Columns, rows: int) -> tuple[Any, Any]:
-    def one(values: Columns, lane: Any) -> tuple[Any, Any]:
-        made = law.function(**values)
-        return made.sample(lane), well_formed(made)
+def _draw_by_lanes(law: Law, key: Any, parents: Columns, rows: int) -> tuple[Any, Any]:
+    def draw_row(values: Columns, lane: Any) -> tuple[Any, Any]:
+        distribution = law.function(**values)
+        return distribution.sample(lane), well_formed(distribution)
 
     keys = random.split(key, rows)
-    return jax.vmap(one)(given, keys) if given else jax.vmap(lambda lane: one({}, lane))(keys)
+    return jax.vmap(draw_row)(parents, keys) if parents else jax.vmap(lambda lane: draw_row({}, lane))(keys)
 
 
 def draw_total(total: BoundTotal, key: Any, values: Columns, rows: int) -> tuple[Any, Any]:
     """Sums over records, one record of every row at a time: memory does not grow with n."""
     n = values[total.total.n] if isinstance(total.total.n, str) else jnp.full(rows, total.total.n)
-    names, fields = total.total.arguments, total.total.record
+    names = total.total.arguments
 
-    def contribution(one: Columns) -> Any:
-        return jnp.asarray(total.total.contribution(**one))
+    def contribution(row: Columns) -> Any:
+        return jnp.asarray(total.total.contribution(**row))
 
     def step(i: Any, state: Any) -> Any:
         summed, good = state
@@ -99,13 +99,12 @@ def draw_total(total: BoundTotal, key: Any, values: Columns, rows: int) -> tuple
             lane = random.fold_in(random.fold_in(key, i), number)
             everything[field], fine = draw_law(law, lane, everything, rows)
             good &= fine | (i >= n)
-        assert fields
-        each = jax.vmap(contribution)({name: everything[name] for name in names})
-        keep = (i < n).reshape((rows,) + (1,) * (each.ndim - 1))
-        return summed + jnp.where(keep, each, 0).astype(summed.dtype), good
+        contributions = jax.vmap(contribution)({name: everything[name] for name in names})
+        keep = (i < n).reshape((rows,) + (1,) * (contributions.ndim - 1))
+        return summed + jnp.where(keep, contributions, 0).astype(summed.dtype), good
 
-    whole = np.issubdtype(total.struct.dtype, np.integer)
-    kind = jnp.zeros((), int).dtype if whole else jnp.zeros((), float).dtype
+    discrete = np.issubdtype(total.struct.dtype, np.integer)
+    kind = jnp.zeros((), int).dtype if discrete else jnp.zeros((), float).dtype
     start = (jnp.zeros((rows, *total.struct.shape), kind), n >= 0)
     return lax.fori_loop(0, jnp.max(n), step, start)
 
@@ -149,10 +148,10 @@ def simulate(
 
     program = model.compiled.setdefault(("device draw", tuple(names), rows), Compiled(build))
     with precision():
-        found, wrong = jax.tree.map(np.asarray, program(key_data(rng), as_inputs(used)))
+        drawn, wrong = jax.tree.map(np.asarray, program(key_data(rng), as_inputs(used)))
     refuse_wrong(model, wrong)
     # Copies: callers write into what they drew, and what JAX hands out cannot be written to.
-    return {**given, **{name: np.array(column, dtype=model.dtype(name)) for name, column in found.items()}}
+    return {**given, **{name: np.array(column, dtype=model.dtype(name)) for name, column in drawn.items()}}
 
 
 def _parents(model: "Model", names: list[str]) -> list[str]:

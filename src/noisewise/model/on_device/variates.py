@@ -41,16 +41,16 @@ def _poisson_by_inversion(key: Key, rate: Any, shape: tuple[int, ...]) -> Any:
     u = random.uniform(key, shape, rate.dtype)
 
     def step(state: Any) -> Any:
-        k, probability, reached, found = state
-        found = jnp.where((found < 0) & (u < reached), k, found)
+        k, probability, reached, drawn = state
+        drawn = jnp.where((drawn < 0) & (u < reached), k, drawn)
         probability = probability * rate / (k + 1.0)
-        return k + 1.0, probability, reached + probability, found
+        return k + 1.0, probability, reached + probability, drawn
 
     start = jnp.exp(-rate)
     state = (jnp.zeros((), rate.dtype), start, start, jnp.full(shape, -1.0, rate.dtype))
     # 100 steps leave out 1e-60 of the law at a rate of 10; rounding of the sum, 1e-16, is what remains
-    k, _, _, found = lax.while_loop(lambda s: jnp.any(s[3] < 0) & (s[0] < 100.0), step, state)
-    return jnp.where(found < 0, k, found)
+    k, _, _, drawn = lax.while_loop(lambda s: jnp.any(s[3] < 0) & (s[0] < 100.0), step, state)
+    return jnp.where(drawn < 0, k, drawn)
 
 
 def _poisson_by_rejection(key: Key, rate: Any, shape: tuple[int, ...]) -> Any:
@@ -61,7 +61,7 @@ def _poisson_by_rejection(key: Key, rate: Any, shape: tuple[int, ...]) -> Any:
     surely = 0.9277 - 3.6224 / (b - 2.0)
 
     def step(state: Any) -> Any:
-        key, found, done = state
+        key, drawn, done = state
         key, first, second = random.split(key, 3)
         u = random.uniform(first, shape, rate.dtype) - 0.5
         v = random.uniform(second, shape, rate.dtype)
@@ -72,7 +72,7 @@ def _poisson_by_rejection(key: Key, rate: Any, shape: tuple[int, ...]) -> Any:
         log_v = jnp.log(v * inverse_alpha / (a / (edge * edge) + b))
         fits = log_v <= k * log_rate - rate - lax.lgamma(jnp.maximum(k, 0.0) + 1.0)
         accepted = ~done & (inside | (~outside & fits))
-        return key, jnp.where(accepted, k, found), done | accepted
+        return key, jnp.where(accepted, k, drawn), done | accepted
 
     start = (key, jnp.zeros(shape, rate.dtype), jnp.zeros(shape, bool))
     return lax.while_loop(lambda s: ~jnp.all(s[2]), step, start)[1]
@@ -107,14 +107,14 @@ def _binomial(key: Key, shape: Any, probs: Any, total_count: Any) -> Any:
 def _multinomial(key: Key, shape: Any, probs: Any, total_count: Any) -> Any:
     """One category after the other, each binomial given those before it."""
     probs = jnp.broadcast_to(jnp.clip(probs, 0.0, 1.0), (*shape, probs.shape[-1]))
-    left = jnp.broadcast_to(total_count, shape)
-    rest = jnp.cumsum(probs[..., ::-1], axis=-1)[..., ::-1]
+    remaining = jnp.broadcast_to(total_count, shape)
+    tails = jnp.cumsum(probs[..., ::-1], axis=-1)[..., ::-1]
     counts = []
     for j in range(probs.shape[-1] - 1):
-        share = jnp.where(rest[..., j] > 0, jnp.clip(probs[..., j] / rest[..., j], 0.0, 1.0), 0.0)
-        counts.append(_binomial(random.fold_in(key, j), shape, share, left).astype(left.dtype))
-        left = left - counts[-1]
-    return jnp.stack([*counts, left], axis=-1)
+        share = jnp.where(tails[..., j] > 0, jnp.clip(probs[..., j] / tails[..., j], 0.0, 1.0), 0.0)
+        counts.append(_binomial(random.fold_in(key, j), shape, share, remaining).astype(remaining.dtype))
+        remaining = remaining - counts[-1]
+    return jnp.stack([*counts, remaining], axis=-1)
 
 
 def _categorical(key: Key, shape: Any, probs: Any) -> Any:
@@ -147,11 +147,11 @@ def _zero_inflated(key: Key, shape: Any, gate: Any, rate: Any) -> Any:
     return jnp.where(random.uniform(first, shape, gate.dtype) < gate, 0, poisson(second, rate, shape))
 
 
-def _left(key: Key, shape: Any, loc: Any, scale: Any, low: Any) -> Any:
+def _left_truncated(key: Key, shape: Any, loc: Any, scale: Any, low: Any) -> Any:
     return _truncated(key, shape, loc, scale, low, jnp.full_like(loc, jnp.inf))
 
 
-def _right(key: Key, shape: Any, loc: Any, scale: Any, high: Any) -> Any:
+def _right_truncated(key: Key, shape: Any, loc: Any, scale: Any, high: Any) -> Any:
     return _truncated(key, shape, loc, scale, jnp.full_like(loc, -jnp.inf), high)
 
 
@@ -178,8 +178,8 @@ DRAWS: dict[str, Draw] = {
     ),
     "Pareto": lambda key, shape, scale, alpha: scale * jnp.exp(random.exponential(key, shape, scale.dtype) / alpha),
     "TwoSidedTruncatedDistribution": _truncated,
-    "LeftTruncatedDistribution": _left,
-    "RightTruncatedDistribution": _right,
+    "LeftTruncatedDistribution": _left_truncated,
+    "RightTruncatedDistribution": _right_truncated,
     "Dirichlet": _dirichlet,
     "MultivariateNormal": _multivariate_normal,
     "BernoulliProbs": _bernoulli,
