@@ -34,15 +34,18 @@ def count(*, neighbours: str) -> float:
 
 
 def histogram(*, norm: str, neighbours: str) -> float:
-    """Of the counts over cells that partition the records: one cell changes by 1 (add-remove), or two (replace-one)."""
+    """Sensitivity of the counts over cells that partition the records.
+
+    One cell changes by 1 (add-remove), or two do (replace-one).
+    """
     return contingency_tables(1, norm=norm, neighbours=neighbours)
 
 
 def contingency_tables(tables: int = 1, *, norm: str, neighbours: str) -> float:
-    """Of `tables` tables released together, each counting every record in one cell (a full table, or its margins).
+    """Sensitivity of `tables` tables released together, each with every record in one cell (full tables, or margins).
 
-    Each table has one changed cell, or two under replace-one, all by 1; margins over different variables can all
-    change at once.
+    One cell of each table changes by 1, or two do under replace-one; margins over different variables can all change
+    at once.
     """
     who = "sensitivity.contingency_tables"
     cells = checks.integer(who, "tables", tables, least=1, advice="Count the tables that are released.")
@@ -55,7 +58,7 @@ def contingency_tables(tables: int = 1, *, norm: str, neighbours: str) -> float:
 
 
 def clamped_sum(low: Any, high: Any, *, neighbours: str, norm: str = "l1") -> float:
-    """Of the sum of records clamped to [low, high] (arrays: one box side per entry).
+    """Sensitivity of the sum of records clamped to [low, high] (arrays: one interval per entry).
 
     A record added or removed contributes max(|low|, |high|); a record replaced moves the sum by high - low.
     """
@@ -69,7 +72,7 @@ def clamped_sum(low: Any, high: Any, *, neighbours: str, norm: str = "l1") -> fl
 def clamped_mean(
     low: Any, high: Any, *, neighbours: str, n: int | None = None, least: int | None = None, norm: str = "l1"
 ) -> float:
-    """Of the mean of records clamped to [low, high].
+    """Sensitivity of the mean of records clamped to [low, high].
 
     replace-one: (high - low) / n. add-remove: n is confidential, so give instead `least`, the smallest number of
     records that any data set in question may have; a record added to `least` equal ones moves their mean by
@@ -95,9 +98,9 @@ def variance(
     ddof: int = 1,
     norm: str = "l1",
 ) -> float:
-    """Of the variance of records clamped to [low, high], with denominator n - ddof (arrays: one variance per entry).
+    """Sensitivity of the variance, denominator n - ddof, of records clamped to [low, high].
 
-    The range squared times the factor of `covariance`.
+    The range squared times the factor of `covariance`. Arrays: one variance per entry.
     """
     who = "sensitivity.variance"
     low, high = _box(who, low, high)
@@ -115,7 +118,7 @@ def covariance(
     norm: str = "l1",
     entries: str = "triangle",
 ) -> float:
-    """Of the covariance matrix, denominator n - ddof, of vectors clamped entry by entry to [low, high].
+    """Sensitivity of the covariance matrix, denominator n - ddof, of vectors clamped entry by entry to [low, high].
 
     `entries`: "triangle" (each pair of variables once, variances included), "full" (the whole matrix), or "pairs"
     (each pair once, no variances). Entry (j, k) moves by at most R_j R_k times a factor, R = high - low, and all
@@ -130,7 +133,7 @@ def covariance(
 
 
 def cross_products(low: Any, high: Any, *, neighbours: str, norm: str = "l1", entries: str = "triangle") -> float:
-    """Of the sums of x_j x_k over vectors x clamped entry by entry to [low, high]; `entries` as in `covariance`.
+    """Sensitivity of the sums of x_j x_k over vectors x clamped entry by entry; `entries` as in `covariance`.
 
     For regression let x hold the constant 1 (low = high = 1), the predictors and the outcome.
     add-remove: entry (j, k) is M_j M_k, M = max(|low|, |high|). replace-one: the range of x_j x_k over the box. All
@@ -361,7 +364,7 @@ def _smoothed(at: Callable[[int], float], xi: float, top: float, last: int) -> f
 
 
 def _median_at(records: Array, low: float, high: float, k: int, relation: str) -> float:
-    """Largest local sensitivity of the median k steps from the sorted records (fewer steps: see smaller k)."""
+    """Largest local sensitivity of the median just k steps from the sorted records; callers take all smaller k too."""
     n = len(records)
     pad = k + 2
     padded = np.concatenate([np.full(pad, low), records, np.full(pad, high)])  # x_(i) is padded[pad - 1 + i]
@@ -379,7 +382,7 @@ def _median_at(records: Array, low: float, high: float, k: int, relation: str) -
     if k > n:  # all records gone, one at an end added
         return 0.5 * (high - low)
     # i records to the left of the gap, n - i - removed to its right: that is balanced if they differ by at most one,
-    # else the remaining steps must just suffice to balance it (fewer steps: a smaller k had it).
+    # else the remaining steps must just suffice to balance it (where fewer suffice, a smaller k has it).
     removed = np.arange(k + 1)
     spare = k - removed
     largest = 0.0
@@ -395,7 +398,7 @@ def _median_at(records: Array, low: float, high: float, k: int, relation: str) -
 
 
 def _mean_at(records: Array, low: float, high: float, k: int, relation: str, least: int) -> float:
-    """Largest local sensitivity of the mean k steps from the sorted records (fewer steps: see smaller k)."""
+    """Largest local sensitivity of the mean just k steps from the sorted records; callers take all smaller k too."""
     n = len(records)
     if relation == "replace-one":
         return (high - low) / n if k else max(high - records[0], records[-1] - low) / n

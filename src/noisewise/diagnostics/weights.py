@@ -248,7 +248,7 @@ def effective_for_means(columns: Iterable[Array], log_weights: Array) -> float:
 
 
 def quantiles(values: Array, weights: Array | None, levels: list[float]) -> Array:
-    """Quantiles over the first axis; shape (levels, *rest). Weighted: the inverse of the weighted CDF."""
+    """Quantiles over the first axis, shape (levels, *rest). Weighted: the inverse of the weighted CDF."""
     if weights is None:
         return np.quantile(values, levels, axis=0)
     flat = values.reshape(len(values), -1)

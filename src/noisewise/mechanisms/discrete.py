@@ -29,7 +29,7 @@ def by_rows(xp: Any, function: Callable[..., Any], arrays: tuple[Any, ...], cell
 
 
 def repeat(xp: Any, steps: int, body: Callable[[Any, Any], Any], state: Any) -> Any:
-    """`state = body(step, state)` for each step."""
+    """The state after `state = body(step, state)` for each step; a compiled loop in JAX."""
     if xp is not np:
         return jax.lax.fori_loop(0, steps, body, state)
     for step in range(steps):
@@ -38,7 +38,7 @@ def repeat(xp: Any, steps: int, body: Callable[[Any, Any], Any], state: Any) -> 
 
 
 def log_sum(xp: Any, terms: Any, axis: Any) -> Any:
-    """log(sum(exp(terms))) along an axis; -inf where all are, and no warning about it."""
+    """log(sum(exp(terms))) along an axis, in NumPy and JAX alike; -inf where all terms are, without a warning."""
     top = xp.max(terms, axis=axis, keepdims=True)
     top = xp.where(xp.isfinite(top), top, 0.0)
     return log(xp, xp.sum(xp.exp(terms - top), axis=axis)) + xp.squeeze(top, axis=axis)

@@ -60,7 +60,7 @@ class Gaussian(Additive):
 
 
 def calibrated(sensitivity: float, **budget: float) -> float:
-    """The scale for an l2 sensitivity and one whole budget: epsilon with delta, rho, or mu."""
+    """The scale for an l2 sensitivity and one budget: epsilon with delta, or rho, or mu."""
     match sorted(budget):
         case ["rho"]:
             return sensitivity / math.sqrt(2.0 * budget["rho"])

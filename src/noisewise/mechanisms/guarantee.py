@@ -184,7 +184,7 @@ class Guarantee:
 
 
 def _common(who: str, guarantees: Iterable[Guarantee]) -> tuple[list[Guarantee], str | None]:
-    """The guarantees in one kind, and their one relation."""
+    """The guarantees brought to one kind, and the relation that they share; refused where there is none."""
     parts = list(guarantees)
     if not parts or not all(isinstance(part, Guarantee) for part in parts):
         rule = "must be a non-empty list of guarantees"

@@ -27,7 +27,7 @@ STEP, ROUND_OFF = 1e-9, 1e-14
 
 
 class Processed(Mechanism):
-    """Base of the wrappers: released = g(x), x released by `base`.
+    """Base of the wrappers: they release g(x), x released by `base`.
 
     Post-processing keeps the guarantee of `base` (Dwork and Roth 2014, Proposition 2.1). Values that are withheld
     inside (see `Thresholded`) stay withheld.

@@ -37,9 +37,9 @@ class TopSelection(Mechanism):
     def __init__(self, selection: Any, top: Any) -> None:
         selection = selection_of("TopSelection", selection)
         top = checks.integer("TopSelection", "top", top, least=1, advice="Give the length of the released list.")
-        stated, guarantee = selection.guarantee, None
-        if stated is not None and stated.epsilon is not None:
-            guarantee = replace(stated, epsilon=top * stated.epsilon)
+        round_guarantee, guarantee = selection.guarantee, None
+        if round_guarantee is not None and round_guarantee.epsilon is not None:
+            guarantee = replace(round_guarantee, epsilon=top * round_guarantee.epsilon)
         self._freeze(guarantee, selection=selection, top=top)
 
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:

@@ -166,8 +166,8 @@ class Space:
 def unwalkable(model: Model, statistics: Sequence[str] = ()) -> str | None:
     """Why walking in free coordinates would miss part of a law, as the end of a sentence; None where it does not.
 
-    Of the prior, and of the continuous `statistics` that walk too. Beta(0.01, 0.01) has a third of its mass within
-    rounding of 1, where every coordinate is infinite: chains would never go there.
+    This concerns the prior, and the continuous `statistics` that walk too. Beta(0.01, 0.01) has a third of its mass
+    within rounding of 1, where every coordinate is infinite: chains would never go there.
     """
     names = [n for n in model.order if n in statistics or (n in model.parameters and not model.is_discrete(n))]
     needed = [name for name in model.order if name in {*names, *model.ancestors(*names)}]
@@ -184,29 +184,29 @@ def unwalkable(model: Model, statistics: Sequence[str] = ()) -> str | None:
         shares = {name: float(np.mean(np.asarray(lost))) for name, lost in program(drawn).items()}
     for name, share in shares.items():
         if share > LOST:
-            what = "prior" if name in model.parameters else "law"
+            kind = "prior" if name in model.parameters else "law"
             return (
-                f"moves in unconstrained coordinates, and {100 * share:.2g}% of the {what} of '{name}' lies at the "
+                f"moves in unconstrained coordinates, and {100 * share:.2g}% of the {kind} of '{name}' lies at the "
                 "edge of floating point, where there are none"
             )
     return None
 
 
 def _without_density(model: Model, names: Sequence[str], needed: Sequence[str]) -> str | None:
-    """A law with atoms, or without unconstrained coordinates."""
+    """The reason where a law has atoms or no unconstrained coordinates; None where none has."""
     against: list[str] = []
 
     def look(values: Values) -> Any:
         for name in names:
             law = model.law_at(name, values)
-            what = "prior" if name in model.parameters else "law"
+            kind = "prior" if name in model.parameters else "law"
             if has_atoms(law) and not is_fixed(law):
-                against.append(f"compares densities, and the {what} of '{name}' has atoms, so it has none")
+                against.append(f"compares densities, and the {kind} of '{name}' has atoms, so it has none")
                 continue
             try:
                 biject_to(law.support)
             except NotImplementedError as error:
-                against.append(f"moves in unconstrained coordinates, which a {what}'s support does not have ({error})")
+                against.append(f"moves in unconstrained coordinates, which a {kind}'s support does not have ({error})")
         return 0.0
 
     rows = {name: jax.ShapeDtypeStruct((1, *model.shape(name)), model.dtype(name)) for name in needed}

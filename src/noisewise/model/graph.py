@@ -37,7 +37,10 @@ def as_function(who: str, law: Any) -> Callable[..., Any]:
 
 
 def ordered(who: str, edges: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Names so that each comes after those it depends on (others are ignored); a cycle is refused."""
+    """Names so that each comes after those it depends on (names not in `edges` are ignored); a cycle is refused.
+
+    The order decides the draws of a seed, so it is made here, depth first; `graphlib` promises none.
+    """
     result: list[str] = []
     state: dict[str, str] = {}
 

@@ -2,8 +2,8 @@
 
 A NumPyro distribution never crosses a `vmap` boundary as an object: there its batch shape is lost and
 `.sample` would give every lane the same noise. Inside the `vmap` it is *lowered*: wrappers are taken off,
-and its attributes leave as plain arrays. Which sampler, which transforms and which shapes is found once, by
-tracing, and stays fixed.
+and its attributes leave as plain arrays. Tracing it once tells its sampler, its transforms and its shapes, which
+stay fixed.
 """
 
 import inspect
@@ -44,7 +44,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Form:
-    """What tracing found of a law: everything about it that does not depend on values."""
+    """What tracing tells of a law: everything about it that does not depend on values."""
 
     variate: Variate | None
     """None: the law's own JAX sampler, with one key per row."""
@@ -297,7 +297,7 @@ class Law:
 
     @cached_property
     def _constant(self) -> dict[str, Array]:
-        """The attributes that no parent enters: at a row of made-up values, which change nothing."""
+        """The attributes that no parent enters, computed at a row of ones: the values change nothing."""
         if not self.parents:
             with double():
                 return {name: np.asarray(value) for name, value in law_attributes(self.function()).items()}
@@ -352,7 +352,7 @@ class Law:
         return base
 
     def _attributes_of(self, outer: Values, inner: Values, records: int | None) -> dict[str, Array]:
-        """By name; those that vary have a lead of rows (and of records, or 1 in its place)."""
+        """Attributes by name. Those that vary have an axis of rows, and with `records` then one of records, or of 1."""
         assert self.form.variate is not None
         varying: dict[str, Array] = {
             name: np.asarray(inner[of]) for name, of in self.form.passed.items() if of in inner
@@ -398,7 +398,7 @@ def constant_law(law: Distribution, who: str) -> Callable[[], Distribution]:
 
 
 def warn_about_32_bit(who: str) -> None:
-    """Name the culprit whose numbers were rounded before they reached us."""
+    """Warn that the numbers of `who` were rounded before they reached us."""
     cause = (
         "holds 32-bit JAX arrays whose values were rounded (0.1 became 0.10000000149). "
         "Make it inside a function, lambda: dist.Normal(...), which runs in 64 bits, or from Python numbers."

@@ -51,7 +51,7 @@ class Model:
         self.parameters = tuple(prior)
         self.statistics = tuple(statistics)
         self._refuse_duplicates(statistics)
-        self._edges, bodies = self._read(prior, statistics)
+        self._edges, bodies = self._graph(prior, statistics)
         self._order = ordered("Model", self._edges)
         self._nodes: dict[str, Node] = {}
         self._trial: dict[str, Any] = {}
@@ -70,7 +70,7 @@ class Model:
                 raise refusal("Model", name, rule, name, "Rename one of them.")
             seen.add(name)
 
-    def _read(
+    def _graph(
         self, prior: Mapping[str, Any], statistics: Mapping[str, Any]
     ) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
         edges: dict[str, tuple[str, ...]] = {}
