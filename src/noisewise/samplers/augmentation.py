@@ -99,18 +99,18 @@ class Augmentation(Sampler):
             stopped = "interrupted"
         stopped = stopped or ("max_seconds" if sweeps.stop.is_set() else "")
         columns = sweeps.columns()
-        kept = len(next(iter(columns.values()))) // chains
+        length = len(next(iter(columns.values()))) // chains
         superchains = 16 if chains > 16 else None
-        judged: tuple[str, str, dict[str, Any]] = ("complete", "", {})
-        if kept:
-            judged = judge_chains(columns, chains, superchains, self.min_ess)
-        status, message, numbers = judged
+        verdict: tuple[str, str, dict[str, Any]] = ("complete", "", {})
+        if length:
+            verdict = judge_chains(columns, chains, superchains, self.min_ess)
+        status, message, numbers = verdict
         if stopped:
             status = stopped
             why = f"after max_seconds={self.max_seconds:g}" if stopped == "max_seconds" else "by hand"
             message = (
-                f"stopped {why} with {kept} of {sweeps.length} draws from each of {chains} chains. What is there comes "
-                "from chains that may not have met. Allow more time, or ask for fewer draws."
+                f"stopped {why} with {length} of {sweeps.length} draws from each of {chains} chains. What is there "
+                "comes from chains that may not have met. Allow more time, or ask for fewer draws."
             )
         accepted, tried = np.sum(sweeps.tallies, axis=0)
         if joint.totals:
@@ -122,8 +122,8 @@ class Augmentation(Sampler):
             columns,
             status=status,
             message=message,
-            chains=chains if kept else None,
-            superchains=superchains if kept else None,
+            chains=chains if length else None,
+            superchains=superchains if length else None,
             proposals=int(tried),
             acceptance_rate=float(accepted / tried) if tried else None,
             seconds=time.monotonic() - began,
@@ -162,15 +162,15 @@ def _walks(problem: Problem, name: str) -> bool:
 
 
 def _fixed(problem: Problem, name: str) -> bool:
-    found: list[bool] = []
-    _look(problem, name, lambda law: found.append(is_fixed(law)))
-    return found[-1]
+    answers: list[bool] = []
+    _look(problem, name, lambda law: answers.append(is_fixed(law)))
+    return answers[-1]
 
 
 def _event_dim(problem: Problem, name: str) -> int:
-    found: list[int] = []
-    _look(problem, name, lambda law: found.append(len(peel(law)[0].event_shape)))
-    return found[-1]
+    dimensions: list[int] = []
+    _look(problem, name, lambda law: dimensions.append(len(peel(law)[0].event_shape)))
+    return dimensions[-1]
 
 
 def _varies(problem: Problem, name: str) -> bool:
@@ -245,8 +245,8 @@ class _Sweeps:
         total = self.warmup + self.length * self.sampler.thin
         log = self.log.within("group", number)
         saves = 0
-        while (kept := log.get(saves, classes=[State])) is not None:
-            rng, state, saves = self._restored(number, kept, steps), kept["state"], saves + 1
+        while (record := log.get(saves, classes=[State])) is not None:
+            rng, state, saves = self._restored(number, record, steps), record["state"], saves + 1
         saved = self.done[number]
         for sweep in range(self.swept[number], total):
             poll()
@@ -264,19 +264,19 @@ class _Sweeps:
             self.swept[number] += 1
             if log.due() or (log and sweep + 1 == total):
                 rows = {name: values[:, saved : self.done[number]] for name, values in self.store[number].items()}
-                kept = {"rng": rng, "state": state, "steps": [attributes_of(step) for step in steps], "rows": rows}
-                kept |= {"tally": self.tallies[number], "least": self.least[number], "done": sweep + 1, "total": total}
-                if log.save(kept, saves):
+                record = {"rng": rng, "state": state, "steps": [attributes_of(step) for step in steps], "rows": rows}
+                record |= {"tally": self.tallies[number], "least": self.least[number]}
+                if log.save(record | {"done": sweep + 1, "total": total}, saves):
                     saved, saves = self.done[number], saves + 1
 
-    def _restored(self, number: int, kept: dict[str, Any], steps: list[Any]) -> np.random.Generator:
+    def _restored(self, number: int, record: dict[str, Any], steps: list[Any]) -> np.random.Generator:
         """Take in what a group had when it was saved, and what it kept since the time before."""
-        self._fill(number, kept["rows"])
-        self.swept[number] = max(0, kept["done"])
-        self.tallies[number], self.least[number] = kept["tally"], kept["least"]
-        for step, known in zip(steps, kept["steps"], strict=True):
-            vars(step).update(known)
-        rng: np.random.Generator = kept["rng"]
+        self._fill(number, record["rows"])
+        self.swept[number] = max(0, record["done"])
+        self.tallies[number], self.least[number] = record["tally"], record["least"]
+        for step, attributes in zip(steps, record["steps"], strict=True):
+            vars(step).update(attributes)
+        rng: np.random.Generator = record["rng"]
         return rng
 
     def _start(self, rng: np.random.Generator, number: int) -> State:
@@ -306,22 +306,22 @@ class _Sweeps:
 
     def tick(self, progress: Progress, began: float) -> None:
         """Show progress; stop by the clock."""
-        each = self.chains // self.groups
+        size = self.chains // self.groups
         total = self.groups * (self.warmup + self.length * self.sampler.thin)
-        progress.update(sum(self.swept) * each, total * each, lambda: 0)
+        progress.update(sum(self.swept) * size, total * size, lambda: 0)
         limit = self.sampler.max_seconds
         if limit is not None and time.monotonic() - began > limit and sum(self.swept) < total:
             self.stop.set()
 
     def columns(self) -> dict[str, Array]:
         """Draws, chain by chain, as many as every group has."""
-        kept = min(self.done)
+        length = min(self.done)
         model, needed = self.joint.model, self.joint.problem.needed
         names = [*model.parameters, *(name for name in model.statistics if name in needed)]
-        if not kept:
+        if not length:
             return {name: np.empty((0, *model.shape(name)), model.dtype(name)) for name in names}
-        parts = {name: np.concatenate([store[name][:, :kept] for store in self.store]) for name in names}
-        return {name: part.reshape(self.chains * kept, *part.shape[2:]) for name, part in parts.items()}
+        parts = {name: np.concatenate([store[name][:, :length] for store in self.store]) for name in names}
+        return {name: part.reshape(self.chains * length, *part.shape[2:]) for name, part in parts.items()}
 
 
 # The sweep ------------------------------------------------------------------------------------------------------------
@@ -362,8 +362,8 @@ def _refresh(joint: Joint, latent: list[str]) -> list[Any]:
 def closed_forms(joint: Joint, state: State) -> dict[str, ConjugateFamily]:
     """Continuous parameters whose law given the rest is recognised, and confirmed at the given states."""
     continuous = [name for name in joint.model.parameters if not joint.model.is_discrete(name)]
-    found = {name: family_of(joint, name) for name in continuous}
-    return {n: family for n, family in found.items() if family and Conjugate(joint, n, family).agrees(state)}
+    families = {name: family_of(joint, name) for name in continuous}
+    return {n: family for n, family in families.items() if family and Conjugate(joint, n, family).agrees(state)}
 
 
 def _parameter_steps(joint: Joint, families: dict[str, ConjugateFamily]) -> list[Any]:
@@ -372,13 +372,13 @@ def _parameter_steps(joint: Joint, families: dict[str, ConjugateFamily]) -> list
     closed = [Conjugate(joint, name, family) for name, family in families.items()]
     rest = [name for name in model.parameters if not model.is_discrete(name) and name not in families]
     collapsed: list[Conjugate] = []
-    for one in closed:
-        kin = {one.name, *model.parents(one.name), *joint.children(one.name)}
-        alone = not any(kin & {other.name, *joint.children(other.name)} for other in collapsed)
-        if set(model.parents(one.name)) & set(rest) and alone:
-            collapsed.append(one)
+    for step in closed:
+        kin = {step.name, *model.parents(step.name), *joint.children(step.name)}
+        alone = not any(kin & {earlier.name, *joint.children(earlier.name)} for earlier in collapsed)
+        if set(model.parents(step.name)) & set(rest) and alone:
+            collapsed.append(step)
     steps: list[Any] = [Gradient(joint, rest, collapsed)] if rest else []
-    return steps + [one for one in closed if one not in collapsed]
+    return steps + [step for step in closed if step not in collapsed]
 
 
 def one_sweep(
@@ -428,7 +428,7 @@ def step_in_words(step: Any) -> str:
     if isinstance(step, Refresh):
         return f"{', '.join(step.chart.names)}: with fresh {', '.join(step.renewed)}"
     if isinstance(step, Gradient):
-        inside = f" ({', '.join(one.name for one in step.collapsed)} integrated out)" if step.collapsed else ""
+        inside = f" ({', '.join(inner.name for inner in step.collapsed)} integrated out)" if step.collapsed else ""
         return f"{', '.join(step.chart.names)}: Hamiltonian{inside}"
     if isinstance(step, Reported):
         return f"{step.name}: given the reported counts"

@@ -147,8 +147,8 @@ def settle(sampler: Any) -> None:
 
 def settings_as_data(sampler: Any) -> dict[str, Any]:
     """Name and settings as plain data."""
-    found = {item.name: getattr(sampler, item.name) for item in fields(sampler)}
-    return {"name": type(sampler).__name__, **found, "proposal": proposals.as_data(sampler.proposal)}
+    settings = {item.name: getattr(sampler, item.name) for item in fields(sampler)}
+    return {"name": type(sampler).__name__, **settings, "proposal": proposals.as_data(sampler.proposal)}
 
 
 def without_density(problem: Problem) -> str | None:

@@ -130,6 +130,6 @@ def evidence(outcome: Outcome, log_weights: Array, log_scale: float) -> tuple[fl
     """log of the acceptance rate, log evidence, and its error: rate and mean weight are independent, both unbiased."""
     if not outcome.draws:
         return math.nan, math.nan, math.inf
-    rate, rate_error = log_rate([(kept, made) for _, kept, made in outcome.tally])
+    rate, rate_error = log_rate([(accepted, proposed) for _, accepted, proposed in outcome.tally])
     error = math.hypot(rate_error, weights.log_mean_se(log_weights))
     return rate, rate + log_scale + weights.log_mean(log_weights), error

@@ -186,7 +186,7 @@ class _Run:
     proposals: int = 0
     thin: int = 1
     sweeps: int = 0
-    kept: list[list[Columns]] = field(default_factory=list)
+    rounds: list[list[Columns]] = field(default_factory=list)
     """By group, by round: columns of shape (chains, length, ...)."""
     accepted: Array = field(default_factory=lambda: np.zeros(0))
     tried: Array = field(default_factory=lambda: np.zeros(0))
@@ -218,19 +218,19 @@ class _Run:
     def start(self) -> None:
         """Starts chosen by weight from draws of the prior; steps shaped like the weighted draws."""
         work = partial(start, Moves(self.problem), self.seed)
-        found, rows, rng = gather(self.engine, [work], self.tick, portable=True)[0]
+        walkers, rows, rng = gather(self.engine, [work], self.tick, portable=True)[0]
         self.proposals += rows
-        if found is None:
+        if walkers is None:
             self.status = "hopeless"
             self.message = (
                 f"none of {rows} draws of the prior could have given the release, so there is nowhere to start from. "
                 "Check the model's support against the released values, or use a sampler that approaches them in steps."
             )
             return
-        self.floor = 1e-8 * np.maximum(_finite(found.free).var(axis=0), 1e-8)
-        cloud = weighted_cloud(rng, found, 1024)
+        self.floor = 1e-8 * np.maximum(_finite(walkers.free).var(axis=0), 1e-8)
+        cloud = weighted_cloud(rng, walkers, 1024)
         self.kernel = self.moves.kernel(cloud.free, cloud.parameters, 1e4 * self.floor)
-        starts = found.take(chosen_by_weight(rng, found, min(self.chains, SUPERCHAINS)))
+        starts = walkers.take(chosen_by_weight(rng, walkers, min(self.chains, SUPERCHAINS)))
         spread = starts.take(np.repeat(np.arange(len(starts)), self.chains // len(starts)))
         cut = self._groups()
         size = self.chains // cut
@@ -238,7 +238,7 @@ class _Run:
         works = [partial(self.walk.place, piece, group) for group, piece in enumerate(pieces)]
         self.groups = gather(self.engine, works, self.tick, portable=True)
         self.log.same(self.groups, "starts")
-        self.kept = [[] for _ in self.groups]
+        self.rounds = [[] for _ in self.groups]
 
     def _groups(self) -> int:
         """Groups of chains that advance together: by model and settings alone, so that threads change nothing."""
@@ -257,9 +257,9 @@ class _Run:
             left = self.sampler.warmup - before
             length = left if left < 2 * window else window
             walk = self.walk
-            works = [partial(walk.warm, one, n, before, length) for n, one in enumerate(self.groups)]
-            kept = self.log.within("warm-up")
-            results = kept.gather(self.engine, works, self.tick, before, classes=[Walkers], portable=True)
+            works = [partial(walk.warm, walkers, group, before, length) for group, walkers in enumerate(self.groups)]
+            log = self.log.within("warm-up")
+            results = log.gather(self.engine, works, self.tick, before, classes=[Walkers], portable=True)
             self.groups = [result[0] for result in results]
             self.proposals += length * self.chains * self.moves.cost
             sums, tried = sum(result[1] for result in results), sum(result[2] for result in results)
@@ -285,14 +285,14 @@ class _Run:
                 )
                 return
             walk, numbers = self.walk, (self.count, length, self.thin, self.sweeps)
-            works = [partial(walk.draw, one, n, *numbers) for n, one in enumerate(self.groups)]
-            kept = self.log.within("draws")
-            results = kept.gather(self.engine, works, self.tick, self.count, classes=[Walkers], portable=True)
+            works = [partial(walk.draw, walkers, number, *numbers) for number, walkers in enumerate(self.groups)]
+            log = self.log.within("draws")
+            results = log.gather(self.engine, works, self.tick, self.count, classes=[Walkers], portable=True)
             self.groups = [result[0] for result in results]
             self.accepted = np.sum([result[1] for result in results], axis=0) + (self.accepted if self.count else 0.0)
             self.tried = np.sum([result[2] for result in results], axis=0) + (self.tried if self.count else 0.0)
             for group, result in enumerate(results):
-                self.kept[group].append(result[3])
+                self.rounds[group].append(result[3])
             self.proposals += cost
             self.count += length
             self.log.put({"done": self.count, "total": self.length}, "draws", "done")
@@ -321,9 +321,9 @@ class _Run:
         columns: Columns = {}
         numbers: dict[str, Any] = {}
         if self.count:
-            names = self.kept[0][0]
+            names = self.rounds[0][0]
             stacked = {
-                name: np.concatenate([np.concatenate([part[name] for part in parts], axis=1) for parts in self.kept])
+                name: np.concatenate([np.concatenate([part[name] for part in parts], axis=1) for parts in self.rounds])
                 for name in names
             }
             columns = {name: values.reshape(-1, *values.shape[2:]) for name, values in stacked.items()}

@@ -112,7 +112,7 @@ class Programs:
 
     def _kernel(self, free: Any, key: Any, data: Any) -> tuple[Any, Any]:
         """NumPyro's state for one chain at `free`, and its step."""
-        start, step = hmc(potential_fn_gen=lambda given: self.target.potential(given), algo="NUTS")
+        start, step = hmc(potential_fn_gen=self.target.potential, algo="NUTS")
         state = start(
             free,
             trajectory_length=None,
@@ -120,7 +120,7 @@ class Programs:
             model_args=(data,),
             **self.options,
         )
-        return state, lambda one: step(one, (data,))
+        return state, lambda before: step(before, (data,))
 
     def start(self, free: Array, key: Array, data: Any) -> Any:
         """The state of a chain."""
@@ -134,18 +134,18 @@ class Programs:
         """A piece of a chain: (the state after it, what happened in each iteration)."""
 
         def build() -> Any:
-            def one(state: Any, data: Any) -> Any:
+            def piece(state: Any, data: Any) -> Any:
                 _, step = self._kernel(state.z, state.rng_key, data)  # sets up the step; its own start is not used
 
-                def once(carry: Any, _: Any) -> Any:
+                def iterate(carry: Any, _: Any) -> Any:
                     new = step(carry)
                     seen = {"free": new.z, "steps": new.num_steps, "diverging": new.diverging}
                     return new, seen | {"accept": new.accept_prob}
 
-                last, seen = jax.lax.scan(once, _keyed(state), None, length=PIECE)
+                last, seen = jax.lax.scan(iterate, _keyed(state), None, length=PIECE)
                 return _plain(last), seen
 
-            return one
+            return piece
 
         return self._once("advance", build, state, data)
 
@@ -153,11 +153,11 @@ class Programs:
         """Free vectors of rows of values, and minus the log density there."""
 
         def build() -> Any:
-            def one(row: Values, data: Any) -> Any:
+            def energy(row: Values, data: Any) -> Any:
                 free = self.target.free_from(row)
                 return free, self.target.potential(data)(free)
 
-            return jax.vmap(one, in_axes=(0, None))
+            return jax.vmap(energy, in_axes=(0, None))
 
         return self._program("energies", build)(rows, data)
 
@@ -171,9 +171,9 @@ class Programs:
         if purpose in self.ready:
             return program(*arguments)
         with self.lock:
-            found = program(*arguments)
+            result = program(*arguments)
             self.ready.add(purpose)
-        return found
+        return result
 
     def _program(self, purpose: str, build: Callable[[], Any]) -> Compiled:
         key = ("nuts", purpose, self.target.signature, tuple(sorted(self.options.items())))
@@ -259,15 +259,15 @@ class ChainsRun:
         rows = CANDIDATES * self.settings.chains
         drawn = model.draw(rng, [n for n in model.order if n in model.parameters or n in self.problem.needed], rows)
         names = {*model.parameters, *target.sampled}
-        for name in {parent for one in target.sampled for parent in model.parents(one)} & set(target.exact):
+        for name in {parent for child in target.sampled for parent in model.parents(child)} & set(target.exact):
             drawn[name] = np.repeat(self.data["exact"][name][None], rows, axis=0)
             names.add(name)
         for name in target.sampled:
             item = self.problem.release.get(name)
             if item is not None and np.shape(item.value) == model.shape(name):
-                noise = np.asarray(item.value) - np.median(drawn[name], axis=0)
+                distance = np.asarray(item.value) - np.median(drawn[name], axis=0)
                 shift = np.where(np.arange(rows) % 2 == 0, 0.0, 1.0).reshape((-1,) + (1,) * np.ndim(item.value))
-                drawn[name] = drawn[name] + shift * np.nan_to_num(noise)
+                drawn[name] = drawn[name] + shift * np.nan_to_num(distance)
         with double():
             free, energy = self.programs.energies({name: drawn[name] for name in sorted(names)}, self.data)
             free, energy = np.asarray(free), np.asarray(energy)
@@ -301,17 +301,17 @@ class ChainsRun:
                 state, seen = jax.tree.map(np.asarray, self.programs.advance(state, self.data))
                 pieces.append(seen)
                 if log.due() or (log and len(pieces) == total):
-                    kept = {"state": jax.tree.leaves(state), "rows": pieces[saved:]}
-                    if log.save(kept | {"done": len(pieces), "total": total}, records):
+                    record = {"state": jax.tree.leaves(state), "rows": pieces[saved:]}
+                    if log.save(record | {"done": len(pieces), "total": total}, records):
                         saved, records = len(pieces), records + 1
 
     def _resumed(self, log: Log, pieces: list[dict[str, Array]], state: Any) -> tuple[Any, int]:
         """The state in which a chain was last saved, after adding its pieces; and how many records those are."""
         leaves, form = jax.tree.flatten(state)
         records = 0
-        while (kept := log.get(records)) is not None:
-            pieces += kept["rows"]
-            leaves, records = kept["state"], records + 1
+        while (record := log.get(records)) is not None:
+            pieces += record["rows"]
+            leaves, records = record["state"], records + 1
         return jax.tree.unflatten(form, leaves), records
 
     def _kept(self) -> int:
@@ -321,9 +321,9 @@ class ChainsRun:
 
     def _joined(self, name: str) -> Array:
         """(chains, kept draws, ...) of what the pieces hold."""
-        kept, first = self._kept(), self.settings.warmup
-        whole = [np.concatenate([one[name] for one in pieces]) for pieces in self.pieces]
-        return np.stack([chain[first : first + kept] for chain in whole])
+        length, first = self._kept(), self.settings.warmup
+        whole = [np.concatenate([piece[name] for piece in pieces]) for pieces in self.pieces]
+        return np.stack([chain[first : first + length] for chain in whole])
 
     # Results ---------------------------------------------------------------------------------------------
 
@@ -336,7 +336,7 @@ class ChainsRun:
         rows = min(512, 1 << max(0, (2**20 // cells).bit_length() - 1))
         outside = [sum_.log_outside() for sum_ in self.target.sums]
         rng = generator(self.seed, Purpose.RESAMPLING, self.attempt)
-        found = []
+        parts = []
         for first in range(0, len(free), rows):
             piece = free[first : first + rows]
             padded = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
@@ -346,8 +346,8 @@ class ChainsRun:
                     np.asarray, self.programs.finish(padded, self.data, outside, uniform)
                 )
             drawn |= self.target.draw_folded(rng, moments)
-            found.append({name: value[: len(piece)] for name, value in (drawn | {"": left}).items()})
-        columns = {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+            parts.append({name: value[: len(piece)] for name, value in (drawn | {"": left}).items()})
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         self.left = columns.pop("")
         for name in self.target.exact:
             columns[name] = np.broadcast_to(self.data["exact"][name], (len(free), *self.problem.model.shape(name)))
@@ -363,7 +363,7 @@ class ChainsRun:
     def widen(self, names: list[tuple[str, ...]]) -> None:
         """Double the windows of these sums for another attempt, on new streams; or give up."""
         self.wasted += self._steps()
-        wider = {**self.widened, **{one: self.widened.get(one, 0) + 1 for one in names}}
+        wider = {**self.widened, **{group: self.widened.get(group, 0) + 1 for group in names}}
         excess = next((sum_.excess() for sum_ in Target(self.problem, wider).sums if sum_.excess()), None)
         if self.attempt + 1 == WIDENINGS or excess:
             raise refusal(
@@ -411,8 +411,10 @@ class ChainsRun:
         )
 
     def _judge(self, numbers: dict[str, Any]) -> None:
-        self.status, self.message, found = judge_chains(self.columns, self.settings.chains, None, self.settings.min_ess)
-        numbers |= found
+        self.status, self.message, diagnostics = judge_chains(
+            self.columns, self.settings.chains, None, self.settings.min_ess
+        )
+        numbers |= diagnostics
         share = numbers["divergences"] / (self.length * self.settings.chains)
         if self.status == "complete" and share > DIVERGENT:
             self.status = "divergent"

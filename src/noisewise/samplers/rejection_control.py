@@ -112,9 +112,9 @@ class Control:
         values, log_weights = self.weigh.candidates(rng, rows, poll)
         with np.errstate(invalid="ignore"):
             log_chance = np.where(log_weights == -np.inf, -np.inf, log_weights - self.log_threshold)
-        kept = survivors(rng, log_chance)
+        positions = survivors(rng, log_chance)
         values["log_weights"] = corrected(log_weights, self.log_threshold)
-        return {name: column[kept] for name, column in values.items()}, kept
+        return {name: column[positions] for name, column in values.items()}, positions
 
 
 def corrected(log_weights: Array, log_threshold: float) -> Array:

@@ -42,8 +42,8 @@ def accept(
         def build(capacity: int = capacity) -> Any:
             return lambda *arguments: _accept_program(model, fresh, rows, capacity, *arguments)
 
-        name = ("device accept", fresh, released, rows, capacity)
-        program = model.compiled.setdefault(name, Compiled(build))
+        purpose = ("device accept", fresh, released, rows, capacity)
+        program = model.compiled.setdefault(purpose, Compiled(build))
         with precision():
             columns, count, worst, wrong = program(key, as_inputs(inputs), tree, log_sups)
             refuse_wrong(model, jax.tree.map(np.asarray, wrong))
@@ -51,11 +51,12 @@ def accept(
             count = int(count)
             if count <= capacity:
                 # Fetch only what is there, in steps that few programs serve.
-                kept = {key: np.asarray(column[: _step(count, capacity)])[:count] for key, column in columns.items()}
+                size = _step(count, capacity)
+                survivors = {name: np.asarray(column[:size])[:count] for name, column in columns.items()}
                 break
         guess.grow(count)
-    positions = kept.pop("__positions")
-    return {name: np.asarray(column).astype(model.dtype(name), copy=False) for name, column in kept.items()}, positions
+    positions = survivors.pop("__positions")
+    return {name: column.astype(model.dtype(name), copy=False) for name, column in survivors.items()}, positions
 
 
 def _accept_program(
@@ -76,12 +77,12 @@ def _accept_program(
 
 def log_etas(releases: Columns, values: Columns, rows: int) -> dict[str, Any]:
     """log eta of each released statistic, row by row; `releases`: {name: (mechanism, value)}, traced."""
-    found = {}
+    totals = {}
     for name, (mechanism, value) in releases.items():
         extra = {other: values[other] for other in mechanism.inputs}
-        each = jnp.asarray(mechanism.log_prob(value, values[name], **extra))
-        found[name] = jnp.sum(each.reshape(rows, -1), axis=1)
-    return found
+        entries = jnp.asarray(mechanism.log_prob(value, values[name], **extra))
+        totals[name] = jnp.sum(entries.reshape(rows, -1), axis=1)
+    return totals
 
 
 def log_uniform(key: Any, rows: int) -> Any:

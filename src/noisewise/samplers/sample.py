@@ -111,40 +111,41 @@ def _sample_by_choice(
     """Try rejection for as long as a probe would take; else run the probe, and go down its ranking."""
     spared = choice.sparing(problem)
     if spared is not None:
-        logger.info("%s: %s", type(spared.sampler).__name__, spared.told)
-        return _run(problem, spared.sampler, draws, seed, engine, progress, spared.told, log.within(0))
-    found = _tried_at_once(problem, draws, seed, engine)
-    if found is not None:
-        logger.info("Rejection: %s", found.reason)
-        return found
+        logger.info("%s: %s", type(spared.sampler).__name__, spared.note)
+        return _run(problem, spared.sampler, draws, seed, engine, progress, spared.note, log.within(0))
+    posterior = _tried_at_once(problem, draws, seed, engine)
+    if posterior is not None:
+        logger.info("Rejection: %s", posterior.reason)
+        return posterior
     probe = choice.probe(problem, seed, engine)
     steps: list[str] = []
     lost: InferenceError | InputError | None = None
-    for number, (each, told) in enumerate(_candidates(probe, draws, seed, engine)):
-        sampler = each.sampler
-        logger.info("%s: %s", type(sampler).__name__, told)
+    for number, (estimate, reason) in enumerate(_candidates(probe, draws, seed, engine)):
+        sampler = estimate.sampler
+        logger.info("%s: %s", type(sampler).__name__, reason)
         # A fallback starts on new streams: it was called for by what the run before it drew.
-        own = seed if number == 0 else int(generator(seed, Purpose.FALLBACK, number).integers(2**53))
-        told_all, run = "; ".join([*steps, told]), each.run if own == seed else None
+        own_seed = seed if number == 0 else int(generator(seed, Purpose.FALLBACK, number).integers(2**53))
+        history, run = "; ".join([*steps, reason]), estimate.run if own_seed == seed else None
         try:
-            latest = _run(problem, sampler, draws, own, engine, progress, told_all, log.within(number), run)
+            latest = _run(problem, sampler, draws, own_seed, engine, progress, history, log.within(number), run)
         except (InferenceError, InputError) as error:  # nowhere to start from, or beyond range: the next may find a way
             if sampler in FROM_PRIOR or isinstance(error, WrongMechanism):
                 raise  # the model fails at draws of its own prior: no sampler's way round makes it right
             lost = lost or error
-            steps.append(f"{type(sampler).__name__} ({told}) could not go on")
+            steps.append(f"{type(sampler).__name__} ({reason}) could not go on")
             logger.info("%s", error)
             continue
-        found = (
-            latest if found is None or not POSTERIOR[latest.status].another else replace(found, reason=latest.reason)
-        )
+        if posterior is None or not POSTERIOR[latest.status].another:
+            posterior = latest
+        else:
+            posterior = replace(posterior, reason=latest.reason)
         if not _worth_another(latest, draws):
             break
-        steps.append(f"{type(sampler).__name__} ({told}) ended with '{latest.status}' and was discarded")
+        steps.append(f"{type(sampler).__name__} ({reason}) ended with '{latest.status}' and was discarded")
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
-    if found is None:
+    if posterior is None:
         raise lost or InferenceError("sample: no sampler could start. Check the model against the release.")
-    return found
+    return posterior
 
 
 def _candidates(probe: choice.Probe, draws: int, seed: int, engine: Engine) -> Iterator[tuple[choice.Estimate, str]]:
@@ -155,19 +156,19 @@ def _candidates(probe: choice.Probe, draws: int, seed: int, engine: Engine) -> I
     ranking = choice.estimates(probe, draws, seed, engine)
     if not ranking:
         raise _nothing_applies(probe.problem)
-    for number, each in enumerate(ranking):
-        if number and each.work > choice.MOST_FALLBACK:
+    for number, estimate in enumerate(ranking):
+        if number and estimate.work > choice.MOST_FALLBACK:
             continue
-        if not first or each.sampler != first[0].sampler:
-            why = choice.reason_for(ranking, probe) if number == 0 else f"the next in the forecast: {each.told}"
-            yield each, why
+        if not first or estimate.sampler != first[0].sampler:
+            why = choice.reason_for(ranking, probe) if number == 0 else f"the next in the forecast: {estimate.note}"
+            yield estimate, why
 
 
-def _worth_another(found: Posterior, draws: int) -> bool:
+def _worth_another(posterior: Posterior, draws: int) -> bool:
     """Whether another sampler could do better than a run that ended like this."""
-    if found.status == "low_ess":  # too few draws asked for are too few by any sampler's measure
-        return draws >= choice.SAFETY * float(getattr(found.sampler, "min_ess", 0.0))
-    return POSTERIOR[found.status].another
+    if posterior.status == "low_ess":  # too few draws asked for are too few by any sampler's measure
+        return draws >= choice.SAFETY * float(getattr(posterior.sampler, "min_ess", 0.0))
+    return POSTERIOR[posterior.status].another
 
 
 def _tried_at_once(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:
@@ -177,16 +178,16 @@ def _tried_at_once(problem: Problem, draws: int, seed: int, engine: Engine) -> P
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoisewiseWarning)  # a trial that ends early is no news
-        found = Rejection(max_proposals=limit).run(problem, draws, seed, engine, Progress(False, "Rejection"))
-    if found.status == "interrupted":
-        return replace(found, reason="interrupted while the sampler was being chosen")
-    if found.status != "complete":
+        posterior = Rejection(max_proposals=limit).run(problem, draws, seed, engine, Progress(False, "Rejection"))
+    if posterior.status == "interrupted":
+        return replace(posterior, reason="interrupted while the sampler was being chosen")
+    if posterior.status != "complete":
         return None
     reason = (
         "every released value has noise of bounded density, and rejection gave the independent exact draws at once, "
-        f"from {found.proposals:,} simulated rows"
+        f"from {posterior.proposals:,} simulated rows"
     )
-    return replace(found, sampler=Rejection(), reason=reason)
+    return replace(posterior, sampler=Rejection(), reason=reason)
 
 
 def _nothing_applies(problem: Problem) -> InputError:

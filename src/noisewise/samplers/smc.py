@@ -107,11 +107,11 @@ class SMC(Sampler):
         return run.posterior()
 
 
-def _checked_schedule(given: Any) -> tuple[float, ...]:
+def _checked_schedule(schedule: Any) -> tuple[float, ...]:
     advice = "Pass back posterior.diagnostics['schedule'], or None."
-    values = np.atleast_1d(checks.numeric("SMC", "schedule", given, advice))
+    values = np.atleast_1d(checks.numeric("SMC", "schedule", schedule, advice))
     if values.ndim != 1 or not (len(values) and values[0] > 0 and values[-1] == 1.0 and np.all(np.diff(values) > 0)):
-        raise refusal("SMC", "schedule", "must increase from above 0 to 1", given, advice)
+        raise refusal("SMC", "schedule", "must increase from above 0 to 1", schedule, advice)
     return tuple(float(value) for value in values)
 
 
@@ -257,31 +257,29 @@ class Voyage:
         stages: list[Stage] = []
         floor = 1e-8 * np.maximum(walkers.free[np.isfinite(walkers.free).all(axis=1)].var(axis=0), 1e-8)
         log.same(walkers, "starts")
-        if (kept := log.get("pilot", classes=[Walkers, Stage, Kernel])) is not None:
-            rng, walkers, stages, rows = (kept[name] for name in ("rng", "walkers", "stages", "rows"))
+        if (record := log.get("pilot", classes=[Walkers, Stage, Kernel])) is not None:
+            rng, walkers, stages, rows = (record[name] for name in ("rng", "walkers", "stages", "rows"))
             if len(stages) > MOST_STAGES or not all(0 < stage.sweeps <= MOST_SWEEPS for stage in stages):
                 raise log.refusal("a stage has more sweeps than any can have")
             now = stages[-1].temperature
         while now < 1.0 and len(stages) < MOST_STAGES:
-            then = schedule[len(stages)] if schedule else next_temperature(partial(self._at, walkers, now), now, keep)
+            weigh = partial(self.reweigh, walkers, now)
+            then = schedule[len(stages)] if schedule else next_temperature(weigh, now, keep)
             log_weights = self.reweigh(walkers, now, then)
             if not np.any(log_weights > -np.inf):
                 return [], rows
             walkers = self.resample(rng, walkers, log_weights, then)
-            kernel, sweeps, done = self._tune(rng, walkers, then, floor, poll)
-            rows += done * size * self.moves.cost
+            kernel, sweeps = self._tune(rng, walkers, then, floor, poll)
+            rows += sweeps * size * self.moves.cost
             stages.append(Stage(then, kernel, sweeps))
             now = then
             if now == 1.0 or log.due():
                 log.save({"rng": rng, "walkers": walkers, "stages": stages, "rows": rows}, "pilot")
         return (stages if now == 1.0 else []), rows
 
-    def _at(self, walkers: Walkers, now: float, then: float) -> Array:
-        return self.reweigh(walkers, now, then)
-
     def _tune(
         self, rng: np.random.Generator, walkers: Walkers, t: float, floor: Array, poll: Poll
-    ) -> tuple[Kernel, int, int]:
+    ) -> tuple[Kernel, int]:
         """Shape and length of steps for one stage, and how many sweeps it needs; the scouts move on with them."""
         kernel = self.moves.kernel(walkers.free, walkers.parameters, floor)
         sums, tried = np.zeros((len(self.moves.list), len(LEVELS))), np.zeros((len(self.moves.list), len(LEVELS)))
@@ -295,7 +293,7 @@ class Voyage:
         sweeps = int(np.clip(math.ceil(needed), 3, MOST_SWEEPS))
         for _ in range(sweeps - 3):
             self.sweep(rng, walkers, kernel, t, poll, fresh=False)
-        return kernel, sweeps, sweeps
+        return kernel, sweeps
 
     def sail(self, seed: int, size: int, stages: list[Stage], log: Log, number: int, poll: Poll) -> Island:
         """The island of that number, on its own random stream."""
@@ -307,8 +305,8 @@ class Voyage:
     ) -> Island:
         """One population through all stages; every weight and every kernel fixed in advance."""
         shares: list[float] = []
-        if (kept := log.get("state", classes=[Walkers])) is not None:
-            rng, walkers, shares, log_evidence = (kept[name] for name in ("rng", "walkers", "shares", "log_evidence"))
+        if (record := log.get("state", classes=[Walkers])) is not None:
+            rng, walkers, shares, log_evidence = (record[name] for name in ("rng", "walkers", "shares", "log_evidence"))
         else:
             walkers, log_evidence = self.embark(rng, size, poll), 0.0
         now = stages[len(shares) - 1].temperature if shares else 0.0

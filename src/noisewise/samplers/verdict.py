@@ -45,19 +45,19 @@ def judge_chains(
     joined = np.concatenate([diagnostics.by_chain(values, chains) for values in columns.values()], axis=2)
     labels = [label for name, values in columns.items() for label in labels_of(name, values.shape[1:])]
     if joined.shape[1] < SHORTEST:
-        told = (
+        message = (
             f"{chains} chains of {joined.shape[1]} draws each are too short to be judged. Ask for at least "
             f"{max(SHORTEST * chains, math.ceil(min_ess))} draws."
         )
-        return "low_ess", told, {}
+        return "low_ess", message, {}
     still = diagnostics.stuck(joined)
     numbers: dict[str, Any] = {"stuck_chains": int(still.sum())}
     if still.any():
-        told = (
+        message = (
             f"{int(still.sum())} of {chains} chains never moved (the first is chain {int(np.argmax(still))}), so their "
             "draws stand for nothing. Run longer chains, or use another sampler."
         )
-        return "stuck", told, numbers
+        return "stuck", message, numbers
     joined, labels = _varying(joined, labels)
     if not labels:
         return "complete", "", numbers
@@ -70,25 +70,25 @@ def judge_chains(
     numbers |= {"ess_bulk": float(size[least]), "ess_bulk_of": labels[least], "ess_tail": float(tail.min())}
     kind = "nested R-hat" if superchains else "R-hat"
     if agreement[apart] > diagnostics.LIMIT:
-        told = (
+        message = (
             f"the {chains} chains disagree about {labels[apart]}: {kind} {agreement[apart]:.4f} is above "
             f"{diagnostics.LIMIT}. Ask for more draws or a longer warm-up; if that does not help, use another sampler."
         )
-        return "disagree", told, numbers
+        return "disagree", message, numbers
     if size[least] < min_ess:
-        told = (
+        message = (
             f"the draws of {labels[least]} are worth {size[least]:.0f} independent ones, fewer than "
             f"min_ess={min_ess:g}. Ask for more draws."
         )
-        return "low_ess", told, numbers
+        return "low_ess", message, numbers
     return "complete", "", numbers
 
 
 def _varying(joined: Array, labels: list[str]) -> tuple[Array, list[str]]:
     """Scalars that take more than one value; the most suspicious of them where there are very many."""
     flat = joined.reshape(-1, joined.shape[2])
-    kept = np.flatnonzero(flat.max(axis=0) > flat.min(axis=0))
-    if len(kept) > SCREENED:
-        means, within = joined.mean(axis=1)[:, kept], joined.var(axis=(0, 1))[kept]
-        kept = kept[np.argsort(-means.var(axis=0) / within, kind="stable")[:SCREENED]]
-    return joined[:, :, kept], [labels[index] for index in kept]
+    columns = np.flatnonzero(flat.max(axis=0) > flat.min(axis=0))
+    if len(columns) > SCREENED:
+        means, within = joined.mean(axis=1)[:, columns], joined.var(axis=(0, 1))[columns]
+        columns = columns[np.argsort(-means.var(axis=0) / within, kind="stable")[:SCREENED]]
+    return joined[:, :, columns], [labels[index] for index in columns]

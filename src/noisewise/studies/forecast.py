@@ -70,7 +70,7 @@ class Forecast:
                 "work": each.work,
                 "seconds": each.work * self.seconds_per_unit,
                 "efficiency": each.efficiency,
-                "note": each.told if each.delivers else f"{each.told}; not expected to deliver",
+                "note": each.note if each.delivers else f"{each.note}; not expected to deliver",
             }
             for each in self.ranking
         }

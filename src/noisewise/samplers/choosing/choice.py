@@ -149,8 +149,8 @@ class Probe:
     def log_rate(self, names: set[str]) -> float:
         """log of the mean of prod eta / sup over these statistics; where all are zero, that of a twentieth of a row."""
         total: Any = sum((self.terms[name] for name in names), start=np.zeros(self.rows))
-        found = weights.log_mean(total)
-        return found if np.isfinite(found) else -math.log(20.0 * self.rows)
+        rate = weights.log_mean(total)
+        return rate if np.isfinite(rate) else -math.log(20.0 * self.rows)
 
     def rejection(self, *, joint: bool = False) -> tuple[float, float]:
         """(numbers handled, rows simulated) per draw.
@@ -158,8 +158,8 @@ class Probe:
         A merge proposes rows from the posterior given the statistics below it, so its acceptance probability is a
         ratio of two prior averages: all of its statistics over those below.
         """
-        found = [self._merged(root) for root in plan_streams(self.problem, joint=joint)]
-        return sum(work for work, _, _ in found), sum(rows for _, rows, _ in found)
+        merges = [self._merged(root) for root in plan_streams(self.problem, joint=joint)]
+        return sum(work for work, _, _ in merges), sum(rows for _, rows, _ in merges)
 
     def _merged(self, stream: Stream) -> tuple[float, float, set[str]]:
         merge = stream.work
@@ -167,12 +167,12 @@ class Probe:
         below = [self._merged(child) for child in stream.children]
         earlier: set[str] = set().union(*(names for _, _, names in below))
         names = earlier | set(merge.released)
-        rate = math.exp(np.clip(self.log_rate(names) - sum(self.log_rate(each) for _, _, each in below), LEAST, 0.0))
+        rate = math.exp(np.clip(self.log_rate(names) - sum(self.log_rate(inner) for _, _, inner in below), LEAST, 0.0))
         noise = dear(self.problem)
         work = float(sum(self.problem.model.cost_of_row(name) for name in merge.fresh))
         work += sum(noise.get(name, 0.0) for name in merge.released)
-        rows = float(stream.counted) + sum(each for _, each, _ in below)
-        return (work + sum(each for each, _, _ in below)) / rate, rows / rate, names
+        rows = float(stream.counted) + sum(proposed for _, proposed, _ in below)
+        return (work + sum(cost for cost, _, _ in below)) / rate, rows / rate, names
 
 
 def per_row(columns: list[Array], log_weights: Array) -> float:
@@ -197,7 +197,7 @@ def noise_free(problem: Problem) -> str | None:
 def dear(problem: Problem) -> dict[str, float]:
     """Released statistics whose noise density takes too long for weighing thousands of rows, with its work."""
     work = {name: getattr(item.mechanism, "work", 0.0) for name, item in problem.release.items()}
-    return {name: each for name, each in work.items() if each > DEAR}
+    return {name: amount for name, amount in work.items() if amount > DEAR}
 
 
 def sparing(problem: Problem) -> "Estimate | None":
@@ -209,8 +209,8 @@ def sparing(problem: Problem) -> "Estimate | None":
     if not all(Reported.applies(joint, name) for name in names):
         return None
     behind = " and ".join(f"'{name}'" for name in names)
-    told = f"the probability of a table behind {behind} takes long, and these Markov chains need none"
-    return Estimate(sampler, float(COMPILING), 0.3, told)
+    note = f"the probability of a table behind {behind} takes long, and these Markov chains need none"
+    return Estimate(sampler, float(COMPILING), 0.3, note)
 
 
 def probe_rows(problem: Problem) -> int:
@@ -272,7 +272,7 @@ class Estimate:
     """Numbers handled for as many effective draws as were asked for."""
     efficiency: float
     """Effective draws per row returned."""
-    told: str
+    note: str
     """What is expected of it, in words."""
     delivers: bool = True
     """Whether the rows returned are expected to be worth what its status asks for."""
@@ -290,31 +290,31 @@ def _enough(sampler: Sampler, draws: int, efficiency: float) -> bool:
 def _rejection(probe: Probe, draws: int, *_: Any) -> Estimate:
     work, rows = probe.rejection()
     sampler = Rejection()
-    told = f"independent exact draws, about {max(rows, 1.0):,.3g} simulated rows for each"
-    return Estimate(sampler, draws * work, 1.0, told, draws * rows <= float(sampler.max_proposals or np.inf))
+    note = f"independent exact draws, about {max(rows, 1.0):,.3g} simulated rows for each"
+    return Estimate(sampler, draws * work, 1.0, note, draws * rows <= float(sampler.max_proposals or np.inf))
 
 
 def _importance(probe: Probe, draws: int, *_: Any) -> Estimate:
     sampler, efficiency = Importance(), probe.efficiency
-    told = f"rows weighted from the prior are worth {100 * efficiency:.2g}% of as many independent draws"
+    note = f"rows weighted from the prior are worth {100 * efficiency:.2g}% of as many independent draws"
     work = draws * probe.cells / efficiency
-    return Estimate(sampler, work, efficiency, told, _enough(sampler, draws, efficiency))
+    return Estimate(sampler, work, efficiency, note, _enough(sampler, draws, efficiency))
 
 
 def _adapted(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     """Its own pilot rounds, one more to look at the weights; the run goes on from them."""
     problem, sampler = probe.problem, Importance(proposal="adapted")
-    found = plan_of(sampler, problem, seed, engine, look=True)
-    efficiency = per_row(list(found.columns.values()), found.log_weights)
+    plan = plan_of(sampler, problem, seed, engine, look=True)
+    efficiency = per_row(list(plan.columns.values()), plan.log_weights)
     unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
-    components = len(found.proposal.mixture.shares) if isinstance(found.proposal, Adapted) else 0
-    row = ADAPTED * unknowns + 0.5 * components * unknowns**2 + found.simulations * (probe.cells - unknowns)
-    told = (
+    components = len(plan.proposal.mixture.shares) if isinstance(plan.proposal, Adapted) else 0
+    row = ADAPTED * unknowns + 0.5 * components * unknowns**2 + plan.simulations * (probe.cells - unknowns)
+    note = (
         f"rows weighted from a proposal fitted in pilot rounds are worth {100 * efficiency:.2g}% of independent draws"
     )
     work = draws * row / efficiency  # the rounds are spent, whatever is chosen
     return Estimate(
-        sampler, work, efficiency, told, _enough(sampler, draws, efficiency), partial(sampler.run, pilot=found)
+        sampler, work, efficiency, note, _enough(sampler, draws, efficiency), partial(sampler.run, pilot=plan)
     )
 
 
@@ -325,48 +325,50 @@ def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     efficiency = per_row(list(plan.columns.values()), plan.log_weights)
     unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
     row = ADAPTED * unknowns + 2.0 * Collapse.of(problem).cells
-    told = (
+    note = (
         f"rows weighted by the exact likelihood of the release, from a proposal fitted in pilot rounds, are worth "
         f"{100 * efficiency:.2g}% of independent draws"
     )
     work = draws * row / efficiency
     return Estimate(
-        sampler, work, efficiency, told, _enough(sampler, draws, efficiency), partial(sampler.run, pilot=plan)
+        sampler, work, efficiency, note, _enough(sampler, draws, efficiency), partial(sampler.run, pilot=plan)
     )
 
 
-def _thumb(name: str, fixed: float, each: float, efficiency: float, draws: int, told: str) -> Estimate:
+def _thumb(name: str, fixed: float, per_draw: float, efficiency: float, draws: int, note: str) -> Estimate:
     sampler = Sampler.known[name]()
-    return Estimate(sampler, fixed + draws * each / efficiency, efficiency, told, _enough(sampler, draws, efficiency))
+    return Estimate(
+        sampler, fixed + draws * per_draw / efficiency, efficiency, note, _enough(sampler, draws, efficiency)
+    )
 
 
 def _smc(probe: Probe, draws: int, *_: Any) -> Estimate:
     """Each halving of the effective size is one temperature, with about 25 moves per particle."""
     temperatures = 1.0 - max(probe.log_rate(set(probe.terms)), 0.2 * LEAST) / math.log(2.0)
-    told = f"particles led from prior to posterior in about {math.ceil(temperatures)} steps"
-    return _thumb("SMC", 0.0, 50.0 * temperatures * probe.cells, 0.7, draws, told)
+    note = f"particles led from prior to posterior in about {math.ceil(temperatures)} steps"
+    return _thumb("SMC", 0.0, 50.0 * temperatures * probe.cells, 0.7, draws, note)
 
 
 def _mcmc(probe: Probe, draws: int, *_: Any) -> Estimate:
     """256 chains warm up for 256 sweeps; steps for one effective draw grow as the square of the unknowns."""
     unknowns = probe.unknowns
-    told = f"simulating Markov chains over {unknowns} parameters"
-    return _thumb("MCMC", 2.0**17 * probe.cells, 200.0 * unknowns**2 * probe.cells, 1.0, draws, told)
+    note = f"simulating Markov chains over {unknowns} parameters"
+    return _thumb("MCMC", 2.0**17 * probe.cells, 200.0 * unknowns**2 * probe.cells, 1.0, draws, note)
 
 
 def _nuts(probe: Probe, draws: int, *_: Any) -> Estimate:
     """25 gradients a draw, each handling every latent number; a discrete one through a window of about 100 values."""
     gradient = 60.0 + 10.0 * (probe.unknowns + probe.latent(continuous=True)) + 20.0 * probe.latent(continuous=False)
-    told = "gradient-based Markov chains over parameters and latent statistics"
-    return _thumb("NUTS", 4 * COMPILING + 4_000 * 25.0 * gradient, 25.0 * gradient, 0.35, draws, told)
+    note = "gradient-based Markov chains over parameters and latent statistics"
+    return _thumb("NUTS", 4 * COMPILING + 4_000 * 25.0 * gradient, 25.0 * gradient, 0.35, draws, note)
 
 
 def _augmentation(probe: Probe, draws: int, *_: Any) -> Estimate:
     """A sweep renews every latent number; the smaller the noise beside the law's spread, the slower the chains."""
-    told = "Markov chains that draw parameters and confidential statistics in turn"
+    note = "Markov chains that draw parameters and confidential statistics in turn"
     sweep = 200.0 + 8.0 * (probe.unknowns + probe.latent(continuous=True) + probe.latent(continuous=False))
     efficiency = min(0.3, 0.6 / probe.summed**2)
-    return _thumb("Augmentation", COMPILING + 4_000 * sweep, sweep, efficiency, draws, told)
+    return _thumb("Augmentation", COMPILING + 4_000 * sweep, sweep, efficiency, draws, note)
 
 
 ADAPTED = 3.0
@@ -405,28 +407,28 @@ def settled(probe: Probe, draws: int) -> list[Estimate]:
     Rejection does where it is affordable, weighting where it is cheap or keeps much of every row: no other sampler is
     then looked at, since all of them start with a pilot, a warm-up or a program to compile.
     """
-    problem, found = probe.problem, []
+    problem, ranking = probe.problem, []
     if not probe.conditioned and Rejection().unfit(problem) is None:
-        found.append(_rejection(probe, draws))
+        ranking.append(_rejection(probe, draws))
     if Importance().unfit(problem) is None:
         weighted = _importance(probe, draws)
         good = weighted.delivers and (weighted.work <= CHEAP or weighted.efficiency >= KEEPS)
         good = good and not (probe.unseen > MOST_UNSEEN and collapses(probe))
-        found.insert(0 if good else len(found), weighted)
+        ranking.insert(0 if good else len(ranking), weighted)
     else:
         good = False
-    for number, each in enumerate(found):
-        near = each.work <= AFFORDABLE or (good and each.work <= NEAR * found[0].work)
-        if isinstance(each.sampler, Rejection) and each.delivers and near:
-            return [each, *found[:number], *found[number + 1 :]]
-    return found if good else []
+    for number, estimate in enumerate(ranking):
+        near = estimate.work <= AFFORDABLE or (good and estimate.work <= NEAR * ranking[0].work)
+        if isinstance(estimate.sampler, Rejection) and estimate.delivers and near:
+            return [estimate, *ranking[:number], *ranking[number + 1 :]]
+    return ranking if good else []
 
 
 def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estimate]:
     """Every sampler that applies, best first: what settles the choice, then by work, then what may not deliver."""
     spared = sparing(probe.problem)
     first = [] if spared else settled(probe, draws)[:1]
-    found: list[Estimate] = []
+    ranking: list[Estimate] = []
     for key, cost in COSTS.items():
         sampler = SAMPLER_OF.get(key) or Sampler.known[key]()
         if sampler.unfit(probe.problem) is not None or (key == "Rejection" and probe.conditioned):
@@ -434,43 +436,43 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         if key in SAMPLER_OF and (probe.unknowns > MOST_ADAPTED or dear(probe.problem)):
             continue
         with suppress(InputError):  # a fitted proposal can reach where the model cannot be drawn from
-            found.append(cost(probe, draws, seed, engine))
-    found.sort(key=lambda each: (not each.delivers, each.work))
-    names = [each.sampler for each in found]
+            ranking.append(cost(probe, draws, seed, engine))
+    ranking.sort(key=lambda estimate: (not estimate.delivers, estimate.work))
+    names = [estimate.sampler for estimate in ranking]
     if spared:
-        found[names.index(spared.sampler)] = found[0]
-        found[0] = spared
+        ranking[names.index(spared.sampler)] = ranking[0]
+        ranking[0] = spared
     elif first:
-        found.insert(0, found.pop(names.index(first[0].sampler)))
+        ranking.insert(0, ranking.pop(names.index(first[0].sampler)))
     else:
         # Independent draws before chains, whose work is a rule of thumb: rejection's before weighted ones.
         for sampler in (COLLAPSED, Rejection()):
             if sampler in names:
-                each = next(one for one in found if one.sampler == sampler)
-                near = each.work <= NEAR * found[0].work or (sampler == COLLAPSED and each.work <= AFFORDABLE)
-                if each.delivers and near:
-                    found.remove(each)
-                    found.insert(0, each)
-    return found
+                estimate = next(candidate for candidate in ranking if candidate.sampler == sampler)
+                near = estimate.work <= NEAR * ranking[0].work or (sampler == COLLAPSED and estimate.work <= AFFORDABLE)
+                if estimate.delivers and near:
+                    ranking.remove(estimate)
+                    ranking.insert(0, estimate)
+    return ranking
 
 
-def reason_for(found: list[Estimate], probe: Probe) -> str:
+def reason_for(ranking: list[Estimate], probe: Probe) -> str:
     """Why the first of the ranking, in a sentence."""
-    best = found[0]
+    best = ranking[0]
     if dear(probe.problem) and best == sparing(probe.problem):
-        return best.told
+        return best.note
     accepted, _ = probe.acceptance
     share = f"{100 * accepted:.2g}% of prior draws" if probe.worth >= FEW else "next to none of the prior draws"
     plain = isinstance(best.sampler, Rejection) or probe.conditioned
-    start = best.told if plain else f"rejection accepts {share}; in its place, {best.told}"
+    start = best.note if plain else f"rejection accepts {share}; in its place, {best.note}"
     if isinstance(best.sampler, Rejection):
         return f"{start}; that is affordable, and such draws need no diagnosis"
     if probe.conditioned and settled_by_weights(best):
         return f"'{noise_free(probe.problem)}' has no noise, so its own density weighs the draws: {start}"
-    others = [each for each in found[1:] if each.delivers]
+    others = [estimate for estimate in ranking[1:] if estimate.delivers]
     if not others:
         return f"{start}; no other that applies is expected to deliver"
-    beaten = min(others, key=lambda each: each.work)
+    beaten = min(others, key=lambda estimate: estimate.work)
     times = beaten.work / best.work
     return f"{start}; by {label(beaten.sampler)}, the next, it would take about {times:.2g} times the work"
 

@@ -158,14 +158,14 @@ class Conjugate:
             gradient = jax.grad(lambda at: density({**values, self.name: at}, records, release))(x)
             return self.family.slope(x, gradient)
 
-        other = self.family.second(anchor)
-        first, second = slope(anchor), slope(other)
+        beyond = self.family.second(anchor)
+        first, second = slope(anchor), slope(beyond)
         if self.family is DIRICHLET:  # one B for all entries of a simplex
-            step = other - anchor
+            step = beyond - anchor
             across = jnp.sum((first - second) * step, axis=-1, keepdims=True)
             b = jnp.broadcast_to(across / jnp.sum(step**2, axis=-1, keepdims=True), first.shape)
         else:
-            b = (first - second) / (other - anchor)
+            b = (first - second) / (beyond - anchor)
         if self.family is GAMMA:  # A anew where B x = 1: at an anchor far out, B x would drown it
             inner = jnp.where(b > 0.0, 1.0 / b, anchor)
             return slope(inner) + b * inner, b
@@ -175,8 +175,10 @@ class Conjugate:
         program = self.joint.program(
             ("conjugate", self.name), lambda: jax.vmap(self.coefficients, in_axes=(0, 0, self.joint.axes, None))
         )
-        found: tuple[Array, Array] = self.joint.run(program, state.values, state.records, self.joint.release, anchor)
-        return found
+        coefficients: tuple[Array, Array] = self.joint.run(
+            program, state.values, state.records, self.joint.release, anchor
+        )
+        return coefficients
 
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
         """Draw it for every chain."""
@@ -194,11 +196,11 @@ class Conjugate:
         a, b = self._solve(state, self.anchor(state.values))
         low, high = INSIDE[self.family.name]
 
-        def one(values: Values, records: Any, release: Any) -> Any:
+        def slope(values: Values, records: Any, release: Any) -> Any:
             gradient = jax.grad(lambda at: self.target({**values, self.name: at}, records, release))(values[self.name])
             return self.family.slope(values[self.name], gradient)
 
-        program = self.joint.program(("slope", self.name), lambda: jax.vmap(one, in_axes=(0, 0, self.joint.axes)))
+        program = self.joint.program(("slope", self.name), lambda: jax.vmap(slope, in_axes=(0, 0, self.joint.axes)))
         at = np.clip(state.values[self.name], low, high)
         if self.family is DIRICHLET:
             at = at / at.sum(axis=-1, keepdims=True)
@@ -225,13 +227,13 @@ def family_of(joint: Joint, name: str) -> ConjugateFamily | None:
     if family is None or joint.readers(name):
         return None
     for child in joint.children(name):
-        found = model.node(child)
-        if isinstance(found, BoundTotal):
-            if name in found.total.arguments or name == found.total.n:
+        node = model.node(child)
+        if isinstance(node, BoundTotal):
+            if name in node.total.arguments or name == node.total.n:
                 return None
-            children = [law for law in found.laws.values() if name in law.parents]
-        elif isinstance(found, Law):
-            children = [found]
+            children = [law for law in node.laws.values() if name in law.parents]
+        elif isinstance(node, Law):
+            children = [node]
         else:
             return None
         if not all(_keeps(law, name, family) for law in children):
@@ -263,26 +265,26 @@ def _keeps(law: Law, name: str, family: ConjugateFamily) -> bool:
 def _ways(program: Any, marks: dict[Any, str], straight: frozenset[str]) -> list[str]:
     """How each output depends on the marked inputs: "none", "linear" (entry by entry) or "bent"."""
 
-    def mark(one: Any) -> str:
-        return marks.get(one, "none") if isinstance(one, jax.extend.core.Var) else "none"
+    def mark(variable: Any) -> str:
+        return marks.get(variable, "none") if isinstance(variable, jax.extend.core.Var) else "none"
 
     for step in program.eqns:
-        given = [mark(one) for one in step.invars]
-        if all(way == "none" for way in given):
+        ways = [mark(variable) for variable in step.invars]
+        if all(way == "none" for way in ways):
             continue
         name = step.primitive.name
         inner = next((step.params[key] for key in ("jaxpr", "call_jaxpr") if key in step.params), None)
         if name in CALLS and inner is not None:
             inner = getattr(inner, "jaxpr", inner)
-            found = _ways(inner, dict(zip(inner.invars, given, strict=True)), straight)
+            results = _ways(inner, dict(zip(inner.invars, ways, strict=True)), straight)
         else:
-            found = [_after(name, given, straight)] * len(step.outvars)
-        marks.update(zip(step.outvars, found, strict=True))
-    return [mark(one) for one in program.outvars]
+            results = [_after(name, ways, straight)] * len(step.outvars)
+        marks.update(zip(step.outvars, results, strict=True))
+    return [mark(variable) for variable in program.outvars]
 
 
-def _after(name: str, given: list[str], straight: frozenset[str]) -> str:
+def _after(name: str, ways: list[str], straight: frozenset[str]) -> str:
     first = name in FAITHFUL or name == "div"  # these ask for it in the first place
-    kept = name in FAITHFUL or name in straight
-    once = given.count("linear") == 1 and (given[0] == "linear" or not first)
-    return "linear" if kept and once and "bent" not in given else "bent"
+    unbent = name in FAITHFUL or name in straight
+    once = ways.count("linear") == 1 and (ways[0] == "linear" or not first)
+    return "linear" if unbent and once and "bent" not in ways else "bent"

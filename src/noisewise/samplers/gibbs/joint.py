@@ -100,8 +100,8 @@ class Joint:
     def without_laws_of(self, names: Iterable[str], marginal: Mapping[str, Density]) -> Density:
         """The sum of all terms but the laws of the names; `marginal` densities replace both law and noise of theirs."""
         left_out = {*names, *marginal}
-        kept = [term for term in self.terms if term.law_of not in left_out and term.noise_of not in marginal]
-        return self._sum([*kept, *(Term(frozenset(), density) for density in marginal.values())])
+        terms = [term for term in self.terms if term.law_of not in left_out and term.noise_of not in marginal]
+        return self._sum([*terms, *(Term(frozenset(), density) for density in marginal.values())])
 
     @staticmethod
     def _sum(terms: list[Term]) -> Density:
@@ -168,8 +168,8 @@ def has_free_entries(joint: Joint, name: str) -> bool:
         return law.log_prob(values[name]), noise
 
     with double():
-        found = jax.eval_shape(jax.vmap(shapes, in_axes=(0, None)), struct, joint.release)
-    return all(tuple(one.shape[1:]) == shape for one in found)
+        densities = jax.eval_shape(jax.vmap(shapes, in_axes=(0, None)), struct, joint.release)
+    return all(tuple(density.shape[1:]) == shape for density in densities)
 
 
 def support_of(joint: Joint, name: str) -> tuple[int, int] | None:
@@ -190,7 +190,9 @@ def support_of(joint: Joint, name: str) -> tuple[int, int] | None:
             if struct:
                 if depends(jax.make_jaxpr(jax.vmap(ends))(struct).jaxpr):
                     return None
-                low, high = jax.vmap(ends)({name: np.ones(one.shape, one.dtype) for name, one in struct.items()})
+                low, high = jax.vmap(ends)(
+                    {name: np.ones(parent.shape, parent.dtype) for name, parent in struct.items()}
+                )
             else:
                 low, high = ends({})
     except LookupError:

@@ -173,7 +173,7 @@ class Entries:
         length, start = self.length, self.start
 
         def build() -> Any:
-            def one(values: Any, s: Any, release: Any, inputs: Any, offset: Any, uniform: Any) -> Any:
+            def draw(values: Any, s: Any, release: Any, inputs: Any, offset: Any, uniform: Any) -> Any:
                 mechanism, released = release
                 first = s - offset if start is None else jnp.full_like(s, start)
                 nodes = first + jnp.arange(length).reshape((length,) + (1,) * s.ndim)
@@ -186,15 +186,15 @@ class Entries:
                 return first + pick(jax.vmap(weight)(nodes), uniform)
 
             axes = None if self.joint.axes is None else self.joint.axes[self.name]
-            return jax.vmap(one, in_axes=(0, 0, axes, 0, 0, 0))
+            return jax.vmap(draw, in_axes=(0, 0, axes, 0, 0, 0))
 
         current = state.values[self.name]
         program = self.joint.program(("window", self.name, length, start), build)
         inputs = {name: state.values[name] for name in self.mechanism.inputs}
         offset, uniform = rng.integers(0, length, current.shape), rng.random(current.shape)
         release = (self.mechanism, self.value)
-        found = self.joint.run(program, self._given(state), current, release, inputs, offset, uniform)
-        state.values[self.name] = found.astype(current.dtype)
+        drawn = self.joint.run(program, self._given(state), current, release, inputs, offset, uniform)
+        state.values[self.name] = drawn.astype(current.dtype)
         return np.ones(current.shape)
 
 
@@ -227,9 +227,9 @@ class Lines:
         target, length, table = self.joint.touching([self.name]), self.length, self.table
 
         def build() -> Any:
-            def one(values: Any, records: Any, release: Any, into: Any, out: Any, offset: Any, uniform: Any) -> Any:
-                def move(s: Any, given: Any) -> tuple[Any, None]:
-                    i, j, shift, u = given
+            def sweep(values: Any, records: Any, release: Any, into: Any, out: Any, offset: Any, uniform: Any) -> Any:
+                def move(s: Any, step: Any) -> tuple[Any, None]:
+                    i, j, shift, u = step
                     along = jnp.zeros(self.size, s.dtype).at[i].add(1)
                     along = along.at[j].add(-1) if table else along
                     steps = jnp.arange(length) - shift
@@ -239,13 +239,13 @@ class Lines:
 
                 return jax.lax.scan(move, values[self.name], (into, out, offset, uniform))[0]
 
-            return jax.vmap(one, in_axes=(0, 0, self.joint.axes, None, None, 0, 0))
+            return jax.vmap(sweep, in_axes=(0, 0, self.joint.axes, None, None, 0, 0))
 
         program = self.joint.program(("lines", self.name, length, table), build)
         into, out = self._directions(rng)
         offset = rng.integers(0, length, (state.chains, self.steps))
         uniform = rng.random((state.chains, self.steps))
         before = state.values[self.name]
-        found = self.joint.run(program, state.values, state.records, self.joint.release, into, out, offset, uniform)
-        state.values[self.name] = found.astype(before.dtype)
+        drawn = self.joint.run(program, state.values, state.records, self.joint.release, into, out, offset, uniform)
+        state.values[self.name] = drawn.astype(before.dtype)
         return float(state.chains), float(state.chains)

@@ -60,8 +60,8 @@ class Gradient(Tuned):
         self.joint, self.chart, self.collapsed = joint, Chart(joint.model, names), tuple(collapsed)
         self.density = joint.touching(self.chart.names)
         moving, still = {"also": self.chart.names}, {"never": self.chart.names}
-        self.moving = [joint.touching([one.name], **moving) for one in collapsed]
-        self.still = [joint.touching([one.name], **still) for one in collapsed]
+        self.moving = [joint.touching([inner.name], **moving) for inner in collapsed]
+        self.still = [joint.touching([inner.name], **still) for inner in collapsed]
         size = self.chart.size
         self.leaps = 2 if size <= 4 else min(4 + size // 8, 12)
         self.begin(np.log(0.3))
@@ -75,13 +75,13 @@ class Gradient(Tuned):
         where p(children | x) is a constant and is left out. `fixed` are the coefficients of factors that do not move.
         """
         point, total = self.chart.point(free, values)
-        for one, anchor in zip(self.collapsed, anchors, strict=True):
-            point[one.name] = anchor
-        for one, anchor, part, (a, b) in zip(self.collapsed, anchors, self.moving, fixed, strict=True):
-            more = one.coefficients(point, records, release, anchor, part)
+        for inner, anchor in zip(self.collapsed, anchors, strict=True):
+            point[inner.name] = anchor
+        for inner, anchor, part, (a, b) in zip(self.collapsed, anchors, self.moving, fixed, strict=True):
+            more = inner.coefficients(point, records, release, anchor, part)
             a, b = a + more[0], b + more[1]
-            sound = jnp.all(one.family.proper(a, b) & (jnp.abs(a) < LARGE))
-            total = jnp.where(sound, total - one.family.log_prob(anchor, a, b), -jnp.inf)
+            sound = jnp.all(inner.family.proper(a, b) & (jnp.abs(a) < LARGE))
+            total = jnp.where(sound, total - inner.family.log_prob(anchor, a, b), -jnp.inf)
         total = total + self.density(point, records, release)
         return jnp.where(total < jnp.inf, total, -jnp.inf)
 
@@ -91,8 +91,8 @@ class Gradient(Tuned):
         """One trajectory of one chain, in coordinates whitened by `root`; accepted when it beats `bar`."""
         origin = self.chart.free(values)
         fixed = [
-            one.coefficients(values, records, release, anchor, part)
-            for one, anchor, part in zip(self.collapsed, anchors, self.still, strict=True)
+            inner.coefficients(values, records, release, anchor, part)
+            for inner, anchor, part in zip(self.collapsed, anchors, self.still, strict=True)
         ]
 
         def target(z: Any) -> Any:
@@ -102,8 +102,8 @@ class Gradient(Tuned):
         slope = jax.value_and_grad(target, has_aux=True)
 
         def gradient(z: Any) -> tuple[Any, Any]:
-            (level, _), found = slope(z)
-            return level, jnp.nan_to_num(found, nan=0.0, posinf=0.0, neginf=0.0)
+            (level, _), raw = slope(z)
+            return level, jnp.nan_to_num(raw, nan=0.0, posinf=0.0, neginf=0.0)
 
         def leap(carry: Any, _: Any) -> tuple[Any, None]:
             z, p, _, g = carry
@@ -120,12 +120,12 @@ class Gradient(Tuned):
         yes = bar >= -ratio
         free = jnp.where(yes, target(z)[1], origin)
         point = self.chart.point(free, values)[0]
-        kept = {name: jnp.where(yes, point[name], values[name]) for name in self.chart.names}
-        return kept, free, jnp.exp(jnp.minimum(ratio, 0.0))
+        moved = {name: jnp.where(yes, point[name], values[name]) for name in self.chart.names}
+        return moved, free, jnp.exp(jnp.minimum(ratio, 0.0))
 
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
         """One trajectory for every chain, then fresh draws of what was integrated out."""
-        names = (*self.chart.names, *(one.name for one in self.collapsed))
+        names = (*self.chart.names, *(inner.name for inner in self.collapsed))
         purpose = ("gradient", names, len(self.collapsed), self.leaps)
         axes = (0, 0, self.joint.axes, None, None, 0, 0, 0)
         program = self.joint.program(purpose, lambda: jax.vmap(self._move, in_axes=axes))
@@ -133,13 +133,13 @@ class Gradient(Tuned):
         push = rng.standard_normal((chains, self.chart.size))
         size = np.exp(self.log_step) * rng.uniform(0.8, 1.2, chains)
         bar = rng.standard_exponential(chains)
-        anchors = [one.anchor(state.values) for one in self.collapsed]
-        kept, free, rate = self.joint.run(
+        anchors = [inner.anchor(state.values) for inner in self.collapsed]
+        moved, free, rate = self.joint.run(
             program, state.values, state.records, self.joint.release, anchors, self.root, push, size, bar
         )
-        state.values.update(kept)
-        for one in self.collapsed:
-            one.step(rng, state, warm)
+        state.values.update(moved)
+        for inner in self.collapsed:
+            inner.step(rng, state, warm)
         if warm:
             self.tune(0.7 * (float(rate.mean()) - AIM))
             self.seen.append(free)
@@ -183,10 +183,10 @@ class Refresh(Tuned):
         self, joint: Joint, names: Sequence[str], fresh: Sequence[str], reported: Sequence[Reported] = ()
     ) -> None:
         self.joint, self.chart, self.reported = joint, Chart(joint.model, names), tuple(reported)
-        tables = [one.name for one in self.reported]
+        tables = [table.name for table in self.reported]
         self.fresh = [name for name in joint.model.order if name in fresh and name not in tables]
         self.renewed = [*self.fresh, *tables]
-        self.density = joint.without_laws_of(self.fresh, {one.name: one.log_marginal for one in self.reported})
+        self.density = joint.without_laws_of(self.fresh, {table.name: table.log_marginal for table in self.reported})
         self.most = float(np.log(2.4 / np.sqrt(self.chart.size)))
         self.begin(self.most - 1.0)
         self.root = np.eye(self.chart.size)
@@ -203,10 +203,10 @@ class Refresh(Tuned):
         walk = self.joint.program(("walk", self.chart.names), lambda: jax.vmap(self._walk))
         there, free, jacobian = run(walk, state.values, push)
         values = self.joint.model.draw(rng, self.fresh, chains, {**state.values, **there})
-        values = {**values, **{one.name: one.draw(rng, values, chains) for one in self.reported}}
-        purpose = ("fresh", tuple(self.fresh), tuple(one.name for one in self.reported))
+        values = {**values, **{table.name: table.draw(rng, values, chains) for table in self.reported}}
+        purpose = ("fresh", tuple(self.fresh), tuple(table.name for table in self.reported))
         weigh = self.joint.program(purpose, lambda: jax.vmap(self.density, in_axes=(0, 0, axes)))
-        new, old = (run(weigh, given, state.records, self.joint.release) for given in (values, state.values))
+        new, old = (run(weigh, point, state.records, self.joint.release) for point in (values, state.values))
         with np.errstate(invalid="ignore"):
             ratio = new - old + jacobian
         yes = rng.standard_exponential(chains) >= -ratio  # NaN: no

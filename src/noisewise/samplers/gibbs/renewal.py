@@ -28,7 +28,7 @@ class Renewal(Tuned):
     def __init__(self, joint: Joint, name: str) -> None:
         self.joint, self.name = joint, name
         self.names = _walking(joint, name)
-        self.totals = [other for other in joint.totals if set(self.names) & set(joint.model.parents(other))]
+        self.totals = [total for total in joint.totals if set(self.names) & set(joint.model.parents(total))]
         self.chart = Chart(joint.model, self.names)
         self.bare = Joint(joint.problem, {})  # every term but the records' own densities, which cancel
         self.density = self.bare.touching([*self.names, *self.totals])
@@ -55,16 +55,16 @@ class Renewal(Tuned):
         push = np.exp(self.log_step) * rng.standard_normal((chains, self.chart.size)) @ self.root.T
         free, slope, there, far_slope = self.bare.run(self._program("walk"), state.values, push)
         values = {**state.values, **there}
-        drawn = {other: self.joint.totals[other].fresh(rng, state.records[other], values) for other in self.totals}
-        for other, records in drawn.items():
-            values |= self.joint.totals[other].values(records)
+        drawn = {total: self.joint.totals[total].fresh(rng, state.records[total], values) for total in self.totals}
+        for total, records in drawn.items():
+            values |= self.joint.totals[total].values(records)
         ratio = self.bare.run(self._program("weigh"), values, state.values, self.bare.release) + far_slope - slope
         yes = rng.standard_exponential(chains) >= -ratio  # NaN: no
         for name in (*self.names, *self.totals):
             state.values[name] = _chosen(yes, values[name], state.values[name])
-        for other, records in drawn.items():
-            held = state.records[other]
-            state.records[other] = {field: _chosen(yes, records[field], held[field]) for field in held}
+        for total, records in drawn.items():
+            held = state.records[total]
+            state.records[total] = {field: _chosen(yes, records[field], held[field]) for field in held}
         if warm:
             self._watch(free, np.where(yes[:, None], free + push, free), float(yes.mean()))
         return float(yes.sum()), float(chains)
@@ -111,7 +111,7 @@ class Renewal(Tuned):
 
 def _walking(joint: Joint, name: str) -> list[str]:
     model = joint.model
-    return [other for other in model.parents(name) if other in model.parameters and not model.is_discrete(other)]
+    return [parent for parent in model.parents(name) if parent in model.parameters and not model.is_discrete(parent)]
 
 
 def _chosen(yes: Array, new: Array, old: Array) -> Array:

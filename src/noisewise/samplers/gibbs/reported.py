@@ -54,26 +54,26 @@ class Reported:
         program = self.joint.program(
             ("marginal", self.name), lambda: jax.vmap(self.log_marginal, in_axes=(0, None, self.joint.axes))
         )
-        found: Array = self.joint.run(program, dict(values), None, self.joint.release)
-        return found
+        logs: Array = self.joint.run(program, dict(values), None, self.joint.release)
+        return logs
 
     def draw(self, rng: np.random.Generator, values: Values, chains: int) -> Array:
         """True counts given parameters and reports, chain by chain; any counts where the reports are impossible."""
 
         def build() -> Any:
-            return jax.vmap(lambda given: jnp.broadcast_to(self._law(given).probs, self.shape), axis_size=chains)
+            return jax.vmap(lambda parents: jnp.broadcast_to(self._law(parents).probs, self.shape), axis_size=chains)
 
         program = self.joint.program(("shares", self.name, chains), build)
         shares = self.joint.run(program, self._given(values))
         mechanism, reports = self.joint.release[self.name]
         assert isinstance(mechanism, RandomizedResponse)
         reports = np.broadcast_to(reports, (chains, *self.shape[:-1], len(mechanism.channel[0]))).astype(np.int64)
-        found = np.zeros((chains, *self.shape), dtype=np.int64)
+        counts = np.zeros((chains, *self.shape), dtype=np.int64)
         for column, chance in enumerate(np.array(mechanism.channel).T):
             weights = shares * chance
             weights = np.where(weights.sum(axis=-1, keepdims=True) > 0.0, weights, 1.0)
-            found += rng.multinomial(reports[..., column], weights / weights.sum(axis=-1, keepdims=True))
-        return found
+            counts += rng.multinomial(reports[..., column], weights / weights.sum(axis=-1, keepdims=True))
+        return counts
 
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
         """Draw it for every chain."""

@@ -38,9 +38,9 @@ def unfit(problem: Problem) -> str | None:
             return f"needs the density of '{name}', which is a Total or Simulator"
     sampled = [name for name in latent if name not in exact and name not in summed]
     for name in [*model.parameters, *sampled]:
-        why = _no_chart(problem, name)
-        if why is not None:
-            return f"cannot sample '{name}': {why}"
+        reason = _no_chart(problem, name)
+        if reason is not None:
+            return f"cannot sample '{name}': {reason}"
     lost = problem.without_measure() or unwalkable(model, sampled)
     if lost is not None:
         return lost
@@ -50,12 +50,12 @@ def unfit(problem: Problem) -> str | None:
             return f"cannot sum out '{read[0]}', on which the continuous '{name}' depends"
     if not model.parameters and summed | exact == set(latent):
         return "has nothing to sample: the model has no continuous unknown"
-    return next((why for why in (one.excess() for one in Target(problem, {}).sums) if why), None)
+    return next((reason for reason in (sum_.excess() for sum_ in Target(problem, {}).sums) if reason), None)
 
 
 def _no_chart(problem: Problem, name: str) -> str | None:
     """Why a continuous law has no density in unconstrained coordinates."""
-    found: list[str | None] = []
+    reasons: list[str | None] = []
     model = problem.model
 
     def look(values: Values) -> Any:
@@ -63,14 +63,14 @@ def _no_chart(problem: Problem, name: str) -> str | None:
         singular = has_atoms(law) or any("Censored" in type(part).__name__ for part in laws_within(law))
         try:
             biject_to(law.support).inverse_shape(model.shape(name))
-            found.append("its law has atoms" if singular else None)
+            reasons.append("its law has atoms" if singular else None)
         except (NotImplementedError, TypeError):
-            found.append(f"the support of {type(law).__name__} has no unconstrained coordinates")
+            reasons.append(f"the support of {type(law).__name__} has no unconstrained coordinates")
         return 0.0
 
     with double():
         jax.eval_shape(jax.vmap(look, axis_size=1), model.law(name).row)
-    return found[-1]
+    return reasons[-1]
 
 
 class Target:
@@ -192,8 +192,8 @@ class Target:
         drawn, left = dict(values), []
         for index, sum_ in enumerate(self.sums):
             tables = data["tables"][index]
-            found, bound = sum_.conditional(values, data["items"], tables, outside[index], uniform[index])
-            drawn |= found
+            summed, bound = sum_.conditional(values, data["items"], tables, outside[index], uniform[index])
+            drawn |= summed
             left.append(bound)
         moments = {fold.name: fold.moments(values) for fold in self.folded}
         return drawn, jnp.stack(left) if left else jnp.zeros(0), moments

@@ -129,8 +129,8 @@ class Sum:
             (name,) = self.names
             return {name: np.arange(self.points).reshape((-1,) + (1,) * len(model.shape(name)))}
         lists = [self._list(name) for name in self.names]
-        picked = np.meshgrid(*(np.arange(len(one)) for one in lists), indexing="ij")
-        return {name: one[index.ravel()] for name, one, index in zip(self.names, lists, picked, strict=True)}
+        picked = np.meshgrid(*(np.arange(len(values)) for values in lists), indexing="ij")
+        return {name: values[index.ravel()] for name, values, index in zip(self.names, lists, picked, strict=True)}
 
     def _list(self, name: str) -> Array:
         shape = self.problem.model.shape(name)
@@ -149,15 +149,15 @@ class Sum:
     def tables(self) -> dict[str, Any]:
         """What does not depend on the parameters, as arguments of compiled programs."""
         starts = self.starts()
-        found: dict[str, Any] = {"starts": starts}
+        tables: dict[str, Any] = {"starts": starts}
         if self.fixed_noise:
             grid = {name: starts[name] + offset for name, offset in self.offsets().items()}
             with np.errstate(over="ignore", under="ignore", divide="ignore"):
-                found["log_eta"] = np.stack(self._log_eta_rows(grid)) if self.read_by else np.zeros((self.points, 1))
+                tables["log_eta"] = np.stack(self._log_eta_rows(grid)) if self.read_by else np.zeros((self.points, 1))
         if self.affine:
-            found["share"] = self._share(starts[self.names[0]])
-            found["log_base"] = self._log_base(starts[self.names[0]], found["share"])
-        return found
+            tables["share"] = self._share(starts[self.names[0]])
+            tables["log_base"] = self._log_base(starts[self.names[0]], tables["share"])
+        return tables
 
     def _log_eta_rows(self, grid: dict[str, Array]) -> list[Array]:
         release = self.problem.release
@@ -165,8 +165,8 @@ class Sum:
         for name in self.read_by:
             item = release[name]
             extra = {other: grid[other] for other in item.mechanism.inputs}
-            found = np.asarray(item.mechanism.log_prob(item.value, grid[name], **extra)).reshape(self.points, -1)
-            total = total + (found if self.by_entry else found.sum(axis=1, keepdims=True))
+            logs = np.asarray(item.mechanism.log_prob(item.value, grid[name], **extra)).reshape(self.points, -1)
+            total = total + (logs if self.by_entry else logs.sum(axis=1, keepdims=True))
         return list(total)
 
     def log_outside(self) -> Array:
@@ -174,16 +174,16 @@ class Sum:
         sup = [np.sum(self.problem.log_sup(name)) for name in self.read_by]
         if self.by_entry:
             item = self.problem.release[self.names[0]]
-            each = np.asarray(item.mechanism.log_sup(item.value), dtype=float)
-            return np.broadcast_to(each, self.problem.model.shape(self.names[0])).ravel() + self._beyond()
+            sups = np.asarray(item.mechanism.log_sup(item.value), dtype=float)
+            return np.broadcast_to(sups, self.problem.model.shape(self.names[0])).ravel() + self._beyond()
         return np.array([float(sum(sup)) + self._beyond().max()])
 
     def _beyond(self) -> Array:
-        found = [
+        parts = [
             np.full(1, -np.inf) if self._composed(name) else window.outside.ravel()
             for name, window in self.windows.items()
         ]
-        return np.concatenate(found)
+        return np.concatenate(parts)
 
     def _log_base(self, start: Array, share: Array) -> Array:
         """log h(s) over the window, from the law at one value of the parameters: see `_anchored`."""
@@ -191,10 +191,10 @@ class Sum:
         model = self.problem.model
 
         def build() -> Any:
-            def one(row: Values, node: Any) -> Any:
+            def law_at_node(row: Values, node: Any) -> Any:
                 return entries(self.space.model.law_at(name, row), node).ravel()
 
-            return jax.vmap(one, in_axes=(None, 0))
+            return jax.vmap(law_at_node, in_axes=(None, 0))
 
         row = {parent: value[0] for parent, value in _rows_of(self.problem, list(model.parents(name))).items()}
         low, high = self.ends[name]
@@ -262,8 +262,8 @@ class Sum:
         seen = {**values, **{name: jnp.asarray(value).astype(int) for name, value in point.items()}}
         total: Any = jnp.zeros(())
         for name in () if self.fixed_noise else self.read_by:
-            found = log_eta(items[name], name, seen)
-            total = total + (found.ravel() if self.by_entry else jnp.sum(found))
+            log_noise = log_eta(items[name], name, seen)
+            total = total + (log_noise.ravel() if self.by_entry else jnp.sum(log_noise))
         for name in self.children:
             total = total + log_density(self.space.model.law_at(name, seen), jnp.asarray(values[name], float))
         return total.reshape(self.entries)
@@ -358,8 +358,8 @@ def _tilted_forward(table: Any, share: Any, first: Any, last: Any) -> tuple[Any,
     return value, (table, share, mean)
 
 
-def _tilted_backward(kept: Any, cotangent: Any) -> tuple[Any, ...]:
-    table, share, mean = kept
+def _tilted_backward(residuals: Any, cotangent: Any) -> tuple[Any, ...]:
+    table, share, mean = residuals
     return jnp.zeros_like(table), jnp.zeros_like(share), cotangent * (1.0 - mean), cotangent * mean
 
 
@@ -417,26 +417,26 @@ def _look(problem: Problem, name: str, see: Any) -> Any:
 
     Under `vmap` alone, values that do not depend on a mapped argument stay as they are.
     """
-    model, found = problem.model, []
+    model, answers = problem.model, []
     rows = _rows_of(problem, list(model.parents(name)))
 
-    def one(row: Values) -> Any:
+    def look(row: Values) -> Any:
         seen = see(model.law_at(name, row))
-        found.append([None if isinstance(x, jax.core.Tracer) else np.asarray(x) for x in seen])
+        answers.append([None if isinstance(x, jax.core.Tracer) else np.asarray(x) for x in seen])
         return 0.0
 
     with double():
         if rows:
-            jax.vmap(one)({parent: jnp.asarray(value) for parent, value in rows.items()})
+            jax.vmap(look)({parent: jnp.asarray(value) for parent, value in rows.items()})
         else:
-            one({})
-    return found[-1]
+            look({})
+    return answers[-1]
 
 
 def _constant_of(problem: Problem, name: str, attribute: str) -> Any:
     """An attribute of the law that does not depend on the parameters; None where it does, or where there is none."""
-    (found,) = _look(problem, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
-    return None if found is None or np.any(np.isnan(found)) else found
+    (value,) = _look(problem, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
+    return None if value is None or np.any(np.isnan(value)) else value
 
 
 def _is_affine(problem: Problem, name: str) -> bool:
@@ -505,8 +505,8 @@ def _fall(item: Released, shape: tuple[int, ...], centre: Array) -> float:
 
     def far(reach: float) -> bool:
         with np.errstate(over="ignore", divide="ignore"):
-            found = [np.asarray(item.mechanism.log_prob(item.value, centre + sign * reach)) for sign in (-1.0, 1.0)]
-        return bool(np.all(np.maximum(*found) - sup <= -FALL))
+            edges = [np.asarray(item.mechanism.log_prob(item.value, centre + sign * reach)) for sign in (-1.0, 1.0)]
+        return bool(np.all(np.maximum(*edges) - sup <= -FALL))
 
     reach = 1.0
     while not far(reach) and reach < 2.0**40:

@@ -40,8 +40,8 @@ class Collapse:
     def of(problem: Problem, widened: Widened = ()) -> "Collapse":
         """The one kept with the model: what it traced and tabulated serves every block."""
         key = ("collapse", problem.release.hash, widened)
-        found: Collapse = made_once(problem.model, key, lambda: Collapse(problem, widened))
-        return found
+        collapse: Collapse = made_once(problem.model, key, lambda: Collapse(problem, widened))
+        return collapse
 
     @property
     def cells(self) -> int:
@@ -150,4 +150,4 @@ def shares_left_out(log_weights: Array, neglected: Array) -> Array:
 def doubled(widened: Widened, names: Sequence[tuple[str, ...]]) -> Widened:
     """The windows of these sums once more as wide."""
     counts = dict(widened)
-    return tuple(sorted({**counts, **{one: counts.get(one, 0) + 1 for one in names}}.items()))
+    return tuple(sorted({**counts, **{group: counts.get(group, 0) + 1 for group in names}}.items()))

@@ -113,11 +113,11 @@ def fit(
         free = components * (1 + size + size * (size + 1) / 2)
         if components > 1 and effective < 10.0 * free:
             break
-        found, log_likelihood = _maximise(rng, points, components, spread, effective)
+        candidate, log_likelihood = _maximise(rng, points, components, spread, effective)
         score = log_likelihood - max(0.5 * free * math.log(effective) / effective, components * worthwhile)
         if score <= best_score:
             break
-        best, best_score = found, score
+        best, best_score = candidate, score
     assert best is not None
     return best
 
@@ -134,25 +134,25 @@ def _maximise(
     ridge = np.diag(own) * 1e-3 + np.diag(least)
     toward = size / (size + effective / components)
     factor = np.linalg.cholesky(_shrunk(spread, toward) + ridge)
-    found = Mixture(np.full(components, 1 / components), centres, np.stack([factor] * components))
+    mixture = Mixture(np.full(components, 1 / components), centres, np.stack([factor] * components))
     log_likelihood = -math.inf
     for _ in range(STEPS):
-        parts = found.log_parts(points)
+        parts = mixture.log_parts(points)
         total = np.logaddexp.reduce(parts, axis=0)
         before, log_likelihood = log_likelihood, float(total.mean())
         if log_likelihood - before < 1e-5:
             break
-        found = _step(points, found, np.exp(parts - total), ridge, toward)
-    return found, log_likelihood
+        mixture = _step(points, mixture, np.exp(parts - total), ridge, toward)
+    return mixture, log_likelihood
 
 
-def _step(points: Array, found: Mixture, owned: Array, ridge: Array, toward: float) -> Mixture:
+def _step(points: Array, mixture: Mixture, owned: Array, ridge: Array, toward: float) -> Mixture:
     """One step of expectation and maximisation."""
     size = points.shape[1]
     shares = np.maximum(owned.mean(axis=1), 1e-6)
     centres, factors = [], []
     for number, mine in enumerate(owned):
-        distance = _distance(points, found.centres[number], found.factors[number])
+        distance = _distance(points, mixture.centres[number], mixture.factors[number])
         weight = mine * (DEGREES + size) / (DEGREES + distance)
         centre = np.einsum("r,ri->i", weight, points) / max(float(weight.sum()), 1e-300)
         away = points - centre
@@ -171,7 +171,7 @@ def _spread_out(rng: np.random.Generator, points: Array, count: int, spread: Arr
     scaled = points / np.sqrt(np.diag(spread) + 1e-300)
     chosen = [int(rng.integers(len(points)))]
     for _ in range(count - 1):
-        near = np.min([np.square(scaled - scaled[one]).sum(axis=1) for one in chosen], axis=0)
+        near = np.min([np.square(scaled - scaled[centre]).sum(axis=1) for centre in chosen], axis=0)
         total = np.cumsum(near)
         chosen.append(min(int(np.searchsorted(total, rng.random() * total[-1])), len(points) - 1))
     return points[chosen]

@@ -106,8 +106,8 @@ class _Pilot:
             fitted = self._fit(rng, space)
             if fitted is None:
                 continue  # no weight at all: try again from the same law
-            found, power = fitted
-            law = Adapted(space, found.inflated(mixture.INFLATION), share)
+            fit, power = fitted
+            law = Adapted(space, fit.inflated(mixture.INFLATION), share)
             settled += power == 1.0
             if settled == 2:
                 break
@@ -135,9 +135,9 @@ class _Pilot:
         top = self.log_each.max()
         if not np.isfinite(top):
             return 1
-        each = np.exp(self.log_each - top)
-        within = float(each.var(axis=1, ddof=1).mean())
-        between = float(each.mean(axis=1).var()) - within / each.shape[1]
+        relative = np.exp(self.log_each - top)
+        within = float(relative.var(axis=1, ddof=1).mean())
+        between = float(relative.mean(axis=1).var()) - within / relative.shape[1]
         model = self.problem.model
         c0 = sum(model.cost_of_row(name) for name in model.parameters) * (1 if isinstance(law, FromPrior) else 6)
         c1 = sum(model.cost_of_row(name) for name in model.statistics)

@@ -68,8 +68,8 @@ def made_once(model: Model, key: Any, make: Callable[[], Any]) -> Any:
 
 def space_of(model: Model) -> Space:
     """The model's unconstrained space."""
-    found: Space = made_once(model, "space", lambda: Space(model))
-    return found
+    space: Space = made_once(model, "space", lambda: Space(model))
+    return space
 
 
 def drawn_in_order(model: Model) -> list[str]:
@@ -154,15 +154,15 @@ class Adapted:
         model, rows = self.space.model, len(free)
         whole = {name: np.broadcast_to(prior[name][:1], (rows, *model.shape(name))) for name in self.space.discrete}
         for name in self.space.discrete:
-            given: Columns = {}
+            parents: Columns = {}
             if model.parents(name):
                 reached = conditional_points(self.space, free, whole)[0] | whole
                 # A value beyond range has no weight, whatever is drawn with it.
-                given = {
+                parents = {
                     parent: np.where(np.isfinite(reached[parent]), reached[parent], prior[parent][:1])
                     for parent in model.parents(name)
                 }
-            whole[name] = np.array(model.draw(rng, [name], rows, given, poll)[name])
+            whole[name] = np.array(model.draw(rng, [name], rows, parents, poll)[name])
             whole[name][chosen] = prior[name][: len(chosen)]
         return whole
 
@@ -170,17 +170,17 @@ class Adapted:
 def conditional_points(space: Space, free: Array, whole: Columns) -> tuple[Columns, Array]:
     """Parameter values, and the log prior density of the free coordinates given the whole-numbered parameters."""
 
-    def one(free: Any, whole: Any) -> Any:
+    def point(free: Any, whole: Any) -> Any:
         values, total = space.point(free, whole)
         for name in space.discrete:
             total = total - log_density(space.model.law_at(name, values), whole[name])
         return values, total
 
-    program = space.model.compiled.setdefault(("proposal", "points"), Compiled(lambda: jax.vmap(one)))
+    program = space.model.compiled.setdefault(("proposal", "points"), Compiled(lambda: jax.vmap(point)))
     with double():
         values, density = program(free, {name: np.asarray(whole[name]) for name in space.discrete})
-        found = {name: np.asarray(value) for name, value in values.items()}
-        return found, np.array(density)
+        columns = {name: np.asarray(value) for name, value in values.items()}
+        return columns, np.array(density)
 
 
 # The user's own laws -----------------------------------------------------------------------------------------------
@@ -231,9 +231,9 @@ def given_proposal(who: str, model: Model, proposed: Mapping[str, Any], share: f
     """The user's laws, checked against the model."""
     key = (*((name, id(law)) for name, law in proposed.items()), share)
     # The laws are kept too, so that their ids stay theirs.
-    made = made_once(model, key, lambda: (dict(proposed), _given_proposal(who, model, proposed, share)))
-    found: Given = made[1]
-    return found
+    laws_and_proposal = made_once(model, key, lambda: (dict(proposed), _given_proposal(who, model, proposed, share)))
+    proposal: Given = laws_and_proposal[1]
+    return proposal
 
 
 def _given_proposal(who: str, model: Model, proposed: Mapping[str, Any], share: float) -> Given:
@@ -252,55 +252,55 @@ def _given_proposal(who: str, model: Model, proposed: Mapping[str, Any], share: 
                 raise refusal(what, parent, "must be a parameter of the model", parent, advice)
     order = ordered(f"{who}.proposal", {name: edges.get(name, model.parents(name)) for name in model.parameters})
     known = {name: jax.ShapeDtypeStruct(model.shape(name), model.dtype(name)) for name in model.parameters}
-    made: dict[str, Law] = {}
+    laws: dict[str, Law] = {}
     for name, function in functions.items():
         what = f"{who}.proposal['{name}']"
-        made[name] = Law(what, function, edges[name], {parent: known[parent] for parent in edges[name]})
-        found, wanted = made[name].struct, known[name]
-        if found.shape != wanted.shape or found.dtype != wanted.dtype:
+        laws[name] = Law(what, function, edges[name], {parent: known[parent] for parent in edges[name]})
+        struct, wanted = laws[name].struct, known[name]
+        if struct.shape != wanted.shape or struct.dtype != wanted.dtype:
             rule = f"must give values like the prior's, of shape {wanted.shape} and type {wanted.dtype}"
-            raise refusal(what, "law", rule, f"shape {found.shape}, type {found.dtype}", "Change the law.")
-        if law_has_atoms(made[name], known) or law_has_atoms(model.law(name), known):
+            raise refusal(what, "law", rule, f"shape {struct.shape}, type {struct.dtype}", "Change the law.")
+        if law_has_atoms(laws[name], known) or law_has_atoms(model.law(name), known):
             rule = "must have a density, as must the prior"
             raise refusal(what, "law", rule, "a Delta law", "Leave this parameter to its prior.")
-    density = Compiled(lambda: jax.vmap(_log_gain(model, made)))
-    return Given(model, made, tuple(order), share, density, _followed(model, made, list(order)))
+    density = Compiled(lambda: jax.vmap(_log_gain(model, laws)))
+    return Given(model, laws, tuple(order), share, density, _followed(model, laws, list(order)))
 
 
-def _followed(model: Model, made: dict[str, Law], order: list[str]) -> dict[str, Compiled]:
+def _followed(model: Model, laws: dict[str, Law], order: list[str]) -> dict[str, Compiled]:
     """Prior densities of proposed parameters that others are drawn given, where they can be told at that point."""
-    names = {parent for name in model.parameters if name not in made for parent in model.parents(name)} & set(made)
-    told = [name for name in names if set(model.parents(name)) <= set(order[: order.index(name)])]
-    return {name: Compiled(partial(jax.vmap, partial(_density, model.law(name), name))) for name in told}
+    names = {parent for name in model.parameters if name not in laws for parent in model.parents(name)} & set(laws)
+    known = [name for name in names if set(model.parents(name)) <= set(order[: order.index(name)])]
+    return {name: Compiled(partial(jax.vmap, partial(_density, model.law(name), name))) for name in known}
 
 
 def _density(law: Law, name: str, values: Any) -> Any:
     return log_density(law.function(**{parent: values[parent] for parent in law.parents}), values[name])
 
 
-def _log_gain(model: Model, made: dict[str, Law]) -> Callable[[Any], Any]:
+def _log_gain(model: Model, laws: dict[str, Law]) -> Callable[[Any], Any]:
     """log q - log pi0 at one value of the parameters; parameters without a law of their own cancel."""
 
-    def one(values: Any) -> Any:
-        log_q = sum(_density(law, name, values) for name, law in made.items())
-        log_prior = sum(_density(model.law(name), name, values) for name in made)
+    def log_gain(values: Any) -> Any:
+        log_q = sum(_density(law, name, values) for name, law in laws.items())
+        log_prior = sum(_density(model.law(name), name, values) for name in laws)
         return jnp.where(log_prior == -jnp.inf, jnp.inf, log_q - log_prior)
 
-    return one
+    return log_gain
 
 
 def law_has_atoms(law: Law, known: Mapping[str, Any]) -> bool:
     """Whether a law of real numbers gives some of them positive probability, so that it has no density."""
-    found: list[bool] = []
+    answers: list[bool] = []
 
     def look(values: Any) -> Any:
-        found.append(has_atoms(law.function(**values)))
+        answers.append(has_atoms(law.function(**values)))
         return 0.0
 
     rows = {name: jax.ShapeDtypeStruct((1, *known[name].shape), known[name].dtype) for name in law.parents}
     with double():
         jax.eval_shape(jax.vmap(look, axis_size=1), rows)
-    return found[0] and not law.form.discrete
+    return answers[0] and not law.form.discrete
 
 
 # Settings ----------------------------------------------------------------------------------------------------------
@@ -320,11 +320,11 @@ def checked(who: str, proposal: Any) -> Any:
     advice = "Give None for the prior, 'adapted', or for example {'theta': dist.Gamma(30.0, 1.0)}."
     if not isinstance(proposal, Mapping) or not proposal:
         raise refusal(who, "proposal", "must be None, 'adapted' or a dict of laws", proposal, advice)
-    found = {name: _law_from(law) for name, law in proposal.items()}
-    for name, law in found.items():
+    laws = {name: _law_from(law) for name, law in proposal.items()}
+    for name, law in laws.items():
         if not isinstance(law, NotKept):
             as_function(f"{who}.proposal['{name}']", law)
-    return found
+    return laws
 
 
 def as_data(proposal: Any) -> Any:

@@ -51,23 +51,23 @@ class Weigh:
         if self.simulations == 1:
             values, log_eta = simulate_and_weigh(self.problem, rng, values, rows, poll)
             return values, log_ratio + log_eta
-        values, log_each = self.tried(rng, values, rows, poll)
-        picked = pick_simulation(rng, log_each)
+        values, log_etas = self.tried(rng, values, rows, poll)
+        picked = pick_simulation(rng, log_etas)
         values = {name: column[np.arange(rows), picked] for name, column in values.items()}
-        return values, log_ratio + log_average(log_each)
+        return values, log_ratio + log_average(log_etas)
 
     def looked_at(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array, Array]:
         """Parameters of a pilot's round, their weights, and the weight of each statistic tried."""
         values, log_ratio = self.proposal(rng, rows, poll)
         _, log_eta = self.tried(rng, values, rows, poll)
-        log_each = log_ratio[:, None] + log_eta
-        return values, log_average(log_each), log_each
+        log_each_weight = log_ratio[:, None] + log_eta
+        return values, log_average(log_each_weight), log_each_weight
 
     def tried(self, rng: np.random.Generator, values: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Several statistics for each row of parameter values: (rows, simulations, ...), and log eta of each."""
         several = {name: np.repeat(column, self.simulations, axis=0) for name, column in values.items()}
-        found, log_eta = simulate_and_weigh(self.problem, rng, several, rows * self.simulations, poll)
-        shaped = {name: column.reshape(rows, self.simulations, *column.shape[1:]) for name, column in found.items()}
+        columns, log_eta = simulate_and_weigh(self.problem, rng, several, rows * self.simulations, poll)
+        shaped = {name: column.reshape(rows, self.simulations, *column.shape[1:]) for name, column in columns.items()}
         return shaped, log_eta.reshape(rows, self.simulations)
 
 

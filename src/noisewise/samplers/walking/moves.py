@@ -161,7 +161,7 @@ class Moves:
         return [[name for name in self.statistics if name in part] for part in parts]
 
     def _listed(self) -> list[Move]:
-        found = [self._move(self.parameters, self.statistics)]
+        moves = [self._move(self.parameters, self.statistics)]
         restless = moving_supports(self.space)
         if len(self.parameters) > 1:
             for name in self.parameters:
@@ -171,18 +171,18 @@ class Moves:
                 for other in self.parameters:  # a support that moves carries its parameter along
                     if other in restless and changed & set(self.model.parents(other)):
                         changed.add(other)
-                found.append(self._move([name], self._depending(changed)))
+                moves.append(self._move([name], self._depending(changed)))
         if len(self.statistics) > 1:
-            found += [self._move([], [name, *self._depending({name})]) for name in self.statistics]
-        return found
+            moves += [self._move([], [name, *self._depending({name})]) for name in self.statistics]
+        return moves
 
     def _depending(self, changed: set[str]) -> list[str]:
         """Statistics that depend on changed values, directly or through other statistics."""
-        found: list[str] = []
+        dependents: list[str] = []
         for name in self.statistics:
-            if set(self.model.parents(name)) & (changed | set(found)):
-                found.append(name)
-        return found
+            if set(self.model.parents(name)) & (changed | set(dependents)):
+                dependents.append(name)
+        return dependents
 
     def _move(self, parameters: list[str], statistics: list[str]) -> Move:
         columns: list[int] = []
@@ -204,12 +204,12 @@ class Moves:
         """Walkers of one simulation each, given the further simulations that these moves work with."""
         if self.simulations == 1:
             return start
-        made = self._simulated(rng, start.free, start.parameters, start.log_prior, {}, self.statistics, target, poll)
-        made.statistics = {name: np.array(values) for name, values in made.statistics.items()}
+        walkers = self._simulated(rng, start.free, start.parameters, start.log_prior, {}, self.statistics, target, poll)
+        walkers.statistics = {name: np.array(values) for name, values in walkers.statistics.items()}
         for name, values in start.statistics.items():
-            made.statistics[name][:: self.simulations] = values
-        made.log_eta[:, 0] = start.log_eta[:, 0]  # one simulation is the one that the start was chosen by
-        return made
+            walkers.statistics[name][:: self.simulations] = values
+        walkers.log_eta[:, 0] = start.log_eta[:, 0]  # one simulation is the one that the start was chosen by
+        return walkers
 
     def weigh(self, walkers: Walkers, target: LogFactor) -> Array:
         """log of `target` at every simulation of every walker, part by part."""
@@ -369,7 +369,7 @@ def whole_steps(rng: np.random.Generator, shape: tuple[int, ...], spread: Array,
 
 def best_lengths(sums: Array, tried: Array) -> list[Array]:
     """For each move, probabilities of the lengths: half for the largest expected squared jump, half beside it."""
-    found = []
+    probabilities = []
     for total, count in zip(sums, tried, strict=True):
         jump = total / np.maximum(count, 1.0) * LEVELS**2
         best = int(np.argmax(jump))
@@ -377,8 +377,8 @@ def best_lengths(sums: Array, tried: Array) -> list[Array]:
         chances[best] = 0.5
         chances[max(best - 1, 0)] += 0.25
         chances[min(best + 1, len(LEVELS) - 1)] += 0.25
-        found.append(chances)
-    return found
+        probabilities.append(chances)
+    return probabilities
 
 
 def moving_supports(space: Space) -> set[str]:
@@ -386,7 +386,7 @@ def moving_supports(space: Space) -> set[str]:
 
     Their value may change when a parent's does, though their coordinates stay.
     """
-    found: set[str] = set()
+    names: set[str] = set()
 
     def look(values: Any) -> Any:
         for name in space.continuous:
@@ -395,14 +395,14 @@ def moving_supports(space: Space) -> set[str]:
             if is_fixed(law) or any(
                 not isinstance(leaf, (bool, int, float, np.ndarray, np.generic)) for leaf in leaves
             ):
-                found.add(name)
+                names.add(name)
         return 0.0
 
     shapes = {n: jax.ShapeDtypeStruct((1, *space.model.shape(n)), space.model.dtype(n)) for n in space.names}
     if shapes:
         with double():
             jax.eval_shape(jax.vmap(look), shapes)
-    return {name for name in found if space.model.parents(name)}
+    return {name for name in names if space.model.parents(name)}
 
 
 def usable_walkers(
