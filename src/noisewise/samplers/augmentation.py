@@ -3,9 +3,9 @@
     repeat:  s     <- a step that keeps  pi(s | theta) eta(s_dp | s)
              theta <- a step that keeps  pi0(theta) pi(s | theta)
 
-Many chains at once, in fixed groups with random streams of their own. Steps: latent.py and reported.py (statistics
-with a law), records.py and renewal.py (totals; Ju, Awan, Gong and Rao 2022), conjugate.py and parameter_steps.py
-(parameters).
+Many chains at once, in fixed groups with random streams of their own. The steps are in gibbs/: latent.py and
+reported.py (statistics with a law), conjugate.py and parameter_steps.py (parameters), renewal.py (parameters together
+with the records of a total); single records move by inference/record_steps.py (Ju, Awan, Gong and Rao 2022).
 Why each leaves the exact posterior as it is, and reaches all of it: docs/derivations/augmentation.md.
 """
 
@@ -270,7 +270,7 @@ class _Sweeps:
                     saved, saves = self.done[number], saves + 1
 
     def _restored(self, number: int, record: dict[str, Any], steps: list[Any]) -> np.random.Generator:
-        """Take in what a group had when it was saved, and what it kept since the time before."""
+        """Restore a group from a record (rows since the one before, tallies, steps), and return its generator."""
         self._fill(number, record["rows"])
         self.swept[number] = max(0, record["done"])
         self.tallies[number], self.least[number] = record["tally"], record["least"]
@@ -474,7 +474,10 @@ def _log_noise(joint: Joint, name: str, values: dict[str, Array]) -> Array:
 
 
 def _flattened(rng: np.random.Generator, log_weights: Array, rows: int) -> Array:
-    """Rows drawn with weights raised to a power, the largest up to 1 that leaves at least 4 effective ones per row."""
+    """Rows drawn with weights raised to a power: the largest up to 1 that leaves enough effective candidates.
+
+    Enough are 4 for each row wanted, or half of the possible ones if that is less.
+    """
     finite = np.flatnonzero(np.isfinite(log_weights))
     if len(finite) < 2:
         return rng.choice(len(log_weights), rows) if not len(finite) else np.repeat(finite, rows)

@@ -38,8 +38,8 @@ class Importance(Sampler):
     written as a prior is. Both of the latter are mixed with `prior_share` of the prior. `simulations` statistics are
     tried for each parameter value (None: a number chosen in the pilot), the weight is their average and one is kept.
     With `collapse`, none is simulated: parameters are weighed by the exact likelihood of the release, statistics summed
-    or integrated out, and then drawn given parameters and release. Status "low_ess" below `min_ess` effective draws,
-    "high_k" where Pareto k-hat is above 0.7.
+    or integrated out, and then drawn given parameters and release. Status "low_ess" below `min_ess` effective draws;
+    "high_k" where Pareto k-hat is above 0.7, unless the bound of the weights shows that none could dominate.
     """
 
     proposal: str | Mapping[str, Any] | None = None
@@ -80,14 +80,14 @@ class Importance(Sampler):
         """Weigh draws of the proposal; `pilot` is one already made with this seed and these settings."""
         if pilot is None:
             pilot = plan_of(self, problem, seed, engine, log=log)
-        how = partial(run, draws=draws, seed=seed, purpose=Purpose.WEIGHTED, engine=engine, progress=progress, log=log)
-        how = partial(how, budget=remaining(None, self.max_seconds, pilot))
+        draw = partial(run, draws=draws, seed=seed, purpose=Purpose.WEIGHTED, engine=engine, progress=progress, log=log)
+        draw = partial(draw, budget=remaining(None, self.max_seconds, pilot))
         numbers: dict[str, Any] = {}
         if self.collapse:
-            outcome, numbers = self._collapsed(problem, pilot.proposal, how)
+            outcome, numbers = self._collapsed(problem, pilot.proposal, draw)
         else:
             weigh = Weigh(problem, pilot.proposal, pilot.simulations)
-            outcome = how([Stream(0, block_rows(problem, pilot.simulations), weigh, "the proposal")])
+            outcome = draw([Stream(0, block_rows(problem, pilot.simulations), weigh, "the proposal")])
         columns = dict(outcome.columns)
         log_weights = columns.pop("log_weights", np.empty(0))
         status, message, diagnostics = weights.judge(log_weights, self.min_ess, log_bound(problem, pilot))
@@ -109,20 +109,20 @@ class Importance(Sampler):
         )
 
     def _collapsed(
-        self, problem: Problem, proposal: proposals.Proposal, how: Callable[..., Outcome]
+        self, problem: Problem, proposal: proposals.Proposal, draw: Callable[..., Outcome]
     ) -> tuple[Outcome, dict[str, Any]]:
         """Weigh by the likelihood; again on new streams, with wider windows, where sums left too much out."""
         widened: collapsed.Widened = ()
         for attempt in range(collapsed.WIDENINGS):
             collapse = collapsed.Collapse.of(problem, widened)
             weigh = collapsed.WeighCollapsed(problem, proposal, widened)
-            outcome = how([Stream(attempt, collapse.rows, weigh, "the proposal")])
+            outcome = draw([Stream(attempt, collapse.rows, weigh, "the proposal")])
             neglected = outcome.columns.pop("neglected", np.zeros((0, 0)))
             log_weights = outcome.columns.get("log_weights", np.empty(0))
             wider = collapsed.too_narrow(collapse, log_weights, neglected)
             if not wider or outcome.status != "complete":
-                left = collapsed.shares_left_out(log_weights, neglected).sum() if neglected.size else 0.0
-                return outcome, {"neglected": float(left), "widened": attempt}
+                left_out = collapsed.shares_left_out(log_weights, neglected).sum() if neglected.size else 0.0
+                return outcome, {"neglected": float(left_out), "widened": attempt}
             widened = collapsed.doubled(widened, wider)
             if any(sum_.excess() for sum_ in collapsed.Collapse.of(problem, widened).target.sums):
                 break
@@ -160,7 +160,7 @@ def without_density(problem: Problem) -> str | None:
 
 
 def remaining(max_proposals: int | None, max_seconds: float | None, pilot: Plan) -> Budget:
-    """What the pilot has left of the budget; proposals are counted per simulated statistic."""
+    """The budget after a pilot: its seconds count, its rows do not. A row costs `simulations` proposals."""
     rows = None if max_proposals is None else max(1, max_proposals // pilot.simulations)
     seconds = None if max_seconds is None else max(1e-3, max_seconds - pilot.seconds)
     return Budget(rows, seconds)

@@ -1,7 +1,7 @@
 """MCMC on parameters and simulated statistics (Marjoram et al. 2003), and its pseudo-marginal form.
 
-Hundreds of chains advance together in one batch. Proposals adapt while the chains warm up and are frozen afterwards.
-The estimate of the likelihood at a chain's current state is kept, never simulated again.
+Hundreds of chains advance together, in up to 16 groups. Proposals adapt while the chains warm up and are frozen
+afterwards. The estimate of the likelihood at a chain's current state is kept, never simulated again.
 Proofs: docs/derivations/mcmc.md.
 """
 
@@ -43,12 +43,12 @@ SUPERCHAINS = 16
 FRESH = 8
 """Every so many sweeps, one proposal comes from the prior."""
 ROUNDS = 16
-"""Pieces of the kept part of a run: between two, clocks are looked at."""
+"""Pieces that the draws are made in, at least: limits are looked at between two."""
 MOST_THINNING = 100
 SNAPSHOTS, TRACED = 16, 32
 """Positions kept of each warm-up window for the proposal's shape; coordinates followed to choose the thinning."""
 LOST = 2**24
-"""Numbers simulated by one group in the longest piece."""
+"""Most numbers that one group simulates in a piece: an interruption loses no more."""
 CELLS = 2**13
 """Numbers simulated per sweep by one group of chains, before the chains are cut into more groups."""
 
@@ -60,7 +60,8 @@ class MCMC(Sampler):
     `simulations`: sets of statistics simulated per step; 1 is Marjoram's algorithm, None for up to 8 where they are
     cheap. `chains`: at most 16, each with a start of its own, or a multiple of 16; fewer are run where `draws` is
     small. `warmup`: sweeps that adapt and are thrown away. `thin`: sweeps from one kept draw to the next; None to
-    choose it from the warm-up. `max_proposals` limits the simulated rows, `max_seconds` the time.
+    choose it from the warm-up. `max_seconds` limits the time, `max_proposals` the simulated rows: those of starts and
+    warm-up count, but are never cut short by it.
     """
 
     simulations: int | None = None
@@ -281,7 +282,7 @@ class _Run:
                 self.status = "max_proposals"
                 self.message = (
                     f"max_proposals={limit} allowed {self.count * self.chains} of {self.draws} draws "
-                    f"(warm-up included, thinned to every {self.thin}. sweep). Raise it, or ask for fewer draws."
+                    f"(warm-up included, one sweep in {self.thin} kept). Raise it, or ask for fewer draws."
                 )
                 return
             walk, numbers = self.walk, (self.count, length, self.thin, self.sweeps)
@@ -307,12 +308,12 @@ class _Run:
 
     def stopped(self, *, by_clock: bool) -> None:
         """Say how a run that did not finish was stopped."""
-        have = f"with {self.count * self.chains} of {self.draws} draws"
+        progress = f"with {self.count * self.chains} of {self.draws} draws"
         if by_clock:
             self.status = "max_seconds"
-            self.message = f"stopped by the clock after max_seconds={self.sampler.max_seconds:g} {have}. Raise it."
+            self.message = f"stopped by the clock after max_seconds={self.sampler.max_seconds:g} {progress}. Raise it."
         else:
-            self.status, self.message = "interrupted", f"interrupted {have}."
+            self.status, self.message = "interrupted", f"interrupted {progress}."
         if self.count < 8:
             self.message += " Chains this short have hardly left their warm-up."
 

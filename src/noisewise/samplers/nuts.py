@@ -50,9 +50,10 @@ DENSE = 32
 class NUTS(Sampler):
     """Gradient-based Markov chains (Hoffman and Gelman 2014), as NumPyro runs them.
 
-    Continuous confidential statistics are sampled with the parameters; discrete ones, and normal ones under Gaussian
-    noise, are summed out and drawn afterwards. Each of `chains` gives draws/chains rows, rounded up, after `warmup`
-    iterations in which step size and mass matrix adapt. `dense_mass`: None decides by the number of unknowns.
+    Continuous confidential statistics are sampled with the parameters. Discrete ones are summed out, normal ones under
+    Gaussian or Laplace noise integrated out, and both are drawn afterwards. Each of `chains` gives draws/chains rows,
+    rounded up, after `warmup` iterations in which step size and mass matrix adapt. `dense_mass`: None decides
+    by the number of unknowns.
     """
 
     chains: int = 4
@@ -281,11 +282,13 @@ class ChainsRun:
                 "the model's support against the released values (a negative count, say, has no naive analysis)."
             )
             return None
-        own = energy.reshape(-1, CANDIDATES)
-        best = own.argmin(axis=1) + CANDIDATES * np.arange(len(own))
+        by_chain = energy.reshape(-1, CANDIDATES)
+        best = by_chain.argmin(axis=1) + CANDIDATES * np.arange(len(by_chain))
         possible = ranked[energy[ranked] < np.inf]
-        spare = possible[np.arange(len(own)) % len(possible)]  # for chains none of whose own candidates is possible
-        return free[np.where(own.min(axis=1) < np.inf, best, spare)]
+        spare = possible[
+            np.arange(len(by_chain)) % len(possible)
+        ]  # for chains none of whose own candidates is possible
+        return free[np.where(by_chain.min(axis=1) < np.inf, best, spare)]
 
     def _chain(self, chain: int, free: Array, poll: Callable[[], None]) -> None:
         """One chain from start to end, piece by piece; iterations past the warm-up are its draws."""

@@ -82,7 +82,7 @@ class Merge:
 
 
 def prior_groups(problem: Problem) -> list[set[str]]:
-    """Connected components of the prior's own graph, in order of declaration."""
+    """Connected components of the prior's own graph, in the order in which their last members are declared."""
     groups: list[set[str]] = []
     for name in problem.model.parameters:
         joined = {name, *problem.model.parents(name)}
@@ -109,10 +109,10 @@ def plan_streams(problem: Problem, *, joint: bool, leaf_rows: int = LEAF_ROWS) -
         waiting.remove(name)
         reach = problem.roots_of(name)
         touched = [(names, stream) for names, stream in groups if names & reach]
-        have: set[str] = set().union(*(names for names, stream in touched if stream is not None))
+        drawn: set[str] = set().union(*(names for names, stream in touched if stream is not None))
         inside = reach.union(*(names for names, _ in touched))
         # What a child stream holds is never drawn again, a statistic that was needed earlier included.
-        fresh = [other for other in order if other in inside - have]
+        fresh = [member for member in order if member in inside - drawn]
         children = [stream for _, stream in touched if stream is not None]
         merged = _stream(count, fresh, (name,), children)
         groups = [entry for entry in groups if not entry[0] & reach] + [(inside, merged)]
@@ -120,7 +120,7 @@ def plan_streams(problem: Problem, *, joint: bool, leaf_rows: int = LEAF_ROWS) -
     roots: list[Stream] = []
     for names, stream in groups:
         if stream is None:  # parameters that nothing released speaks of: their prior
-            stream = _stream(count, [other for other in order if other in names], (), [])
+            stream = _stream(count, [member for member in order if member in names], (), [])
             count += 1
         roots.append(stream)
     return roots

@@ -85,8 +85,8 @@ class RejectionControl(Sampler):
         work = Control(Weigh(problem, pilot.proposal, pilot.simulations), log_threshold)
         stream = Stream(0, block_rows(problem, pilot.simulations), work, "the proposal")
         budget = remaining(self.max_proposals, self.max_seconds, pilot)
-        how: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
-        outcome = run([stream], draws, seed, Purpose.PROPOSALS, **how)
+        context: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
+        outcome = run([stream], draws, seed, Purpose.PROPOSALS, **context)
         most = max(log_bound(problem, pilot), log_threshold)
         diagnostics = {"log_threshold": log_threshold} | pilot_diagnostics(pilot)
         return kept_posterior(self, problem, seed, outcome, 0.0, most, diagnostics)
@@ -118,5 +118,5 @@ class Control:
 
 
 def corrected(log_weights: Array, log_threshold: float) -> Array:
-    """log max(w, c): w over the probability min(1, w / c) with which it was kept, up to the rate of keeping."""
+    """log max(w, c), that is, log of w over the probability min(1, w / c) of keeping it."""
     return np.maximum(log_weights, log_threshold)

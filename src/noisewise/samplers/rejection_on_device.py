@@ -86,7 +86,7 @@ def log_etas(releases: Columns, values: Columns, rows: int) -> dict[str, Any]:
 
 
 def log_uniform(key: Any, rows: int) -> Any:
-    """log of a uniform with 64 random bits: it is never exactly zero's, and small values keep all their digits."""
+    """log of a uniform made of 64 random bits: never log 0, and small uniforms keep all their digits."""
     bits = random.bits(key, (2, rows), jnp.uint32).astype(jnp.zeros((), float).dtype)
     return jnp.log(jnp.maximum(bits[0] * 2.0**-32 + (bits[1] + 0.5) * 2.0**-64, 2.0**-65))
 
@@ -104,7 +104,7 @@ def compacted(columns: Columns, accepted: Any, capacity: int) -> tuple[Columns, 
 
 
 class _Capacity:
-    """Room for survivors: what was needed so far and half as much again, a power of two."""
+    """Room for a block's survivors; where they do not fit, it grows to a power of two above 1.25 times their number."""
 
     def __init__(self, rows: int) -> None:
         self.rows, self.capacity = rows, max(1024, rows // 64)

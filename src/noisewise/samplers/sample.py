@@ -1,4 +1,4 @@
-"""Samplers of the exact posterior, and the verb that runs them."""
+"""`sample`: check the request, choose a sampler where none is named, run it, and fall back where it fails."""
 
 import logging
 import os
@@ -31,7 +31,7 @@ from noisewise.samplers.smc import SMC
 
 ADVICE = "Leave it out, and one that applies is chosen."
 FROM_PRIOR = (Rejection(), Importance())
-"""Samplers that meet no parameter value but draws of the prior."""
+"""Samplers that evaluate the model at draws of its prior only."""
 
 logger = logging.getLogger("noisewise")
 
@@ -51,11 +51,11 @@ def sample(
     """Draw from the exact posterior of the model's parameters and confidential statistics given the release.
 
     Without a `sampler`, one is chosen by `nw.forecast`'s rules and `posterior.reason` says why; where its run misses
-    what was forecast, the next is tried. `seed` decides every number, whatever the `engine`, and `posterior.sampler`
-    with `posterior.seed` replays the run. `progress` is a bar: True, False, or None for terminals and notebooks only.
-    `checkpoint` is a file in which the run keeps what it has done; called again after an interruption it goes on from
-    there, to the same draws. A run that cannot deliver raises `InferenceError` with the partial result, or returns it
-    with `on_failure="return"`.
+    what was forecast, the next is tried. `seed` decides every number: threads, processes and clusters give the same
+    draws, an accelerator its own. `posterior.sampler` with `posterior.seed` replays the run. `progress` is a bar: True,
+    False, or None for terminals and notebooks only. `checkpoint` is a file in which the run keeps what it has done;
+    called again after an interruption it goes on from there, to the same draws. A run that cannot deliver raises
+    `InferenceError` with the partial result, or returns it with `on_failure="return"`.
     """
     draws = checks.integer("sample", "draws", draws, least=1, advice="Write 10_000, not 1e4.")
     seed = checks.integer("sample", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
@@ -65,16 +65,16 @@ def sample(
     if engine is not None and (not isinstance(engine, Engine)):
         raise refusal("sample", "engine", "must be an engine", engine, "For example nw.Threads(2).")
     problem = Problem(model, release)
-    used = engine or Threads()
+    engine_used = engine or Threads()
     if sampler is not None and not isinstance(sampler, Sampler):
         raise refusal("sample", "sampler", "must be a sampler", sampler, "For example nw.Rejection().")
-    more = {} if sampler is not None else {"draws": draws}  # the choice of a sampler looks at them
-    with terminable() as results, opened("sample", checkpoint, problem, sampler, seed, used, **more) as log:
+    extra = {} if sampler is not None else {"draws": draws}  # the choice of a sampler looks at them
+    with terminable() as results, opened("sample", checkpoint, problem, sampler, seed, engine_used, **extra) as log:
         log.put(None, "begin")
         if sampler is None:
-            posterior = _sample_by_choice(problem, draws, seed, used, progress, log)
+            posterior = _sample_by_choice(problem, draws, seed, engine_used, progress, log)
         else:
-            posterior = _run(problem, sampler, draws, seed, used, progress, "asked for", log.within(0))
+            posterior = _run(problem, sampler, draws, seed, engine_used, progress, "asked for", log.within(0))
         results.append(posterior)
         log.put({"status": posterior.status}, "end")
     if posterior.status != "complete" and on_failure == "raise":
@@ -119,7 +119,7 @@ def _sample_by_choice(
         return posterior
     probe = choice.probe(problem, seed, engine)
     steps: list[str] = []
-    lost: InferenceError | InputError | None = None
+    first_error: InferenceError | InputError | None = None
     for number, (estimate, reason) in enumerate(_candidates(probe, draws, seed, engine)):
         sampler = estimate.sampler
         logger.info("%s: %s", type(sampler).__name__, reason)
@@ -131,7 +131,7 @@ def _sample_by_choice(
         except (InferenceError, InputError) as error:  # nowhere to start from, or beyond range: the next may find a way
             if sampler in FROM_PRIOR or isinstance(error, WrongMechanism):
                 raise  # the model fails at draws of its own prior: no sampler's way round makes it right
-            lost = lost or error
+            first_error = first_error or error
             steps.append(f"{type(sampler).__name__} ({reason}) could not go on")
             logger.info("%s", error)
             continue
@@ -144,7 +144,7 @@ def _sample_by_choice(
         steps.append(f"{type(sampler).__name__} ({reason}) ended with '{latest.status}' and was discarded")
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
     if posterior is None:
-        raise lost or InferenceError("sample: no sampler could start. Check the model against the release.")
+        raise first_error or InferenceError("sample: no sampler could start. Check the model against the release.")
     return posterior
 
 

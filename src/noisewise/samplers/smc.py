@@ -51,7 +51,7 @@ from noisewise.samplers.walking.moves import (
 LEAST_PARTICLES, MOST_SCOUTS = 512, 8192
 MOST_STAGES, MOST_SWEEPS = 400, 200
 LEFT_BEHIND, LEFT_AT_THE_END = 0.05, 0.005
-"""Share of walkers that may not have moved after a stage, and after the last."""
+"""Share of walkers expected not to have moved after a stage, and after the last; `MOST_SWEEPS` may leave more."""
 FAR = 1e12
 """So far from the release that only noise without bound still has a density."""
 
@@ -63,8 +63,8 @@ class SMC(Sampler):
     `islands`: independent populations; their spread is the error of everything. `particles`: walkers in each; None
     for the rows asked of it, and at least 512. `simulations`: sets of statistics that each walker holds; None for up to
     8 where they are cheap. `keep`: the share of effective walkers that a change of temperature
-    leaves. `schedule`: temperatures from above 0 to 1; None to choose them by a scouting population. `max_proposals`
-    limits the simulated rows, `max_seconds` the time.
+    leaves. `schedule`: temperatures from above 0 to 1; None to choose them by a scouting population. `max_seconds`
+    limits the time, `max_proposals` the simulated rows: those of the scouts count, but are never cut short by it.
     """
 
     islands: int = 16
@@ -119,7 +119,7 @@ def _checked_schedule(schedule: Any) -> tuple[float, ...]:
 
 
 class Bridge:
-    """eta_t: 1 at t = 0, the noise density itself at t = 1, and between the two a density less and less informed."""
+    """eta_t: 1 at t = 0, the noise density itself at t = 1, in between the more informative the larger t."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -140,8 +140,9 @@ class Bridge:
 def widened(mechanism: Mechanism, t: float, released: Any, confidential: Any, inputs: dict[str, Any]) -> Any:
     """log eta_t of one mechanism, 0 < t < 1, entry by entry.
 
-    Noise of bounded support: the density at t times the distance, that is, noise 1/t times as wide (a power of zero
-    would stay zero). Values without noise: exp(-|difference| t / (1 - t)). All else: the density to the power of t.
+    Continuous noise of bounded support: the density at t times the distance, that is, noise 1/t times as wide (a
+    power of zero would stay zero). Values without noise: exp(-|difference| t / (1 - t)). All else: the density to the
+    power of t.
     """
     if isinstance(mechanism, Product):
         columns = []
@@ -288,8 +289,8 @@ class Voyage:
             sums, tried = sums + counts[0], tried + counts[1]
         kernel = self.moves.kernel(walkers.free, walkers.parameters, floor, best_lengths(sums, tried))
         moved = self.sweep(rng, walkers, kernel, t, poll, fresh=False)[2]
-        left = LEFT_AT_THE_END if t == 1.0 else LEFT_BEHIND
-        needed = math.log(left) / math.log1p(-min(max(moved, 1e-3), 1.0 - 1e-9))
+        share_left = LEFT_AT_THE_END if t == 1.0 else LEFT_BEHIND
+        needed = math.log(share_left) / math.log1p(-min(max(moved, 1e-3), 1.0 - 1e-9))
         sweeps = int(np.clip(math.ceil(needed), 3, MOST_SWEEPS))
         for _ in range(sweeps - 3):
             self.sweep(rng, walkers, kernel, t, poll, fresh=False)
@@ -390,13 +391,13 @@ class _Run:
 
     def stopped(self, *, by_clock: bool) -> None:
         """Say how a run that did not finish was stopped."""
-        have = f"with {len(self.finished)} of {self.sampler.islands} islands"
+        progress = f"with {len(self.finished)} of {self.sampler.islands} islands"
         bias = " Islands that are quick to simulate are more likely to be among them."
         if by_clock:
             self.status = "max_seconds"
-            self.message = f"stopped by the clock after max_seconds={self.sampler.max_seconds:g} {have}.{bias}"
+            self.message = f"stopped by the clock after max_seconds={self.sampler.max_seconds:g} {progress}.{bias}"
         else:
-            self.status, self.message = "interrupted", f"interrupted {have}.{bias}"
+            self.status, self.message = "interrupted", f"interrupted {progress}.{bias}"
 
     # The end ---------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What a run amounts to: the result every sampler returns, and the status that refuses to pretend."""
+"""What a run amounts to: the result that every sampler returns, and the status of draws from Markov chains."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from noisewise.results.labels import labels_of
 from noisewise.results.posterior import Posterior
 
 SCREENED = 256
-"""Scalars that get the full diagnosis: of more, those whose chains disagree most by a cheaper one."""
+"""Most scalars that are fully diagnosed. Of more, those whose chains differ most in their means are taken."""
 SHORTEST = 8
 """Draws of a chain below which its halves tell nothing of its autocorrelation."""
 

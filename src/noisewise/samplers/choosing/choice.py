@@ -1,8 +1,8 @@
 """Which sampler: a short probe, counted work for each that applies, a ranking and a reason.
 
-The probe is one block of prior draws with their noise densities. Work is counted in numbers handled
-(`Model.cost_of_row`), never timed, so that one seed gives one choice on every machine. docs/how-to-choose.md says what
-each figure means.
+The probe is a block of prior draws with their noise densities, or several blocks where they settle more. Work is
+counted in numbers handled (`Model.cost_of_row`), never timed, so that one seed gives one choice on every machine.
+docs/how-to-choose.md says what each figure means.
 """
 
 import math
@@ -98,7 +98,7 @@ class Probe:
 
         A region of prior mass 3 / rows is missed as often, and no weight is above the noise's bound, so its posterior
         mass is at most 3 / (rows times acceptance probability). Even weights that all lie far below the bound are no
-        sign that there is nothing else.
+        sign that there is nothing else. Without noise (`conditioned`) a density has no such bound: there it is a guide.
         """
         expected = self.rows * self.acceptance[0]
         return 3.0 / expected if expected > 0.0 else math.inf
@@ -343,28 +343,28 @@ def _thumb(name: str, fixed: float, per_draw: float, efficiency: float, draws: i
 
 
 def _smc(probe: Probe, draws: int, *_: Any) -> Estimate:
-    """Each halving of the effective size is one temperature, with about 25 moves per particle."""
+    """One temperature for each halving of the acceptance probability, with about 50 simulated rows per particle."""
     temperatures = 1.0 - max(probe.log_rate(set(probe.terms)), 0.2 * LEAST) / math.log(2.0)
     note = f"particles led from prior to posterior in about {math.ceil(temperatures)} steps"
     return _thumb("SMC", 0.0, 50.0 * temperatures * probe.cells, 0.7, draws, note)
 
 
 def _mcmc(probe: Probe, draws: int, *_: Any) -> Estimate:
-    """256 chains warm up for 256 sweeps; steps for one effective draw grow as the square of the unknowns."""
+    """2^17 rows to warm up; the rows for one effective draw grow as the square of the unknowns."""
     unknowns = probe.unknowns
     note = f"simulating Markov chains over {unknowns} parameters"
     return _thumb("MCMC", 2.0**17 * probe.cells, 200.0 * unknowns**2 * probe.cells, 1.0, draws, note)
 
 
 def _nuts(probe: Probe, draws: int, *_: Any) -> Estimate:
-    """25 gradients a draw, each handling every latent number; a discrete one through a window of about 100 values."""
+    """25 gradients a draw, each handling every latent number; a discrete one, summed over a window, counts twice."""
     gradient = 60.0 + 10.0 * (probe.unknowns + probe.latent(continuous=True)) + 20.0 * probe.latent(continuous=False)
     note = "gradient-based Markov chains over parameters and latent statistics"
     return _thumb("NUTS", 4 * COMPILING + 4_000 * 25.0 * gradient, 25.0 * gradient, 0.35, draws, note)
 
 
 def _augmentation(probe: Probe, draws: int, *_: Any) -> Estimate:
-    """A sweep renews every latent number; the smaller the noise beside the law's spread, the slower the chains."""
+    """A sweep renews every latent number; the more sums the records must agree with, the slower the chains."""
     note = "Markov chains that draw parameters and confidential statistics in turn"
     sweep = 200.0 + 8.0 * (probe.unknowns + probe.latent(continuous=True) + probe.latent(continuous=False))
     efficiency = min(0.3, 0.6 / probe.summed**2)

@@ -124,7 +124,7 @@ DIRICHLET = ConjugateFamily(
     proper=lambda a, b: a > -1.0,
 )
 FAMILIES = {"Gamma": GAMMA, "Exponential": GAMMA, "Beta": BETA, "Normal": NORMAL, "Dirichlet": DIRICHLET}
-"""By the class of the prior. Which laws keep a family when observed say their `Facts.conjugate`."""
+"""By the class of the prior. `Facts.conjugate` says which laws, when observed, keep a parameter in its family."""
 INSIDE = {
     "Gamma": (1e-250, 1e250),
     "Beta": (1e-6, 1.0 - 1e-6),
@@ -221,7 +221,7 @@ CALLS = {"pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 
 
 def family_of(joint: Joint, name: str) -> ConjugateFamily | None:
-    """The family of a parameter's full conditional law as its prior and the laws of its children let expect."""
+    """The family of a parameter's full conditional law, by its prior and the laws of its children; None: unknown."""
     model = joint.model
     family = FAMILIES.get(model.law(name).form.kind)
     if family is None or joint.readers(name):

@@ -55,7 +55,7 @@ class Joint:
     """log pi0(theta) + log pi(s | theta) + log eta(s_dp | s) for a problem; `totals` by name where it has any."""
 
     axes: Any = None
-    """Axis of the released values over chains; None: all chains explain the same release."""
+    """Axis of the released values over chains; None: all chains explain the same release. Tests set it."""
 
     def __init__(self, problem: Problem, totals: Mapping[str, Any]) -> None:
         self.problem, self.model, self.totals = problem, problem.model, totals

@@ -223,7 +223,7 @@ class Lines:
         return into, into - into % cells + (into + rng.integers(1, cells, self.steps)) % cells
 
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
-        """One sweep: (moved, tried)."""
+        """One sweep: (accepted, tried), both the number of chains, since exact draws are never refused."""
         target, length, table = self.joint.touching([self.name]), self.length, self.table
 
         def build() -> Any:

@@ -45,7 +45,7 @@ class Tuned:
         raise NotImplementedError
 
     def freeze(self) -> None:
-        """The last length is as noisy as the last acceptance: their average is not."""
+        """Keep the average length since the last shape: the last length alone is as noisy as the last acceptance."""
         if self.sizes:
             self.begin(float(np.mean(self.sizes)))
 
@@ -71,8 +71,9 @@ class Gradient(Tuned):
     def log_target(self, free: Any, values: Values, records: Any, release: Any, anchors: Any, fixed: Any) -> Any:
         """log density of the free coordinates given everything but the collapsed; traceable.
 
-        p(x) p(children | x) / p(x | children) is the marginal density of the children, at any x: here at the anchor,
-        where p(children | x) is a constant and is left out. `fixed` are the coefficients of factors that do not move.
+        p(x) p(children | x) / p(x | children) is the marginal density of the children, at any x: here at the anchor.
+        Factors in which no free coordinate occurs are constants there and are left out. `fixed` are the coefficients
+        that these factors give.
         """
         point, total = self.chart.point(free, values)
         for inner, anchor in zip(self.collapsed, anchors, strict=True):

@@ -41,9 +41,9 @@ def unfit(problem: Problem) -> str | None:
         reason = _no_chart(problem, name)
         if reason is not None:
             return f"cannot sample '{name}': {reason}"
-    lost = problem.without_measure() or unwalkable(model, sampled)
-    if lost is not None:
-        return lost
+    objection = problem.without_measure() or unwalkable(model, sampled)
+    if objection is not None:
+        return objection
     for name in latent:
         read = sorted(summed & set(model.parents(name)))
         if read and not model.is_discrete(name):
@@ -95,8 +95,8 @@ class Target:
         model, release = self.model, self.problem.release
         if model.is_discrete(name) or name not in release or type(release[name].mechanism) not in CLOSED:
             return False
-        others = [item.mechanism.inputs for item in release.values()]
-        if any(name in model.parents(other) for other in model.statistics) or any(name in read for read in others):
+        inputs = [item.mechanism.inputs for item in release.values()]
+        if any(name in model.parents(child) for child in model.statistics) or any(name in read for read in inputs):
             return False
         return model.law(name).form.kind == "Normal"
 
@@ -106,8 +106,8 @@ class Target:
         links += [{name, *item.mechanism.inputs} for name, item in self.problem.release.items()]
         groups = [{name} for name in discrete]
         for link in links:
-            met = [group for group in groups if group & link]
-            groups = [group for group in groups if not group & link] + ([set().union(*met)] if met else [])
+            touched = [group for group in groups if group & link]
+            groups = [group for group in groups if not group & link] + ([set().union(*touched)] if touched else [])
         return [tuple(name for name in discrete if name in group) for group in groups]
 
     @property

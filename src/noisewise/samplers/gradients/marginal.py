@@ -170,7 +170,10 @@ class Sum:
         return list(total)
 
     def log_outside(self) -> Array:
-        """Bound of log eta over the values that the windows leave out, one per sum; -inf where there are none."""
+        """Bound of log eta over the values that the windows leave out, one per sum; -inf where there are none.
+
+        Noise-free children need no bound of their own: `unfit` sees to it that they are discrete, so at most 1.
+        """
         sup = [np.sum(self.problem.log_sup(name)) for name in self.read_by]
         if self.by_entry:
             item = self.problem.release[self.names[0]]
@@ -279,22 +282,22 @@ class Sum:
         """A draw of the statistics given everything else, by inversion, and the bound on what the window left out."""
         law, noise = self.log_terms(values, items, tables)
         terms = law + noise
-        kept = log_sum(terms)
-        weight = jnp.cumsum(jnp.exp(terms - jnp.where(jnp.isfinite(kept), kept, 0.0)), axis=0)
+        log_likelihood = log_sum(terms)
+        weight = jnp.cumsum(jnp.exp(terms - jnp.where(jnp.isfinite(log_likelihood), log_likelihood, 0.0)), axis=0)
         chosen = jnp.minimum(jnp.sum(weight <= uniform * weight[-1:], axis=0), self.points - 1)
         drawn = {}
         for name, offset in self.offsets().items():
             shape = self.problem.model.shape(name)
             picked = jnp.asarray(offset)[chosen[0]] if not self.by_entry else chosen.reshape(shape)
             drawn[name] = (tables["starts"][name] + picked).astype(int)
-        return drawn, jnp.sum(self._left_out(law, kept, outside))
+        return drawn, jnp.sum(self._left_out(law, log_likelihood, outside))
 
-    def _left_out(self, law: Any, kept: Any, outside: Any) -> Any:
+    def _left_out(self, law: Any, log_likelihood: Any, outside: Any) -> Any:
         """At most (mass of the law outside) x (largest noise density there) / (likelihood kept), entry by entry."""
         largest = max(float(np.max(np.abs(window.start))) + window.size for window in self.windows.values())
         rounding = 2.0**-52 * (8.0 + largest * math.log(largest + 2.0))
         missing = jnp.maximum(1.0 - jnp.sum(jnp.exp(law), axis=0), rounding)
-        return jnp.where(outside > -jnp.inf, missing * jnp.exp(outside - kept), 0.0)
+        return jnp.where(outside > -jnp.inf, missing * jnp.exp(outside - log_likelihood), 0.0)
 
 
 @dataclass(frozen=True)
@@ -339,7 +342,7 @@ def log_sum(terms: Any) -> Any:
 def tilted(table: Any, share: Any, first: Any, last: Any) -> Any:
     """log sum exp of table + (1 - share) first + share last over the first axis.
 
-    Its derivatives in `first` and `last` are one less the mean share and the mean share, found in the same pass.
+    Its derivatives in `first` and `last` are one minus the mean share, and the mean share, both from one pass.
     """
     return _tilted(table, share, first, last)[0]
 

@@ -96,13 +96,13 @@ def unfit(problem: Problem) -> str | None:
         read = sorted(discrete & set(model.parents(name)))
         if read and not model.is_discrete(name):
             return f"cannot sum out '{read[0]}', on which the continuous '{name}' depends"
-    lost = problem.without_measure()
-    if lost is not None:
-        return lost
+    objection = problem.without_measure()
+    if objection is not None:
+        return objection
     target = Target(problem, {})
     if target.sampled:
         return f"has no closed form for '{target.sampled[0]}' and its noise"
-    return next((why for why in (sum_.excess() for sum_ in target.sums) if why), None)
+    return next((excess for excess in (sum_.excess() for sum_ in target.sums) if excess), None)
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ class Mixture:
         component = sum((uniform >= bound).astype(np.int8) for bound in np.cumsum(self.shares)[:-1])
         drawn = np.empty_like(normal)
         for number in range(len(self.shares)):
-            mine = component == number
-            drawn[mine] = self.centres[number] + _product(normal[mine], self.factors[number])
+            members = component == number
+            drawn[members] = self.centres[number] + _product(normal[members], self.factors[number])
         return drawn
 
     def log_density(self, points: Array) -> Array:
@@ -129,9 +129,11 @@ def _maximise(
     size = points.shape[1]
     centres = _spread_out(rng, points, components, spread)
     # Scales are kept from collapsing onto repeated points, and are drawn to the diagonal when draws are few.
-    own = np.diag(spread)
-    least = np.where(own > 0.0, np.minimum(1e-12, 1e-3 * own), 1e-12)  # in any unit: coordinates may be of 1e-9
-    ridge = np.diag(own) * 1e-3 + np.diag(least)
+    variances = np.diag(spread)
+    least = np.where(
+        variances > 0.0, np.minimum(1e-12, 1e-3 * variances), 1e-12
+    )  # in any unit: coordinates may be of 1e-9
+    ridge = np.diag(variances) * 1e-3 + np.diag(least)
     toward = size / (size + effective / components)
     factor = np.linalg.cholesky(_shrunk(spread, toward) + ridge)
     mixture = Mixture(np.full(components, 1 / components), centres, np.stack([factor] * components))
@@ -151,12 +153,12 @@ def _step(points: Array, mixture: Mixture, owned: Array, ridge: Array, toward: f
     size = points.shape[1]
     shares = np.maximum(owned.mean(axis=1), 1e-6)
     centres, factors = [], []
-    for number, mine in enumerate(owned):
+    for number, membership in enumerate(owned):
         distance = _distance(points, mixture.centres[number], mixture.factors[number])
-        weight = mine * (DEGREES + size) / (DEGREES + distance)
+        weight = membership * (DEGREES + size) / (DEGREES + distance)
         centre = np.einsum("r,ri->i", weight, points) / max(float(weight.sum()), 1e-300)
         away = points - centre
-        scale = np.einsum("ri,rj->ij", weight[:, None] * away, away) / max(float(mine.sum()), 1e-300)
+        scale = np.einsum("ri,rj->ij", weight[:, None] * away, away) / max(float(membership.sum()), 1e-300)
         centres.append(centre)
         factors.append(np.linalg.cholesky(_shrunk(scale, toward) + ridge))
     return Mixture(shares / shares.sum(), np.stack(centres), np.stack(factors))

@@ -38,7 +38,7 @@ class Plan:
     proposal: Proposal
     simulations: int = 1
     log_weights: Array = field(default_factory=lambda: np.empty(0))
-    """Weights of the last round, drawn from the proposal of the round before."""
+    """Weights of the last round: of `proposal` itself where it was looked at, else of the law before it."""
     columns: Columns = field(default_factory=dict)
     """Parameters of that round."""
     proposals: int = 0
@@ -97,7 +97,7 @@ class _Pilot:
         self.proposals += blocks * self.rows * self.simulations
 
     def adapt(self, space: Space, share: float) -> Proposal:
-        """Rounds from the prior on, each fitting the next, until weights need no flattening; then one more."""
+        """Rounds from the prior on, each fitting the next, until two needed no flattening; `MOST_ROUNDS` at most."""
         law: Proposal = FromPrior(space.model)
         settled = 0
         for number in range(MOST_ROUNDS):

@@ -31,7 +31,7 @@ Poll = Callable[[], None]
 
 LEAST_SHARE = 0.1
 FAINTEST = -700.0
-"""log pi0 / g below which a weight is zero in floating point: heavy tails reach where nothing can be simulated."""
+"""log pi0 / g below which a weight counts as zero: heavy tails reach where nothing can be simulated."""
 
 
 class Proposal(Protocol):
@@ -137,15 +137,15 @@ class Adapted:
         model = self.space.model
         chosen, prior = blend(rng, model, rows, self.share, poll)
         free = self.mixture.draw(rng, rows)
-        mine = self.space.free_from(prior)[: len(chosen)]
-        free[chosen] = mine
+        prior_free = self.space.free_from(prior)[: len(chosen)]
+        free[chosen] = prior_free
         whole = self._whole(rng, free, prior, chosen, poll)
         values, log_prior = conditional_points(self.space, free, whole)
         with np.errstate(invalid="ignore"):
             log_gain = self.mixture.log_density(free) - log_prior
         log_gain[np.isnan(log_gain)] = np.inf  # neither density is there: off the support
         # A draw of the prior at the edge of floating point has no free coordinates: the mixture never goes there.
-        edge = ~(np.isfinite(mine).all(axis=1) & np.isfinite(log_prior[chosen]))
+        edge = ~(np.isfinite(prior_free).all(axis=1) & np.isfinite(log_prior[chosen]))
         log_gain[chosen[edge]] = -np.inf
         return mixed_with_prior({**values, **whole}, prior, chosen, log_gain, self.share)
 
@@ -268,7 +268,7 @@ def _given_proposal(who: str, model: Model, proposed: Mapping[str, Any], share: 
 
 
 def _followed(model: Model, laws: dict[str, Law], order: list[str]) -> dict[str, Compiled]:
-    """Prior densities of proposed parameters that others are drawn given, where they can be told at that point."""
+    """Prior densities of proposed parameters that others are drawn given, where their own parents are drawn by then."""
     names = {parent for name in model.parameters if name not in laws for parent in model.parents(name)} & set(laws)
     known = [name for name in names if set(model.parents(name)) <= set(order[: order.index(name)])]
     return {name: Compiled(partial(jax.vmap, partial(_density, model.law(name), name))) for name in known}
@@ -343,8 +343,8 @@ def _data_of(law: Any) -> dict[str, Any]:
     names = [name for name in kind.arg_constraints if name in vars(law)]
     fields = {name: np.asarray(vars(law)[name]).tolist() for name in names}
     try:
-        again = kind(**{name: np.asarray(value) for name, value in fields.items()})
-        same = again.shape() == law.shape() and getattr(dist, kind.__name__, None) is kind
+        rebuilt = kind(**{name: np.asarray(value) for name, value in fields.items()})
+        same = rebuilt.shape() == law.shape() and getattr(dist, kind.__name__, None) is kind
     except Exception:  # a law made from more than its fields
         same = False
     return {"law": kind.__name__, "fields": fields} if same else {"text": kind.__name__}

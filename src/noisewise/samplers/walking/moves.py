@@ -95,14 +95,14 @@ class Walkers:
             self.log_eta[index],
         )
 
-    def accept(self, other: "Walkers", accepted: Array) -> None:
+    def accept(self, proposed: "Walkers", accepted: Array) -> None:
         """Go to the state of `other` where accepted."""
         rows = np.repeat(accepted, self.log_eta.shape[1])
-        self.free = np.where(accepted[:, None], other.free, self.free)
-        self.log_prior = np.where(accepted, other.log_prior, self.log_prior)
-        self.log_eta = np.where(accepted[:, None, None], other.log_eta, self.log_eta)
-        self.parameters = {n: _chosen(accepted, other.parameters[n], own) for n, own in self.parameters.items()}
-        self.statistics = {n: _chosen(rows, other.statistics[n], own) for n, own in self.statistics.items()}
+        self.free = np.where(accepted[:, None], proposed.free, self.free)
+        self.log_prior = np.where(accepted, proposed.log_prior, self.log_prior)
+        self.log_eta = np.where(accepted[:, None, None], proposed.log_eta, self.log_eta)
+        self.parameters = {n: _chosen(accepted, proposed.parameters[n], own) for n, own in self.parameters.items()}
+        self.statistics = {n: _chosen(rows, proposed.statistics[n], own) for n, own in self.statistics.items()}
 
     def rows(self, rng: np.random.Generator, parts: list[list[str]]) -> Columns:
         """Parameters with one simulation of each part, picked with probability proportional to its eta."""
@@ -112,8 +112,8 @@ class Walkers:
         # The largest of log eta + Gumbel noise: index k with probability eta_k / sum eta.
         pick = np.argmax(self.log_eta + rng.gumbel(size=self.log_eta.shape), axis=1)
         at = np.arange(count)[:, None] * width + pick
-        own = {name: at[:, number] for number, part in enumerate(parts) for name in part}
-        return self.parameters | {name: values[own[name]] for name, values in self.statistics.items()}
+        row_of = {name: at[:, number] for number, part in enumerate(parts) for name in part}
+        return self.parameters | {name: values[row_of[name]] for name, values in self.statistics.items()}
 
 
 def height(log_eta: Array) -> Array:
@@ -248,14 +248,14 @@ class Moves:
         free: Array,
         parameters: Columns,
         log_prior: Array,
-        kept: Columns,
+        unchanged: Columns,
         names: list[str],
         target: LogFactor,
         poll: Poll,
     ) -> Walkers:
-        """Walkers at the given parameters: `names` simulated from the model, given the statistics that are kept."""
+        """Walkers at these parameters: `names` simulated from the model, given the statistics that stay unchanged."""
         rows = len(free) * self.simulations
-        drawn = self.model.draw(rng, names, rows, self._repeated(parameters) | kept, poll)
+        drawn = self.model.draw(rng, names, rows, self._repeated(parameters) | unchanged, poll)
         statistics = {name: drawn[name] for name in self.statistics}
         return Walkers(free, parameters, log_prior, statistics, self._weigh(parameters, statistics, len(free), target))
 
@@ -308,9 +308,9 @@ class Moves:
         if not possible.all():
             free = np.where(possible[:, None], free, walkers.free)
             parameters = {n: _chosen(possible, values, walkers.parameters[n]) for n, values in parameters.items()}
-        kept = {name: values for name, values in walkers.statistics.items() if name not in move.statistics}
+        unchanged = {name: values for name, values in walkers.statistics.items() if name not in move.statistics}
         names = list(move.statistics)
-        proposed = self._simulated(rng, free, parameters, log_prior, kept, names, target, poll)
+        proposed = self._simulated(rng, free, parameters, log_prior, unchanged, names, target, poll)
         ratio = proposed.height - walkers.height
         with np.errstate(invalid="ignore"):
             if not independent:  # proposals from the prior: its density cancels
@@ -359,7 +359,7 @@ class Moves:
 
 
 def whole_steps(rng: np.random.Generator, shape: tuple[int, ...], spread: Array, length: Array) -> Array:
-    """Symmetric whole-numbered steps; about one entry moves, or in half of all cases a single one."""
+    """Symmetric whole-numbered steps: of several entries one moves on average, a single entry in half of all cases."""
     entries = int(np.prod(shape[1:]))
     size = 1.0 + np.floor(length.reshape(-1, *(1,) * (len(shape) - 1)) * spread * np.abs(rng.standard_normal(shape)))
     sign = np.where(rng.random(shape) < 0.5, -1, 1)
@@ -408,9 +408,9 @@ def moving_supports(space: Space) -> set[str]:
 def usable_walkers(
     moves: Moves, rng: np.random.Generator, wanted: int, target: LogFactor, poll: Poll
 ) -> tuple[Walkers | None, int]:
-    """Walkers of the prior, enough that `wanted` of them could have given the release; and the rows simulated.
+    """Walkers of the prior, and the rows simulated.
 
-    None where no row at all could.
+    Rounds go on until `wanted` walkers could have given the release, or 64 are over; None where no walker could.
     """
     parts: list[Walkers] = []
     cells = sum(moves.model.cost_of_row(name) for name in moves.statistics)
