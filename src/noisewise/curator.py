@@ -166,20 +166,20 @@ def _query(entry: Any, neighbours: str, where: str) -> Query:
 
 def _budget(entry: Mapping[str, Any], kind: str, where: str) -> tuple[str | None, float, bool]:
     """The mechanism's name, if given; the budget; and whether it is epsilon."""
-    given = [key for key in ("epsilon", "rho") if key in entry]
-    if len(given) != 1:
+    budgets = [key for key in ("epsilon", "rho") if key in entry]
+    if len(budgets) != 1:
         advice = "epsilon is for Laplace noise and answers, rho for Gaussian noise."
-        raise refusal(where, "epsilon", "or rho must be given, exactly one of them", given, advice)
-    budget = checks.positive_number(where, given[0], entry[given[0]], "Give one positive number.")
+        raise refusal(where, "epsilon", "or rho must be given, exactly one of them", budgets, advice)
+    budget = checks.positive_number(where, budgets[0], entry[budgets[0]], "Give one positive number.")
     name = entry.get("mechanism")
     if name is not None:
         checks.choice(
             where, "mechanism", name, _ALLOWED[kind], f"These are for a {kind}; leave it out to let us choose."
         )
-    wanted = "epsilon" if kind == "answers" else _ADDITIVE.get(name or "", given[0])
-    if given[0] != wanted:
-        raise refusal(where, given[0], f"must be {wanted} for {name or kind}", budget, f"Give {wanted}.")
-    return name, budget, given[0] == "epsilon"
+    wanted = "epsilon" if kind == "answers" else _ADDITIVE.get(name or "", budgets[0])
+    if budgets[0] != wanted:
+        raise refusal(where, budgets[0], f"must be {wanted} for {name or kind}", budget, f"Give {wanted}.")
+    return name, budget, budgets[0] == "epsilon"
 
 
 def _text(entry: Mapping[str, Any], key: str, where: str) -> str | None:
@@ -356,7 +356,7 @@ def _answers(dp: Any, query: Query, data: Any) -> Released:
 
 
 def _as_rounded(mechanism: Any, value: Any) -> Mechanism:
-    """OpenDP rounds float releases to the nearest float: part of the law where that is not small beside the scale."""
+    """The mechanism, with OpenDP's rounding to the nearest float where that is not small beside the scale."""
     array = np.asarray(value)
     if mechanism.measure != "density" or array.dtype.kind != "f":
         return mechanism
@@ -396,7 +396,7 @@ def from_opendp_summary(summary: Any, values: Any, *, signed: bool | None = None
         if names.count(name) > 1:
             rule = "must be made of one noisy value; this one combines several, and has no tractable law"
             advice = "Publish the sum and the length instead of the mean."
-            raise refusal(who, name, rule, [each["aggregate"] for each in rows if each["column"] == name], advice)
+            raise refusal(who, name, rule, [part["aggregate"] for part in rows if part["column"] == name], advice)
         value, unsigned = _published(who, values, name)
         clamped = row["aggregate"] in _COUNTS and (not signed if signed is not None else unsigned is not False)
         released[name] = _described(who, row, value, clamped)
@@ -423,18 +423,18 @@ def _missing(value: Any) -> bool:
 
 
 def _published(who: str, values: Any, name: str) -> tuple[Any, bool | None]:
-    """The value of a column, and whether its type is unsigned (None where the type does not say)."""
+    """The published value of a column, and whether its type is unsigned (None where the type does not say)."""
     try:
-        found = values[name]
+        value = values[name]
     except Exception:
         known = list(values.columns) if hasattr(values, "columns") else list(values)
         raise refusal(who, "values", "must have every column of the summary", known, f"'{name}' is missing.") from None
-    kind = str(getattr(found, "dtype", "")).lower()
-    if hasattr(found, "to_list") and hasattr(values, "columns"):  # a frame's column: one row is a number
-        found = np.asarray(found.to_list(), dtype=np.float32 if kind == "float32" else None)
-        found = found.reshape(()) if found.size == 1 else found
+    kind = str(getattr(value, "dtype", "")).lower()
+    if hasattr(value, "to_list") and hasattr(values, "columns"):  # a frame's column: one row is a number
+        value = np.asarray(value.to_list(), dtype=np.float32 if kind == "float32" else None)
+        value = value.reshape(()) if value.size == 1 else value
     unsigned = True if kind.startswith("uint") else False if kind.startswith("int") else None
-    return found, unsigned
+    return value, unsigned
 
 
 def _described(who: str, row: dict[str, Any], value: Any, clamped: bool) -> Released:

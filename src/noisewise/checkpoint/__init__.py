@@ -1,4 +1,4 @@
-"""What is kept of a run while it runs: the file, a run's view of it, and what `noisewise status` tells."""
+"""Checkpoints: the file, a run's view of it, whether it belongs to a run, and what `noisewise status` shows."""
 
 from noisewise.checkpoint.inspection import describe, inspect
 

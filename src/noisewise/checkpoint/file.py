@@ -40,7 +40,7 @@ MOST_TEXT = 2**24
 """Bytes that the JSON of a record may have; in memory it may take twenty times as many."""
 CHUNK = 2**20
 JOINED = 2**24
-"""Bytes of arrays up to which a record is summed and written by one call: after each, other threads go first."""
+"""Bytes of arrays up to which a record is written by one call: after each call other threads go first."""
 KINDS = "biuf"
 """Kinds of numbers that arrays may hold: booleans, whole numbers, floating point."""
 DTYPES = {
@@ -53,7 +53,8 @@ NARROWED = 256
 SYNC = 1.0
 """Seconds between two requests that the system write everything to the disk."""
 SHORT = 2.0
-"""Seconds of work that are not waited for at the end: only the machine's own failure within the minute loses them."""
+"""Runs shorter than so many seconds do not wait for the disk at their end: only a crash of the machine within the
+minute loses them."""
 AGAIN = 10.0
 """Seconds before writing is tried again after it failed."""
 ADVICE = "Give another path to begin anew."
@@ -74,9 +75,9 @@ def pack(value: Any, arrays: list[Array]) -> Any:
         array = np.asarray(value)
         if _in_file(array.dtype) is None:
             raise TypeError(f"arrays of {array.dtype} cannot be kept")
-        kept, told = _narrowed(array)
-        arrays.append(kept.astype(_in_file(kept.dtype), order="A", copy=False))
-        return {"s" if isinstance(value, np.generic) else "a": len(arrays) - 1, **told}
+        narrow, original = _narrowed(array)
+        arrays.append(narrow.astype(_in_file(narrow.dtype), order="A", copy=False))
+        return {"s" if isinstance(value, np.generic) else "a": len(arrays) - 1, **original}
     if isinstance(value, np.random.Generator):
         return {"g": value.bit_generator.state}
     if isinstance(value, list):
@@ -104,8 +105,8 @@ def unpack(data: Any, arrays: list[Array | None], classes: dict[str, type]) -> A
     if not isinstance(data, dict):
         return data
     if "a" in data:
-        found = _taken(arrays, data["a"])
-        return found.astype(DTYPES[data["as"]], order="K") if "as" in data else found
+        array = _taken(arrays, data["a"])
+        return array.astype(DTYPES[data["as"]], order="K") if "as" in data else array
     if "s" in data:
         return _taken(arrays, data["s"])[()]
     if "g" in data:
@@ -119,15 +120,15 @@ def unpack(data: Any, arrays: list[Array | None], classes: dict[str, type]) -> A
 
 
 def _taken(arrays: list[Array | None], number: int) -> Array:
-    """An array of the record; each is used once, or a small file could ask for any number of copies."""
-    found, arrays[number] = arrays[number], None
-    if found is None:
+    """Array `number` of the record. It is there once, or a small file could ask for any number of copies."""
+    array, arrays[number] = arrays[number], None
+    if array is None:
         raise Damaged("an array that is used twice")
-    return found
+    return array
 
 
 def _narrowed(array: Array) -> tuple[Array, dict[str, str]]:
-    """Whole numbers in as few bytes as hold them all, and what they were: counts are small, and files large."""
+    """Whole numbers in as few bytes as hold them all, and their kind before: counts are small, and files large."""
     if array.dtype != np.int64 or array.size < NARROWED:
         return array, {}
     low, high = int(array.min()), int(array.max())
@@ -155,19 +156,19 @@ def bytes_of(arrays: Sequence[Array]) -> Iterator[Any]:
             yield bytes(_padded(array.nbytes) - array.nbytes)
 
 
-def _arrays_of(told: Any, body: bytearray) -> list[Array | None]:
-    found: list[Array | None] = []
+def _arrays_of(descriptions: Any, body: bytearray) -> list[Array | None]:
+    arrays: list[Array | None] = []
     start = 0
-    for name, shape, order in told:
+    for name, shape, order in descriptions:
         dtype = DTYPES[name]
         if order not in ("C", "F") or not all(type(size) is int and size >= 0 for size in shape):
             raise Damaged("an array of an unknown kind")
         count = math.prod(shape)
         if start + count * dtype.itemsize > len(body):
             raise Damaged("an array larger than its record")
-        found.append(np.frombuffer(body, dtype, count, start).reshape(shape, order=order))
+        arrays.append(np.frombuffer(body, dtype, count, start).reshape(shape, order=order))
         start += _padded(count * dtype.itemsize)
-    return found
+    return arrays
 
 
 def _checksum(offset: int, text: bytes, size: int, parts: Any) -> bytes:
@@ -195,12 +196,12 @@ def records(file: BinaryIO) -> Iterator[tuple[int, Key, Any, int]]:
         if _checksum(offset, text, body_size, _chunks(file, body_size)) != checksum:
             return
         try:
-            told = json.loads(text)
-            key = tuple(told["k"])
+            record = json.loads(text)
+            key = tuple(record["k"])
             hash(key)
         except (ValueError, KeyError, TypeError, RecursionError):
             return
-        yield offset, key, told.get("v"), end
+        yield offset, key, record.get("v"), end
         offset = end
 
 
@@ -214,7 +215,7 @@ def _chunks(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def record_at(file: BinaryIO, offset: int, classes: Sequence[type] = ()) -> Any:
-    """The value of the record there; checked again, as somebody may have changed the file since it was indexed."""
+    """The value of the record at `offset`; checked again, since the file may have changed after it was indexed."""
     file.seek(offset)
     try:
         text_size, body_size, checksum = FRAME.unpack(file.read(FRAME.size))
@@ -224,8 +225,8 @@ def record_at(file: BinaryIO, offset: int, classes: Sequence[type] = ()) -> Any:
             room = room[count:]
         if _checksum(offset, text, body_size, [body]) != checksum:
             raise Damaged("the file was changed after this run had opened it")
-        told = json.loads(text)
-        return unpack(told["v"], _arrays_of(told["a"], body), {cls.__name__: cls for cls in classes})
+        record = json.loads(text)
+        return unpack(record["v"], _arrays_of(record["a"], body), {cls.__name__: cls for cls in classes})
     except (OSError, struct.error, MemoryError) as error:
         raise Damaged(f"it cannot be read: {error}") from None
     except (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, RecursionError) as error:
@@ -238,12 +239,12 @@ def record_at(file: BinaryIO, offset: int, classes: Sequence[type] = ()) -> Any:
 class Journal:
     """One open file, locked against other runs. Values are found under the key they were written with.
 
-    `open` creates it, or recovers one that a run left behind; the lock dies with its process.
+    `open` creates it, or recovers one that a run left behind: then it is `continued`. The lock dies with its process.
     """
 
-    def __init__(self, who: str, path: str, file: Any, header: dict[str, Any], found: bool) -> None:
+    def __init__(self, who: str, path: str, file: Any, header: dict[str, Any], continued: bool) -> None:
         self.who, self.path, self.file = who, path, file
-        self.header, self.found = header, found
+        self.header, self.continued = header, continued
         self.lock = threading.RLock()
         self.offsets: dict[Key, int] = {}
         self.owed: list[tuple[Key, Any]] = []
@@ -268,9 +269,9 @@ class Journal:
                     raise OSError("it is no plain file")
                 if os.path.exists(where) and os.path.getsize(where):
                     return _existing(who, where)
-                made = _created(who, where, header)
-                if made is not None:
-                    return made
+                journal = _created(who, where, header)
+                if journal is not None:
+                    return journal
         except OSError as error:
             rule = f"must be a file that can be read and written ({error.strerror or error})"
             raise refusal(who, "checkpoint", rule, where, "Check the folder, its permissions and its space.") from None
@@ -294,7 +295,7 @@ class Journal:
     def write(self, key: Key, value: Any, *, needed: bool = False) -> bool:
         """Append a record; False, with one warning, where the disk does not take it: the run goes on without.
 
-        One that is `needed`, since it says whose the others are, is then written before any other.
+        A record that is `needed` says whose the others are: where the disk did not take it, it is written before them.
         """
         with self.lock:
             pending = [*self.owed, (key, value)]
@@ -303,10 +304,10 @@ class Journal:
             if time.monotonic() < self._blocked_until or self.file is None:
                 return False
             try:
-                for one in pending:
+                for name, content in pending:
                     start = self.end
-                    _append(self, *one)
-                    self.offsets[one[0]] = start
+                    _append(self, name, content)
+                    self.offsets[name] = start
                     if self.owed:
                         self.owed.pop(0)
             except OSError as error:
@@ -334,7 +335,7 @@ class Journal:
         warnings.warn(NoisewiseWarning(cause, self.who), stacklevel=2)
 
     def sync(self, *, now: bool = False) -> None:
-        """Ask the system to write to the disk, at most about once a second and a twentieth of the time."""
+        """Ask the system to write to the disk: about once a second, and at most a twentieth of the time."""
         began = time.monotonic()
         if now or began >= self._synced:
             with contextlib.suppress(OSError):
@@ -343,7 +344,7 @@ class Journal:
             self._synced = ended + max(SYNC, 20.0 * (ended - began))
 
     def close(self) -> None:
-        """Write out, where that is worth the wait, and let other runs have it."""
+        """Write everything out, where that is worth the wait, and let go of the lock."""
         with self.lock:
             if self.file is not None:
                 self.sync(now=time.monotonic() - self._opened > SHORT)
@@ -356,9 +357,9 @@ class Journal:
 
 def _append(journal: Journal, key: Key, value: Any) -> None:
     arrays: list[Array] = []
-    told = {"k": key, "v": pack(value, arrays)}
-    told["a"] = described(arrays)
-    text = json.dumps(told, separators=(",", ":")).encode()
+    record = {"k": key, "v": pack(value, arrays)}
+    record["a"] = described(arrays)
+    text = json.dumps(record, separators=(",", ":")).encode()
     if len(text) > MOST_TEXT:  # it could not be read, nor anything after it
         raise OSError(errno.EFBIG, f"a record has more than {MOST_TEXT:,} bytes of text")
     size = sum(_padded(array.nbytes) for array in arrays)
@@ -378,7 +379,7 @@ def _append(journal: Journal, key: Key, value: Any) -> None:
 
 
 def _locked(who: str, file: Any) -> bool:
-    """Take the lock, if nobody has it; a file system without locks is told of."""
+    """Take the lock; False where another run has it. Warns where the file system has no locks."""
     if fcntl is None:
         return True
     try:
@@ -388,8 +389,8 @@ def _locked(who: str, file: Any) -> bool:
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise
-        told = f"checkpoints cannot be locked here ({error.strerror}): see that no other run uses '{file.name}'."
-        warnings.warn(NoisewiseWarning(told, who), stacklevel=2)
+        cause = f"checkpoints cannot be locked here ({error.strerror}): see that no other run uses '{file.name}'."
+        warnings.warn(NoisewiseWarning(cause, who), stacklevel=2)
     return True
 
 
@@ -417,7 +418,7 @@ def _created(who: str, path: str, header: dict[str, Any]) -> Journal | None:
             return None
         file.truncate(0)
         file.write(MAGIC)
-        journal = Journal(who, path, file, header, found=False)
+        journal = Journal(who, path, file, header, continued=False)
         _append(journal, ("header",), header)
         journal.sync(now=True)
         if fcntl is None:  # Windows does not rename open files
@@ -454,7 +455,7 @@ def _existing(who: str, path: str) -> Journal:
         reader = open(path, "rb")  # noqa: SIM115
         with reader:
             header, offsets, end = _indexed(who, path, reader)
-        journal = Journal(who, path, file, header, found=True)
+        journal = Journal(who, path, file, header, continued=True)
         journal.offsets, journal.end = offsets, end
         lost = os.path.getsize(path) - end
         if lost:

@@ -1,4 +1,4 @@
-"""What a checkpoint holds and how far its run has come, as plain data and in words; it may be in use meanwhile."""
+"""What a checkpoint holds and how far its run has come, as plain data and in words. The file may be in use."""
 
 import datetime
 import os
@@ -11,7 +11,7 @@ from noisewise.errors import refusal
 
 
 def shown(value: Any, most: int = 60) -> str:
-    """On one line of moderate length, and nothing that a terminal would obey: it may come from anybody's file."""
+    """`value` on one line of moderate length, without control characters: it may come from anybody's file."""
     text = str(value)
     text = text if len(text) <= most else text[: most - 3] + "..."
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
@@ -21,25 +21,25 @@ def inspect(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What a checkpoint holds, as plain data; it may be in use, and is not changed.
 
     Keys: the header's; `runs`, what was done in each run that the file serves; `ended`, the last run's status;
-    `written`; `bytes`, and of those `bad_bytes` after the last record that holds.
+    `written`, when; `bytes`, and how many of them are `bad_bytes`, after the last record that holds.
     """
     try:
         if not os.path.isfile(path) and os.path.exists(path):  # a pipe would be waited for
             raise OSError("it is no plain file")
         with open(path, "rb") as file:
             header = read_header("status", os.fspath(path), file)
-            found = _Tally()
+            tally = _Tally()
             end = len(MAGIC)
             for _, key, data, end in records(file):  # noqa: B007
                 with suppress(RecursionError):
-                    found.add(key, data)
-            told = os.fstat(file.fileno())
+                    tally.add(key, data)
+            state = os.fstat(file.fileno())
     except OSError as error:
         rule = f"must be a file that can be read ({error.strerror or error})"
         raise refusal("status", "checkpoint", rule, os.fspath(path), "Check the path.") from None
-    written = datetime.datetime.fromtimestamp(told.st_mtime, datetime.UTC).isoformat(timespec="seconds")
-    sizes = {"bytes": told.st_size, "bad_bytes": max(0, told.st_size - end)}
-    return header | {"runs": found.runs, "ended": found.ended, "written": written, **sizes}
+    written = datetime.datetime.fromtimestamp(state.st_mtime, datetime.UTC).isoformat(timespec="seconds")
+    sizes = {"bytes": state.st_size, "bad_bytes": max(0, state.st_size - end)}
+    return header | {"runs": tally.runs, "ended": tally.ended, "written": written, **sizes}
 
 
 class _Tally:
@@ -64,12 +64,12 @@ class _Tally:
         elif key[1] == "streams":
             run["streams"] = _plainly(value)
         elif key[1] == "block" and len(key) == 4:
-            each = run["blocks"].setdefault(str(key[2]), [0, 0])
-            each[0] += 1
-            each[1] += _number(value.get("n"))
+            counts = run["blocks"].setdefault(str(key[2]), [0, 0])
+            counts[0] += 1
+            counts[1] += _number(value.get("n"))
         elif "done" in value and "total" in value:
             parts = run["progress"].setdefault(str(key[1]), {})
-            part = " ".join(str(one) for one in key[2:-1])
+            part = " ".join(map(str, key[2:-1]))
             parts[part] = [_number(value["done"]), _number(value["total"])]
 
 
@@ -83,7 +83,7 @@ def _dict(value: Any) -> dict[str, Any]:
 
 
 def _plainly(data: Any) -> Any:
-    """Packed data without arrays, as it was."""
+    """The plain part of packed data."""
     if isinstance(data, dict):
         inner = data["d"] if set(data) == {"d"} and isinstance(data["d"], dict) else data
         return {name: _plainly(part) for name, part in inner.items()}
@@ -92,23 +92,23 @@ def _plainly(data: Any) -> Any:
 
 def describe(path: str | os.PathLike[str]) -> str:
     """What a checkpoint holds, how far its run has come, when it was last written, and whether all of it is good."""
-    told = inspect(path)
-    name = _dict(told.get("sampler") or told.get("estimator")).get("name", "a sampler that is chosen")
-    lines = [f"Checkpoint of nw.{shown(told.get('for'))} with {shown(name)}, seed {shown(told.get('seed'))}"]
-    names = shown(", ".join(_dict(told.get("model"))), 1_000)
-    lines.append(f"model:    {names}; release {shown(str(told.get('release'))[:12])}")
-    for number, run in told["runs"].items():
+    content = inspect(path)
+    name = _dict(content.get("sampler") or content.get("estimator")).get("name", "a sampler that is chosen")
+    lines = [f"Checkpoint of nw.{shown(content.get('for'))} with {shown(name)}, seed {shown(content.get('seed'))}"]
+    names = shown(", ".join(_dict(content.get("model"))), 1_000)
+    lines.append(f"model:    {names}; release {shown(str(content.get('release'))[:12])}")
+    for number, run in content["runs"].items():
         label = shown(run.get("sampler") or f"run {number}")
         lines += [f"progress: {label}: {shown(line, 300)}" for line in _progress_of(run)]
-    lines.append(f"ended:    {shown(told['ended'] or 'not yet')}")
-    lines.append(f"written:  {told['written']}, begun {shown(told.get('begun'))}")
-    bad = told["bad_bytes"]
+    lines.append(f"ended:    {shown(content['ended'] or 'not yet')}")
+    lines.append(f"written:  {content['written']}, begun {shown(content.get('begun'))}")
+    bad = content["bad_bytes"]
     state = f"the last {bad:,} do not hold and will be cut off" if bad else "all of them good"
-    return "\n".join([*lines, f"file:     {told['bytes']:,} bytes, {state}"])
+    return "\n".join([*lines, f"file:     {content['bytes']:,} bytes, {state}"])
 
 
 def _progress_of(run: Mapping[str, Any]) -> list[str]:
-    found = []
+    lines = []
     about = _dict(run.get("streams"))
     roots = about.get("roots")
     for index, (blocks, survivors) in run["blocks"].items():
@@ -116,8 +116,8 @@ def _progress_of(run: Mapping[str, Any]) -> list[str]:
         proposals = f" ({blocks * _number(stream.get('rows')):,} proposals)"
         is_root = isinstance(roots, list) and index in map(str, roots)
         wanted = f" of {_number(about.get('draws')):,} draws" if is_root else ""
-        found.append(f"{survivors:,}{wanted} kept for {stream.get('label')}, from {blocks:,} blocks{proposals}")
+        lines.append(f"{survivors:,}{wanted} kept for {stream.get('label')}, from {blocks:,} blocks{proposals}")
     for label, parts in run["progress"].items():
         done, total = (sum(part[side] for part in parts.values()) for side in (0, 1))
-        found.append(f"{done:,} of {total:,} steps ({label}: {len(parts)} begun)")
-    return found or ["begun"]
+        lines.append(f"{done:,} of {total:,} steps ({label}: {len(parts)} begun)")
+    return lines or ["begun"]

@@ -1,6 +1,6 @@
-"""A run's view of its checkpoint: what it has done already, under keys, and where it keeps what it does next.
+"""A run's view of its checkpoint: values under keys, those it has computed already and those it adds.
 
-What is kept decides nothing: a value found under a key is the one that would be computed again, bit by bit.
+A checkpoint decides nothing: the value under a key is the one that would be computed again, bit by bit.
 See docs/checkpoints.md.
 """
 
@@ -27,7 +27,7 @@ CHANGED = "the model's functions or data give other numbers than at its beginnin
 
 
 class Log:
-    """Values under keys, within a scope. Without a journal, the default, nothing is found and nothing kept."""
+    """Values under keys, within a scope. Without a journal, the default, it holds nothing and keeps nothing."""
 
     def __init__(self, journal: Journal | None = None, scope: Key = ()) -> None:
         self.journal, self.scope = journal, scope
@@ -41,29 +41,29 @@ class Log:
         return Log, ()
 
     def within(self, *scope: str | int) -> "Log":
-        """The part of it under these keys."""
+        """The part of the log under these keys."""
         return Log(self.journal, (*self.scope, *scope))
 
     def has(self, *key: str | int) -> bool:
-        """Whether there is a value."""
+        """Whether there is a value under `key`."""
         return self.journal is not None and self.journal.has((*self.scope, *key))
 
-    def found(self, *key: str | int) -> set[Any]:
-        """What comes next in the keys that begin so."""
+    def below(self, *key: str | int) -> set[Any]:
+        """What follows `key` in the longer keys that begin with it."""
         start = (*self.scope, *key)
         keys = self.journal.offsets if self.journal is not None else ()
-        return {one[len(start)] for one in keys if one[: len(start)] == start and len(one) > len(start)}
+        return {longer[len(start)] for longer in keys if longer[: len(start)] == start and len(longer) > len(start)}
 
     def get(self, *key: str | int, classes: Sequence[type] = ()) -> Any:
-        """The value last put there; None where there is none."""
+        """The value last put under `key`; None where there is none."""
         return self.journal.read((*self.scope, *key), classes) if self.journal and self.has(*key) else None
 
     def put(self, value: Any, *key: str | int, needed: bool = False) -> bool:
-        """Keep a value; whether it is kept. What is `needed` to know whose the rest is goes before the rest."""
+        """Keep a value; returns whether it is kept. One `needed` to know whose the rest is goes before the rest."""
         return self.journal is not None and self.journal.write((*self.scope, *key), value, needed=needed)
 
     def forget(self, *key: str | int) -> None:
-        """Do not look for this value again in this run: a place in memory less."""
+        """Drop a key from the index: its value is not asked for again in this run, and the index stays small."""
         if self.journal is not None:
             self.journal.offsets.pop((*self.scope, *key), None)
 
@@ -79,14 +79,14 @@ class Log:
         return now >= self._next
 
     def save(self, value: dict[str, Any], *key: str | int) -> bool:
-        """Keep a state; whether it is kept. Its "rows" are draws made since the last, to be kept in any case."""
+        """Keep a state; returns whether it is kept. Its "rows", the draws since the last, do not count as its size."""
         if self.journal is None:
             return False
-        kept = self.put(value, *key)
+        saved = self.put(value, *key)
         arrays: list[Array] = []
         pack({name: part for name, part in value.items() if name != "rows"}, arrays)
         self._next = time.monotonic() + max(EVERY, sum(array.nbytes for array in arrays) / RATE)
-        return kept
+        return saved
 
     # Checks ------------------------------------------------------------------------------------------------
 
@@ -94,10 +94,10 @@ class Log:
         """Refuse to go on with a checkpoint that was begun with another value, of which only a fingerprint is kept."""
         if self.journal is None:
             return
-        told = fingerprint(value)
+        own = fingerprint(value)
         if not self.has(*key):
-            self.put(told, *key, needed=True)
-        elif self.get(*key) != told:
+            self.put(own, *key, needed=True)
+        elif self.get(*key) != own:
             raise self.refusal(why)
 
     def agree(self, name: str, value: int) -> None:
@@ -106,17 +106,17 @@ class Log:
             return
         if not self.has("agreed", name):
             self.put(value, "agreed", name, needed=True)
-        kept = self.get("agreed", name)
-        if kept is not None and kept != value:
-            raise self.refusal(f"{name} is {kept} there and {value} here")
+        agreed = self.get("agreed", name)
+        if agreed is not None and agreed != value:
+            raise self.refusal(f"{name} is {agreed} there and {value} here")
 
     def confirm(self, value: Any, *key: str | int, classes: Sequence[type] = ()) -> None:
-        """Refuse to go on where a value that has been computed again is not the one kept."""
+        """Refuse to go on where a value, computed again, is not the one in the log."""
         if fingerprint(value) != fingerprint(self.get(*key, classes=classes)):
             raise self.refusal(CHANGED)
 
     def refusal(self, why: str) -> InputError:
-        """That the checkpoint does not belong to this run."""
+        """An error that says why the checkpoint does not belong to this run."""
         assert self.journal is not None
         return foreign(self.journal.who, self.journal.path, why)
 
@@ -132,9 +132,9 @@ class Log:
         portable: bool = False,
         checked: bool = False,
     ) -> list[Any]:
-        """`engine.gather`, with every result kept as it comes, and none computed that is here already.
+        """`engine.gather`, with every result kept as it comes, and none computed that the log has already.
 
-        Except the first that is here, where `checked`: before all others, and it must come out the same.
+        Where `checked`, the first that it has is computed all the same, before all others, and must come out the same.
         """
         if self.journal is None:
             return engines.gather(engine, works, tick, portable=portable)
@@ -142,12 +142,12 @@ class Log:
         missing = [number for number in range(len(works)) if not self.has(*key, number)]
         if checked and len(missing) < len(works):
             first = next(number for number in range(len(works)) if number not in missing)
-            again = engines.gather(engine, [works[first]], tick, portable=portable)
-            self.confirm(again[0], *key, first, classes=classes)
+            repeated = engines.gather(engine, [works[first]], tick, portable=portable)
+            self.confirm(repeated[0], *key, first, classes=classes)
         if missing:
             keeping = _Keeping(engine, lambda index, value: self.put(value, *key, missing[index]))
-            found = engines.gather(keeping, [works[number] for number in missing], tick, portable=portable)
-            for number, value in zip(missing, found, strict=True):
+            computed = engines.gather(keeping, [works[number] for number in missing], tick, portable=portable)
+            for number, value in zip(missing, computed, strict=True):
                 results[number] = value
         return results
 
@@ -156,9 +156,9 @@ NOTHING = Log()
 """The log of a run without a checkpoint."""
 
 
-def attributes_of(thing: Any) -> dict[str, Any]:
-    """What an object knows that is plain data: numbers, arrays, words, and collections of these."""
-    return {name: value for name, value in vars(thing).items() if _plain(value)}
+def attributes_of(owner: Any) -> dict[str, Any]:
+    """Those attributes of an object that are plain data: numbers, arrays, words, and collections of these."""
+    return {name: value for name, value in vars(owner).items() if _plain(value)}
 
 
 def _plain(value: Any) -> bool:
@@ -175,10 +175,10 @@ def fingerprint(value: Any) -> str:
     """SHA-256 of a value, numbers bit by bit."""
     arrays: list[Array] = []
     packed = pack(value, arrays)
-    found = hashlib.sha256(json.dumps([packed, described(arrays)], sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps([packed, described(arrays)], sort_keys=True).encode())
     for part in bytes_of(arrays):
-        found.update(part)
-    return found.hexdigest()
+        digest.update(part)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -197,9 +197,10 @@ class _Keeping(Engine):
 
 
 class _Watched:
+    """A source whose results are shown to `keep` before its own tasks see them."""
+
     def __init__(self, source: Source, keep: Callable[[int, Any], Any]) -> None:
         self.source, self.keep, self.launched = source, keep, 0
-        self.portable = getattr(source, "portable", True)
 
     def next_task(self, most: int) -> Task | None:
         task = self.source.next_task(most)

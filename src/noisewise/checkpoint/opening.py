@@ -1,4 +1,4 @@
-"""Checkpoints of runs: whose they are, and how far they have come. Format and guarantees: docs/checkpoints.md."""
+"""Whose a checkpoint is: opened for one run, and refused where another began it. Guarantees: docs/checkpoints.md."""
 
 import datetime
 import json
@@ -18,14 +18,14 @@ from noisewise.engine import Engine
 from noisewise.errors import NoisewiseError, refusal
 from noisewise.model import Model
 
-if TYPE_CHECKING:  # what a run is about stands above what is kept of it
+if TYPE_CHECKING:  # the problem is a layer above checkpoints
     from noisewise.inference.problem import Problem
 
 LIMITS = ("max_seconds", "max_proposals", "min_ess")
 """Settings that decide when a run ends, not what it draws: a later run may change them."""
 FORMAT = 1
 ROWS = 64
-"""Draws of the model by which it is known again."""
+"""Draws of the model by which it is recognised."""
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def opened(
     header = identity(who, problem, algorithm, seed, engine, more)
     journal = Journal.open(who, path, header)
     try:
-        if journal.found:
+        if journal.continued:
             _refuse_other(journal, header)
         log = Log(journal)
         if who == "sample":
@@ -59,7 +59,7 @@ def opened(
     except NoisewiseError:
         raise
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        if not journal.found:
+        if not journal.continued:
             raise
         raise foreign(who, journal.path, f"going on from it raised {type(error).__name__}: {error}") from error
     finally:
@@ -77,7 +77,7 @@ def identity(
     }
     versions = current_versions()
     versions.pop("python")
-    found = {
+    fields = {
         "format": FORMAT,
         "for": who,
         "model": names,
@@ -89,7 +89,7 @@ def identity(
         "versions": versions,
         "processor": platform.machine(),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=repr))
+    plain: dict[str, Any] = json.loads(json.dumps(fields, default=repr))
     return plain | {"begun": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")}
 
 
@@ -101,37 +101,37 @@ def settings_of(algorithm: Any) -> dict[str, Any] | None:
 
 
 def numbers_of(model: Model) -> dict[str, Any]:
-    """A few draws of all laws that need no more than laws, and densities of those whose draws are whole numbers.
+    """A few draws of the laws that depend on laws alone, and densities of those whose draws are whole numbers.
 
-    A constant that has changed in its last digit shows in them, where whole numbers alone may stay the same.
+    They show a constant that has changed in its last digit, where whole numbers alone may stay the same.
     """
     names: list[str] = []
     for name in model.order:
         if model.has_density(name) and set(model.parents(name)) <= set(names):
             names.append(name)
     values = model.draw(np.random.default_rng(0), names, ROWS)
-    found: dict[str, Any] = {"draws": values}
+    numbers: dict[str, Any] = {"draws": values}
     for name in names:
         if values[name].dtype.kind in "biu":
             with suppress(NotImplementedError):
-                found[name] = model.log_prob(name, values[name] if model.parents(name) else values[name][:1], values)
-    return found
+                numbers[name] = model.log_prob(name, values[name] if model.parents(name) else values[name][:1], values)
+    return numbers
 
 
 def _refuse_other(journal: Journal, header: dict[str, Any]) -> None:
     """Name the first difference between the run that began the checkpoint and this one."""
     for name, value in header.items():
-        kept = journal.header.get(name)
-        if name != "begun" and kept != value:
-            what, old, new = _difference(name, kept, value)
+        before = journal.header.get(name)
+        if name != "begun" and before != value:
+            what, old, new = _difference(name, before, value)
             rule = f"must be of the same run: {what} is {shown(old)} there and {shown(new)} here"
             raise refusal(journal.who, "checkpoint", rule, journal.path, ADVICE)
 
 
-def _difference(name: str, kept: Any, value: Any) -> tuple[str, Any, Any]:
+def _difference(name: str, before: Any, value: Any) -> tuple[str, Any, Any]:
     """The path to where two pieces of plain data differ first, and what stands there in each."""
-    if isinstance(kept, dict) and isinstance(value, dict):
-        for part in [*value, *kept]:
-            if kept.get(part, "missing") != value.get(part, "missing"):
-                return _difference(f"{name}['{part}']", kept.get(part, "missing"), value.get(part, "missing"))
-    return name, kept, value
+    if isinstance(before, dict) and isinstance(value, dict):
+        for part in [*value, *before]:
+            if before.get(part, "missing") != value.get(part, "missing"):
+                return _difference(f"{name}['{part}']", before.get(part, "missing"), value.get(part, "missing"))
+    return name, before, value

@@ -29,10 +29,10 @@ class Lalonde:
     def statistics(self) -> dict[str, float]:
         """Mean and variance by group, in thousand dollars: sufficient for two normal groups."""
         thousands = self.earnings / 1000.0
-        found: dict[str, float] = {}
+        statistics: dict[str, float] = {}
         for suffix, group in (("t", thousands[self.treated]), ("c", thousands[~self.treated])):
-            found |= {f"mean_{suffix}": float(group.mean()), f"var_{suffix}": float(group.var(ddof=1))}
-        return found
+            statistics |= {f"mean_{suffix}": float(group.mean()), f"var_{suffix}": float(group.var(ddof=1))}
+        return statistics
 
 
 def lalonde() -> Lalonde:

@@ -1,4 +1,7 @@
-"""Tasks, the sources that hand them out, and the one loop that every engine of processes or threads runs."""
+"""Tasks, the sources that hand them out, the crews that run them, and the one loop between them.
+
+Every engine calls `drive` with its crew: threads, processes, a cluster or an accelerator.
+"""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -43,7 +46,7 @@ class Source(Protocol):
     def next_task(self, most: int) -> Task | None:
         """A task whose inputs are ready, or None when the run is over or must wait for what is in flight.
 
-        `most` is how many tasks the engine has in flight at a time, by its workers and by the memory there is.
+        `most` is how many tasks the engine may have in flight, given its workers and the memory there is.
         """
 
     @property
@@ -83,17 +86,17 @@ class Crew(Protocol):
         """Blocks that may be in flight: one in every worker's hands, and one waiting."""
 
     def submit(self, task: Task) -> int:
-        """Begin; the number that its outcome will carry."""
+        """Begin a task; returns the number that its outcome will carry."""
 
     def collect(self, seconds: float) -> list[Ended]:
-        """What has ended since, waiting at most so long for the first."""
+        """Outcomes since the last call; waits at most `seconds` for the first."""
 
     def abandon(self) -> None:
         """Stop all that is in flight; nobody waits for it any more."""
 
 
 class Mixed:
-    """A crew that is elsewhere, and one here, made when it is needed, for what is not portable."""
+    """A crew elsewhere, and one here for tasks that are not portable, made when the first such task comes."""
 
     def __init__(self, away: Crew, here: Callable[[], Crew]) -> None:
         self.away, self._make = away, here
@@ -104,14 +107,14 @@ class Mixed:
         return self.away.capacity()
 
     def submit(self, task: Task) -> int:
-        """Begin, here or there."""
+        """Begin a task, here or there."""
         if task.portable:
             return self.away.submit(task)
         self.here = self.here or self._make()
         return self.here.submit(task)
 
     def collect(self, seconds: float) -> list[Ended]:
-        """What has ended, in either place."""
+        """Outcomes from either crew."""
         if self.here is None:
             return self.away.collect(seconds)
         return self.here.collect(0.5 * seconds) + self.away.collect(0.0)
@@ -149,7 +152,7 @@ def _hand_on(outcomes: list[Ended], flying: dict[int, Task]) -> None:
     failure: BaseException | None = None
     for number, result, error in sorted(outcomes, key=lambda outcome: outcome[0]):
         task = flying.pop(number, None)
-        if task is None:  # of a run before, which was cut off while it was being abandoned
+        if task is None:  # left over from an earlier run that was interrupted while it was being abandoned
             continue
         if error is None:
             task.done(result)
@@ -198,8 +201,8 @@ def gather(
 
     `tick` is called in the calling thread at least ten times a second, to show progress or to stop by raising.
     `portable` works return all they do and change nothing else, so that they may run in other processes; engines of
-    other processes run all others on threads of this one. `seen(number, result)` is called in the calling thread as
-    results come.
+    other processes run works that are not portable on threads of this one. `seen(number, result)` is called in the
+    calling thread as results come.
     """
     batch = _Batch(works, tick, portable, seen)
     engine.execute(batch)

@@ -1,4 +1,4 @@
-"""Blocks as tasks on a Dask cluster."""
+"""Blocks as tasks on a Dask cluster: what is sent to its workers, and what happens when one of them is lost."""
 
 import importlib.resources
 import itertools
@@ -18,11 +18,11 @@ from noisewise.engine.transport import Books, Reply, encode, perform, require_cl
 from noisewise.errors import InferenceError, NoisewiseWarning, refusal
 
 MOST_DEATHS = 5
-"""Times that a block is given to the cluster again after its workers died, each more than the scheduler allows."""
+"""Times that a block is given to the cluster again after it has cost more workers than the scheduler allows."""
 BOOK = "noisewise-model"
-"""How tasks that hold a model or a release are called."""
+"""How the names of tasks begin whose result is a pickled model or release."""
 LOOK = 1.0
-"""Seconds between two looks at how many workers there are."""
+"""Seconds between two counts of the workers."""
 _met: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 """By client, the workers that are known to have noisewise."""
 
@@ -83,12 +83,12 @@ def _bound(content: bytes) -> bytes:
 
 
 def _run(content: bytes, keys: list[str], books: list[bytes], expected: dict[str, str]) -> Reply:
-    found = versions()
-    if found != expected:
-        differences = [f"{name} {found[name]} there, {expected[name]} here" for name in found]
-        told = ", ".join(text for name, text in zip(found, differences, strict=True) if found[name] != expected[name])
+    present = versions()
+    if present != expected:
+        differing = [name for name in present if present[name] != expected[name]]
+        listed = ", ".join(f"{name} {present[name]} there, {expected[name]} here" for name in differing)
         advice = "Give workers and client the same versions: otherwise a seed does not decide the draws."
-        return "error", InferenceError(f"Dask: a worker has other versions than the client ({told}). {advice}")
+        return "error", InferenceError(f"Dask: a worker has other versions than the client ({listed}). {advice}")
     return perform(content, dict(zip(keys, books, strict=True)), _poll())
 
 
@@ -126,10 +126,10 @@ class _Crew:
         self.client, self.in_flight, self.killed = client, in_flight, KilledWorker
         self.run, self.versions = uuid.uuid4().hex[:12], versions()
         self.books: dict[str, Any] = {}
-        self.editions, self.givings = itertools.count(), itertools.count()
+        self.editions, self.submissions = itertools.count(), itertools.count()
         self.edition = ""
         self.flying: dict[int, tuple[Work, Any, int]] = {}
-        """By number: the work, its future, and how often it was given out again."""
+        """By number: the work, its future, and how often its workers were lost with it."""
         self.ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         self.seen, self.threads, self.deserted, self.warned = 0.0, 1, time.monotonic(), False
         if self._lost():
@@ -159,9 +159,9 @@ class _Crew:
         except Empty:
             pass
         current = [(number, future) for number, future in ready if self._is_current(number, future)]
-        found = [outcome for number, future in current if (outcome := self._failure(number, future)) is not None]
-        good = [(number, future) for number, future in current if future.status == "finished"]
-        return found + self._fetch(good)
+        failed = [outcome for number, future in current if (outcome := self._failure(number, future)) is not None]
+        finished = [(number, future) for number, future in current if future.status == "finished"]
+        return failed + self._fetch(finished)
 
     def abandon(self) -> None:
         futures = [future for _, future, _ in self.flying.values()]
@@ -176,16 +176,16 @@ class _Crew:
 
     # Tasks -------------------------------------------------------------------------------------------------------
 
-    def _give(self, number: int, work: Work, again: int) -> None:
+    def _give(self, number: int, work: Work, deaths: int) -> None:
         content, books = encode("Dask", work)
         try:
-            self._send(number, work, again, content, books)
+            self._send(number, work, deaths, content, books)
         except Exception as error:
             if self._lost():
                 raise self._broken() from error
             raise
 
-    def _send(self, number: int, work: Work, again: int, content: bytes, books: Books) -> None:
+    def _send(self, number: int, work: Work, deaths: int, content: bytes, books: Books) -> None:
         for key, book in books.items():
             if key not in self.books:
                 self.books[key] = self.client.submit(_bound, book, key=f"{BOOK}-{key}{self.edition}", pure=True)
@@ -195,60 +195,60 @@ class _Crew:
             list(books),
             [self.books[key] for key in books],
             self.versions,
-            key=f"noisewise-{self.run}-{number}-{next(self.givings)}",
+            key=f"noisewise-{self.run}-{number}-{next(self.submissions)}",
             pure=False,
         )
-        self.flying[number] = work, future, again
-        future.add_done_callback(lambda one: self.ended.put((number, one)))
+        self.flying[number] = work, future, deaths
+        future.add_done_callback(lambda ended: self.ended.put((number, ended)))
 
     def _is_current(self, number: int, future: Any) -> bool:
         return number in self.flying and self.flying[number][1] is future
 
     def _failure(self, number: int, future: Any) -> Ended | None:
-        """What is to be told of a task that Dask could not finish; None where it is given out again, or finished."""
+        """The outcome of a task that Dask gave up; None where it has finished, or is given to the cluster again."""
         if future.status in ("finished", "pending"):
             return None
         if self._lost():
             raise self._broken()
-        work, _, again = self.flying[number]
+        work, _, deaths = self.flying[number]
         error = future.exception(timeout=10) if future.status == "error" else None
         if error is not None and not isinstance(error, self.killed):
             del self.flying[number]
             return number, None, error
         if error is None or str(getattr(error, "task", "")).startswith(BOOK):
-            # Its model was lost with the workers that held it: not the block's fault. The next is called otherwise.
+            # The model was lost with the workers that held it, not by the block's fault: send it under another name.
             self.books.clear()
             self.edition = f"-{self.run}-{next(self.editions)}"
-            self._give(number, work, again)
+            self._give(number, work, deaths)
             return None
-        if again < MOST_DEATHS:
-            self._give(number, work, again + 1)
+        if deaths < MOST_DEATHS:
+            self._give(number, work, deaths + 1)
             return None
         del self.flying[number]
-        told = f"the same block was lost with its workers {MOST_DEATHS + 1} times ({error})"
+        cause = f"the same block was lost with its workers {MOST_DEATHS + 1} times ({error})"
         advice = "A simulator may crash, or need more memory than a worker has."
-        return number, None, InferenceError(f"Dask: {told}. {advice}")
+        return number, None, InferenceError(f"Dask: {cause}. {advice}")
 
-    def _fetch(self, good: list[tuple[int, Any]]) -> list[Ended]:
-        if not good:
+    def _fetch(self, finished: list[tuple[int, Any]]) -> list[Ended]:
+        if not finished:
             return []
         try:
-            replies = self.client.gather([future for _, future in good])
+            replies = self.client.gather([future for _, future in finished])
         except Exception as error:
             if self._lost():
                 raise self._broken() from error
             raise
-        found: list[Ended] = []
-        for (number, future), (kind, value) in zip(good, replies, strict=True):
+        outcomes: list[Ended] = []
+        for (number, future), (kind, value) in zip(finished, replies, strict=True):
             del self.flying[number]
             future.release()
             if kind == "error":
-                found.append((number, None, value))
+                outcomes.append((number, None, value))
             elif kind == "done":
-                found.append((number, value, None))
+                outcomes.append((number, value, None))
             else:
-                found.append((number, None, InferenceError(f"Dask: a block that was wanted came back '{kind}'.")))
-        return found
+                outcomes.append((number, None, InferenceError(f"Dask: a block that was wanted came back '{kind}'.")))
+        return outcomes
 
     # The cluster -------------------------------------------------------------------------------------------------
 
@@ -261,11 +261,11 @@ class _Crew:
         return Broken(f"Dask: {cause}")
 
     def _look(self) -> None:
-        """See who is there."""
+        """Count the workers' threads, and meet those that are new."""
         try:
-            found = self.client.nthreads()
-            self._meet(set(found) - _met.get(self.client, set()))
-            self.threads = sum(found.values())
+            threads = self.client.nthreads()
+            self._meet(set(threads) - _met.get(self.client, set()))
+            self.threads = sum(threads.values())
         except (OSError, TimeoutError):
             self.threads = 0
         self.seen = time.monotonic()
@@ -275,20 +275,20 @@ class _Crew:
         """Refuse workers without noisewise: they would break down, one after the other, as soon as they get a block."""
         if not new:
             return
-        found = self.client.run(importlib.resources.files, "noisewise", workers=sorted(new), on_error="return")
-        for worker, told in found.items():
-            if isinstance(told, ImportError):
+        answers = self.client.run(importlib.resources.files, "noisewise", workers=sorted(new), on_error="return")
+        for worker, answer in answers.items():
+            if isinstance(answer, ImportError):
                 advice = "Install noisewise there, in the same version as here."
-                raise InferenceError(f"Dask: the worker {worker} cannot import noisewise ({told}). {advice}")
-            if not isinstance(told, Exception):
+                raise InferenceError(f"Dask: the worker {worker} cannot import noisewise ({answer}). {advice}")
+            if not isinstance(answer, Exception):
                 _met.setdefault(self.client, set()).add(worker)
 
     def _watch(self) -> None:
-        """Say so when there is nobody to do the work."""
+        """Warn once where the cluster has been without workers for long."""
         now = time.monotonic()
         if self.threads:
             self.deserted = now
         elif now - self.deserted > failures.PATIENCE and not self.warned:
             self.warned = True
-            told = f"the cluster has had no worker for {now - self.deserted:.0f} s; waiting for one."
-            warnings.warn(NoisewiseWarning(told, "Dask"), stacklevel=2)
+            cause = f"the cluster has had no worker for {now - self.deserted:.0f} s; waiting for one."
+            warnings.warn(NoisewiseWarning(cause, "Dask"), stacklevel=2)

@@ -1,4 +1,4 @@
-"""The accelerator engine: blocks of work on a GPU. What runs there is in `accelerated`."""
+"""The accelerator engine: blocks of work on a GPU. What runs there is in samplers and in model/on_device."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -45,14 +45,14 @@ class Device(Engine):
     def placement(self) -> Placement:
         """The device itself; refused where there is none."""
         try:
-            found = jax.devices(self.platform) if self.platform else jax.devices()
+            devices = jax.devices(self.platform) if self.platform else jax.devices()
         except RuntimeError as error:
-            told = str(error).splitlines()[0]
-            raise refusal("Device", "platform", f"must be there ({told})", self.platform, "Use nw.Threads().") from None
-        if self.platform is None and found[0].platform == "cpu":
+            why = str(error).splitlines()[0]
+            raise refusal("Device", "platform", f"must be there ({why})", self.platform, "Use nw.Threads().") from None
+        if self.platform is None and devices[0].platform == "cpu":
             advice = "Install JAX for your accelerator, use nw.Threads(), or say platform='cpu' to try it out."
             raise refusal("Device", "platform", "must be an accelerator", "cpu only", advice)
-        return Placement(found[0], self.precision == "single")
+        return Placement(devices[0], self.precision == "single")
 
     def execute(self, source: Source) -> None:
         """Two blocks at a time: one computes while the other's survivors are fetched."""

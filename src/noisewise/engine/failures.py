@@ -1,4 +1,4 @@
-"""Where a failure can be found again: the random stream behind it, and what a thread is doing that does not return."""
+"""How to find a failure again: the random stream behind it, and what a thread that does not return is doing."""
 
 import sys
 from functools import partial
@@ -13,15 +13,15 @@ PATIENCE = 60.0
 
 
 def origin(work: Any) -> str:
-    """The random stream a piece of work draws from, in words; "" where it does not show one among its arguments."""
+    """The random stream a piece of work draws from, in words; "" where none is among its arguments."""
     pending = [work]
     while pending:
-        one = pending.pop()
-        if isinstance(one, np.random.SeedSequence):
-            numbers = ", ".join(str(int(number)) for number in one.spawn_key)
-            return f"seed {one.entropy}, block ({numbers}) as purpose, stream and number"
-        if isinstance(one, partial):
-            pending += [one.func, *one.args, *one.keywords.values()]
+        part = pending.pop()
+        if isinstance(part, np.random.SeedSequence):
+            numbers = ", ".join(str(int(number)) for number in part.spawn_key)
+            return f"seed {part.entropy}, block ({numbers}) as purpose, stream and number"
+        if isinstance(part, partial):
+            pending += [part.func, *part.args, *part.keywords.values()]
     return ""
 
 
@@ -36,9 +36,9 @@ def located(error: Exception, work: Any) -> Exception:
 
 
 def whereabouts(thread: int) -> str:
-    """What a thread of this process is doing, in words; "" where nothing that runs there can tell.
+    """What a thread of this process is doing, in words; "" where no method on its stack says.
 
-    A method tells by an attribute `tells`, a function of its local variables.
+    A method says so by an attribute `tells`: a function of its local variables that returns the words.
     """
     frame = sys._current_frames().get(thread)
     while frame is not None:

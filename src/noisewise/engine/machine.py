@@ -15,24 +15,24 @@ GROUP = Path("/sys/fs/cgroup")
 
 def memory() -> tuple[int, int] | None:
     """(available, total) bytes of this machine, or of the container it is; None where nobody says."""
-    found = _machine_memory()
+    machine = _machine_memory()
     limit, used = _number(GROUP / "memory.max"), _number(GROUP / "memory.current")
-    if found is None or limit is None or used is None or limit >= found[1]:
-        return found
-    return min(found[0], max(0, limit - used + _reclaimable())), limit
+    if machine is None or limit is None or used is None or limit >= machine[1]:
+        return machine
+    return min(machine[0], max(0, limit - used + _reclaimable())), limit
 
 
 def total_memory() -> float:
     """Bytes that this machine or container has; without limit where nobody says."""
-    found = memory()
-    return float("inf") if found is None else float(found[1])
+    measured = memory()
+    return float("inf") if measured is None else float(measured[1])
 
 
 def _reclaimable() -> int:
     """Bytes of files that are counted as used, and given up when memory is wanted: a checkpoint's, for example."""
     try:
-        told = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
-        return int(told["inactive_file"])
+        entries = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
+        return int(entries["inactive_file"])
     except (OSError, KeyError, ValueError):
         return 0
 
@@ -69,19 +69,19 @@ class Room:
         if now < self._next:
             return min(self._now, most)
         self._next = now + 0.1
-        found = memory()
-        if found is not None and found[0] < SHORT * found[1]:
+        measured = memory()
+        if measured is not None and measured[0] < SHORT * measured[1]:
             self._now = max(1, min(self._now, most) // 2)
-            self._warn(found[0])
-        elif found is None or found[0] > 2 * SHORT * found[1]:
+            self._warn(measured[0])
+        elif measured is None or measured[0] > 2 * SHORT * measured[1]:
             self._now = min(self._now + max(1, most // 16), most)
         return min(self._now, most)
 
     def _warn(self, available: int) -> None:
         if not self._warned:
             self._warned = True
-            told = f"memory is short ({available / 2**20:,.0f} MiB left): fewer blocks at a time, so the run is slower."
-            warnings.warn(NoisewiseWarning(f"{told} Its draws are the same.", "sample"), stacklevel=2)
+            why = f"memory is short ({available / 2**20:,.0f} MiB left): fewer blocks at a time, so the run is slower."
+            warnings.warn(NoisewiseWarning(f"{why} Its draws are the same.", "sample"), stacklevel=2)
 
 
 def processors() -> int:

@@ -1,4 +1,4 @@
-"""Blocks in processes of this machine."""
+"""Blocks in processes of this machine: how they are started, given work, stopped, and replaced when they die."""
 
 import contextlib
 import os
@@ -21,11 +21,11 @@ from noisewise.engine.worker import receive, send
 from noisewise.errors import InferenceError
 
 MOST_DEATHS = 5
-"""Workers that one block may take with it before it is held to be the cause."""
+"""Workers that may die on one block before the run ends with an error."""
 MOST_STILLBORN, MOST_KILLED = 3, 20
 """Workers in a row that may end before they are ready: by themselves, and by a signal from outside."""
 GRACE, ANSWER = 3.0, 1.0
-"""Seconds that a worker has to notice that its block is not wanted, and to say where it is."""
+"""Seconds that a worker has to notice that its block is no longer wanted, and to say what it is doing."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ class _Crew:
         if not self.ended:
             self._hear(seconds)
             self._enforce_limit()
-        found, self.ended = self.ended, []
-        return found
+        outcomes, self.ended = self.ended, []
+        return outcomes
 
     def abandon(self) -> None:
         """Ask busy workers to stop; those that do not are replaced when next needed."""
@@ -169,7 +169,7 @@ class _Crew:
         deadline = time.monotonic() + GRACE
         while any(worker.job is not None for worker in self.workers) and time.monotonic() < deadline:
             self._hear(0.05)
-        for worker in [one for one in self.workers if one.job is not None]:
+        for worker in [worker for worker in self.workers if worker.job is not None]:
             self._dismiss(worker)
         self.ended.clear()
 
@@ -222,7 +222,7 @@ class _Crew:
             self._assign()
 
     def _mourn(self, worker: _Worker) -> None:
-        """A worker has died: its block is run again by another, unless it has taken many with it."""
+        """Replace a worker that has died. Another runs its block, unless too many have died on it."""
         self._dismiss(worker)
         code, job = worker.process.returncode, worker.job
         if not worker.ready:
@@ -238,9 +238,9 @@ class _Crew:
         if job.deaths < MOST_DEATHS:
             self.waiting.appendleft(job)
         else:
-            told = f"{MOST_DEATHS} workers ended (the last with exit status {code}) while they ran the same block"
+            cause = f"{MOST_DEATHS} workers ended (the last with exit status {code}) while they ran the same block"
             advice = "A simulator may crash, or need more memory than there is."
-            self.ended.append((job.number, None, InferenceError(f"Processes: {told}. {advice}")))
+            self.ended.append((job.number, None, InferenceError(f"Processes: {cause}. {advice}")))
 
     def _enforce_limit(self) -> None:
         now = time.monotonic()
@@ -255,20 +255,20 @@ class _Crew:
         if worker not in self.workers or worker.job is not job:  # it ended after all
             return
         self._dismiss(worker)
-        told = f"a block did not end within timeout={self.timeout:g} s" + (f"; {at}" if at else "")
+        cause = f"a block did not end within timeout={self.timeout:g} s" + (f"; {at}" if at else "")
         advice = "Make the simulator return for every parameter the prior allows, or raise timeout."
-        self.ended.append((job.number, None, InferenceError(f"Processes: {told}. {advice}")))
+        self.ended.append((job.number, None, InferenceError(f"Processes: {cause}. {advice}")))
 
     def _ask(self, worker: _Worker, number: int) -> str:
-        """Where its simulator is; "" where it does not say, as when it holds the interpreter lock."""
+        """What a worker is doing, in words; "" where it does not answer, as when it holds the interpreter lock."""
         worker.tell("where", number)
         deadline = time.monotonic() + ANSWER
         while (left := deadline - time.monotonic()) > 0:
             try:
-                who, message = self.heard.get(timeout=left)
+                speaker, message = self.heard.get(timeout=left)
             except Empty:
                 break
-            if who is worker and message is not None and message[0] == "at" and message[1] == number:
+            if speaker is worker and message is not None and message[0] == "at" and message[1] == number:
                 return str(message[2])
-            self._heed(who, message)
+            self._heed(speaker, message)
         return ""

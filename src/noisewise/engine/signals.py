@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: held back while an engine keeps its books, and turned into a run's orderly end."""
+"""Ctrl-C and SIGTERM: held back while an engine keeps its accounts, and turned into a run's orderly end."""
 
 import logging
 import signal
@@ -24,9 +24,9 @@ _ending = threading.Event()
 
 @contextmanager
 def deferred_signals() -> Iterator[Callable[[], None]]:
-    """Hold Ctrl-C and SIGTERM back until the function given is called, which raises KeyboardInterrupt for either.
+    """Hold Ctrl-C and SIGTERM back: the function yielded raises KeyboardInterrupt where either has come.
 
-    So that neither arrives in the middle of bookkeeping. A second one interrupts at once. SIGTERM is held back only
+    So neither arrives in the middle of bookkeeping. A second one interrupts at once. SIGTERM is held back only
     where `terminable` has it. Handlers of the user's own are left alone, and so is everything outside the main thread.
     """
     asked: list[int] = []
@@ -51,7 +51,7 @@ def deferred_signals() -> Iterator[Callable[[], None]]:
 def terminable() -> Iterator[list[Any]]:
     """SIGTERM interrupts the run as Ctrl-C does, then ends the process: `Terminated` is raised when the run is over.
 
-    It carries what was put last into the list given. In the main thread only, and not where the user handles SIGTERM.
+    It carries what was put last into the list yielded. In the main thread only, and not where the user handles SIGTERM.
     """
     results: list[Any] = []
 
@@ -73,7 +73,7 @@ def terminable() -> Iterator[list[Any]]:
 
 @contextmanager
 def _handlers(handler: Callable[[int, Any], None], defaults: dict[signal.Signals, tuple[Any, ...]]) -> Iterator[None]:
-    """Install `handler` in place of the defaults given, or of one installed here, and put things back at the end."""
+    """Install `handler` in place of the `defaults`, or of a handler of ours, and put the old ones back at the end."""
     handler.__dict__["of_noisewise"] = True
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""Blocks on threads of this process."""
+"""Blocks on threads of this process, and a warning where one of them does not return."""
 
 import threading
 import time
@@ -83,25 +83,25 @@ class ThreadCrew:
         return 2 * len(self.threads)
 
     def submit(self, task: Task) -> int:
-        """Begin; the number that its outcome will carry."""
+        """Begin a task; returns the number that its outcome will carry."""
         number = next(numbers)
         self.inbox.put((number, task.work))
         return number
 
     def collect(self, seconds: float) -> list[Ended]:
-        """What has ended since."""
-        found = []
+        """Outcomes since the last call."""
+        outcomes = []
         try:
-            found.append(self.outbox.get(timeout=seconds))
+            outcomes.append(self.outbox.get(timeout=seconds))
             while True:
-                found.append(self.outbox.get_nowait())
+                outcomes.append(self.outbox.get_nowait())
         except Empty:
-            if not found:
+            if not outcomes:
                 self._look()
-            return found
+            return outcomes
 
     def _look(self) -> None:
-        """Report, once, a simulator that does not return."""
+        """Warn, once, of a simulator that does not return."""
         if self.reported:
             return
         for thread, (since, work) in list(self.busy.items()):

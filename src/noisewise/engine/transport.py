@@ -1,9 +1,8 @@
-"""Work on its way to another process: pickled with cloudpickle, large things that many blocks share once each.
+"""Work on its way to another process: pickled with cloudpickle, and what many blocks share sent once.
 
-A block is a small thing, a model is not: unpickling it and compiling its functions takes a thousand times longer than
-a block. So an object whose class says `sent_once` (a model, a release) is named by the hash of its bytes, and every
-process keeps those it has seen.
-Bytes come from this process or its cluster alone; files are never read this way.
+A block is small, a model is not: to unpickle it and compile its functions takes a thousand times longer than a block.
+So an object whose class says `sent_once` (a model, a release) is named by the hash of its bytes, its book, and every
+process keeps the books it has seen. Bytes come from this process or its cluster alone; files are never read this way.
 """
 
 import hashlib
@@ -24,19 +23,19 @@ from noisewise.engine.base import Poll, Stopped, Work
 from noisewise.errors import InferenceError, refusal
 from noisewise.numerics import double
 
-MOST_KEPT = 16
-"""Things sent once that a worker keeps, the latest used."""
+MOST_BOOKS = 16
+"""Unpickled books that a worker keeps, those used last."""
 Books = dict[str, bytes]
-"""Pickled things that are sent once, by the hash of their bytes."""
+"""Pickled objects that are sent once, by the hash of their bytes."""
 Reply = tuple[str, Any]
 """("done", result), ("error", exception), ("stopped", None) or ("missing", hash)."""
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on both sides for the same draws."""
-    found = current_versions()
-    found.pop("jaxlib")  # jax asks for the one that goes with it
-    return {**found, "python": ".".join(platform.python_version_tuple()[:2]), "processor": platform.machine()}
+    """Versions that must be the same on both sides for the same draws."""
+    libraries = current_versions()
+    libraries.pop("jaxlib")  # jax asks for the one that goes with it
+    return {**libraries, "python": ".".join(platform.python_version_tuple()[:2]), "processor": platform.machine()}
 
 
 # The sender's side ----------------------------------------------------------------------------------------------------
@@ -57,7 +56,7 @@ def require_cloudpickle(who: str) -> Any:
 
 
 def encode(who: str, work: Work) -> tuple[bytes, Books]:
-    """`work` as bytes, and what it names that is sent once."""
+    """`work` as bytes, and the books it refers to."""
     books: Books = {}
     try:
         return _pickled(work, books), books
@@ -84,18 +83,18 @@ def _pickled(value: Any, books: Books | None) -> bytes:
     return file.getvalue()
 
 
-def _forget(own: int, _: Any) -> None:
-    _known.pop(own, None)
+def _forget(identity: int, _: Any) -> None:
+    _known.pop(identity, None)
 
 
 def _book(value: Any) -> tuple[str, bytes]:
     with _known_lock:
-        found = _known.get(id(value))
-        if found is None or found[0]() is not value:
+        known = _known.get(id(value))
+        if known is None or known[0]() is not value:
             content = _pickled(value, None)
             reference = weakref.ref(value, partial(_forget, id(value)))
-            found = _known[id(value)] = reference, hashlib.sha256(content).hexdigest(), content
-        return found[1], found[2]
+            known = _known[id(value)] = reference, hashlib.sha256(content).hexdigest(), content
+        return known[1], known[2]
 
 
 # The worker's side ----------------------------------------------------------------------------------------------------
@@ -105,7 +104,7 @@ _shelf_lock = threading.RLock()
 
 
 class _Missing(Exception):
-    """Something sent once that this process has not been sent, or has put away."""
+    """A book that this process was never sent, or no longer keeps."""
 
 
 def _read(key: str, books: Mapping[str, bytes]) -> Any:
@@ -114,7 +113,7 @@ def _read(key: str, books: Mapping[str, bytes]) -> Any:
             if key not in books:
                 raise _Missing(key)
             _shelf[key] = decode(books[key], {})
-            while len(_shelf) > MOST_KEPT:
+            while len(_shelf) > MOST_BOOKS:
                 _shelf.popitem(last=False)
         _shelf.move_to_end(key)
         return _shelf[key]
@@ -138,9 +137,9 @@ def perform(content: bytes, books: Mapping[str, bytes], poll: Poll, begun: Calla
     except _Missing as missing:
         return "missing", str(missing)
     except ModuleNotFoundError as error:
-        told = f"a worker cannot import '{error.name}', where a function of the model is defined"
+        cause = f"a worker cannot import '{error.name}', where a function of the model is defined"
         advice = "Install it on the workers (Dask: client.upload_file), or define the function in the script itself."
-        return "error", InferenceError(f"sample: {told}. {advice}")
+        return "error", InferenceError(f"sample: {cause}. {advice}")
     except Exception as error:
         return "error", portable(error)
     begun()

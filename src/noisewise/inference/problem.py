@@ -75,7 +75,7 @@ class Problem:
 
     @property
     def needed(self) -> set[str]:
-        """Released statistics and all they, or their mechanisms, depend on."""
+        """Released statistics, and everything that they or their mechanisms depend on."""
         direct = set(self.release) | {other for item in self.release.values() for other in item.mechanism.inputs}
         return direct | set(self.model.ancestors(*direct))
 
@@ -110,7 +110,7 @@ class Problem:
         return total
 
     def without_measure(self) -> str | None:
-        """A statistic without noise whose law mixes in a point that moves: no density to condition by, in words."""
+        """Why no density conditions on the release: a statistic without noise, whose law has an atom that moves."""
         for name, item in self.release.items():
             exact = isinstance(item.mechanism, Exact) and self.model.has_density(name)
             if exact and atoms_move(self.model.law(name)):

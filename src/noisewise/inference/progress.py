@@ -1,9 +1,9 @@
-"""A progress bar for runs longer than about a second, in terminals and notebooks."""
+"""Progress of runs longer than about a second, drawn by rich in terminals and notebooks, or sent to a listener."""
 
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 SHOW_AFTER = 1.0
 """Seconds before a bar appears."""
@@ -24,6 +24,9 @@ def listen(listener: Listener | None) -> None:
 
 class Progress:
     """Shows draws, rate, acceptance and time left. `show`: True, False, or None to decide by where it runs."""
+
+    fields: ClassVar[tuple[str, ...]] = ("rate", "accepted")
+    """Texts that the bar shows beside the counts."""
 
     def __init__(self, show: bool | None, label: str) -> None:
         self.show, self.label = show, label
@@ -49,72 +52,66 @@ class Progress:
         if _listener is not None:
             _listener(self.label, done, total)
             return
+        if not self._is_due(total):
+            return
+        tried = proposals()
+        rate = f"{done / (time.monotonic() - self._start):,.0f} draws/s"
+        accepted = f"accepted {done / tried:.2g} of proposals" if tried else ""
+        self._bar.update(self._task, completed=done, rate=rate, accepted=accepted)
+
+    def _is_due(self, total: int | None) -> bool:
+        """Whether there is a bar, opened now if need be, that was last refreshed long enough ago."""
         now = time.monotonic()
         if self.show is False or now < self._next:
-            return
+            return False
         self._next = now + REFRESH
         if self._bar is None:
             self._open(total)
-            if self._bar is None:
-                return
-        made = proposals()
-        rate = f"{done / (now - self._start):,.0f} draws/s"
-        accepted = f"accepted {done / made:.2g} of proposals" if made else ""
-        self._bar.update(self._task, completed=done, rate=rate, accepted=accepted)
+        return self._bar is not None
 
-    def _open(self, total: int) -> None:
+    def _open(self, total: int | None) -> None:
         if self.show is None and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
             self.show = False
             return
         try:
             from rich.console import Console
-            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as Bar
         except ImportError:
             self.show = False
             return
-        self._bar = Bar(
+        self._bar = Bar(*self._columns(), console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task(self.label, total=total, **dict.fromkeys(self.fields, ""))
+        self._bar.start()
+
+    def _columns(self) -> list[Any]:
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+        return [
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f} draws"),
-            TextColumn("{task.fields[rate]}"),
-            TextColumn("{task.fields[accepted]}"),
+            *(TextColumn(f"{{task.fields[{field}]}}") for field in self.fields),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._bar.add_task(self.label, total=total, rate="", accepted="")
-        self._bar.start()
+        ]
 
 
 class Steps(Progress):
     """A line with the iteration and a note, for fits longer than about a second."""
 
+    fields = ("note",)
+
     def step(self, iteration: int, note: str) -> None:
         """Show that `iteration` is under way."""
-        now = time.monotonic()
-        if self.show is False or now < self._next:
-            return
-        self._next = now + REFRESH
-        if self._bar is None:
-            self._open(0)
-            if self._bar is None:
-                return
-        self._bar.update(self._task, completed=iteration, note=note)
+        if self._is_due(None):
+            self._bar.update(self._task, completed=iteration, note=note)
 
-    def _open(self, total: int) -> None:
-        if self.show is None and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            self.show = False
-            return
-        try:
-            from rich.console import Console
-            from rich.progress import Progress as Bar
-            from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-        except ImportError:
-            self.show = False
-            return
-        columns: list[Any] = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
-        columns[2:2] = [TextColumn("iteration {task.completed:,.0f}"), TextColumn("{task.fields[note]}")]
-        self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task(self.label, total=None, note="")
-        self._bar.start()
+    def _columns(self) -> list[Any]:
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        return [
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TextColumn("iteration {task.completed:,.0f}"),
+            TextColumn("{task.fields[note]}"),
+            TimeElapsedColumn(),
+        ]

@@ -98,17 +98,17 @@ class RecordSteps:
             chance.append(rng.gumbel(size=(chains, self.window)))
         size = self._size(state)
         now = {field: state[field] for field in self.fields}
-        given = {other: np.asarray(values[other]) for other in self.read}
+        context = {other: np.asarray(values[other]) for other in self.read}
         with double():
-            found = self._program("sweep", self._sweep)(now, new, size, chance, given, self.released)
-            kept, total, size, accepted, least, impossible, finite = jax.tree.map(np.asarray, found)
+            outcome = self._program("sweep", self._sweep)(now, new, size, chance, context, self.released)
+            records, total, size, accepted, least, impossible, finite = jax.tree.map(np.asarray, outcome)
         self._refuse_infinite(finite)
-        made = {**kept, self.name: total}
+        swept = {**records, self.name: total}
         if self.unknown:
-            made[cast(str, self.n)] = size
+            swept[cast(str, self.n)] = size
         tried = int(self._size(state).sum())
         info = {"accepted": int(accepted), "tried": tried, "least": math.exp(least), "impossible": int(impossible)}
-        return made, info
+        return swept, info
 
     def fresh(self, rng: np.random.Generator, state: RecordState, values: Values) -> RecordState:
         """As many records as in `state`, all drawn anew at `values`: a proposal for parameters and records together.
@@ -117,10 +117,10 @@ class RecordSteps:
         of the prior, the other statistics' laws and the noise densities, at the new total against the old.
         """
         chains, capacity = state[self.fields[0]].shape[:2]
-        made = self._draw(rng, values, chains, capacity)
+        proposal = self._draw(rng, values, chains, capacity)
         if self.unknown:
-            made[cast(str, self.n)] = state[cast(str, self.n)]
-        return self._totalled(made)
+            proposal[cast(str, self.n)] = state[cast(str, self.n)]
+        return self._totalled(proposal)
 
     def log_density(self, values: Values, state: Values) -> Any:
         """Sum over present records of log f(record | values), up to a constant in `values`; traceable, one chain."""
@@ -130,9 +130,9 @@ class RecordSteps:
         capacity = state[self.fields[0]].shape[0]
         present = jnp.arange(capacity) < (state[cast(str, self.n)] if self.unknown else capacity)
         # Absent records are evaluated as the first one: their own values may lie off the support here.
-        held = {field: _select(present, state[field], state[field][:1]) for field in self.fields}
+        records = {field: _select(present, state[field], state[field][:1]) for field in self.fields}
 
-        def one(record: Values) -> Any:
+        def of_record(record: Values) -> Any:
             total: Any = 0.0
             for field in fitted:
                 law = self.bound.laws[field]
@@ -140,7 +140,7 @@ class RecordSteps:
                 total = total + log_density(law.function(**own), record[field])
             return total
 
-        return jnp.sum(jnp.where(present, jax.vmap(one)(held), 0.0))
+        return jnp.sum(jnp.where(present, jax.vmap(of_record)(records), 0.0))
 
     def total(self, state: RecordState) -> Array:
         """The statistic, one row per chain."""
@@ -180,8 +180,8 @@ class RecordSteps:
         now = {field: state[field] for field in self.fields}
 
         def program(now: Values, size: Any) -> Any:
-            each = self._contributions(now)
-            return _sum_present(each, size), jnp.all(jnp.isfinite(each))
+            contributions = self._contributions(now)
+            return _sum_present(contributions, size), jnp.all(jnp.isfinite(contributions))
 
         with double():
             total, finite = self._program("total", program)(now, self._size(state))
@@ -204,25 +204,25 @@ class RecordSteps:
     def _contributions(self, records: Values) -> Any:
         """(chains, capacity, ...): what each record adds."""
         arguments = {name: records[name] for name in self.bound.total.arguments}
-        each = jax.vmap(jax.vmap(lambda own: jnp.asarray(self.bound.total.contribution(**own))))(arguments)
-        return each.astype(self.bound.struct.dtype)
+        contributions = jax.vmap(jax.vmap(lambda own: jnp.asarray(self.bound.total.contribution(**own))))(arguments)
+        return contributions.astype(self.bound.struct.dtype)
 
-    def _log_weight(self, total: Any, size: Any, given: Values, released: Any) -> Any:
+    def _log_weight(self, total: Any, size: Any, context: Values, released: Any) -> Any:
         """log of every factor of the joint density that reads the total or the number of records, but theirs."""
-        values = {**given, self.name: total}
+        values = {**context, self.name: total}
         if self.unknown:
             values[cast(str, self.n)] = size
-        found = jnp.zeros(())
+        log_weight = jnp.zeros(())
         for name, (mechanism, value) in released.items():
             extra = {other: values[other] for other in mechanism.inputs}
-            found = found + jnp.sum(mechanism.log_prob(value, values[name], **extra))
+            log_weight = log_weight + jnp.sum(mechanism.log_prob(value, values[name], **extra))
         for name in self.factors:
             law = self.model.law(name)
-            made = law.function(**{parent: values[parent] for parent in law.parents})
-            found = found + log_density(made, values[name])
-        return found
+            distribution = law.function(**{parent: values[parent] for parent in law.parents})
+            log_weight = log_weight + log_density(distribution, values[name])
+        return log_weight
 
-    def _sweep(self, now: Any, new: Any, size: Any, chance: Any, given: Any, released: Any) -> Any:
+    def _sweep(self, now: Any, new: Any, size: Any, chance: Any, context: Any, released: Any) -> Any:
         """One pass over the records of all chains; the compiled part of `sweep`."""
         old, proposed = self._contributions(now), self._contributions(new)
         present = jnp.arange(old.shape[1]) < size[:, None]
@@ -234,38 +234,38 @@ class RecordSteps:
             total, weight, least = carry
             change, log_u, there = record
             moved = total + change
-            other = weigh(moved, size, given, released)
-            ratio = other - weight
+            moved_weight = weigh(moved, size, context, released)
+            ratio = moved_weight - weight
             accept = there & ((log_u < ratio) | (weight == -jnp.inf))  # an impossible start is left as it can be
             least = jnp.minimum(least, jnp.where(there, ratio, 0.0))
-            return (jnp.where(accept, moved, total), jnp.where(accept, other, weight), least), accept
+            return (jnp.where(accept, moved, total), jnp.where(accept, moved_weight, weight), least), accept
 
         total = jnp.moveaxis(_sum_present(old, size), 0, -1)  # anew: rounding errors do not outlive a sweep
         by_record = tuple(jnp.moveaxis(x, 0, -1) for x in (proposed - old, chance[0], present))
-        begin = total, weigh(total, size, given, released), jnp.zeros(len(size))
+        begin = total, weigh(total, size, context, released), jnp.zeros(len(size))
         (_, weight, least), accept = jax.lax.scan(step, begin, by_record)
         accept = accept.T
         taken = accept | ~present  # records that do not count are drawn anew, ready to be added
-        kept = {field: _select(taken, new[field], now[field]) for field in self.fields}
-        each = _select(taken, proposed, old)
+        records = {field: _select(taken, new[field], now[field]) for field in self.fields}
+        contributions = _select(taken, proposed, old)
         if self.unknown:
-            size = self._resize(each, size, chance[1], chance[2], given, released)
+            size = self._resize(contributions, size, chance[1], chance[2], context, released)
         impossible = jnp.sum(weight == -jnp.inf)
-        return kept, _sum_present(each, size), size, jnp.sum(accept), jnp.min(least), impossible, finite
+        return records, _sum_present(contributions, size), size, jnp.sum(accept), jnp.min(least), impossible, finite
 
-    def _resize(self, each: Any, size: Any, offset: Any, gumbel: Any, given: Any, released: Any) -> Any:
+    def _resize(self, contributions: Any, size: Any, offset: Any, gumbel: Any, context: Any, released: Any) -> Any:
         """The number of records given the whole row of them, drawn among `window` numbers around the present one."""
-        sums = jnp.concatenate([jnp.zeros_like(each[:, :1]), jnp.cumsum(each, axis=1)], axis=1)
+        sums = jnp.concatenate([jnp.zeros_like(contributions[:, :1]), jnp.cumsum(contributions, axis=1)], axis=1)
         weigh = jax.vmap(self._log_weight, in_axes=(0, 0, None, None))
 
-        def one(sums: Any, size: Any, offset: Any, gumbel: Any, given: Any, released: Any) -> Any:
+        def of_chain(sums: Any, size: Any, offset: Any, gumbel: Any, context: Any, released: Any) -> Any:
             numbers = size - offset + jnp.arange(self.window)
             inside = jnp.maximum(numbers, 0)
-            weight = jnp.where(numbers >= 0, weigh(sums[inside], inside, given, released), -jnp.inf)
+            weight = jnp.where(numbers >= 0, weigh(sums[inside], inside, context, released), -jnp.inf)
             chosen = numbers[jnp.argmax(jnp.where(jnp.isnan(weight), -jnp.inf, weight) + gumbel)]
             return jnp.where(jnp.any(weight > -jnp.inf), chosen, size)
 
-        return jax.vmap(one, in_axes=(0, 0, 0, 0, 0, self.shared))(sums, size, offset, gumbel, given, released)
+        return jax.vmap(of_chain, in_axes=(0, 0, 0, 0, 0, self.shared))(sums, size, offset, gumbel, context, released)
 
 
 # Whether it applies ----------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def acceptance_floor(problem: Problem) -> float | None:
     exp(-epsilon) for pure epsilon-DP under replace-one neighbours, exp(-2 epsilon) under add-remove or where the
     relation is not stated, provided that contributions are clamped as the curator did. Least over the totals.
     """
-    found = []
+    floors = []
     for name in problem.model.statistics:
         if problem.model.total(name) is None:
             continue
@@ -341,8 +341,8 @@ def acceptance_floor(problem: Problem) -> float | None:
         if followers or guarantee is None or guarantee.kind != "pure":
             return None
         steps = 1.0 if guarantee.neighbours == "replace-one" else 2.0
-        found.append(math.exp(-steps * cast(float, guarantee.epsilon)))
-    return min(found, default=None)
+        floors.append(math.exp(-steps * cast(float, guarantee.epsilon)))
+    return min(floors, default=None)
 
 
 def _listed(names: list[str]) -> str:
@@ -353,12 +353,12 @@ def _power_of_two(least: int) -> int:
     return 1 << max(0, least - 1).bit_length()
 
 
-def _select(which: Any, chosen: Any, other: Any) -> Any:
+def _select(which: Any, chosen: Any, otherwise: Any) -> Any:
     """`jnp.where` with the condition's axes leading."""
-    return jnp.where(which.reshape(which.shape + (1,) * (chosen.ndim - which.ndim)), chosen, other)
+    return jnp.where(which.reshape(which.shape + (1,) * (chosen.ndim - which.ndim)), chosen, otherwise)
 
 
-def _sum_present(each: Any, size: Any) -> Any:
+def _sum_present(contributions: Any, size: Any) -> Any:
     """Sum over the first `size` records of each chain."""
-    present = jnp.arange(each.shape[1]) < size[:, None]
-    return jnp.sum(_select(present, each, 0), axis=1)
+    present = jnp.arange(contributions.shape[1]) < size[:, None]
+    return jnp.sum(_select(present, contributions, 0), axis=1)

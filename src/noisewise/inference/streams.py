@@ -222,13 +222,14 @@ class StreamsRun:
         self.streams = [stream for root in roots for stream in root.below()]
         self.wanted = {child.index: stream.rows for stream in self.streams for child in stream.children}
         """By stream, the survivors that the first block of its parent takes."""
-        self.unchecked = log.found("block") & {stream.index for stream in self.streams}
-        """Streams of which the log has blocks: the first there is is computed again, and compared."""
+        self.unchecked = log.below("block") & {stream.index for stream in self.streams}
+        """Streams of which the log has blocks: the first of each is computed again, and compared."""
         self.unsure = set(self.unchecked)
-        """Those of them whose block has not been compared yet; until all have, nothing is added to the log."""
+        """Those of them whose block is yet to be compared; until all have been, nothing is added to the log."""
         self.held: list[tuple[Any, int, int]] = []
-        self.kept = 0
-        """Positions kept at the last pruning."""
+        """Blocks that wait for that: (entry, stream, number)."""
+        self.pruned_to = 0
+        """Blocks of positions that the last pruning left."""
         self.status, self.message, self.warned = "complete", "", False
         self.start = time.monotonic()
         self.pace: tuple[float, int] | None = None
@@ -245,9 +246,9 @@ class StreamsRun:
                 return None
             block = stream.launched
             task = stream.next_task(self.seed, self.purpose)
-            kept = self.log.has("block", stream.index, block)
-            if not kept or stream.index in self.unchecked:
-                self.unchecked -= {stream.index} if kept else set()
+            logged = self.log.has("block", stream.index, block)
+            if not logged or stream.index in self.unchecked:
+                self.unchecked -= {stream.index} if logged else set()
                 return replace(task, done=partial(self._ran, stream, block, task.done))
             self._done(stream, task.done, read_block(self.log, stream, block))
         return None
@@ -258,25 +259,25 @@ class StreamsRun:
         return self.status != "complete" or min(self.filled) >= self.draws
 
     def _ran(self, stream: Stream, block: int, done: Callable[[Any], None], result: tuple[Columns, Array]) -> None:
-        """Keep a block that has been computed; or compare it with the one kept, which is done once for each stream."""
+        """Log a block that has been computed; or compare it with the one in the log, once for each stream."""
         if self.log and stream.counted:
-            kept, form = as_kept(stream, *result), kinds_and_shapes(result[0])
+            entry, form = as_entry(stream, *result), kinds_and_shapes(result[0])
             if self.forms.get(stream.index) != form:
                 self.log.same(form, "form", stream.index)
                 self.forms[stream.index] = form
-            self._keep(kept, stream.index, block)
+            self._keep(entry, stream.index, block)
         self._done(stream, done, result)
 
-    def _keep(self, kept: dict[str, Any], stream: int, block: int) -> None:
+    def _keep(self, entry: dict[str, Any], stream: int, block: int) -> None:
         if self.log.has("block", stream, block):
-            self.log.confirm(kept, "block", stream, block)
+            self.log.confirm(entry, "block", stream, block)
             self.unsure.discard(stream)
             self.log.forget("block", stream, block)
         elif len(self.held) < MOST_HELD:
-            self.held.append((kept, stream, block))
+            self.held.append((entry, stream, block))
         while self.held and not self.unsure:
-            kept, stream, block = self.held.pop(0)
-            self.log.put(kept, "block", stream, block)
+            entry, stream, block = self.held.pop(0)
+            self.log.put(entry, "block", stream, block)
             self.log.forget("block", stream, block)
 
     def _done(self, stream: Stream, done: Callable[[Any], None], result: Any) -> None:
@@ -289,12 +290,12 @@ class StreamsRun:
             self._prune(before)
 
     def _prune(self, filled: int) -> None:
-        """Drop positions that no tally will ask for, whenever twice as many are kept as after the last time."""
-        kept = sum(len(stream._positions) for stream in self.streams)
-        if kept > 2 * self.kept + 64:
+        """Drop positions that no tally will ask for, whenever there are twice as many as the last pruning left."""
+        positions = sum(len(stream._positions) for stream in self.streams)
+        if positions > 2 * self.pruned_to + 64:
             for root in self.roots:
                 root.prune([(filled - 1, float("inf"))])
-            self.kept = sum(len(stream._positions) for stream in self.streams)
+            self.pruned_to = sum(len(stream._positions) for stream in self.streams)
 
     def tick(self) -> None:
         """Show progress; stop by the clock when asked to."""
@@ -340,18 +341,18 @@ class StreamsRun:
                 "use a prior that agrees better with the release, or a sampler that weights instead of rejecting.",
             )
             return
-        keep = min(self.filled)
-        made = sum(each.proposals for each in self.streams if each.counted)
-        if made > limit and self._work_for(min(keep + 1, self.draws)) > limit:
-            while keep > 0 and self._work_for(keep) > limit:
-                keep -= 1
-            self.filled = [keep] * len(self.roots)
+        draws = min(self.filled)
+        proposals = sum(each.proposals for each in self.streams if each.counted)
+        if proposals > limit and self._work_for(min(draws + 1, self.draws)) > limit:
+            while draws > 0 and self._work_for(draws) > limit:
+                draws -= 1
+            self.filled = [draws] * len(self.roots)
             self._end(
                 "max_proposals",
-                f"max_proposals={limit} allowed {keep} of {self.draws} draws ({self._counts()}). Raise it, ask for "
+                f"max_proposals={limit} allowed {draws} of {self.draws} draws ({self._counts()}). Raise it, ask for "
                 "fewer draws, or use a prior that agrees better with the release.",
             )
-        elif keep < self.draws:
+        elif draws < self.draws:
             self._check_hope(stream, limit)
 
     def _work_for(self, draws: int) -> int:
@@ -397,8 +398,8 @@ class StreamsRun:
         else:
             left = seconds * (self.draws - done) / done if done else np.inf
         if left > LONG:
-            told = f"about {left / 60:.0f} minutes to go" if left < np.inf else "no end in sight"
-            self._warn(f"{done} of {self.draws} draws after {seconds:.0f} s ({self._counts()}): {told}.")
+            outlook = f"about {left / 60:.0f} minutes to go" if left < np.inf else "no end in sight"
+            self._warn(f"{done} of {self.draws} draws after {seconds:.0f} s ({self._counts()}): {outlook}.")
 
     def _warn(self, message: str) -> None:
         if not self.warned:
@@ -416,18 +417,18 @@ class StreamsRun:
 
     def outcome(self) -> Outcome:
         """The draws present, the same number from each root."""
-        kept = min(min(self.filled), self.draws)
-        columns = {name: column[:kept] for part in self.columns for name, column in part.items()} if kept else {}
-        tally = [entry for root in self.roots for entry in root.tally(kept)]
-        if kept == 0:  # nothing to return: what was tried is all there is to tell
+        draws = min(min(self.filled), self.draws)
+        columns = {name: column[:draws] for part in self.columns for name, column in part.items()} if draws else {}
+        tally = [entry for root in self.roots for entry in root.tally(draws)]
+        if draws == 0:  # nothing to return: what was tried is all there is to tell
             tally = [(stream, stream.accepted, stream.proposals) for stream in self.streams]
-        return Outcome(columns, kept, self.status, self.message, tally, time.monotonic() - self.start)
+        return Outcome(columns, draws, self.status, self.message, tally, time.monotonic() - self.start)
 
 
 # Blocks in a log ------------------------------------------------------------------------------------------------------
 
 
-def as_kept(stream: Stream, columns: Columns, positions: Array) -> dict[str, Any]:
+def as_entry(stream: Stream, columns: Columns, positions: Array) -> dict[str, Any]:
     """A block's survivors and their positions; these are left out where every row survived."""
     places = None if len(positions) == stream.rows else positions.astype(np.int32)
     return {"n": len(positions), "positions": places, "columns": columns}
@@ -440,10 +441,10 @@ def kinds_and_shapes(columns: Columns) -> dict[str, Any]:
 
 def read_block(log: Log, stream: Stream, block: int) -> tuple[Columns, Array]:
     """A block from the log."""
-    kept = log.get("block", stream.index, block)
+    entry = log.get("block", stream.index, block)
     log.forget("block", stream.index, block)
     try:
-        columns, places, count = kept["columns"], kept["positions"], kept["n"]
+        columns, places, count = entry["columns"], entry["positions"], entry["n"]
         positions = np.arange(stream.rows, dtype=np.int32) if places is None else places
         good = len(positions) == count and all(len(column) == count for column in columns.values())
         good = good and fingerprint(kinds_and_shapes(columns)) == log.get("form", stream.index)
@@ -482,7 +483,7 @@ def run(
             engine.execute(source)
     except KeyboardInterrupt as stop:
         cause = f" ({stop})" if isinstance(stop, Broken) else ""
-        told = f"interrupted{cause} with {min(source.filled)} of {draws} draws ({source._counts()})"
+        state = f"interrupted{cause} with {min(source.filled)} of {draws} draws ({source._counts()})"
         bias = "Draws of a run that was cut short by hand may favour parameters that are quick to simulate."
-        source._end("interrupted", f"{told}. {bias}")
+        source._end("interrupted", f"{state}. {bias}")
     return source.outcome()

@@ -72,11 +72,11 @@ def reproduce(size: Size | None = None, *, seed: int = 1, progress: Progress = l
     return Reproduction(numbers, panels, rates, climbed, fitted, size, seed)
 
 
-def write(found: Reproduction, out: str | os.PathLike[str]) -> list[Path]:
+def write(reproduction: Reproduction, out: str | os.PathLike[str]) -> list[Path]:
     """Figures, tables and page into the folder `out`, made if need be; the page comes last."""
     folder = folder_at(out)
     try:
-        return _write(found, folder)
+        return _write(reproduction, folder)
     except OSError as error:
         raise _unwritable(out, error) from None
 
@@ -96,33 +96,35 @@ def _unwritable(out: str | os.PathLike[str], error: OSError) -> InputError:
     return refusal("paper", "out", f"must be a folder ({error.strerror})", str(out), advice)
 
 
-def _write(found: Reproduction, folder: Path) -> list[Path]:
-    written = [path for name, picture in _pictures(found).items() for path in _picture(folder / name, picture)]
+def _write(reproduction: Reproduction, folder: Path) -> list[Path]:
+    written = [path for name, picture in _pictures(reproduction).items() for path in _picture(folder / name, picture)]
     tables = {
-        "table-1": [rate.row() for rate in found.rates],
-        "stages": [_step(step) for step in found.likelihood.staged.trace],
-        "figure-3": found.lalonde.rows(),
-        "numbers": [number.row() for number in found.numbers],
+        "table-1": [rate.row() for rate in reproduction.rates],
+        "stages": [_step(step) for step in reproduction.likelihood.staged.trace],
+        "figure-3": reproduction.lalonde.rows(),
+        "numbers": [number.row() for number in reproduction.numbers],
     }
     for name, rows in tables.items():
         written += _table(folder / name, rows)
     inline = {path.stem: path.read_text(encoding="utf-8") for path in written if path.suffix == ".svg"}
     written.append(folder / "paper.html")
-    written[-1].write_text(page.report(found.numbers, tables["table-1"], inline, _footer(found)), encoding="utf-8")
+    written[-1].write_text(
+        page.report(reproduction.numbers, tables["table-1"], inline, _footer(reproduction)), encoding="utf-8"
+    )
     return written
 
 
-def _pictures(found: Reproduction) -> dict[str, Any]:
-    """By file name."""
+def _pictures(reproduction: Reproduction) -> dict[str, Any]:
+    """Figures by file name."""
     letters = zip("abcd", (2, 5, 50, 75), strict=True)
     return {
-        "figure-1": figures.posterior_figure([found.panels[25.0]], ["prior Gamma(25, 1)"]),
+        "figure-1": figures.posterior_figure([reproduction.panels[25.0]], ["prior Gamma(25, 1)"]),
         "figure-2": figures.posterior_figure(
-            [found.panels[alpha] for alpha in (2.0, 5.0, 50.0, 75.0)],
+            [reproduction.panels[alpha] for alpha in (2.0, 5.0, 50.0, 75.0)],
             [f"({letter}) prior Gamma({alpha}, 1)" for letter, alpha in letters],
         ),
-        "figure-3": figures.lalonde_figure(found.lalonde),
-        "stages": figures.stages_figure(found.likelihood.staged.trace, Count().maximum[0]),
+        "figure-3": figures.lalonde_figure(reproduction.lalonde),
+        "stages": figures.stages_figure(reproduction.likelihood.staged.trace, Count().maximum[0]),
     }
 
 
@@ -130,8 +132,8 @@ def _picture(path: Path, picture: Any) -> list[Path]:
     import matplotlib.pyplot as plt
 
     paths = [path.with_suffix(".png"), path.with_suffix(".svg")]
-    for one in paths:
-        picture.savefig(one, dpi=300, metadata={"Date": None} if one.suffix == ".svg" else None)
+    for file in paths:
+        picture.savefig(file, dpi=300, metadata={"Date": None} if file.suffix == ".svg" else None)
     plt.close(picture)
     return paths
 
@@ -151,11 +153,13 @@ def _table(path: Path, rows: list[dict[str, Any]]) -> list[Path]:
     return [path.with_suffix(".csv"), path.with_suffix(".json")]
 
 
-def _footer(found: Reproduction) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in found.lalonde.posteriors["exact"][0].versions.items())
-    size = found.size
+def _footer(reproduction: Reproduction) -> str:
+    versions = ", ".join(
+        f"{name} {version}" for name, version in reproduction.lalonde.posteriors["exact"][0].versions.items()
+    )
+    size = reproduction.size
     return (
         f"{size.draws:,} draws a histogram, {size.repetitions} repetitions in Table 1, {size.fits} fits of "
-        f"{size.fit_draws:,} draws a row of Figure 3, seed {found.seed}. {versions}. "
+        f"{size.fit_draws:,} draws a row of Figure 3, seed {reproduction.seed}. {versions}. "
         "Formulas: docs/derivations/paper.md."
     )

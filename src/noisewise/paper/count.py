@@ -53,19 +53,19 @@ class Panel:
 
 def panels(draws: int, seed: int, progress: Progress) -> dict[float, Panel]:
     """Exact draws for each prior."""
-    found = {}
+    panels = {}
     for alpha in PRIORS:
         progress(f"Figures 1 and 2: {draws:,} exact draws with prior Gamma({alpha:g}, 1)")
         posterior = nw.sample(model(alpha), release(), nw.Rejection(), draws=draws, seed=seed, progress=False)
-        found[alpha] = Panel(alpha, Count(alpha=alpha), np.asarray(posterior["theta"]))
-    return found
+        panels[alpha] = Panel(alpha, Count(alpha=alpha), np.asarray(posterior["theta"]))
+    return panels
 
 
-def figure_numbers(found: dict[float, Panel]) -> list[Number]:
+def figure_numbers(panels: dict[float, Panel]) -> list[Number]:
     """How far the histograms are from the analytic posteriors, and moments of both (the paper prints none)."""
     numbers = []
     section = "Figures 1 and 2"
-    for alpha, panel in found.items():
+    for alpha, panel in panels.items():
         size, exact = len(panel.draws), panel.exact
         label = f"Gamma({alpha:g}, 1): posterior"
         mean, sd = float(panel.draws.mean()), float(panel.draws.std(ddof=1))
@@ -121,18 +121,18 @@ class Rate:
 
 def table_1(repetitions: int, seed: int, progress: Progress) -> list[Rate]:
     """Acceptance of Algorithm 1 over repetitions of 10^4 proposals."""
-    found = []
+    rows = []
     sampler = nw.Rejection(plan="joint", max_proposals=PROPOSALS)
     for alpha in PRIORS:
         progress(f"Table 1: {repetitions} repetitions with prior Gamma({alpha:g}, 1)")
-        one = model(alpha)
+        poisson = model(alpha)
         common: dict[str, Any] = {"draws": PROPOSALS, "progress": False, "on_failure": "return"}
         # The draws that 10^4 proposals allow are the proposals accepted.
-        kept = [len(nw.sample(one, release(), sampler, seed=seed + k, **common)) for k in range(repetitions)]
-        rates = 100.0 * np.array(kept) / PROPOSALS
-        predictive = float(one.simulate(PROPOSALS, seed)["count"].mean())  # of the release too: noise has mean zero
-        found.append(Rate(alpha, predictive, rates, 100.0 * Count(alpha=alpha).acceptance_rate))
-    return found
+        accepted = [len(nw.sample(poisson, release(), sampler, seed=seed + k, **common)) for k in range(repetitions)]
+        rates = 100.0 * np.array(accepted) / PROPOSALS
+        predictive = float(poisson.simulate(PROPOSALS, seed)["count"].mean())  # of the release too: noise has mean zero
+        rows.append(Rate(alpha, predictive, rates, 100.0 * Count(alpha=alpha).acceptance_rate))
+    return rows
 
 
 def table_numbers(rates: list[Rate]) -> list[Number]:
@@ -168,33 +168,35 @@ class Likelihood:
 
 def likelihood(staged: nw.Staged, seed: int, progress: Progress) -> Likelihood:
     """By the paper's staged Monte Carlo EM, by exact EM, and naively."""
-    one, start = model(25.0), {"theta": 1.0}
+    poisson, start = model(25.0), {"theta": 1.0}
     progress(f"Maximum likelihood: three stages, up to {max(staged.sizes):,} values a step")
-    climbed = nw.fit(one, release(), nw.MCEM(schedule=staged, final=max(staged.sizes)), start=start, seed=seed)
+    climbed = nw.fit(poisson, release(), nw.MCEM(schedule=staged, final=max(staged.sizes)), start=start, seed=seed)
     progress("Maximum likelihood: exact EM, and the naive fit")
     return Likelihood(
-        climbed, nw.fit(one, release(), nw.EM(), start=start), nw.fit(one, release().naive(), nw.EM(), start=start)
+        climbed,
+        nw.fit(poisson, release(), nw.EM(), start=start),
+        nw.fit(poisson, release().naive(), nw.EM(), start=start),
     )
 
 
-def likelihood_numbers(found: Likelihood) -> list[Number]:
+def likelihood_numbers(fits: Likelihood) -> list[Number]:
     """Estimates and information, beside the paper's."""
     top, information = Count().maximum
     naive = 1.0 / 37.4
-    staged = found.staged
+    staged = fits.staged
     error = float(staged.monte_carlo_error["theta"])
-    section, by_em = "Maximum likelihood", float(found.exact.information[0, 0])  # type: ignore[index]
+    section, by_em = "Maximum likelihood", float(fits.exact.information[0, 0])  # type: ignore[index]
     by_stages = float(staged.information[0, 0])  # type: ignore[index]
     spread = float(staged.information_error[0, 0])  # type: ignore[index]
-    claimed = float(found.naive.information[0, 0])  # type: ignore[index]
+    claimed = float(fits.naive.information[0, 0])  # type: ignore[index]
     # The paper's third digit comes from 1e7 values: its own Monte Carlo error is about 1.5e-3.
     printed: dict[str, Any] = {"paper": 37.237, "printed": 1e-3, "paper_error": 2e-3}
     return [
         Number(section, "estimate, three stages", float(staged.estimate["theta"]), error, top, **printed),
-        Number(section, "estimate, exact EM", float(found.exact.estimate["theta"]), 0.0, top, **printed),
+        Number(section, "estimate, exact EM", float(fits.exact.estimate["theta"]), 0.0, top, **printed),
         Number(section, "information, three stages", by_stages, spread, information, 1.582e-2, 1e-5, 1e-5),
         Number(section, "information, exact EM", by_em, 0.0, information, 1.582e-2, 1e-5, 1e-5),
-        Number(section, "naive estimate", float(found.naive.estimate["theta"]), 0.0, 37.4, 37.4, 0.1),
+        Number(section, "naive estimate", float(fits.naive.estimate["theta"]), 0.0, 37.4, 37.4, 0.1),
         Number(section, "naive information", claimed, 0.0, naive, 2.674e-2, 1e-5),
         Number(section, "naive over exact information", claimed / by_em, 0.0, naive / information, 1.69, 0.01),
     ]

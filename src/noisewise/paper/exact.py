@@ -145,8 +145,8 @@ class Count:
             options={"xatol": 1e-10},
         ).x
         h = 1e-2
-        five = [float(self.log_likelihood(top + k * h)) for k in (-2, -1, 0, 1, 2)]
-        second = (-five[0] + 16 * five[1] - 30 * five[2] + 16 * five[3] - five[4]) / (12 * h * h)
+        heights = [float(self.log_likelihood(top + k * h)) for k in (-2, -1, 0, 1, 2)]
+        second = (-heights[0] + 16 * heights[1] - 30 * heights[2] + 16 * heights[3] - heights[4]) / (12 * h * h)
         return float(top), -second
 
 
@@ -164,8 +164,8 @@ class Grid:
 
     def quantile(self, level: float) -> float:
         """The inverse of the distribution function, interpolated."""
-        keep = np.concatenate([[True], np.diff(self.cdf) > 0])
-        return float(np.interp(level, self.cdf[keep], self.points[keep]))
+        rising = np.concatenate([[True], np.diff(self.cdf) > 0])
+        return float(np.interp(level, self.cdf[rising], self.points[rising]))
 
 
 @dataclass(frozen=True)
@@ -192,12 +192,12 @@ class Lalonde:
         sigma, n = self._sigma, self.sizes[group]
         spread = sigma / np.sqrt(n)
         log_mean = log_normal_laplace(self.released[group] - self._centre[None, :], spread[:, None], self.scales[0])
-        nodes, log_weights = np.polynomial.legendre.leggauss(400)
+        nodes, node_weights = np.polynomial.legendre.leggauss(400)
         levels = 0.5 * (nodes + 1.0)
         # the sample variance given sigma is sigma^2 times one fixed law: sum over that law's quantiles
         ratio = stats.gamma.ppf(levels, (n - 1) / 2.0, scale=2.0 / (n - 1))
         gap = np.abs(self.released[2 + group] - sigma[:, None] ** 2 * ratio)
-        log_var = special.logsumexp(-gap / self.scales[1], b=0.5 * log_weights, axis=1)
+        log_var = special.logsumexp(-gap / self.scales[1], b=0.5 * node_weights, axis=1)
         return stats.gamma.logpdf(sigma, 2.0, scale=5.0)[:, None] + log_var[:, None] + log_mean
 
     @cached_property
@@ -260,8 +260,8 @@ class Noiseless:
         mean = shared + prior @ inverse @ gap
         covariance = prior - prior @ inverse @ prior
         tau, mu = (  # the treated mean less mu, and mu
-            _mixture(log_weight, mean @ one, np.sqrt(np.einsum("i,...ij,j", one, covariance, one)))
-            for one in (np.array([1.0, -1.0]), np.array([0.0, 1.0]))
+            _mixture(log_weight, mean @ direction, np.sqrt(np.einsum("i,...ij,j", direction, covariance, direction)))
+            for direction in (np.array([1.0, -1.0]), np.array([0.0, 1.0]))
         )
         by_t, by_c = special.logsumexp(log_weight, axis=1), special.logsumexp(log_weight, axis=0)
         return {
@@ -275,8 +275,8 @@ class Noiseless:
 def _mixture(log_weight: Array, mean: Array, sd: Array) -> Grid:
     """A mixture of normal laws, on a grid."""
     weight = np.exp(log_weight - special.logsumexp(log_weight)).ravel()
-    kept = weight > 1e-14 * weight.max()
-    weight, mean, sd = weight[kept], mean.ravel()[kept], sd.ravel()[kept]
+    matters = weight > 1e-14 * weight.max()
+    weight, mean, sd = weight[matters], mean.ravel()[matters], sd.ravel()[matters]
     points = np.linspace((mean - 9.0 * sd).min(), (mean + 9.0 * sd).max(), 401)
     with np.errstate(divide="ignore"):
         return Grid(points, np.log([(weight / sd) @ np.exp(-0.5 * ((x - mean) / sd) ** 2) for x in points]))

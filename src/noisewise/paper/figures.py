@@ -60,7 +60,7 @@ def _posterior_panel(axis: Any, panel: Panel, title: str) -> None:
     axis.set_ylim(bottom=0.0)
 
 
-def lalonde_figure(found: Fitted) -> Any:
+def lalonde_figure(fitted: Fitted) -> Any:
     """Boxes at the 1, 25, 50, 75 and 99% quantiles: three analyses by four parameters."""
     import matplotlib.pyplot as plt
 
@@ -68,7 +68,7 @@ def lalonde_figure(found: Fitted) -> Any:
     colours = {"confidential": BLUE, "naive": RED, "exact": GREEN}
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(3, 4, figsize=(9.5, 6.4), sharex=True, sharey="col", layout="constrained")
-        for row, (analysis, by_name) in enumerate(found.quantiles.items()):
+        for row, (analysis, by_name) in enumerate(fitted.quantiles.items()):
             for column, name in enumerate(QUANTITIES):
                 axis = axes[row, column]
                 boxes = [

@@ -55,15 +55,15 @@ def realisations(count: int, seed: int) -> list[nw.Release]:
     """Privatised releases of the confidential statistics; variances that noise made negative have no naive fit."""
     confidential = datasets.lalonde().statistics()
     rng = np.random.default_rng(seed)  # a curator's: no inference shares it
-    found: list[nw.Release] = []
-    while len(found) < count:
+    releases: list[nw.Release] = []
+    while len(releases) < count:
         noisy = [
             float(nw.Laplace(scale=scale).sample(rng, confidential[name]))
             for name, scale in zip(STATISTICS, SCALES, strict=True)
         ]
         if min(noisy[2:]) > 0.0:
-            found.append(release(noisy))
-    return found
+            releases.append(release(noisy))
+    return releases
 
 
 def quantities(posterior: nw.Posterior) -> dict[str, Array]:
@@ -86,13 +86,13 @@ class Fitted:
     @cached_property
     def quantiles(self) -> dict[str, dict[str, Array]]:
         """By analysis, quantity, fit and level."""
-        found = {}
+        quantiles = {}
         for analysis, posteriors in self.posteriors.items():
             columns = [quantities(posterior) for posterior in posteriors]
-            found[analysis] = {
-                name: np.stack([np.quantile(one[name], LEVELS) for one in columns]) for name in QUANTITIES
+            quantiles[analysis] = {
+                name: np.stack([np.quantile(column[name], LEVELS) for column in columns]) for name in QUANTITIES
             }
-        return found
+        return quantiles
 
     def exact(self, analysis: str, fit: int) -> dict[str, Grid]:
         """The posterior of one fit by quadrature."""
@@ -108,42 +108,42 @@ class Fitted:
 
     def rows(self) -> list[dict[str, Any]]:
         """As plain data."""
-        found = []
+        rows = []
         for analysis, by_name in self.quantiles.items():
             for name, values in by_name.items():
                 for number, levels in enumerate(values):
                     labelled = {f"{100 * level:g}%": float(x) for level, x in zip(LEVELS, levels, strict=True)}
-                    found.append({"analysis": analysis, "parameter": name, "fit": number + 1, **labelled})
-        return found
+                    rows.append({"analysis": analysis, "parameter": name, "fit": number + 1, **labelled})
+        return rows
 
 
 def fits(count: int, draws: int, seed: int, progress: Progress) -> Fitted:
     """Ten fits to the confidential statistics, ten naive and ten exact ones to the same ten releases."""
-    one = model()
+    groups = model()
     releases = realisations(count, seed)
     confidential = datasets.lalonde().statistics()
     truth = nw.Release({name: nw.Exact().released(confidential[name]) for name in STATISTICS})
-    found: dict[str, list[nw.Posterior]] = {analysis: [] for analysis in ANALYSES}
+    posteriors: dict[str, list[nw.Posterior]] = {analysis: [] for analysis in ANALYSES}
     for number, noisy in enumerate(releases):
         progress(f"Figure 3: fits {number + 1} of {count}, confidential, naive and exact")
         common: dict[str, Any] = {"draws": draws, "seed": seed + number, "progress": False}
-        found["confidential"].append(nw.sample(one, truth, nw.NUTS(), **common))
-        found["naive"].append(nw.sample(one, noisy.naive(), nw.NUTS(), **common))
-        found["exact"].append(nw.sample(one, noisy, nw.Rejection(), **common))
-    return Fitted(found, releases)
+        posteriors["confidential"].append(nw.sample(groups, truth, nw.NUTS(), **common))
+        posteriors["naive"].append(nw.sample(groups, noisy.naive(), nw.NUTS(), **common))
+        posteriors["exact"].append(nw.sample(groups, noisy, nw.Rejection(), **common))
+    return Fitted(posteriors, releases)
 
 
-def numbers(found: Fitted, progress: Progress = lambda text: None) -> list[Number]:
+def numbers(fitted: Fitted, progress: Progress = lambda text: None) -> list[Number]:
     """Every quantile of every fit beside quadrature."""
-    made = []
-    for analysis, posteriors in found.posteriors.items():
+    numbers = []
+    for analysis, posteriors in fitted.posteriors.items():
         progress(f"Figure 3: {analysis} fits beside quadrature")
         for fit, posterior in enumerate(posteriors):
-            exact = found.exact(analysis, fit)
+            exact = fitted.exact(analysis, fit)
             for name, values in quantities(posterior).items():
                 label = f"fit {fit + 1}, {analysis}, {name}"
-                made += [_quantile(label, level, values, posterior.chains, exact[name]) for level in LEVELS]
-    return made
+                numbers += [_quantile(label, level, values, posterior.chains, exact[name]) for level in LEVELS]
+    return numbers
 
 
 def _quantile(label: str, level: float, values: Array, chained: int | None, exact: Grid) -> Number:

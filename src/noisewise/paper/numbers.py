@@ -15,9 +15,11 @@ Limits = tuple[float, float]
 
 @dataclass(frozen=True)
 class Number:
-    """`ours` has the Monte Carlo standard error `error`; `paper` was printed with steps of `printed`, give or take
-    `paper_error`. Paper or exact may be missing. `limits`: where Monte Carlo error leaves ours but for one time in a
-    million, if that is not LIMIT standard errors about the exact value."""
+    """`ours`, with the Monte Carlo standard error `error`, beside `paper` and `exact`, either of which may be missing.
+
+    The paper's is rounded to steps of `printed`, and has the standard error `paper_error`. A right number of ours lies
+    outside `limits` one time in a million; by default they are LIMIT standard errors about the exact value.
+    """
 
     section: str
     label: str
@@ -41,20 +43,20 @@ class Number:
     @property
     def verdict(self) -> str:
         """Whether ours agrees with the exact value, and the paper's too, each within its own error."""
-        told = []
+        verdicts = []
         if self.exact is not None:
-            told.append("ours agrees with the exact value" if self.holds else "OURS DIFFERS FROM THE EXACT VALUE")
+            verdicts.append("ours agrees with the exact value" if self.holds else "OURS DIFFERS FROM THE EXACT VALUE")
         if self.paper is not None:
             truth, noise = (self.exact, 0.0) if self.exact is not None else (self.ours, self.error)
             allowed = 0.5 * self.printed + LIMIT * math.hypot(self.paper_error, noise)
             agrees = abs(self.paper - truth) <= allowed * (1 + 1e-9)
-            told.append("the paper agrees" if agrees else "the paper differs")
-        return "; ".join(told)
+            verdicts.append("the paper agrees" if agrees else "the paper differs")
+        return "; ".join(verdicts)
 
     def row(self) -> dict[str, Any]:
         """As plain data."""
-        kept = ("section", "label", "paper", "ours", "error", "exact", "verdict")
-        return {name: getattr(self, name) for name in kept}
+        names = ("section", "label", "paper", "ours", "error", "exact", "verdict")
+        return {name: getattr(self, name) for name in names}
 
 
 def share_limits(probability: float, trials: int) -> Limits:
@@ -64,7 +66,7 @@ def share_limits(probability: float, trials: int) -> Limits:
 
 
 def quantile_limits(level: float, draws: float) -> Limits:
-    """Levels between which a sample quantile of independent draws lies: those of order statistics are Beta variates."""
+    """Levels between which a sample quantile of independent draws lies: ordered uniforms are Beta variates."""
     rank = 1 + level * (draws - 1)
     below, above = math.floor(rank), math.ceil(rank)
     low = beta.ppf(FALSE_ALARM / 2, below, draws + 1 - below)

@@ -68,22 +68,22 @@ BOXES = (
 
 def report(numbers: list[Number], rates: list[dict[str, Any]], pictures: dict[str, str], footer: str) -> str:
     """The whole document: every number beside the paper's and the exact one, and the figures as inline SVG."""
-    of = {
+    by_section = {
         section: [n for n in numbers if n.section == section] for section in dict.fromkeys(n.section for n in numbers)
     }
     note = "The paper's s.e. is the standard deviation over repetitions of 10,000 proposals; so is ours."
     described = "Posterior histogram with analytic posterior, naive posterior and prior"
-    climb = numbers_table(of["Maximum likelihood"]) + figure(pictures["stages"], CLIMB, CLIMB)
-    first = [number for number in of["Figure 3"] if number.label.startswith("fit 1,") or not number.holds]
+    climb = numbers_table(by_section["Maximum likelihood"]) + figure(pictures["stages"], CLIMB, CLIMB)
+    first = [number for number in by_section["Figure 3"] if number.label.startswith("fit 1,") or not number.holds]
     sections = [
         ("Verdict", _verdict(numbers)),
         ("Figure 1", figure(pictures["figure-1"], HISTOGRAM, described)),
         ("Figure 2", figure(pictures["figure-2"], HISTOGRAM, described)),
-        ("Figures 1 and 2 in numbers", numbers_table(of["Figures 1 and 2"])),
-        ("Table 1: acceptance rate of Algorithm 1", table(rates) + _note(note) + numbers_table(of["Table 1"])),
+        ("Figures 1 and 2 in numbers", numbers_table(by_section["Figures 1 and 2"])),
+        ("Table 1: acceptance rate of Algorithm 1", table(rates) + _note(note) + numbers_table(by_section["Table 1"])),
         ("Maximum likelihood", climb),
         ("Figure 3: the Lalonde experiment", figure(pictures["figure-3"], BOXES, BOXES)),
-        ("Figure 3 in numbers", _note(_counted(of["Figure 3"])) + numbers_table(first)),
+        ("Figure 3 in numbers", _note(_counted(by_section["Figure 3"])) + numbers_table(first)),
     ]
     return _document("Gong (2022), recomputed", sections, footer)
 
@@ -92,13 +92,13 @@ def _verdict(numbers: list[Number]) -> str:
     """What the page comes to."""
     wrong = [number for number in numbers if not number.holds]
     headline = "NOT every number" if wrong else "Every number"
-    told = (
+    sentences = (
         f"<p><strong>{headline} of ours is within its Monte Carlo error of the exact value</strong> ({len(numbers)} "
         f"numbers; limits that a right one leaves once in {1 / FALSE_ALARM:,.0f} times). Exact values come from "
         "quadrature and use no sampler of the library. The paper's numbers are allowed their own standard errors and "
         "their rounding.</p>"
     )
-    return told + (numbers_table(wrong) if wrong else "")
+    return sentences + (numbers_table(wrong) if wrong else "")
 
 
 def _counted(numbers: list[Number]) -> str:

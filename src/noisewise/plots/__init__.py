@@ -1,1 +1,1 @@
-"""Pictures of results."""
+"""Pictures of results: posteriors, calibrations, and the paths of fits."""

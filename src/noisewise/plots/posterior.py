@@ -1,4 +1,4 @@
-"""Pictures: the exact posterior beside prior and naive posterior."""
+"""A picture of a posterior: histograms of the exact draws beside prior and naive posterior."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -99,14 +99,7 @@ def panel(
     if naive is not None and name in naive.parameters:
         _line(axis, naive[name][at], naive.weights, view, ":", "naive posterior")
     if name in before:
-        _line(
-            axis,
-            before[name][at],
-            None,
-            view,
-            "--",
-            "prior",
-        )
+        _line(axis, before[name][at], None, view, "--", "prior")
     released = np.asarray(posterior.released.get(name, np.nan))
     if released.shape == posterior[name].shape[1:] and not np.isnan(released[index]):  # withheld, or of another kind
         released = released[index]
@@ -122,10 +115,10 @@ def panel(
 
 def _legend(figure: Any, axes: Any) -> None:
     """One legend for all panels, each meaning once."""
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axis in axes:
-        found |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(found.values(), found.keys(), loc="outside upper center", ncols=len(found), frameon=False)
+        handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles), frameon=False)
 
 
 def _bins(values: Array, low: float, high: float) -> Any:

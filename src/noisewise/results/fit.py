@@ -32,11 +32,11 @@ class Fit:
     status: str = "converged"
     message: str = ""
     efficiency: Mapping[str, Array] = field(default_factory=dict)
-    """Information kept: the variance the confidential statistic itself would have left, over the variance here."""
+    """Share of the information left: the variance from the confidential statistic itself, over the variance here."""
     monte_carlo_error: Mapping[str, Array] = field(default_factory=dict)
-    """Standard error of the estimate over repeated simulation; nothing for `EM`."""
+    """Standard error of the estimate over repeated simulation; empty for `EM`."""
     information_error: Array | None = None
-    """Monte Carlo standard error of every entry of the information, with that of the estimate; nothing for `EM`."""
+    """Monte Carlo standard error of the information, with what that of the estimate adds to it; None for `EM`."""
     score_error: Array | None = None
     trace: tuple[Mapping[str, Any], ...] = ()
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
@@ -93,12 +93,12 @@ class Fit:
         if not isinstance(naive, Fit) or naive.labels != self.labels:
             advice = "Give nw.fit(model, release.naive(), ...) of the same model."
             raise refusal("Fit.beside", "naive", "must be a fit of the same parameters", naive, advice)
-        kept = ["estimate", "standard error"]
-        exact, other = self.summary()[kept], naive.summary()[kept]
-        wider = exact["standard error"] / other["standard error"]
-        shift = (exact["estimate"] - other["estimate"]) / other["standard error"]
+        titles = ["estimate", "standard error"]
+        exact, claimed = self.summary()[titles], naive.summary()[titles]
+        wider = exact["standard error"] / claimed["standard error"]
+        shift = (exact["estimate"] - claimed["estimate"]) / claimed["standard error"]
         columns = [wider.rename("wider"), shift.rename("shift"), (wider**2).rename("information ratio")]
-        return pd.concat([other.add_prefix("naive "), exact.add_prefix("exact "), *columns], axis=1)
+        return pd.concat([claimed.add_prefix("naive "), exact.add_prefix("exact "), *columns], axis=1)
 
     def __repr__(self) -> str:
         height = "not known" if np.isnan(self.log_likelihood) else f"{self.log_likelihood:.6g}"

@@ -18,13 +18,13 @@ TEXTS = ("release_hash", "status", "message")
 
 
 def to_data(fit: Fit) -> dict[str, Any]:
-    """Everything a report needs: the estimator is not among it, because the analysis file names it."""
-    found = {name: getattr(fit, name) for name in (*PLAIN, *ARRAYS)}
-    found |= {name: dict(getattr(fit, name)) for name in BY_NAME}
-    kept = ("multimodal", "standard_errors_left", "iterations")
-    told = {name: fit.diagnostics[name] for name in kept if name in fit.diagnostics}
-    found |= {"trace": list(fit.trace), "diagnostics": told | {"starts": len(fit.diagnostics.get("starts", ()))}}
-    return {"format": FORMAT, "version": VERSION, **found}
+    """Everything a report needs but the estimator, which the analysis file names."""
+    data = {name: getattr(fit, name) for name in (*PLAIN, *ARRAYS)}
+    data |= {name: dict(getattr(fit, name)) for name in BY_NAME}
+    names = ("multimodal", "standard_errors_left", "iterations")
+    diagnostics = {name: fit.diagnostics[name] for name in names if name in fit.diagnostics}
+    data |= {"trace": list(fit.trace), "diagnostics": diagnostics | {"starts": len(fit.diagnostics.get("starts", ()))}}
+    return {"format": FORMAT, "version": VERSION, **data}
 
 
 def from_data(content: Any, estimator: Estimator, where: str) -> Fit:
@@ -40,27 +40,27 @@ def from_data(content: Any, estimator: Estimator, where: str) -> Fit:
 def _restored(content: dict[str, Any], estimator: Estimator) -> Fit:
     if content.pop("format") != FORMAT or content.pop("version") != VERSION:
         raise KeyError("format")
-    found: dict[str, Any] = {name: content[name] for name in PLAIN}
-    if not all(isinstance(found[name], str) for name in TEXTS) or not isinstance(found["labels"], list):
+    fields: dict[str, Any] = {name: content[name] for name in PLAIN}
+    if not all(isinstance(fields[name], str) for name in TEXTS) or not isinstance(fields["labels"], list):
         raise TypeError("status, message and hash are text, labels a list of it")
-    found |= {name: None if content[name] is None else _array(content[name]) for name in ARRAYS}
-    found |= {name: {str(key): _array(value) for key, value in content[name].items()} for name in BY_NAME}
-    found["labels"] = tuple(map(str, found["labels"]))
-    found["log_likelihood"] = float(_array(found["log_likelihood"]))
-    found["versions"] = {str(name): str(version) for name, version in found["versions"].items()}
-    found["trace"] = tuple({str(key): _array(value) for key, value in step.items()} for step in content["trace"])
-    size = len(found["labels"])
-    if sum(value.size for value in found["estimate"].values()) != size or found["covariance"].shape != (size, size):
+    fields |= {name: None if content[name] is None else _array(content[name]) for name in ARRAYS}
+    fields |= {name: {str(key): _array(value) for key, value in content[name].items()} for name in BY_NAME}
+    fields["labels"] = tuple(map(str, fields["labels"]))
+    fields["log_likelihood"] = float(_array(fields["log_likelihood"]))
+    fields["versions"] = {str(name): str(version) for name, version in fields["versions"].items()}
+    fields["trace"] = tuple({str(key): _array(value) for key, value in step.items()} for step in content["trace"])
+    size = len(fields["labels"])
+    if sum(value.size for value in fields["estimate"].values()) != size or fields["covariance"].shape != (size, size):
         raise ValueError("one label for each number")
-    shapes = {name: value.shape for name, value in found["estimate"].items()}
-    for told in ("efficiency", "monte_carlo_error"):
-        if found[told] and {name: value.shape for name, value in found[told].items()} != shapes:
-            raise ValueError(f"{told} by the names of the estimate")
-    return Fit(estimator=estimator, diagnostics=_diagnostics(content["diagnostics"]), **found)
+    shapes = {name: value.shape for name, value in fields["estimate"].items()}
+    for title in ("efficiency", "monte_carlo_error"):
+        if fields[title] and {name: value.shape for name, value in fields[title].items()} != shapes:
+            raise ValueError(f"{title} by the names of the estimate")
+    return Fit(estimator=estimator, diagnostics=_diagnostics(content["diagnostics"]), **fields)
 
 
-def _diagnostics(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(name): value for name, value in given.items() if isinstance(value, (bool, int, float))}
+def _diagnostics(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(name): value for name, value in content.items() if isinstance(value, (bool, int, float))}
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:

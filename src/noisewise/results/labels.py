@@ -1,4 +1,4 @@
-"""All scalars of named values in a row: what each is called (`theta`, `rate[2]`, `table[0,1]`), and back to names."""
+"""Named values as one vector of scalars: what each scalar is called (`theta`, `rate[2]`), and back to names."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ def labels_of(name: str, shape: Sequence[int]) -> list[str]:
 
 def by_name(flat: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Values by name from the vector of all their scalars; traceable."""
-    found, start = {}, 0
+    values, start = {}, 0
     for name, shape in shapes.items():
         size = math.prod(shape)
-        found[name] = flat[start : start + size].reshape(tuple(shape))
+        values[name] = flat[start : start + size].reshape(tuple(shape))
         start += size
-    return found
+    return values

@@ -24,13 +24,13 @@ from noisewise.results.labels import label_of
 
 FORMAT = "noisewise-posterior"
 VERSION = 1
-KEPT = (
+PLAIN = (
     *("status", "message", "reason", "seed", "release_hash", "acceptance_rate", "proposals", "seconds"),
     *("log_evidence", "log_evidence_se", "chains", "superchains", "islands"),
 )
 """Fields that go into the file's metadata as they are."""
 UNREADABLE = (LookupError, OSError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
-"""What HDF5, xarray and JSON raise at files that are not theirs."""
+"""What HDF5, xarray and JSON raise at files that they cannot read."""
 
 
 class FrozenDict(dict[str, Any]):
@@ -132,7 +132,7 @@ class Posterior:
 
     @cached_property
     def _precision(self) -> dict[str, dict[str, Array]]:
-        """For every name, entry by entry: effective size, error of the mean, and what chains tell besides."""
+        """For every name, entry by entry: effective size, error of the mean and, for chains, tail size and R-hat."""
         return {name: self._precision_of(values) for name, values in self.draws.items()}
 
     def _precision_of(self, values: Array) -> dict[str, Array]:
@@ -147,10 +147,10 @@ class Posterior:
         if self.islands is not None:
             sizes = chains.island_size(x).reshape(shape)
             return {"ess": sizes, "mcse": spread / np.sqrt(sizes)}
-        found = {"ess": chains.bulk_size(x), "ess_tail": chains.tail_size(x)}
-        found |= {"r_hat": chains.r_hat(x, self.superchains), "mean": chains.effective_size(chains.halves(x))}
-        found = {key: item.reshape(shape) for key, item in found.items()}
-        return found | {"mcse": spread / np.sqrt(found.pop("mean"))}
+        precision = {"ess": chains.bulk_size(x), "ess_tail": chains.tail_size(x)}
+        precision |= {"r_hat": chains.r_hat(x, self.superchains), "mean": chains.effective_size(chains.halves(x))}
+        precision = {key: item.reshape(shape) for key, item in precision.items()}
+        return precision | {"mcse": spread / np.sqrt(precision.pop("mean"))}
 
     # Tables ------------------------------------------------------------------------------------------
 
@@ -185,11 +185,11 @@ class Posterior:
     def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
         """Central credible intervals by name."""
         tail = (1 - checks.level("Posterior", level)) / 2
-        found = {}
+        intervals = {}
         for name, values in self.draws.items():
             low, high = self._quantiles(values.astype(float), [tail, 1 - tail])
-            found[name] = (low[()], high[()])
-        return found
+            intervals[name] = (low[()], high[()])
+        return intervals
 
     def _quantiles(self, values: Array, levels: list[float]) -> Array:
         if len(self) == 0 or (self.weights is not None and np.isnan(self.weights).any()):
@@ -222,8 +222,10 @@ class Posterior:
         return pd.DataFrame(columns)
 
     def to_arviz(self) -> Any:
-        """An xarray DataTree in ArviZ's layout, chain x draw. Weighted draws are resampled to equal weight
-        first (systematically, reproducibly), and the tree's attributes say so."""
+        """An xarray DataTree in ArviZ's layout, chain x draw.
+
+        Weighted draws are first resampled to equal weight (systematically, reproducibly); the tree's attributes say so.
+        """
         draws, attributes = dict(self.draws), {"inference_library": "noisewise", "status": self.status}
         if self.log_weights is not None:
             # The seed alone, without a purpose, is the key of no other stream.
@@ -236,12 +238,12 @@ class Posterior:
         import xarray as xr
 
         def dataset(columns: Mapping[str, Any], lead: tuple[str, ...]) -> Any:
-            found = {}
+            variables = {}
             for name, values in columns.items():
                 array = np.asarray(values)
                 axes = [f"{name}_dim_{axis}" for axis in range(array.ndim - len(lead))]
-                found[name] = ((*lead, *axes), array)
-            return xr.Dataset(found)
+                variables[name] = ((*lead, *axes), array)
+            return xr.Dataset(variables)
 
         groups_of = self.chains or self.islands or 1
 
@@ -271,10 +273,10 @@ class Posterior:
             raise refusal("Posterior.save", "path", f"must be writable ({error})", str(path), advice) from None
 
     def _metadata(self) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in KEPT}
-        found |= {"format": FORMAT, "version": VERSION, "sampler": self.sampler.to_dict()}
-        found |= {"parameters": list(self.parameters), "order": list(self.draws)}
-        return found | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
+        metadata = {name: getattr(self, name) for name in PLAIN}
+        metadata |= {"format": FORMAT, "version": VERSION, "sampler": self.sampler.to_dict()}
+        metadata |= {"parameters": list(self.parameters), "order": list(self.draws)}
+        return metadata | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -286,16 +288,18 @@ class Posterior:
         try:
             result_file.check_structure(path)
             tree = xr.load_datatree(Path(path), engine="h5netcdf")
-            found = json.loads(tree.attrs["noisewise"])
-            if found.pop("format") != FORMAT or found.pop("version") != VERSION:
+            metadata = json.loads(tree.attrs["noisewise"])
+            if metadata.pop("format") != FORMAT or metadata.pop("version") != VERSION:
                 raise KeyError("format")
-            columns = {name: _joined(tree["posterior"][name].values) for name in found.pop("order")}
+            columns = {name: _joined(tree["posterior"][name].values) for name in metadata.pop("order")}
             released = {str(name): item.values[()] for name, item in tree["observed_data"].data_vars.items()}
-            weighted = _joined(tree["sample_stats"]["log_weights"].values) if "sample_stats" in tree.children else None
-            found["sampler"] = Sampler.from_dict(found["sampler"])
-            found["parameters"] = tuple(found["parameters"])
-            result_file.check_content(columns, weighted, found)
-            return cls(draws=columns, released=released, log_weights=weighted, **found)
+            log_weights = (
+                _joined(tree["sample_stats"]["log_weights"].values) if "sample_stats" in tree.children else None
+            )
+            metadata["sampler"] = Sampler.from_dict(metadata["sampler"])
+            metadata["parameters"] = tuple(metadata["parameters"])
+            result_file.check_content(columns, log_weights, metadata)
+            return cls(draws=columns, released=released, log_weights=log_weights, **metadata)
         except UNREADABLE as error:
             cause = f"not a posterior written by this version of noisewise ({type(error).__name__}: {error})"
             advice = "Give a file made with Posterior.save, version 1."
@@ -337,9 +341,9 @@ def _joined(values: Array) -> Array:
 
 
 def _worst(sizes: Array) -> float:
-    """The least, of those that can be told (a scalar that never varies has none)."""
-    known = sizes[~np.isnan(sizes)]
-    return float(known.min()) if known.size else float("nan")
+    """The least of the sizes that are defined: a scalar that never varies has none."""
+    defined = sizes[~np.isnan(sizes)]
+    return float(defined.min()) if defined.size else float("nan")
 
 
 def _read_only(column: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What stands in a result file before any of it is read: plain arrays of the file itself, no larger than the file.
+"""Checks of a result file before any of it is read: plain arrays of the file itself, no larger than the file.
 
 HDF5 can say that a dataset lies in another file, is put together from others, or is larger than any memory. None of
 that is in a file of `Posterior.save`, so none of it is followed. The bytes themselves are parsed by the HDF5 library.
@@ -18,7 +18,7 @@ GROUPS = ("posterior", "observed_data", "sample_stats")
 KINDS = "biuf"
 """Kinds of numbers that draws and released values may be: booleans, whole numbers, floating point."""
 ROOM = 2**20
-"""Bytes beyond four times the file's that its arrays may declare: axes without values are not stored."""
+"""Bytes that its arrays may declare beyond four times the file's size: axes without values are not stored."""
 ENTRIES = 64
 """Entries that an attribute may have where each of them may be of any length."""
 HEAP, LEAST_HEAP, HEAD = b"GCOL\x01", 4096, 16
@@ -78,7 +78,7 @@ def check_content(draws: Mapping[str, Array], log_weights: Array | None, metadat
 
 
 def _check_heaps(path: str | os.PathLike[str]) -> None:
-    """Texts whose sizes do not fit into their heap have HDF5 look for the next one for ever; no signal ends that."""
+    """Refuse texts that do not fit into their heap: HDF5 would look for the next for ever, and no signal ends that."""
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return
@@ -117,18 +117,23 @@ def _bytes_of(group: Any, name: str) -> int:
     """The room that reading a plain array takes: its own, or that of a chunk, which is unpacked whole."""
     import h5py
 
-    held = group[name] if _is_own(group, name) else None
-    if not isinstance(held, h5py.Dataset) or held.external is not None or held.is_virtual or held.shape is None:
+    dataset = group[name] if _is_own(group, name) else None
+    if (
+        not isinstance(dataset, h5py.Dataset)
+        or dataset.external is not None
+        or dataset.is_virtual
+        or dataset.shape is None
+    ):
         raise ValueError(f"'{name}' is not an array of this file")
-    if held.dtype.kind not in KINDS or h5py.check_enum_dtype(held.dtype) not in (None, {"FALSE": 0, "TRUE": 1}):
-        raise ValueError(f"'{name}' holds {held.dtype}, not numbers")
-    _check_attributes(held)
-    return max(int(held.size), math.prod(held.chunks or ())) * max(8, held.dtype.itemsize)
+    if dataset.dtype.kind not in KINDS or h5py.check_enum_dtype(dataset.dtype) not in (None, {"FALSE": 0, "TRUE": 1}):
+        raise ValueError(f"'{name}' holds {dataset.dtype}, not numbers")
+    _check_attributes(dataset)
+    return max(int(dataset.size), math.prod(dataset.chunks or ())) * max(8, dataset.dtype.itemsize)
 
 
-def _check_attributes(held: Any) -> None:
-    """Many texts of an attribute may be one and the same in the file, and be made anew for each of them."""
-    for name in held.attrs:
-        found = held.attrs.get_id(name)
-        if found.dtype.hasobject and math.prod(found.shape or ()) > ENTRIES and found.dtype.kind != "V":
+def _check_attributes(owner: Any) -> None:
+    """Refuse attributes of many texts: all may be one text in the file, of which reading makes a copy for each."""
+    for name in owner.attrs:
+        attribute = owner.attrs.get_id(name)
+        if attribute.dtype.hasobject and math.prod(attribute.shape or ()) > ENTRIES and attribute.dtype.kind != "V":
             raise ValueError(f"the attribute '{name:.50}' has more than {ENTRIES} texts")

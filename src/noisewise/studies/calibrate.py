@@ -118,15 +118,17 @@ class Calibration:
     def headline(self) -> str:
         """The verdict and what it rests on, in one line."""
         name = "the chosen sampler" if self.sampler is None else type(self.sampler).__name__
-        told = f"Calibration of {name}: {self.verdict}, p = {self.p_value:.3g} over {len(self.positions)} quantities"
-        told += f", {self.replicates} replicates of {self.draws:,} draws, seed {self.seed}"
+        headline = (
+            f"Calibration of {name}: {self.verdict}, p = {self.p_value:.3g} over {len(self.positions)} quantities"
+        )
+        headline += f", {self.replicates} replicates of {self.draws:,} draws, seed {self.seed}"
         if self.failures:
             first = self.failures[0]
-            told += f"; {len(self.failures)} failed (replicate {first['replicate']}: {first['status']}: "
-            told += f"{first['message']}), so the ranks speak for the others only"
+            headline += f"; {len(self.failures)} failed (replicate {first['replicate']}: {first['status']}: "
+            headline += f"{first['message']}), so the ranks speak for the others only"
         if self.replicates < self.asked:
-            told += f"; interrupted before {self.asked}"
-        return told
+            headline += f"; interrupted before {self.asked}"
+        return headline
 
     def __repr__(self) -> str:
         return f"{self.headline()}\n{self.table().to_string(float_format=lambda x: f'{x:.3g}')}"
@@ -227,7 +229,7 @@ def _run(
 ) -> tuple[str, str, Posterior | None]:
     """(status, message, posterior). What is refused at the first replicate is the caller's mistake, not a failure."""
     try:
-        found = sample(
+        posterior = sample(
             model, release, sampler, draws=draws, seed=seed, engine=engine, progress=False, on_failure="return"
         )
     except InferenceError as error:
@@ -236,7 +238,7 @@ def _run(
         if first:
             raise
         return "refused", str(error), None
-    return found.status, found.message, found
+    return posterior.status, posterior.message, posterior
 
 
 def positions(
@@ -247,8 +249,8 @@ def positions(
     (rank + U) / (L + 1), the rank a random one among ties: uniform if the truth is exchangeable with the L draws.
     """
     log_eta = _log_eta(problem, truth, posterior)
-    kept = exchangeable(rng, posterior, log_eta[1:])
-    columns = {LOG_ETA: log_eta[1:][kept]}
+    chosen = exchangeable(rng, posterior, log_eta[1:])
+    columns = {LOG_ETA: log_eta[1:][chosen]}
     targets: dict[str, Any] = {LOG_ETA: log_eta[0]}
     for name, values in posterior.draws.items():
         if name in problem.release and isinstance(problem.release[name].mechanism, Exact):
@@ -256,13 +258,13 @@ def positions(
         for index in _entries(values.shape[1:]):
             label = label_of(name, index)
             at: Any = (slice(None), *index)
-            columns[label] = values[at][kept]
+            columns[label] = values[at][chosen]
             targets[label] = truth[name][index]
-    found = {}
+    by_label = {}
     for label in [*(label for label in columns if label != LOG_ETA), LOG_ETA]:
         below, ties = np.sum(columns[label] < targets[label]), np.sum(columns[label] == targets[label])
-        found[label] = float((below + rng.integers(ties + 1) + rng.random()) / (len(kept) + 1))
-    return found, len(kept)
+        by_label[label] = float((below + rng.integers(ties + 1) + rng.random()) / (len(chosen) + 1))
+    return by_label, len(chosen)
 
 
 def _log_eta(problem: Problem, truth: dict[str, Array], posterior: Posterior) -> Array:
@@ -282,10 +284,10 @@ def _log_eta(problem: Problem, truth: dict[str, Array], posterior: Posterior) ->
 
 
 def _entries(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    found = list(np.ndindex(shape))
-    if len(found) <= MOST_ENTRIES:
-        return found
-    return [found[index] for index in np.linspace(0, len(found) - 1, MOST_ENTRIES).astype(int)]
+    indices = list(np.ndindex(shape))
+    if len(indices) <= MOST_ENTRIES:
+        return indices
+    return [indices[index] for index in np.linspace(0, len(indices) - 1, MOST_ENTRIES).astype(int)]
 
 
 def exchangeable(rng: np.random.Generator, posterior: Posterior, log_eta: Array) -> Array:

@@ -37,15 +37,15 @@ class Comparison:
 
         exact = self.exact.summary(level)
         low, high = exact.columns[2:4]
-        kept = [label for label in exact.index if label.split("[")[0] in self.exact.parameters]
+        labels = [label for label in exact.index if label.split("[")[0] in self.exact.parameters]
         columns = ["mean", "sd", low, high]
-        found = exact.loc[kept, columns].add_prefix("exact ")
+        table = exact.loc[labels, columns].add_prefix("exact ")
         if self.naive is not None:
-            other = self.naive.summary(level).loc[kept, columns]
-            wider = (exact.loc[kept, high] - exact.loc[kept, low]) / (other[high] - other[low])
-            shift = (exact.loc[kept, "mean"] - other["mean"]) / other["sd"]
-            found = pd.concat([other.add_prefix("naive "), found, wider.rename("wider"), shift.rename("shift")], axis=1)
-        return found
+            naive = self.naive.summary(level).loc[labels, columns]
+            wider = (exact.loc[labels, high] - exact.loc[labels, low]) / (naive[high] - naive[low])
+            shift = (exact.loc[labels, "mean"] - naive["mean"]) / naive["sd"]
+            table = pd.concat([naive.add_prefix("naive "), table, wider.rename("wider"), shift.rename("shift")], axis=1)
+        return table
 
     def plot(self) -> Any:
         """Exact posterior beside naive and prior, as a matplotlib figure."""
@@ -96,21 +96,21 @@ def naive_posterior(
     Ctrl-C ends it: half a naive analysis is of no use.
     """
     try:
-        found = _weighted_or_chains(
+        posterior = _weighted_or_chains(
             model, release.naive(), draws, {"seed": seed, "engine": engine, "progress": progress}
         )
     except NoisewiseError as error:  # a statistic without a density, say
         return None, str(error)
-    if found.status == "interrupted":
+    if posterior.status == "interrupted":
         raise KeyboardInterrupt
-    return (None, found.message) if found.status == "no_weight" else (found, "")
+    return (None, posterior.message) if posterior.status == "no_weight" else (posterior, "")
 
 
 def _weighted_or_chains(model: Model, release: Release, draws: int, common: dict[str, Any]) -> Posterior:
     """Weighted draws of the prior; where few of them carry the weight, Markov chains, if those fare better."""
-    found = sample(model, release, Importance(), draws=4 * draws, on_failure="return", **common)
-    if found.status in ("low_ess", "high_k") and NUTS().unfit(Problem(model, release)) is None:
+    weighted = sample(model, release, Importance(), draws=4 * draws, on_failure="return", **common)
+    if weighted.status in ("low_ess", "high_k") and NUTS().unfit(Problem(model, release)) is None:
         chains = sample(model, release, NUTS(), draws=draws, on_failure="return", **common)
-        if chains.status in ("complete", "interrupted") or min(chains.ess.values()) > min(found.ess.values()):
+        if chains.status in ("complete", "interrupted") or min(chains.ess.values()) > min(weighted.ess.values()):
             return chains
-    return found
+    return weighted

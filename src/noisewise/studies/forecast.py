@@ -28,8 +28,9 @@ from noisewise.samplers.sample import forecast_of
 SIMULATED = 199
 """Releases simulated from the prior predictive: tail probabilities come in steps of 1/200."""
 WEIGHED = 512
-"""Probe rows that estimate the prior predictive density, and numbers handled for each release at most."""
+"""Probe rows, at most, that estimate the prior predictive density."""
 MOST_HANDLED = 2**14
+"""Numbers handled, at most, for each release."""
 SURPRISING = 0.02
 """A tail probability below this is called a conflict."""
 
@@ -62,17 +63,17 @@ class Forecast:
         return any(value < SURPRISING for value in self.conflict.values())
 
     def table(self) -> Any:
-        """A pandas table, best first: expected work, rough seconds, effective draws per row, and what is told of it."""
+        """A pandas table, best first: expected work, rough seconds, effective draws per row, and a note."""
         import pandas as pd
 
         rows = {
-            choosing.label(each.sampler): {
-                "work": each.work,
-                "seconds": each.work * self.seconds_per_unit,
-                "efficiency": each.efficiency,
-                "note": each.note if each.delivers else f"{each.note}; not expected to deliver",
+            choosing.label(estimate.sampler): {
+                "work": estimate.work,
+                "seconds": estimate.work * self.seconds_per_unit,
+                "efficiency": estimate.efficiency,
+                "note": estimate.note if estimate.delivers else f"{estimate.note}; not expected to deliver",
             }
-            for each in self.ranking
+            for estimate in self.ranking
         }
         rows |= {name: {"note": f"{name} {why}"} for name, why in self.unfit.items()}
         return pd.DataFrame.from_dict(rows, orient="index", columns=["work", "seconds", "efficiency", "note"])
@@ -87,9 +88,9 @@ class Forecast:
             share = f"{self.acceptance:.3g} ± {self.acceptance_se:.2g}"
             lines.append(f"Acceptance probability of joint rejection: {share}, from {self.pilot:,} prior draws.")
         tails = ", ".join(f"{name} {value:.3g}" for name, value in self.conflict.items())
-        told = "the release is surprising under the prior" if self.in_conflict else "none seen"
-        told = told if self.conflict else "not looked at"
-        lines.append(f"Conflict of prior and release: {told} (tail probabilities: {tails or 'not available'}).")
+        finding = "the release is surprising under the prior" if self.in_conflict else "none seen"
+        finding = finding if self.conflict else "not looked at"
+        lines.append(f"Conflict of prior and release: {finding} (tail probabilities: {tails or 'not available'}).")
         return lines
 
     def __repr__(self) -> str:
@@ -110,24 +111,24 @@ def forecast(
     """
     draws = checks.integer("forecast", "draws", draws, least=1, advice="Write 10_000, not 1e4.")
     seed = checks.integer("forecast", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
-    if engine is not None and (not isinstance(engine, Engine)):
+    if engine is not None and not isinstance(engine, Engine):
         raise refusal("forecast", "engine", "must be an engine", engine, "For example nw.Threads(2).")
     problem, used = Problem(model, release), engine or Threads()
     ranking, reason, probe = forecast_of(problem, draws, seed, used)
     start = time.perf_counter()
     # Compiled by now: it tells the speed, and serves the check below.
-    again = choosing.probe(problem, seed, used, Purpose.CONFLICT_PILOT)
+    second = choosing.probe(problem, seed, used, Purpose.CONFLICT_PILOT)
     seconds = (time.perf_counter() - start) / (probe.rows * probe.cells)
     noisy = not any(isinstance(item.mechanism, Exact) for item in release.values())
     acceptance = probe.acceptance if noisy else (float("nan"), float("nan"))
-    against = {name: cls().unfit(problem) for name, cls in choosing.public_samplers().items()}
+    unfit = {name: cls().unfit(problem) for name, cls in choosing.public_samplers().items()}
     return Forecast(
         ranking[0].sampler,
         reason,
         tuple(ranking),
-        FrozenDict({name: why for name, why in against.items() if why is not None}),
+        FrozenDict({name: why for name, why in unfit.items() if why is not None}),
         *acceptance,
-        FrozenDict(conflict(again, seed)),
+        FrozenDict(conflict(second, seed)),
         draws,
         seed,
         probe.rows,
@@ -154,28 +155,28 @@ def conflict(probe: choosing.Probe, seed: int) -> dict[str, float]:
     rng = generator(seed, Purpose.CONFLICT)
     fresh = _simulated(rng, problem, noisy, probe)
     densities = {name: _log_density(problem, name, fresh[name], probe) for name in noisy}
-    found = {name: _tail(_mean(each)) for name, each in densities.items()}
+    tails = {name: _tail(_mean(log_densities)) for name, log_densities in densities.items()}
     if len(noisy) > 1:
-        found["release"] = _tail(_mean(sum(densities.values(), start=np.zeros(1))))
-    return found
+        tails["release"] = _tail(_mean(sum(densities.values(), start=np.zeros(1))))
+    return tails
 
 
 def _simulated(
     rng: np.random.Generator, problem: Problem, names: list[str], probe: choosing.Probe
 ) -> dict[str, list[Any]]:
     """For each statistic its released value, then values simulated from the prior predictive."""
-    model, found = problem.model, {}
+    model, releases = problem.model, {}
     values = model.draw(rng, model.order, probe.rows)  # the probe's own shape: nothing compiles
     if probe.rows < SIMULATED:
         more = [model.draw(rng, model.order, probe.rows) for _ in range(SIMULATED // probe.rows)]
-        values = {name: np.concatenate([values[name], *(each[name] for each in more)]) for name in values}
+        values = {name: np.concatenate([values[name], *(block[name] for block in more)]) for name in values}
     values = {name: column[:SIMULATED] for name, column in values.items()}
     for name in names:
         item = problem.release[name]
         extra = {other: values[other] for other in item.mechanism.inputs}
         noisy = item.mechanism.sample(rng, values[name], **extra)
-        found[name] = [item.value, *(item.mechanism.released(row).value for row in noisy)]
-    return found
+        releases[name] = [item.value, *(item.mechanism.released(row).value for row in noisy)]
+    return releases
 
 
 def _log_density(problem: Problem, name: str, released: list[Any], probe: choosing.Probe) -> Array:
@@ -186,18 +187,18 @@ def _log_density(problem: Problem, name: str, released: list[Any], probe: choosi
     confidential = probe.values[name][:rows]
     extra = {other: probe.values[other][:rows] for other in mechanism.inputs}
     # Rows may differ in number between statistics: the joint density takes those that all have.
-    found = np.full((len(released), min(WEIGHED, probe.rows)), np.nan)
+    log_densities = np.full((len(released), min(WEIGHED, probe.rows)), np.nan)
     with np.errstate(over="ignore", under="ignore"):
         for number, value in enumerate(released):
             log_prob = np.asarray(mechanism.log_prob(value, confidential, **extra))
-            found[number, :rows] = log_prob.reshape(rows, -1).sum(axis=1)
-    return found
+            log_densities[number, :rows] = log_prob.reshape(rows, -1).sum(axis=1)
+    return log_densities
 
 
 def _mean(log_densities: Array) -> Array:
     """log of the average density over rows, for each released value; rows that were not computed are NaN."""
-    kept = log_densities[:, ~np.isnan(log_densities).any(axis=0)]
-    return np.round(np.logaddexp.reduce(kept, axis=1) - np.log(kept.shape[1]), 9)
+    computed = log_densities[:, ~np.isnan(log_densities).any(axis=0)]
+    return np.round(np.logaddexp.reduce(computed, axis=1) - np.log(computed.shape[1]), 9)
 
 
 def _tail(densities: Array) -> float:

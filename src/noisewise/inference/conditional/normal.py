@@ -84,13 +84,13 @@ def draw(rng: np.random.Generator, mechanism: Mechanism, released: Any, mu: Arra
 
 def _excess(rng: np.random.Generator, alpha: Array) -> Array:
     """z - alpha for standard normal z > alpha. Far out by Robert (1995): exponential proposals of the best rate."""
-    found = np.empty_like(alpha)
+    excess = np.empty_like(alpha)
     inside = alpha <= 0.0
     start = alpha[inside]
     z = -ndtri(ndtr(-start) * (1.0 - rng.random(start.shape)))  # P(z > alpha) is at least a half
-    found[inside] = np.maximum(z - start, 0.0)
+    excess[inside] = np.maximum(z - start, 0.0)
     waiting = np.flatnonzero(~inside.ravel())
-    flat, beyond = found.reshape(-1), alpha.reshape(-1)
+    flat, beyond = excess.reshape(-1), alpha.reshape(-1)
     while len(waiting):
         a = beyond[waiting]
         rate = 0.5 * (a + np.sqrt(a * a + 4.0))
