@@ -39,6 +39,7 @@ FRAME = struct.Struct("<IQ16s")
 MOST_TEXT = 2**24
 """Bytes that the JSON of a record may have; in memory it may take twenty times as many."""
 CHUNK = 2**20
+"""Bytes of arrays that are read at a time."""
 JOINED = 2**24
 """Bytes of arrays up to which a record is written by one call: after each call other threads go first."""
 KINDS = "biuf"
@@ -87,8 +88,8 @@ def pack(value: Any, arrays: list[Array]) -> Any:
     if isinstance(value, dict):
         return {"d": {name: pack(part, arrays) for name, part in value.items()}}
     if is_dataclass(value):
-        held = {item.name: pack(getattr(value, item.name), arrays) for item in fields(value)}
-        return {"c": type(value).__name__, "d": held}
+        parts = {item.name: pack(getattr(value, item.name), arrays) for item in fields(value)}
+        return {"c": type(value).__name__, "d": parts}
     raise TypeError(f"values of {type(value)} cannot be kept")
 
 
@@ -115,8 +116,8 @@ def unpack(data: Any, arrays: list[Array | None], classes: dict[str, type]) -> A
         return rng
     if "t" in data:
         return tuple(unpack(part, arrays, classes) for part in data["t"])
-    held = {name: unpack(part, arrays, classes) for name, part in data["d"].items()}
-    return classes[data["c"]](**held) if "c" in data else held
+    parts = {name: unpack(part, arrays, classes) for name, part in data["d"].items()}
+    return classes[data["c"]](**parts) if "c" in data else parts
 
 
 def _taken(arrays: list[Array | None], number: int) -> Array:

@@ -94,10 +94,10 @@ class Log:
         """Refuse to go on with a checkpoint that was begun with another value, of which only a fingerprint is kept."""
         if self.journal is None:
             return
-        own = fingerprint(value)
+        current = fingerprint(value)
         if not self.has(*key):
-            self.put(own, *key, needed=True)
-        elif self.get(*key) != own:
+            self.put(current, *key, needed=True)
+        elif self.get(*key) != current:
             raise self.refusal(why)
 
     def agree(self, name: str, value: int) -> None:

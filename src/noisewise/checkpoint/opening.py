@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the problem is a layer above checkpoints
 LIMITS = ("max_seconds", "max_proposals", "min_ess")
 """Settings that decide when a run ends, not what it draws: a later run may change them."""
 FORMAT = 1
+"""Of the header: a checkpoint of another format is refused as one of another run."""
 ROWS = 64
 """Draws of the model by which it is recognised."""
 

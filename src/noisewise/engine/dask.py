@@ -131,7 +131,7 @@ class _Crew:
         self.flying: dict[int, tuple[Work, Any, int]] = {}
         """By number: the work, its future, and how often its workers were lost with it."""
         self.ended: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-        self.seen, self.threads, self.deserted, self.warned = 0.0, 1, time.monotonic(), False
+        self.counted, self.threads, self.deserted, self.warned = 0.0, 1, time.monotonic(), False
         if self._lost():
             raise self._broken()
 
@@ -139,7 +139,7 @@ class _Crew:
 
     def capacity(self) -> int:
         """Two blocks for every thread there is now; workers may come and go."""
-        if time.monotonic() - self.seen >= LOOK and not self._lost():
+        if time.monotonic() - self.counted >= LOOK and not self._lost():
             self._look()
         return self.in_flight or 2 * max(1, self.threads)
 
@@ -268,7 +268,7 @@ class _Crew:
             self.threads = sum(threads.values())
         except (OSError, TimeoutError):
             self.threads = 0
-        self.seen = time.monotonic()
+        self.counted = time.monotonic()
         self._watch()
 
     def _meet(self, new: set[str]) -> None:

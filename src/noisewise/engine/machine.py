@@ -14,7 +14,7 @@ GROUP = Path("/sys/fs/cgroup")
 
 
 def memory() -> tuple[int, int] | None:
-    """(available, total) bytes of this machine, or of the container it is; None where nobody says."""
+    """(available, total) bytes of this machine, or of this container; None where the system does not say."""
     machine = _machine_memory()
     limit, used = _number(GROUP / "memory.max"), _number(GROUP / "memory.current")
     if machine is None or limit is None or used is None or limit >= machine[1]:
@@ -23,13 +23,13 @@ def memory() -> tuple[int, int] | None:
 
 
 def total_memory() -> float:
-    """Bytes that this machine or container has; without limit where nobody says."""
+    """Bytes that this machine or container has; infinite where the system does not say."""
     measured = memory()
     return float("inf") if measured is None else float(measured[1])
 
 
 def _reclaimable() -> int:
-    """Bytes of files that are counted as used, and given up when memory is wanted: a checkpoint's, for example."""
+    """Bytes of cached files, which count as used but are given up when memory is wanted: a checkpoint's, say."""
     try:
         entries = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
         return int(entries["inactive_file"])

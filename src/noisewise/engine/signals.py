@@ -29,17 +29,17 @@ def deferred_signals() -> Iterator[Callable[[], None]]:
     So neither arrives in the middle of bookkeeping. A second one interrupts at once. SIGTERM is held back only
     where `terminable` has it. Handlers of the user's own are left alone, and so is everything outside the main thread.
     """
-    asked: list[int] = []
+    received: list[int] = []
 
     def note(number: int, frame: Any) -> None:
         if number == signal.SIGTERM:
             _ending.set()
-        if asked:
+        if received:
             raise KeyboardInterrupt
-        asked.append(number)
+        received.append(number)
 
     def check() -> None:
-        if asked:
+        if received:
             raise KeyboardInterrupt
 
     with _handlers(note, {signal.SIGINT: (signal.SIG_DFL, signal.default_int_handler), signal.SIGTERM: ()}):
@@ -75,14 +75,14 @@ def terminable() -> Iterator[list[Any]]:
 def _handlers(handler: Callable[[int, Any], None], defaults: dict[signal.Signals, tuple[Any, ...]]) -> Iterator[None]:
     """Install `handler` in place of the `defaults`, or of a handler of ours, and put the old ones back at the end."""
     handler.__dict__["of_noisewise"] = True
-    before: dict[signal.Signals, Any] = {}
+    replaced: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number, usual in defaults.items():
             present = signal.getsignal(number)
             if present in usual or hasattr(present, "of_noisewise"):
-                before[number] = signal.signal(number, handler)
+                replaced[number] = signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, present in before.items():
+        for number, present in replaced.items():
             signal.signal(number, present)

@@ -63,18 +63,18 @@ class ThreadCrew:
             raise Stopped
 
     def _serve(self) -> None:
-        own = threading.get_ident()
+        ident = threading.get_ident()
         while (item := self.inbox.get()) is not None:
             number, work = item
             if self.stop.is_set():
                 continue
-            self.busy[own] = time.monotonic(), work
+            self.busy[ident] = time.monotonic(), work
             try:
                 with self.place():
                     outcome: Ended = number, work(self.poll), None
             except BaseException as error:
                 outcome = number, None, error
-            del self.busy[own], item, work
+            del self.busy[ident], item, work
             self.outbox.put(outcome)
             del outcome
 
@@ -110,11 +110,11 @@ class ThreadCrew:
                 self._report(f"{at}, in a block begun {seconds:.0f} s ago", work)
                 return
 
-    def _report(self, what: str, work: Work) -> None:
+    def _report(self, finding: str, work: Work) -> None:
         self.reported = True
         where = failures.origin(work)
         advice = "A thread cannot be stopped: press Ctrl-C, and use nw.Processes(timeout=...) to have a time limit."
-        cause = f"{what}{f' (with {where})' if where else ''}. {advice}"
+        cause = f"{finding}{f' (with {where})' if where else ''}. {advice}"
         warnings.warn(NoisewiseWarning(cause, "Threads"), stacklevel=2)
 
     def abandon(self) -> None:

@@ -34,7 +34,7 @@ MOST_NUMBERS = 2**22
 WINDOWS = (16, 1024)
 """The narrowest and the widest window in which an unknown number of records is drawn."""
 LOOKED_AT = 256
-"""Draws of the prior by which a window is chosen, and noise that cannot reach every total is found."""
+"""Draws of the prior that choose a window, and that show noise which cannot reach every total."""
 
 
 class RecordSteps:
@@ -42,7 +42,8 @@ class RecordSteps:
 
     A state is a dict of arrays, chains first: each record field (chains, capacity, ...), the total under its own
     name and, where the number of records is unknown, that number under its own name. The first so many records of
-    the capacity count. `owned` are the names of the model whose values the state holds.
+    the capacity count. `owned` are the names of the model whose values the state holds, `read` the others that the
+    steps depend on.
     """
 
     shared: int | None = None
@@ -56,21 +57,21 @@ class RecordSteps:
         self.unknown = isinstance(self.n, str)
         self.owned = (name, cast(str, self.n)) if self.unknown else (name,)
         self.released = {
-            other: jax.tree.map(np.asarray, (item.mechanism, item.value))
-            for other, item in problem.release.items()
-            if {other, *item.mechanism.inputs} & set(self.owned)
+            label: jax.tree.map(np.asarray, (item.mechanism, item.value))
+            for label, item in problem.release.items()
+            if {label, *item.mechanism.inputs} & set(self.owned)
         }
         self.factors = tuple(_factors(problem.model, self.owned))
-        read = {other for label in self.released for other in (label, *problem.release[label].mechanism.inputs)}
-        read |= {other for label in self.factors for other in (label, *problem.model.parents(label))}
+        read = {entry for label in self.released for entry in (label, *problem.release[label].mechanism.inputs)}
+        read |= {entry for label in self.factors for entry in (label, *problem.model.parents(label))}
         self.read = tuple(sorted(read - set(self.owned)))
         self.window = self._choose_window() if self.unknown else 0
 
     def _choose_window(self) -> int:
         """A power of two at least four prior standard deviations of n wide: fixed by the model, not by the chain."""
         n = self.model.simulate(LOOKED_AT, 0)[cast(str, self.n)]
-        wanted = max(1.0, 4.0 * float(np.std(n)))
-        return int(np.clip(2 ** math.ceil(math.log2(wanted)), *WINDOWS))
+        width = max(1.0, 4.0 * float(np.std(n)))
+        return int(np.clip(2 ** math.ceil(math.log2(width)), *WINDOWS))
 
     # What the frame calls --------------------------------------------------------------------------------
 
@@ -98,7 +99,7 @@ class RecordSteps:
             chance.append(rng.gumbel(size=(chains, self.window)))
         size = self._size(state)
         now = {field: state[field] for field in self.fields}
-        context = {other: np.asarray(values[other]) for other in self.read}
+        context = {entry: np.asarray(values[entry]) for entry in self.read}
         with double():
             outcome = self._program("sweep", self._sweep)(now, new, size, chance, context, self.released)
             records, total, size, accepted, least, impossible, finite = jax.tree.map(np.asarray, outcome)
@@ -136,8 +137,8 @@ class RecordSteps:
             total: Any = 0.0
             for field in fitted:
                 law = self.bound.laws[field]
-                own = {p: values[p] for p in law.outer} | {p: record[p] for p in law.inner}
-                total = total + log_density(law.function(**own), record[field])
+                arguments = {p: values[p] for p in law.outer} | {p: record[p] for p in law.inner}
+                total = total + log_density(law.function(**arguments), record[field])
             return total
 
         return jnp.sum(jnp.where(present, jax.vmap(of_record)(records), 0.0))
@@ -208,13 +209,13 @@ class RecordSteps:
         return contributions.astype(self.bound.struct.dtype)
 
     def _log_weight(self, total: Any, size: Any, context: Values, released: Any) -> Any:
-        """log of every factor of the joint density that reads the total or the number of records, but theirs."""
+        """log of the joint density's factors that read the total or the number of records, but for the records' own."""
         values = {**context, self.name: total}
         if self.unknown:
             values[cast(str, self.n)] = size
         log_weight = jnp.zeros(())
         for name, (mechanism, value) in released.items():
-            extra = {other: values[other] for other in mechanism.inputs}
+            extra = {entry: values[entry] for entry in mechanism.inputs}
             log_weight = log_weight + jnp.sum(mechanism.log_prob(value, values[name], **extra))
         for name in self.factors:
             law = self.model.law(name)
@@ -280,11 +281,11 @@ def why_not_in_steps(problem: Problem, name: str) -> str | None:
     if isinstance(total.n, str) and total.n not in model.parameters and not model.has_density(total.n):
         return f"needs a density of '{total.n}', the number of records of '{name}'"
     owned = {name, total.n}
-    for other in model.statistics:
-        node = model.node(other)
-        if other != name and isinstance(node, (BoundSimulator, BoundTotal)) and owned & set(node.parents):
+    for reader in model.statistics:
+        node = model.node(reader)
+        if reader != name and isinstance(node, (BoundSimulator, BoundTotal)) and owned & set(node.parents):
             kind = "Simulator" if isinstance(node, BoundSimulator) else "Total"
-            return f"needs densities where the records of '{name}' are read on, and '{other}', a {kind}, has none"
+            return f"needs densities where the records of '{name}' are read on, and '{reader}', a {kind}, has none"
     width = sum(max(1, math.prod(law.form.shape)) for law in bound.laws.values())
     if isinstance(total.n, int) and total.n * width > MOST_NUMBERS:
         return f"holds every record, and the {total.n} of '{name}' are more than {MOST_NUMBERS // width}"
@@ -295,16 +296,16 @@ def why_not_in_steps(problem: Problem, name: str) -> str | None:
 
 
 def _unreachable(problem: Problem, name: str) -> str | None:
-    """Where a total may have density zero given the release, single records might not lead from one to another."""
-    for other, item in problem.release.items():
-        if name not in (other, *item.mechanism.inputs):
+    """Why steps of single records might not lead from any total to any other: noise that has density zero somewhere."""
+    for label, item in problem.release.items():
+        if name not in (label, *item.mechanism.inputs):
             continue
         gaps = "needs noise that reaches every total, so that single records can lead from any to any other, and "
         for part in _mechanisms(item.mechanism):
             if isinstance(part, (Exact, TruncatedLaplace, Projected)):
-                return gaps + f"'{other}' has {type(part).__name__}"
-        if not np.all(problem.log_eta(other, problem.model.simulate(LOOKED_AT, 0)) > -np.inf):
-            return gaps + f"the noise of '{other}' does not"
+                return gaps + f"'{label}' has {type(part).__name__}"
+        if not np.all(problem.log_eta(label, problem.model.simulate(LOOKED_AT, 0)) > -np.inf):
+            return gaps + f"the noise of '{label}' does not"
     return None
 
 
@@ -335,7 +336,7 @@ def acceptance_floor(problem: Problem) -> float | None:
     for name in problem.model.statistics:
         if problem.model.total(name) is None:
             continue
-        readers = [other for other, item in problem.release.items() if name in (other, *item.mechanism.inputs)]
+        readers = [label for label, item in problem.release.items() if name in (label, *item.mechanism.inputs)]
         followers = list(_factors(problem.model, (name,)))
         guarantee = Release({name: problem.release[name]}).guarantee if readers == [name] else None
         if followers or guarantee is None or guarantee.kind != "pure":

@@ -46,7 +46,7 @@ class Sampler(ABC):
             self._keep(**{name: checks.integer(type(self).__name__, name, value, least=least, advice=advice)})
 
     def _keep(self, **settings: Any) -> None:
-        """Settings in their one form; only while the sampler is made."""
+        """Store settings in their checked form; only while the sampler is constructed."""
         for name, value in settings.items():
             object.__setattr__(self, name, value)
 
@@ -70,7 +70,7 @@ class Sampler(ABC):
         return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
 
     def identity(self) -> dict[str, Any]:
-        """Name and settings as a checkpoint has them, to know the run again."""
+        """Name and settings as a checkpoint keeps them, to recognise the run."""
         return self.to_dict()
 
     @staticmethod
@@ -113,5 +113,5 @@ class Estimator(ABC):
         return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
 
     def identity(self) -> dict[str, Any]:
-        """Name and settings as a checkpoint has them, to know the run again."""
+        """Name and settings as a checkpoint keeps them, to recognise the run."""
         return {"name": type(self).__name__, **{name: repr(value) for name, value in vars(self).items()}}

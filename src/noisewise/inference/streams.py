@@ -33,11 +33,11 @@ Work = Callable[[np.random.Generator, Columns, int, Callable[[], None]], tuple[C
 FAIR_TRIAL = 2**17
 """Proposals of one stream before it may be called hopeless."""
 AHEAD = 16
-"""Blocks of one stream, for each that the engine takes at a time, that may be under way or wait for a slow one."""
+"""Blocks of one stream that may be under way or wait for a slow one, for each that the engine takes at a time."""
 WAITING = 1 / 16
 """Share of the machine's memory that blocks of one stream may fill while they wait."""
 MOST_HELD = 64
-"""Blocks that are held back from the log until it is known to be this run's; any more it does without."""
+"""Blocks held back, at most, until the log is known to be this run's; further ones are not logged."""
 LONG = 600.0
 """Seconds still to go, at the present rate, that deserve a warning."""
 NEXT_TO_NOTHING = 10
@@ -82,7 +82,7 @@ class Stream:
         return self
 
     def must_wait(self, blocks: int, most_bytes: float) -> bool:
-        """Whether so many blocks, or so many bytes, are ahead of one that is still under way."""
+        """Whether so many blocks or bytes have come, or are under way, ahead of one that is late."""
         return self.launched - self.absorbed >= blocks or self._early_bytes > most_bytes
 
     def next_task(self, seed: int, purpose: Purpose | Prefix) -> Task:
@@ -359,7 +359,7 @@ class StreamsRun:
         return sum(n for root in self.roots for stream, _, n in root.tally(draws) if stream.counted)
 
     def _check_hope(self, stream: Stream, limit: int) -> None:
-        """Say so early when even an optimistic rate cannot finish within the budget; end if next to nothing comes."""
+        """Warn early where even an optimistic rate cannot finish within the budget; end if next to nothing survives."""
         power_of_two = stream.absorbed & (stream.absorbed - 1) == 0
         if stream.proposals < FAIR_TRIAL or not power_of_two:
             return
@@ -384,17 +384,17 @@ class StreamsRun:
         return "; ".join(f"{s.accepted} of {s.proposals} proposals accepted for {s.label}" for s in counted)
 
     def _warn_of_a_long_run(self, seconds: float) -> None:
-        """The clock decides nothing here; it only says what to expect, at the rate since the first blocks came."""
+        """Warn of a run that will take long, at the rate since the first blocks came. No draw depends on it."""
         if self.warned or self.finished or not any(stream.absorbed for stream in self.streams):
             return
         done = min(self.filled)
         if self.pace is None:  # workers may take long to start, and programs to compile
             self.pace = seconds, done
-        since, already = self.pace
+        since, done_then = self.pace
         if seconds - since < 10.0:
             return
-        if done > already:
-            left = (seconds - since) * (self.draws - done) / (done - already)
+        if done > done_then:
+            left = (seconds - since) * (self.draws - done) / (done - done_then)
         else:
             left = seconds * (self.draws - done) / done if done else np.inf
         if left > LONG:
@@ -410,7 +410,7 @@ class StreamsRun:
         self.status, self.message = status, message
 
     def describe(self) -> None:
-        """Tell the log what its blocks are of."""
+        """Note in the log what its blocks belong to, for `noisewise status`."""
         streams = {str(s.index): {"label": s.label, "rows": s.rows} for s in self.streams if s.counted}
         roots = [root.index for root in self.roots if root.counted]
         self.log.put({"streams": streams, "roots": roots, "draws": self.draws}, "streams")
@@ -446,10 +446,10 @@ def read_block(log: Log, stream: Stream, block: int) -> tuple[Columns, Array]:
     try:
         columns, places, count = entry["columns"], entry["positions"], entry["n"]
         positions = np.arange(stream.rows, dtype=np.int32) if places is None else places
-        good = len(positions) == count and all(len(column) == count for column in columns.values())
-        good = good and fingerprint(kinds_and_shapes(columns)) == log.get("form", stream.index)
-        good = good and positions.ndim == 1 and bool(np.all(np.diff(positions) > 0))
-        if good and (count == 0 or (columns and positions[0] >= 0 and positions[-1] < stream.rows)):
+        sound = len(positions) == count and all(len(column) == count for column in columns.values())
+        sound = sound and fingerprint(kinds_and_shapes(columns)) == log.get("form", stream.index)
+        sound = sound and positions.ndim == 1 and bool(np.all(np.diff(positions) > 0))
+        if sound and (count == 0 or (columns and positions[0] >= 0 and positions[-1] < stream.rows)):
             return columns, positions
     except (KeyError, TypeError, AttributeError):
         pass

@@ -91,17 +91,17 @@ class Rate:
 
     @property
     def mean(self) -> float:
-        """Over the repetitions."""
+        """Mean over the repetitions."""
         return float(self.rates.mean())
 
     @property
     def sd(self) -> float:
-        """Over the repetitions: what the paper calls s.e."""
+        """Standard deviation over the repetitions: what the paper calls s.e."""
         return float(self.rates.std(ddof=1))
 
     @property
     def exact_sd(self) -> float:
-        """Binomial."""
+        """Standard deviation of a rate, which is binomial."""
         return float(np.sqrt(self.exact * (100.0 - self.exact) / PROPOSALS))
 
     def row(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from noisewise.numerics import Array
 
 
 def log_gammaincc(a: Any, x: Any) -> Array:
-    """log of the regularised upper incomplete gamma function, also where the function itself is zero in floating point.
+    """log of the regularised upper incomplete gamma function, also where SciPy's, which is without logs, is zero.
 
     There x is far above a, and Legendre's continued fraction (by Lentz's method) converges fast.
     """
@@ -42,7 +42,7 @@ def _by_fraction(a: Array, x: Array) -> Array:
 
 
 def log_gammainc(a: Any, x: Any) -> Array:
-    """log of the regularised lower incomplete gamma function, also where the function itself is zero.
+    """log of the regularised lower incomplete gamma function, also where SciPy's is zero.
 
     There x is far below a, and the series in x^n / (a + 1) ... (a + n) converges fast.
     """
@@ -242,8 +242,8 @@ class Noiseless:
         """A grid over nine standard errors each way, and the log of prior times density of the sample variance."""
         n, variance = self.sizes[group], self.observed[2 + group]
         sigma = np.sqrt(variance) * np.linspace(1.0 - 9.0 / np.sqrt(2.0 * n), 1.0 + 9.0 / np.sqrt(2.0 * n), 121)
-        seen = stats.gamma.logpdf(variance, (n - 1) / 2.0, scale=2.0 * sigma**2 / (n - 1))
-        return sigma, stats.gamma.logpdf(sigma, 2.0, scale=5.0) + seen
+        log_density = stats.gamma.logpdf(variance, (n - 1) / 2.0, scale=2.0 * sigma**2 / (n - 1))
+        return sigma, stats.gamma.logpdf(sigma, 2.0, scale=5.0) + log_density
 
     @cached_property
     def posterior(self) -> dict[str, Grid]:

@@ -7,7 +7,7 @@ import numpy as np
 from noisewise.diagnostics import uniformity
 from noisewise.diagnostics.uniformity import FALSE_ALARM
 from noisewise.errors import refusal
-from noisewise.plots.posterior import COLOURS, MOST_PANELS
+from noisewise.plots.posterior import COLOURS, MOST_PANELS, grid_of_panels
 
 if TYPE_CHECKING:
     from noisewise.studies.calibrate import Calibration
@@ -19,22 +19,14 @@ def plot_calibration(calibration: "Calibration") -> Any:
     The bands hold for all quantities together: a right sampler leaves one of them with probability at most one in
     a hundred, the verdict's own rate. A line above zero: true values tend to lie low among the draws.
     """
-    import matplotlib.pyplot as plt
-
     size = len(calibration.sizes)
     if size == 0:
         raise refusal("Calibration.plot", "replicates", "must include one that completed", 0, "See .failures.")
     labels = sorted(calibration.positions, key=calibration.p_values.__getitem__)[:MOST_PANELS]
-    columns = min(3, len(labels))
-    rows = -(-len(labels) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(4.2 * columns + 0.6, 2.8 * rows + 0.6), squeeze=False, layout="constrained"
-    )
+    figure, axes = grid_of_panels(len(labels), 2.8, 0.6)
     z, low, high = uniformity.bands(size, FALSE_ALARM / len(calibration.positions))
     z, low, high = np.r_[0.0, z, 1.0], np.r_[0.0, low, 1.0], np.r_[0.0, high, 1.0]
-    for axis in axes.flat[len(labels) :]:
-        axis.set_visible(False)
-    for axis, label in zip(axes.flat, labels, strict=False):
+    for axis, label in zip(axes, labels, strict=True):
         ecdf = np.searchsorted(np.sort(calibration.positions[label]), z, side="right") / size
         axis.fill_between(z, low - z, high - z, color=COLOURS["exact"], alpha=0.25, linewidth=0)
         axis.axhline(0.0, color=COLOURS["released"], linewidth=0.8)

@@ -31,8 +31,6 @@ def plot(
     `names` chooses parameters and statistics (all by default, at most twelve panels); `prior` is the model whose
     prior to draw; `naive` the posterior that ignored the noise.
     """
-    import matplotlib.pyplot as plt
-
     _check(posterior, prior, naive)
     names = [names] if isinstance(names, str) else names
     wanted = list(posterior.draws) if names is None else list(names)
@@ -44,17 +42,24 @@ def plot(
     if names is None:
         panels = panels[:MOST_PANELS]
     before = _prior_draws(prior, posterior.seed) if prior is not None else {}
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(4.2 * columns + 0.6, 3.2 * rows + 0.4), squeeze=False, layout="constrained"
-    )
-    for axis in axes.flat[len(panels) :]:
-        axis.set_visible(False)
-    for axis, (name, index) in zip(axes.flat, panels, strict=False):
+    figure, axes = grid_of_panels(len(panels), 3.2, 0.4)
+    for axis, (name, index) in zip(axes, panels, strict=True):
         panel(axis, posterior, name, index, before, naive)
-    _legend(figure, axes.flat[: len(panels)])
+    _legend(figure, axes)
     return figure
+
+
+def grid_of_panels(number: int, height: float, margin: float) -> tuple[Any, list[Any]]:
+    """A matplotlib figure with `number` panels, at most three in a row, and their axes; sizes in inches."""
+    import matplotlib.pyplot as plt
+
+    columns = min(3, number)
+    rows = -(-number // columns)
+    size = (4.2 * columns + 0.6, height * rows + margin)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for axis in axes.flat[number:]:
+        axis.set_visible(False)
+    return figure, list(axes.flat[:number])
 
 
 def _prior_draws(model: Model, seed: int) -> dict[str, Array]:

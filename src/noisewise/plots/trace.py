@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import refusal
-from noisewise.plots.posterior import COLOURS, MOST_PANELS
+from noisewise.plots.posterior import COLOURS, MOST_PANELS, grid_of_panels
 from noisewise.results.fit import Fit
 
 PATHS = {
@@ -22,8 +22,6 @@ def plot_trace(fit: Fit) -> Any:
 
     The dashed line is the estimate, which for `MCEM` is measured after the climb.
     """
-    import matplotlib.pyplot as plt
-
     if not isinstance(fit, Fit):
         raise refusal("plot_trace", "fit", "must be a Fit", fit, "Give what nw.fit returned.")
     if not fit.trace:
@@ -32,18 +30,13 @@ def plot_trace(fit: Fit) -> Any:
     paths = {title: [key for key in keys if key in fit.trace[0]] for title, keys in PATHS.items()}
     paths = {title: keys for title, keys in paths.items() if keys}
     scalars = scalars[: MOST_PANELS - len(paths)]
-    panels = len(scalars) + len(paths)
-    columns = min(3, panels)
-    rows = -(-panels // columns)
-    figure, axes = plt.subplots(
-        rows, columns, figsize=(4.2 * columns + 0.6, 2.8 * rows + 0.4), squeeze=False, layout="constrained"
-    )
+    figure, axes = grid_of_panels(len(scalars) + len(paths), 2.8, 0.4)
     iterations = [step["iteration"] for step in fit.trace]
-    for axis, (name, index), label in zip(axes.flat, scalars, fit.labels, strict=False):
+    for axis, (name, index), label in zip(axes, scalars, fit.labels, strict=False):
         axis.plot(iterations, [np.asarray(step[name])[index] for step in fit.trace], color=COLOURS["exact"])
         axis.axhline(float(np.asarray(fit.estimate[name])[index]), color=COLOURS["released"], linestyle="--", lw=0.9)
         axis.set_ylabel(label)
-    for axis, (title, keys) in zip(axes.flat[len(scalars) :], paths.items(), strict=False):
+    for axis, (title, keys) in zip(axes[len(scalars) :], paths.items(), strict=True):
         for key, style in zip(keys, ("-", ":"), strict=False):
             axis.plot(
                 iterations, [step[key] for step in fit.trace], style, color=COLOURS["exact"], label=WORDS.get(key)
@@ -52,9 +45,7 @@ def plot_trace(fit: Fit) -> Any:
         if len(keys) > 1:
             axis.set_yscale("log")
             axis.legend(frameon=False)
-    for axis in axes.flat[:panels]:
+    for axis in axes:
         axis.set_xlabel("iteration")
         axis.spines[["top", "right"]].set_visible(False)
-    for axis in axes.flat[panels:]:
-        axis.set_visible(False)
     return figure

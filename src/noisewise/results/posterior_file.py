@@ -22,8 +22,7 @@ ROOM = 2**20
 ENTRIES = 64
 """Entries that an attribute may have where each of them may be of any length."""
 HEAP, LEAST_HEAP, HEAD = b"GCOL\x01", 4096, 16
-"""How a global heap, where texts stand, begins; the fewest bytes that HDF5 takes for one; and those of its head, and of
-every object's."""
+"""A global heap stores texts: its first bytes, its least size, and the size of its head, as of each object's."""
 NUMBER, WHOLE = (int, float, type(None)), (int, type(None))
 TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("status", "message", "reason", "release_hash"), str),
@@ -33,7 +32,7 @@ TYPES: Mapping[str, Any] = {
     "diagnostics": dict,
     "versions": dict,
 }
-"""What the metadata's fields are."""
+"""Types of the metadata's fields."""
 
 
 def check_structure(path: str | os.PathLike[str]) -> None:
@@ -95,7 +94,7 @@ def _check_heaps(path: str | os.PathLike[str]) -> None:
 
 
 def _objects(data: mmap.mmap, at: int, end: int) -> float:
-    """How many objects follow one another to the heap's end, or infinity; number 0 is the room that is left."""
+    """How many objects lie between `at` and the heap's end; infinity where they do not fit. Number 0 is free space."""
     count = 0
     while at + HEAD <= end:
         number, size = struct.unpack_from("<H6xQ", data, at)

@@ -1,1 +1,1 @@
-"""Verbs that sample repeatedly: forecast, compare, calibrate."""
+"""Functions that probe or sample repeatedly: `forecast`, `compare`, `calibrate`."""

@@ -75,7 +75,7 @@ class Calibration:
 
     @property
     def p_value(self) -> float:
-        """That of all quantities together: the smallest, times their number (Bonferroni; valid under dependence)."""
+        """p-value of all quantities together: the smallest, times their number (Bonferroni; valid under dependence)."""
         return min(1.0, len(self.p_values) * min(self.p_values.values())) if len(self.sizes) else float("nan")
 
     @property
@@ -163,8 +163,8 @@ def calibrate(
     failures: list[dict[str, Any]] = []
     with Progress(progress, "calibrate") as bar:
         for number, (truth, release) in enumerate(simulated(model, mechanisms, replicates, seed)):
-            own = int(generator(seed, Purpose.CALIBRATION_SEED, number).integers(2**62))
-            status, message, posterior = _run(model, release, sampler, draws, own, engine, number == 0)
+            run_seed = int(generator(seed, Purpose.CALIBRATION_SEED, number).integers(2**62))
+            status, message, posterior = _run(model, release, sampler, draws, run_seed, engine, number == 0)
             if status == "interrupted":
                 break
             if status == "complete" and posterior is not None:
@@ -173,7 +173,7 @@ def calibrate(
                 rows.append(ranked)
                 sizes.append(size)
             else:
-                failures.append({"replicate": number, "seed": own, "status": status, "message": message})
+                failures.append({"replicate": number, "seed": run_seed, "status": status, "message": message})
             bar.update((number + 1) * draws, replicates * draws, lambda: 0)
     if not rows and not failures:
         raise KeyboardInterrupt
@@ -293,8 +293,8 @@ def _entries(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 def exchangeable(rng: np.random.Generator, posterior: Posterior, log_eta: Array) -> Array:
     """Indices of draws that may stand for independent, equally weighted ones.
 
-    All of independent draws; of dependent ones as many as they are worth, evenly spaced; of weighted ones a resample,
-    a quarter of what they are worth, so that few rows come twice.
+    Independent draws: all. Dependent draws: as many as their effective size, evenly spaced. Weighted draws: a resample
+    of a quarter of their effective size, so that few rows come twice.
     """
     size = len(posterior)
     if posterior.log_weights is not None:

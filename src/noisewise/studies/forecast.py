@@ -113,11 +113,11 @@ def forecast(
     seed = checks.integer("forecast", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
     if engine is not None and not isinstance(engine, Engine):
         raise refusal("forecast", "engine", "must be an engine", engine, "For example nw.Threads(2).")
-    problem, used = Problem(model, release), engine or Threads()
-    ranking, reason, probe = forecast_of(problem, draws, seed, used)
+    problem, engine = Problem(model, release), engine or Threads()
+    ranking, reason, probe = forecast_of(problem, draws, seed, engine)
     start = time.perf_counter()
-    # Compiled by now: it tells the speed, and serves the check below.
-    second = choosing.probe(problem, seed, used, Purpose.CONFLICT_PILOT)
+    # Everything is compiled by now: this probe measures the speed, and serves the check of prior against release.
+    second = choosing.probe(problem, seed, engine, Purpose.CONFLICT_PILOT)
     seconds = (time.perf_counter() - start) / (probe.rows * probe.cells)
     noisy = not any(isinstance(item.mechanism, Exact) for item in release.values())
     acceptance = probe.acceptance if noisy else (float("nan"), float("nan"))
@@ -202,7 +202,7 @@ def _mean(log_densities: Array) -> Array:
 
 
 def _tail(densities: Array) -> float:
-    """Share of the simulated densities that are no larger than the first, itself counted."""
+    """Share of the densities that are no larger than the first, the release's own, which counts too."""
     return float(np.mean(densities <= densities[0]))
 
 
