@@ -363,7 +363,7 @@ class StreamsRun:
         power_of_two = stream.absorbed & (stream.absorbed - 1) == 0
         if stream.proposals < FAIR_TRIAL or not power_of_two:
             return
-        # Exact Poisson upper limit, at a confidence that leaves a false alarm to one run in a million.
+        # Exact Poisson upper limit, too low at one look in a million; looks are few, at powers of two.
         rate = min(1.0, 0.5 * float(chdtri(2 * (stream.accepted + 1), 1e-6)) / stream.proposals)
         if self.draws / rate <= limit:
             return
