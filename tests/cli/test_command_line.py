@@ -15,6 +15,7 @@ import noisewise as nw
 from noisewise.analysis import Analysis, starter
 from noisewise.analysis.analysis import STARTERS
 from noisewise.cli import main
+from noisewise.cli.shared import readable
 from noisewise.inference import progress
 from noisewise.inference.progress import Steps
 from noisewise.workflow import folder as results_folder
@@ -367,6 +368,66 @@ def test_compare_shows_naive_beside_exact(noisewise, count, tmp_path):
     assert "naive mean" in out
     assert "wider" in out
     assert [path.name for path in tmp_path.iterdir()] == ["count.toml"]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (10_000.0, None, "10,000"),
+        (9_987, None, "9,987"),
+        (54_321.7, None, "54,322"),
+        (-1_234.5, None, "-1,234"),
+        (999.96, None, "1,000"),
+        (28.6213, None, "28.62"),
+        (0.047543, None, "0.04754"),
+        (1.5e300, None, "1.5e+300"),
+        (float("nan"), None, "nan"),
+        (float("inf"), None, "inf"),
+        ("draws too low", None, "draws too low"),
+        (124_300.0, 2, "120,000"),
+        (0.35123, 2, "0.35"),
+        (1_234.0, 2, "1,200"),
+    ],
+)
+def test_numbers_in_tables_are_written_for_people(value, digits, text):
+    assert readable(value, digits) == text
+
+
+def test_tables_hold_no_powers_of_ten_and_no_false_precision(noisewise, count):
+    _, out, _ = noisewise("check", "count.toml")
+    row = next(line for line in out.splitlines() if "Rejection" in line and "│" in line)
+    work = row.split("│")[2].strip()
+    assert "e+" not in row
+    assert len(work.replace(",", "").rstrip("0")) <= 2
+    _, out, _ = noisewise("fit", "count.toml", "--no-naive")
+    assert "10,000" in next(line for line in out.splitlines() if "theta" in line and "│" in line)
+
+
+@pytest.mark.parametrize(("command", "naive"), [("fit", "naive.nc"), ("mle", "naive.json"), ("compare", "naive.nc")])
+def test_every_command_says_where_it_wrote_and_where_the_naive_analysis_is(noisewise, count, tmp_path, command, naive):
+    code, out, _ = noisewise(command, "count.toml", "--out", "here")
+    assert code == 0
+    assert out.splitlines()[-3:] == [
+        "Results: here",
+        "Report: here/report.html",
+        f"Naive, as if there were no noise: here/{naive}; beside the exact answer: here/comparison.csv",
+    ]
+    assert (tmp_path / "here" / naive).is_file()
+    assert (tmp_path / "here" / "comparison.csv").is_file()
+
+
+def test_no_naive_analysis_is_mentioned_where_none_was_made(noisewise, count):
+    _, out, _ = noisewise("mle", "count.toml", "--no-naive")
+    assert "Results: count-mle" in out
+    assert "Naive" not in out
+
+
+def test_serve_without_its_packages_says_what_to_type(noisewise, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shiny", None)
+    code, _, err = noisewise("serve")
+    assert code == 2
+    assert "pip install 'noisewise[page]'" in err
+    assert "pip install '.[page]'" in err
 
 
 def test_compare_says_why_there_is_no_naive_analysis(noisewise, tmp_path):

@@ -53,7 +53,7 @@ def test_none_but_convergence_is_trusted(fits):
     for name, status in others.items():
         verdict = judge(replace(fits[0], status=name), 0.95)
         assert verdict.state == "bad"
-        assert verdict.checks[0].told.startswith(status.meaning)
+        assert verdict.checks[0].explanation.startswith(status.meaning)
 
 
 def test_a_fit_that_failed_is_marked_and_claims_nothing(fits):

@@ -227,11 +227,11 @@ def test_statuses_lead_to_verdicts(compared):
 
 
 def test_a_message_becomes_a_sentence_and_names_keep_their_letters(compared):
-    def told(message):
-        return judge(replace(compared.exact, status="max_proposals", message=message), None).checks[0].told
+    def explanation(message):
+        return judge(replace(compared.exact, status="max_proposals", message=message), None).checks[0].explanation
 
-    assert told("nothing more came.").endswith(" Nothing more came.")
-    assert told("max_proposals=10 allowed 3.").endswith(" max_proposals=10 allowed 3.")
+    assert explanation("nothing more came.").endswith(" Nothing more came.")
+    assert explanation("max_proposals=10 allowed 3.").endswith(" max_proposals=10 allowed 3.")
 
 
 def test_few_draws_and_surprises_need_a_second_look(compared):
@@ -239,9 +239,9 @@ def test_few_draws_and_surprises_need_a_second_look(compared):
     assert judge(few, None).state == "look"
     surprised = judge(compared.exact, {"count": 0.005})
     assert surprised.state == "look"
-    assert "surprising" in surprised.checks[-1].told
+    assert "surprising" in surprised.checks[-1].explanation
     assert judge(compared.exact, None).state == "good"
-    assert "not checked" in judge(compared.exact, None).checks[-1].told
+    assert "not checked" in judge(compared.exact, None).checks[-1].explanation
 
 
 def test_disagreeing_chains_and_heavy_weights_are_bad(compared, seed):
@@ -249,7 +249,7 @@ def test_disagreeing_chains_and_heavy_weights_are_bad(compared, seed):
     apart = {name: np.sort(values) for name, values in compared.exact.draws.items()}
     verdict = judge(replace(compared.exact, draws=apart, chains=4), None)
     assert verdict.state == "bad"
-    assert any("disagree" in check.told for check in verdict.checks)
+    assert any("disagree" in check.explanation for check in verdict.checks)
     weighted = replace(compared.exact, log_weights=rng.normal(size=2_000), diagnostics={"pareto_k": 0.9})
     assert judge(weighted, None).state == "bad"
     assert judge(replace(weighted, diagnostics={"pareto_k": 0.1}), None).state == "good"

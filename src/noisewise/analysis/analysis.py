@@ -75,8 +75,8 @@ class Analysis:
         """
         document = toml_text.read(text, where)
         reader = Reader(document, None if folder is None else Path(folder), confined)
-        found = reader.everything()
-        return cls(**found, text=document.text, where=where, content=document.content)
+        parts = reader.everything()
+        return cls(**parts, text=document.text, where=where, content=document.content)
 
     def with_settings(self, *, draws: int | None = None, seed: int | None = None) -> Self:
         """The same analysis with other draws or another seed, where given."""
@@ -105,21 +105,14 @@ class Analysis:
         inline = self.content.get("release")
         if isinstance(inline, Mapping) and not isinstance(inline.get("file"), str):
             return dict(inline)
-        given = self.release.to_dict()
-        found = {name: _without_none(entry) for name, entry in given["statistics"].items()}
-        return found | ({"disjoint": given["disjoint"]} if "disjoint" in given else {})
+        content = self.release.to_dict()
+        return content["statistics"] | ({"disjoint": content["disjoint"]} if "disjoint" in content else {})
 
 
 def starter(name: str) -> str:
     """A commented analysis file to begin with."""
     checks.choice("new", "kind", name, STARTERS, checks.nearest(name, STARTERS))
     return resources.files("noisewise.analysis").joinpath("starters", f"{name}.toml").read_text(encoding="utf-8")
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_none(item) for key, item in value.items() if item is not None}
-    return value
 
 
 __all__ = ["STARTERS", "Analysis", "FileError", "Settings", "starter"]

@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import jax.numpy as jnp
@@ -155,12 +156,12 @@ class _Parser:
         if not isinstance(node, ast.Call):
             raise self.error(node, f"must be a law. {EXAMPLE}")
         name = self._called(node, "a law", LAWS)
-        wanted = list(parameters_of(name))
-        arguments, places = self._arguments(node, name, wanted)
+        parameters = list(parameters_of(name))
+        arguments, places = self._arguments(node, name, parameters)
         size = self._size(node)
         lacking = missing_of(name, set(arguments))
         if lacking is not None:
-            raise self.error(node, f"{name} {lacking}. Its arguments: {', '.join(wanted)}.")
+            raise self.error(node, f"{name} {lacking}. Its arguments: {', '.join(parameters)}.")
         for argument, piece in arguments.items():
             rule = None if piece.value is None else broken_rule(name, argument, piece.value)
             if rule is not None:
@@ -168,45 +169,47 @@ class _Parser:
         make, runs = LAWS[name], {argument: _as_parameter(argument, piece) for argument, piece in arguments.items()}
 
         def build(values: Values) -> Any:
-            found = make(**{argument: run(values) for argument, run in runs.items()}, validate_args=False)
-            return found if size is None else found.expand((size, *found.batch_shape))
+            distribution = make(**{argument: run(values) for argument, run in runs.items()}, validate_args=False)
+            return distribution if size is None else distribution.expand((size, *distribution.batch_shape))
 
         return self._guarded(node, build)
 
-    def _arguments(self, node: ast.Call, law: str, wanted: list[str]) -> tuple[dict[str, _Piece], dict[str, ast.AST]]:
+    def _arguments(
+        self, node: ast.Call, law: str, parameters: list[str]
+    ) -> tuple[dict[str, _Piece], dict[str, ast.AST]]:
         positional = [n for n, p in parameters_of(law).items() if p.kind is not p.KEYWORD_ONLY]
-        found: dict[str, _Piece] = {}
+        pieces: dict[str, _Piece] = {}
         places: dict[str, ast.AST] = {}
         pairs: list[tuple[str, ast.AST, ast.AST]] = []  # argument, value, where to point
         for number, value in enumerate(node.args):
             if number >= len(positional):
-                listed = ", ".join(wanted)
+                listed = ", ".join(parameters)
                 raise self.error(value, f"{law} takes at most {len(positional)} unnamed arguments: {listed}.")
             pairs.append((positional[number], value, value))
         for keyword in node.keywords:
             if keyword.arg == "size":
                 continue
             if keyword.arg is None:
-                raise self.error(keyword, f"write the arguments of {law} out: {', '.join(wanted)}.")
-            if keyword.arg not in wanted:
-                near = _near(keyword.arg, [*wanted, "size"])
+                raise self.error(keyword, f"write the arguments of {law} out: {', '.join(parameters)}.")
+            if keyword.arg not in parameters:
+                near = _near(keyword.arg, [*parameters, "size"])
                 raise self.error(keyword, f"'{keyword.arg}' is not an argument of {law}. {near}")
             pairs.append((keyword.arg, keyword.value, keyword))
-        for argument, given, place in pairs:
-            if argument in found:
+        for argument, value_node, place in pairs:
+            if argument in pieces:
                 raise self.error(place, f"'{argument}' of {law} is given twice.")
-            found[argument], places[argument] = self.number(given, 1), given
-        return found, places
+            pieces[argument], places[argument] = self.number(value_node, 1), value_node
+        return pieces, places
 
     def _size(self, node: ast.Call) -> int | None:
-        given = [keyword for keyword in node.keywords if keyword.arg == "size"]
-        if not given:
+        keywords = [keyword for keyword in node.keywords if keyword.arg == "size"]
+        if not keywords:
             return None
-        if len(given) > 1:
-            raise self.error(given[1], "'size' is given twice.")
-        value = self.number(given[0].value, 1).value
+        if len(keywords) > 1:
+            raise self.error(keywords[1], "'size' is given twice.")
+        value = self.number(keywords[0].value, 1).value
         if not isinstance(value, int) or not 1 <= value <= MOST_ENTRIES:
-            raise self.error(given[0].value, f"'size' must be a whole number from 1 to {MOST_ENTRIES:,}.")
+            raise self.error(keywords[0].value, f"'size' must be a whole number from 1 to {MOST_ENTRIES:,}.")
         return value
 
     def _called(self, node: ast.Call, what: str, table: Mapping[str, Any]) -> str:
@@ -331,9 +334,9 @@ class _Parser:
         if node.keywords:
             raise self.error(node.keywords[0], f"{name} takes no named arguments.")
         if not function.least <= len(node.args) <= function.most:
-            wanted = str(function.least) if function.least == function.most else f"at least {function.least}"
-            raise self.error(node, f"{name} takes {wanted} argument(s), got {len(node.args)}.")
-        parts = [self.number(each, depth + 1, name == "where" and i == 0) for i, each in enumerate(node.args)]
+            count = str(function.least) if function.least == function.most else f"at least {function.least}"
+            raise self.error(node, f"{name} takes {count} argument(s), got {len(node.args)}.")
+        parts = [self.number(argument, depth + 1, name == "where" and i == 0) for i, argument in enumerate(node.args)]
         if function.on_numbers is not None and all(part.is_number for part in parts):
             on_numbers = function.on_numbers
             return self._folded(node, lambda: on_numbers(*(part.value for part in parts)).item())
@@ -343,7 +346,7 @@ class _Parser:
         if isinstance(node, ast.BoolOp):
             joined: Callable[..., Any] = jnp.logical_and if isinstance(node.op, ast.And) else jnp.logical_or
             parts = [self.number(part, depth + 1, True).run for part in node.values]
-            return _Piece(lambda values: _reduced(joined, [part(values) for part in parts]))
+            return _Piece(lambda values: reduce(joined, [part(values) for part in parts]))
         for sign in node.ops:
             if type(sign) not in _COMPARISONS:
                 raise self.error(node, "only < <= > >= == and != compare numbers.")
@@ -351,9 +354,9 @@ class _Parser:
         signs = [_COMPARISONS[type(sign)] for sign in node.ops]
 
         def compare(values: Values) -> Any:
-            found = [side(values) for side in sides]
-            pairs = zip(signs, found[:-1], found[1:], strict=True)
-            return _reduced(jnp.logical_and, [sign(left, right) for sign, left, right in pairs])
+            compared = [side(values) for side in sides]
+            pairs = zip(signs, compared[:-1], compared[1:], strict=True)
+            return reduce(jnp.logical_and, [sign(left, right) for sign, left, right in pairs])
 
         return _Piece(self._guarded(node, compare))
 
@@ -366,8 +369,8 @@ class _Parser:
             except ExpressionError:
                 raise
             except (TypeError, ValueError, AssertionError) as error:
-                told = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise self.error(node, f"cannot be computed: {told.rstrip('.')}.") from None
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                raise self.error(node, f"cannot be computed: {reason.rstrip('.')}.") from None
 
         return guarded
 
@@ -375,9 +378,9 @@ class _Parser:
 def _near(word: Any, known: Iterable[str]) -> str:
     """The nearest word, whatever its capitals or another usual name for it, or all of them where none is near."""
     words = sorted(known)
-    lowered = {each.lower(): each for each in reversed(words)}
-    close = [each for each in SYNONYMS.get(str(word).lower(), ()) if each in words]
-    close += [lowered[each] for each in difflib.get_close_matches(str(word).lower(), lowered, n=1)]
+    lowered = {candidate.lower(): candidate for candidate in reversed(words)}
+    close = [candidate for candidate in SYNONYMS.get(str(word).lower(), ()) if candidate in words]
+    close += [lowered[candidate] for candidate in difflib.get_close_matches(str(word).lower(), lowered, n=1)]
     return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(words) or 'none'}."
 
 
@@ -393,13 +396,6 @@ def _as_parameter(argument: str, piece: _Piece) -> Run:
         decimal = float(piece.value)
         return lambda values: decimal
     return lambda values: jnp.asarray(piece.value, dtype=float)
-
-
-def _reduced(joined: Callable[..., Any], parts: list[Any]) -> Any:
-    found = parts[0]
-    for part in parts[1:]:
-        found = joined(found, part)
-    return found
 
 
 def _power(base: Any, exponent: Any) -> Any:

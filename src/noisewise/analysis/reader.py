@@ -44,8 +44,8 @@ class Reader:
         settings = read_settings(self.document, model.parameters)
         self._check_together(model, release, settings)
         title, text = question.get("title", ""), question.get("text", "")
-        found = {"title": title, "question": text, "notes": tuple(self.notes)}
-        return found | {"model": model, "release": release, "settings": settings}
+        parts = {"title": title, "question": text, "notes": tuple(self.notes)}
+        return parts | {"model": model, "release": release, "settings": settings}
 
     # The model ---------------------------------------------------------------------------------------
 
@@ -81,19 +81,19 @@ class Reader:
             table(self.document, ("totals", name), ("n", "contribution", "record"))
             record = table(self.document, ("totals", name, "record"), None)
             paths += [("totals", name, "record", field) for field in record]
-        found: dict[str, Path] = {}
+        places: dict[str, Path] = {}
         for path in paths:
             name = str(path[-1])
             try:
                 checks.name("file", str(path[0]), name)
             except InputError as error:
                 raise self.document.error(path, f"'{name}' cannot be a name: {error.cause}", key=True) from None
-            if name in found:
-                earlier = ".".join(map(str, found[name][:-1]))
+            if name in places:
+                earlier = ".".join(map(str, places[name][:-1]))
                 cause = f"'{name}' is used twice: it stands in [{earlier}] already. Rename one of them."
                 raise self.document.error(path, cause, key=True)
-            found[name] = path
-        return found
+            places[name] = path
+        return places
 
     def _law(self, path: Path, text: Any, known: list[str]) -> Callable[..., Any]:
         if not isinstance(text, str):
@@ -102,38 +102,38 @@ class Reader:
 
     def _parsed(self, parse: Callable[..., Expression], path: Path, text: str, known: list[str]) -> Expression:
         try:
-            found = self.expressions[path] = parse(text, known, path)
+            expression = self.expressions[path] = parse(text, known, path)
         except ExpressionError as error:
             raise self.document.error(path, error.cause, at=error.start) from None
-        return found
+        return expression
 
     def _total(self, name: str, outside: list[str]) -> Total:
         path: Path = ("totals", name)
-        given = table(self.document, path, ("n", "contribution", "record"))
+        stated = table(self.document, path, ("n", "contribution", "record"))
         for key in ("n", "contribution", "record"):
-            if key not in given:
+            if key not in stated:
                 raise self.document.error(path, f"'{key}' is missing for the total '{name}'.")
         record = table(self.document, (*path, "record"), None)
         if not record:
             raise self.document.error((*path, "record"), "a record needs at least one field.")
         known = [*outside, *record]
         laws = {field: self._law((*path, "record", field), text, known) for field, text in record.items()}
-        texts = given["contribution"] if isinstance(given["contribution"], list) else [given["contribution"]]
+        texts = stated["contribution"] if isinstance(stated["contribution"], list) else [stated["contribution"]]
         if not texts or not all(isinstance(text, str) for text in texts):
             cause = 'must be an expression in quotation marks, such as "clip(x, 0, 1)", or a list of them.'
             raise self.document.error((*path, "contribution"), cause)
         parts = []
         for number, text in enumerate(texts):
-            listed = isinstance(given["contribution"], list)
+            listed = isinstance(stated["contribution"], list)
             place: Path = (*path, "contribution", number) if listed else (*path, "contribution")
             parts.append(self._parsed(parse_number, place, text, known))
-        contribution = together(parts) if isinstance(given["contribution"], list) else parts[0].function()
-        self._check_size(path, given["n"], outside)
+        contribution = together(parts) if isinstance(stated["contribution"], list) else parts[0].function()
+        self._check_size(path, stated["n"], outside)
         if not {used for part in parts for used in part.names} & set(record):
             cause = f"'contribution' must depend on the record. {checks.nearest('', record)}"
             raise self.document.error((*path, "contribution"), cause)
         self._refuse_cycles()
-        return self._located(lambda: Total(laws, contribution, given["n"]))
+        return self._located(lambda: Total(laws, contribution, stated["n"]))
 
     def _check_size(self, path: Path, n: Any, outside: list[str]) -> None:
         if isinstance(n, str) and n not in outside:
@@ -143,7 +143,7 @@ class Reader:
             raise self.document.error((*path, "n"), "'n' must be a whole number, at least 1, or a parameter's name.")
 
     def _refuse_cycles(self) -> None:
-        """A name that depends on itself, perhaps through others, is refused where it does."""
+        """Refuse a name that depends on itself, directly or through others, at the place where it does."""
         needs: dict[str, dict[str, Path]] = {}
         for path, expression in self.expressions.items():
             own = str(path[3] if path[2:3] == ("record",) else path[1])
@@ -154,17 +154,17 @@ class Reader:
             for parent, path in direct.items():
                 reached, pending = set(), [parent]
                 while pending:
-                    each = pending.pop()
-                    if each not in reached:
-                        reached.add(each)
-                        pending.extend(needs.get(each, ()))
+                    current = pending.pop()
+                    if current not in reached:
+                        reached.add(current)
+                        pending.extend(needs.get(current, ()))
                 if name in reached:
-                    found = re.search(rf"\b{re.escape(parent)}\b", self.expressions[path].text)
+                    mention = re.search(rf"\b{re.escape(parent)}\b", self.expressions[path].text)
                     cause = f"'{name}' depends on itself, through '{parent}'. Break the circle."
-                    raise self.document.error(path, cause, at=found.start() if found else 0)
+                    raise self.document.error(path, cause, at=mention.start() if mention else 0)
 
     def _located(self, build: Callable[[], Any]) -> Any:
-        """What `build` returns; its refusal as an error with a place."""
+        """What `build` returns; where it refuses, the error says where in the file."""
         try:
             return build()
         except FileError:
@@ -192,9 +192,9 @@ class Reader:
 
     def release(self, model: Model) -> Release:
         """The table [release], written out or as a file."""
-        given = self.document.content.get("release")
-        if isinstance(given, str):
-            return self._release_file(("release",), given)
+        value = self.document.content.get("release")
+        if isinstance(value, str):
+            return self._release_file(("release",), value)
         stated = table(self.document, ("release",), None)
         if isinstance(stated.get("file"), str):
             table(self.document, ("release",), ("file",))
@@ -222,10 +222,10 @@ class Reader:
             raise self.document.error(path, f"must be a table: write [release.{name}] on a line of its own.", key=True)
         for key in ("value", "mechanism"):
             if key not in entry:
-                other = next((each for each in entry if each.lower() == key), None)
-                if other is not None:
-                    cause = f"'{other}' must be written in small letters, '{key}'."
-                    raise self.document.error((*path, other), cause, key=True)
+                misspelt = next((entry_key for entry_key in entry if entry_key.lower() == key), None)
+                if misspelt is not None:
+                    cause = f"'{misspelt}' must be written in small letters, '{key}'."
+                    raise self.document.error((*path, misspelt), cause, key=True)
                 raise self.document.error(path, f"'{key}' is missing for the release of '{name}'.")
         kind = entry["mechanism"]
         if not isinstance(kind, str) or kind not in CATALOGUE:
@@ -245,10 +245,10 @@ class Reader:
         hint = " Leave out the quotation marks." if _is_quoted_number(self.document.at(place)) else ""
         return self.document.error(place, error.cause + hint)
 
-    def _release_file(self, path: Path, given: str) -> Release:
+    def _release_file(self, path: Path, name: str) -> Release:
         if self.folder is None:
             raise self.document.error(path, "a release file cannot be read here: write the release out in the text.")
-        file = self.folder / given
+        file = self.folder / name
         try:
             if self.confined and not file.resolve().is_relative_to(self.folder.resolve()):
                 raise self.document.error(path, "the release file must lie in the folder of the analysis file.")
@@ -261,6 +261,7 @@ class Reader:
             raise self.document.error(path, f"the release file cannot be used: {error}") from None
 
     def _check_together(self, model: Model, release: Release, settings: Settings) -> None:
+        """Refuse a release or a method that the model does not fit."""
         for name in release:
             if name not in model.statistics:
                 cause = f"'{name}' of the release is not a statistic. {checks.nearest(name, model.statistics)}"

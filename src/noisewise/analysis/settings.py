@@ -30,10 +30,10 @@ class Settings:
 
 def read_settings(document: Document, parameters: tuple[str, ...]) -> Settings:
     """The tables [inference] and [likelihood]."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     inference = table(document, ("inference",), ("method", "draws", "seed", "level"))
     if "method" in inference:
-        found["method"] = _algorithm(document, ("inference", "method"), inference["method"], public_samplers())
+        settings["method"] = _algorithm(document, ("inference", "method"), inference["method"], public_samplers())
     for name, least in (("draws", 1), ("seed", 0)):
         if name in inference:
             value = inference[name]
@@ -42,19 +42,19 @@ def read_settings(document: Document, parameters: tuple[str, ...]) -> Settings:
                 if isinstance(value, float) and value.is_integer() and least <= value < 2**53:
                     cause += f" Write {int(value)}."
                 raise document.error(("inference", name), cause)
-            found[name] = value
+            settings[name] = value
     if "level" in inference:
         level = inference["level"]
         if not checks.is_level(level):
             cause = f"'level' must lie between 0 and 1, as 0.95 for 95% intervals; got {level!r}."
             raise document.error(("inference", "level"), cause)
-        found["level"] = float(level)
+        settings["level"] = float(level)
     likelihood = table(document, ("likelihood",), ("method", "start"))
     if "method" in likelihood:
-        found["estimator"] = _algorithm(document, ("likelihood", "method"), likelihood["method"], ESTIMATORS)
+        settings["estimator"] = _algorithm(document, ("likelihood", "method"), likelihood["method"], ESTIMATORS)
     if "start" in likelihood:
-        found["start"] = _start(document, likelihood["start"], parameters)
-    return Settings(**found)
+        settings["start"] = _start(document, likelihood["start"], parameters)
+    return Settings(**settings)
 
 
 def table(document: Document, path: Path, keys: tuple[str, ...] | None) -> dict[str, Any]:
@@ -74,17 +74,17 @@ def table(document: Document, path: Path, keys: tuple[str, ...] | None) -> dict[
     return value
 
 
-def _algorithm(document: Document, path: Path, given: Any, known: Mapping[str, Any]) -> Any:
+def _algorithm(document: Document, path: Path, stated: Any, methods: Mapping[str, Any]) -> Any:
     """A sampler or estimator by name, or by a table of name and settings."""
-    named = isinstance(given, dict)
-    name = given.get("name") if named else given
-    place = (*path, "name") if named else path
+    is_table = isinstance(stated, dict)
+    name = stated.get("name") if is_table else stated
+    place = (*path, "name") if is_table else path
     if not isinstance(name, str):
-        raise document.error(place, f"must name a method. {checks.nearest('', known)}")
-    if name not in known:
-        raise document.error(place, f"'{name}' is not a method. {checks.nearest(name, known)}")
-    settings = {key: value for key, value in given.items() if key != "name"} if named else {}
-    allowed = [each.name for each in fields(known[name])]
+        raise document.error(place, f"must name a method. {checks.nearest('', methods)}")
+    if name not in methods:
+        raise document.error(place, f"'{name}' is not a method. {checks.nearest(name, methods)}")
+    settings = {key: value for key, value in stated.items() if key != "name"} if is_table else {}
+    allowed = [field.name for field in fields(methods[name])]
     for key, value in settings.items():
         if key not in allowed:
             cause = f"'{key}' is not a setting of {name}. {checks.nearest(key, allowed)}"
@@ -93,16 +93,16 @@ def _algorithm(document: Document, path: Path, given: Any, known: Mapping[str, A
             raise document.error((*path, key), f"'{key}' of {name} must be a number, a word or a list of numbers here.")
         settings[key] = tuple(value) if isinstance(value, list) else value
     try:
-        return known[name](**settings)
+        return methods[name](**settings)
     except InputError as error:
         raise document.error(argument_below(document, path, error), error.cause) from None
     except (TypeError, ValueError) as error:
         raise document.error(path, f"{name} cannot be set up so: {error}.") from None
 
 
-def _start(document: Document, given: Any, parameters: tuple[str, ...]) -> Any:
-    several = isinstance(given, list)
-    for number, point in enumerate(given if several else [given]):
+def _start(document: Document, start: Any, parameters: tuple[str, ...]) -> Any:
+    several = isinstance(start, list)
+    for number, point in enumerate(start if several else [start]):
         path: Path = ("likelihood", "start", number) if several else ("likelihood", "start")
         if not isinstance(point, dict):
             raise document.error(path, "'start' must hold a value for every parameter, as { theta = 25.0 }.")
@@ -115,7 +115,7 @@ def _start(document: Document, given: Any, parameters: tuple[str, ...]) -> Any:
         for name in parameters:
             if name not in point:
                 raise document.error(path, f"'start' must hold a value for '{name}' too.")
-    return given
+    return start
 
 
 def numbers(value: Any) -> bool:

@@ -1,7 +1,8 @@
 """TOML with places: where in the text each key and value stands, errors that point there, and a small writer.
 
 `tomllib` checks the syntax and gives the content, without positions; the scanner here runs over text that `tomllib`
-has accepted, and notes only where things are.
+has accepted, and notes only where things are. (tomlkit tells no positions either, and the writer's thirty lines are no
+reason for a dependency.)
 """
 
 import json
@@ -33,14 +34,14 @@ class FileError(InputError):
         offset, cause = max(0, min(offset, len(text))), shortened(cause, LONGEST)
         start = text.rfind("\n", 0, offset) + 1
         line, column = text.count("\n", 0, offset) + 1, offset - start + 1
-        shown = text[start:].split("\n", 1)[0][:240]
-        pad = "".join("\t" if character == "\t" else " " for character in shown[: column - 1])
+        quoted = text[start:].split("\n", 1)[0][:240]
+        pad = "".join("\t" if character == "\t" else " " for character in quoted[: column - 1])
         lead = f"{line:>5} | "
         caret = " " * (len(lead) - 2) + "| " + pad + "^"
-        excerpt = f"{lead}{shown}\n{caret}"
+        excerpt = f"{lead}{quoted}\n{caret}"
         super().__init__(f"{cause}\n{excerpt}", who=f"{where}, line {line}, column {column}")
         self.cause, self.where, self.excerpt = cause, where, excerpt
-        self.line, self.column, self.shown = line, column, shown
+        self.line, self.column = line, column
 
     @property
     def headline(self) -> str:
@@ -68,12 +69,12 @@ class Document:
 
     def at(self, path: Path) -> Any:
         """The value at a path; None where there is none."""
-        found: Any = self.content
+        value: Any = self.content
         for name in path:
-            inside = isinstance(found, Mapping) and name in found
-            inside = inside or (isinstance(found, list) and isinstance(name, int) and name < len(found))
-            found = found[name] if inside else None
-        return found
+            inside = isinstance(value, Mapping) and name in value
+            inside = inside or (isinstance(value, list) and isinstance(name, int) and name < len(value))
+            value = value[name] if inside else None
+        return value
 
     def error(self, path: Path, cause: str, *, at: int | None = None, key: bool = False) -> FileError:
         """An error at a value (its character `at`, for strings) or at its key; at the nearest table above if absent."""
@@ -99,26 +100,26 @@ def read(text: str, where: str) -> Document:
     except tomllib.TOMLDecodeError as error:
         raise FileError(where, text, *_syntax(text, str(error))) from None
     except (ValueError, RecursionError) as error:
-        told = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(";")[0]
-        raise FileError(where, text, 0, f"not readable as TOML: {told}.") from None
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(";")[0]
+        raise FileError(where, text, 0, f"not readable as TOML: {reason}.") from None
     return Document(text, where, content, _Scanner(text).places)
 
 
 def _syntax(text: str, message: str) -> tuple[int, str]:
-    found = _AT_LINE.search(message)
-    told = _AT_LINE.sub("", message).replace(" (at end of document)", " (the file ends here)")
-    cause = f"not valid TOML: {_TWICE.sub(_written_twice, told)}."
-    if found is None:
+    place = _AT_LINE.search(message)
+    reason = _AT_LINE.sub("", message).replace(" (at end of document)", " (the file ends here)")
+    cause = f"not valid TOML: {_TWICE.sub(_written_twice, reason)}."
+    if place is None:
         return len(text.rstrip()), cause
-    line, column = int(found[1]), int(found[2])
+    line, column = int(place[1]), int(place[2])
     start = 0
     for _ in range(line - 1):
         start = text.index("\n", start) + 1
     return start + column - 1, cause + _hint(text[start:].split("\n", 1)[0], message)
 
 
-def _written_twice(found: re.Match[str]) -> str:
-    name = ".".join(re.findall(r"'([^']*)'", found[1]))
+def _written_twice(match: re.Match[str]) -> str:
+    name = ".".join(re.findall(r"'([^']*)'", match[1]))
     return f"the table [{name}] stands twice"
 
 
@@ -218,10 +219,10 @@ class _Scanner:
                 quoted = self.text[first : self.at]
                 names.append(tomllib.loads(f"k = {quoted}")["k"])
             else:
-                found = _BARE.match(self.text, self.at)
-                assert found is not None  # tomllib accepted the text
-                names.append(found[0])
-                self.at = found.end()
+                bare = _BARE.match(self.text, self.at)
+                assert bare is not None  # tomllib accepted the text
+                names.append(bare[0])
+                self.at = bare.end()
             self._blank(newlines=False)
             if self.text[self.at] != ".":
                 return names
@@ -284,27 +285,27 @@ class _Scanner:
         self.at += len(ends)
         if len(ends) == 3 and self.text.startswith("\n", self.at):
             self.at += 1
-        found: list[int] = []
+        offsets: list[int] = []
         while not self.text.startswith(ends, self.at) or (
             self.text.startswith(ends + quote, self.at) and len(ends) == 3
         ):
             if quote == '"' and self.text[self.at] == "\\":
-                self._escape(found)
+                self._escape(offsets)
             else:
-                found.append(self.at)
+                offsets.append(self.at)
                 self.at += 1
-        found.append(self.at)
+        offsets.append(self.at)
         self.at += len(ends)
-        return tuple(found)
+        return tuple(offsets)
 
-    def _escape(self, found: list[int]) -> None:
+    def _escape(self, offsets: list[int]) -> None:
         after = self.text[self.at + 1]
         if after in " \t\n":  # a line ending in a backslash: what follows is joined
             self.at += 1
             while self.text[self.at] in " \t\n":
                 self.at += 1
             return
-        found.append(self.at)
+        offsets.append(self.at)
         self.at += 2 + _ESCAPES.get(after, 0)
 
 

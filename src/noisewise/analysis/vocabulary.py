@@ -117,8 +117,8 @@ _WORDS = {
 
 def parameters_of(law: str) -> dict[str, inspect.Parameter]:
     """The parameters that a law takes in an expression, in order; `size` is not among them."""
-    found = inspect.signature(LAWS[law]).parameters
-    return {name: parameter for name, parameter in found.items() if name not in _INTERNAL}
+    parameters = inspect.signature(LAWS[law]).parameters
+    return {name: parameter for name, parameter in parameters.items() if name not in _INTERNAL}
 
 
 def missing_of(law: str, given: set[str]) -> str | None:
@@ -126,12 +126,12 @@ def missing_of(law: str, given: set[str]) -> str | None:
 
     NumPyro's defaults are not taken: Gamma(10) is more likely a slip than a rate of one.
     """
-    wanted = parameters_of(law)
-    for name, parameter in wanted.items():
+    parameters = parameters_of(law)
+    for name, parameter in parameters.items():
         if parameter.default is not None and name not in given:
             return f"needs '{name}'"
     for group in _ONE_OF:
-        if group[0] in wanted and len(given & set(group)) != 1:
+        if group[0] in parameters and len(given & set(group)) != 1:
             return "needs exactly one of " + ", ".join(f"'{name}'" for name in group)
     return None
 

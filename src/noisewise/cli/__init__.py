@@ -33,8 +33,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         from noisewise._version import __version__
 
         typer.echo(__version__)
@@ -59,20 +59,20 @@ def main(arguments: list[str] | None = None) -> None:
     os.environ.setdefault("MPLBACKEND", "Agg")  # pictures go to files
     with warnings.catch_warnings():
         warnings.simplefilter("always", NoisewiseWarning)
-        shown = warnings.showwarning
+        show_warning = warnings.showwarning
 
-        def show(message: Any, category: Any, *others: Any, **named: Any) -> None:
+        def show(message: Any, category: Any, *rest: Any, **options: Any) -> None:
             if issubclass(category, NoisewiseWarning):
                 note(str(message))
             else:
-                shown(message, category, *others, **named)
+                show_warning(message, category, *rest, **options)
 
         warnings.showwarning = show
-        given = sys.argv[1:] if arguments is None else arguments
+        command = sys.argv[1:] if arguments is None else arguments
         try:
             app(args=arguments, prog_name="noisewise")
         except Unwritten as error:
-            end_with_fault(error.__cause__ or error, given, error.saved)
+            end_with_fault(error.__cause__ or error, command, error.saved)
         except InferenceError as error:
             fail(str(error), FAILED)
         except NoisewiseError as error:
@@ -83,4 +83,4 @@ def main(arguments: list[str] | None = None) -> None:
             sys.stderr.close()
             sys.exit(0)
         except Exception as error:
-            end_with_fault(error, given)
+            end_with_fault(error, command)

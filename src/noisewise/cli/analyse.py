@@ -29,6 +29,8 @@ from noisewise.errors import NoisewiseError, refusal
 if TYPE_CHECKING:
     from noisewise.workflow.results import Results
 
+ROUGH = 2
+"""Significant digits of a forecast from a short probe."""
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default named after the file.")]
 Checkpoint = Annotated[
     Path | None, typer.Option(help="Keep progress in this file; the same command goes on after an interruption.")
@@ -80,38 +82,38 @@ def check(
 
     analysis = loaded(file, draws, seed)
     settings = analysis.settings
-    found = (
+    outlook = (
         forecast_of(analysis.model, analysis.release, draws=settings.draws, seed=settings.seed) if forecast else None
     )
     if json:
-        say_json(_checked(analysis, found))
+        say_json(_checked(analysis, outlook))
         return
     typer.echo(f"{file}: in order." + (f" {analysis.title}." if analysis.title else ""))
     typer.echo(f"Parameters: {', '.join(analysis.model.parameters)}.")
     for name in analysis.model.statistics:
         item = analysis.release.get(name)
-        told = f"released as {plain(item.value)} by {item.mechanism!r}" if item is not None else "not released"
-        typer.echo(f"Statistic {name}: {told}.")
+        publication = f"released as {plain(item.value)} by {item.mechanism!r}" if item is not None else "not released"
+        typer.echo(f"Statistic {name}: {publication}.")
     if settings.method is not None:
         typer.echo(f"Method asked for: {settings.method!r}.")
-    if found is not None:
-        for line in found.lines():
+    if outlook is not None:
+        for line in outlook.lines():
             typer.echo(line)
-        say_table(found.table().drop(columns="note").dropna(), "Expected work (seconds are rough)")
+        say_table(outlook.table().drop(columns="note").dropna(), "Expected work (seconds are rough)", ROUGH)
 
 
-def _checked(analysis: Any, found: Any) -> dict[str, Any]:
+def _checked(analysis: Any, outlook: Any) -> dict[str, Any]:
     content: dict[str, Any] = {"title": analysis.title, "parameters": analysis.model.parameters}
     content |= {"statistics": analysis.model.statistics, "released": list(analysis.release), "notes": analysis.notes}
     content |= {"draws": analysis.settings.draws, "seed": analysis.settings.seed}
-    if found is not None:
-        table = found.table()
+    if outlook is not None:
+        table = outlook.table()
         content["forecast"] = {
-            "choice": found.choice.to_dict(),
-            "reason": found.reason,
-            "acceptance": found.acceptance,
-            "conflict": dict(found.conflict),
-            "in_conflict": found.in_conflict,
+            "choice": outlook.choice.to_dict(),
+            "reason": outlook.reason,
+            "acceptance": outlook.acceptance,
+            "conflict": dict(outlook.conflict),
+            "in_conflict": outlook.in_conflict,
             "samplers": {str(label): dict(row) for label, row in table.iterrows()},
         }
     return content
@@ -138,18 +140,18 @@ def fit(
     analysis = loaded(file, draws, seed)
     folder = folder_for(file, out, "results")
     results = run_posterior(analysis, "fit", checkpoint=checkpoint, naive=naive, progress=False if quiet else None)
-    _written(results, folder, lambda place: _say_posterior(results, place, json))
+    _write_and_say(results, folder, lambda place: _say_posterior(results, place, json))
     stop_unless_done(results, folder)
 
 
-def _written(results: "Results", folder: Path, say: Callable[[Path | None], None]) -> None:
-    """Write the folder and tell what was found: also where it cannot be written, before the error that says so."""
+def _write_and_say(results: "Results", folder: Path, say: Callable[[Path | None], None]) -> None:
+    """Write the folder and print the answer: also where writing fails, before the error that says so."""
     from noisewise.workflow.reporting import write
 
     try:
         write(results, folder)
     except NoisewiseError:
-        with contextlib.suppress(Exception):  # what kept them from being written may keep them from being told
+        with contextlib.suppress(Exception):  # what kept the answer from being written may keep it from being printed
             say(None)
         raise
     say(folder)
@@ -180,6 +182,10 @@ def _say_where(folder: Path) -> None:
     typer.echo(f"Results: {folder}")
     if (folder / "report.html").exists():
         typer.echo(f"Report: {folder / 'report.html'}")
+    for naive in (folder / "naive.nc", folder / "naive.json"):
+        if naive.exists():
+            beside = folder / "comparison.csv"
+            typer.echo(f"Naive, as if there were no noise: {naive}; beside the exact answer: {beside}")
 
 
 def mle(
@@ -200,7 +206,7 @@ def mle(
     analysis = loaded(file, None, seed)
     folder = folder_for(file, out, "mle")
     results = fit_results(analysis, "mle", naive=naive, progress=False if quiet else None)
-    _written(results, folder, lambda place: _say_fit(results, place, json))
+    _write_and_say(results, folder, lambda place: _say_fit(results, place, json))
     stop_unless_done(results, folder)
 
 
@@ -240,7 +246,7 @@ def compare(
     if out is None:
         _say_comparison(results, None, json)
     else:
-        _written(results, out, lambda place: _say_comparison(results, place, json))
+        _write_and_say(results, out, lambda place: _say_comparison(results, place, json))
     if results.comparison is None and results.no_naive:
         note(f"there is no naive analysis: {results.no_naive}")
     stop_unless_done(results, out)
@@ -252,6 +258,8 @@ def _say_comparison(results: "Results", folder: Path | None, json: bool) -> None
         _say_posterior(results, folder, json)
     else:
         say_table(compared.table(results.analysis.settings.level))
+        if folder is not None:
+            _say_where(folder)
 
 
 def calibrate(
@@ -273,7 +281,7 @@ def calibrate(
     analysis = loaded(file, None, seed)
     mechanisms = {name: item.mechanism for name, item in analysis.release.items()}
     settings = analysis.settings
-    found = calibrate_of(
+    calibration = calibrate_of(
         analysis.model,
         mechanisms,
         settings.method,
@@ -284,21 +292,26 @@ def calibrate(
     )
     if out is not None:
         try:
-            found.plot().savefig(out, dpi=150)
+            calibration.plot().savefig(out, dpi=150)
         except (OSError, ValueError) as error:
             advice = "Give a name such as calibration.png in an existing folder."
             raise refusal("calibrate", "out", f"must be writable ({error})", str(out), advice) from None
     if json:
-        rows = {str(label): dict(row) for label, row in found.table().iterrows()}
+        rows = {str(label): dict(row) for label, row in calibration.table().iterrows()}
         say_json(
-            {"verdict": found.verdict, "p_value": found.p_value, "replicates": found.replicates, "quantities": rows}
+            {
+                "verdict": calibration.verdict,
+                "p_value": calibration.p_value,
+                "replicates": calibration.replicates,
+                "quantities": rows,
+            }
         )
     else:
-        typer.echo(f"{found.headline()}.")
-        say_table(found.table())
-    if found.replicates < found.asked:
-        fail(f"interrupted after {found.replicates} of {found.asked} replicates", INTERRUPTED)
-    if not found.passed:
+        typer.echo(f"{calibration.headline()}.")
+        say_table(calibration.table())
+    if calibration.replicates < calibration.asked:
+        fail(f"interrupted after {calibration.replicates} of {calibration.asked} replicates", INTERRUPTED)
+    if not calibration.passed:
         raise typer.Exit(FAILED)
 
 

@@ -28,12 +28,12 @@ def release(
     if out.exists() or not out.parent.is_dir():
         advice = "Every run spends the budgets again: keep the old release, or choose another name."
         raise refusal("release", "out", "must be a new file in an existing directory", str(out), advice)
-    made = curator.release_file(data, plan)
-    made.save(out)
+    drawn = curator.release_file(data, plan)
+    drawn.save(out)
     if json:
-        say_json(made.to_dict() | {"file": str(out)})
+        say_json(drawn.to_dict() | {"file": str(out)})
         return
-    for name, item in made.items():
+    for name, item in drawn.items():
         guarantee = item.mechanism.guarantee.to_dict() if item.mechanism.guarantee else {}
         budget = ", ".join(f"{key} = {guarantee[key]:g}" for key in ("epsilon", "rho") if key in guarantee)
         shape = "x".join(map(str, item.shape)) or "a number"

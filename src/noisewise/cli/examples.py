@@ -30,16 +30,16 @@ def demo(
         prior={"theta": dist.Gamma(25.0, 1.0)},
         statistics={"count": lambda theta: dist.Poisson(theta)},
     )
-    found = nw.compare(model, release, draws=draws, seed=seed)
-    _print_demo(found)
+    comparison = nw.compare(model, release, draws=draws, seed=seed)
+    _print_demo(comparison)
     try:
-        found.plot().savefig(out, dpi=150)
+        comparison.plot().savefig(out, dpi=150)
     except OSError as error:
         raise refusal("demo", "out", f"must be writable ({error})", str(out), "Check that its folder exists.") from None
     typer.echo(f"Picture: {out}   ({time.monotonic() - start:.1f} s)")
 
 
-def _print_demo(found: "nw.Comparison") -> None:
+def _print_demo(comparison: "nw.Comparison") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -50,17 +50,17 @@ def _print_demo(found: "nw.Comparison") -> None:
     )
     table = Table("", "mean", "sd", "95% interval")
     rows = (
-        ("theta, naive (noise ignored)", found.naive, "theta"),
-        ("theta, exact", found.exact, "theta"),
-        ("the confidential count, exact", found.exact, "count"),
+        ("theta, naive (noise ignored)", comparison.naive, "theta"),
+        ("theta, exact", comparison.exact, "theta"),
+        ("the confidential count, exact", comparison.exact, "count"),
     )
     for label, posterior, name in rows:
         assert posterior is not None  # a Poisson law has a naive analysis
         row = posterior.summary().loc[name]
         table.add_row(label, f"{row['mean']:.2f}", f"{row['sd']:.2f}", f"{row['2.5%']:.1f} to {row['97.5%']:.1f}")
     console.print(table)
-    line = found.table().loc["theta"]
-    exact = found.exact
+    line = comparison.table().loc["theta"]
+    exact = comparison.exact
     console.print(
         f"The exact interval is {line['wider']:.2f} times as wide, and its centre lies {abs(line['shift']):.2f} naive "
         f"standard deviations {'below' if line['shift'] < 0 else 'above'}.\n"
@@ -83,16 +83,20 @@ def paper(
     folder_at(out)
     console = Console(stderr=True)
     with console.status("Starting") as status:
-        found = reproduce(REDUCED if reduced else None, seed=seed, progress=lambda text: _step(console, status, text))
+        reproduction = reproduce(
+            REDUCED if reduced else None, seed=seed, progress=lambda text: _step(console, status, text)
+        )
         status.update("Writing figures, tables and page")
-        written = write(found, out)
-    for number in found.numbers:
+        written = write(reproduction, out)
+    for number in reproduction.numbers:
         if not number.holds:
             typer.echo(f"{number.section}: {number.label}: {number.verdict}")
-    agreeing = sum(number.holds for number in found.numbers)
-    typer.echo(f"{agreeing} of {len(found.numbers)} numbers are within their Monte Carlo error of the exact value.")
+    agreeing = sum(number.holds for number in reproduction.numbers)
+    typer.echo(
+        f"{agreeing} of {len(reproduction.numbers)} numbers are within their Monte Carlo error of the exact value."
+    )
     typer.echo(f"Page: {written[-1]}   ({time.monotonic() - start:.0f} s)")
-    if not found.holds:
+    if not reproduction.holds:
         raise typer.Exit(1)
 
 

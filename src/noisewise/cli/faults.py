@@ -12,7 +12,7 @@ from noisewise._version import current_versions
 from noisewise.cli.shared import FAULT, fail
 
 CONFIDENTIAL = ("release",)
-"""Commands that read confidential records: of an error's text, which may quote them, only its kind is told."""
+"""Commands that read confidential records. An error's text may quote them, so that only its kind is said."""
 
 
 def end_with_fault(error: BaseException, arguments: list[str], saved: str = "") -> NoReturn:
@@ -23,14 +23,14 @@ def end_with_fault(error: BaseException, arguments: list[str], saved: str = "") 
     happened = f"an unexpected error ({kind}: {lines[0]})" if lines else f"an unexpected error ({kind})"
     log = _written(_content(error, arguments, quiet))
     send = "The log could not be written" if log is None else f"Please report it, with the log {log}"
-    told = f"{happened}. This is a fault of noisewise, not a mistake of yours. {send}."
-    fail(f"{told} {saved}".rstrip(), FAULT)
+    sentence = f"{happened}. This is a fault of noisewise, not a mistake of yours. {send}."
+    fail(f"{sentence} {saved}".rstrip(), FAULT)
 
 
 def _content(error: BaseException, arguments: list[str], quiet: bool) -> str:
     """The log: versions, the command line and the traceback, which holds lines of code and no local values."""
     versions = ", ".join(f"{name} {version}" for name, version in current_versions().items())
-    told = [
+    lines = [
         f"noisewise, {datetime.now(UTC).isoformat(timespec='seconds')}",
         f"Versions: {versions}",
         f"Platform: {platform.platform()}",
@@ -38,17 +38,17 @@ def _content(error: BaseException, arguments: list[str], quiet: bool) -> str:
         "",
         _kinds_only(error) if quiet else "".join(traceback.format_exception(error)),
     ]
-    return "\n".join(told)
+    return "\n".join(lines)
 
 
 def _kinds_only(error: BaseException) -> str:
     """The traceback, of every error in the chain, with kinds in place of messages."""
-    told: list[str] = []
+    parts: list[str] = []
     current: BaseException | None = error
     while current is not None:
-        told.insert(0, "".join([*traceback.format_tb(current.__traceback__), f"{type(current).__name__}\n"]))
+        parts.insert(0, "".join([*traceback.format_tb(current.__traceback__), f"{type(current).__name__}\n"]))
         current = current.__cause__ or current.__context__
-    return "\nThen:\n".join(told)
+    return "\nThen:\n".join(parts)
 
 
 def _written(content: str) -> Path | None:

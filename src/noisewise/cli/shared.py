@@ -41,8 +41,20 @@ def say_json(content: Any) -> None:
     typer.echo(json.dumps(plain(content), indent=2, allow_nan=False))
 
 
-def say_table(table: Any, title: str = "") -> None:
-    """A pandas table in the terminal."""
+def readable(value: Any, digits: int | None = None) -> str:
+    """A number for people, 10,000 rather than 1e+04; text stays as it is.
+
+    Four significant digits, or all before the decimal point where there are more. `digits`: round to so many first.
+    """
+    if isinstance(value, str):
+        return value
+    if digits is not None:
+        value = float(f"{value:.{digits}g}")
+    return f"{value:,.0f}" if 999.95 <= abs(value) < 1e12 else f"{value:.4g}"
+
+
+def say_table(table: Any, title: str = "", digits: int | None = None) -> None:
+    """A pandas table in the terminal; `digits` as `readable` takes it."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -50,13 +62,13 @@ def say_table(table: Any, title: str = "") -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)
-    shown = Table("", *(str(column) for column in table.columns), title=title or None, title_justify="left")
-    for column in shown.columns[1:]:
+    printed = Table("", *(str(column) for column in table.columns), title=title or None, title_justify="left")
+    for column in printed.columns[1:]:
         column.justify = "right"
     for label, row in table.iterrows():
-        cells = (value if isinstance(value, str) else f"{value:.4g}" for value in row)
-        shown.add_row(*(escape(text) for text in (str(label), *cells)))
-    console.print(shown)
+        cells = (readable(value, digits) for value in row)
+        printed.add_row(*(escape(text) for text in (str(label), *cells)))
+    console.print(printed)
 
 
 def loaded(file: Path, draws: int | None = None, seed: int | None = None) -> Any:
@@ -82,8 +94,8 @@ def stop_unless_done(results: "Results", folder: Path | None) -> None:
     """End with an exit code where a run did not deliver, or where a signal ended it; a fault on the way is raised."""
     if results.fault is not None:
         raise results.fault
-    found, kept = results.found, "" if folder is None else f" What there is: {folder}."
+    exact, where = results.exact, "" if folder is None else f" What there is: {folder}."
     if results.end.exit_code:
-        fail(f"status '{found.status}': {found.message}{kept}", results.ended or results.end.exit_code)
+        fail(f"status '{exact.status}': {exact.message}{where}", results.ended or results.end.exit_code)
     if results.ended:
-        fail(f"interrupted before the naive analysis was done; the exact one is complete.{kept}", results.ended)
+        fail(f"interrupted before the naive analysis was done; the exact one is complete.{where}", results.ended)

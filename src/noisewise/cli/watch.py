@@ -35,9 +35,6 @@ def serve(
 
     The page can be reached from this machine only, by the address that is printed. Stop it with Ctrl-C.
     """
-    try:
-        from noisewise.page import serve as serve_page
-    except ImportError as error:
-        advice = "Install it with: pip install 'noisewise[page]'."
-        raise refusal("serve", "page", "needs packages that are not installed", str(error), advice) from None
+    from noisewise.page import serve as serve_page
+
     serve_page(folder, port, browser)

@@ -124,12 +124,12 @@ def application(runs: "Runs", token: str, hosts: list[str] | None) -> "Guard":
 
 
 def _needed() -> Any:
-    """uvicorn, if what the page is made of is installed."""
+    """uvicorn; refused where it or Shiny is not installed."""
     try:
         import shiny  # noqa: F401
         import uvicorn
     except ImportError as error:
-        advice = "Install noisewise[page]."
+        advice = "Run pip install 'noisewise[page]', or in a checkout pip install '.[page]'."
         raise InputError(f"the page needs more packages ({error}). {advice}", who="serve", advice=advice) from None
     return uvicorn
 
@@ -149,17 +149,17 @@ def _written(host: str) -> str:
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen()  # a browser that is quicker than the server waits
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()  # a browser that is quicker than the server waits
     except (OSError, OverflowError) as error:
-        found.close()
+        listener.close()
         advice = "Choose another, or 0 for any that is free."
         raise refusal("serve", "port", f"must be free ({error})", port, advice) from None
-    return found
+    return listener
 
 
 __all__ = ["Server", "application", "serve"]

@@ -26,41 +26,41 @@ def mechanism_at(mechanism: Mechanism, factor: float) -> Mechanism:
     inner = {key: value for key, value in vars(mechanism).items() if isinstance(value, Mechanism)}
     if inner:  # what is done to a noisy value afterwards stays as it is
         entry |= {key: _plain(mechanism_at(value, factor)) for key, value in inner.items()}
-        return _made(entry)
+        return _mechanism_of(entry)
     if isinstance(entry.get("parts"), list):
         entry["parts"] = [_plain(mechanism_at(part, factor)) for part in mechanism.parts]  # type: ignore[attr-defined]
-        return _made(entry)
-    found = _recalibrated(mechanism, entry, stated, factor)
-    if found is not None:
-        return found
+        return _mechanism_of(entry)
+    recalibrated = _recalibrated(mechanism, entry, stated, factor)
+    if recalibrated is not None:
+        return recalibrated
     if "scale" in entry and "scale" in mechanism.fields:
-        return _made(entry | {"scale": _divided(entry["scale"], factor)})
+        return _mechanism_of(entry | {"scale": _divided(entry["scale"], factor)})
     name = type(mechanism).__name__
     raise refusal("page", "epsilon", "moves only noise that has a scale or a stated budget", name, "Leave it.")
 
 
 def _recalibrated(mechanism: Mechanism, entry: dict[str, Any], stated: Any, factor: float) -> Mechanism | None:
     """Built anew from its stated budget, if that gives back the very mechanism at factor 1."""
-    known = {**entry, **stated}
-    if "channel" in known:
-        known["categories"] = len(known["channel"])
+    values = {**entry, **stated}
+    if "channel" in values:
+        values["categories"] = len(values["channel"])
     for names in type(mechanism).alternatives:
         budgets = [name for name in names if name in POWERS and name in stated]
-        if not budgets or any(name not in known for name in names):
+        if not budgets or any(name not in values for name in names):
             continue
-        other = {each for alternative in type(mechanism).alternatives for each in alternative} - set(names)
-        kept = {key: known[key] for key in type(mechanism).arguments if key in known and key not in other}
-        moved = kept | {name: known[name] * factor ** POWERS[name] for name in budgets}
+        unused = {argument for alternative in type(mechanism).alternatives for argument in alternative} - set(names)
+        arguments = {key: values[key] for key in type(mechanism).arguments if key in values and key not in unused}
+        moved = arguments | {name: values[name] * factor ** POWERS[name] for name in budgets}
         try:
-            again = _made({"mechanism": entry["mechanism"], **kept})
+            again = _mechanism_of({"mechanism": entry["mechanism"], **arguments})
             if _same(_plain(again), entry):
-                return _made({"mechanism": entry["mechanism"], **moved})
+                return _mechanism_of({"mechanism": entry["mechanism"], **moved})
         except InputError:
             continue
     return None
 
 
-def _made(entry: dict[str, Any]) -> Mechanism:
+def _mechanism_of(entry: dict[str, Any]) -> Mechanism:
     arguments = {key: value for key, value in entry.items() if key != "mechanism" and value is not None}
     return CATALOGUE[entry["mechanism"]].from_dict(arguments, "page")
 
@@ -75,19 +75,19 @@ def _divided(scale: Any, factor: float) -> Any:
     return [_divided(part, factor) for part in scale] if isinstance(scale, list) else scale / factor
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(left: Any, right: Any) -> bool:
     """Equal data, numbers up to rounding."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
-        return abs(one - other) <= CLOSE * max(abs(one), abs(other))
-    return bool(one == other)
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return abs(left - right) <= CLOSE * max(abs(left), abs(right))
+    return bool(left == right)
 
 
 def stated_epsilon(release: Release) -> float | None:
     """The one epsilon that every noisy statistic was calibrated to, if there is one."""
     noisy = [item.mechanism for item in release.values() if not isinstance(item.mechanism, Exact)]
-    found = {item.guarantee.epsilon if item.guarantee is not None else None for item in noisy}
-    return found.pop() if len(found) == 1 else None
+    epsilons = {item.guarantee.epsilon if item.guarantee is not None else None for item in noisy}
+    return epsilons.pop() if len(epsilons) == 1 else None

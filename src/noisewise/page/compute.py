@@ -25,7 +25,7 @@ Progress = Callable[[str, int, int], None]
 
 RESULTS = "results"
 """Below a run's folder, what `noisewise compare` would have written."""
-MOST_TOLD = 4
+MOST_COMPARED = 4
 """Parameters compared in words."""
 MOST_SHOWN = 12
 """Scalars in the page's table; files hold all."""
@@ -57,7 +57,7 @@ def run(folder: Path, progress: Progress) -> dict[str, Any]:
     assert isinstance(report, Report)
     report.save(folder / RESULTS / "report.html")
     with np.errstate(all="ignore"):
-        shown: dict[str, Any] = plain(summary(report) | {"verdict": told(report)})
+        shown: dict[str, Any] = plain(summary(report) | {"verdict": verdict_in_words(report)})
     shown["title"] = analysis.title or "untitled"
     (folder / "page.json").write_text(json.dumps(shown), encoding="utf-8")
     return shown
@@ -107,16 +107,16 @@ def _prior(report: Report) -> dict[str, list[float]]:
     return rows
 
 
-def told(report: Report) -> dict[str, Any]:
+def verdict_in_words(report: Report) -> dict[str, Any]:
     """The report's verdict, what was not good about the run, and what ignoring the noise would have claimed."""
     verdict, compared = report.verdict, report.comparison
-    lines = [verdict.told, *(check.told for check in verdict.checks if check.state in ("look", "bad"))]
+    lines = [verdict.explanation, *(check.explanation for check in verdict.checks if check.state in ("look", "bad"))]
     if not report.has_answer:
         pass
     elif compared is None:
         lines.append(f"There is no naive analysis to set beside the exact one: {why_not(report)}.")
     else:
-        rows = list(compared.table(report.level).iterrows())[:MOST_TOLD]
+        rows = list(compared.table(report.level).iterrows())[:MOST_COMPARED]
         lines += [words.beside(str(name), row, report.level) for name, row in rows]
     return {"state": verdict.state, "title": verdict.title, "lines": lines}
 

@@ -33,11 +33,11 @@ STARTER_LABELS = {
 
 @dataclass(frozen=True)
 class Checked:
-    """What reading an analysis file's text came to."""
+    """An analysis file's text as it was read: what it holds, or what is wrong with it."""
 
     text: str
     title: str = ""
-    told: str = ""
+    summary: str = ""
     error: str = ""
     place: str = ""
     """The line of the error, with a caret."""
@@ -48,19 +48,19 @@ def check(text: str) -> Checked:
     """Read the text as `noisewise check` reads the file; nothing is taken from disk."""
     try:
         text.encode("utf-8")
-        found = Analysis.from_text(text, WHERE)
+        analysis = Analysis.from_text(text, WHERE)
     except UnicodeEncodeError:
         return Checked(text, error="The text holds characters that no file can hold. Type it anew.")
     except FileError as error:
         return Checked(text, error=error.headline, place=error.excerpt)
     except NoisewiseError as error:
         return Checked(text, error=str(error))
-    settings = found.settings
-    told = (
-        f"In order. Parameters: {', '.join(found.model.parameters)}. Released: {', '.join(found.release)}. "
+    settings = analysis.settings
+    summary = (
+        f"In order. Parameters: {', '.join(analysis.model.parameters)}. Released: {', '.join(analysis.release)}. "
         f"{settings.draws:,} draws, seed {settings.seed}."
     )
-    return Checked(text, found.title or "untitled", " ".join([told, *found.notes]))
+    return Checked(text, analysis.title or "untitled", " ".join([summary, *analysis.notes]))
 
 
 def editor_ui() -> Any:
@@ -151,12 +151,12 @@ def editor_server(input: Inputs, runs: "Runs", shown: Any) -> None:
     @reactive.event(input.run)
     async def _run() -> None:
         text = input.analysis()
-        found = await asyncio.to_thread(check, text)
-        if found.error:
+        outcome = await asyncio.to_thread(check, text)
+        if outcome.error:
             answer.set(message("Not run: the analysis file must be mended first.", wrong=True))
             return
         try:
-            run = runs.start(text, found.title)
+            run = runs.start(text, outcome.title)
         except Full as error:
             answer.set(message(str(error), wrong=True))
             return
@@ -165,8 +165,8 @@ def editor_server(input: Inputs, runs: "Runs", shown: Any) -> None:
 
     @render.ui
     def check_message() -> Any:
-        found = checked.result()
-        return message(found.error or found.told, bool(found.error), found.place)
+        outcome = checked.result()
+        return message(outcome.error or outcome.summary, bool(outcome.error), outcome.place)
 
 
 def _checking(input: Inputs) -> Any:
@@ -210,7 +210,7 @@ def _releasing(input: Inputs, said: Any) -> None:
         if len(names) < 2:
             return None
         return ui.input_select(
-            "alternative", "Given by", {str(at): " and ".join(each) for at, each in enumerate(names)}
+            "alternative", "Given by", {str(at): " and ".join(arguments) for at, arguments in enumerate(names)}
         )
 
     @render.ui

@@ -32,9 +32,9 @@ Intervals = dict[str, tuple[float, float]]
 Way = tuple[Sampler | None, int]
 
 DRAWS = 2_000
-"""Posterior draws for each of them, where it is sampled."""
+"""Draws of each posterior that has to be sampled."""
 MANY = 10 * DRAWS
-"""Where chains of so few disagree or are worth too little."""
+"""Draws where chains of `DRAWS` disagree or are worth too little."""
 QUICK: tuple[tuple[Sampler, int], ...] = (
     *((Rejection(max_proposals=200_000), DRAWS), (NUTS(), DRAWS), (NUTS(), MANY)),
     *((Augmentation(), DRAWS), (Augmentation(), MANY)),
@@ -81,7 +81,7 @@ def pooled_rows(problem: Problem, posterior: Posterior, seed: int) -> PooledRows
     log_eta = _log_eta(problem, values)
     size = len(after[names[0]])
     log_base = _log_base(log_eta, blocks * BLOCK, size)
-    least = min((each for each in posterior.ess.values() if np.isfinite(each)), default=float(size))
+    least = min(filter(np.isfinite, posterior.ess.values()), default=float(size))
     return PooledRows(values, log_base, min(1.0, least / size))
 
 
@@ -125,8 +125,8 @@ class Explorer:
 
     def intervals(self, release: Release, seed: int) -> Intervals:
         """Central intervals by scalar."""
-        found = None if self.cloud is None else self._weighed(Problem(self.analysis.model, release), self.cloud)
-        return self._sampled(release, seed) if found is None else found
+        weighed = None if self.cloud is None else self._weighed(Problem(self.analysis.model, release), self.cloud)
+        return self._sampled(release, seed) if weighed is None else weighed
 
     def _weighed(self, problem: Problem, cloud: PooledRows) -> Intervals | None:
         """From the run's rows; None where they are worth too few draws, or a few of them carry too much."""
@@ -136,8 +136,8 @@ class Explorer:
         if weights.pareto_k(log_weights) > weights.LARGEST_K:
             return None
         normal = weights.normalised(log_weights)
-        kept = normal > 0
-        return self._of({name: cloud.values[name][kept] for name in problem.model.parameters}, normal[kept])
+        positive = normal > 0
+        return self._of({name: cloud.values[name][positive] for name in problem.model.parameters}, normal[positive])
 
     def _sampled(self, release: Release, seed: int) -> Intervals:
         """By the first sampler that delivers; by the library's own choice where none of the quick ones does."""
@@ -147,10 +147,10 @@ class Explorer:
                 continue
             # A fallback starts on new streams: it was called for by what the run before it drew.
             own = seed if number == 0 else int(generator(seed, Purpose.PAGE_FALLBACK, number).integers(2**53))
-            found = self._delivered(release, method, draws, own)
-            if found is not None:
+            posterior = self._delivered(release, method, draws, own)
+            if posterior is not None:
                 self.way = None if method is None else (method, draws)
-                return self._of({name: found[name] for name in found.parameters}, found.weights)
+                return self._of({name: posterior[name] for name in posterior.parameters}, posterior.weights)
         raise InferenceError("page: no sampler delivered.")
 
     def _ways(self) -> list[Way]:
@@ -162,19 +162,19 @@ class Explorer:
     def _delivered(self, release: Release, method: Sampler | None, draws: int, seed: int) -> Posterior | None:
         common: dict[str, Any] = {"draws": draws, "seed": seed, "progress": False, "on_failure": "return"}
         try:
-            found = sample(self.analysis.model, release, method, **common)
+            posterior = sample(self.analysis.model, release, method, **common)
         except InferenceError:  # nowhere to start from
             return None
-        return found if found.status == "complete" else None
+        return posterior if posterior.status == "complete" else None
 
     def _of(self, draws: dict[str, Array], weight: Array | None) -> Intervals:
         level = self.analysis.settings.level
-        found: Intervals = {}
+        intervals: Intervals = {}
         for name, values in draws.items():
             low, high = weights.quantiles(values.astype(float), weight, [(1 - level) / 2, (1 + level) / 2])
             for index in np.ndindex(values.shape[1:]):
-                found[label_of(name, index)] = (float(low[index]), float(high[index]))
-        return found
+                intervals[label_of(name, index)] = (float(low[index]), float(high[index]))
+        return intervals
 
 
 def explore(analysis: Analysis, posterior: Posterior, factor: float, progress: Progress) -> dict[str, Any]:
@@ -190,11 +190,15 @@ def explore(analysis: Analysis, posterior: Posterior, factor: float, progress: P
     explorer = Explorer(analysis, pooled_rows(Problem(analysis.model, analysis.release), posterior, seed))
     same = _possible(explorer, release, seed)
     rng = generator(seed, Purpose.OTHER_RELEASES)
-    found: list[Intervals | None] = []
+    simulated: list[Intervals | None] = []
     for number, row in enumerate(_chosen(posterior, rng)):
         progress(SIMULATING, number, REPLICATES)
-        found.append(_possible(explorer, _simulated(release, posterior, row, rng), seed + 1 + number))
-    widths = [{name: high - low for name, (low, high) in each.items()} for each in found if each is not None]
+        simulated.append(_possible(explorer, _simulated(release, posterior, row, rng), seed + 1 + number))
+    widths = [
+        {name: high - low for name, (low, high) in intervals.items()}
+        for intervals in simulated
+        if intervals is not None
+    ]
     rows = _learnt(same or {}, widths)
     return {"factor": factor, "level": level, "failed": REPLICATES - len(widths), "rows": rows}
 
@@ -216,21 +220,21 @@ def _chosen(posterior: Posterior, rng: np.random.Generator) -> Any:
 
 def _simulated(release: Release, posterior: Posterior, row: int, rng: np.random.Generator) -> Release:
     """A release drawn anew, given the confidential values of one posterior draw."""
-    made = {}
+    values = {}
     for name, item in release.items():
         confidential = posterior[name][row : row + 1]
-        extra = {other: posterior[other][row : row + 1] for other in item.mechanism.inputs}
-        made[name] = Released(item.mechanism, item.mechanism.sample(rng, confidential, **extra)[0])
-    return Release(made)
+        extra = {input_name: posterior[input_name][row : row + 1] for input_name in item.mechanism.inputs}
+        values[name] = Released(item.mechanism, item.mechanism.sample(rng, confidential, **extra)[0])
+    return Release(values)
 
 
 def _learnt(same: Intervals, widths: list[dict[str, float]]) -> list[dict[str, Any]]:
     names = list(same) or list(widths[0] if widths else ())
     rows = []
     for name in names[:MOST_LEARNT]:
-        each = [found[name] for found in widths]
-        mean = float(np.mean(each)) if each else None
-        spread = float(np.std(each, ddof=1)) if len(each) > 1 else None
+        samples = [by_label[name] for by_label in widths]
+        mean = float(np.mean(samples)) if samples else None
+        spread = float(np.std(samples, ddof=1)) if len(samples) > 1 else None
         interval = list(same[name]) if name in same else None
-        rows.append({"name": name, "same": interval, "expected": mean, "spread": spread, "releases": len(each)})
+        rows.append({"name": name, "same": interval, "expected": mean, "spread": spread, "releases": len(samples)})
     return rows

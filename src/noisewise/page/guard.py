@@ -123,10 +123,10 @@ def _hashes(page: str) -> str:
 
 
 def _with_headers(
-    found: Iterable[tuple[bytes, bytes]], added: Mapping[str, str] = HEADERS
+    headers: Iterable[tuple[bytes, bytes]], added: Mapping[str, str] = HEADERS
 ) -> list[tuple[bytes, bytes]]:
-    kept = [(name, value) for name, value in found if name.decode("latin-1").lower() not in added]
-    return kept + [(name.encode(), value.encode()) for name, value in added.items()]
+    others = [(name, value) for name, value in headers if name.decode("latin-1").lower() not in added]
+    return others + [(name.encode(), value.encode()) for name, value in added.items()]
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, status: int, why: str) -> None:

@@ -18,10 +18,10 @@ MECHANISMS = tuple(entry["$ref"].split("/")[-1] for entry in DEFINITIONS["statis
 
 def with_release(text: str, release: Release) -> str:
     """`text` with its release replaced; every other line stays, and what TOML reads from it too."""
-    given = release.to_dict()
-    tables = {name: _without_none(entry) for name, entry in given["statistics"].items()}
-    if "disjoint" in given:
-        tables["disjoint"] = given["disjoint"]
+    content = release.to_dict()
+    tables = {name: _without_none(entry) for name, entry in content["statistics"].items()}
+    if "disjoint" in content:
+        tables["disjoint"] = content["disjoint"]
     return _replaced(text, tables)
 
 
@@ -44,14 +44,14 @@ def _replaced(text: str, tables: dict[str, Any]) -> str:
     before = _parsed(text)
     head, tail = _around_release(text.splitlines())
     new = toml_text.write({"release": tables}).strip("\n").splitlines()
-    made = "\n".join([*_trimmed(head), "", *new, "", *_trimmed(tail)]).strip("\n") + "\n"
+    replaced = "\n".join([*_trimmed(head), "", *new, "", *_trimmed(tail)]).strip("\n") + "\n"
     try:
-        after = tomllib.loads(made)
+        after = tomllib.loads(replaced)
     except ValueError:
         after = {}
     if {**after, "release": tables} != {**before, "release": tables} or after.get("release") != tables:
         raise InputError("The release's place in the analysis file is not clear: put it in by hand.")
-    return made
+    return replaced
 
 
 def _around_release(lines: list[str]) -> tuple[list[str], list[str]]:
@@ -59,7 +59,7 @@ def _around_release(lines: list[str]) -> tuple[list[str], list[str]]:
     head: list[str] = []
     tail: list[str] = []
     inside: list[str] = []
-    table, seen = "", False
+    table, reached = "", False
     for line in lines:
         header = _HEADER.match(line)
         if header:
@@ -67,29 +67,29 @@ def _around_release(lines: list[str]) -> tuple[list[str], list[str]]:
                 tail += _last_comments(inside)
             table, inside = header[1].strip("\"'"), []
         if table == "release":
-            seen = True
+            reached = True
             inside.append(line)
         elif table or not _KEY.match(line):
-            (tail if seen else head).append(line)
+            (tail if reached else head).append(line)
     return head, tail
 
 
 def _last_comments(lines: list[str]) -> list[str]:
-    found: list[str] = []
+    comments: list[str] = []
     for line in reversed(lines):
         if line.strip() and not line.lstrip().startswith("#"):
             break
-        found.insert(0, line)
-    return found
+        comments.insert(0, line)
+    return comments
 
 
 def _trimmed(lines: list[str]) -> list[str]:
-    found = list(lines)
-    while found and not found[-1].strip():
-        found.pop()
-    while found and not found[0].strip():
-        found.pop(0)
-    return found
+    trimmed = list(lines)
+    while trimmed and not trimmed[-1].strip():
+        trimmed.pop()
+    while trimmed and not trimmed[0].strip():
+        trimmed.pop(0)
+    return trimmed
 
 
 def _without_none(value: Any) -> Any:
@@ -101,14 +101,14 @@ def _without_none(value: Any) -> Any:
 def from_upload(content: bytes) -> Release:
     """The release in an uploaded file's bytes."""
     try:
-        found = json.loads(content.decode("utf-8"), object_pairs_hook=unique_keys)
+        data = json.loads(content.decode("utf-8"), object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         cause = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}. Mend it there."
         raise InputError(cause, who="release file") from None
     except (ValueError, RecursionError) as error:
         cause = f"cannot be read as JSON: {error}. Is this a release file?"
         raise InputError(cause, who="release file") from None
-    return Release.from_dict(found, "release file")
+    return Release.from_dict(data, "release file")
 
 
 # The form -----------------------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def choices(mechanism: str, argument: str) -> list[str] | None:
     schema = DEFINITIONS[mechanism]["properties"][argument]
     if schema.get("type") == "boolean":
         return ["true", "false"]
-    found = schema.get("enum")
-    return None if found is None else [each for each in found if isinstance(each, str)]
+    words = schema.get("enum")
+    return None if words is None else [word for word in words if isinstance(word, str)]
 
 
 def from_form(name: str, value: str, mechanism: str, arguments: dict[str, str]) -> dict[str, Any]:

@@ -114,9 +114,9 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
         run = current()
         if run is None or run.over:
             return None
-        known = {"value": str(run.done), "max": str(run.total)} if run.total else {}
+        extent = {"value": str(run.done), "max": str(run.total)} if run.total else {}
         text = f"{run.stage}: {run.done:,} of {run.total:,} draws" if run.total else run.stage or "starting"
-        return ui.div(ui.tags.progress(aria_label="Progress of the run", **known), ui.p(text, class_="quiet"))
+        return ui.div(ui.tags.progress(aria_label="Progress of the run", **extent), ui.p(text, class_="quiet"))
 
     @reactive.effect
     def _enable() -> None:
@@ -135,8 +135,8 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
 def _history(input: Inputs, runs: "Runs", shown: Any, states: Any) -> None:
     @reactive.effect
     def _choices() -> None:
-        found = {str(run.number): f"{run.number}: {run.title} ({run_state(run)})" for run in states()}
-        ui.update_select("shown", choices=found or {"": "none yet"}, selected=str(shown() or ""))
+        choices = {str(run.number): f"{run.number}: {run.title} ({run_state(run)})" for run in states()}
+        ui.update_select("shown", choices=choices or {"": "none yet"}, selected=str(shown() or ""))
 
     @reactive.effect
     @reactive.event(input.shown)
@@ -147,8 +147,8 @@ def _history(input: Inputs, runs: "Runs", shown: Any, states: Any) -> None:
 
     @render.ui
     def history() -> Any:
-        found = states()
-        if not found:
+        listed = states()
+        if not listed:
             return None
         rows = [
             ui.tags.tr(
@@ -165,7 +165,7 @@ def _history(input: Inputs, runs: "Runs", shown: Any, states: Any) -> None:
                     )
                 ),
             )
-            for run in found[:20]
+            for run in listed[:20]
         ]
         return table(("run", "title", "state", "started", "file"), rows, "Runs")
 
@@ -176,8 +176,8 @@ def _history(input: Inputs, runs: "Runs", shown: Any, states: Any) -> None:
 def table(heads: Any, rows: Any, name: str) -> Any:
     """A table that scrolls by itself where the window is narrow."""
     head = ui.tags.tr([ui.tags.th(text, scope="col") for text in heads])
-    made = ui.tags.table(ui.tags.thead(head), ui.tags.tbody(rows))
-    return scrolling(made, name)
+    element = ui.tags.table(ui.tags.thead(head), ui.tags.tbody(rows))
+    return scrolling(element, name)
 
 
 def scrolling(inner: Any, name: str) -> Any:
@@ -187,29 +187,29 @@ def scrolling(inner: Any, name: str) -> Any:
 
 def result_ui(run: Run) -> Any:
     """Picture, table, verdict and files of a finished run."""
-    found = run.result or {}
+    result = run.result or {}
     links = [
         ui.tags.li(ui.tags.a(label, href=f"files/{run.number}/{name}", download=""))
         for name, (label, _) in FILES.items()
         if run.file(name) is not None
     ]
-    more = found["scalars"] - len(found["rows"])
-    picture, heads = None, ("", "", "mean", "sd", f"{100 * found['level']:g}% interval")
+    more = result["scalars"] - len(result["rows"])
+    picture, heads = None, ("", "", "mean", "sd", f"{100 * result['level']:g}% interval")
     if run.file("figure.svg") is not None:
-        picture = scrolling(ui.img(src=f"files/{run.number}/figure.svg", alt=alternative_text(found)), "Picture")
+        picture = scrolling(ui.img(src=f"files/{run.number}/figure.svg", alt=alternative_text(result)), "Picture")
     return ui.div(
-        verdict_ui(found["verdict"]),
+        verdict_ui(result["verdict"]),
         picture,
-        table(heads, _rows(found), "Prior, naive and exact") if found["rows"] else None,
+        table(heads, _rows(result), "Prior, naive and exact") if result["rows"] else None,
         ui.p(f"{more} more in the files.", class_="quiet") if more > 0 else None,
-        ui.p(_how(found), class_="quiet"),
+        ui.p(_how(result), class_="quiet"),
         ui.h3("Download"),
         ui.tags.ul(links, class_="files"),
     )
 
 
-def _how(found: Any) -> str:
-    return f"By {found['sampler']}: {found['reason']}." if found["reason"] else f"By {found['sampler']}."
+def _how(result: Any) -> str:
+    return f"By {result['sampler']}: {result['reason']}." if result["reason"] else f"By {result['sampler']}."
 
 
 def verdict_ui(verdict: Any) -> Any:
@@ -220,9 +220,9 @@ def verdict_ui(verdict: Any) -> Any:
     return ui.div(ui.h3(verdict["title"]), lines, more, class_=kind, id="verdict")
 
 
-def _rows(found: Any) -> list[Any]:
+def _rows(result: Any) -> list[Any]:
     rows = []
-    for row in found["rows"]:
+    for row in result["rows"]:
         name = row["name"] if row["parameter"] else f"{row['name']} (confidential)"
         kinds = [kind for kind in ("prior", "naive", "exact") if row[kind] is not None]
         for kind in kinds:
@@ -238,16 +238,16 @@ def short(number: float | None) -> str:
     return "not known" if number is None else f"{number:.4g}"
 
 
-def alternative_text(found: Any) -> str:
+def alternative_text(result: Any) -> str:
     """The picture in words."""
     parts = []
-    for row in found["rows"][:4]:
-        each = [
+    for row in result["rows"][:4]:
+        kinds = [
             f"{kind} {short(row[kind][0])}, give or take {short(row[kind][1])}"
             for kind in ("prior", "naive", "exact")
             if row[kind]
         ]
-        parts.append(f"{row['name']}: {'; '.join(each)}")
+        parts.append(f"{row['name']}: {'; '.join(kinds)}")
     return "Densities of prior, naive and exact posterior. " + ". ".join(parts) + "."
 
 
@@ -270,11 +270,11 @@ def _exploration(input: Inputs, session: Session, runs: "Runs", current: Any, st
         moved()
         run = current()
         req(run is not None and run.result is not None)
-        found = runs.explored(run)
-        if not found:
+        explorations = runs.explored(run)
+        if not explorations:
             return None
-        picture = await asyncio.to_thread(widths_picture, run.result, found)
-        return explored_ui(run.result, found, picture)
+        picture = await asyncio.to_thread(widths_picture, run.result, explorations)
+        return explored_ui(run.result, explorations, picture)
 
 
 def _asking(input: Inputs, session: Session, runs: "Runs", current: Any, states: Any, asked: Any) -> None:
@@ -335,18 +335,18 @@ def budget_in_words(result: Any, factor: float) -> str:
     return f"{result['epsilon'] * factor:.3g}" if result["epsilon"] else f"{factor:.3g} times"
 
 
-def explored_ui(result: Any, found: list[Any], picture: str) -> Any:
+def explored_ui(result: Any, explorations: list[Any], picture: str) -> Any:
     """A row for each budget and parameter, and a picture of the widths."""
-    level = f"{100 * found[0]['level']:g}%"
+    level = f"{100 * explorations[0]['level']:g}%"
     rows = []
-    for each in found:
-        for row in each["rows"][:4]:
+    for exploration in explorations:
+        for row in exploration["rows"][:4]:
             same = "not known" if row["same"] is None else " to ".join(map(short, row["same"]))
             width = "not known" if row["expected"] is None else f"{short(row['expected'])} ± {short(row['spread'])}"
-            first = ui.tags.th(budget_in_words(result, each["factor"]), scope="row")
+            first = ui.tags.th(budget_in_words(result, exploration["factor"]), scope="row")
             rows.append(ui.tags.tr(first, [ui.tags.td(text) for text in (row["name"], width, same)]))
-    failed = sum(each["failed"] for each in found)
-    releases = max((row["releases"] for each in found for row in each["rows"]), default=0)
+    failed = sum(exploration["failed"] for exploration in explorations)
+    releases = max((row["releases"] for exploration in explorations for row in exploration["rows"]), default=0)
     note = (
         f"Expected width: the {level} interval's width, averaged over {releases} releases simulated at that budget "
         "from what this run found (± their standard deviation). Same value: the interval, had the published value "
@@ -354,7 +354,7 @@ def explored_ui(result: Any, found: list[Any], picture: str) -> Any:
     )
     heads = ("epsilon" if result["epsilon"] else "budget", "", "expected width", "same value")
     return ui.div(
-        ui.img(src=picture, class_="widths", alt=_widths_in_words(result, found)),
+        ui.img(src=picture, class_="widths", alt=_widths_in_words(result, explorations)),
         table(heads, rows, "Other budgets"),
         ui.p(note, class_="quiet"),
         ui.p(f"{failed} simulated releases gave no posterior with so few draws and are left out.", class_="quiet")
@@ -363,25 +363,30 @@ def explored_ui(result: Any, found: list[Any], picture: str) -> Any:
     )
 
 
-def _widths_in_words(result: Any, found: list[Any]) -> str:
-    first = [(one["factor"], one["rows"][0]) for one in found if one["rows"]]
+def _widths_in_words(result: Any, explorations: list[Any]) -> str:
+    first = [(exploration["factor"], exploration["rows"][0]) for exploration in explorations if exploration["rows"]]
     if not first:
         return "No budget gave an answer."
-    each = [f"{budget_in_words(result, factor)}: {short(row['expected'])}" for factor, row in first]
-    return f"Expected width of the interval of {first[0][1]['name']} by budget. " + "; ".join(each) + "."
+    widths = [f"{budget_in_words(result, factor)}: {short(row['expected'])}" for factor, row in first]
+    return f"Expected width of the interval of {first[0][1]['name']} by budget. " + "; ".join(widths) + "."
 
 
-def widths_picture(result: Any, found: list[Any]) -> str:
+def widths_picture(result: Any, explorations: list[Any]) -> str:
     """Expected widths against the budget, as a data address; the prior's and this run's widths for comparison."""
     from matplotlib.figure import Figure
 
     rows = {row["name"]: row for row in result["rows"]}
-    found = [one for one in found if one["rows"]]
-    names = [name for name in rows if found and rows[name]["parameter"]][:3]
+    explorations = [exploration for exploration in explorations if exploration["rows"]]
+    names = [name for name in rows if explorations and rows[name]["parameter"]][:3]
     figure = Figure(figsize=(3.6 * len(names) + 0.8, 3.0), layout="constrained")
     axes = figure.subplots(1, len(names), squeeze=False)[0]
     for at, (axis, name) in enumerate(zip(axes, names, strict=True)):
-        points = [(one["factor"], row) for one in found for row in one["rows"] if row["name"] == name]
+        points = [
+            (exploration["factor"], row)
+            for exploration in explorations
+            for row in exploration["rows"]
+            if row["name"] == name
+        ]
         _widths_panel(axis, result["epsilon"] or 1.0, rows[name], points)
         axis.set(xlabel="epsilon" if result["epsilon"] else "budget, times the release's", title=name)
         axis.set_ylabel("width of interval" if at == 0 else "")
@@ -392,9 +397,9 @@ def widths_picture(result: Any, found: list[Any]) -> str:
 
 
 def _widths_panel(axis: Any, base: float, row: Any, points: list[tuple[float, Any]]) -> None:
-    known = [(base * factor, one["expected"], one["spread"] or 0.0) for factor, one in points if one["expected"]]
-    if known:
-        budgets, widths, spreads = zip(*known, strict=True)
+    bars = [(base * factor, point["expected"], point["spread"] or 0.0) for factor, point in points if point["expected"]]
+    if bars:
+        budgets, widths, spreads = zip(*bars, strict=True)
         axis.errorbar(budgets, widths, yerr=spreads, fmt="o-", color="#4477AA", capsize=3, label="expected")
     axis.plot([base], [row["exact"][3] - row["exact"][2]], "D", color="#000000", label="this run")
     if row["prior"]:

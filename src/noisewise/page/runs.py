@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,9 @@ class Run(Job):
 
     @property
     def explorable(self) -> bool:
-        """Whether it found something that releases can be simulated from."""
-        found = self.result
-        return found is not None and bool(found["rows"]) and found["verdict"]["state"] != "bad"
+        """Whether it has an answer that releases can be simulated from."""
+        result = self.result
+        return result is not None and bool(result["rows"]) and result["verdict"]["state"] != "bad"
 
     def file(self, name: str) -> Path | None:
         """A file of this run that may be downloaded, if it is there."""
@@ -121,12 +122,12 @@ class Runs:
         number, folder = self._new_folder()
         run = Run({"task": "run", "folder": str(folder)}, number=number, folder=folder, title=title)
         run.when = time.strftime("%Y-%m-%d %H:%M")
-        written = folder / "analysis.toml"
-        written.write_text(text, encoding="utf-8")
+        path = folder / "analysis.toml"
+        path.write_text(text, encoding="utf-8")
         try:
             self._queue.submit(run)
         except Full:
-            written.unlink()
+            path.unlink()
             folder.rmdir()
             raise
         self._runs[number] = run
@@ -134,8 +135,8 @@ class Runs:
         return run
 
     def _new_folder(self) -> tuple[int, Path]:
-        named = (_FOLDER.fullmatch(path.name) for path in self.folder.iterdir())
-        number = max((int(found[1]) for found in named if found), default=0)
+        matches = (_FOLDER.fullmatch(path.name) for path in self.folder.iterdir())
+        number = max((int(match[1]) for match in matches if match), default=0)
         while True:  # another page may use the same folder
             number += 1
             folder = self.folder / f"run-{number:04d}"
@@ -157,21 +158,21 @@ class Runs:
         key = run.number, factor
         with self._lock:
             self._asked.add(key)
-            known = self._explored.get(key)
-            if known is not None and known.state in ("waiting", "running", "done") and not known.stopping:
-                return known
-            for other, job in list(self._explored.items()):
+            earlier = self._explored.get(key)
+            if earlier is not None and earlier.state in ("waiting", "running", "done") and not earlier.stopping:
+                return earlier
+            for put_off, job in list(self._explored.items()):
                 if not job.over:
                     self._beside.cancel(job, gently=True)
-                    del self._explored[other]
-                    if other not in self._asked and (before := self.get(other[0])) is not None:
-                        self._ahead.insert(0, (before, other[1]))
+                    del self._explored[put_off]
+                    if put_off not in self._asked and (run_of_it := self.get(put_off[0])) is not None:
+                        self._ahead.insert(0, (run_of_it, put_off[1]))
             return self._submit(run, factor)
 
     def explored(self, run: Run) -> list[dict[str, Any]]:
         """All finished explorations of a run that were asked for, smallest budget first."""
         jobs = [job for key, job in list(self._explored.items()) if key[0] == run.number and key in self._asked]
-        return sorted((job.result for job in jobs if job.result is not None), key=lambda each: each["factor"])
+        return sorted((job.result for job in jobs if job.result is not None), key=itemgetter("factor"))
 
     @property
     def explorations(self) -> list[Job]:
@@ -198,10 +199,10 @@ class Runs:
 def _earlier(folder: Path) -> Iterator[Run]:
     """Runs of earlier sessions, where they finished."""
     for path in sorted(folder.glob("run-*")):
-        named = _FOLDER.fullmatch(path.name)
-        if named is None or not path.is_dir() or path.is_symlink():
+        match = _FOLDER.fullmatch(path.name)
+        if match is None or not path.is_dir() or path.is_symlink():
             continue
-        run = Run({}, number=int(named[1]), folder=path, title="earlier run")
+        run = Run({}, number=int(match[1]), folder=path, title="earlier run")
         run.state, run.message = "cancelled", "Of an earlier session; it did not finish, or not with this version."
         with contextlib.suppress(OSError, ValueError):
             shown = json.loads((path / "page.json").read_text(encoding="utf-8"))

@@ -1,7 +1,8 @@
-"""A process of its own that computes for the page (`python -m noisewise.page.worker`), told and telling by JSON lines.
+"""A process of its own that computes for the page: `python -m noisewise.page.worker`.
 
-The page starts it, and stops it by closing its input or by ending it. Nothing it is sent is ever run as code: a job
-names a run's folder, and the analysis file in it is read by the same code as on the command line.
+Jobs come, and answers go, as lines of JSON. The page starts it, and stops it by closing its input or by ending it.
+Nothing it is sent is ever run as code: a job names a run's folder, and the analysis file in it is read by the same code
+as on the command line.
 """
 
 import json

@@ -29,13 +29,13 @@ def panels(
     posterior = replace(posterior, released=_markable(posterior))
     scalars = [(name, index) for name in posterior.draws for index in np.ndindex(posterior[name].shape[1:])]
     scalars = [(name, index) for name, index in scalars if np.all(np.isfinite(posterior[name][_at(index)]))]
-    found = []
+    pictures = []
     for count, (name, index) in enumerate(scalars[:MOST]):
         label = label_of(name, index)
         words = _words(posterior, naive, before, name, index, level)
         drawn = _drawn(posterior, naive, before, name, index, level)
-        found.append((label, inline(drawn, f"panel{count}", f"Densities of {label}", words), words))
-    return found
+        pictures.append((label, inline(drawn, f"panel{count}", f"Densities of {label}", words), words))
+    return pictures
 
 
 def _at(index: tuple[int, ...]) -> Any:
@@ -68,12 +68,12 @@ def _words(
     index: tuple[int, ...],
     level: float,
 ) -> str:
-    def told(who: str, mean: float, low: float, high: float) -> str:
+    def described(who: str, mean: float, low: float, high: float) -> str:
         return f"{who}: mean {number(mean)}, {100 * level:g}% interval from {number(low)} to {number(high)}."
 
-    parts = [told("Exact", *_spread(posterior, name, index, level))]
+    parts = [described("Exact", *_spread(posterior, name, index, level))]
     if naive is not None and name in naive.parameters:
-        parts.append(told("Naive", *_spread(naive, name, index, level)))
+        parts.append(described("Naive", *_spread(naive, name, index, level)))
     if name in before:
         values = before[name][_at(index)].astype(float)
         low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
@@ -124,15 +124,15 @@ def _bars(
 ) -> None:
     """The intervals, under the densities."""
     top = axis.get_ylim()[1]
-    given = [("exact", posterior)]
+    posteriors = [("exact", posterior)]
     if naive is not None and name in naive.parameters:
-        given.append(("naive", naive))
-    for row, (kind, each) in enumerate(given):
-        mean, low, high = _spread(each, name, index, level)
+        posteriors.append(("naive", naive))
+    for row, (kind, drawn) in enumerate(posteriors):
+        mean, low, high = _spread(drawn, name, index, level)
         height = -0.08 * (row + 1) * top
         axis.plot([low, high], [height, height], color=plots.COLOURS[kind], linewidth=3.5, solid_capstyle="butt")
         axis.plot([mean], [height], "o", color=plots.COLOURS[kind], markersize=6)
-    axis.set_ylim(-0.08 * (len(given) + 1) * top, top)
+    axis.set_ylim(-0.08 * (len(posteriors) + 1) * top, top)
 
 
 def inline(drawn: str, key: str, title: str, description: str) -> Html:

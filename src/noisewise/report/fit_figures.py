@@ -15,20 +15,22 @@ Ends = tuple[float, float, float]
 
 def intervals(fit: Fit, naive: Fit | None, level: float) -> Drawn:
     """(label, SVG, words) for each scalar parameter whose interval is finite, at most as many as other reports draw."""
-    exact, other = _ends(fit, level), _ends(naive, level) if naive is not None else {}
-    shown = {label: ends for label, ends in exact.items() if np.all(np.isfinite(ends))}
-    found: Drawn = []
-    for label, ends in list(shown.items())[: figures.MOST]:
-        given = {"exact": ends}
-        if label in other and np.all(np.isfinite(other[label])):
-            given["naive"] = other[label]
-        told = " ".join(
+    exact, naive_ends = _ends(fit, level), _ends(naive, level) if naive is not None else {}
+    finite = {label: ends for label, ends in exact.items() if np.all(np.isfinite(ends))}
+    pictures: Drawn = []
+    for label, ends in list(finite.items())[: figures.MOST]:
+        ends_by_kind = {"exact": ends}
+        if label in naive_ends and np.all(np.isfinite(naive_ends[label])):
+            ends_by_kind["naive"] = naive_ends[label]
+        description = " ".join(
             f"{kind.capitalize()}: {number(middle)}, {100 * level:g}% interval from {number(low)} to {number(high)}."
-            for kind, (middle, low, high) in given.items()
+            for kind, (middle, low, high) in ends_by_kind.items()
         )
-        drawn = _bars(label, given)
-        found.append((label, figures.inline(drawn, f"panel{len(found)}", f"Estimates of {label}", told), told))
-    return found
+        drawn = _bars(label, ends_by_kind)
+        pictures.append(
+            (label, figures.inline(drawn, f"panel{len(pictures)}", f"Estimates of {label}", description), description)
+        )
+    return pictures
 
 
 def _ends(fit: Fit, level: float) -> dict[str, Ends]:
@@ -37,13 +39,13 @@ def _ends(fit: Fit, level: float) -> dict[str, Ends]:
     return {str(label): (row["estimate"], row[low], row[high]) for label, row in table.iterrows()}
 
 
-def _bars(label: str, given: dict[str, Ends]) -> str:
+def _bars(label: str, ends_by_kind: dict[str, Ends]) -> str:
     with figures.small_axis(1.3) as (axis, drawn):
-        for row, (kind, (middle, low, high)) in enumerate(given.items()):
+        for row, (kind, (middle, low, high)) in enumerate(ends_by_kind.items()):
             style = {"linestyle": ":" if kind == "naive" else "-", "linewidth": 3.5, "solid_capstyle": "butt"}
             axis.plot([low, high], [-row, -row], color=plots.COLOURS[kind], **style)
             axis.plot([middle], [-row], "o", color=plots.COLOURS[kind], markersize=7)
-        axis.set_ylim(-len(given) + 0.4, 0.6)
+        axis.set_ylim(-len(ends_by_kind) + 0.4, 0.6)
         axis.set_yticks([])
         axis.set_xlabel(label)
         axis.spines["left"].set_visible(False)
@@ -59,12 +61,14 @@ def climb(fit: Fit) -> Drawn:
     for label, (name, index) in zip(fit.labels, scalars, strict=True):
         paths[label] = [float(np.asarray(step[name])[index]) for step in fit.trace]
     paths = {label: path for label, path in paths.items() if np.all(np.isfinite(path))}
-    found: Drawn = []
+    pictures: Drawn = []
     for label, path in list(paths.items())[: figures.MOST]:
-        told = f"From {number(path[0])} to {number(path[-1])} in {len(path):,} steps."
+        description = f"From {number(path[0])} to {number(path[-1])} in {len(path):,} steps."
         drawn = _path(label, path)
-        found.append((label, figures.inline(drawn, f"climb{len(found)}", f"Path of {label}", told), told))
-    return found
+        pictures.append(
+            (label, figures.inline(drawn, f"climb{len(pictures)}", f"Path of {label}", description), description)
+        )
+    return pictures
 
 
 def _path(label: str, path: list[float]) -> str:

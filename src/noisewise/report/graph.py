@@ -38,14 +38,14 @@ def graph(nodes: Sequence[NodeWords]) -> Html:
 
 def _columns(nodes: Sequence[NodeWords]) -> list[list[NodeWords]]:
     """Nodes by depth: a kind never shares a column with another, published values all stand in the last one."""
-    known = {node.key: node for node in nodes}
+    keys = {node.key: node for node in nodes}
     depth: dict[str, int] = {}
     floor = 0
     for kind in TITLES:
         for node in nodes:
             if node.kind == kind:
-                before = [depth[parent] for parent in node.parents if parent in known]
-                depth[node.key] = max([floor, *(1 + each for each in before)])
+                before = [depth[parent] for parent in node.parents if parent in keys]
+                depth[node.key] = max([floor, *(1 + level for level in before)])
         floor = 1 + max(depth.values(), default=-1)
     last = max(depth.values())
     for node in nodes:

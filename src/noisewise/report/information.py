@@ -44,7 +44,7 @@ def lost(posterior: Posterior, release: Release, before: Mapping[str, Array], le
     """
     columns = _statistics(posterior, release)
     tails = [(1 - level) / 2, (1 + level) / 2]
-    found = []
+    losses = []
     for name in posterior.parameters:
         values = posterior[name].astype(float)
         ends = weights.quantiles(values, posterior.weights, tails)
@@ -52,9 +52,9 @@ def lost(posterior: Posterior, release: Release, before: Mapping[str, Array], le
         for index in np.ndindex(values.shape[1:]):
             label = label_of(name, index)
             share = _share(values[(slice(None), *index)], columns, posterior, name)
-            pairs = [(float(each[0][index]), float(each[1][index])) for each in (prior, ends)]
-            found.append(Lost(label, share, pairs[0], pairs[1]))
-    return found
+            pairs = [(float(low[index]), float(high[index])) for low, high in (prior, ends)]
+            losses.append(Lost(label, share, pairs[0], pairs[1]))
+    return losses
 
 
 def _statistics(posterior: Posterior, release: Release) -> Array:

@@ -52,9 +52,9 @@ class FitReport(page.Shown):
 
 def judge(fit: Fit, level: float) -> Verdict:
     """All checks of a fit."""
-    found = [_run(fit), *_starts(fit), *_simulated(fit), _intervals(level)]
+    checks = [_run(fit), *_starts(fit), *_simulated(fit), _intervals(level)]
     error = Verdict.error if fit.monte_carlo_error else "rounding"
-    return verdict_of(found, error)
+    return verdict_of(checks, error)
 
 
 def _run(fit: Fit) -> Check:
@@ -68,15 +68,15 @@ def _run(fit: Fit) -> Check:
 
 def _starts(fit: Fit) -> list[Check]:
     """Whether the top depends on where the climb began."""
-    given = fit.diagnostics.get("starts", 0)
-    count = int(given) if isinstance(given, (int, float)) else len(given)
+    starts = fit.diagnostics.get("starts", 0)
+    count = int(starts) if isinstance(starts, (int, float)) else len(starts)
     if fit.diagnostics.get("multimodal"):
         return [Check("look", "Starting points", f"The likelihood has more than one top. {fit.message}")]
     if fit.status != "converged" or not count:
         return []
     if count == 1:
-        told = "The climb had one starting point, so that another top cannot be ruled out."
-        return [Check("note", "Starting points", told)]
+        explanation = "The climb had one starting point, so that another top cannot be ruled out."
+        return [Check("note", "Starting points", explanation)]
     return [Check("good", "Starting points", f"Of {count} starting points none led to another top that is as high.")]
 
 
@@ -88,22 +88,22 @@ def _simulated(fit: Fit) -> list[Check]:
     if not len(share):
         return []
     label = str(share.idxmax())
-    told = (
+    explanation = (
         f"With another seed the estimate of {label} would move by about "
         f"{number(table['Monte Carlo error'][label], 2)}, which is {number(100 * share[label], 2)}% of its standard "
         "error; others move less in proportion."
     )
-    return [Check("good" if share[label] < SMALL else "look", "Simulation error", told)]
+    return [Check("good" if share[label] < SMALL else "look", "Simulation error", explanation)]
 
 
 def _intervals(level: float) -> Check:
-    told = (
+    explanation = (
         f"The {100 * level:g}% intervals are the estimate, give or take so many standard errors. They hold the true "
         f"value in about {100 * level:g}% of repetitions where the release holds very many records' worth of numbers; "
         "with one or a few noisy numbers it can be less often, and they may reach beyond what a parameter can be. "
         "The exact posterior (noisewise fit) makes no such approximation."
     )
-    return Check("note", "Intervals", told)
+    return Check("note", "Intervals", explanation)
 
 
 # The sections -------------------------------------------------------------------------------------------------------
@@ -115,51 +115,51 @@ def _question(report: FitReport) -> Section:
 
 def _answers(report: FitReport) -> list[str]:
     low, high = report.summary.columns[2:4]
-    found = []
+    sentences = []
     for label, row in list(report.summary.iterrows())[: page.MOST_SENTENCES]:
         error = f"give or take {number(row['standard error'])} (its standard error)"
         interval = f"{100 * report.level:g}% interval from {number(row[low])} to {number(row[high])}"
-        found.append(f"{label} is estimated at {number(row['estimate'])}, {error}: {interval}.")
-    return found
+        sentences.append(f"{label} is estimated at {number(row['estimate'])}, {error}: {interval}.")
+    return sentences
 
 
 def _answer(report: FitReport) -> Section:
     summary = report.summary
     rows = [(label, *(number(value, 4) for value in row)) for label, row in summary.iterrows()]
     columns = ("Parameter", *(page.column_title(str(column)) for column in summary.columns))
-    told = (
+    lead = (
         "These are the parameter values under which the published values, noise included, were most likely. The prior "
         "laws say only which values a parameter can have. The standard errors count both what the confidential "
         "statistics vary by and what the noise adds."
     )
     shown = page.long_table(f"Estimates, with {100 * report.level:g}% intervals", columns, rows, "answer-table")
-    known = not math.isnan(report.fit.log_likelihood)
-    likelihood = f"The log likelihood there is {number(report.fit.log_likelihood, 6) if known else 'not known'}."
-    return "answer", "The answer", joined([tag("p", told), shown, tag("p", likelihood, class_="quiet"), _drawn(report)])
+    is_known = not math.isnan(report.fit.log_likelihood)
+    likelihood = f"The log likelihood there is {number(report.fit.log_likelihood, 6) if is_known else 'not known'}."
+    return "answer", "The answer", joined([tag("p", lead), shown, tag("p", likelihood, class_="quiet"), _drawn(report)])
 
 
 def _drawn(report: FitReport) -> Html | None:
-    each = _cards(fit_figures.intervals(report.fit, report.naive, report.level))
-    if not each:
+    cards = _cards(fit_figures.intervals(report.fit, report.naive, report.level))
+    if not cards:
         return None
     keys = [("exact", "exact: counts the noise")]
     if report.naive is not None:
         keys.append(("naive", "naive: ignores the noise"))
-    legend = [tag("li", tag("span", "", class_=f"key {kind}", aria_hidden="true"), told) for kind, told in keys]
+    legend = [tag("li", tag("span", "", class_=f"key {kind}", aria_hidden="true"), caption) for kind, caption in keys]
     bars = f"Dots are estimates, bars {100 * report.level:g}% intervals."
     parts = [
         tag("h3", "Pictures"),
         tag("ul", *legend, class_="legend"),
         tag("p", bars),
-        tag("div", *each, class_="grid"),
+        tag("div", *cards, class_="grid"),
     ]
     return joined(parts)
 
 
 def _cards(drawn: list[tuple[str, Html, str]]) -> list[Html]:
     return [
-        tag("figure", svg, tag("figcaption", tag("strong", label), f". {told}"), class_="card")
-        for label, svg, told in drawn
+        tag("figure", svg, tag("figcaption", tag("strong", label), f". {caption}"), class_="card")
+        for label, svg, caption in drawn
     ]
 
 
@@ -168,14 +168,10 @@ def _naive(report: FitReport) -> Section:
     if report.naive is None:
         why = tag("p", f"There is no naive analysis to set beside the exact one: {page.why_not(report)}.")
         return "naive", heading, why
-    found = report.fit.beside(report.naive)
-    intro = (
-        "The naive analysis takes each published value for the confidential one, as if it carried no noise. It is here "
-        "to show what that mistake would claim; only the exact analysis is right."
-    )
-    sentences = [words.estimates(str(label), row) for label, row in list(found.iterrows())[: page.MOST_SENTENCES]]
-    rows = [(label, *(number(value, 4) for value in row)) for label, row in found.iterrows()]
-    titles = ("Parameter", *(page.column_title(str(column)) for column in found.columns))
+    table = report.fit.beside(report.naive)
+    sentences = [words.estimates(str(label), row) for label, row in list(table.iterrows())[: page.MOST_SENTENCES]]
+    rows = [(label, *(number(value, 4) for value in row)) for label, row in table.iterrows()]
+    titles = ("Parameter", *(page.column_title(str(column)) for column in table.columns))
     note = (
         "Wider: the exact standard error over the naive one. Shift: the exact estimate less the naive one, in naive "
         "standard errors. Information ratio: what the naive analysis claims to know, over what is known."
@@ -184,7 +180,11 @@ def _naive(report: FitReport) -> Section:
     if report.naive.status != "converged":
         doubt = tag("p", f"The naive analysis itself fell short ({report.naive.status}): {report.naive.message}")
     shown = page.long_table("Naive and exact estimates", titles, rows, "naive-table")
-    return "naive", heading, joined([tag("p", intro), bullets(sentences), doubt, shown, tag("p", note, class_="quiet")])
+    return (
+        "naive",
+        heading,
+        joined([tag("p", page.NAIVE), bullets(sentences), doubt, shown, tag("p", note, class_="quiet")]),
+    )
 
 
 def _trust(report: FitReport) -> Section:
@@ -196,27 +196,27 @@ def _trust(report: FitReport) -> Section:
 def _climb(report: FitReport) -> Section | None:
     if len(report.fit.trace) < 2:
         return None
-    told = "How the estimates moved, step by step, on the way to the top of the likelihood. They should level out."
-    each = _cards(fit_figures.climb(report.fit))
-    return "climb", "The climb", joined([tag("p", told), tag("div", *each, class_="grid")])
+    lead = "How the estimates moved, step by step, on the way to the top of the likelihood. They should level out."
+    cards = _cards(fit_figures.climb(report.fit))
+    return "climb", "The climb", joined([tag("p", lead), tag("div", *cards, class_="grid")])
 
 
 def _cost(report: FitReport) -> Section | None:
-    kept = _kept(report.fit)
-    if report.fit.status != "converged" or not kept:
+    shares = _information_kept(report.fit)
+    if report.fit.status != "converged" or not shares:
         return None
-    told = [words.kept(label, share) for label, share in list(kept.items())[: page.MOST_SENTENCES]]
+    sentences = [words.information_kept(label, share) for label, share in list(shares.items())[: page.MOST_SENTENCES]]
     rows = []
-    for label, share in kept.items():
-        known = 0.0 < share <= 1.0 + 1e-6
-        wider = number(share**-0.5, 3) if known else NONE
-        rows.append((label, f"{number(100 * share, 2)}%" if known else NONE, wider))
+    for label, share in shares.items():
+        is_known = 0.0 < share <= 1.0 + 1e-6
+        wider = number(share**-0.5, 3) if is_known else NONE
+        rows.append((label, f"{number(100 * share, 2)}%" if is_known else NONE, wider))
     columns = ("Parameter", "Information kept", "Standard error, times that without noise")
     shown = page.long_table("What privacy cost", columns, rows, "cost-table")
-    return "cost", "What privacy cost", joined([bullets(each for each in told if each), shown])
+    return "cost", "What privacy cost", joined([bullets(text for text in sentences if text), shown])
 
 
-def _kept(fit: Fit) -> dict[str, float]:
+def _information_kept(fit: Fit) -> dict[str, float]:
     """Share of the information that the release keeps, by label."""
     if not fit.efficiency:
         return {}
@@ -231,7 +231,7 @@ def _replay(report: FitReport) -> Section:
     return page.replay(report, command, facts, fit.versions)
 
 
-SECTIONS = (*(_question, page.published, page.model, _answer, _naive, _trust, _cost, _climb, page.cite, _replay),)
+SECTIONS = (_question, page.published, page.model, _answer, _naive, _trust, _cost, _climb, page.cite, _replay)
 
 
 __all__ = ["FitReport", "judge"]

@@ -30,13 +30,13 @@ def text(value: Any) -> Html:
 
 def tag(name: str, /, *children: Any, **attributes: Any) -> Html:
     """An element. `class_="a"` is class, `aria_label` is aria-label; attributes that are None or False are left out."""
-    given = "".join(
+    written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{text("" if value is True else value)}"'
         for key, value in attributes.items()
         if value is not None and value is not False
     )
     inner = "" if name in VOID else f"{joined(children)}</{name}>"
-    return Html(f"<{name}{given}>{inner}")
+    return Html(f"<{name}{written}>{inner}")
 
 
 def joined(children: Iterable[Any]) -> Html:
@@ -59,8 +59,8 @@ def paragraphs(value: str) -> Html:
 
 def bullets(items: Iterable[Any]) -> Html:
     """A list, or nothing."""
-    found = [tag("li", item) for item in items]
-    return tag("ul", *found) if found else Html("")
+    elements = [tag("li", item) for item in items]
+    return tag("ul", *elements) if elements else Html("")
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], key: str) -> Html:

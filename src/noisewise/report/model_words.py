@@ -40,16 +40,16 @@ def words_of_nodes(model: Model, release: Release, content: Mapping[str, Any]) -
 
     Keys differ from names, because a statistic and its published value share a name.
     """
-    found = [_node(model, name, content) for name in model.order]
+    nodes = [_node(model, name, content) for name in model.order]
     for name, item in release.items():
         kind = type(item.mechanism).__name__
         noise = "no noise" if kind == "Exact" else kind
-        needs = (f"s:{name}", *(_key(model, other) for other in item.mechanism.inputs))
+        needs = (f"s:{name}", *(_key(model, input_name) for input_name in item.mechanism.inputs))
         shown = whole(item.value) if np.ndim(item.value) == 0 and not np.isnan(item.value) else ""
         shown = shown or ("withheld" if np.ndim(item.value) == 0 else f"{int(np.size(item.value)):,} values")
-        told = f"{name} was published: {shown}, {'without noise' if kind == 'Exact' else f'made noisy by {kind}'}."
-        found.append(NodeWords(f"r:{name}", name, "release", f"{noise}: {shown}", needs, sentence=told))
-    return found
+        sentence = f"{name} was published: {shown}, {'without noise' if kind == 'Exact' else f'made noisy by {kind}'}."
+        nodes.append(NodeWords(f"r:{name}", name, "release", f"{noise}: {shown}", needs, sentence=sentence))
+    return nodes
 
 
 def _key(model: Model, name: str) -> str:
@@ -71,25 +71,27 @@ def _node(model: Model, name: str, content: Mapping[str, Any]) -> NodeWords:
         law = "simulated by a program"
         sentence = f"{name}, confidential, is simulated by a program that is given {listed(parents) or 'nothing'}."
     kind = "parameter" if parameter else "statistic"
-    return NodeWords(_key(model, name), name, kind, law, tuple(_key(model, each) for each in parents), note, sentence)
+    return NodeWords(
+        _key(model, name), name, kind, law, tuple(_key(model, parent) for parent in parents), note, sentence
+    )
 
 
 def _total(name: str, total: Total, stated: Mapping[str, Any]) -> tuple[str, str, str]:
     """(law, clamping, sentence) of a sum over records."""
     n = total.n if isinstance(total.n, str) else f"{total.n:,}"
     law = f"sum over {n} records"
-    given = stated.get("contribution")
-    texts = [given] if isinstance(given, str) else list(given or ())
+    contribution = stated.get("contribution")
+    texts = [contribution] if isinstance(contribution, str) else list(contribution or ())
     used = set(re.findall(r"\w+", " ".join(texts))) if texts else set(_called(total.contribution))
     clamped = bool(used & CLAMPS)
-    told = f"{name}, confidential, is a {law}"
+    sentence = f"{name}, confidential, is a {law}"
     if texts:
-        told += f" of {listed(texts)}"
+        sentence += f" of {listed(texts)}"
     record = stated.get("record", {})
     if record:
-        told += ", with " + listed([f"{key} ~ {value}" for key, value in record.items()])
-    told += ". What a record adds is clamped, as the curator did." if clamped else ". Nothing is clamped."
-    return law, "clamped" if clamped else "not clamped", told
+        sentence += ", with " + listed([f"{key} ~ {value}" for key, value in record.items()])
+    sentence += ". What a record adds is clamped, as the curator did." if clamped else ". Nothing is clamped."
+    return law, "clamped" if clamped else "not clamped", sentence
 
 
 def _called(function: Any) -> tuple[str, ...]:
@@ -100,21 +102,25 @@ def _called(function: Any) -> tuple[str, ...]:
 def law_name(model: Model, name: str) -> str:
     """The law's name; with its numbers where it depends on nothing and they are few."""
     law = model.law(name)
-    given = ", ".join(law.parents)
-    found = model.example(name)
-    if found is None:
-        return f"a law given {given}"
+    parents = ", ".join(law.parents)
+    distribution = model.example(name)
+    if distribution is None:
+        return f"a law given {parents}"
     with double():
-        while isinstance(found, (Independent, ExpandedDistribution)):
-            found = found.base_dist
-        kind = type(found).__name__
-        numbers = {key: np.asarray(vars(found)[key]) for key in found.arg_constraints if key in vars(found)}
+        while isinstance(distribution, (Independent, ExpandedDistribution)):
+            distribution = distribution.base_dist
+        kind = type(distribution).__name__
+        numbers = {
+            key: np.asarray(vars(distribution)[key])
+            for key in distribution.arg_constraints
+            if key in vars(distribution)
+        }
     shape = model.shape(name)
     times = f", {' by '.join(map(str, shape))} values" if shape else ""
     if law.parents:
-        return f"{kind} given {given}{times}"
+        return f"{kind} given {parents}{times}"
     short = {key: value for key, value in numbers.items() if value.size <= 4 and value.dtype.kind in "if"}
     if len(short) < len(numbers) or not numbers:
         return f"{kind}{times}"
-    shown = ", ".join(f"{key} {listed([whole(each) for each in np.unique(value)])}" for key, value in short.items())
+    shown = ", ".join(f"{key} {listed([whole(entry) for entry in np.unique(value)])}" for key, value in short.items())
     return f"{kind} ({shown}){times}"

@@ -17,7 +17,7 @@ from noisewise.report.markup import listed, number, whole
 SIMULATED = 20_000
 """Draws of noise where its size has no formula."""
 SHOWN = 6
-"""Numbers listed one by one; of more the range is told."""
+"""Numbers listed one by one; more are given by their range."""
 
 
 def sentence(name: str, item: Released) -> str:
@@ -31,7 +31,7 @@ def sentence(name: str, item: Released) -> str:
 def described(mechanism: Mechanism, shape: tuple[int, ...]) -> str:
     """The predicate of that sentence: 'got Laplace noise of scale 5: half of the time less than 3.5 off, ...'."""
     error = typical_error(mechanism, shape) if isinstance(mechanism, Additive) else None
-    return made(mechanism, shape) + (f": {off(error, mechanism)}" if error is not None else "")
+    return what_was_done(mechanism, shape) + (f": {off(error, mechanism)}" if error is not None else "")
 
 
 def off(error: tuple[Array, Array], mechanism: Mechanism) -> str:
@@ -51,7 +51,7 @@ def typical_error(noise: Additive, shape: tuple[int, ...]) -> tuple[Array, Array
     """Sizes that the noise of each entry stays within half of the time, and 95% of the time."""
     if noise.event_dim or not noise.has_intervals:
         drawn = np.abs(noise.noise_sample(np.random.default_rng(0), (SIMULATED, *shape)))
-        half, most = (_levelled(each) for each in np.quantile(drawn, [0.5, 0.95], axis=0))
+        half, most = (_levelled(sizes) for sizes in np.quantile(drawn, [0.5, 0.95], axis=0))
         return half, most
     return _within(noise, 0.5), _within(noise, 0.95)
 
@@ -105,8 +105,8 @@ def _p(values: Any) -> str:
 
 
 @singledispatch
-def made(mechanism: Any, shape: tuple[int, ...]) -> str:
-    """What the mechanism did, without how far off it puts a value: what it says of itself, or what is said below."""
+def what_was_done(mechanism: Any, shape: tuple[int, ...]) -> str:
+    """What the mechanism did, without how far off it puts a value: its own `did`, or a function below."""
     if not mechanism.did:
         return f"was made noisy by {mechanism!r}"
     named = {name: getattr(mechanism, name) for _, name, _, _ in Formatter().parse(mechanism.did) if name}
@@ -117,7 +117,7 @@ def _says(kind: Any) -> Callable[[Callable[[Any], str]], Callable[[Any], str]]:
     """Registers a sentence that does not need the shape."""
 
     def register(function: Callable[[Any], str]) -> Callable[[Any], str]:
-        made.register(kind, lambda mechanism, shape: function(mechanism))
+        what_was_done.register(kind, lambda mechanism, shape: function(mechanism))
         return function
 
     return register
@@ -131,16 +131,15 @@ def _joint_normal(mechanism: Any) -> str:
 
 @_says(catalogue.Projected)
 def _projected(mechanism: Any) -> str:
-    held = "totals that were" if len(np.atleast_2d(mechanism.matrix)) > 1 else "a total that was"
-    return (
-        f"got normal noise of standard deviation {_p(mechanism.scale)}, adjusted to agree with {held} published exactly"
-    )
+    totals = "totals that were" if len(np.atleast_2d(mechanism.matrix)) > 1 else "a total that was"
+    noise = f"normal noise of standard deviation {_p(mechanism.scale)}"
+    return f"got {noise}, adjusted to agree with {totals} published exactly"
 
 
-@made.register(catalogue.LatentScale)
+@what_was_done.register(catalogue.LatentScale)
 def _latent(mechanism: Any, shape: tuple[int, ...]) -> str:
     least = f"never less than {_p(mechanism.bound)} times"
-    inner = made(mechanism.base, shape).removeprefix("got ")
+    inner = what_was_done(mechanism.base, shape).removeprefix("got ")
     return f"got noise whose size depends on the confidential {mechanism.statistic}: {least} {inner}"
 
 
@@ -155,10 +154,10 @@ def _response(mechanism: Any) -> str:
 
 @_says(catalogue.UnaryEncoding)
 def _unary(mechanism: Any) -> str:
-    kept, added = _p(np.round(mechanism.keep, 6)), _p(np.round(mechanism.add, 6))
+    yes_stays, no_turns = _p(np.round(mechanism.keep, 6)), _p(np.round(mechanism.add, 6))
     return (
         f"holds a yes or no for each of {mechanism.categories} categories, randomised: a yes stayed with probability "
-        f"{kept}, a no became a yes with probability {added}"
+        f"{yes_stays}, a no became a yes with probability {no_turns}"
     )
 
 
@@ -176,19 +175,19 @@ def _selection(mechanism: Any) -> str:
     )
 
 
-@made.register(catalogue.TopSelection)
+@what_was_done.register(catalogue.TopSelection)
 def _top(mechanism: Any, shape: tuple[int, ...]) -> str:
-    inner = made(mechanism.selection, shape).removeprefix("names a candidate, ")
+    inner = what_was_done(mechanism.selection, shape).removeprefix("names a candidate, ")
     return f"names {mechanism.top} candidates in order, each {inner}"
 
 
-@made.register(catalogue.Product)
+@what_was_done.register(catalogue.Product)
 def _product(mechanism: Any, shape: tuple[int, ...]) -> str:
-    each = [described(part, shape[:-1]) for part in mechanism.parts]
-    if len(set(each)) == 1:
-        return f"has {len(each)} entries, each of which {each[0]}"
-    shown = [f"entry {index} {told}" for index, told in enumerate(each[:SHOWN])]
-    rest = f"; and so on for {len(each) - SHOWN} more" if len(each) > SHOWN else ""
+    parts = [described(part, shape[:-1]) for part in mechanism.parts]
+    if len(set(parts)) == 1:
+        return f"has {len(parts)} entries, each of which {parts[0]}"
+    shown = [f"entry {index} {predicate}" for index, predicate in enumerate(parts[:SHOWN])]
+    rest = f"; and so on for {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
     return f"was published entry by entry: {'; '.join(shown)}{rest}"
 
 
@@ -200,15 +199,15 @@ _WRAPS = (catalogue.Rounded, catalogue.Clipped, catalogue.Thresholded, catalogue
 def _inside(mechanism: Any, shape: tuple[int, ...]) -> str:
     base = mechanism.base
     error = f" ({off(typical_error(base, shape), base)})" if isinstance(base, Additive) else ""
-    return made(base, shape) + error
+    return what_was_done(base, shape) + error
 
 
-@made.register(catalogue.Rounded)
+@what_was_done.register(catalogue.Rounded)
 def _rounded(mechanism: Any, shape: tuple[int, ...]) -> str:
     return f"{_inside(mechanism, shape)}, and was then rounded to multiples of {_p(mechanism.step)}"
 
 
-@made.register(catalogue.Clipped)
+@what_was_done.register(catalogue.Clipped)
 def _clipped(mechanism: Any, shape: tuple[int, ...]) -> str:
     ends = []
     for value, side in ((mechanism.low, "below"), (mechanism.high, "above")):
@@ -217,13 +216,13 @@ def _clipped(mechanism: Any, shape: tuple[int, ...]) -> str:
     return f"{_inside(mechanism, shape)}, and was then cut off {listed(ends)}"
 
 
-@made.register(catalogue.Thresholded)
+@what_was_done.register(catalogue.Thresholded)
 def _thresholded(mechanism: Any, shape: tuple[int, ...]) -> str:
     zero = " or if the confidential value was zero" if mechanism.absent_when_zero else ""
     return f"{_inside(mechanism, shape)}, and was then withheld if below {_p(mechanism.threshold)}{zero}"
 
 
-@made.register(catalogue.Affine)
+@what_was_done.register(catalogue.Affine)
 def _affine(mechanism: Any, shape: tuple[int, ...]) -> str:
     moved = f" and {_p(mechanism.shift)} added" if np.any(np.asarray(mechanism.shift) != 0) else ""
     return f"{_inside(mechanism, shape)}, and was then multiplied by {_p(mechanism.factor)}{moved}"

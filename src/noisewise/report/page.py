@@ -1,4 +1,4 @@
-"""What reports have in common: the page around the sections, and the sections that do not depend on what was found."""
+"""What all reports share: the page around the sections, and the sections that a posterior and a fit have alike."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,9 +24,13 @@ from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""No script, no image or font from elsewhere, no form: told to the browser itself."""
+"""No script, no image or font from elsewhere, no form: the browser enforces it."""
 MOST_ROWS = 60
 MOST_SENTENCES = 8
+NAIVE = (
+    "The naive analysis takes each published value for the confidential one, as if it carried no noise. It is here to "
+    "show what that mistake would claim; only the exact analysis is right."
+)
 MARKS = {"good": "✓", "note": "i", "look": "!", "bad": "✗"}
 MARK_NAMES = {"good": "fine", "note": "note", "look": "look again", "bad": "wrong"}
 
@@ -43,10 +47,10 @@ Section = tuple[str, str, Html]
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What every report holds; `Report` and `FitReport` add what was found."""
+    """What every report holds; `Report` adds the posterior, `FitReport` the fit."""
 
     kind: ClassVar[tuple[str, type, str]]
-    """Name and class of what was found, and the verb that finds it."""
+    """Attribute and class of the result, and the verb that returns it."""
 
     model: Model
     release: Release
@@ -67,13 +71,13 @@ class Shown:
 
     def __post_init__(self) -> None:
         who, (name, kind, verb) = type(self).__name__, self.kind
-        for each, wanted in (("model", Model), ("release", Release), (name, kind)):
-            if not isinstance(getattr(self, each), wanted):
+        for attribute, required in (("model", Model), ("release", Release), (name, kind)):
+            if not isinstance(getattr(self, attribute), required):
                 advice = f"Give the model, the release and what {verb} returned."
-                raise refusal(who, each, f"must be a {wanted.__name__}", getattr(self, each), advice)
-        found = getattr(self, name).release_hash
-        if found != self.release.hash:
-            raise refusal(who, name, "must be of this release", found, "Give the release it was made from.")
+                raise refusal(who, attribute, f"must be a {required.__name__}", getattr(self, attribute), advice)
+        release_hash = getattr(self, name).release_hash
+        if release_hash != self.release.hash:
+            raise refusal(who, name, "must be of this release", release_hash, "Give the release it was made from.")
         checks.level(who, self.level)
 
     @cached_property
@@ -93,7 +97,7 @@ class Shown:
 def around(report: Shown, makers: Sequence[Callable[[Any], Section | None]]) -> str:
     """The whole HTML file: head, links, the sections that there are, foot."""
     title = report.title.strip() or "What a private release tells"
-    sections = [found for found in (section(report) for section in makers) if found is not None]
+    sections = [content for content in (section(report) for section in makers) if content is not None]
     links = [tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _ in sections]
     parts = [
         tag(
@@ -122,30 +126,30 @@ def around(report: Shown, makers: Sequence[Callable[[Any], Section | None]]) -> 
         tag("header", tag("p", "Report of an exact analysis of a private release", class_="kicker"), tag("h1", title)),
         tag("nav", tag("ul", *links), aria_label="Sections"),
         tag("main", *parts, id="content", tabindex="-1"),
-        tag("footer", tag("p", _made(report))),
+        tag("footer", tag("p", _footer(report))),
     )
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en-GB')}\n"
 
 
-def _made(report: Shown) -> str:
+def _footer(report: Shown) -> str:
     when = f"Run finished {report.finished}. " if report.finished else ""
-    held = "This file holds everything it shows; it loads nothing and runs nothing."
-    return f"{when}Written by noisewise {__version__}. {held}"
+    contents = "This file holds everything it shows; it loads nothing and runs nothing."
+    return f"{when}Written by noisewise {__version__}. {contents}"
 
 
 def question(report: Shown, answers_of: Callable[[Any], list[str]]) -> Section:
     """The question, the verdict and, unless that is bad, the short answer."""
-    asked = paragraphs(report.question) if report.question.strip() else tag("p", _default_question(report))
+    text = paragraphs(report.question) if report.question.strip() else tag("p", _default_question(report))
     verdict = report.verdict
     box = tag(
         "div",
         tag("p", tag("strong", f"{MARKS[verdict.state]} Verdict: {verdict.title}"), class_="verdict-title"),
-        tag("p", verdict.told),
+        tag("p", verdict.explanation),
         class_=f"verdict {verdict.state}",
     )
     answers = [] if verdict.state == "bad" else answers_of(report)
     short = joined([tag("h3", "The short answer"), bullets(answers)]) if answers else None
-    return "question", "The question", joined([asked, box, short])
+    return "question", "The question", joined([text, box, short])
 
 
 def _default_question(report: Shown) -> str:
@@ -217,12 +221,12 @@ def trust(report: Shown, how: str) -> Section:
         tag(
             "li",
             tag("strong", f"{MARKS[check.state]} {check.title} ({MARK_NAMES[check.state]}). "),
-            check.told,
+            check.explanation,
             class_=check.state,
         )
         for check in verdict.checks
     ]
-    lead = tag("p", tag("strong", f"{verdict.title}. "), verdict.told)
+    lead = tag("p", tag("strong", f"{verdict.title}. "), verdict.explanation)
     return "trust", "Can it be trusted?", joined([lead, tag("ul", *items, class_="checks"), tag("p", how)])
 
 

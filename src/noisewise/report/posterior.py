@@ -47,10 +47,10 @@ class Report(page.Shown):
             object.__setattr__(self, "conflict", self.forecast.conflict)
 
     @classmethod
-    def of(cls, comparison: Comparison, **others: Any) -> "Report":
+    def of(cls, comparison: Comparison, **options: Any) -> "Report":
         """The report of what `nw.compare` returned."""
-        given = {"naive": comparison.naive, "no_naive": comparison.reason}
-        return cls(comparison.model, comparison.release, comparison.exact, **(given | others))
+        settings = {"naive": comparison.naive, "no_naive": comparison.reason}
+        return cls(comparison.model, comparison.release, comparison.exact, **(settings | options))
 
     @cached_property
     def has_answer(self) -> bool:
@@ -107,13 +107,13 @@ def _question(report: Report) -> Section:
 def _answers(report: Report) -> list[str]:
     table_of = report.summary
     low, high = table_of.columns[2:4]
-    found = []
+    sentences = []
     for label, row in list(table_of.iterrows())[: page.MOST_SENTENCES]:
         name = str(label).split("[")[0]
         kind = "" if name in report.posterior.parameters else ", confidential,"
         interval = f"between {number(row[low])} and {number(row[high])} with probability {100 * report.level:g}%"
-        found.append(f"{label}{kind} is about {number(row['mean'])}: {interval}.")
-    return found
+        sentences.append(f"{label}{kind} is about {number(row['mean'])}: {interval}.")
+    return sentences
 
 
 def _answer(report: Report) -> Section | None:
@@ -123,34 +123,34 @@ def _answer(report: Report) -> Section | None:
     low, high = summary.columns[2:4]
     rows = []
     for label, row in summary.iterrows():
-        known = str(label).split("[")[0] in report.posterior.parameters
-        kind = "parameter" if known else "confidential statistic"
+        is_parameter = str(label).split("[")[0] in report.posterior.parameters
+        kind = "parameter" if is_parameter else "confidential statistic"
         rows.append((label, kind, *(number(row[column], 4) for column in ("mean", "sd", low, high))))
     columns = ("Quantity", "Kind", "Mean", "Standard deviation", str(low), str(high))
-    told = (
+    lead = (
         f"Given the model, the published values and the noise, each quantity lies within its interval with probability "
         f"{100 * report.level:g}%. That holds for the confidential statistics too: what the curator knows and did not "
         "publish."
     )
     shown = page.long_table(f"Exact answers, with {100 * report.level:g}% intervals", columns, rows, "answer-table")
     fitted = _fitted(report)
-    return "answer", "The answer", joined([tag("p", told), shown, _pictures(report), fitted])
+    return "answer", "The answer", joined([tag("p", lead), shown, _pictures(report), fitted])
 
 
 def _pictures(report: Report) -> Html:
     drawn = figures.panels(report.posterior, report.naive, report.before, report.level)
-    each = [
-        tag("figure", svg, tag("figcaption", tag("strong", label), f". {told}"), class_="card")
-        for label, svg, told in drawn
+    cards = [
+        tag("figure", svg, tag("figcaption", tag("strong", label), f". {caption}"), class_="card")
+        for label, svg, caption in drawn
     ]
     keys = [("exact", "exact: counts the noise"), ("prior", "prior: before the release")]
     if report.naive is not None:
         keys.insert(1, ("naive", "naive: ignores the noise"))
-    legend = [tag("li", tag("span", "", class_=f"key {kind}", aria_hidden="true"), told) for kind, told in keys]
+    legend = [tag("li", tag("span", "", class_=f"key {kind}", aria_hidden="true"), caption) for kind, caption in keys]
     legend.append(tag("li", tag("span", "◆", class_="key mark", aria_hidden="true"), "published value"))
     bars = f"Bars under the curves are {100 * report.level:g}% intervals, dots are means."
     return joined(
-        [tag("h3", "Pictures"), tag("ul", *legend, class_="legend"), tag("p", bars), tag("div", *each, class_="grid")]
+        [tag("h3", "Pictures"), tag("ul", *legend, class_="legend"), tag("p", bars), tag("div", *cards, class_="grid")]
     )
 
 
@@ -160,23 +160,23 @@ def _fitted(report: Report) -> Html | None:
     summary = report.fit.summary(report.level)
     rows = [(label, *(number(value, 4) for value in row)) for label, row in summary.iterrows()]
     columns = ("Parameter", *(str(column).capitalize() for column in summary.columns))
-    told = (
+    lead = (
         f"Maximum likelihood uses the priors only for the range of the parameters. Its status is {report.fit.status}. "
         f"{report.fit.message}"
     )
     return joined(
         [
             tag("h3", "Maximum likelihood"),
-            tag("p", told),
+            tag("p", lead),
             page.long_table("Estimates that count the noise", columns, rows, "fit"),
         ]
     )
 
 
 def _naive(report: Report) -> Section | None:
-    compared = report.comparison
+    comparison = report.comparison
     heading = "Naive beside exact"
-    if compared is None:
+    if comparison is None:
         if not report.has_answer:
             return None
         return (
@@ -184,16 +184,12 @@ def _naive(report: Report) -> Section | None:
             heading,
             tag("p", f"There is no naive analysis to set beside the exact one: {page.why_not(report)}."),
         )
-    found = compared.table(report.level)
-    intro = (
-        "The naive analysis takes each published value for the confidential one, as if it carried no noise. It is here "
-        "to show what that mistake would claim; only the exact analysis is right."
-    )
+    table = comparison.table(report.level)
     sentences = [
-        words.beside(str(label), row, report.level) for label, row in list(found.iterrows())[: page.MOST_SENTENCES]
+        words.beside(str(label), row, report.level) for label, row in list(table.iterrows())[: page.MOST_SENTENCES]
     ]
-    rows = [(label, *(number(value, 4) for value in row)) for label, row in found.iterrows()]
-    titles = ("Parameter", *(page.column_title(str(column)) for column in found.columns))
+    rows = [(label, *(number(value, 4) for value in row)) for label, row in table.iterrows()]
+    titles = ("Parameter", *(page.column_title(str(column)) for column in table.columns))
     note = (
         "Wider: the exact interval's width over the naive one's. Shift: the exact mean less the naive one, in naive "
         "standard deviations (SD)."
@@ -202,7 +198,11 @@ def _naive(report: Report) -> Section | None:
     if report.naive is not None and report.naive.status != "complete":
         doubt = tag("p", f"The naive analysis itself fell short: {report.naive.message}")
     shown = page.long_table("Naive and exact answers", titles, rows, "naive-table")
-    return "naive", heading, joined([tag("p", intro), bullets(sentences), doubt, shown, tag("p", note, class_="quiet")])
+    return (
+        "naive",
+        heading,
+        joined([tag("p", page.NAIVE), bullets(sentences), doubt, shown, tag("p", note, class_="quiet")]),
+    )
 
 
 def _trust(report: Report) -> Section:
@@ -218,22 +218,24 @@ def _trust(report: Report) -> Section:
 def _cost(report: Report) -> Section | None:
     if not report.lost:
         return None
-    told = [words.cost(each, report.level) for each in report.lost[: page.MOST_SENTENCES]]
+    sentences = [words.cost(parameter, report.level) for parameter in report.lost[: page.MOST_SENTENCES]]
     rows = []
-    for each in report.lost:
-        share = NONE if each.noise_share is None else f"{number(100 * each.noise_share, 2)}%"
-        change = NONE if not np.isfinite(each.narrowed) else f"{number(100 * each.narrowed, 2)}%"
-        rows.append((each.label, share, f"{number(each.before[0])} to {number(each.before[1])}", change))
+    for parameter in report.lost:
+        share = NONE if parameter.noise_share is None else f"{number(100 * parameter.noise_share, 2)}%"
+        change = NONE if not np.isfinite(parameter.narrowed) else f"{number(100 * parameter.narrowed, 2)}%"
+        rows.append((parameter.label, share, f"{number(parameter.before[0])} to {number(parameter.before[1])}", change))
     columns = ("Parameter", "Variance due to the noise, at least about", "Prior interval", "Narrowed by the release")
     shown = page.long_table("What privacy cost", columns, rows, "cost-table")
-    kept = None
+    information = None
     if report.fit is not None and report.fit.efficiency:
         pairs = [
             f"{name} {listed([number(100 * float(value), 2) + '%' for value in np.ravel(share)[:6]])}"
             for name, share in report.fit.efficiency.items()
         ]
-        kept = tag("p", f"Of the information in the confidential statistics, the release keeps: {listed(pairs)}.")
-    return "cost", "What privacy cost", joined([bullets(told), shown, kept])
+        information = tag(
+            "p", f"Of the information in the confidential statistics, the release keeps: {listed(pairs)}."
+        )
+    return "cost", "What privacy cost", joined([bullets(sentences), shown, information])
 
 
 def _replay(report: Report) -> Section:

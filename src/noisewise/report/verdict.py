@@ -1,11 +1,11 @@
-"""May the numbers be used? Diagnostics in plain words, each with its own finding, and one verdict of all."""
+"""May the numbers be used? Each diagnostic in plain words, and one verdict of them all."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.diagnostics import chains
+from noisewise.diagnostics import chains, weights
 from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import listed, number
 from noisewise.results.posterior import Posterior
@@ -21,7 +21,7 @@ class Check:
 
     state: str
     title: str
-    told: str
+    explanation: str
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Verdict:
         return {"good": "Trust it", "look": "Look again", "bad": "Do not use"}[self.state]
 
     @property
-    def told(self) -> str:
+    def explanation(self) -> str:
         """Why, in a sentence or two."""
         if self.state == "good":
             return (
@@ -73,7 +73,7 @@ def verdict_of(checks: list[Check], error: str = Verdict.error) -> Verdict:
 
 
 def sentence(message: str) -> str:
-    """A message as a sentence after others; a name it begins with, such as max_proposals, keeps its small letters."""
+    """A message to put after other sentences; a name it begins with, such as max_proposals, keeps its spelling."""
     first = message.split(" ", 1)[0].rstrip(",.:")
     return f" {message[:1].upper() if first.isalpha() else message[:1]}{message[1:]}" if message else ""
 
@@ -82,8 +82,8 @@ def _run(posterior: Posterior) -> Check:
     title, status, count = "The run", posterior.status, f"{len(posterior):,}"
     message = sentence(posterior.message)
     if not answers(posterior):
-        found = f"{count} draws" + (" of no weight" if len(posterior) > 1 else "")
-        return Check("bad", title, f"It gave {found}, so there is no answer (status {status}).{message}")
+        draws = f"{count} draws" + (" of no weight" if len(posterior) > 1 else "")
+        return Check("bad", title, f"It gave {draws}, so there is no answer (status {status}).{message}")
     end = POSTERIOR[status]
     if end.numbers == "usable":
         return Check("good", title, f"It finished and gave {count} draws.")
@@ -93,15 +93,15 @@ def _run(posterior: Posterior) -> Check:
 
 
 def _size(posterior: Posterior) -> Check:
-    known = {name: size for name, size in posterior.ess.items() if np.isfinite(size)}
-    if not known:
+    sizes = {name: size for name, size in posterior.ess.items() if np.isfinite(size)}
+    if not sizes:
         return Check("good", "Number of draws", "Nothing varies: every quantity has one possible value.")
-    name = min(known, key=lambda each: known[each])
-    told = f"The {len(posterior):,} draws are worth at least {known[name]:,.0f} independent ones"
-    if known[name] < ENOUGH:
+    name = min(sizes, key=lambda quantity: sizes[quantity])
+    worth = f"The {len(posterior):,} draws are worth at least {sizes[name]:,.0f} independent ones"
+    if sizes[name] < ENOUGH:
         least = f"; that is few ({name} is worst; {ENOUGH} are enough for means and intervals). Ask for more draws."
-        return Check("look", "Number of draws", told + least)
-    return Check("good", "Number of draws", f"{told}; {ENOUGH} are enough for means and intervals.")
+        return Check("look", "Number of draws", worth + least)
+    return Check("good", "Number of draws", f"{worth}; {ENOUGH} are enough for means and intervals.")
 
 
 def _error(posterior: Posterior) -> list[Check]:
@@ -110,18 +110,18 @@ def _error(posterior: Posterior) -> list[Check]:
     if not len(share):
         return []
     label = str(share.idxmax())
-    told = (
+    explanation = (
         f"With another seed the mean of {label} would move by about {number(table['mcse'][label], 2)}, which is "
         f"{number(100 * share[label], 2)}% of its standard deviation; other means move less in proportion."
     )
-    return [Check("good" if share[label] < 0.1 else "look", "Simulation error", told)]
+    return [Check("good" if share[label] < 0.1 else "look", "Simulation error", explanation)]
 
 
 def _chains(posterior: Posterior) -> list[Check]:
     agreement = {name: value for name, value in (posterior.r_hat or {}).items() if np.isfinite(value)}
     if not agreement:
         return []
-    name = max(agreement, key=lambda each: agreement[each])
+    name = max(agreement, key=lambda quantity: agreement[quantity])
     value = f"R-hat {agreement[name]:.3f} for {name}; below {chains.LIMIT:g} is good"
     if agreement[name] > chains.LIMIT:
         return [Check("bad", "Agreement of chains", f"The {posterior.chains} chains disagree ({value}).")]
@@ -134,9 +134,15 @@ def _tail(posterior: Posterior) -> list[Check]:
         return []
     size = next(iter(posterior.ess.values()), 0.0)
     share = f"{number(100 * size / len(posterior), 2)}% of the draws' number is left after weighting"
-    if k > 0.7:
-        return [Check("bad", "Weights", f"A few draws dominate (Pareto k {k:.2f}, above 0.7). Use another sampler.")]
-    shown = f"Pareto k {k:.2f}, below 0.7" if np.isfinite(k) else "all alike"
+    if k > weights.LARGEST_K:
+        return [
+            Check(
+                "bad",
+                "Weights",
+                f"A few draws dominate (Pareto k {k:.2f}, above {weights.LARGEST_K}). Use another sampler.",
+            )
+        ]
+    shown = f"Pareto k {k:.2f}, below {weights.LARGEST_K}" if np.isfinite(k) else "all alike"
     return [Check("good", "Weights", f"No few draws dominate ({shown}); {share}.")]
 
 
@@ -148,10 +154,12 @@ def _conflict(conflict: Mapping[str, float] | None) -> Check:
     value = conflict[least]
     if value < SURPRISING:
         what = "The release as a whole is" if least == "release" else f"The published {least} is"
-        told = (
+        explanation = (
             f"{what} surprising under the prior: only {number(100 * value, 2)}% of releases that the model expects are "
             "as unusual. The numbers are right if the model is; ask whether prior and model are, before using them."
         )
-        return Check("look", title, told)
-    told = f"The release is no surprise under the prior: {number(100 * value, 2)}% of releases that the model expects"
-    return Check("good", title, f"{told} are as unusual or more.")
+        return Check("look", title, explanation)
+    explanation = (
+        f"The release is no surprise under the prior: {number(100 * value, 2)}% of releases that the model expects"
+    )
+    return Check("good", title, f"{explanation} are as unusual or more.")

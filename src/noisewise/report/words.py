@@ -26,7 +26,7 @@ DOI = "10.29012/jpc.797"
 def guarantees(release: Release) -> list[str]:
     """What was promised about privacy: of the whole where that is known, and of each statistic that states one."""
     stated = {name: release.guarantee_of(name) for name in release}
-    known = {name: found for name, found in stated.items() if found is not None}
+    known = {name: guarantee for name, guarantee in stated.items() if guarantee is not None}
     try:
         whole_of = release.guarantee
     except InputError as error:
@@ -36,40 +36,40 @@ def guarantees(release: Release) -> list[str]:
         problem = "No guarantee is stated for the release as a whole."
     if not known and whole_of is None:
         return ["The release states no privacy guarantee: it gives the noise alone, which is all that inference needs."]
-    told = [f"All of it together {_guarantee(whole_of)}" if whole_of is not None else problem]
+    sentences = [f"All of it together {_guarantee(whole_of)}" if whole_of is not None else problem]
     groups = release.to_dict().get("disjoint", {}).get("groups", [])
     if groups and whole_of is not None:
         apart = listed([listed(group) for group in groups])
-        told.append(f"The records behind {apart} have nobody in common, so that their guarantees do not add up.")
+        sentences.append(f"The records behind {apart} have nobody in common, so that their guarantees do not add up.")
     if len(release) > 1 or whole_of is None:
-        told += [f"{name} by itself {_guarantee(found)}" for name, found in known.items()]
-    return told
+        sentences += [f"{name} by itself {_guarantee(guarantee)}" for name, guarantee in known.items()]
+    return sentences
 
 
-def _guarantee(found: Guarantee) -> str:
-    other = {
+def _guarantee(guarantee: Guarantee) -> str:
+    neighbours = {
         "add-remove": "with and without any one record",
         "replace-one": "whatever any one record holds",
         None: "with one record changed (how, is not stated)",
-    }[found.neighbours]
-    match found.kind:
+    }[guarantee.neighbours]
+    match guarantee.kind:
         case "mu":
             return (
-                f"is {whole(found.mu)}-GDP: telling the data {other} apart is no easier than telling a single draw "
-                f"of a standard normal law from one with mean {whole(found.mu)}."
+                f"is {whole(guarantee.mu)}-GDP: {neighbours}, telling the two data sets apart is no easier than "
+                f"telling a single draw of a standard normal law from one with mean {whole(guarantee.mu)}."
             )
         case "rho":
-            return f"is {whole(found.rho)}-zCDP (zero-concentrated differential privacy), {other}."
+            return f"is {whole(guarantee.rho)}-zCDP (zero-concentrated differential privacy), {neighbours}."
         case "approximate":
             return (
-                f"is ({whole(found.epsilon)}, {whole(found.delta)})-differentially private: {other}, the probability "
-                f"of any outcome changes by a factor of at most {_factor(found.epsilon)}, plus at most "
-                f"{whole(found.delta)}."
+                f"is ({whole(guarantee.epsilon)}, {whole(guarantee.delta)})-differentially private: {neighbours}, the "
+                f"probability of any outcome changes by a factor of at most {_factor(guarantee.epsilon)}, plus at most "
+                f"{whole(guarantee.delta)}."
             )
         case _:
             return (
-                f"is {whole(found.epsilon)}-differentially private: {other}, the probability of any outcome changes by "
-                f"a factor of at most {_factor(found.epsilon)}."
+                f"is {whole(guarantee.epsilon)}-differentially private: {neighbours}, the probability of any outcome "
+                f"changes by a factor of at most {_factor(guarantee.epsilon)}."
             )
 
 
@@ -81,21 +81,21 @@ def _factor(epsilon: float | None) -> str:
 def beside(label: str, row: Any, level: float) -> str:
     """One row of a comparison's table in words."""
     ends = [column for column in row.index if column.endswith("%")]
-    naive, exact = ([row[each] for each in ends if each.startswith(kind)] for kind in ("naive", "exact"))
+    naive, exact = ([row[column] for column in ends if column.startswith(kind)] for kind in ("naive", "exact"))
     width, shift = float(row["wider"]), float(row["shift"])
-    told = (
+    sentence = (
         f"Read without the noise, the published values put {label} between {number(naive[0])} and {number(naive[1])}. "
         f"With it, {label} lies between {number(exact[0])} and {number(exact[1])} (probability {100 * level:g}%)"
     )
     if not np.isfinite(width) or not np.isfinite(shift):
-        return told + "."
+        return sentence + "."
     if width > 1.05:
         size = f"{number(width, 2)} times as wide"
     elif width < 0.95:
         size = f"narrower, {number(width, 2)} times as wide"
     else:
         size = "about as wide"
-    return f"{told}: {size}, {_shift(shift)}."
+    return f"{sentence}: {size}, {_shift(shift)}."
 
 
 def _shift(shift: float, unit: str = "standard deviation") -> str:
@@ -109,18 +109,18 @@ def _shift(shift: float, unit: str = "standard deviation") -> str:
 def estimates(label: str, row: Any) -> str:
     """One row of `Fit.beside` in words."""
     naive, exact = ((row[f"{kind} estimate"], row[f"{kind} standard error"]) for kind in ("naive", "exact"))
-    told = (
+    sentence = (
         f"Read without the noise, the published values put {label} at {number(naive[0])}, give or take "
         f"{number(naive[1])}. With it, the estimate is {number(exact[0])}, give or take {number(exact[1])}"
     )
     wider, shift = float(row["wider"]), float(row["shift"])
     if not np.isfinite(wider) or not np.isfinite(shift):
-        return told + "."
+        return sentence + "."
     size = "about as sure" if 0.95 <= wider <= 1.05 else f"{number(wider, 2)} times the naive standard error"
-    return f"{told}: {size}, {_shift(shift, 'standard error')}."
+    return f"{sentence}: {size}, {_shift(shift, 'standard error')}."
 
 
-def kept(label: str, share: float) -> str:
+def information_kept(label: str, share: float) -> str:
     """How much of the information in the confidential statistics the release keeps, in words."""
     if not 0.0 < share <= 1.0 + 1e-6:
         return ""
@@ -132,26 +132,26 @@ def kept(label: str, share: float) -> str:
     )
 
 
-def cost(each: Lost, level: float) -> str:
+def cost(loss: Lost, level: float) -> str:
     """What privacy cost for one parameter."""
-    told = ""
-    if each.noise_share is not None:
-        share = 100 * each.noise_share
+    sentences = ""
+    if loss.noise_share is not None:
+        share = 100 * loss.noise_share
         if share < 1:
-            told = f"Hardly anything of what is unknown about {each.label} is due to the noise. "
+            sentences = f"Hardly anything of what is unknown about {loss.label} is due to the noise. "
         else:
-            told = (
-                f"About {number(share, 2)}% of the variance left in {each.label}, or more, is due to the noise: it "
+            sentences = (
+                f"About {number(share, 2)}% of the variance left in {loss.label}, or more, is due to the noise: it "
                 "would go, on average, if the confidential statistics themselves were published. "
             )
-    if not np.isfinite(each.narrowed):
-        return told.strip() or f"{each.label} does not vary."
-    before = f"from {number(each.before[0])} to {number(each.before[1])}"
-    change = 100 * each.narrowed
+    if not np.isfinite(loss.narrowed):
+        return sentences.strip() or f"{loss.label} does not vary."
+    before = f"from {number(loss.before[0])} to {number(loss.before[1])}"
+    change = 100 * loss.narrowed
     if change > 2:
         moved = f"the release narrowed it by {number(change, 2)}%"
     elif change < -2:
         moved = f"after the release it is {number(-change, 2)}% wider"
     else:
         moved = "the release left its width as it was"
-    return f"{told}Before the release its {100 * level:g}% interval went {before}; {moved}."
+    return f"{sentences}Before the release its {100 * level:g}% interval went {before}; {moved}."

@@ -47,12 +47,12 @@ def check_folder(folder: Path) -> None:
         raise refusal("results", "out", "must be a folder, in a folder that exists", str(folder), "Choose another.")
     if not folder.exists():
         return
-    held = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-    others = sorted(name for name in held if name not in FILES)
-    if others or (held and not _is_ours(folder)):
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    strangers = sorted(name for name in names if name not in FILES)
+    if strangers or (names and not _is_ours(folder)):
         rule = "must be new, empty, or hold earlier results and nothing else"
-        shown = others[0] if others else held[0]
-        raise refusal("results", "out", rule, f"{folder} with {shown}", "Choose another with --out.")
+        example = strangers[0] if strangers else names[0]
+        raise refusal("results", "out", rule, f"{folder} with {example}", "Choose another with --out.")
 
 
 def _is_ours(folder: Path) -> bool:
@@ -135,8 +135,8 @@ def _put_in_place(partial: Path, folder: Path) -> None:
 def write_files(results: Results, folder: Path) -> dict[str, Any]:
     """All files but the report, into an empty folder: `run.json` first, which shows the folder to be ours.
 
-    Then what was found in full, from which all that follows can be made: little is lost if time runs out. Returns what
-    `run.json` says.
+    Then the posterior or the fit in full, from which the rest can be made: little is lost if time runs out. Returns
+    what `run.json` says.
     """
     (folder / "figures").mkdir()
     record = _run(results)
@@ -145,8 +145,8 @@ def write_files(results: Results, folder: Path) -> dict[str, Any]:
     (folder / "analysis.toml").write_text(analysis.to_text(), encoding="utf-8")
     (folder / "source.toml").write_text(analysis.text, encoding="utf-8")
     analysis.release.save(folder / "release.json")
-    _write_found(results, folder)
-    results.found.summary(analysis.settings.level).to_csv(folder / "summary.csv", index_label="name")
+    _write_results(results, folder)
+    results.exact.summary(analysis.settings.level).to_csv(folder / "summary.csv", index_label="name")
     write_json(folder / "summary.json", results.summary())
     compared = results.compared()
     if compared is not None:
@@ -168,11 +168,11 @@ def load(folder: Path) -> Results:
         advice = "Writing it was cut short: run the analysis again."
         raise refusal("results", "folder", "must be written to its end", str(folder), advice)
     analysis = Analysis.load(folder / "analysis.toml", confined=True)
-    given: dict[str, Any] = {"command": str(run.get("command") or "fit"), "no_naive": str(run.get("no_naive") or "")}
+    stated: dict[str, Any] = {"command": str(run.get("command") or "fit"), "no_naive": str(run.get("no_naive") or "")}
     if (folder / "posterior.nc").is_file():
         naive = folder / "naive.nc"
-        other = Posterior.load(naive) if naive.is_file() else None
-        return Results(analysis, posterior=Posterior.load(folder / "posterior.nc"), naive=other, **given)
+        naive_posterior = Posterior.load(naive) if naive.is_file() else None
+        return Results(analysis, posterior=Posterior.load(folder / "posterior.nc"), naive=naive_posterior, **stated)
     if (folder / "fit.json").is_file():
         return Results(
             analysis,
@@ -180,7 +180,7 @@ def load(folder: Path) -> Results:
             naive_fit=_load_fit(folder / "naive.json", analysis, analysis.release.naive())
             if (folder / "naive.json").is_file()
             else None,
-            **given,
+            **stated,
         )
     advice = f"Make some with: noisewise fit FILE --out {folder}"
     raise InputError(f"holds no results. {advice}", who=str(folder), advice=advice)
@@ -188,8 +188,8 @@ def load(folder: Path) -> Results:
 
 def run_record(folder: Path) -> dict[str, Any]:
     """The content of `run.json`."""
-    found = _read_json(folder / "run.json")
-    return found if isinstance(found, dict) else {}
+    content = _read_json(folder / "run.json")
+    return content if isinstance(content, dict) else {}
 
 
 def _load_fit(path: Path, analysis: Analysis, release: Release) -> Fit:
@@ -209,7 +209,7 @@ def _read_json(path: Path) -> Any:
 
 def _run(results: Results) -> dict[str, Any]:
     """What was run, with what, and how to run it again."""
-    found, settings = results.found, results.analysis.settings
+    exact, settings = results.exact, results.analysis.settings
     content = {
         "format": FORMAT,
         "version": VERSION,
@@ -218,24 +218,24 @@ def _run(results: Results) -> dict[str, Any]:
         "source": Path(results.analysis.where).name,
         "release_hash": results.analysis.release.hash,
         "seed": settings.seed,
-        "sampler_seed": found.seed,
+        "sampler_seed": exact.seed,
         "draws": settings.draws,
         "level": settings.level,
-        "status": found.status,
-        "message": found.message,
+        "status": exact.status,
+        "message": exact.message,
         "versions": dict(current_versions()),
         # the sampler's own seed differs where a first choice was discarded; the command finds it again by itself
         "replay": f"noisewise {results.command} analysis.toml --out replay",
         "no_naive": results.no_naive,
     }
-    if isinstance(found, Posterior):
-        content |= {"sampler": found.sampler.to_dict(), "reason": found.reason, "seconds": found.seconds}
+    if isinstance(exact, Posterior):
+        content |= {"sampler": exact.sampler.to_dict(), "reason": exact.reason, "seconds": exact.seconds}
     else:
-        content["estimator"] = found.estimator.to_dict()
+        content["estimator"] = exact.estimator.to_dict()
     return content
 
 
-def _write_found(results: Results, folder: Path) -> None:
+def _write_results(results: Results, folder: Path) -> None:
     """The files that `load` reads."""
     for posterior, name in ((results.posterior, "posterior.nc"), (results.naive, "naive.nc")):
         if posterior is not None:

@@ -1,4 +1,4 @@
-"""From results to their report: what a run found, in memory or in its folder, handed to `noisewise.report`."""
+"""From results, in memory or in their folder, to the report that `noisewise.report` draws."""
 
 import os
 from pathlib import Path

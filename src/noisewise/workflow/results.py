@@ -1,4 +1,4 @@
-"""What running an analysis found, in memory: what the folder keeps, the report shows and the terminal tells."""
+"""The results of a run, in memory. The folder, the report and the terminal are made from them."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from noisewise.studies.compare import Comparison
 
 @dataclass(frozen=True)
 class Results:
-    """What a run found: a posterior or a likelihood fit, perhaps with the naive one beside it."""
+    """The posterior or the likelihood fit of a run, and the naive one where there is one."""
 
     analysis: Analysis
     command: str
@@ -30,8 +30,8 @@ class Results:
     """An unexpected error of the naive analysis, which leaves the exact one as it is."""
 
     @property
-    def found(self) -> Posterior | Fit:
-        """The posterior or the fit."""
+    def exact(self) -> Posterior | Fit:
+        """The posterior or the fit: what counts the noise."""
         result = self.posterior if self.posterior is not None else self.fit
         assert result is not None
         return result
@@ -39,7 +39,7 @@ class Results:
     @property
     def end(self) -> Status:
         """How the run ended."""
-        return (FIT if isinstance(self.found, Fit) else POSTERIOR)[self.found.status]
+        return (FIT if isinstance(self.exact, Fit) else POSTERIOR)[self.exact.status]
 
     @property
     def comparison(self) -> Comparison | None:
@@ -52,24 +52,24 @@ class Results:
         """A pandas table of naive beside exact; None where there is no naive analysis."""
         if self.fit is not None and self.naive_fit is not None:
             return self.fit.beside(self.naive_fit)
-        found = self.comparison
-        return None if found is None else found.table(self.analysis.settings.level)
+        comparison = self.comparison
+        return None if comparison is None else comparison.table(self.analysis.settings.level)
 
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`: status, and one entry per number of interest."""
-        found, level = self.found, self.analysis.settings.level
-        table = found.summary(level)
+        exact, level = self.exact, self.analysis.settings.level
+        table = exact.summary(level)
         content = {
-            "status": found.status,
-            "message": found.message,
+            "status": exact.status,
+            "message": exact.message,
             "level": level,
             "seed": self.analysis.settings.seed,
         }
-        if isinstance(found, Posterior):
-            content |= {"draws": len(found), "acceptance_rate": found.acceptance_rate, "reason": found.reason}
-            content |= {"log_evidence": found.log_evidence, "log_evidence_se": found.log_evidence_se}
+        if isinstance(exact, Posterior):
+            content |= {"draws": len(exact), "acceptance_rate": exact.acceptance_rate, "reason": exact.reason}
+            content |= {"log_evidence": exact.log_evidence, "log_evidence_se": exact.log_evidence_se}
         else:
-            content |= {"log_likelihood": found.log_likelihood, "efficiency": found.efficiency}
+            content |= {"log_likelihood": exact.log_likelihood, "efficiency": exact.efficiency}
         rows = {str(label): {str(key): value for key, value in row.items()} for label, row in table.iterrows()}
         content["quantities"] = rows
         compared = self.compared()

@@ -30,7 +30,7 @@ NOTHING = "the exact analysis gave no answer to set beside it"
 CTRL_C, SIGTERM = POSTERIOR["interrupted"].exit_code, 143
 """Exit statuses that a signal asks for."""
 
-Found = TypeVar("Found", Posterior, Fit)
+Result = TypeVar("Result", Posterior, Fit)
 
 
 def run_posterior(
@@ -47,35 +47,35 @@ def run_posterior(
     """
     model, release, settings = analysis.model, analysis.release, analysis.settings
     common: dict[str, Any] = {"draws": settings.draws, "seed": settings.seed, "progress": progress}
-    exact, ended = _kept(
+    exact, ended = _with_exit_status(
         lambda: sample(model, release, settings.method, on_failure="return", checkpoint=checkpoint, **common)
     )
-    other, reason, fault = None, NOT_ASKED, None
+    naive_draws, reason, fault = None, NOT_ASKED, None
     if ended:
         reason = INTERRUPTED
     elif len(exact) < 2:
         reason = NOTHING
     elif naive:
         try:
-            other, reason = naive_posterior(model, release, **common)
+            naive_draws, reason = naive_posterior(model, release, **common)
         except NoisewiseError as error:
             reason = str(error)
         except (KeyboardInterrupt, Terminated) as end:  # the exact answer is there, and is kept
             reason, ended = INTERRUPTED, _status(end)
         except Exception as error:
             reason, fault = UNEXPECTED, error
-    return Results(analysis, command, exact, other, reason, ended=ended, fault=fault)
+    return Results(analysis, command, exact, naive_draws, reason, ended=ended, fault=fault)
 
 
-def _kept(run: Callable[[], Found]) -> tuple[Found, int]:
-    """What a run gives, though SIGTERM ended it; and the exit status that a signal asked for, or 0."""
+def _with_exit_status(run: Callable[[], Result]) -> tuple[Result, int]:
+    """The result of `run`, also where SIGTERM ended it early, and the exit status that a signal asked for, or 0."""
     try:
-        found = run()
+        result = run()
     except Terminated as end:
         if end.result is None:
             raise
         return end.result, SIGTERM
-    return found, CTRL_C if found.status == "interrupted" else 0
+    return result, CTRL_C if result.status == "interrupted" else 0
 
 
 def _status(end: BaseException) -> int:
@@ -84,27 +84,27 @@ def _status(end: BaseException) -> int:
 
 def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progress: bool | None = None) -> Results:
     """The maximum likelihood fit, and the naive one where wanted and possible."""
-    exact, ended = _kept(lambda: _fitted(analysis, analysis.release, progress))
-    other, reason, fault = None, NOT_ASKED, None
+    exact, ended = _with_exit_status(lambda: _fitted(analysis, analysis.release, progress))
+    naive_fit, reason, fault = None, NOT_ASKED, None
     if ended:
         reason = INTERRUPTED
     elif naive:
         try:
-            other, ended = _kept(lambda: _fitted(analysis, analysis.release.naive(), progress))
-            other, reason = (None, INTERRUPTED) if ended else (other, "")
+            naive_fit, ended = _with_exit_status(lambda: _fitted(analysis, analysis.release.naive(), progress))
+            naive_fit, reason = (None, INTERRUPTED) if ended else (naive_fit, "")
         except NoisewiseError as error:
             reason = str(error)
         except (KeyboardInterrupt, Terminated) as end:
             reason, ended = INTERRUPTED, _status(end)
         except Exception as error:
             reason, fault = UNEXPECTED, error
-    return Results(analysis, command, fit=exact, naive_fit=other, no_naive=reason, ended=ended, fault=fault)
+    return Results(analysis, command, fit=exact, naive_fit=naive_fit, no_naive=reason, ended=ended, fault=fault)
 
 
 def _fitted(analysis: Analysis, release: Release, progress: bool | None) -> Fit:
     settings = analysis.settings
-    given: dict[str, Any] = {"start": settings.start, "seed": settings.seed, "progress": progress}
+    options: dict[str, Any] = {"start": settings.start, "seed": settings.seed, "progress": progress}
     try:
-        return fit_of(analysis.model, release, settings.estimator, on_failure="return", **given)
+        return fit_of(analysis.model, release, settings.estimator, on_failure="return", **options)
     except InputError as error:
         raise error.advising(*(IN_A_FILE[name] for name in error.instead)) from None
