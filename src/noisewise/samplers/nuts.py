@@ -1,7 +1,7 @@
 """NUTS: NumPyro's no-U-turn sampler on parameters and continuous statistics; discrete statistics are summed out.
 
 Each state has the exact joint density of the release with all that is sampled, up to the truncation of the sums, whose
-bound is checked at every draw. Derivation: docs/derivations/nuts.md.
+bound is checked at every draw: not where the truncated density never leads. Derivation: docs/derivations/nuts.md.
 """
 
 import threading

@@ -27,6 +27,7 @@ from noisewise.samplers.rejection_on_device import accept
 from noisewise.samplers.verdict import posterior_of
 
 LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19
+"""Rows of a block of the prior, of a merge, and at least; numbers that a block may handle between these."""
 
 
 @dataclass(frozen=True)

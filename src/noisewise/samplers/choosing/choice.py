@@ -38,7 +38,7 @@ ROWS, LEAST_ROWS, CELLS = 2**14, 2**6, 2**17
 AFFORDABLE = 2**26
 """Work, in numbers handled, that is no reason to give up independent draws: a few seconds on one core."""
 CHEAP, KEEPS = 2**21, 0.5
-"""Work that settles for weighted draws of the prior, and the share of them that does whatever the work."""
+"""Work up to which weighted draws of the prior settle the choice; efficiency from which they do, whatever the work."""
 NEAR = 4.0
 """Rejection is also taken where the cheapest saves no more than this factor: the probe knows no better."""
 COMPILING = 2**25
@@ -48,15 +48,15 @@ LEAST = -200.0
 MOST_ADAPTED = 16
 """Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
 MOST_UNSEEN = 0.1
-"""Posterior mass that rows of the prior may have missed: above, they settle nothing where the likelihood is known."""
+"""Most posterior mass that rows of the prior may have missed: above, they settle nothing where `collapses` holds."""
 MOST_FURTHER = 64
-"""Blocks, each as large as the probe, by which what it may have missed is made little."""
+"""Most further blocks, each as large as the first, that are drawn so that little may have been missed."""
 FEW = 10.0
 """Effective rows of the probe below which its efficiency is an optimistic guess."""
 DEAR = 2.0**14
 """Work of one noise density beyond which nothing that needs thousands of them is tried unasked."""
 MOST_FALLBACK = 2**34
-"""Work, some minutes of it, that no run is given which was not the first choice."""
+"""Most work, some minutes of it, of a sampler that was not the first choice."""
 SAFETY = 1.5
 """How far above `min_ess` the expected effective draws must lie."""
 
@@ -277,7 +277,7 @@ class Estimate:
     delivers: bool = True
     """Whether the rows returned are expected to be worth what its status asks for."""
     run: Callable[..., Posterior] | None = None
-    """The sampler's `run` with what a run of the same seed would only find again."""
+    """The sampler's `run`, with the pilot that a run of the same seed would only make again."""
 
 
 Cost = Callable[[Probe, int, int, Engine], Estimate]

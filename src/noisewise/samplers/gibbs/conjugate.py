@@ -27,11 +27,11 @@ Values = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ConjugateFamily:
-    """Densities exp(int (A - B x) d(natural coordinate)): what they are called, drawn and normalised as."""
+    """Densities exp(int (A - B x) d(natural coordinate)): their name, sampler and normalised form."""
 
     name: str
     straight: frozenset[str]
-    """What may be done to the parameter on the way there, beside moving entries about."""
+    """Operations allowed between parameter and attribute, beside those that move entries about (`FAITHFUL`)."""
     slope: Callable[[Any, Any], Any]
     """(x, gradient) -> derivative in the natural coordinate."""
     second: Callable[[Any], Any]

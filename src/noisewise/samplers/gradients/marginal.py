@@ -302,7 +302,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Folded:
-    """A normal statistic under noise with a closed form: nothing of it need be sampled before the parameters are."""
+    """A normal statistic under noise with a closed form: integrated out, and drawn once the parameters are."""
 
     space: Space
     name: str

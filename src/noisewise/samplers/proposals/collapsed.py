@@ -141,7 +141,10 @@ def too_narrow(collapse: Collapse, log_weights: Array, neglected: Array) -> list
 
 
 def shares_left_out(log_weights: Array, neglected: Array) -> Array:
-    """For each sum, the share of the evidence that it left out at most."""
+    """For each sum, the share of the evidence that it left out at most, at parameter values of positive weight.
+
+    Values to which the windows leave no weight at all are not counted, whatever the windows left out there.
+    """
     weights = np.exp(log_weights - log_weights.max())
     counted = np.where(weights[:, None] > 0.0, neglected, 0.0)
     return (weights[:, None] * counted).sum(axis=0) / weights.sum()

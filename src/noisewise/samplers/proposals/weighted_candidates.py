@@ -20,6 +20,7 @@ from noisewise.samplers.proposals.proposal import Proposal
 Poll = Callable[[], None]
 
 ROWS, LEAST_ROWS, CELLS = 2**15, 64, 2**19
+"""Rows of one block at most and at least, and numbers that it may handle between these."""
 
 
 def block_rows(problem: Problem, simulations: int = 1) -> int:

@@ -24,7 +24,7 @@ from noisewise.numerics import Array, double
 Columns = dict[str, Array]
 Poll = Callable[[], None]
 LogFactor = Callable[[str, Columns], Array]
-"""(released statistic, rows of parameters and statistics) -> log of the factor that it puts to prior and model."""
+"""(released statistic, rows of parameters and statistics) -> log of the factor that it gives prior and model."""
 
 LEVELS = 2.38 * 2.0 ** np.arange(1, -6, -1)
 """Lengths a step may have, in units of the target's spread over the root of the dimension."""
