@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from noisewise._version import __version__
 from noisewise.cli import analyse, curate, examples, watch
 from noisewise.cli.faults import end_with_fault
 from noisewise.cli.shared import FAILED, INTERRUPTED, MISTAKE, fail, note
@@ -35,8 +36,6 @@ app = typer.Typer(
 
 def _show_version(requested: bool) -> None:
     if requested:
-        from noisewise._version import __version__
-
         typer.echo(__version__)
         raise typer.Exit
 

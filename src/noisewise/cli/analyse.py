@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisewise.analysis import starter
 from noisewise.cli.shared import (
     FAILED,
     INTERRUPTED,
@@ -25,6 +26,12 @@ from noisewise.cli.shared import (
     stop_unless_done,
 )
 from noisewise.errors import NoisewiseError, refusal
+from noisewise.studies.calibrate import calibrate as calibrate_of
+from noisewise.studies.forecast import forecast as forecast_of
+from noisewise.workflow.folder import check_folder
+from noisewise.workflow.reporting import write, write_report
+from noisewise.workflow.results import plain
+from noisewise.workflow.run import fit_results, run_posterior
 
 if TYPE_CHECKING:
     from noisewise.workflow.results import Results
@@ -52,8 +59,6 @@ def new(
     count: one noisy count. means: two noisy means and their difference. histogram: noisy counts of groups. survey:
     noisy numbers of yes answers by region, with partial pooling. regression: noisy clamped sums and a slope.
     """
-    from noisewise.analysis import starter
-
     text = starter(kind)
     path = out if out is not None else Path(f"{kind}.toml")
     try:
@@ -77,9 +82,6 @@ def check(
     Reads the file, checks model and release against each other, and runs a short probe that says which sampler would
     run, how long it would take, and whether prior and release contradict each other.
     """
-    from noisewise.studies.forecast import forecast as forecast_of
-    from noisewise.workflow.results import plain
-
     analysis = loaded(file, draws, seed)
     settings = analysis.settings
     outlook = (
@@ -135,8 +137,6 @@ def fit(
     again (analysis.toml, release.json, run.json). A run that could not deliver is written too, with its status, and the
     exit code is 1.
     """
-    from noisewise.workflow.run import run_posterior
-
     analysis = loaded(file, draws, seed)
     folder = folder_for(file, out, "results")
     results = run_posterior(analysis, "fit", checkpoint=checkpoint, naive=naive, progress=False if quiet else None)
@@ -146,8 +146,6 @@ def fit(
 
 def _write_and_say(results: "Results", folder: Path, say: Callable[[Path | None], None]) -> None:
     """Write the folder and print the answer: also where writing fails, before the error that says so."""
-    from noisewise.workflow.reporting import write
-
     try:
         write(results, folder)
     except NoisewiseError:
@@ -201,8 +199,6 @@ def mle(
     The folder holds summary.csv, summary.json, covariance.csv, the path of the climb, report.html, and the inputs to
     run it again. A fit that did not converge is written too, with its status, and the exit code is 1.
     """
-    from noisewise.workflow.run import fit_results
-
     analysis = loaded(file, None, seed)
     folder = folder_for(file, out, "mle")
     results = fit_results(analysis, "mle", naive=naive, progress=False if quiet else None)
@@ -236,9 +232,6 @@ def compare(
     'wider' is how many times as wide the exact interval is; 'shift' how far the exact mean lies from the naive one, in
     naive standard deviations.
     """
-    from noisewise.workflow.folder import check_folder
-    from noisewise.workflow.run import run_posterior
-
     analysis = loaded(file, draws, seed)
     if out is not None:
         check_folder(out)
@@ -276,8 +269,6 @@ def calibrate(
     Draws parameters from the prior and releases from the model, fits each, and looks whether the true values lie where
     they should. Exit code 1 where they do not.
     """
-    from noisewise.studies.calibrate import calibrate as calibrate_of
-
     analysis = loaded(file, None, seed)
     mechanisms = {name: item.mechanism for name, item in analysis.release.items()}
     settings = analysis.settings
@@ -321,6 +312,4 @@ def report(
     ],
 ) -> None:
     """Write report.html anew: one file without links to the network, to read, print and hand on."""
-    from noisewise.workflow.reporting import write_report
-
     typer.echo(f"Report: {write_report(folder)}")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from noisewise import curator
 from noisewise.cli.shared import Json, say_json
 from noisewise.errors import refusal
 
@@ -23,8 +24,6 @@ def release(
     json: Json = False,
 ) -> None:
     """For curators: draw a release with OpenDP. Nothing confidential is printed or written."""
-    from noisewise import curator
-
     if out.exists() or not out.parent.is_dir():
         advice = "Every run spends the budgets again: keep the old release, or choose another name."
         raise refusal("release", "out", "must be a new file in an existing directory", str(out), advice)

@@ -8,6 +8,7 @@ import typer
 
 import noisewise as nw
 from noisewise.errors import refusal
+from noisewise.paper import REDUCED, folder_at, reproduce, write
 
 
 def register(app: typer.Typer) -> None:
@@ -76,8 +77,6 @@ def paper(
 ) -> None:
     """Recompute every number and figure of Gong (2022), beside the paper's and beside exact values."""
     from rich.console import Console
-
-    from noisewise.paper import REDUCED, folder_at, reproduce, write
 
     start = time.monotonic()
     folder_at(out)

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from noisewise.analysis import Analysis
+from noisewise.workflow.folder import check_folder
+from noisewise.workflow.results import plain
+
 if TYPE_CHECKING:
     from noisewise.workflow.results import Results
 
@@ -36,8 +40,6 @@ def note(message: str) -> None:
 
 def say_json(content: Any) -> None:
     """Data on standard output; numbers that are not finite become null."""
-    from noisewise.workflow.results import plain
-
     typer.echo(json.dumps(plain(content), indent=2, allow_nan=False))
 
 
@@ -73,8 +75,6 @@ def say_table(table: Any, title: str = "", digits: int | None = None) -> None:
 
 def loaded(file: Path, draws: int | None = None, seed: int | None = None) -> Any:
     """The analysis in `file`, with options in place of its settings, and its notes said."""
-    from noisewise.analysis import Analysis
-
     analysis = Analysis.load(file).with_settings(draws=draws, seed=seed)
     for text in analysis.notes:
         note(text)
@@ -83,8 +83,6 @@ def loaded(file: Path, draws: int | None = None, seed: int | None = None) -> Any
 
 def folder_for(file: Path, out: Path | None, ending: str) -> Path:
     """Where results go: `out`, or a folder named after the file, in the working directory."""
-    from noisewise.workflow.folder import check_folder
-
     folder = out if out is not None else Path(f"{file.stem}-{ending}")
     check_folder(folder)
     return folder

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from noisewise.checkpoint import describe
 from noisewise.errors import refusal
+from noisewise.page import serve as serve_page
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +23,6 @@ def status(
     if not file.is_file():
         advice = "Give the file of: noisewise fit FILE --checkpoint run.nwc."
         raise refusal("status", "file", "must be an existing checkpoint", str(file), advice)
-    from noisewise.checkpoint import describe
 
     typer.echo(describe(file))
 
@@ -35,6 +36,4 @@ def serve(
 
     The page can be reached from this machine only, by the address that is printed. Stop it with Ctrl-C.
     """
-    from noisewise.page import serve as serve_page
-
     serve_page(folder, port, browser)
