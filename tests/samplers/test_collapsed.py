@@ -122,6 +122,21 @@ def test_windows_that_leave_too_much_out_are_widened(seed, monkeypatch):
     assert abs(wrong.log_evidence - exact.log_evidence) > LIMIT * error
 
 
+def test_windows_far_from_what_is_likely_are_noticed(seed):
+    """50 noise scales from all that the prior allows: the noise did it. Log evidence is about -50 - log 40."""
+    model = nw.Model({"lam": dist.LogNormal(-3.0, 0.8)}, {"count": lambda lam: dist.Poisson(lam)})
+    release = nw.Release(count=nw.Laplace(scale=20.0).released(1000.0))
+    u = np.linspace(-9.0, 2.0, 4001)
+    weight = stats.norm.pdf(u, -3.0, 0.8) * np.exp(np.exp(u) * np.expm1(1 / 20)) * (u[1] - u[0])
+    mean = np.sum(weight * np.exp(u)) / np.sum(weight)
+    variance = np.sum(weight * (np.exp(u) - mean) ** 2) / np.sum(weight)
+    posterior = nw.sample(model, release, COLLAPSED, draws=4_000, seed=seed)
+    assert posterior.diagnostics["widened"] > 0
+    assert np.all(np.abs(z_scores(posterior, "lam", mean, variance)) < LIMIT)
+    log_evidence = -50.0 - math.log(40.0) + math.log(weight.sum())
+    assert abs(posterior.log_evidence - log_evidence) < LIMIT * posterior.log_evidence_se
+
+
 def test_any_engine_gives_the_same_draws(seed):
     model, release = noisy_rows()
     here = nw.sample(model, release, COLLAPSED, draws=9_000, seed=seed, engine=nw.Threads(1))

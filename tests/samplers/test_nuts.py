@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -190,7 +191,7 @@ def test_five_noise_scales_are_not_enough_under_conflict(seed, monkeypatch):
 
 
 def test_bound_covers_what_a_window_leaves_out():
-    """The sum over a much wider window exceeds the narrow one by no more than the bound says."""
+    """The sum over a much wider window is below the narrow one's bound, by no more than the share that may be void."""
     model, release = count_model(2.0), count_release()
     narrow, wide = Sum(Problem(model, release), ("count",), 0), Sum(Problem(model, release), ("count",), 4)
     # 13, ..., 52: the nearer end is 14.6 from the release, and the noise has scale 5
@@ -198,9 +199,29 @@ def test_bound_covers_what_a_window_leaves_out():
     with double():
         for theta in (1.0, 5.0, 20.0, 40.0, 70.0):
             values = {"theta": np.float64(theta)}
-            short, whole = (one.log_kept(values, {}, one.tables()) for one in (narrow, wide))
-            _, bound = narrow.conditional(values, {}, narrow.tables(), narrow.log_outside(), np.array([0.5]))
-            assert -1e-12 <= np.expm1(float(whole - short)) <= float(bound)
+            bound, whole = (one.log_bound(values, {}, one.tables()) for one in (narrow, wide))
+            _, void = narrow.conditional(values, {}, narrow.tables(), np.array([0.5]))
+            assert -1e-12 <= -np.expm1(float(whole - bound)) <= float(void)
+
+
+def test_windows_far_from_what_is_likely_are_noticed(seed, monkeypatch):
+    """The release is 50 noise scales from all that the prior allows: the noise did it, whatever a window begins with.
+
+    Control: chains on what the window holds, without the bound of what it does not, go to 970 and see nothing amiss.
+    """
+    model = nw.Model({"lam": dist.LogNormal(-3.0, 0.8)}, {"count": lambda lam: dist.Poisson(lam)})
+    release = nw.Release(count=nw.Laplace(scale=20.0).released(1000.0))
+    # given the release, lam has a factor exp(lam (exp(1/20) - 1)): quadrature over log lam
+    u = np.linspace(-9.0, 2.0, 4001)
+    weight = stats.norm.pdf(u, -3.0, 0.8) * np.exp(np.exp(u) * np.expm1(1 / 20))
+    mean = np.sum(weight * np.exp(u)) / np.sum(weight)
+    posterior = nw.sample(model, release, SHORT, draws=4_000, seed=seed)
+    assert posterior.diagnostics["widened"] > 0
+    assert abs(posterior["lam"].mean() - mean) < LIMIT * posterior.summary()["mcse"]["lam"]
+    monkeypatch.setattr(Sum, "_log_beyond", lambda self, inside, outside: jnp.full_like(outside, -jnp.inf))
+    model.compiled.clear()
+    wrong = nw.sample(model, release, SHORT, draws=4_000, seed=seed, on_failure="return")
+    assert wrong["lam"].mean() > 100.0
 
 
 def test_affine_tables_give_the_law(seed):

@@ -278,6 +278,8 @@ def why_not_in_steps(problem: Problem, name: str) -> str | None:
     total = bound.total
     if total.moving:
         return f"needs '{name}' to add up record fields alone, and its contribution reads {_listed(total.moving)}"
+    if isinstance(total.n, str) and any(total.n in law.outer for law in bound.laws.values()):
+        return f"needs laws of the records of '{name}' that do not read their number, '{total.n}'"
     if isinstance(total.n, str) and total.n not in model.parameters and not model.has_density(total.n):
         return f"needs a density of '{total.n}', the number of records of '{name}'"
     owned = {name, total.n}

@@ -9,7 +9,7 @@ from noisewise.diagnostics import chains, weights
 from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import listed, number
 from noisewise.results.posterior import Posterior
-from noisewise.studies.forecast import SURPRISING
+from noisewise.studies.forecast import SURPRISING, whole_release
 
 ENOUGH = 400
 """Independent draws that means and intervals need, as samplers' `min_ess`."""
@@ -150,10 +150,9 @@ def _conflict(conflict: Mapping[str, float] | None) -> Check:
     title = "Prior and release"
     if not conflict:
         return Check("note", title, "It was not checked whether the release is surprising under the prior.")
-    least = min(conflict, key=lambda name: conflict[name])
-    value = conflict[least]
+    name, value = whole_release(conflict)
     if value < SURPRISING:
-        what = "The release as a whole is" if least == "release" else f"The published {least} is"
+        what = "The release as a whole is" if name == "release" else f"The published {name} is"
         explanation = (
             f"{what} surprising under the prior: only {number(100 * value, 2)}% of releases that the model expects are "
             "as unusual. The numbers are right if the model is; ask whether prior and model are, before using them."

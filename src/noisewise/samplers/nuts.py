@@ -164,7 +164,7 @@ class Programs:
 
     def finish(self, *arguments: Any) -> Any:
         """`Target.finish`, row by row."""
-        return self._program("finish", lambda: jax.vmap(self.target.finish, in_axes=(0, None, None, 0)))(*arguments)
+        return self._program("finish", lambda: jax.vmap(self.target.finish, in_axes=(0, None, 0)))(*arguments)
 
     def _once(self, purpose: str, build: Callable[[], Any], *arguments: Any) -> Any:
         """Run a program that several threads ask for at the same time, and that one of them shall compile."""
@@ -337,7 +337,6 @@ class ChainsRun:
         free = self._joined("free").reshape(-1, self.target.size)
         cells = sum(sum_.points * sum_.entries for sum_ in self.target.sums) + self.target.size
         rows = min(512, 1 << max(0, (2**20 // cells).bit_length() - 1))
-        outside = [sum_.log_outside() for sum_ in self.target.sums]
         rng = generator(self.seed, Purpose.RESAMPLING, self.attempt)
         parts = []
         for first in range(0, len(free), rows):
@@ -345,9 +344,7 @@ class ChainsRun:
             padded = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
             uniform = [rng.random((rows, sum_.entries)) for sum_ in self.target.sums]
             with double():
-                drawn, left, moments = jax.tree.map(
-                    np.asarray, self.programs.finish(padded, self.data, outside, uniform)
-                )
+                drawn, left, moments = jax.tree.map(np.asarray, self.programs.finish(padded, self.data, uniform))
             drawn |= self.target.draw_folded(rng, moments)
             parts.append({name: value[: len(piece)] for name, value in (drawn | {"": left}).items()})
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -157,7 +157,7 @@ class Target:
         for fold in self.folded:
             total = total + fold.log_kept(values, data["items"])
         for sum_, tables in zip(self.sums, data["tables"], strict=True):
-            total = total + sum_.log_kept(values, data["items"], tables)
+            total = total + sum_.log_bound(values, data["items"], tables)
         return total
 
     def potential(self, data: Any) -> Callable[[Any], Any]:
@@ -182,17 +182,17 @@ class Target:
         """The free vector of one row of values of all that is sampled."""
         return jnp.concatenate([self.space.chart.free(values), self.chart.free(values)])
 
-    def finish(self, free: Any, data: Any, outside: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
+    def finish(self, free: Any, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
         """`completed` at one free vector."""
-        return self.completed(self.point(free, data)[0], data, outside, uniform)
+        return self.completed(self.point(free, data)[0], data, uniform)
 
-    def completed(self, values: Values, data: Any, outside: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
+    def completed(self, values: Values, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
         """Values by name with what was summed out drawn too, each sum's bound, and the moments of what is folded."""
         values = {**values, **data["exact"]}
         drawn, left = dict(values), []
         for index, sum_ in enumerate(self.sums):
             tables = data["tables"][index]
-            summed, bound = sum_.conditional(values, data["items"], tables, outside[index], uniform[index])
+            summed, bound = sum_.conditional(values, data["items"], tables, uniform[index])
             drawn |= summed
             left.append(bound)
         moments = {fold.name: fold.moments(values) for fold in self.folded}

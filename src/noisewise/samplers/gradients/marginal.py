@@ -47,6 +47,8 @@ class Window:
     size: int
     outside: Array
     """One per entry, at most 0; -inf where the window holds the whole support."""
+    falls: bool = True
+    """Whether that bound falls as the window grows; else the law's mass beyond it must."""
 
 
 class Sum:
@@ -62,6 +64,8 @@ class Sum:
         self.totals = {name: _constant_of(problem, name, "total_count") for name in names}
         self.affine = self.by_entry and _is_affine(problem, names[0])
         self.ends = {name: _constant_bounds(problem, name) for name in names}
+        self.decays = all(window.falls for window in self.windows.values())
+        """Whether noise bounds what is beyond the windows by itself."""
         self.fixed_noise = set[str]().union(*(_reads(problem, name) for name in self.read_by)) <= set(names)
         """Whether the noise density over the grid depends on nothing that is sampled."""
 
@@ -149,7 +153,7 @@ class Sum:
     def tables(self) -> dict[str, Any]:
         """What does not depend on the parameters, as arguments of compiled programs."""
         starts = self.starts()
-        tables: dict[str, Any] = {"starts": starts}
+        tables: dict[str, Any] = {"starts": starts, "outside": self.log_outside()}
         if self.fixed_noise:
             grid = {name: starts[name] + offset for name, offset in self.offsets().items()}
             with np.errstate(over="ignore", under="ignore", divide="ignore"):
@@ -271,15 +275,35 @@ class Sum:
             total = total + log_density(self.space.model.law_at(name, seen), jnp.asarray(values[name], float))
         return total.reshape(self.entries)
 
-    def log_kept(self, values: Values, items: Any, tables: Any) -> Any:
-        """log of the whole sum over the grid; -inf, with no gradient, where nothing in it is possible."""
+    def log_bound(self, values: Values, items: Any, tables: Any) -> Any:
+        """log of an upper bound of the whole sum: what the grid holds, and the largest noise density beyond it.
+
+        Where the grid holds all that counts, the second is nothing beside the first. Where it does not, the bound leads
+        there, and `conditional` says so: a sum cut short would only lead elsewhere.
+        """
         if self.affine and self.fixed_noise:
             anchored = self._anchored(values, tables["starts"][self.names[0]])
-            return jnp.sum(tilted(tables["log_base"] + tables["log_eta"], tables["share"], *anchored))
-        return jnp.sum(log_sum(sum(self.log_terms(values, items, tables))))
+            held = tilted(tables["log_base"] + tables["log_eta"], tables["share"], *anchored)
+            inside = None if self.decays else tilted(tables["log_base"], tables["share"], *anchored)
+        else:
+            law, noise = self.log_terms(values, items, tables)
+            held, inside = log_sum(law + noise), None if self.decays else log_sum(law)
+        return jnp.sum(jnp.logaddexp(held, self._log_beyond(inside, tables["outside"])))
 
-    def conditional(self, values: Values, items: Any, tables: Any, outside: Any, uniform: Any) -> tuple[Any, Any]:
-        """A draw of the statistics given everything else, by inversion, and the bound on what the window left out."""
+    def _log_beyond(self, inside: Any, outside: Any) -> Any:
+        """log of what the sum beyond the grid is at most: the noise's bound there, times the law's mass where it helps.
+
+        `inside` is the log of the law's mass on the grid. Noise that falls makes its own bound small, and the mass is
+        taken as one; other noise does not.
+        """
+        if self.decays:
+            return outside
+        largest = max(float(np.max(np.abs(window.start))) + window.size for window in self.windows.values())
+        rounding = 2.0**-52 * (8.0 + largest * math.log(largest + 2.0))
+        return jnp.log(jnp.maximum(1.0 - jnp.exp(inside), rounding)) + outside
+
+    def conditional(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[Any, Any]:
+        """A draw of the statistics given the rest, by inversion; and the share of `log_bound` that may be void."""
         law, noise = self.log_terms(values, items, tables)
         terms = law + noise
         log_likelihood = log_sum(terms)
@@ -290,14 +314,9 @@ class Sum:
             shape = self.problem.model.shape(name)
             picked = jnp.asarray(offset)[chosen[0]] if not self.by_entry else chosen.reshape(shape)
             drawn[name] = (tables["starts"][name] + picked).astype(int)
-        return drawn, jnp.sum(self._left_out(law, log_likelihood, outside))
-
-    def _left_out(self, law: Any, log_likelihood: Any, outside: Any) -> Any:
-        """At most (mass of the law outside) x (largest noise density there) / (likelihood kept), entry by entry."""
-        largest = max(float(np.max(np.abs(window.start))) + window.size for window in self.windows.values())
-        rounding = 2.0**-52 * (8.0 + largest * math.log(largest + 2.0))
-        missing = jnp.maximum(1.0 - jnp.sum(jnp.exp(law), axis=0), rounding)
-        return jnp.where(outside > -jnp.inf, missing * jnp.exp(outside - log_likelihood), 0.0)
+        beyond = self._log_beyond(None if self.decays else log_sum(law), tables["outside"])
+        void = jnp.exp(beyond - jnp.logaddexp(log_likelihood, beyond))
+        return drawn, jnp.sum(jnp.where(beyond > -jnp.inf, void, 0.0))
 
 
 @dataclass(frozen=True)
@@ -493,7 +512,7 @@ def _window(problem: Problem, name: str, widened: int) -> Window:
     end = start + size - 1
     if not additive:
         outside = np.where((start > low) | (end < high), 0.0, -np.inf)
-        return Window(start.astype(np.int64), size, outside)
+        return Window(start.astype(np.int64), size, outside, falls=False)
     assert item is not None
     with np.errstate(over="ignore", divide="ignore"):
         left, right = (np.asarray(item.mechanism.log_prob(item.value, edge.astype(np.int64))) for edge in (start, end))

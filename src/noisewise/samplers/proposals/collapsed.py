@@ -34,7 +34,6 @@ class Collapse:
     def __init__(self, problem: Problem, widened: Widened = ()) -> None:
         self.target = Target(problem, dict(widened))
         self.data = self.target.data()
-        self.outside = [sum_.log_outside() for sum_ in self.target.sums]
 
     @staticmethod
     def of(problem: Problem, widened: Widened = ()) -> "Collapse":
@@ -65,14 +64,12 @@ class Collapse:
             return np.asarray(program(self._parameters(values), self.data))
 
     def complete(self, rng: np.random.Generator, values: Columns) -> tuple[Columns, Array]:
-        """Every confidential statistic, drawn given parameters and release; and what each sum left out, by row."""
+        """Every confidential statistic, drawn given parameters and release; and how much of each sum may be void."""
         model, rows = self.target.model, len(next(iter(values.values())))
         uniform = [rng.random((rows, sum_.entries)) for sum_ in self.target.sums]
-        program = self._program("complete", lambda: jax.vmap(self.target.completed, in_axes=(0, None, None, 0)))
+        program = self._program("complete", lambda: jax.vmap(self.target.completed, in_axes=(0, None, 0)))
         with double():
-            drawn, left, moments = jax.tree.map(
-                np.asarray, program(self._parameters(values), self.data, self.outside, uniform)
-            )
+            drawn, left, moments = jax.tree.map(np.asarray, program(self._parameters(values), self.data, uniform))
         drawn |= self.target.draw_folded(rng, moments)
         return {name: drawn[name].astype(model.dtype(name), copy=False) for name in drawn}, left
 
@@ -130,7 +127,7 @@ class WeighCollapsed:
 
 
 def too_narrow(collapse: Collapse, log_weights: Array, neglected: Array) -> list[tuple[str, ...]]:
-    """The sums that left out too much of the evidence: the mean of what each row left out, by the rows' weights."""
+    """The sums too much of which may be void: the mean share of each row's bound, by the rows' weights."""
     if not neglected.shape[1] or not np.any(log_weights > -np.inf):
         return []
     share = shares_left_out(log_weights, neglected)
@@ -141,13 +138,12 @@ def too_narrow(collapse: Collapse, log_weights: Array, neglected: Array) -> list
 
 
 def shares_left_out(log_weights: Array, neglected: Array) -> Array:
-    """For each sum, the share of the evidence that it left out at most, at parameter values of positive weight.
+    """For each sum, the share of the evidence that may be void, beyond its windows.
 
-    Values to which the windows leave no weight at all are not counted, whatever the windows left out there.
+    Weights are bounds of the likelihood, so no parameter value that the windows do not serve is passed over.
     """
     weights = np.exp(log_weights - log_weights.max())
-    counted = np.where(weights[:, None] > 0.0, neglected, 0.0)
-    return (weights[:, None] * counted).sum(axis=0) / weights.sum()
+    return (weights[:, None] * neglected).sum(axis=0) / weights.sum()
 
 
 def doubled(widened: Widened, names: Sequence[tuple[str, ...]]) -> Widened:
