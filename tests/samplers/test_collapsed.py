@@ -189,3 +189,11 @@ def test_settings_go_to_files_and_back():
     assert nw.Importance.from_dict(COLLAPSED.to_dict()) == COLLAPSED
     older = {key: value for key, value in COLLAPSED.to_dict().items() if key != "collapse"}
     assert nw.Importance.from_dict(older) == nw.Importance(proposal="adapted")
+
+
+def test_sums_over_very_many_values_are_not_tried_unasked(seed):
+    """Noise of scale 1e4 on ten counts: a hundred thousand values in each sum, and prior draws are worth as many."""
+    model = nw.Model({"theta": dist.Gamma(25.0, 1.0)}, {"c": lambda theta: dist.Poisson(theta).expand([10])})
+    values = np.random.default_rng(3).laplace(size=10) * 1e4
+    posterior = nw.sample(model, nw.Release(c=nw.Laplace(scale=1e4).released(values)), draws=4_000, seed=seed)
+    assert (posterior.status, posterior.sampler) == ("complete", nw.Importance())

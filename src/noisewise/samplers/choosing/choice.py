@@ -49,6 +49,9 @@ MOST_ADAPTED = 16
 """Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
 MOST_UNSEEN = 0.1
 """Most posterior mass that rows of the prior may have missed: above, they settle nothing where `collapses` holds."""
+MOST_SUMMED = 2**14
+"""Values that one row's sums may run over where the likelihood is computed unasked: a pilot's rounds take tens of
+thousands of rows."""
 MOST_FURTHER = 64
 """Most further blocks, each as large as the first, that are drawn so that little may have been missed."""
 FEW = 10.0
@@ -398,7 +401,9 @@ def public_samplers() -> dict[str, type[Sampler]]:
 def collapses(probe: Probe) -> bool:
     """Whether a proposal can be fitted by the exact likelihood."""
     problem = probe.problem
-    return probe.unknowns <= MOST_ADAPTED and not dear(problem) and COLLAPSED.unfit(problem) is None
+    if probe.unknowns > MOST_ADAPTED or dear(problem) or COLLAPSED.unfit(problem) is not None:
+        return False
+    return Collapse.of(problem).cells <= MOST_SUMMED
 
 
 def settled(probe: Probe, draws: int) -> list[Estimate]:
@@ -434,6 +439,8 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         if sampler.unfit(probe.problem) is not None or (key == "Rejection" and probe.conditioned):
             continue
         if key in SAMPLER_OF and (probe.unknowns > MOST_ADAPTED or dear(probe.problem)):
+            continue
+        if key == "collapsed" and not collapses(probe):
             continue
         with suppress(InputError):  # a fitted proposal can reach where the model cannot be drawn from
             ranking.append(cost(probe, draws, seed, engine))

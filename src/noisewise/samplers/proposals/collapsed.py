@@ -6,6 +6,8 @@ pilot share. Derivation: docs/derivations/conditional.md.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import jax
 import numpy as np
@@ -33,7 +35,11 @@ class Collapse:
 
     def __init__(self, problem: Problem, widened: Widened = ()) -> None:
         self.target = Target(problem, dict(widened))
-        self.data = self.target.data()
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The release and what is tabulated of it, as arguments of compiled programs."""
+        return self.target.data()
 
     @staticmethod
     def of(problem: Problem, widened: Widened = ()) -> "Collapse":
