@@ -27,6 +27,8 @@ from noisewise.samplers.proposals.weighted_candidates import Poll, Weigh, block_
 
 ROUND = 2**14
 """Parameter values of one pilot round."""
+SUMMED, LEAST_ROUND = 2**26, 2**11
+"""Values that the sums of a round's rows may run over, and rows of a round all the same."""
 MOST_ROUNDS = 8
 MOST_SIMULATIONS = 64
 
@@ -79,6 +81,8 @@ class _Pilot:
         self.problem, self.simulations, self.seed, self.engine = problem, simulations, seed, engine
         self.log, self.collapse = log, collapse
         self.rows = Collapse.of(problem).rows if collapse else block_rows(problem, simulations)
+        dear = SUMMED // Collapse.of(problem).cells if collapse else ROUND
+        self.round_rows = min(ROUND, max(LEAST_ROUND, dear))
         self.rounds = self.proposals = 0
         self.columns: Columns = {}
         self.log_weights: Array = np.empty(0)
@@ -86,7 +90,7 @@ class _Pilot:
 
     def round(self, law: Proposal) -> None:
         """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
-        blocks = max(1, ROUND // self.rows)
+        blocks = max(1, self.round_rows // self.rows)
         weigh = WeighCollapsed(self.problem, law) if self.collapse else Weigh(self.problem, law, self.simulations)
         works = [partial(_block, weigh, self.rows, self.seed, self.rounds, block) for block in range(blocks)]
         key, first = ("pilot", self.rounds), self.rounds == 0
