@@ -47,8 +47,6 @@ class Window:
     size: int
     outside: Array
     """One per entry, at most 0; -inf where the window holds the whole support."""
-    falls: bool = True
-    """Whether that bound falls as the window grows; else the law's mass beyond it must."""
 
 
 class Sum:
@@ -64,8 +62,6 @@ class Sum:
         self.totals = {name: _constant_of(problem, name, "total_count") for name in names}
         self.affine = self.by_entry and _is_affine(problem, names[0])
         self.ends = {name: _constant_bounds(problem, name) for name in names}
-        self.decays = all(window.falls for window in self.windows.values())
-        """Whether noise bounds what is beyond the windows by itself."""
         self.fixed_noise = set[str]().union(*(_reads(problem, name) for name in self.read_by)) <= set(names)
         """Whether the noise density over the grid depends on nothing that is sampled."""
 
@@ -276,7 +272,7 @@ class Sum:
         return total.reshape(self.entries)
 
     def log_bound(self, values: Values, items: Any, tables: Any) -> Any:
-        """log of an upper bound of the whole sum: what the grid holds, and the largest noise density beyond it.
+        """log of an upper bound of the whole sum: what the grid holds, and what may lie beyond it.
 
         Where the grid holds all that counts, the second is nothing beside the first. Where it does not, the bound leads
         there, and `conditional` says so: a sum cut short would only lead elsewhere.
@@ -284,20 +280,17 @@ class Sum:
         if self.affine and self.fixed_noise:
             anchored = self._anchored(values, tables["starts"][self.names[0]])
             held = tilted(tables["log_base"] + tables["log_eta"], tables["share"], *anchored)
-            inside = None if self.decays else tilted(tables["log_base"], tables["share"], *anchored)
+            inside = tilted(tables["log_base"], tables["share"], *anchored)
         else:
             law, noise = self.log_terms(values, items, tables)
-            held, inside = log_sum(law + noise), None if self.decays else log_sum(law)
+            held, inside = log_sum(law + noise), log_sum(law)
         return jnp.sum(jnp.logaddexp(held, self._log_beyond(inside, tables["outside"])))
 
     def _log_beyond(self, inside: Any, outside: Any) -> Any:
-        """log of what the sum beyond the grid is at most: the noise's bound there, times the law's mass where it helps.
+        """log of what the sum beyond the grid is at most: the noise's bound there, times the law's mass.
 
-        `inside` is the log of the law's mass on the grid. Noise that falls makes its own bound small, and the mass is
-        taken as one; other noise does not.
+        `inside` is the log of the law's mass on the grid; what is left of it is known up to rounding.
         """
-        if self.decays:
-            return outside
         largest = max(float(np.max(np.abs(window.start))) + window.size for window in self.windows.values())
         rounding = 2.0**-52 * (8.0 + largest * math.log(largest + 2.0))
         return jnp.log(jnp.maximum(1.0 - jnp.exp(inside), rounding)) + outside
@@ -314,7 +307,7 @@ class Sum:
             shape = self.problem.model.shape(name)
             picked = jnp.asarray(offset)[chosen[0]] if not self.by_entry else chosen.reshape(shape)
             drawn[name] = (tables["starts"][name] + picked).astype(int)
-        beyond = self._log_beyond(None if self.decays else log_sum(law), tables["outside"])
+        beyond = self._log_beyond(log_sum(law), tables["outside"])
         void = jnp.exp(beyond - jnp.logaddexp(log_likelihood, beyond))
         return drawn, jnp.sum(jnp.where(beyond > -jnp.inf, void, 0.0))
 
@@ -512,7 +505,7 @@ def _window(problem: Problem, name: str, widened: int) -> Window:
     end = start + size - 1
     if not additive:
         outside = np.where((start > low) | (end < high), 0.0, -np.inf)
-        return Window(start.astype(np.int64), size, outside, falls=False)
+        return Window(start.astype(np.int64), size, outside)
     assert item is not None
     with np.errstate(over="ignore", divide="ignore"):
         left, right = (np.asarray(item.mechanism.log_prob(item.value, edge.astype(np.int64))) for edge in (start, end))
