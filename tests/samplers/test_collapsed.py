@@ -197,3 +197,13 @@ def test_sums_over_very_many_values_are_not_tried_unasked(seed):
     values = np.random.default_rng(3).laplace(size=10) * 1e4
     posterior = nw.sample(model, nw.Release(c=nw.Laplace(scale=1e4).released(values)), draws=4_000, seed=seed)
     assert (posterior.status, posterior.sampler) == ("complete", nw.Importance())
+
+
+@pytest.mark.parametrize("collapse", [False, True])
+def test_a_value_without_noise_stays_as_it_was_released(collapse, seed):
+    """A naive analysis may put a count at 2.5: the law is evaluated there, and that is what the draws say."""
+    model = nw.Model({"t": dist.Gamma(2.0, 1.0)}, {"c": lambda t: dist.Poisson(t)})
+    release = nw.Release(c=nw.Exact().released(2.5))
+    posterior = nw.sample(model, release, nw.Importance(collapse=collapse), draws=4_000, seed=seed)
+    assert np.all(posterior["c"] == 2.5)
+    assert np.all(np.abs(z_scores(posterior, "t", 4.5 / 2.0, 4.5 / 4.0)) < LIMIT)

@@ -19,15 +19,9 @@ from noisewise.inference.status import POSTERIOR
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.augmentation import Augmentation
 from noisewise.samplers.choosing import choice
 from noisewise.samplers.importance import Importance
-from noisewise.samplers.importance_rejection import ImportanceRejection
-from noisewise.samplers.mcmc import MCMC
-from noisewise.samplers.nuts import NUTS
 from noisewise.samplers.rejection import Rejection
-from noisewise.samplers.rejection_control import RejectionControl
-from noisewise.samplers.smc import SMC
 
 ADVICE = "Leave it out, and one that applies is chosen."
 FROM_PRIOR = (Rejection(), Importance())
@@ -206,17 +200,3 @@ def forecast_of(
     if not ranking:
         raise _nothing_applies(problem)
     return ranking, choice.reason_for(ranking, probe), probe
-
-
-__all__ = [
-    "MCMC",
-    "NUTS",
-    "SMC",
-    "Augmentation",
-    "Importance",
-    "ImportanceRejection",
-    "Rejection",
-    "RejectionControl",
-    "forecast_of",
-    "sample",
-]

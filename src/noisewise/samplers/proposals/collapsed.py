@@ -77,7 +77,11 @@ class Collapse:
         with double():
             drawn, left, moments = jax.tree.map(np.asarray, program(self._parameters(values), self.data, uniform))
         drawn |= self.target.draw_folded(rng, moments)
-        return {name: drawn[name].astype(model.dtype(name), copy=False) for name in drawn}, left
+        exact = set(self.target.exact)  # as released: a naive analysis may put a count between whole numbers
+        return {
+            name: column if name in exact else column.astype(model.dtype(name), copy=False)
+            for name, column in drawn.items()
+        }, left
 
     def _parameters(self, values: Columns) -> Columns:
         return {name: np.asarray(values[name]) for name in self.target.model.parameters}
