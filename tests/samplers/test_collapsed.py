@@ -109,7 +109,7 @@ def test_many_counts_of_one_rate_by_default(seed):
 
 def test_windows_that_leave_too_much_out_are_widened(seed, monkeypatch):
     """Noise windows of exp(-1) of the density: the first run is discarded. Control: kept, its evidence is wrong."""
-    monkeypatch.setattr("noisewise.samplers.gradients.marginal.FALL", 1.0)
+    monkeypatch.setattr("noisewise.inference.conditional.windows.FALL", 1.0)
     posterior = nw.sample(count_model(), count_release(), COLLAPSED, draws=4_000, seed=seed)
     assert posterior.diagnostics["widened"] > 0
     assert posterior.diagnostics["neglected"] <= collapsed.NEGLECTED

@@ -16,15 +16,15 @@ from targets import count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
 from noisewise.diagnostics import chains
+from noisewise.inference.conditional import windows
+from noisewise.inference.conditional.sums import Sum, compositions
+from noisewise.inference.conditional.target import Target
 from noisewise.inference.problem import Problem
 from noisewise.model import coordinates
 from noisewise.model.law import KEYS
 from noisewise.numerics import Compiled, double
 from noisewise.samplers import nuts
 from noisewise.samplers.gibbs.joint import Joint, State
-from noisewise.samplers.gradients import marginal
-from noisewise.samplers.gradients.density import Target
-from noisewise.samplers.gradients.marginal import Sum, compositions
 from noisewise.samplers.nuts import NUTS
 
 SHORT = NUTS(warmup=300)
@@ -178,7 +178,7 @@ def test_naive_fit_without_a_density_says_so(seed):
 def test_five_noise_scales_are_not_enough_under_conflict(seed, monkeypatch):
     """Negative control: such a window fails the exactness check; with the bound watched it is widened and passes."""
     model, release, truth = target("count-2")
-    monkeypatch.setattr(marginal, "FALL", 5.0)
+    monkeypatch.setattr(windows, "FALL", 5.0)
     with monkeypatch.context() as patch:
         patch.setattr(nuts, "NEGLECTED", np.inf)
         cut = nw.sample(model, release, SHORT, draws=6_000, seed=seed, on_failure="return")
@@ -195,7 +195,7 @@ def test_bound_covers_what_a_window_leaves_out():
     model, release = count_model(2.0), count_release()
     narrow, wide = Sum(Problem(model, release), ("count",), 0), Sum(Problem(model, release), ("count",), 4)
     # 13, ..., 52: the nearer end is 14.6 from the release, and the noise has scale 5
-    narrow.windows["count"] = marginal.Window(np.array(13), 40, np.array(-14.6 / 5.0))
+    narrow.windows["count"] = windows.Window(np.array(13), 40, np.array(-14.6 / 5.0))
     with double():
         for theta in (1.0, 5.0, 20.0, 40.0, 70.0):
             values = {"theta": np.float64(theta)}

@@ -20,6 +20,7 @@ from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.diagnostics.chains import MANY
 from noisewise.engine import Engine, gather
 from noisewise.errors import refusal
+from noisewise.inference.conditional.target import Target, unfit
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose, generator
@@ -27,7 +28,6 @@ from noisewise.inference.settings import Sampler
 from noisewise.model.law import KEYS
 from noisewise.numerics import Array, Compiled, double
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.gradients.density import Target, unfit
 from noisewise.samplers.verdict import OutOfTime, judge_chains, posterior_of
 
 Values = Mapping[str, Any]

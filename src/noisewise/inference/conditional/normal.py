@@ -6,13 +6,20 @@ Derivation, with what keeps the formulas accurate far out: docs/derivations/cond
 """
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from noisewise.mechanisms import Gaussian, Laplace, Mechanism
+from noisewise.model.coordinates import Space
+from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, log_ndtr, namespace
+
+Values = Mapping[str, Any]
 
 CLOSED = (Gaussian, Laplace)
 """Kinds of noise with a closed form."""
@@ -99,3 +106,30 @@ def _excess(rng: np.random.Generator, alpha: Array) -> Array:
         flat[waiting[accepted]] = step[accepted]
         waiting = waiting[~accepted]
     return flat.reshape(alpha.shape)
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A normal statistic under noise with a closed form: integrated out, and drawn once the parameters are."""
+
+    space: Space
+    name: str
+
+    def log_kept(self, values: Values, items: Any) -> Any:
+        """log density of the release."""
+        mechanism, value = items[self.name]
+        law = self._normal(values)
+        return jnp.sum(log_marginal(mechanism, value, law.loc, law.scale))
+
+    def moments(self, values: Values) -> tuple[Any, Any]:
+        """Mean and standard deviation of the law, entry by entry; traceable."""
+        law, shape = self._normal(values), self.space.model.shape(self.name)
+        return jnp.broadcast_to(law.loc, shape), jnp.broadcast_to(law.scale, shape)
+
+    def draw(self, rng: np.random.Generator, item: Any, moments: tuple[Array, Array]) -> Array:
+        """Draws of s given the release, for rows of the law's moments."""
+        mechanism, value = item
+        return draw(rng, mechanism, value, *moments)
+
+    def _normal(self, values: Values) -> Any:
+        return peel(self.space.model.law_at(self.name, values))[0]

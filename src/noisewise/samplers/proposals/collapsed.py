@@ -12,11 +12,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from noisewise.inference.conditional.target import Target
 from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array, Compiled, double
-from noisewise.samplers.gradients.density import Target
 from noisewise.samplers.proposals.proposal import Proposal, made_once
 
 ROWS, LEAST_ROWS, CELLS = 2**13, 2**6, 2**20

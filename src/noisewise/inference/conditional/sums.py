@@ -1,4 +1,4 @@
-"""Confidential statistics summed out: discrete ones by enumeration, normal ones in closed form.
+"""Discrete statistics summed out.
 
 A `Sum` holds the values that one or more discrete statistics are enumerated over: a window that does not move with the
 parameters, and a bound on what it leaves out. Derivation: docs/derivations/nuts.md.
@@ -6,47 +6,28 @@ parameters, and a bound on what it leaves out. Derivation: docs/derivations/nuts
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import Distribution
-from numpyro.distributions.constraints import boolean
-from numpyro.distributions.distribution import Independent
 
-from noisewise.inference.conditional import normal
+from noisewise.inference.conditional.laws import bounds, constant_bounds, constant_of, entries, is_affine, rows_of
+from noisewise.inference.conditional.windows import window_of
 from noisewise.inference.problem import Problem
-from noisewise.mechanisms import Exact, Released
-from noisewise.mechanisms.additive import Additive
+from noisewise.mechanisms import Exact
 from noisewise.model.coordinates import Space
 from noisewise.model.families import facts_of
 from noisewise.model.law import log_density
-from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, Compiled, double
 
 Values = Mapping[str, Any]
 
-FALL = 40.0
-"""A window reaches to where the noise density has fallen by this much, in logs: exp(-40) is 4e-18."""
 MOST_POINTS = 2**16
 """Values of several numbers enumerated jointly, at most."""
 MOST_CELLS = 2**22
 """Values times entries of one statistic, at most."""
-ROUNDED = 16
-"""Windows are multiples of this long, so that another release seldom needs another program."""
-
-
-@dataclass(frozen=True)
-class Window:
-    """Values start, start + 1, ..., start + size - 1 of every entry; `outside` bounds log eta/sup beyond them."""
-
-    start: Array
-    size: int
-    outside: Array
-    """One per entry, at most 0; -inf where the window holds the whole support."""
 
 
 class Sum:
@@ -58,10 +39,10 @@ class Sum:
         self.read_by = tuple(n for n in release if n not in _exact(problem) and _reads(problem, n) & set(names))
         self.children = tuple(n for n in _exact(problem) if set(problem.model.parents(n)) & set(names))
         self.by_entry = self._is_by_entry()
-        self.windows = {name: _window(problem, name, widened) for name in names}
-        self.totals = {name: _constant_of(problem, name, "total_count") for name in names}
-        self.affine = self.by_entry and _is_affine(problem, names[0])
-        self.ends = {name: _constant_bounds(problem, name) for name in names}
+        self.windows = {name: window_of(problem, name, widened) for name in names}
+        self.totals = {name: constant_of(problem, name, "total_count") for name in names}
+        self.affine = self.by_entry and is_affine(problem, names[0])
+        self.ends = {name: constant_bounds(problem, name) for name in names}
         self.fixed_noise = set[str]().union(*(_reads(problem, name) for name in self.read_by)) <= set(names)
         """Whether the noise density over the grid depends on nothing that is sampled."""
 
@@ -71,7 +52,7 @@ class Sum:
         (name,) = self.names
         model, item = self.problem.model, self.problem.release[name]
         shape = model.shape(name)
-        value = _rows_of(self.problem, [name, *item.mechanism.inputs, *model.parents(name)])
+        value = rows_of(self.problem, [name, *item.mechanism.inputs, *model.parents(name)])
         inputs = {other: value[other][0] for other in item.mechanism.inputs}
         with double():
             law = jax.eval_shape(jax.vmap(lambda row: entries(self.space.model.law_at(name, row), row[name])), value)
@@ -199,7 +180,7 @@ class Sum:
 
             return jax.vmap(law_at_node, in_axes=(None, 0))
 
-        row = {parent: value[0] for parent, value in _rows_of(self.problem, list(model.parents(name))).items()}
+        row = {parent: value[0] for parent, value in rows_of(self.problem, list(model.parents(name))).items()}
         low, high = self.ends[name]
         nodes = start + self.offsets()[name]
         inside = (nodes >= low) & (nodes <= high)
@@ -312,34 +293,12 @@ class Sum:
         return drawn, jnp.sum(jnp.where(beyond > -jnp.inf, void, 0.0))
 
 
-@dataclass(frozen=True)
-class Folded:
-    """A normal statistic under noise with a closed form: integrated out, and drawn once the parameters are."""
-
-    space: Space
-    name: str
-
-    def log_kept(self, values: Values, items: Any) -> Any:
-        """log density of the release."""
-        mechanism, value = items[self.name]
-        law = self._normal(values)
-        return jnp.sum(normal.log_marginal(mechanism, value, law.loc, law.scale))
-
-    def moments(self, values: Values) -> tuple[Any, Any]:
-        """Mean and standard deviation of the law, entry by entry; traceable."""
-        law, shape = self._normal(values), self.space.model.shape(self.name)
-        return jnp.broadcast_to(law.loc, shape), jnp.broadcast_to(law.scale, shape)
-
-    def draw(self, rng: np.random.Generator, item: Any, moments: tuple[Array, Array]) -> Array:
-        """Draws of s given the release, for rows of the law's moments."""
-        mechanism, value = item
-        return normal.draw(rng, mechanism, value, *moments)
-
-    def _normal(self, values: Values) -> Any:
-        return peel(self.space.model.law_at(self.name, values))[0]
+def _exact(problem: Problem) -> list[str]:
+    return [name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)]
 
 
-# Sums ----------------------------------------------------------------------------------------------------------------
+def _reads(problem: Problem, name: str) -> set[str]:
+    return {name, *problem.release[name].mechanism.inputs}
 
 
 def log_sum(terms: Any) -> Any:
@@ -397,137 +356,3 @@ def compositions(total: int, cells: int) -> Array:
         for rest in [compositions(total - first, cells - 1)]
     ]
     return np.concatenate(parts)
-
-
-# What tracing tells of a law ----------------------------------------------------------------------------------------
-
-
-def entries(law: Distribution, value: Any) -> Any:
-    """log density entry by entry where the law's entries are independent."""
-    while isinstance(law, Independent):
-        law = law.base_dist
-    return law.log_prob(value)
-
-
-def bounds(law: Distribution, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Ends of every entry's support; infinite where there are none."""
-    support = law.support
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    low, high = (0, 1) if support is boolean else (-jnp.inf, jnp.inf)
-    low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
-    return jnp.broadcast_to(jnp.asarray(low, float), shape), jnp.broadcast_to(jnp.asarray(high, float), shape)
-
-
-def _rows_of(problem: Problem, names: list[str], rows: int = 1) -> dict[str, Array]:
-    """Simulated values of the names, always the same."""
-    model = problem.model
-    wanted = [name for name in model.order if name in {*names, *model.ancestors(*names)}]
-    drawn = model.draw(np.random.default_rng(0), wanted, rows)
-    return {name: drawn[name] for name in names}
-
-
-def _look(problem: Problem, name: str, see: Any) -> Any:
-    """What `see(law)` finds, as NumPy where it is the same for all parameters and None where it is not.
-
-    Under `vmap` alone, values that do not depend on a mapped argument stay as they are.
-    """
-    model, answers = problem.model, []
-    rows = _rows_of(problem, list(model.parents(name)))
-
-    def look(row: Values) -> Any:
-        seen = see(model.law_at(name, row))
-        answers.append([None if isinstance(x, jax.core.Tracer) else np.asarray(x) for x in seen])
-        return 0.0
-
-    with double():
-        if rows:
-            jax.vmap(look)({parent: jnp.asarray(value) for parent, value in rows.items()})
-        else:
-            look({})
-    return answers[-1]
-
-
-def _constant_of(problem: Problem, name: str, attribute: str) -> Any:
-    """An attribute of the law that does not depend on the parameters; None where it does, or where there is none."""
-    (value,) = _look(problem, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
-    return None if value is None or np.any(np.isnan(value)) else value
-
-
-def _is_affine(problem: Problem, name: str) -> bool:
-    """Whether log p(s) = log h(s) + (affine in s), with coefficients that depend on the parameters, and h does not."""
-    facts = facts_of(problem.model.law(name).form.kind)
-    if not facts.linear_count:
-        return False
-    return not facts.while_known or _constant_of(problem, name, facts.while_known) is not None
-
-
-def _constant_bounds(problem: Problem, name: str) -> tuple[Array, Array]:
-    """Ends of the support that hold for all parameters."""
-    shape = problem.model.shape(name)
-    low, high = _look(problem, name, lambda law: bounds(law, shape))
-    return (
-        np.full(shape, -np.inf) if low is None else low,
-        np.full(shape, np.inf) if high is None else high,
-    )
-
-
-def _exact(problem: Problem) -> list[str]:
-    return [name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)]
-
-
-def _reads(problem: Problem, name: str) -> set[str]:
-    return {name, *problem.release[name].mechanism.inputs}
-
-
-# Windows -------------------------------------------------------------------------------------------------------------
-
-
-def _window(problem: Problem, name: str, widened: int) -> Window:
-    """The values of `name` to sum over: its whole support where that is known and no longer than a window need be."""
-    shape = problem.model.shape(name)
-    low, high = _constant_bounds(problem, name)
-    item = problem.release.get(name)
-    additive = item is not None and isinstance(item.mechanism, Additive) and item.mechanism.event_dim == 0
-    sample = _rows_of(problem, [name], 512)[name].astype(float)
-    if additive:
-        assert item is not None
-        centre = np.broadcast_to(np.round(np.asarray(item.value, dtype=float)), shape)
-        most = 2.0 * float(np.max(np.abs(sample - centre))) + 10.0
-        reach = min(_fall(item, shape, centre), most) * 2.0**widened
-    else:
-        centre = np.round(0.5 * (sample.min(axis=0) + sample.max(axis=0)))
-        reach = float(np.max(sample.max(axis=0) - sample.min(axis=0)) + 10.0) * 2.0**widened
-    size = ROUNDED * math.ceil((2.0 * reach + 1.0) / ROUNDED)
-    if np.all(np.isfinite(high - low)) and np.max(high - low) + 1 <= size:
-        return Window(low.astype(np.int64), int(np.max(high - low)) + 1, np.full(shape, -np.inf))
-    start = np.maximum(np.minimum(centre - reach, high - size + 1), low)
-    end = start + size - 1
-    if not additive:
-        outside = np.where((start > low) | (end < high), 0.0, -np.inf)
-        return Window(start.astype(np.int64), size, outside)
-    assert item is not None
-    with np.errstate(over="ignore", divide="ignore"):
-        left, right = (np.asarray(item.mechanism.log_prob(item.value, edge.astype(np.int64))) for edge in (start, end))
-    sup = np.asarray(item.mechanism.log_sup(item.value))
-    outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf)) - sup
-    return Window(start.astype(np.int64), size, outside)
-
-
-def _fall(item: Released, shape: tuple[int, ...], centre: Array) -> float:
-    """Distance at which the noise density has fallen by FALL from its supremum, in every entry."""
-    sup = np.asarray(item.mechanism.log_sup(item.value))
-
-    def far(reach: float) -> bool:
-        with np.errstate(over="ignore", divide="ignore"):
-            edges = [np.asarray(item.mechanism.log_prob(item.value, centre + sign * reach)) for sign in (-1.0, 1.0)]
-        return bool(np.all(np.maximum(*edges) - sup <= -FALL))
-
-    reach = 1.0
-    while not far(reach) and reach < 2.0**40:
-        reach *= 2.0
-    low = reach / 2.0
-    while reach - low > 1.0:
-        middle = np.floor(0.5 * (low + reach))
-        low, reach = (low, middle) if far(middle) else (middle, reach)
-    return reach

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import biject_to
 
-from noisewise.inference.conditional.normal import CLOSED
+from noisewise.inference.conditional.normal import CLOSED, Folded
+from noisewise.inference.conditional.sums import Sum, log_eta
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import has_atoms
@@ -19,7 +20,6 @@ from noisewise.model.coordinates import Chart, Space, unwalkable
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import laws_within
 from noisewise.numerics import Array, double
-from noisewise.samplers.gradients.marginal import Folded, Sum, log_eta
 
 Values = Mapping[str, Any]
 

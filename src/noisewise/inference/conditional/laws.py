@@ -1,0 +1,88 @@
+"""What tracing tells of a statistic's law: which of its facts hold for all parameters."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import Distribution
+from numpyro.distributions.constraints import boolean
+from numpyro.distributions.distribution import Independent
+
+from noisewise.inference.problem import Problem
+from noisewise.model.families import facts_of
+from noisewise.model.wrappers import peel
+from noisewise.numerics import Array, double
+
+Values = Mapping[str, Any]
+
+
+def entries(law: Distribution, value: Any) -> Any:
+    """log density entry by entry where the law's entries are independent."""
+    while isinstance(law, Independent):
+        law = law.base_dist
+    return law.log_prob(value)
+
+
+def bounds(law: Distribution, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Ends of every entry's support; infinite where there are none."""
+    support = law.support
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    low, high = (0, 1) if support is boolean else (-jnp.inf, jnp.inf)
+    low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
+    return jnp.broadcast_to(jnp.asarray(low, float), shape), jnp.broadcast_to(jnp.asarray(high, float), shape)
+
+
+def rows_of(problem: Problem, names: list[str], rows: int = 1) -> dict[str, Array]:
+    """Simulated values of the names, always the same."""
+    model = problem.model
+    wanted = [name for name in model.order if name in {*names, *model.ancestors(*names)}]
+    drawn = model.draw(np.random.default_rng(0), wanted, rows)
+    return {name: drawn[name] for name in names}
+
+
+def look_at(problem: Problem, name: str, see: Any) -> Any:
+    """What `see(law)` finds, as NumPy where it is the same for all parameters and None where it is not.
+
+    Under `vmap` alone, values that do not depend on a mapped argument stay as they are.
+    """
+    model, answers = problem.model, []
+    rows = rows_of(problem, list(model.parents(name)))
+
+    def look(row: Values) -> Any:
+        seen = see(model.law_at(name, row))
+        answers.append([None if isinstance(x, jax.core.Tracer) else np.asarray(x) for x in seen])
+        return 0.0
+
+    with double():
+        if rows:
+            jax.vmap(look)({parent: jnp.asarray(value) for parent, value in rows.items()})
+        else:
+            look({})
+    return answers[-1]
+
+
+def constant_of(problem: Problem, name: str, attribute: str) -> Any:
+    """An attribute of the law that does not depend on the parameters; None where it does, or where there is none."""
+    (value,) = look_at(problem, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
+    return None if value is None or np.any(np.isnan(value)) else value
+
+
+def is_affine(problem: Problem, name: str) -> bool:
+    """Whether log p(s) = log h(s) + (affine in s), with coefficients that depend on the parameters, and h does not."""
+    facts = facts_of(problem.model.law(name).form.kind)
+    if not facts.linear_count:
+        return False
+    return not facts.while_known or constant_of(problem, name, facts.while_known) is not None
+
+
+def constant_bounds(problem: Problem, name: str) -> tuple[Array, Array]:
+    """Ends of the support that hold for all parameters."""
+    shape = problem.model.shape(name)
+    low, high = look_at(problem, name, lambda law: bounds(law, shape))
+    return (
+        np.full(shape, -np.inf) if low is None else low,
+        np.full(shape, np.inf) if high is None else high,
+    )

@@ -1,0 +1,80 @@
+"""The values that a discrete statistic is summed over: around its release, as far as the noise reaches.
+
+Derivation: docs/derivations/nuts.md.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisewise.inference.conditional.laws import constant_bounds, rows_of
+from noisewise.inference.problem import Problem
+from noisewise.mechanisms import Released
+from noisewise.mechanisms.additive import Additive
+from noisewise.numerics import Array
+
+FALL = 40.0
+"""A window reaches to where the noise density has fallen by this much, in logs: exp(-40) is 4e-18."""
+ROUNDED = 16
+"""Windows are multiples of this long, so that another release seldom needs another program."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Values start, start + 1, ..., start + size - 1 of every entry; `outside` bounds log eta/sup beyond them."""
+
+    start: Array
+    size: int
+    outside: Array
+    """One per entry, at most 0; -inf where the window holds the whole support."""
+
+
+def window_of(problem: Problem, name: str, widened: int) -> Window:
+    """The values of `name` to sum over: its whole support where that is known and no longer than a window need be."""
+    shape = problem.model.shape(name)
+    low, high = constant_bounds(problem, name)
+    item = problem.release.get(name)
+    additive = item is not None and isinstance(item.mechanism, Additive) and item.mechanism.event_dim == 0
+    sample = rows_of(problem, [name], 512)[name].astype(float)
+    if additive:
+        assert item is not None
+        centre = np.broadcast_to(np.round(np.asarray(item.value, dtype=float)), shape)
+        most = 2.0 * float(np.max(np.abs(sample - centre))) + 10.0
+        reach = min(_fall(item, shape, centre), most) * 2.0**widened
+    else:
+        centre = np.round(0.5 * (sample.min(axis=0) + sample.max(axis=0)))
+        reach = float(np.max(sample.max(axis=0) - sample.min(axis=0)) + 10.0) * 2.0**widened
+    size = ROUNDED * math.ceil((2.0 * reach + 1.0) / ROUNDED)
+    if np.all(np.isfinite(high - low)) and np.max(high - low) + 1 <= size:
+        return Window(low.astype(np.int64), int(np.max(high - low)) + 1, np.full(shape, -np.inf))
+    start = np.maximum(np.minimum(centre - reach, high - size + 1), low)
+    end = start + size - 1
+    if not additive:
+        outside = np.where((start > low) | (end < high), 0.0, -np.inf)
+        return Window(start.astype(np.int64), size, outside)
+    assert item is not None
+    with np.errstate(over="ignore", divide="ignore"):
+        left, right = (np.asarray(item.mechanism.log_prob(item.value, edge.astype(np.int64))) for edge in (start, end))
+    sup = np.asarray(item.mechanism.log_sup(item.value))
+    outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf)) - sup
+    return Window(start.astype(np.int64), size, outside)
+
+
+def _fall(item: Released, shape: tuple[int, ...], centre: Array) -> float:
+    """Distance at which the noise density has fallen by FALL from its supremum, in every entry."""
+    sup = np.asarray(item.mechanism.log_sup(item.value))
+
+    def far(reach: float) -> bool:
+        with np.errstate(over="ignore", divide="ignore"):
+            edges = [np.asarray(item.mechanism.log_prob(item.value, centre + sign * reach)) for sign in (-1.0, 1.0)]
+        return bool(np.all(np.maximum(*edges) - sup <= -FALL))
+
+    reach = 1.0
+    while not far(reach) and reach < 2.0**40:
+        reach *= 2.0
+    low = reach / 2.0
+    while reach - low > 1.0:
+        middle = np.floor(0.5 * (low + reach))
+        low, reach = (low, middle) if far(middle) else (middle, reach)
+    return reach

@@ -1,1 +1,0 @@
-"""Densities with gradients, for `NUTS`: confidential statistics summed or integrated out."""
