@@ -10,7 +10,7 @@ from numpyro.distributions import Distribution
 from numpyro.distributions.constraints import boolean
 from numpyro.distributions.distribution import Independent
 
-from noisewise.inference.problem import Problem
+from noisewise.model import Model
 from noisewise.model.families import facts_of
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
@@ -35,21 +35,20 @@ def bounds(law: Distribution, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return jnp.broadcast_to(jnp.asarray(low, float), shape), jnp.broadcast_to(jnp.asarray(high, float), shape)
 
 
-def rows_of(problem: Problem, names: list[str], rows: int = 1) -> dict[str, Array]:
+def rows_of(model: Model, names: list[str], rows: int = 1) -> dict[str, Array]:
     """Simulated values of the names, always the same."""
-    model = problem.model
     wanted = [name for name in model.order if name in {*names, *model.ancestors(*names)}]
     drawn = model.draw(np.random.default_rng(0), wanted, rows)
     return {name: drawn[name] for name in names}
 
 
-def look_at(problem: Problem, name: str, see: Any) -> Any:
+def look_at(model: Model, name: str, see: Any) -> Any:
     """What `see(law)` finds, as NumPy where it is the same for all parameters and None where it is not.
 
     Under `vmap` alone, values that do not depend on a mapped argument stay as they are.
     """
-    model, answers = problem.model, []
-    rows = rows_of(problem, list(model.parents(name)))
+    answers: list[Any] = []
+    rows = rows_of(model, list(model.parents(name)))
 
     def look(row: Values) -> Any:
         seen = see(model.law_at(name, row))
@@ -64,24 +63,24 @@ def look_at(problem: Problem, name: str, see: Any) -> Any:
     return answers[-1]
 
 
-def constant_of(problem: Problem, name: str, attribute: str) -> Any:
+def constant_of(model: Model, name: str, attribute: str) -> Any:
     """An attribute of the law that does not depend on the parameters; None where it does, or where there is none."""
-    (value,) = look_at(problem, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
+    (value,) = look_at(model, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
     return None if value is None or np.any(np.isnan(value)) else value
 
 
-def is_affine(problem: Problem, name: str) -> bool:
+def is_affine(model: Model, name: str) -> bool:
     """Whether log p(s) = log h(s) + (affine in s), with coefficients that depend on the parameters, and h does not."""
-    facts = facts_of(problem.model.law(name).form.kind)
+    facts = facts_of(model.law(name).form.kind)
     if not facts.linear_count:
         return False
-    return not facts.while_known or constant_of(problem, name, facts.while_known) is not None
+    return not facts.while_known or constant_of(model, name, facts.while_known) is not None
 
 
-def constant_bounds(problem: Problem, name: str) -> tuple[Array, Array]:
+def constant_bounds(model: Model, name: str) -> tuple[Array, Array]:
     """Ends of the support that hold for all parameters."""
-    shape = problem.model.shape(name)
-    low, high = look_at(problem, name, lambda law: bounds(law, shape))
+    shape = model.shape(name)
+    low, high = look_at(model, name, lambda law: bounds(law, shape))
     return (
         np.full(shape, -np.inf) if low is None else low,
         np.full(shape, np.inf) if high is None else high,

@@ -40,9 +40,9 @@ class Sum:
         self.children = tuple(n for n in _exact(problem) if set(problem.model.parents(n)) & set(names))
         self.by_entry = self._is_by_entry()
         self.windows = {name: window_of(problem, name, widened) for name in names}
-        self.totals = {name: constant_of(problem, name, "total_count") for name in names}
-        self.affine = self.by_entry and is_affine(problem, names[0])
-        self.ends = {name: constant_bounds(problem, name) for name in names}
+        self.totals = {name: constant_of(problem.model, name, "total_count") for name in names}
+        self.affine = self.by_entry and is_affine(problem.model, names[0])
+        self.ends = {name: constant_bounds(problem.model, name) for name in names}
         self.fixed_noise = set[str]().union(*(_reads(problem, name) for name in self.read_by)) <= set(names)
         """Whether the noise density over the grid depends on nothing that is sampled."""
 
@@ -52,7 +52,7 @@ class Sum:
         (name,) = self.names
         model, item = self.problem.model, self.problem.release[name]
         shape = model.shape(name)
-        value = rows_of(self.problem, [name, *item.mechanism.inputs, *model.parents(name)])
+        value = rows_of(self.problem.model, [name, *item.mechanism.inputs, *model.parents(name)])
         inputs = {other: value[other][0] for other in item.mechanism.inputs}
         with double():
             law = jax.eval_shape(jax.vmap(lambda row: entries(self.space.model.law_at(name, row), row[name])), value)
@@ -180,7 +180,7 @@ class Sum:
 
             return jax.vmap(law_at_node, in_axes=(None, 0))
 
-        row = {parent: value[0] for parent, value in rows_of(self.problem, list(model.parents(name))).items()}
+        row = {parent: value[0] for parent, value in rows_of(self.problem.model, list(model.parents(name))).items()}
         low, high = self.ends[name]
         nodes = start + self.offsets()[name]
         inside = (nodes >= low) & (nodes <= high)

@@ -33,10 +33,10 @@ class Window:
 def window_of(problem: Problem, name: str, widened: int) -> Window:
     """The values of `name` to sum over: its whole support where that is known and no longer than a window need be."""
     shape = problem.model.shape(name)
-    low, high = constant_bounds(problem, name)
+    low, high = constant_bounds(problem.model, name)
     item = problem.release.get(name)
     additive = item is not None and isinstance(item.mechanism, Additive) and item.mechanism.event_dim == 0
-    sample = rows_of(problem, [name], 512)[name].astype(float)
+    sample = rows_of(problem.model, [name], 512)[name].astype(float)
     if additive:
         assert item is not None
         centre = np.broadcast_to(np.round(np.asarray(item.value, dtype=float)), shape)
