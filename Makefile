@@ -99,4 +99,4 @@ $(VENV)/.developer: pyproject.toml | $(BIN)/python
 	@touch $@ $(VENV)/.package
 
 schema: $(VENV)/.package
-	$(BIN)/python -c 'import json, pathlib; from noisewise.release.release import current_schema; pathlib.Path("src/noisewise/release/release.schema.json").write_text(json.dumps(current_schema(), indent=2) + "\n")'
+	$(BIN)/python -c 'import json, pathlib; from noisewise.release.schema import current_schema; pathlib.Path("src/noisewise/release/release.schema.json").write_text(json.dumps(current_schema(), indent=2) + "\n")'

@@ -14,7 +14,7 @@ import noisewise as nw
 from noisewise import engine, mechanisms, samplers
 from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import CATALOGUE, Mechanism
-from noisewise.release.release import schema
+from noisewise.release.schema import schema
 from noisewise.samplers.choosing.choice import public_samplers
 
 ROOT = Path(__file__).parents[1]

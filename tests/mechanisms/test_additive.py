@@ -21,7 +21,7 @@ from noisewise.mechanisms.staircase import Staircase
 from noisewise.mechanisms.truncated_laplace import TruncatedLaplace
 from noisewise.mechanisms.tulap import Tulap
 from noisewise.numerics import double
-from noisewise.release.release import current_schema
+from noisewise.release.schema import current_schema
 
 SCALAR = {
     "cauchy": GeneralizedCauchy(2.0, 1.5),

@@ -10,7 +10,7 @@ from mechanism_case import all_cases
 import noisewise as nw
 from noisewise.mechanisms import CATALOGUE
 from noisewise.numerics import double
-from noisewise.release.release import schema
+from noisewise.release.schema import schema
 
 CASES = all_cases()
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -14,7 +14,7 @@ from targets import briefly
 
 import noisewise as nw
 from noisewise.mechanisms.objective_perturbation import ObjectivePerturbation
-from noisewise.release.release import current_schema
+from noisewise.release.schema import current_schema
 
 BOUNDS = {"logistic": {}, "linear": dict(bound=1.5, label=2.0)}
 

@@ -26,7 +26,7 @@ from noisewise.mechanisms.projected import Projected
 from noisewise.mechanisms.rounded import Rounded
 from noisewise.mechanisms.thresholded import Thresholded
 from noisewise.numerics import double
-from noisewise.release.release import current_schema
+from noisewise.release.schema import current_schema
 
 LAPLACE, GAUSSIAN, DISCRETE = nw.Laplace(scale=2.0), nw.Gaussian(scale=1.5), nw.DiscreteLaplace(scale=3.0)
 TOTALS = {"matrix": [[1.0, 1.0, 1.0]], "totals": [15.0]}

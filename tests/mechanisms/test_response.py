@@ -19,7 +19,7 @@ from noisewise.mechanisms import Guarantee, reported_counts
 from noisewise.mechanisms.randomized_response import RandomizedResponse, draw
 from noisewise.mechanisms.unary_encoding import UnaryEncoding
 from noisewise.numerics import double
-from noisewise.release.release import current_schema
+from noisewise.release.schema import current_schema
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "randomized_response_2x2.json").read_text())
 HOLES = [[0.5, 0.3, 0.2], [0.0, 0.8, 0.2], [0.1, 0.0, 0.9]]

@@ -18,7 +18,7 @@ from noisewise.mechanisms.noisy_max import PermuteAndFlip, ReportNoisyMax
 from noisewise.mechanisms.quantile import PrivateQuantile
 from noisewise.mechanisms.top_selection import TopSelection
 from noisewise.numerics import double
-from noisewise.release.release import current_schema
+from noisewise.release.schema import current_schema
 
 KINDS = {
     "exponential mechanism": ExponentialMechanism,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.release.release import current_schema, schema
+from noisewise.release.schema import current_schema, schema
 
 EVERYTHING = {
     "count": nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4),
@@ -124,8 +124,8 @@ BAD_TEXTS = {
     "trailing": ('{"format": "noisewise-release",\n "version" 1}', r"line 2, column 12"),
     "list": ("[]", "must be a JSON object"),
     "format": ('{"format": "x", "version": 1, "statistics": {}}', "'format' must be 'noisewise-release'"),
-    "version": ('{"format": "noisewise-release", "version": 2, "statistics": {}}', "'version' must be 1; got 2"),
-    "no version": ('{"format": "noisewise-release", "statistics": {}}', "'version' must be 1; got None"),
+    "version": ('{"format": "noisewise-release", "version": 3, "statistics": {}}', "'version' must be 1 or 2; got 3"),
+    "no version": ('{"format": "noisewise-release", "statistics": {}}', "'version' must be 1 or 2; got None"),
     "empty": ('{"format": "noisewise-release", "version": 1, "statistics": {}}', "non-empty object"),
     "extra": ('{"format": "noisewise-release", "version": 1, "raw": 1}', "'raw' is not a field of a release"),
     "duplicate": ('{"format": "a", "format": "b"}', "'format' stands twice"),

@@ -15,7 +15,7 @@ from noisewise.inference.problem import Problem
 from noisewise.mechanisms import CATALOGUE
 from noisewise.model import Model, Total
 from noisewise.release import Release
-from noisewise.release.release import FORMAT, VERSION
+from noisewise.release.entries import FORMAT, VERSION
 
 TABLES = ("question", "parameters", "statistics", "totals", "release", "inference", "likelihood")
 

@@ -1,11 +1,12 @@
 """Model and release together: the checks and the one number, log eta(s_dp | s), that all samplers share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from noisewise import checks
+from noisewise.axes import Axes
 from noisewise.errors import Place, WrongMechanism, refusal
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
@@ -20,6 +21,8 @@ class Problem:
 
     model: Model
     release: Release
+    axes: Axes = field(init=False, compare=False, repr=False)
+    """Names of the axes of parameters and statistics, and the labels along them."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, Model):
@@ -29,6 +32,7 @@ class Problem:
         for name in self.release:
             self._check_statistic(name)
         self._check_possible()
+        object.__setattr__(self, "axes", self._axes())
         for name in self.model.statistics:
             if name not in self.needed:
                 advice = "Release it, or remove it from the model."
@@ -60,6 +64,25 @@ class Problem:
             rule = f"has integer noise ({type(item.mechanism).__name__}), so the model must make it a whole number"
             advice = "Use a discrete law such as dist.Poisson, or the continuous mechanism."
             raise refusal("sample", Place.of("release", name), rule, "a continuous statistic", advice)
+
+    def _axes(self) -> Axes:
+        """The axes that the model names, with the labels of the release."""
+        model = self.model
+        dims, coords = dict(model.axes.dims), dict(model.axes.coords)
+        for name, item in self.release.items():
+            if not item.coords or item.shape != model.shape(name):
+                continue  # not labelled, or of another kind than the confidential statistic
+            if dims.setdefault(name, tuple(item.coords)) != tuple(item.coords):
+                rule = "must name the axes of the release, " + repr(tuple(item.coords))
+                raise refusal("sample", f"dims['{name}']", rule, dims[name], "Check the model or the release.")
+            for axis, labels in item.coords.items():
+                known = coords.setdefault(axis, labels)
+                if known != labels:
+                    odd = next((b for a, b in zip(known, labels, strict=False) if a != b), f"{len(labels)} labels")
+                    rule = f"must have the labels along '{axis}' that others have, in the same order"
+                    advice = f"Give its axis another name: release['{name}'].with_coords(...)."
+                    raise refusal("sample", Place.of("release", name), rule, odd, advice)
+        return Axes.of("sample", dims, coords, {name: model.shape(name) for name in model.order})
 
     def _check_possible(self) -> None:
         """Where a mechanism restricts the confidential values beyond their shape, look at a few simulated ones."""

@@ -78,7 +78,7 @@ class EM(Estimator):
         log: Log = NOTHING,
     ) -> Fit:
         """Alternate exact E-steps and M-steps. Ctrl-C ends with the current state."""
-        coordinates = Coordinates(problem.model)
+        coordinates = Coordinates(problem.model, problem.axes)
         parts = exact_parts(parts_of(problem), start)
         ascent = ExactAscent(self, Surface(parts, coordinates), coordinates.free_from(start))
         with progress:

@@ -94,9 +94,10 @@ class Observed(Surface):
     def __init__(self, who: str, model: Model, release: Release, fit: Fit) -> None:
         problem = Problem(model, release)
         check_fit(who, release, fit)
-        if tuple(Coordinates(model).labels) != fit.labels:
+        coordinates = Coordinates(model, problem.axes)
+        if tuple(coordinates.labels) != fit.labels:
             raise refusal(who, "fit", "must be a fit of this model", fit.labels, "Give the model that was fitted.")
-        super().__init__(exact_parts(parts_of(problem), dict(fit.estimate)), Coordinates(model))
+        super().__init__(exact_parts(parts_of(problem), dict(fit.estimate)), coordinates)
         free = self.coordinates.free_from(dict(fit.estimate))
         start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # rounding may put an estimate on the boundary
         if reason := inexact(*self.clouds(start).neglected):  # what has no exact cloud is refused here

@@ -69,6 +69,7 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
     fit = Fit(
         estimate=estimate,
         labels=tuple(coordinates.labels),
+        axes=coordinates.axes.only(coordinates.names),
         covariance=inverse,
         information=information if coordinates.is_square else None,
         score=score,

@@ -8,14 +8,15 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import jax
 import numpy as np
 
-from noisewise import checks
+from noisewise import axes, checks
 from noisewise.errors import InputError, Place, refusal
+from noisewise.frozen import FrozenDict
 from noisewise.mechanisms.guarantee import Guarantee
 
 CATALOGUE: dict[str, type["Mechanism"]] = {}
@@ -140,9 +141,13 @@ class Mechanism(ABC):
 
     # Released values ------------------------------------------------------------------------------------
 
-    def released(self, value: Any) -> "Released":
-        """`value` as published by this mechanism."""
-        return Released(self, value)
+    def released(self, value: Any, coords: axes.Coords | None = None) -> "Released":
+        """`value` as published by this mechanism.
+
+        `coords` labels its entries: `{"county": ["Bronx", "Kings"]}`, one list for each axis, in order. A pandas Series
+        with a named index, or an xarray DataArray, brings its own.
+        """
+        return Released(self, value, FrozenDict() if coords is None else coords)
 
     def check_released(self, value: Any) -> Any:
         """`value` as this mechanism can have released it: a number or read-only array; refused otherwise."""
@@ -285,23 +290,32 @@ class Released:
 
     mechanism: Mechanism
     value: Any
+    coords: axes.Coords = field(default_factory=FrozenDict)
+    """Labels along each axis, by the axis's name and in the order of axes; empty where it has none."""
 
     def __post_init__(self) -> None:
+        who = f"{type(self.mechanism).__name__}.released"
         if isinstance(self.value, np.ma.MaskedArray):
-            who = f"{type(self.mechanism).__name__}.released"
             advice = "What its mask hides would be published: give the entries that were, by a plain array."
             raise refusal(who, "value", "must not be a masked array", self.value, advice)
-        object.__setattr__(self, "value", self.mechanism.check_released(self.value))
+        value, coords = axes.apart(who, self.value, self.coords)
+        object.__setattr__(self, "value", self.mechanism.check_released(value))
+        object.__setattr__(self, "coords", axes.coordinates(who, coords, self.shape) if coords else FrozenDict())
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the published value; () for a number."""
         return np.shape(self.value)
 
+    def with_coords(self, coords: axes.Coords) -> "Released":
+        """The same published value with these labels."""
+        return replace(self, coords=coords)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Released):
             return NotImplemented
-        return self.mechanism == other.mechanism and np.array_equal(self.value, other.value, equal_nan=True)
+        same = self.mechanism == other.mechanism and np.array_equal(self.value, other.value, equal_nan=True)
+        return same and list(self.coords.items()) == list(other.coords.items())
 
     def __hash__(self) -> int:
         return hash((self.mechanism, np.asarray(self.value).tobytes()))

@@ -10,6 +10,7 @@ import numpyro
 from numpyro.distributions import Distribution
 
 from noisewise import checks
+from noisewise.axes import Axes, Coords
 from noisewise.errors import InputError, NoisewiseWarning, Place, refusal
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
 from noisewise.model.law import Law, Values
@@ -29,12 +30,22 @@ class Model:
     `statistics`: each a function of parameters and earlier statistics returning a distribution, a `Total`
     or a `Simulator`. Functions are written for one value of each argument, in `jax.numpy`; their argument
     names are what they depend on. The model knows nothing of privacy.
+
+    `dims` names axes, `{"rate": ("county",)}`: where a released statistic has labels along an axis of that name, so has
+    everything here that names it. `coords` gives labels along axes that no released statistic has.
     """
 
     sent_once = True
     """Sent to another process once: one copy serves all blocks."""
 
-    def __init__(self, prior: Mapping[str, Any], statistics: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        prior: Mapping[str, Any],
+        statistics: Mapping[str, Any],
+        *,
+        dims: Mapping[str, tuple[str, ...]] | None = None,
+        coords: Coords | None = None,
+    ) -> None:
         for argument, laws in (("prior", prior), ("statistics", statistics)):
             if not isinstance(laws, Mapping):
                 raise refusal(
@@ -59,6 +70,8 @@ class Model:
         """Programs that samplers and fits made for this model: each is compiled once, not at every call."""
         for name in self._order:
             self._nodes[name] = self._bind(name, bodies[name])
+        shapes = {name: self.shape(name) for name in self._order}
+        self.axes = Axes.of("Model", dims or {}, coords or {}, shapes)
         self._warn_of_unused()
 
     def _refuse_duplicates(self, statistics: Mapping[str, Any]) -> None:

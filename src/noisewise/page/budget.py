@@ -1,9 +1,10 @@
 """The same mechanism at another privacy budget: what moving epsilon on the page means."""
 
+from dataclasses import replace
 from typing import Any
 
 from noisewise.errors import InputError, refusal
-from noisewise.mechanisms import Exact, Released
+from noisewise.mechanisms import Exact
 from noisewise.mechanisms.base import CATALOGUE, Mechanism
 from noisewise.release import Release
 
@@ -14,7 +15,9 @@ CLOSE = 1e-9
 
 def release_at(release: Release, factor: float) -> Release:
     """The release with every budget multiplied by `factor` (`rho` by its square), the published values unchanged."""
-    return Release({name: Released(mechanism_at(item.mechanism, factor), item.value) for name, item in release.items()})
+    return Release(
+        {name: replace(item, mechanism=mechanism_at(item.mechanism, factor)) for name, item in release.items()}
+    )
 
 
 def mechanism_at(mechanism: Mechanism, factor: float) -> Mechanism:

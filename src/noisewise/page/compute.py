@@ -103,7 +103,7 @@ def _prior(report: Report) -> dict[str, list[float]]:
         for index in np.ndindex(values.shape[1:]):
             column = values[(slice(None), *index)].astype(float)
             spread = [float(column.mean()), float(column.std()), *map(float, np.quantile(column, tails))]
-            rows[label_of(name, index)] = spread
+            rows[label_of(name, index, report.posterior.axes)] = spread
     return rows
 
 

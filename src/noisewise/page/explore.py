@@ -6,18 +6,19 @@ both, weighed anew, often give that posterior at once; where too few of them car
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from noisewise.analysis import Analysis
+from noisewise.axes import Axes
 from noisewise.diagnostics import weights
 from noisewise.errors import InferenceError, NoisewiseError
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.mechanisms import Exact, Released
+from noisewise.mechanisms import Exact
 from noisewise.numerics import Array
 from noisewise.page import budget
 from noisewise.page.runs import REPLICATES, SIMULATING
@@ -122,6 +123,7 @@ class Explorer:
     cloud: PooledRows | None
     way: tuple[Sampler, int] | None = field(default=None)
     """Sampler and draws that delivered for the last release that had to be sampled, tried first for the next."""
+    axes: Axes = field(default_factory=Axes)
 
     def intervals(self, release: Release, seed: int) -> Intervals:
         """Central intervals by scalar."""
@@ -173,7 +175,7 @@ class Explorer:
         for name, values in draws.items():
             low, high = weights.quantiles(values.astype(float), weight, [(1 - level) / 2, (1 + level) / 2])
             for index in np.ndindex(values.shape[1:]):
-                intervals[label_of(name, index)] = (float(low[index]), float(high[index]))
+                intervals[label_of(name, index, self.axes)] = (float(low[index]), float(high[index]))
         return intervals
 
 
@@ -187,7 +189,9 @@ def explore(analysis: Analysis, posterior: Posterior, factor: float, progress: P
     level, seed = analysis.settings.level, analysis.settings.seed
     release = budget.release_at(analysis.release, factor)
     progress("starting", 0, 0)
-    explorer = Explorer(analysis, pooled_rows(Problem(analysis.model, analysis.release), posterior, seed))
+    explorer = Explorer(
+        analysis, pooled_rows(Problem(analysis.model, analysis.release), posterior, seed), axes=posterior.axes
+    )
     same = _possible(explorer, release, seed)
     rng = generator(seed, Purpose.OTHER_RELEASES)
     simulated: list[Intervals | None] = []
@@ -224,7 +228,7 @@ def _simulated(release: Release, posterior: Posterior, row: int, rng: np.random.
     for name, item in release.items():
         confidential = posterior[name][row : row + 1]
         extra = {input_name: posterior[input_name][row : row + 1] for input_name in item.mechanism.inputs}
-        values[name] = Released(item.mechanism, item.mechanism.sample(rng, confidential, **extra)[0])
+        values[name] = replace(item, value=item.mechanism.sample(rng, confidential, **extra)[0])
     return Release(values)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from noisewise.analysis import toml as toml_text
 from noisewise.errors import InputError, refusal
 from noisewise.release import Release
-from noisewise.release.release import FORMAT, VERSION, current_schema, unique_keys
+from noisewise.release.entries import FORMAT, VERSION, unique_keys
+from noisewise.release.schema import current_schema
 
 _HEADER = re.compile(r"\s*\[\[?\s*([\w\"'-]+)")
 _KEY = re.compile(r"\s*release\s*[.=]")

@@ -111,7 +111,7 @@ def panel(
         axis.plot([released], [0], "D", color=COLOURS["released"], clip_on=False, zorder=5, label="released value")
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")
-    label = label_of(name, index)
+    label = label_of(name, index, posterior.axes)
     axis.set_xlabel(label if name in posterior.parameters else f"{label} (confidential)")
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_xlim(*view)

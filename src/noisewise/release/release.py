@@ -5,7 +5,6 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,17 +12,13 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import InputError, Place, refusal
-from noisewise.mechanisms import CATALOGUE, Exact, Guarantee, Product, Released
-from noisewise.mechanisms.base import Mechanism, mechanism_from_dict
-from noisewise.mechanisms.guarantee import ZERO
+from noisewise.mechanisms import Exact, Guarantee, Product, Released
+from noisewise.mechanisms.base import Mechanism
 from noisewise.mechanisms.processed import Processed
+from noisewise.release.entries import FORMAT, VERSION, VERSIONS, entry_of, restored, unique_keys, unreadable
 
-FORMAT = "noisewise-release"
-VERSION = 1
 LARGEST = 2**26
 """Most bytes of a release file: some three million numbers."""
-MOST_WORDS = 2**27
-"""Most characters that the words of one entry may take as an array."""
 
 
 class Release(Mapping[str, Released]):
@@ -121,7 +116,7 @@ class Release(Mapping[str, Released]):
                 raise refusal(
                     "Release.naive", name, "must not be suppressed", "suppressed", "It has no naive analysis."
                 )
-        return Release({name: Exact().released(item.value) for name, item in self.items()})
+        return Release({name: Exact().released(item.value, item.coords) for name, item in self.items()})
 
     @property
     def hash(self) -> str:
@@ -131,11 +126,10 @@ class Release(Mapping[str, Released]):
 
     def to_dict(self) -> dict[str, Any]:
         """The file's content as plain data; numbers are such that JSON gives them back bit by bit."""
-        statistics = {
-            name: {"value": item.mechanism.encode(item.value), **item.mechanism.to_dict()}
-            for name, item in self._values.items()
-        }
-        content: dict[str, Any] = {"format": FORMAT, "version": VERSION, "statistics": statistics}
+        labelled = any(item.coords for item in self._values.values())
+        version = VERSION if labelled else 1
+        statistics = {name: entry_of(item) for name, item in self._values.items()}
+        content: dict[str, Any] = {"format": FORMAT, "version": version, "statistics": statistics}
         if self._groups:
             content["disjoint"] = {"groups": [list(group) for group in self._groups], "public": self._public_groups}
         return content
@@ -151,14 +145,16 @@ class Release(Mapping[str, Released]):
                 raise refusal(where, key, "is not a field of a release", content[key], advice)
         if content.get("format") != FORMAT:
             raise refusal(where, "format", f"must be '{FORMAT}'", content.get("format"), "Is this a release file?")
-        if content.get("version") != VERSION or isinstance(content.get("version"), bool):
+        if content.get("version") not in VERSIONS or isinstance(content.get("version"), bool):
             advice = "A newer version needs a newer noisewise; see the release file documentation."
-            raise refusal(where, "version", f"must be {VERSION}", content.get("version"), advice)
+            raise refusal(where, "version", "must be 1 or 2", content.get("version"), advice)
         statistics = content.get("statistics")
         if not isinstance(statistics, dict) or not statistics:
             advice = 'Give {"count": {"value": 37.4, "mechanism": "Laplace", "scale": 5.0}}.'
             raise refusal(where, "statistics", "must be a non-empty object", statistics, advice)
-        release = cls({name: _restored(entry, _place(where, name)) for name, entry in statistics.items()})
+        release = cls(
+            {name: restored(entry, _place(where, name), content["version"]) for name, entry in statistics.items()}
+        )
         return release if "disjoint" not in content else release._with_stated_groups(content["disjoint"], where)
 
     def _with_stated_groups(self, entry: Any, where: str) -> Any:
@@ -198,12 +194,12 @@ class Release(Mapping[str, Released]):
         except FileNotFoundError:
             raise refusal("Release.load", "path", "must be an existing file", where, "Check the path.") from None
         except (OSError, UnicodeDecodeError) as error:
-            raise _unreadable(where, f"cannot be read as UTF-8 text: {error}") from None
+            raise unreadable(where, f"cannot be read as UTF-8 text: {error}") from None
         except json.JSONDecodeError as error:
             cause = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
-            raise _unreadable(where, cause, "Mend it there.") from None
+            raise unreadable(where, cause, "Mend it there.") from None
         except (RecursionError, ValueError) as error:
-            raise _unreadable(where, f"cannot be read as JSON: {error}") from None
+            raise unreadable(where, f"cannot be read as JSON: {error}") from None
         return cls.from_dict(content, where)
 
     def __repr__(self) -> str:
@@ -211,102 +207,8 @@ class Release(Mapping[str, Released]):
         return f"Release({inside})"
 
 
-def schema() -> dict[str, Any]:
-    """The published JSON schema of release files."""
-    text = resources.files("noisewise.release").joinpath("release.schema.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
-
-
-REFERENCE = "#/$defs/"
-
-
-def current_schema() -> dict[str, Any]:
-    """The schema as the catalogue of mechanisms makes it; `make schema` writes it to the published file."""
-    mechanisms = {name: kind.schema() for name, kind in sorted(CATALOGUE.items())}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "noisewise release, version 1",
-        "description": "Statistics published with privacy noise, each with the exact law of that noise. "
-        "Holds nothing confidential.",
-        "type": "object",
-        "required": ["format", "version", "statistics"],
-        "additionalProperties": False,
-        "properties": {
-            "format": {"const": FORMAT},
-            "version": {"const": VERSION},
-            "statistics": {
-                "type": "object",
-                "minProperties": 1,
-                "propertyNames": {"pattern": r"^[^\W\d]\w*$"},
-                "additionalProperties": {"$ref": REFERENCE + "statistic"},
-            },
-            "disjoint": _disjoint_schema(),
-        },
-        "$defs": _entry_schemas(list(mechanisms))
-        | _number_schemas()
-        | {"guarantee": _guarantee_schema(), **mechanisms},
-    }
-
-
-def _disjoint_schema() -> dict[str, Any]:
-    return {
-        "description": "Groups of statistics computed from disjoint records; public: nobody's group is secret.",
-        "type": "object",
-        "required": ["groups"],
-        "additionalProperties": False,
-        "properties": {
-            "groups": {
-                "type": "array",
-                "minItems": 2,
-                "items": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-            },
-            "public": {"type": "boolean"},
-        },
-    }
-
-
-def _entry_schemas(mechanisms: list[str]) -> dict[str, Any]:
-    """A released statistic, and a mechanism alone."""
-    one_of = {"oneOf": [{"$ref": REFERENCE + name} for name in mechanisms], "unevaluatedProperties": False}
-    value = {"required": ["value", "mechanism"], "properties": {"value": {"$ref": REFERENCE + "value"}}}
-    return {"statistic": {"type": "object", **value, **one_of}, "mechanism": {"type": "object", **one_of}}
-
-
-def _number_schemas() -> dict[str, Any]:
-    """Numbers and arrays of them."""
-    return {
-        "number_or_array": {
-            "description": "A number, or nested arrays of numbers, row by row. Values are IEEE doubles.",
-            "oneOf": [{"type": "number"}, {"type": "array", "items": {"$ref": REFERENCE + "number_or_array"}}],
-        },
-        "value": {
-            "description": "Numbers, or a word that the mechanism defines, such as 'suppressed'.",
-            "oneOf": [
-                {"type": ["number", "string"]},
-                {"type": "array", "items": {"$ref": REFERENCE + "value"}},
-            ],
-        },
-        "positive": {
-            "description": "One positive number, or one per entry.",
-            "oneOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "array", "minItems": 1, "items": {"$ref": REFERENCE + "positive"}},
-            ],
-        },
-        "budget": {"type": "number", "exclusiveMinimum": 0},
-    }
-
-
-def _guarantee_schema() -> dict[str, Any]:
-    properties: dict[str, Any] = {name: {"$ref": REFERENCE + "budget"} for name in Guarantee.__dataclass_fields__}
-    properties |= {name: {"type": "number", "minimum": 0} for name in ZERO}
-    properties |= {name: {"enum": choices} for name, choices in Guarantee.choices.items()}
-    return {
-        "description": "What the noise was calibrated to. Information only: the law is in the other fields.",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": properties,
-    }
+def _place(where: str, name: str) -> Place:
+    return Place(f"{where}: statistics.{name}", ("statistics", name))
 
 
 def _of_all_entries(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee | None:
@@ -327,66 +229,4 @@ def _of_all_entries(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee |
     return Guarantee.compose([guarantee] * parts) if parts > 1 else guarantee
 
 
-def _place(where: str, name: str) -> Place:
-    return Place(f"{where}: statistics.{name}", ("statistics", name))
-
-
-def _unreadable(where: str, cause: str, advice: str = "Check the file.") -> InputError:
-    return InputError(f"{cause}. {advice}", who=where, advice=advice)
-
-
-def _restored(entry: Any, where: str) -> Released:
-    """A released value from a file's entry; one that NumPy cannot make an array of is refused too."""
-    if _room_of_words(entry) > MOST_WORDS:
-        rule = "has words too long for so many entries"
-        raise _unreadable(where, rule, "Write numbers, and the words that the mechanism defines.")
-    try:
-        return _released(entry, where)
-    except InputError:
-        raise
-    except (ValueError, OverflowError, RuntimeError) as error:  # NumPy, and nesting too deep
-        raise _unreadable(where, f"cannot be read: {error}", "Check its numbers and lists.") from None
-
-
-def _room_of_words(entry: Any) -> int:
-    """Characters that its words would take in an array of words, where each has the room of the longest."""
-    pending: list[Any] = [[entry]]
-    entries = longest = 0
-    while pending:
-        item = pending.pop()
-        if isinstance(item, str):
-            longest = max(longest, len(item))
-        else:
-            inner = item.values() if isinstance(item, dict) else item
-            entries += len(inner)
-            pending += [part for part in inner if isinstance(part, (str, list, dict))]
-    return entries * longest
-
-
-def _released(entry: Any, where: str) -> Released:
-    if not isinstance(entry, dict):
-        raise refusal(
-            where, "entry", "must be an object", entry, "Give value, mechanism and the mechanism's arguments."
-        )
-    arguments = dict(entry)
-    if "value" not in arguments:
-        raise refusal(where, "value", "is missing", sorted(arguments), 'Add "value".')
-    value = arguments.pop("value")
-    mechanism = mechanism_from_dict(arguments, where)
-    try:
-        return mechanism.released(mechanism.decode(value))
-    except InputError as error:
-        raise error.within(Place.below(where, "value")) from None
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object's content, for `json.loads`; a key that stands twice is refused."""
-    content: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in content:
-            raise ValueError(f"the key '{key}' stands twice in one object")
-        content[key] = value
-    return content
-
-
-__all__ = ["FORMAT", "VERSION", "Guarantee", "Release", "Released", "schema"]
+__all__ = ["Guarantee", "Release", "Released"]

@@ -31,7 +31,7 @@ def panels(
     scalars = [(name, index) for name, index in scalars if np.all(np.isfinite(posterior[name][_at(index)]))]
     pictures = []
     for count, (name, index) in enumerate(scalars[:MOST]):
-        label = label_of(name, index)
+        label = label_of(name, index, posterior.axes)
         words = _words(posterior, naive, before, name, index, level)
         drawn = _drawn(posterior, naive, before, name, index, level)
         pictures.append((label, inline(drawn, f"panel{count}", f"Densities of {label}", words), words))

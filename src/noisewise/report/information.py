@@ -50,7 +50,7 @@ def lost(posterior: Posterior, release: Release, before: Mapping[str, Array], le
         ends = weights.quantiles(values, posterior.weights, tails)
         prior = np.quantile(before[name].astype(float), tails, axis=0)
         for index in np.ndindex(values.shape[1:]):
-            label = label_of(name, index)
+            label = label_of(name, index, posterior.axes)
             share = _share(values[(slice(None), *index)], columns, posterior, name)
             pairs = [(float(low[index]), float(high[index])) for low, high in (prior, ends)]
             losses.append(Lost(label, share, pairs[0], pairs[1]))

@@ -12,6 +12,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise._version import __version__
+from noisewise.axes import Axes
 from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.release import Release
@@ -165,8 +166,9 @@ def published(report: Shown) -> Section:
     sentences = bullets(noise.sentence(name, item) for name, item in report.release.items())
     rows = []
     for name, item in report.release.items():
+        axes = Axes({name: tuple(item.coords)}, item.coords)
         for index in np.ndindex(item.shape):
-            label = label_of(name, index)
+            label = label_of(name, index, axes)
             value = np.asarray(item.value)[index]
             rows.append((label, "withheld" if np.isnan(value) else whole(value, 6), type(item.mechanism).__name__))
     values = long_table("Published values", ("Statistic", "Value", "Mechanism"), rows, "published-table")

@@ -9,6 +9,7 @@ from scipy.special import ndtri
 
 from noisewise import checks
 from noisewise._version import current_versions
+from noisewise.axes import Axes
 from noisewise.errors import refusal
 from noisewise.inference.settings import Estimator
 from noisewise.inference.status import FIT, check_status
@@ -41,6 +42,8 @@ class Fit:
     trace: tuple[Mapping[str, Any], ...] = ()
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=current_versions)
+    axes: Axes = field(default_factory=Axes)
+    """Names of the parameters' axes, and the labels along them."""
 
     def __post_init__(self) -> None:
         check_status("Fit", self.status, FIT)
@@ -61,6 +64,12 @@ class Fit:
         z = -ndtri((1 - checks.level("Fit", level)) / 2)
         errors = self.standard_error
         return {name: (value - z * errors[name], value + z * errors[name]) for name, value in self.estimate.items()}
+
+    def select(self, name: str, **labels: Any) -> Any:
+        """The estimate of the entries with these labels: `fit.select("rate", county="Bronx")`."""
+        if name not in self.estimate:
+            raise KeyError(f"Fit: no '{name}'. {checks.nearest(name, self.estimate)}")
+        return self.axes.taken("Fit.select", name, np.asarray(self.estimate[name]), 0, labels)[()]
 
     def summary(self, level: float = 0.95) -> Any:
         """A pandas table: estimate, standard error, Wald interval, and the Monte Carlo error of the estimate."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.axes import Axes
 from noisewise.errors import InputError
 from noisewise.inference.settings import Estimator
 from noisewise.results.fit import Fit
@@ -24,6 +25,8 @@ def to_data(fit: Fit) -> dict[str, Any]:
     names = ("multimodal", "standard_errors_left", "iterations")
     diagnostics = {name: fit.diagnostics[name] for name in names if name in fit.diagnostics}
     data |= {"trace": list(fit.trace), "diagnostics": diagnostics | {"starts": len(fit.diagnostics.get("starts", ()))}}
+    if fit.axes.dims:
+        data["axes"] = {"dims": dict(fit.axes.dims), "coords": dict(fit.axes.coords)}
     return {"format": FORMAT, "version": VERSION, **data}
 
 
@@ -53,6 +56,8 @@ def _restored(content: dict[str, Any], estimator: Estimator) -> Fit:
     if sum(value.size for value in fields["estimate"].values()) != size or fields["covariance"].shape != (size, size):
         raise ValueError("one label for each number")
     shapes = {name: value.shape for name, value in fields["estimate"].items()}
+    named = content.get("axes", {"dims": {}, "coords": {}})
+    fields["axes"] = Axes.of("fit", named["dims"], named["coords"], shapes)
     for title in ("efficiency", "monte_carlo_error"):
         if fields[title] and {name: value.shape for name, value in fields[title].items()} != shapes:
             raise ValueError(f"{title} by the names of the estimate")

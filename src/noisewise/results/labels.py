@@ -1,4 +1,4 @@
-"""Named values as one vector of scalars: what each scalar is called (`theta`, `rate[2]`), and back to names."""
+"""Named values as one vector of scalars: what each is called (`theta`, `rate[2]`, `rate[Bronx]`), and back to names."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,15 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.axes import Axes
 
-def label_of(name: str, index: Sequence[int]) -> str:
-    """The entry of `name` at `index`; the name itself where it is a single number."""
-    return f"{name}[{','.join(map(str, index))}]" if len(index) else name
+NUMBERED = Axes()
+"""Axes without names: entries go by their number."""
 
 
-def labels_of(name: str, shape: Sequence[int]) -> list[str]:
+def label_of(name: str, index: Sequence[int], axes: Axes = NUMBERED) -> str:
+    """The entry of `name` at `index`, by its labels; the name itself where it is a single number."""
+    place = [str(label) for label in axes.place(name, index)]
+    if len(place) > 1:  # a comma inside a label is not one between two
+        place = [repr(label) if "," in label else label for label in place]
+    return f"{name}[{','.join(place)}]" if place else name
+
+
+def labels_of(name: str, shape: Sequence[int], axes: Axes = NUMBERED) -> list[str]:
     """Every entry of `name`, in the order in which its values are flattened."""
-    return [label_of(name, index) for index in np.ndindex(*shape)]
+    return [label_of(name, index, axes) for index in np.ndindex(*shape)]
 
 
 def by_name(flat: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:

@@ -13,14 +13,16 @@ import numpy as np
 
 from noisewise import checks
 from noisewise._version import current_versions
+from noisewise.axes import Axes
 from noisewise.diagnostics import chains, weights
 from noisewise.errors import InputError, refusal
+from noisewise.frozen import FrozenDict
 from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
 from noisewise.numerics import Array
 from noisewise.results import posterior_file as result_file
-from noisewise.results.labels import label_of
+from noisewise.results.labels import label_of, labels_of
 
 FORMAT = "noisewise-posterior"
 VERSION = 1
@@ -31,18 +33,6 @@ PLAIN = (
 """Fields that go into the file's metadata as they are."""
 UNREADABLE = (LookupError, OSError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)
 """What HDF5, xarray and JSON raise at files that they cannot read."""
-
-
-class FrozenDict(dict[str, Any]):
-    """A dict that cannot be changed; it pickles and becomes JSON like any other."""
-
-    def _refuse(self, *arguments: Any, **named: Any) -> Any:
-        raise TypeError("A posterior cannot be changed: copy this to a dict of your own first.")
-
-    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
-
-    def __reduce__(self) -> Any:
-        return FrozenDict, (dict(self),)
 
 
 def _frozen(value: Any) -> Any:
@@ -80,6 +70,8 @@ class Posterior:
     """Groups of neighbouring chains that shared a starting point, where there are many chains."""
     islands: int | None = None
     """Independently run populations that the draws come from, one after the other."""
+    axes: Axes = field(default_factory=Axes)
+    """Names of the draws' axes after the first, and the labels along them."""
 
     def __post_init__(self) -> None:
         check_status("Posterior", self.status, POSTERIOR)
@@ -163,24 +155,19 @@ class Posterior:
 
         tail = (1 - checks.level("Posterior", level)) / 2
         low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
-        rows: dict[str, dict[str, float]] = {}
+        labels: list[str] = []
+        rows: list[dict[str, float]] = []
         for name, values in self.draws.items():
             values = values.astype(float)
             mean, sd = weights.mean_and_sd(values, self.weights)
             precision = self._precision[name]
             interval = self._quantiles(values, [tail, 1 - tail])
+            labels += labels_of(name, values.shape[1:], self.axes)
             for index in np.ndindex(values.shape[1:]):
-                rows[label_of(name, index)] = {
-                    "mean": float(mean[index]),
-                    "sd": float(sd[index]),
-                    low: float(interval[0][index]),
-                    high: float(interval[1][index]),
-                } | {
-                    column: float(precision[column][index])
-                    for column in ("ess", "mcse", "ess_tail", "r_hat")
-                    if column in precision
-                }
-        return pd.DataFrame.from_dict(rows, orient="index")
+                spread = {"mean": mean, "sd": sd, low: interval[0], high: interval[1]}
+                spread |= {key: precision[key] for key in ("ess", "mcse", "ess_tail", "r_hat") if key in precision}
+                rows.append({column: float(numbers[index]) for column, numbers in spread.items()})
+        return pd.DataFrame(rows, index=labels)
 
     def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
         """Central credible intervals by name."""
@@ -209,6 +196,13 @@ class Posterior:
             raise refusal("Posterior.expect", "function", rule, values.shape, "Work along the first axis.")
         return weights.mean_and_sd(values, self.weights)[0][()]
 
+    def select(self, name: str, **labels: Any) -> Array:
+        """Draws of the entries with these labels: `posterior.select("rate", county="Bronx")`.
+
+        A list of labels keeps its axis: `county=["Bronx", "Kings"]`. The first axis is the draw.
+        """
+        return self.axes.taken("Posterior.select", name, self[name], 1, labels)
+
     def to_pandas(self) -> Any:
         """One row per draw, one column per scalar; a column `log_weight` where draws are weighted."""
         import pandas as pd
@@ -216,7 +210,7 @@ class Posterior:
         columns: dict[str, Array] = {}
         for name, values in self.draws.items():
             for index in np.ndindex(values.shape[1:]):
-                columns[label_of(name, index)] = values[(slice(None), *index)]
+                columns[label_of(name, index, self.axes)] = values[(slice(None), *index)]
         if self.log_weights is not None:
             columns["log_weight"] = self.log_weights
         return pd.DataFrame(columns)
@@ -234,16 +228,25 @@ class Posterior:
             attributes["resampled"] = "systematic resampling by importance weight; draws repeat"
         return self._tree(draws, attributes)
 
+    def to_xarray(self) -> Any:
+        """The draws as an xarray Dataset, chain x draw, with the names of axes and their labels; as in `to_arviz`."""
+        return self.to_arviz()["posterior"].to_dataset()
+
     def _tree(self, draws: Mapping[str, Array], attributes: dict[str, Any], extra: Any = None) -> Any:
         import xarray as xr
 
         def dataset(columns: Mapping[str, Any], lead: tuple[str, ...]) -> Any:
-            variables = {}
+            variables: dict[str, Any] = {}
+            labelled: set[str] = set()
             for name, values in columns.items():
                 array = np.asarray(values)
-                axes = [f"{name}_dim_{axis}" for axis in range(array.ndim - len(lead))]
-                variables[name] = ((*lead, *axes), array)
-            return xr.Dataset(variables)
+                shape = array.shape[len(lead) :]
+                own = name in self.draws and shape == self.draws[name].shape[1:]
+                axes = self.axes.dims.get(name) if own else None
+                labelled.update(axes or ())
+                variables[name] = ((*lead, *(axes or [f"{name}_dim_{axis}" for axis in range(len(shape))])), array)
+            coords = {axis: list(labels) for axis, labels in self.axes.coords.items() if axis in labelled}
+            return xr.Dataset(variables, coords)
 
         groups_of = self.chains or self.islands or 1
 
@@ -266,8 +269,13 @@ class Posterior:
         """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives the same draws and metadata back."""
         extra = None if self.log_weights is None else {"log_weights": self.log_weights}
         tree = self._tree(self.draws, {"noisewise": json.dumps(self._metadata())}, extra)
+        words = {axis for axis, labels in self.axes.coords.items() if isinstance(labels[0], str)}
+        plain = {  # characters, not texts of any length: see posterior_file
+            group: {axis: {"dtype": "S1"} for axis in words if axis in dataset.coords}
+            for group, dataset in tree.children.items()
+        }
         try:
-            tree.to_netcdf(Path(path), engine="h5netcdf")
+            tree.to_netcdf(Path(path), engine="h5netcdf", encoding={f"/{group}": plain[group] for group in plain})
         except OSError as error:
             advice = "Check that the folder exists and can be written to."
             raise refusal("Posterior.save", "path", f"must be writable ({error})", str(path), advice) from None
@@ -276,6 +284,8 @@ class Posterior:
         metadata = {name: getattr(self, name) for name in PLAIN}
         metadata |= {"format": FORMAT, "version": VERSION, "sampler": self.sampler.to_dict()}
         metadata |= {"parameters": list(self.parameters), "order": list(self.draws)}
+        if self.axes.dims:
+            metadata["dims"] = {name: list(axes) for name, axes in self.axes.dims.items()}
         return metadata | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
 
     @classmethod
@@ -299,6 +309,7 @@ class Posterior:
             metadata["sampler"] = Sampler.from_dict(metadata["sampler"])
             metadata["parameters"] = tuple(metadata["parameters"])
             result_file.check_content(columns, log_weights, metadata)
+            metadata["axes"] = _axes(metadata.pop("dims", {}), tree["posterior"], columns)
             return cls(draws=columns, released=released, log_weights=log_weights, **metadata)
         except UNREADABLE as error:
             cause = f"not a posterior written by this version of noisewise ({type(error).__name__}: {error})"
@@ -333,6 +344,14 @@ class Posterior:
         table = self.summary().to_html(float_format=lambda x: f"{x:.4g}") if len(self) else ""
         message = f"<p>{escape(self.message)}</p>" if self.message else ""
         return f"<div><p><strong>Posterior</strong>: {escape(self.headline())}</p>{message}{table}</div>"
+
+
+def _axes(dims: Any, group: Any, columns: Mapping[str, Array]) -> Axes:
+    """Axes as a file names and labels them."""
+    shapes = {name: column.shape[1:] for name, column in columns.items()}
+    named = {axis for axes in dims.values() for axis in axes}
+    coords = {axis: group.coords[axis].values.tolist() for axis in named if axis in group.coords}
+    return Axes.of("Posterior.load", dims, coords, shapes)
 
 
 def _joined(values: Array) -> Array:

@@ -17,6 +17,8 @@ from noisewise.numerics import Array
 GROUPS = ("posterior", "observed_data", "sample_stats")
 KINDS = "biuf"
 """Kinds of numbers that draws and released values may be: booleans, whole numbers, floating point."""
+CHARACTER = "S1"
+"""What labels are made of: arrays of single characters."""
 ROOM = 2**20
 """Bytes that its arrays may declare beyond four times the file's size: axes without values are not stored."""
 ENTRIES = 64
@@ -124,6 +126,9 @@ def _bytes_of(group: Any, name: str) -> int:
         or dataset.shape is None
     ):
         raise ValueError(f"'{name}' is not an array of this file")
+    if dataset.dtype == CHARACTER:
+        _check_attributes(dataset)
+        return int(dataset.size)
     if dataset.dtype.kind not in KINDS or h5py.check_enum_dtype(dataset.dtype) not in (None, {"FALSE": 0, "TRUE": 1}):
         raise ValueError(f"'{name}' holds {dataset.dtype}, not numbers")
     _check_attributes(dataset)

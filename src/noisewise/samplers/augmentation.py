@@ -103,7 +103,7 @@ class Augmentation(Sampler):
         superchains = 16 if chains > 16 else None
         verdict: tuple[str, str, dict[str, Any]] = ("complete", "", {})
         if length:
-            verdict = judge_chains(columns, chains, superchains, self.min_ess)
+            verdict = judge_chains(columns, chains, superchains, self.min_ess, problem.axes)
         status, message, numbers = verdict
         if stopped:
             status = stopped

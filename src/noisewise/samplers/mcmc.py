@@ -328,7 +328,9 @@ class _Run:
                 for name in names
             }
             columns = {name: values.reshape(-1, *values.shape[2:]) for name, values in stacked.items()}
-            status, message, numbers = judge_chains(columns, self.chains, self.superchains, self.sampler.min_ess)
+            status, message, numbers = judge_chains(
+                columns, self.chains, self.superchains, self.sampler.min_ess, self.problem.axes
+            )
             if self.status == "complete":
                 self.status, self.message = status, message
             rates = self.accepted / np.maximum(self.tried, 1.0)

@@ -412,7 +412,7 @@ class ChainsRun:
 
     def _judge(self, numbers: dict[str, Any]) -> None:
         self.status, self.message, diagnostics = judge_chains(
-            self.columns, self.settings.chains, None, self.settings.min_ess
+            self.columns, self.settings.chains, None, self.settings.min_ess, self.problem.axes
         )
         numbers |= diagnostics
         share = numbers["divergences"] / (self.length * self.settings.chains)

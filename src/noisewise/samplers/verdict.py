@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.axes import Axes
 from noisewise.diagnostics import chains as diagnostics
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
 from noisewise.numerics import Array
-from noisewise.results.labels import labels_of
+from noisewise.results.labels import NUMBERED, labels_of
 from noisewise.results.posterior import Posterior
 
 SCREENED = 256
@@ -34,16 +35,17 @@ def posterior_of(sampler: Sampler, problem: Problem, seed: int, columns: dict[st
         release_hash=problem.release.hash,
         sampler=sampler,
         seed=seed,
+        axes=problem.axes.only(names),
         **fields,
     )
 
 
 def judge_chains(
-    columns: dict[str, Array], chains: int, superchains: int | None, min_ess: float
+    columns: dict[str, Array], chains: int, superchains: int | None, min_ess: float, axes: Axes = NUMBERED
 ) -> tuple[str, str, dict[str, Any]]:
     """(status, message, diagnostics) of draws that come chain by chain: stuck, disagreeing, too few, or complete."""
     joined = np.concatenate([diagnostics.by_chain(values, chains) for values in columns.values()], axis=2)
-    labels = [label for name, values in columns.items() for label in labels_of(name, values.shape[1:])]
+    labels = [label for name, values in columns.items() for label in labels_of(name, values.shape[1:], axes)]
     if joined.shape[1] < SHORTEST:
         message = (
             f"{chains} chains of {joined.shape[1]} draws each are too short to be judged. Ask for at least "

@@ -19,6 +19,7 @@ from noisewise.diagnostics import chains, uniformity, weights
 from noisewise.diagnostics.uniformity import FALSE_ALARM
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError, InputError, refusal
+from noisewise.frozen import FrozenDict
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose, generator
@@ -29,7 +30,7 @@ from noisewise.numerics import Array
 from noisewise.plots.calibration import plot_calibration
 from noisewise.release import Release
 from noisewise.results.labels import label_of
-from noisewise.results.posterior import FrozenDict, Posterior
+from noisewise.results.posterior import Posterior
 from noisewise.samplers.sample import sample
 
 BLOCK = 64
@@ -256,7 +257,7 @@ def positions(
         if name in problem.release and isinstance(problem.release[name].mechanism, Exact):
             continue  # known, not inferred
         for index in _entries(values.shape[1:]):
-            label = label_of(name, index)
+            label = label_of(name, index, posterior.axes)
             at: Any = (slice(None), *index)
             columns[label] = values[at][chosen]
             targets[label] = truth[name][index]

@@ -14,6 +14,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.engine import Engine, Threads
 from noisewise.errors import refusal
+from noisewise.frozen import FrozenDict
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
@@ -21,7 +22,6 @@ from noisewise.mechanisms import Exact
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.release import Release
-from noisewise.results.posterior import FrozenDict
 from noisewise.samplers.choosing import choice as choosing
 from noisewise.samplers.sample import forecast_of
 

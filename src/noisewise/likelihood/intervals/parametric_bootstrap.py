@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -110,5 +110,5 @@ def _simulated(problem: Problem, fit: Fit, rng: np.random.Generator) -> Release:
     for name, item in problem.release.items():
         parents = {parent: np.asarray(fit.estimate[parent])[None] for parent in problem.model.parents(name)}
         confidential = problem.model.draw(rng, [name], 1, parents)[name]
-        items[name] = item.mechanism.released(np.asarray(item.mechanism.sample(rng, confidential))[0])
+        items[name] = replace(item, value=np.asarray(item.mechanism.sample(rng, confidential))[0])
     return Release(items)

@@ -54,7 +54,7 @@ class Scalar:
 def scalar_of(who: str, argument: str, observed: Observed, name: Any) -> Scalar:
     """The scalar parameter or entry of this name; refused where it is tied to others."""
     coordinates = observed.coordinates
-    label = name.replace(" ", "") if isinstance(name, str) else name
+    label = name.replace(" ", "") if isinstance(name, str) and name not in coordinates.labels else name
     if label not in coordinates.labels:
         rule = "must be one scalar parameter, or one entry"
         raise refusal(who, argument, rule, name, checks.nearest(name, coordinates.labels))

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise import checks
+from noisewise.axes import Axes
 from noisewise.errors import Place, refusal
 from noisewise.likelihood.instead import SAMPLE
 from noisewise.model import Model
 from noisewise.model.coordinates import Chart
 from noisewise.numerics import Array, double
-from noisewise.results.labels import by_name, labels_of
+from noisewise.results.labels import NUMBERED, by_name, labels_of
 
 Values = dict[str, Any]
 
@@ -21,8 +22,8 @@ Values = dict[str, Any]
 class Coordinates:
     """The parameters a fit moves: their shapes, their space (the prior's support) and its unconstrained chart."""
 
-    def __init__(self, model: Model) -> None:
-        self.names = model.parameters
+    def __init__(self, model: Model, axes: Axes = NUMBERED) -> None:
+        self.names, self.axes = model.parameters, axes
         for name in self.names:
             if model.parents(name):
                 rule = "must not depend on other parameters: a fit has no prior to integrate it over"
@@ -53,7 +54,7 @@ class Coordinates:
     @property
     def labels(self) -> list[str]:
         """One name per scalar parameter."""
-        return [label for name in self.names for label in labels_of(name, self.shapes[name])]
+        return [label for name in self.names for label in labels_of(name, self.shapes[name], self.axes)]
 
     @cached_property
     def bounded(self) -> list[str | None]:

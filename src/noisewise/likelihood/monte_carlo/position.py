@@ -38,7 +38,7 @@ class Position:
 
     def __init__(self, problem: Problem, e_step: EStep, start: Values, largest: int, seed: int, engine: Engine) -> None:
         self.problem, self.e_step, self.seed, self.engine = problem, e_step, seed, engine
-        self.coordinates = Coordinates(problem.model)
+        self.coordinates = Coordinates(problem.model, problem.axes)
         whole = parts_with_totals(problem, e_step.records)
         if (rule := e_step.unfit(whole)) is not None:
             raise refusal("MCEM", "e_step", rule, e_step.name, "Leave it out.")

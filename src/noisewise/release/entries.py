@@ -1,0 +1,111 @@
+"""One released statistic as a file's plain data, and back."""
+
+from typing import Any
+
+from noisewise.axes import coordinates
+from noisewise.errors import InputError, Place, refusal
+from noisewise.mechanisms import Released
+from noisewise.mechanisms.base import Mechanism, mechanism_from_dict
+
+FORMAT = "noisewise-release"
+VERSION = 2
+VERSIONS = (1, VERSION)
+"""Versions that are read. A file that says nothing beyond version 1 is written as version 1."""
+SINCE_2 = {"axes"}
+"""Fields of a statistic that version 1 does not know."""
+MOST_WORDS = 2**27
+"""Most characters that the words of one entry may take as an array."""
+
+
+def entry_of(item: Released) -> dict[str, Any]:
+    """A released value as plain data."""
+    entry = {"value": encoded(item.mechanism, item.value), **item.mechanism.to_dict()}
+    if item.coords:
+        entry["axes"] = [{"name": axis, "labels": list(labels)} for axis, labels in item.coords.items()]
+    return entry
+
+
+def encoded(mechanism: Mechanism, value: Any) -> Any:
+    """A published value as a file holds it."""
+    return mechanism.encode(value)
+
+
+def decoded(mechanism: Mechanism, content: Any) -> Any:
+    """What `Mechanism.released` takes, from a file's value."""
+    return mechanism.decode(content)
+
+
+def unreadable(where: str, cause: str, advice: str = "Check the file.") -> InputError:
+    """What cannot be read, and why."""
+    return InputError(f"{cause}. {advice}", who=where, advice=advice)
+
+
+def restored(entry: Any, where: str, version: int = VERSION) -> Released:
+    """A released value from a file's entry; one that NumPy cannot make an array of is refused too."""
+    if _room_of_words(entry) > MOST_WORDS:
+        rule = "has words too long for so many entries"
+        raise unreadable(where, rule, "Write numbers, and the words that the mechanism defines.")
+    try:
+        return _released(entry, where, version)
+    except InputError:
+        raise
+    except (ValueError, OverflowError, RuntimeError) as error:  # NumPy, and nesting too deep
+        raise unreadable(where, f"cannot be read: {error}", "Check its numbers and lists.") from None
+
+
+def _room_of_words(entry: Any) -> int:
+    """Characters that its words would take in an array of words, where each has the room of the longest."""
+    pending: list[Any] = [[entry]]
+    entries = longest = 0
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            longest = max(longest, len(item))
+        else:
+            inner = item.values() if isinstance(item, dict) else item
+            entries += len(inner)
+            pending += [part for part in inner if isinstance(part, (str, list, dict))]
+    return entries * longest
+
+
+def _released(entry: Any, where: str, version: int) -> Released:
+    if not isinstance(entry, dict):
+        raise refusal(
+            where, "entry", "must be an object", entry, "Give value, mechanism and the mechanism's arguments."
+        )
+    arguments = dict(entry)
+    if "value" not in arguments:
+        raise refusal(where, "value", "is missing", sorted(arguments), 'Add "value".')
+    for key in SINCE_2 & set(arguments):
+        if version < 2:
+            raise refusal(where, key, "belongs to version 2", arguments[key], 'Say "version": 2.')
+    value, axes = arguments.pop("value"), arguments.pop("axes", None)
+    mechanism = mechanism_from_dict(arguments, where)
+    try:
+        item = mechanism.released(decoded(mechanism, value))
+    except InputError as error:
+        raise error.within(Place.below(where, "value")) from None
+    return item if axes is None else item.with_coords(_labels(axes, item.shape, Place.below(where, "axes")))
+
+
+def _labels(content: Any, shape: tuple[int, ...], where: str) -> dict[str, Any]:
+    """Labels by axis, from a file's list of axes."""
+    advice = 'Give [{"name": "county", "labels": ["Bronx", "Kings"]}], one for each axis, in order.'
+    if not isinstance(content, list) or not all(
+        isinstance(axis, dict) and set(axis) == {"name", "labels"} and isinstance(axis["name"], str) for axis in content
+    ):
+        raise refusal(where, "axes", "must be a list of axes, each with name and labels", content, advice)
+    names = [axis["name"] for axis in content]
+    if len(set(names)) < len(names):
+        raise refusal(where, "axes", "must have a name of its own for each", names, advice)
+    return dict(coordinates(where, {axis["name"]: axis["labels"] for axis in content}, shape))
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object's content, for `json.loads`; a key that stands twice is refused."""
+    content: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in content:
+            raise ValueError(f"the key '{key}' stands twice in one object")
+        content[key] = value
+    return content

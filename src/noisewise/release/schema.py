@@ -1,0 +1,126 @@
+"""The JSON schema of release files, made from the catalogue of mechanisms."""
+
+import json
+from importlib import resources
+from typing import Any
+
+from noisewise.mechanisms import CATALOGUE, Guarantee
+from noisewise.mechanisms.guarantee import ZERO
+from noisewise.release.entries import FORMAT, VERSIONS
+
+
+def schema() -> dict[str, Any]:
+    """The published JSON schema of release files."""
+    text = resources.files("noisewise.release").joinpath("release.schema.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+REFERENCE = "#/$defs/"
+
+
+def current_schema() -> dict[str, Any]:
+    """The schema as the catalogue of mechanisms makes it; `make schema` writes it to the published file."""
+    mechanisms = {name: kind.schema() for name, kind in sorted(CATALOGUE.items())}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "noisewise release, versions 1 and 2",
+        "description": "Statistics published with privacy noise, each with the exact law of that noise. "
+        "Holds nothing confidential.",
+        "type": "object",
+        "required": ["format", "version", "statistics"],
+        "additionalProperties": False,
+        "properties": {
+            "format": {"const": FORMAT},
+            "version": {"enum": list(VERSIONS)},
+            "statistics": {
+                "type": "object",
+                "minProperties": 1,
+                "propertyNames": {"pattern": r"^[^\W\d]\w*$"},
+                "additionalProperties": {"$ref": REFERENCE + "statistic"},
+            },
+            "disjoint": _disjoint_schema(),
+        },
+        "$defs": _entry_schemas(list(mechanisms))
+        | _number_schemas()
+        | {"guarantee": _guarantee_schema(), **mechanisms},
+    }
+
+
+def _disjoint_schema() -> dict[str, Any]:
+    return {
+        "description": "Groups of statistics computed from disjoint records; public: nobody's group is secret.",
+        "type": "object",
+        "required": ["groups"],
+        "additionalProperties": False,
+        "properties": {
+            "groups": {
+                "type": "array",
+                "minItems": 2,
+                "items": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+            },
+            "public": {"type": "boolean"},
+        },
+    }
+
+
+def _entry_schemas(mechanisms: list[str]) -> dict[str, Any]:
+    """A released statistic, and a mechanism alone."""
+    one_of = {"oneOf": [{"$ref": REFERENCE + name} for name in mechanisms], "unevaluatedProperties": False}
+    value = {
+        "required": ["value", "mechanism"],
+        "properties": {"value": {"$ref": REFERENCE + "value"}, "axes": _axes_schema()},
+    }
+    return {"statistic": {"type": "object", **value, **one_of}, "mechanism": {"type": "object", **one_of}}
+
+
+def _axes_schema() -> dict[str, Any]:
+    labels = {
+        "oneOf": [{"type": "array", "items": {"type": kind}, "uniqueItems": True} for kind in ("string", "integer")]
+    }
+    return {
+        "description": "The axes of the value, in order, with a label for each entry along them. Version 2.",
+        "type": "array",
+        "items": {
+            "type": "object",
+            "required": ["name", "labels"],
+            "additionalProperties": False,
+            "properties": {"name": {"type": "string", "pattern": r"^[^\W\d]\w*$"}, "labels": labels},
+        },
+    }
+
+
+def _number_schemas() -> dict[str, Any]:
+    """Numbers and arrays of them."""
+    return {
+        "number_or_array": {
+            "description": "A number, or nested arrays of numbers, row by row. Values are IEEE doubles.",
+            "oneOf": [{"type": "number"}, {"type": "array", "items": {"$ref": REFERENCE + "number_or_array"}}],
+        },
+        "value": {
+            "description": "Numbers, or a word that the mechanism defines, such as 'suppressed'.",
+            "oneOf": [
+                {"type": ["number", "string"]},
+                {"type": "array", "items": {"$ref": REFERENCE + "value"}},
+            ],
+        },
+        "positive": {
+            "description": "One positive number, or one per entry.",
+            "oneOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "array", "minItems": 1, "items": {"$ref": REFERENCE + "positive"}},
+            ],
+        },
+        "budget": {"type": "number", "exclusiveMinimum": 0},
+    }
+
+
+def _guarantee_schema() -> dict[str, Any]:
+    properties: dict[str, Any] = {name: {"$ref": REFERENCE + "budget"} for name in Guarantee.__dataclass_fields__}
+    properties |= {name: {"type": "number", "minimum": 0} for name in ZERO}
+    properties |= {name: {"enum": choices} for name, choices in Guarantee.choices.items()}
+    return {
+        "description": "What the noise was calibrated to. Information only: the law is in the other fields.",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+    }
