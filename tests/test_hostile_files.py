@@ -108,7 +108,7 @@ def test_hypothesis_finds_no_counterexample(seed):
 
 def test_an_error_that_is_not_ours_is_a_finding(monkeypatch, tmp_path):
     """The very same check fails where a reader lets NumPy's own error through."""
-    monkeypatch.setattr(release, "_restored", lambda entry, where: np.asarray([[1], [2, 3]]))
+    monkeypatch.setattr(release, "restored", lambda entry, where, version: np.asarray([[1], [2, 3]]))
     text = json.dumps(count_release().to_dict()).encode()
     found, told = batch.one("release", text, tmp_path / "input")
     assert found == "finding"
@@ -116,12 +116,12 @@ def test_an_error_that_is_not_ours_is_a_finding(monkeypatch, tmp_path):
 
 
 def test_a_reader_that_hangs_is_a_finding(monkeypatch, tmp_path):
-    def endless(entry, where):
+    def endless(entry, where, version):
         while True:
             pass
 
     monkeypatch.setattr(batch, "SECONDS", 0.2)
-    monkeypatch.setattr(release, "_restored", endless)
+    monkeypatch.setattr(release, "restored", endless)
     text = json.dumps(count_release().to_dict()).encode()
     assert batch.one("release", text, tmp_path / "input")[1].startswith("TooLong")
 

@@ -8,7 +8,12 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(
-    include=["noisewise.release.release", "noisewise.analysis.analysis", "noisewise.analysis.analysis.toml"]
+    include=[
+        "noisewise.release.release",
+        "noisewise.release.entries",
+        "noisewise.analysis.analysis",
+        "noisewise.analysis.analysis.toml",
+    ]
 ):
     import noisewise.analysis.analysis
     import noisewise.release.release  # noqa: F401
