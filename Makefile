@@ -10,7 +10,7 @@ export NO_MKDOCS_2_WARNING := 1
 # compiled test files are kept: to rewrite their assertions takes longer than to read them
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test test-long campaign check format bench bench-peers chaos fuzz schema docs pictures plain rooms clean
+.PHONY: demo quick test test-long campaign realistic check format bench bench-peers chaos fuzz schema docs pictures plain rooms clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
@@ -29,9 +29,14 @@ test: $(VENV)/.developer
 test-long: $(VENV)/.developer
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --long -m long
 
-# every sampler against every target
+# every sampler against every target; then the default on problems as analysts have them
 campaign: $(VENV)/.developer
 	PYTHONPATH=tests/helpers $(BIN)/python tests/campaigns/campaign.py --jobs 2
+	$(MAKE) realistic
+
+# nw.sample without a setting against answers computed without it, one problem at a time; OPTIONS="--only count --seeds 1"
+realistic: $(VENV)/.developer
+	PYTHONPATH=tests/campaigns $(BIN)/python -m realistic $(OPTIONS)
 
 check: $(VENV)/.developer
 	$(BIN)/ruff check .
