@@ -8,6 +8,7 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,6 +18,7 @@ import numpy as np
 from noisewise import axes, checks
 from noisewise.errors import InputError, Place, refusal
 from noisewise.frozen import FrozenDict
+from noisewise.mechanisms.about import OF_STATISTIC, about
 from noisewise.mechanisms.guarantee import Guarantee
 
 CATALOGUE: dict[str, type["Mechanism"]] = {}
@@ -292,6 +294,8 @@ class Released:
     value: Any
     coords: axes.Coords = field(default_factory=FrozenDict)
     """Labels along each axis, by the axis's name and in the order of axes; empty where it has none."""
+    about: Mapping[str, Any] = field(default_factory=FrozenDict)
+    """What is said about it, for people; see `described`."""
 
     def __post_init__(self) -> None:
         who = f"{type(self.mechanism).__name__}.released"
@@ -302,6 +306,8 @@ class Released:
         object.__setattr__(self, "value", self.mechanism.check_released(value))
         object.__setattr__(self, "coords", axes.coordinates(who, coords, self.shape) if coords else FrozenDict())
 
+        object.__setattr__(self, "about", about(who, OF_STATISTIC, self.about))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the published value; () for a number."""
@@ -311,11 +317,28 @@ class Released:
         """The same published value with these labels."""
         return replace(self, coords=coords)
 
+    def described(
+        self,
+        description: str | None = None,
+        *,
+        unit: str | None = None,
+        bounds: tuple[float, float] | None = None,
+        records: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> "Released":
+        """The same published value with what people should know of it; what is left out stays as it was.
+
+        `bounds` are those that each record's value was clamped to; `records` how many records there were, where that
+        is public; `extra` anything else. The noise and the guarantee are the mechanism's to say.
+        """
+        given = {"description": description, "unit": unit, "bounds": bounds, "records": records, "extra": extra}
+        return replace(self, about={**self.about, **{key: value for key, value in given.items() if value is not None}})
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Released):
             return NotImplemented
         same = self.mechanism == other.mechanism and np.array_equal(self.value, other.value, equal_nan=True)
-        return same and list(self.coords.items()) == list(other.coords.items())
+        return same and list(self.coords.items()) == list(other.coords.items()) and self.about == other.about
 
     def __hash__(self) -> int:
         return hash((self.mechanism, np.asarray(self.value).tobytes()))

@@ -1,17 +1,21 @@
 """One released statistic as a file's plain data, and back."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from noisewise.axes import coordinates
 from noisewise.errors import InputError, Place, refusal
+from noisewise.frozen import FrozenDict
 from noisewise.mechanisms import Released
+from noisewise.mechanisms.about import OF_STATISTIC, Check, about, plain
 from noisewise.mechanisms.base import Mechanism, mechanism_from_dict
 
 FORMAT = "noisewise-release"
 VERSION = 2
 VERSIONS = (1, VERSION)
 """Versions that are read. A file that says nothing beyond version 1 is written as version 1."""
-SINCE_2 = {"axes"}
+SINCE_2 = {"axes", "about"}
 """Fields of a statistic that version 1 does not know."""
 MOST_WORDS = 2**27
 """Most characters that the words of one entry may take as an array."""
@@ -22,6 +26,8 @@ def entry_of(item: Released) -> dict[str, Any]:
     entry = {"value": encoded(item.mechanism, item.value), **item.mechanism.to_dict()}
     if item.coords:
         entry["axes"] = [{"name": axis, "labels": list(labels)} for axis, labels in item.coords.items()]
+    if item.about:
+        entry["about"] = plain(item.about)
     return entry
 
 
@@ -42,7 +48,8 @@ def unreadable(where: str, cause: str, advice: str = "Check the file.") -> Input
 
 def restored(entry: Any, where: str, version: int = VERSION) -> Released:
     """A released value from a file's entry; one that NumPy cannot make an array of is refused too."""
-    if _room_of_words(entry) > MOST_WORDS:
+    arrays = {key: part for key, part in entry.items() if key not in SINCE_2} if isinstance(entry, dict) else entry
+    if _room_of_words(arrays) > MOST_WORDS:
         rule = "has words too long for so many entries"
         raise unreadable(where, rule, "Write numbers, and the words that the mechanism defines.")
     try:
@@ -79,13 +86,22 @@ def _released(entry: Any, where: str, version: int) -> Released:
     for key in SINCE_2 & set(arguments):
         if version < 2:
             raise refusal(where, key, "belongs to version 2", arguments[key], 'Say "version": 2.')
-    value, axes = arguments.pop("value"), arguments.pop("axes", None)
+    value, axes, stated = arguments.pop("value"), arguments.pop("axes", None), arguments.pop("about", {})
     mechanism = mechanism_from_dict(arguments, where)
     try:
         item = mechanism.released(decoded(mechanism, value))
     except InputError as error:
         raise error.within(Place.below(where, "value")) from None
-    return item if axes is None else item.with_coords(_labels(axes, item.shape, Place.below(where, "axes")))
+    if axes is not None:
+        item = item.with_coords(_labels(axes, item.shape, Place.below(where, "axes")))
+    return replace(item, about=about_from(stated, OF_STATISTIC, Place.below(where, "about")))
+
+
+def about_from(content: Any, fields: Mapping[str, Check], where: str) -> FrozenDict:
+    """A description from a file's object."""
+    if not isinstance(content, dict):
+        raise refusal(where, "about", "must be an object", content, f"Give any of {', '.join(fields)}.")
+    return about(where, fields, content)
 
 
 def _labels(content: Any, shape: tuple[int, ...], where: str) -> dict[str, Any]:

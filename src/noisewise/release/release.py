@@ -1,10 +1,11 @@
 """What a curator published: named values, each with its mechanism; read from and written to a file."""
 
+import datetime
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,13 +13,27 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import InputError, Place, refusal
-from noisewise.mechanisms import Exact, Guarantee, Product, Released
-from noisewise.mechanisms.base import Mechanism
-from noisewise.mechanisms.processed import Processed
-from noisewise.release.entries import FORMAT, VERSION, VERSIONS, entry_of, restored, unique_keys, unreadable
+from noisewise.frozen import FrozenDict
+from noisewise.mechanisms import Exact, Guarantee, Released
+from noisewise.mechanisms.about import OF_RELEASE, about, plain
+from noisewise.release.entries import (
+    FORMAT,
+    SINCE_2,
+    VERSION,
+    VERSIONS,
+    about_from,
+    entry_of,
+    restored,
+    unique_keys,
+    unreadable,
+)
+from noisewise.release.privacy import Whole, of_all_entries
 
 LARGEST = 2**26
 """Most bytes of a release file: some three million numbers."""
+
+
+FIELDS = ("format", "version", "statistics", "disjoint", "about", "part_of")
 
 
 class Release(Mapping[str, Released]):
@@ -50,6 +65,16 @@ class Release(Mapping[str, Released]):
         self._values = merged
         self._groups: tuple[tuple[str, ...], ...] = ()
         self._public_groups = False
+        self._whole: Whole | None = None
+        self.about: Mapping[str, Any] = FrozenDict()
+        """What is said about it, for people; see `described`."""
+
+    def _with(self, values: Mapping[str, Released] | None = None, **changes: Any) -> "Release":
+        """A copy with other values, or with other things said about them."""
+        release = type(self)(self._values if values is None else values)
+        kept = {name: item for name, item in vars(self).items() if name != "_values"}
+        vars(release).update(kept | changes)
+        return release
 
     def __getitem__(self, name: str) -> Released:
         return self._values[name]
@@ -63,7 +88,8 @@ class Release(Mapping[str, Released]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Release) or self._values != other._values:
             return False
-        return (self._groups, self._public_groups) == (other._groups, other._public_groups)
+        own, its = ({**vars(release), "_values": None} for release in (self, other))
+        return own == its
 
     def __hash__(self) -> int:
         return hash(self.hash)
@@ -83,16 +109,82 @@ class Release(Mapping[str, Released]):
         for name in members:
             if name not in self._values:
                 raise refusal(who, "groups", "must name released statistics", name, checks.nearest(name, self._values))
-        release = type(self)(self._values)
-        release._groups, release._public_groups = named_groups, bool(public)
-        return release
+        return self._with(_groups=named_groups, _public_groups=bool(public))
+
+    def described(
+        self,
+        title: str | None = None,
+        *,
+        description: str | None = None,
+        source: str | None = None,
+        date: str | datetime.date | None = None,
+        licence: str | None = None,
+        contact: str | None = None,
+        privacy_unit: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> "Release":
+        """The same release with what people should know of it; what is left out stays as it was.
+
+        `source`: who published it, or where it was found. `date`: of publication. `privacy_unit`: whose record the
+        guarantee protects, such as "a person" or "a household in a month". `extra`: anything else, kept in the file.
+        """
+        given: dict[str, Any] = {"title": title, "description": description, "source": source}
+        given |= {"date": date, "licence": licence, "contact": contact, "privacy_unit": privacy_unit, "extra": extra}
+        stated = {key: value for key, value in given.items() if value is not None}
+        return self._with(about=about("Release.described", OF_RELEASE, {**self.about, **stated}))
+
+    # Parts --------------------------------------------------------------------------------------------------------
+
+    def select(self, *names: str) -> "Release":
+        """These statistics only; inference does not look at the others.
+
+        The whole was published, so `guarantee` goes on to speak of the whole, and `left_out` names the rest.
+        """
+        for name in names:
+            if name not in self._values:
+                advice = checks.nearest(name, self._values)
+                raise refusal("Release.select", "names", "must be of released statistics", name, advice)
+        if not names:
+            advice = f'Give release.select("{next(iter(self))}").'
+            raise refusal("Release.select", "names", "must name at least one statistic", names, advice)
+        if set(names) == set(self._values):
+            return self
+        kept = {name: item for name, item in self._values.items() if name in names}
+        groups = [tuple(name for name in group if name in kept) for group in self._groups]
+        groups = [group for group in groups if group]
+        whole = self._whole or Whole(tuple(self._values), self._guarantee_or_none())
+        return self._with(kept, _groups=tuple(groups) if len(groups) > 1 else (), _whole=whole)
+
+    def drop(self, *names: str) -> "Release":
+        """All statistics but these; as `select`."""
+        for name in names:
+            if name not in self._values:
+                advice = checks.nearest(name, self._values)
+                raise refusal("Release.drop", "names", "must be of released statistics", name, advice)
+        if len(set(names)) == len(self):
+            raise refusal("Release.drop", "names", "must leave at least one statistic", names, "Drop fewer.")
+        return self.select(*(name for name in self if name not in names))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Statistics that were published too, where this is a part of a release."""
+        return () if self._whole is None else tuple(name for name in self._whole.statistics if name not in self)
+
+    def _guarantee_or_none(self) -> Guarantee | None:
+        try:
+            return self.guarantee
+        except InputError:  # guarantees that do not compose
+            return None
 
     @property
     def guarantee(self) -> Guarantee | None:
         """What publishing all of it guarantees; None where some statistic states nothing (a bare scale, `Exact`).
 
-        Statistics compose sequentially, declared disjoint groups in parallel; see `Guarantee.compose`.
+        Statistics compose sequentially, declared disjoint groups in parallel; see `Guarantee.compose`. That of a part
+        is that of the whole, for the whole was published.
         """
+        if self._whole is not None:
+            return self._whole.guarantee
         by_name: dict[str, Guarantee] = {}
         for name in self._values:
             guarantee = self.guarantee_of(name)
@@ -107,7 +199,7 @@ class Release(Mapping[str, Released]):
 
     def guarantee_of(self, name: str) -> Guarantee | None:
         """What publishing all entries of one statistic guarantees; None where it states nothing."""
-        return _of_all_entries(self[name].mechanism, self[name].shape)
+        return of_all_entries(self[name].mechanism, self[name].shape)
 
     def naive(self) -> "Release":
         """The same values as if they carried no noise: the mistaken analysis, for comparison."""
@@ -116,7 +208,7 @@ class Release(Mapping[str, Released]):
                 raise refusal(
                     "Release.naive", name, "must not be suppressed", "suppressed", "It has no naive analysis."
                 )
-        return Release({name: Exact().released(item.value, item.coords) for name, item in self.items()})
+        return Release({name: replace(item, mechanism=Exact()) for name, item in self.items()})
 
     @property
     def hash(self) -> str:
@@ -126,10 +218,14 @@ class Release(Mapping[str, Released]):
 
     def to_dict(self) -> dict[str, Any]:
         """The file's content as plain data; numbers are such that JSON gives them back bit by bit."""
-        labelled = any(item.coords for item in self._values.values())
-        version = VERSION if labelled else 1
         statistics = {name: entry_of(item) for name, item in self._values.items()}
-        content: dict[str, Any] = {"format": FORMAT, "version": version, "statistics": statistics}
+        content: dict[str, Any] = {"format": FORMAT, "version": 1, "statistics": statistics}
+        if self.about:
+            content["about"] = plain(self.about)
+        if self._whole is not None:
+            content["part_of"] = self._whole.to_dict()
+        if "about" in content or "part_of" in content or any(SINCE_2 & set(entry) for entry in statistics.values()):
+            content["version"] = VERSION
         if self._groups:
             content["disjoint"] = {"groups": [list(group) for group in self._groups], "public": self._public_groups}
         return content
@@ -140,8 +236,8 @@ class Release(Mapping[str, Released]):
         if not isinstance(content, dict):
             raise refusal(where, "content", "must be a JSON object", content, f'Start with "format": "{FORMAT}".')
         for key in content:
-            if key not in ("format", "version", "statistics", "disjoint"):
-                advice = "Only format, version, statistics and disjoint belong in a release."
+            if key not in FIELDS:
+                advice = f"Only {', '.join(FIELDS)} belong in a release; other things go under about.extra."
                 raise refusal(where, key, "is not a field of a release", content[key], advice)
         if content.get("format") != FORMAT:
             raise refusal(where, "format", f"must be '{FORMAT}'", content.get("format"), "Is this a release file?")
@@ -152,10 +248,20 @@ class Release(Mapping[str, Released]):
         if not isinstance(statistics, dict) or not statistics:
             advice = 'Give {"count": {"value": 37.4, "mechanism": "Laplace", "scale": 5.0}}.'
             raise refusal(where, "statistics", "must be a non-empty object", statistics, advice)
-        release = cls(
+        release: Any = cls(
             {name: restored(entry, _place(where, name), content["version"]) for name, entry in statistics.items()}
         )
-        return release if "disjoint" not in content else release._with_stated_groups(content["disjoint"], where)
+        if "disjoint" in content:
+            release = release._with_stated_groups(content["disjoint"], where)
+        for key in ("about", "part_of"):
+            if key in content and content["version"] < 2:
+                raise refusal(where, key, "belongs to version 2", content[key], 'Say "version": 2.')
+        if "about" in content:
+            release = release._with(about=about_from(content["about"], OF_RELEASE, Place.below(where, "about")))
+        if "part_of" in content:
+            place = Place.below(where, "part_of")
+            release = release._with(_whole=Whole.from_dict(content["part_of"], list(release), place))
+        return release
 
     def _with_stated_groups(self, entry: Any, where: str) -> Any:
         lists: Any = entry.get("groups") if isinstance(entry, dict) and set(entry) <= {"groups", "public"} else None
@@ -209,24 +315,6 @@ class Release(Mapping[str, Released]):
 
 def _place(where: str, name: str) -> Place:
     return Place(f"{where}: statistics.{name}", ("statistics", name))
-
-
-def _of_all_entries(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee | None:
-    """The guarantee of all entries of one released value, composed over the parts that one record may move."""
-    guarantee = mechanism.guarantee
-    if isinstance(mechanism, Processed) and guarantee == mechanism.base.guarantee:
-        return _of_all_entries(mechanism.base, shape)
-    if isinstance(mechanism, Product):
-        inside = [_of_all_entries(part, shape[:-1]) for part in mechanism.parts]
-        stated = [inner for inner in inside if inner is not None]
-        if len(stated) == len(inside):
-            return Guarantee.compose(stated)
-    if guarantee is None or guarantee.kind == "none":
-        return None
-    if guarantee.dimension is not None and math.prod(shape) > guarantee.dimension:
-        return None  # calibrated for fewer entries than were released
-    parts = mechanism.record_parts(shape)
-    return Guarantee.compose([guarantee] * parts) if parts > 1 else guarantee
 
 
 __all__ = ["Guarantee", "Release", "Released"]

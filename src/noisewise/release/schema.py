@@ -1,10 +1,12 @@
 """The JSON schema of release files, made from the catalogue of mechanisms."""
 
 import json
+from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
 from noisewise.mechanisms import CATALOGUE, Guarantee
+from noisewise.mechanisms.about import OF_RELEASE, OF_STATISTIC
 from noisewise.mechanisms.guarantee import ZERO
 from noisewise.release.entries import FORMAT, VERSIONS
 
@@ -39,6 +41,8 @@ def current_schema() -> dict[str, Any]:
                 "additionalProperties": {"$ref": REFERENCE + "statistic"},
             },
             "disjoint": _disjoint_schema(),
+            "about": {"description": "For people: where it comes from. Version 2.", **_about_schema(OF_RELEASE)},
+            "part_of": _whole_schema(),
         },
         "$defs": _entry_schemas(list(mechanisms))
         | _number_schemas()
@@ -66,11 +70,35 @@ def _disjoint_schema() -> dict[str, Any]:
 def _entry_schemas(mechanisms: list[str]) -> dict[str, Any]:
     """A released statistic, and a mechanism alone."""
     one_of = {"oneOf": [{"$ref": REFERENCE + name} for name in mechanisms], "unevaluatedProperties": False}
-    value = {
-        "required": ["value", "mechanism"],
-        "properties": {"value": {"$ref": REFERENCE + "value"}, "axes": _axes_schema()},
-    }
+    about = {"description": "For people: what it is. Version 2.", **_about_schema(OF_STATISTIC)}
+    properties = {"value": {"$ref": REFERENCE + "value"}, "axes": _axes_schema(), "about": about}
+    value = {"required": ["value", "mechanism"], "properties": properties}
     return {"statistic": {"type": "object", **value, **one_of}, "mechanism": {"type": "object", **one_of}}
+
+
+def _about_schema(fields: Iterable[str]) -> dict[str, Any]:
+    words = {"type": "string", "minLength": 1}
+    others: dict[str, Any] = {
+        "date": {"type": "string", "format": "date"},
+        "bounds": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
+        "records": {"type": "integer", "minimum": 1},
+        "extra": {"description": "Anything; kept as it is.", "type": "object"},
+    }
+    properties = {name: others.get(name, words) for name in fields}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _whole_schema() -> dict[str, Any]:
+    return {
+        "description": "Where this is part of a release: all its statistics, and their guarantee together. Version 2.",
+        "type": "object",
+        "required": ["statistics"],
+        "additionalProperties": False,
+        "properties": {
+            "statistics": {"type": "array", "minItems": 2, "items": {"type": "string"}},
+            "guarantee": {"$ref": REFERENCE + "guarantee"},
+        },
+    }
 
 
 def _axes_schema() -> dict[str, Any]:
