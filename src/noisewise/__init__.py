@@ -3,7 +3,7 @@
 A curator's mechanism and an analyst's model meet in one number, log eta(s_dp | s); everything else follows.
 """
 
-from noisewise import mechanisms
+from noisewise import mechanisms, sources
 from noisewise._version import __version__
 from noisewise.engine import Dask, Device, Processes, Threads
 from noisewise.errors import InferenceError, InputError, NoisewiseError, NoisewiseWarning
@@ -85,4 +85,5 @@ __all__ = [
     "plot",
     "plot_trace",
     "sample",
+    "sources",
 ]

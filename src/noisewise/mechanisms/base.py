@@ -20,6 +20,7 @@ from noisewise.errors import InputError, Place, refusal
 from noisewise.frozen import FrozenDict
 from noisewise.mechanisms.about import OF_STATISTIC, about
 from noisewise.mechanisms.guarantee import Guarantee
+from noisewise.mechanisms.packing import MOST_LISTED, plain, unpacked
 
 CATALOGUE: dict[str, type["Mechanism"]] = {}
 """Every mechanism by its name, as files spell it."""
@@ -180,7 +181,7 @@ class Mechanism(ABC):
 
     def encode(self, value: Any) -> Any:
         """A released value as JSON data."""
-        return np.asarray(value).tolist()
+        return plain(value)
 
     def decode(self, entry: Any) -> Any:
         """What `released` takes, from JSON data."""
@@ -241,9 +242,10 @@ class Mechanism(ABC):
 
     def __repr__(self) -> str:
         parameters = {name: getattr(self, name) for name in (*self.fields, *self.static)}
-        shown = [
-            f"{name}={value if isinstance(value, Mechanism) else _plain(value)!r}" for name, value in parameters.items()
-        ]
+        as_it_is = {
+            name: isinstance(value, Mechanism) or np.size(value) > MOST_LISTED for name, value in parameters.items()
+        }
+        shown = [f"{name}={value if as_it_is[name] else _plain(value)!r}" for name, value in parameters.items()]
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -267,7 +269,7 @@ def _plain(value: Any) -> Any:
         return [_plain(part) for part in value]
     if value is None or isinstance(value, (str, bool, jax.core.Tracer)):
         return value
-    return np.asarray(value).tolist()
+    return plain(value)
 
 
 def _restored(value: Any, where: str, schema: dict[str, Any]) -> Any:
@@ -275,7 +277,7 @@ def _restored(value: Any, where: str, schema: dict[str, Any]) -> Any:
         return mechanism_from_dict(value, where)
     if schema.get("items") == MECHANISM and isinstance(value, list):
         return [mechanism_from_dict(part, Place.below(where, index)) for index, part in enumerate(value)]
-    return value
+    return unpacked(value, where)
 
 
 def broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:

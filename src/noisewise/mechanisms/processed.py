@@ -14,6 +14,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.base import Measure, Mechanism, Supremum, broadcasts
+from noisewise.mechanisms.packing import MOST_LISTED, plain
 from noisewise.numerics import namespace
 
 SUPPRESSED = "suppressed"
@@ -185,7 +186,9 @@ class Processed(Mechanism):
         return self.base.misfit(released, confidential)
 
     def encode(self, value: Any) -> Any:
-        """Numbers, and the token in place of NaN."""
+        """Numbers, and the token in place of NaN; where many are packed, NaN stays."""
+        if np.size(value) > MOST_LISTED:
+            return plain(value)
         objects = np.array(value, dtype=object)
         return np.where(np.isnan(np.asarray(value, dtype=float)), SUPPRESSED, objects).tolist()
 

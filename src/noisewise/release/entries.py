@@ -10,6 +10,7 @@ from noisewise.frozen import FrozenDict
 from noisewise.mechanisms import Released
 from noisewise.mechanisms.about import OF_STATISTIC, Check, about, plain
 from noisewise.mechanisms.base import Mechanism, mechanism_from_dict
+from noisewise.mechanisms.packing import holds_packed, is_packed, unpacked
 
 FORMAT = "noisewise-release"
 VERSION = 2
@@ -36,9 +37,14 @@ def encoded(mechanism: Mechanism, value: Any) -> Any:
     return mechanism.encode(value)
 
 
-def decoded(mechanism: Mechanism, content: Any) -> Any:
+def decoded(mechanism: Mechanism, content: Any, where: str) -> Any:
     """What `Mechanism.released` takes, from a file's value."""
-    return mechanism.decode(content)
+    return mechanism.decode(unpacked(content, where))
+
+
+def needs_version(entry: dict[str, Any]) -> int:
+    """The least version whose readers understand the entry."""
+    return 2 if SINCE_2 & set(entry) or holds_packed(entry) else 1
 
 
 def unreadable(where: str, cause: str, advice: str = "Check the file.") -> InputError:
@@ -68,7 +74,7 @@ def _room_of_words(entry: Any) -> int:
         item = pending.pop()
         if isinstance(item, str):
             longest = max(longest, len(item))
-        else:
+        elif not is_packed(item):
             inner = item.values() if isinstance(item, dict) else item
             entries += len(inner)
             pending += [part for part in inner if isinstance(part, (str, list, dict))]
@@ -86,10 +92,12 @@ def _released(entry: Any, where: str, version: int) -> Released:
     for key in SINCE_2 & set(arguments):
         if version < 2:
             raise refusal(where, key, "belongs to version 2", arguments[key], 'Say "version": 2.')
+    if version < 2 and holds_packed(arguments):
+        raise refusal(where, "packed", "belongs to version 2", version, 'Say "version": 2.')
     value, axes, stated = arguments.pop("value"), arguments.pop("axes", None), arguments.pop("about", {})
     mechanism = mechanism_from_dict(arguments, where)
     try:
-        item = mechanism.released(decoded(mechanism, value))
+        item = mechanism.released(decoded(mechanism, value, Place.below(where, "value")))
     except InputError as error:
         raise error.within(Place.below(where, "value")) from None
     if axes is not None:

@@ -16,13 +16,14 @@ from noisewise.errors import InputError, Place, refusal
 from noisewise.frozen import FrozenDict
 from noisewise.mechanisms import Exact, Guarantee, Released
 from noisewise.mechanisms.about import OF_RELEASE, about, plain
+from noisewise.mechanisms.packing import MOST_LISTED
 from noisewise.release.entries import (
     FORMAT,
-    SINCE_2,
     VERSION,
     VERSIONS,
     about_from,
     entry_of,
+    needs_version,
     restored,
     unique_keys,
     unreadable,
@@ -219,12 +220,13 @@ class Release(Mapping[str, Released]):
     def to_dict(self) -> dict[str, Any]:
         """The file's content as plain data; numbers are such that JSON gives them back bit by bit."""
         statistics = {name: entry_of(item) for name, item in self._values.items()}
-        content: dict[str, Any] = {"format": FORMAT, "version": 1, "statistics": statistics}
+        version = max(map(needs_version, statistics.values()))
+        content: dict[str, Any] = {"format": FORMAT, "version": version, "statistics": statistics}
         if self.about:
             content["about"] = plain(self.about)
         if self._whole is not None:
             content["part_of"] = self._whole.to_dict()
-        if "about" in content or "part_of" in content or any(SINCE_2 & set(entry) for entry in statistics.values()):
+        if "about" in content or "part_of" in content:
             content["version"] = VERSION
         if self._groups:
             content["disjoint"] = {"groups": [list(group) for group in self._groups], "public": self._public_groups}
@@ -278,7 +280,11 @@ class Release(Mapping[str, Released]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the release as JSON, in the format of `noisewise.release.schema()`."""
-        text = json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n"
+        large = any(np.size(item.value) > MOST_LISTED for item in self._values.values())
+        text = json.dumps(self.to_dict(), indent=None if large else 2, allow_nan=False) + "\n"
+        if len(text) > LARGEST:
+            advice = "Save its statistics in several files."
+            raise refusal("Release.save", "path", f"cannot take more than {LARGEST:,} bytes", len(text), advice)
         try:
             Path(path).write_text(text, encoding="utf-8")
         except OSError as error:
@@ -307,6 +313,35 @@ class Release(Mapping[str, Released]):
         except (RecursionError, ValueError) as error:
             raise unreadable(where, f"cannot be read as JSON: {error}") from None
         return cls.from_dict(content, where)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        value: str,
+        mechanism: Any,
+        index: str | Iterable[str] | None = None,
+        statistic: str | None = None,
+        threshold: Any = None,
+        expected: Any = None,
+        **noise: Any,
+    ) -> Self:
+        """A release from a table with one noisy value a row: a pandas or polars frame, or a CSV or Parquet file's path.
+
+        `value` is the column of the noisy values, `mechanism` the law of their noise: its name or class, with its size
+        in one of `scale`, `variance`, `epsilon` with `sensitivity`, or `rho` with `sensitivity`, each a number or the
+        name of a column; or a whole mechanism. `index` names the columns of labels, one for each axis. `statistic` is
+        a column that names statistics, where the table has several.
+
+        `threshold` is the least value that is published, a number or a column. Rows that `expected` names, by a list of
+        labels or a dict of such lists, and that the table lacks were withheld, and stay as evidence. Without
+        `expected` a row that is absent means nothing. See docs/tables.md.
+        """
+        from noisewise.release.rows import Plan, statistics
+
+        plan = Plan.of(value, mechanism, index, noise, statistic=statistic, threshold=threshold, expected=expected)
+        return cls(statistics(table, plan))
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={item.mechanism!r}.released({item.value!r})" for name, item in self.items())

@@ -8,6 +8,7 @@ from typing import Any
 from noisewise.mechanisms import CATALOGUE, Guarantee
 from noisewise.mechanisms.about import OF_RELEASE, OF_STATISTIC
 from noisewise.mechanisms.guarantee import ZERO
+from noisewise.mechanisms.packing import KINDS
 from noisewise.release.entries import FORMAT, VERSIONS
 
 
@@ -119,16 +120,34 @@ def _axes_schema() -> dict[str, Any]:
 
 def _number_schemas() -> dict[str, Any]:
     """Numbers and arrays of them."""
+    packed = {"$ref": REFERENCE + "packed"}
     return {
+        "packed": {
+            "description": "A long array: its numbers row by row, eight bytes each, little-endian, in base64; NaN is a "
+            "value that was withheld. Version 2.",
+            "type": "object",
+            "required": ["packed", "shape", "data"],
+            "additionalProperties": False,
+            "properties": {
+                "packed": {"enum": list(KINDS)},
+                "shape": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 1}},
+                "data": {"type": "string", "contentEncoding": "base64"},
+            },
+        },
         "number_or_array": {
             "description": "A number, or nested arrays of numbers, row by row. Values are IEEE doubles.",
-            "oneOf": [{"type": "number"}, {"type": "array", "items": {"$ref": REFERENCE + "number_or_array"}}],
+            "oneOf": [
+                {"type": "number"},
+                {"type": "array", "items": {"$ref": REFERENCE + "number_or_array"}},
+                packed,
+            ],
         },
         "value": {
             "description": "Numbers, or a word that the mechanism defines, such as 'suppressed'.",
             "oneOf": [
                 {"type": ["number", "string"]},
                 {"type": "array", "items": {"$ref": REFERENCE + "value"}},
+                packed,
             ],
         },
         "positive": {
@@ -136,6 +155,7 @@ def _number_schemas() -> dict[str, Any]:
             "oneOf": [
                 {"type": "number", "exclusiveMinimum": 0},
                 {"type": "array", "minItems": 1, "items": {"$ref": REFERENCE + "positive"}},
+                packed,
             ],
         },
         "budget": {"type": "number", "exclusiveMinimum": 0},

@@ -6,6 +6,7 @@ to know where a crash came from, and findings are kept there as files.
 """
 
 import json
+import os
 import random
 import resource
 import signal
@@ -71,6 +72,8 @@ def warm(kind, path):
 def main(kind, seed, first, count, folder):
     from fuzz.kinds_of_files import malformed
 
+    # pandas keeps words with Arrow where it is installed, whose own allocator reserves a gibibyte of addresses at once
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     path, at = Path(folder) / f"{kind}.input", Path(folder) / f"{kind}.at"
     warm(kind, path)
     limit_memory()

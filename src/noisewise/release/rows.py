@@ -1,0 +1,298 @@
+"""From the rows of a table to released values: arranged by their labels, with the noise that each row states."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import refusal
+from noisewise.mechanisms import CATALOGUE, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Released
+from noisewise.mechanisms.base import Mechanism
+from noisewise.mechanisms.thresholded import Thresholded
+from noisewise.release.tables import Table
+
+WHO = "Release.from_table"
+NOISE = ("scale", "variance", "epsilon", "rho", "sensitivity")
+"""What may state the noise: numbers, or columns of them."""
+_ROOT: dict[str, Callable[[Any], Any]] = {"variance": np.sqrt, "rho": lambda rho: 1.0 / np.sqrt(2.0 * rho)}
+_SHARE: dict[str, Callable[[Any], Any]] = {"epsilon": lambda epsilon: 1.0 / epsilon}
+SCALES: dict[type[Mechanism], dict[str, Callable[[Any], Any]]] = {
+    Laplace: _SHARE | {"variance": lambda variance: np.sqrt(0.5 * variance)},
+    # 1 / (2 sinh^2(1 / (2 scale))) is the variance.
+    DiscreteLaplace: _SHARE | {"variance": lambda variance: 0.5 / np.arcsinh(1.0 / np.sqrt(2.0 * variance))},
+    Gaussian: _ROOT,
+    DiscreteGaussian: _ROOT,
+}
+"""The scale for what a table states, for sensitivity 1. The variance of discrete Gaussian noise is its sigma^2."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `Release.from_table` was asked for, checked as far as it can be without the table."""
+
+    value: str
+    mechanism: Any
+    index: tuple[str, ...]
+    statistic: str | None
+    threshold: float | str | None
+    expected: dict[str, list[Any]] | None
+    noise: dict[str, float | str]
+
+    @classmethod
+    def of(cls, value: Any, mechanism: Any, index: Any, noise: Mapping[str, Any], **options: Any) -> "Plan":
+        """Check every argument."""
+        names = () if index is None else (index,) if isinstance(index, str) else tuple(index)
+        for name in (value, *names):
+            if not isinstance(name, str):
+                raise refusal(WHO, "value and index", "must be names of columns", name, 'Give value="count", say.')
+        if len(set(names)) < len(names):
+            raise refusal(WHO, "index", "must name each column once", index, "Drop one.")
+        if options["statistic"] is not None and not isinstance(options["statistic"], str):
+            rule = "must be the column that names the statistics"
+            raise refusal(WHO, "statistic", rule, options["statistic"], "Leave it out for a single statistic.")
+        expected = _expected(options["expected"], names)
+        threshold = _number_or_column("threshold", options["threshold"])
+        kind = _kind(mechanism)
+        stated = {key: _number_or_column(key, entry) for key, entry in noise.items() if entry is not None}
+        return cls(value, kind, names, options["statistic"], threshold, expected, _noise(kind, stated))
+
+    @property
+    def numbers(self) -> list[str]:
+        """Columns that must hold numbers."""
+        return [self.value, *(entry for entry in (*self.noise.values(), self.threshold) if isinstance(entry, str))]
+
+    @property
+    def words(self) -> list[str]:
+        """Columns that hold labels."""
+        return [*self.index, *([self.statistic] if self.statistic else [])]
+
+
+def statistics(table: Any, plan: Plan) -> dict[str, Released]:
+    """Every statistic of the table."""
+    columns = Table(WHO, table, numbers=plan.numbers, words=plan.words)
+    withheld = plan.threshold is not None or (isinstance(plan.mechanism, Mechanism) and _withholds(plan.mechanism))
+    value = columns.numbers(plan.value, token=withheld)
+    numbers = {name: columns.numbers(name) for name in plan.numbers[1:]}
+    labels = {name: columns.labels(name) for name in plan.index}
+    return {
+        name: _Rows(plan, columns, rows, value, numbers, labels).released() for name, rows in _groups(columns, plan)
+    }
+
+
+def _groups(columns: Table, plan: Plan) -> Iterator[tuple[str, Any]]:
+    """The rows of each statistic, in the order in which they first occur."""
+    import pandas
+
+    if plan.statistic is None:
+        yield checks.name(WHO, "value", plan.value), np.arange(columns.rows)
+        return
+    codes, names = pandas.factorize(columns.labels(plan.statistic))
+    order = np.argsort(codes, kind="stable")
+    for name, rows in zip(names, np.split(order, np.cumsum(np.bincount(codes))[:-1]), strict=True):
+        if not isinstance(name, str) or not name.isidentifier():
+            rule = "must name statistics by words that can be Python names"
+            raise columns.refused(str(plan.statistic), int(rows[0]), rule, name, "Rename it, for example 'adults'.")
+        yield checks.name(WHO, plan.statistic, name), rows
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of one statistic."""
+
+    plan: Plan
+    columns: Table
+    rows: Any
+    value: Any
+    numbers: dict[str, Any]
+    labels: dict[str, Any]
+
+    def released(self) -> Released:
+        """Their values by label, with their mechanism."""
+        shape, cells, coords = self._arranged()
+        size = math.prod(shape)
+        values = self.value[self.rows]
+        absent = size - len(self.rows)
+        if absent:
+            self._may_be_absent(absent)
+            values = np.full(size, np.nan)
+        else:
+            values = np.empty(size, dtype=values.dtype)
+        values[cells] = self.value[self.rows]
+        stated = {key: self._by_cell(key, entry, shape, cells, absent) for key, entry in self.plan.noise.items()}
+        mechanism = _mechanism(self.plan.mechanism, stated)
+        self._check_values(mechanism)
+        if self.plan.threshold is not None:
+            mechanism = Thresholded(mechanism, self._by_cell("threshold", self.plan.threshold, shape, cells, absent))
+        values = values.reshape(shape)
+        return mechanism.released(values, coords=coords) if coords else mechanism.released(values)
+
+    def _arranged(self) -> tuple[tuple[int, ...], Any, dict[str, Any]]:
+        """The shape, the cell of each row, and the labels along each axis."""
+        import pandas
+
+        if not self.plan.index:
+            return (len(self.rows),), np.arange(len(self.rows)), {}
+        coords: dict[str, Any] = {}
+        places = []
+        for name in self.plan.index:
+            codes, found = pandas.factorize(self.labels[name][self.rows])
+            if self.plan.expected is None:
+                coords[name] = list(found)
+            else:
+                coords[name] = self.plan.expected[name]
+                known = pandas.Index(coords[name]).get_indexer(pandas.Index(found))
+                codes = known[codes]
+                self._refuse(codes < 0, name, "must be one of the expected labels", "Add it to expected=.")
+            places.append(codes)
+        shape = tuple(map(len, coords.values()))
+        self._check_full(shape)
+        cells = np.ravel_multi_index(places, shape)
+        again = pandas.Series(cells).duplicated().to_numpy()
+        self._refuse(again, self.plan.index[-1], "must not repeat the labels of an earlier row", "Drop one of the two.")
+        return shape, cells, coords
+
+    def _check_full(self, shape: tuple[int, ...]) -> None:
+        if self.plan.expected is None and math.prod(shape) > len(self.rows):
+            rule = f"must have a row for each of the {math.prod(shape):,} combinations of labels"
+            advice = (
+                "If the others were withheld, say so: threshold= and expected={column: labels}. "
+                "If there are no others, name one column that identifies a row."
+            )
+            raise refusal(WHO, ", ".join(self.plan.index), rule, f"{len(self.rows):,} rows", advice)
+
+    def _may_be_absent(self, absent: int) -> None:
+        """Absent rows have a law only where the mechanism withholds values."""
+        if self.plan.threshold is None and not _withholds(self.plan.mechanism):
+            advice = "Absence tells something only if small values are withheld: give threshold=, or expect less."
+            rule = f"must not name rows that the table lacks ({absent:,} of them) without a threshold"
+            raise refusal(WHO, "expected", rule, self.plan.index, advice)
+
+    def _by_cell(self, key: str, entry: float | str, shape: tuple[int, ...], cells: Any, absent: int) -> Any:
+        """What the rows state, arranged like the values; one number where all state the same."""
+        if not isinstance(entry, str):
+            return entry
+        numbers = self.numbers[entry][self.rows]
+        if key != "threshold":
+            self._refuse(numbers <= 0, entry, "must be positive", "The noise has no such size.")
+        if np.all(numbers == numbers[0]):
+            return float(numbers[0])
+        if absent:
+            rule = "must be the same in all rows where rows are absent, since theirs is unknown"
+            advice = f"Give {key} as a number, or read groups with statistic=."
+            raise refusal(WHO, entry, rule, f"{numbers.min()} to {numbers.max()}", advice)
+        arranged = np.empty(len(numbers))
+        arranged[cells] = numbers
+        return arranged.reshape(shape)
+
+    def _check_values(self, mechanism: Mechanism) -> None:
+        """Values that the mechanism cannot have given are refused here, where their row is known."""
+        values = self.value[self.rows]
+        if mechanism.measure == "lattice":
+            self._refuse(
+                (values != np.floor(values)) & ~np.isnan(values), self.plan.value, "must be a whole number", ""
+            )
+        if self.plan.threshold is not None:
+            least = self.plan.threshold
+            least = self.numbers[least][self.rows] if isinstance(least, str) else least
+            advice = "The threshold is the least value that is published."
+            self._refuse(values < least, self.plan.value, "must not be below the threshold", advice)
+
+    def _refuse(self, wrong: Any, column: str, rule: str, advice: str) -> None:
+        """Refuse the first row that is wrong."""
+        if np.any(wrong):
+            row = int(self.rows[np.argmax(wrong)])
+            shown = self.labels[column] if column in self.labels else self.numbers.get(column, self.value)
+            entry = shown[row].item() if hasattr(shown[row], "item") else shown[row]
+            named = ", ".join(f"{name} {self.labels[name][row]}" for name in self.plan.index if name != column)
+            where = f"{advice} It is the row of {named}." if named else advice
+            raise self.columns.refused(column, row, rule, entry, where.strip())
+
+
+def _withholds(mechanism: Any) -> bool:
+    return bool(getattr(mechanism, "suppresses", False))
+
+
+def _number_or_column(key: str, entry: Any) -> Any:
+    """A finite number or a column's name; None stays."""
+    if entry is None or isinstance(entry, str):
+        return entry
+    advice = "Give a number, or the name of a column."
+    number = checks.numeric(WHO, key, entry, advice)
+    if isinstance(number, np.ndarray) or not math.isfinite(number):
+        raise refusal(WHO, key, "must be one finite number, or a column", entry, advice)
+    if key != "threshold" and number <= 0:
+        raise refusal(WHO, key, "must be positive", entry, advice)
+    return number
+
+
+def _expected(expected: Any, index: tuple[str, ...]) -> dict[str, list[Any]] | None:
+    """Labels by column."""
+    if expected is None:
+        return None
+    advice = "Give a list of labels, or with several index columns a dict of lists, one per column."
+    if not index:
+        raise refusal(WHO, "expected", "must come with index", expected, "Name the column of the labels.")
+    by_column = expected if isinstance(expected, Mapping) else {index[0]: expected}
+    if set(by_column) != set(index):
+        raise refusal(WHO, "expected", f"must have labels for {', '.join(index)}", list(by_column), advice)
+    lists = {}
+    for name in index:
+        labels = by_column[name]
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise refusal(WHO, "expected", "must be lists of labels", labels, advice)
+        found = Table(WHO, {name: list(labels)}, numbers=(), words=(name,)).labels(name).tolist()
+        if len(set(found)) < len(found):
+            twice = next(label for label in found if found.count(label) > 1)
+            raise refusal(WHO, "expected", "must not hold a label twice", twice, "Drop one.")
+        lists[name] = found
+    return lists
+
+
+def _kind(mechanism: Any) -> Any:
+    """A class or an instance of a mechanism, also by its name."""
+    if isinstance(mechanism, Mechanism):
+        return mechanism
+    if isinstance(mechanism, str):
+        if mechanism not in CATALOGUE:
+            advice = checks.nearest(mechanism, CATALOGUE)
+            raise refusal(WHO, "mechanism", "must be a known mechanism", mechanism, advice)
+        return CATALOGUE[mechanism]
+    if not inspect.isclass(mechanism) or not issubclass(mechanism, Mechanism):
+        advice = 'Give "Laplace" or nw.Laplace with scale=, or a whole mechanism such as nw.Laplace(scale=5.0).'
+        raise refusal(WHO, "mechanism", "must be a mechanism, its class or its name", mechanism, advice)
+    return mechanism
+
+
+def _noise(kind: Any, stated: dict[str, Any]) -> dict[str, Any]:
+    """What states the noise, if it is enough and not too much."""
+    for key in stated:
+        if key not in NOISE:
+            raise refusal(WHO, key, "is not an argument", stated[key], checks.nearest(key, NOISE))
+    if isinstance(kind, Mechanism):
+        if stated:
+            rule = "must not come with a whole mechanism, which has its noise"
+            raise refusal(WHO, ", ".join(stated), rule, kind, f"Give mechanism={type(kind).__name__!r} instead.")
+        return {}
+    sizes = [key for key in stated if key != "sensitivity"]
+    known = ["scale", *SCALES.get(kind, {})] if ("scale",) in kind.alternatives else []
+    advice = f"For {kind.__name__} give {' or '.join(known)}." if known else "Give a whole mechanism, with its numbers."
+    if len(sizes) != 1 or sizes[0] not in known:
+        raise refusal(WHO, "mechanism", "must come with one size of its noise", sizes, advice)
+    if (sizes[0] in ("epsilon", "rho")) != ("sensitivity" in stated):
+        rule = "must come with a budget, and a budget with it"
+        raise refusal(WHO, "sensitivity", rule, stated, "How far can one person move a value?")
+    return stated
+
+
+def _mechanism(kind: Any, stated: dict[str, Any]) -> Mechanism:
+    """The mechanism with the stated noise; budgets that are single numbers give its guarantee too."""
+    if isinstance(kind, Mechanism):
+        return kind
+    [size] = [key for key in stated if key != "sensitivity"]
+    if size == "scale" or (size != "variance" and not any(isinstance(entry, np.ndarray) for entry in stated.values())):
+        return kind(**stated)
+    return kind(scale=SCALES[kind][size](stated[size]) * stated.get("sensitivity", 1.0))

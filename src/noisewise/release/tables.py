@@ -1,0 +1,169 @@
+"""A table of noisy values: its columns, from a pandas or polars frame, a dict of columns, a CSV or a Parquet file.
+
+Every refusal names column and row. Rows are counted from 0, as pandas does; a file's header is not counted.
+"""
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import InputError, refusal
+from noisewise.mechanisms.processed import SUPPRESSED
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+COUNTED = "Rows are counted from 0."
+
+
+class Table:
+    """Columns by name. `who` reads them, and says so in messages."""
+
+    def __init__(self, who: str, table: Any, *, numbers: Iterable[str], words: Iterable[str]) -> None:
+        """Read the columns named; those of `words` are kept as they are written, so that 01001 stays 01001."""
+        self.who = who
+        frame = _frame(who, table, list(dict.fromkeys(numbers)), list(dict.fromkeys(words)))
+        self._columns = {str(name): frame[name] for name in frame.columns}
+        for name in dict.fromkeys([*numbers, *words]):
+            if name not in self._columns:
+                raise refusal(who, name, "must be a column of the table", name, checks.nearest(name, self._columns))
+        self.rows = len(frame)
+        if not self.rows:
+            raise refusal(who, "table", "must have at least one row", list(self._columns), "Check the table.")
+
+    def numbers(self, column: str, *, token: bool = False) -> Any:
+        """A column of finite numbers; with `token`, NaN where it has the word "suppressed"."""
+        array = self._columns[column].to_numpy()
+        if array.dtype.kind not in "iuf":
+            array = self._parsed(column, array, token)
+            finite = np.isfinite(array) | (np.isnan(array) & token)
+        else:
+            finite = np.isfinite(array)
+        if not np.all(finite):
+            row = int(np.argmin(finite))
+            advice = f'Withheld values are the word "{SUPPRESSED}", or rows named in expected=.'
+            raise self.refused(column, row, "must be a finite number", array[row].item(), advice)
+        return array
+
+    def _parsed(self, column: str, array: Any, token: bool) -> Any:
+        """Numbers from text and objects, one by one."""
+        numbers = np.empty(len(array))
+        for row, entry in enumerate(array.tolist()):
+            if token and entry == SUPPRESSED:
+                numbers[row] = math.nan
+                continue
+            try:
+                if isinstance(entry, bool):
+                    raise TypeError
+                numbers[row] = float(entry)
+            except (TypeError, ValueError):
+                numbers[row] = math.nan
+            if not math.isfinite(numbers[row]):
+                advice = f'Where a threshold is given, a withheld value is the word "{SUPPRESSED}".'
+                raise self.refused(column, row, "must be a finite number", entry, advice)
+        return numbers
+
+    def labels(self, column: str) -> Any:
+        """A column of labels, as an array of objects: words, whole numbers; dates become words."""
+        array = self._columns[column].to_numpy()
+        if array.dtype.kind == "M":
+            array = _dates(array)
+        if array.dtype.kind in "iu":
+            return array
+        array = np.asarray(array, dtype=object)
+        missing = np.array([entry is None or entry != entry or entry == "" for entry in map(_plain, array.tolist())])
+        if missing.any():
+            row = int(np.argmax(missing))
+            raise self.refused(column, row, "must not be empty", array[row], "Every row needs its label.")
+        if isinstance(array[0], (date, datetime)):
+            array = np.array([entry.isoformat() for entry in array.tolist()], dtype=object)
+        return array
+
+    def refused(self, column: str, row: int, rule: str, value: Any, advice: str) -> InputError:
+        """A refusal of one entry."""
+        return refusal(self.who, column, f"in row {row} {rule}", value, f"{advice} {COUNTED}".strip())
+
+
+def _plain(entry: Any) -> Any:
+    """Missing entries of every kind as None: pandas' NA cannot be compared."""
+    return None if type(entry).__name__ in ("NAType", "NaTType") else entry
+
+
+def _dates(array: Any) -> Any:
+    """Dates in ISO form: days where all of them are midnights."""
+    days = array.astype("datetime64[D]")
+    whole = np.all((days == array) | np.isnat(array))
+    words = np.datetime_as_string(days if whole else array, unit="D" if whole else "auto").astype(object)
+    return np.where(np.isnat(array), None, words)
+
+
+def _frame(who: str, table: Any, numbers: list[str], words: list[str]) -> Any:
+    if isinstance(table, (str, os.PathLike)):
+        return _read(who, Path(table), numbers, words)
+    if isinstance(table, Mapping):
+        import pandas
+
+        try:
+            return pandas.DataFrame(dict(table))
+        except ValueError as error:
+            raise refusal(
+                who, "table", f"must have columns of one length ({error})", list(table), "Check it."
+            ) from None
+    if not hasattr(table, "columns") or not hasattr(table, "__getitem__") or not hasattr(table, "__len__"):
+        advice = "Give a pandas or polars frame, a dict of columns, or the path of a CSV or Parquet file."
+        raise refusal(who, "table", "must be a table", type(table).__name__, advice)
+    names = [str(name) for name in table.columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise refusal(who, "table", "must not have two columns of one name", twice, "Rename one.")
+    return table
+
+
+def _read(who: str, path: Path, numbers: list[str], words: list[str]) -> Any:
+    suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+    if suffix not in (*SEPARATORS, ".parquet"):
+        advice = "Read other files with pandas, and give the frame."
+        raise refusal(who, "table", "must end in .csv, .tsv (or these with .gz) or .parquet", str(path), advice)
+    if not path.exists():
+        raise refusal(who, "table", "must be an existing file", str(path), "Check the path.")
+    try:
+        return _parquet(who, path, numbers + words) if suffix == ".parquet" else _csv(path, suffix, numbers, words)
+    except InputError:
+        raise
+    except (OSError, ValueError, UnicodeDecodeError) as error:
+        raise refusal(who, "table", f"cannot be read ({error})", str(path), "Check the file.") from None
+
+
+def _csv(path: Path, suffix: str, numbers: list[str], words: list[str]) -> Any:
+    import pandas
+
+    # Empty entries stay text, to be refused with their row; a label may be the word NA.
+    how: dict[str, Any] = {"sep": SEPARATORS[suffix], "keep_default_na": False}
+    if tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1):  # since then numbers are always read exactly
+        how["float_precision"] = "round_trip"
+    wanted = {*numbers, *words}
+    return pandas.read_csv(
+        path, usecols=lambda name: name in wanted, dtype=dict.fromkeys(words, object), low_memory=False, **how
+    )
+
+
+def _parquet(who: str, path: Path, wanted: list[str]) -> Any:
+    import pandas
+
+    parquet = arrow(who)
+    present = parquet.ParquetFile(path).schema_arrow.names
+    return pandas.read_parquet(path, engine="pyarrow", columns=[name for name in present if name in wanted])
+
+
+def arrow(who: str) -> Any:
+    """pyarrow's Parquet module; refused with the extra's name where it is not installed."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        advice = "Install noisewise[parquet]."
+        raise refusal(who, "table", "needs the package pyarrow to be read", "a Parquet file", advice) from None
+    return pyarrow.parquet
