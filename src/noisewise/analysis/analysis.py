@@ -15,6 +15,7 @@ from noisewise import checks
 from noisewise._version import __version__
 from noisewise.analysis import toml as toml_text
 from noisewise.analysis.reader import Reader
+from noisewise.analysis.release_table import to_table
 from noisewise.analysis.settings import Settings
 from noisewise.analysis.toml import FileError
 from noisewise.errors import refusal
@@ -95,7 +96,7 @@ class Analysis:
         inference = {"draws": self.settings.draws, "seed": self.settings.seed, "level": self.settings.level}
         content = {**self.content, "release": self._stated_release()}
         content["inference"] = {**inference, **self.content.get("inference", {})}
-        order = ("question", "parameters", "statistics", "totals", "release", "inference", "likelihood")
+        order = ("question", "parameters", "statistics", "totals", "dims", "release", "inference", "likelihood")
         ordered = {name: content[name] for name in order if name in content}
         return f"# Written by noisewise {__version__}. Run it again with: noisewise fit FILE\n\n" + toml_text.write(
             ordered
@@ -105,8 +106,7 @@ class Analysis:
         inline = self.content.get("release")
         if isinstance(inline, Mapping) and not isinstance(inline.get("file"), str):
             return dict(inline)
-        content = self.release.to_dict()
-        return content["statistics"] | ({"disjoint": content["disjoint"]} if "disjoint" in content else {})
+        return to_table(self.release)
 
 
 def starter(name: str) -> str:

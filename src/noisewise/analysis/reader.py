@@ -8,6 +8,7 @@ from typing import Any
 
 from noisewise import checks
 from noisewise.analysis.expressions import Expression, ExpressionError, parse_law, parse_number, together
+from noisewise.analysis.release_table import parts_of, to_content
 from noisewise.analysis.settings import Settings, argument_below, read_settings, table
 from noisewise.analysis.toml import Document, FileError
 from noisewise.errors import InputError, NoisewiseWarning, Path
@@ -15,9 +16,8 @@ from noisewise.inference.problem import Problem
 from noisewise.mechanisms import CATALOGUE
 from noisewise.model import Model, Total
 from noisewise.release import Release
-from noisewise.release.entries import FORMAT, VERSION
 
-TABLES = ("question", "parameters", "statistics", "totals", "release", "inference", "likelihood")
+TABLES = ("question", "parameters", "statistics", "totals", "dims", "release", "inference", "likelihood")
 
 
 class Reader:
@@ -65,7 +65,7 @@ class Reader:
         self._refuse_cycles()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = self._located(lambda: Model(prior, statistics))
+            model = self._located(lambda: Model(prior, statistics, dims=self._dims()))
         for warning in caught:
             if isinstance(warning.message, NoisewiseWarning):
                 self.notes.append(warning.message.cause)
@@ -94,6 +94,17 @@ class Reader:
                 raise self.document.error(path, cause, key=True)
             places[name] = path
         return places
+
+    def _dims(self) -> dict[str, tuple[str, ...]]:
+        """The table [dims]: names of axes, in the words of the release's `names`."""
+        dims = {}
+        for name, axes in table(self.document, ("dims",), None).items():
+            if name not in self.places or len(self.places[name]) != 2:
+                known = [name for name, place in self.places.items() if len(place) == 2]
+                cause = f"'{name}' is not a parameter or a statistic. {checks.nearest(name, known)}"
+                raise self.document.error(("dims", name), cause, key=True)
+            dims[name] = tuple(axes) if isinstance(axes, list) else (axes,)
+        return dims
 
     def _law(self, path: Path, text: Any, known: list[str]) -> Callable[..., Any]:
         if not isinstance(text, str):
@@ -183,6 +194,8 @@ class Reader:
             path = error.path
         elif error.path:
             path = self.places.get(str(error.path[-1]), ())
+        elif (named := re.match(r"dims\['(\w+)'\]", error.argument or "")) is not None:
+            path = ("dims", named[1]) if ("dims", named[1]) in self.document.places else ()
         elif error.argument is not None:  # model and release do not fit
             value: Path = ("release", error.argument, "value")
             path = value if value in self.document.places else self.places.get(error.argument, ("release",))
@@ -197,25 +210,38 @@ class Reader:
             return self._release_file(("release",), value)
         stated = table(self.document, ("release",), None)
         if isinstance(stated.get("file"), str):
-            table(self.document, ("release",), ("file",))
-            return self._release_file(("release", "file"), stated["file"])
-        groups = stated.get("disjoint")
-        grouped = isinstance(groups, dict) and "groups" in groups
-        entries = {name: entry for name, entry in stated.items() if not (grouped and name == "disjoint")}
+            table(self.document, ("release",), ("file", "use"))
+            return self._used(stated, self._release_file(("release", "file"), stated["file"]))
+        entries, beside = parts_of(stated)
+        use = stated.get("use")
         if not entries:
             example = 'Add [release.NAME] with value and mechanism, or [release] with file = "release.json".'
             raise self.document.error(("release",), f"the file must hold a release. {example}")
         for name, entry in entries.items():
-            self._check_entry(name, entry, model)
-        content: dict[str, Any] = {"format": FORMAT, "version": VERSION, "statistics": entries}
+            self._check_entry(name, entry, model, used=not isinstance(use, list) or name in use)
         try:
-            return Release.from_dict(content | ({"disjoint": groups} if grouped else {}), "release")
+            return self._used(stated, Release.from_dict(to_content(entries, beside), "release"))
+        except FileError:
+            raise
         except InputError as error:
             raise self._placed_in_release(error) from None
 
-    def _check_entry(self, name: str, entry: Any, model: Model) -> None:
+    def _used(self, stated: dict[str, Any], release: Release) -> Release:
+        """The statistics that `use` names, or all of them."""
+        if "use" not in stated:
+            return release
+        path: Path = ("release", "use")
+        if not isinstance(stated["use"], list) or not stated["use"]:
+            raise self.document.error(path, "'use' must be a list of statistics, such as [\"count\"].")
+        for number, name in enumerate(stated["use"]):
+            if not isinstance(name, str) or name not in release:
+                cause = f"{name!r} is not a statistic of the release. {checks.nearest(name, release)}"
+                raise self.document.error((*path, number), cause)
+        return release.select(*stated["use"])
+
+    def _check_entry(self, name: str, entry: Any, model: Model, used: bool) -> None:
         path: Path = ("release", name)
-        if name not in model.statistics:
+        if name not in model.statistics and used:
             cause = f"'{name}' is not a statistic of the model. {checks.nearest(name, model.statistics)}"
             raise self.document.error(path, cause, key=True)
         if not isinstance(entry, dict):
@@ -231,7 +257,7 @@ class Reader:
         if not isinstance(kind, str) or kind not in CATALOGUE:
             cause = f"{kind!r} is not a mechanism. {checks.nearest(kind, CATALOGUE)}"
             raise self.document.error((*path, "mechanism"), cause)
-        allowed = [*CATALOGUE[kind].arguments, "value", "mechanism", "guarantee"]
+        allowed = [*CATALOGUE[kind].arguments, "value", "mechanism", "guarantee", "names", "about"]
         for key in entry:
             if key not in allowed:
                 cause = f"'{key}' is not an argument of {kind}. {checks.nearest(key, allowed)}"
@@ -240,7 +266,9 @@ class Reader:
     def _placed_in_release(self, error: InputError) -> FileError:
         """A refusal of `Release.from_dict`, at the argument that it refuses."""
         below = error.path[1:] if error.path[:1] == ("statistics",) else error.path
-        path: Path = ("release", *below)
+        path: Path = ("release", *("names" if key == "axes" else key for key in below))
+        while path not in self.document.places and len(path) > 1:
+            path = path[:-1]
         place = argument_below(self.document, path, error)
         hint = " Leave out the quotation marks." if _is_quoted_number(self.document.at(place)) else ""
         return self.document.error(place, error.cause + hint)
@@ -264,7 +292,8 @@ class Reader:
         """Refuse a release or a method that the model does not fit."""
         for name in release:
             if name not in model.statistics:
-                cause = f"'{name}' of the release is not a statistic. {checks.nearest(name, model.statistics)}"
+                advice = f"{checks.nearest(name, model.statistics)} To leave it out, name the others in 'use'."
+                cause = f"'{name}' of the release is not a statistic. {advice}"
                 raise self.document.error(("release",), cause)
         problem = self._located(lambda: Problem(model, release))
         against = None if settings.method is None else settings.method.unfit(problem)

@@ -6,6 +6,7 @@ import tomllib
 from typing import Any
 
 from noisewise.analysis import toml as toml_text
+from noisewise.analysis.release_table import to_table
 from noisewise.errors import InputError, refusal
 from noisewise.release import Release
 from noisewise.release.entries import FORMAT, VERSION, unique_keys
@@ -19,11 +20,7 @@ MECHANISMS = tuple(entry["$ref"].split("/")[-1] for entry in DEFINITIONS["statis
 
 def with_release(text: str, release: Release) -> str:
     """`text` with its release replaced; every other line stays, and what TOML reads from it too."""
-    content = release.to_dict()
-    tables = {name: _without_none(entry) for name, entry in content["statistics"].items()}
-    if "disjoint" in content:
-        tables["disjoint"] = content["disjoint"]
-    return _replaced(text, tables)
+    return _replaced(text, {name: _without_none(entry) for name, entry in to_table(release).items()})
 
 
 def with_statistic(text: str, name: str, entry: dict[str, Any]) -> str:

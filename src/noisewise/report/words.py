@@ -36,10 +36,9 @@ def guarantees(release: Release) -> list[str]:
         problem = "No guarantee is stated for the release as a whole."
     if not known and whole_of is None:
         return ["The release states no privacy guarantee: it gives the noise alone, which is all that inference needs."]
-    rest = (
-        f", with {listed(list(release.left_out))}, which {'is' if len(release.left_out) == 1 else 'are'} not used here,"
-    )
-    together = f"All of it together{rest if release.left_out else ''}"
+    rest = release.left_out
+    others = f", with {listed(list(rest))}, which {'is' if len(rest) == 1 else 'are'} not used here," if rest else ""
+    together = f"All of it together{others}"
     sentences = [f"{together} {_guarantee(whole_of)}" if whole_of is not None else problem]
     groups = release.to_dict().get("disjoint", {}).get("groups", [])
     if groups and whole_of is not None:
