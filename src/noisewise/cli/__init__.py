@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from noisewise._version import __version__
-from noisewise.cli import analyse, curate, examples, watch
+from noisewise.cli import analyse, curate, describe, examples, watch
 from noisewise.cli.faults import end_with_fault
 from noisewise.cli.shared import FAILED, INTERRUPTED, MISTAKE, fail, note
 from noisewise.errors import InferenceError, NoisewiseError, NoisewiseWarning, Unwritten
@@ -49,7 +49,7 @@ def _root(
     pass
 
 
-for _group in (analyse, watch, curate, examples):
+for _group in (analyse, watch, curate, describe, examples):
     _group.register(app)
 
 
