@@ -97,7 +97,9 @@ def labels_along(who: str, axis: str, labels: Any, length: int) -> tuple[Label, 
     place = f"coords['{axis}']"
     if isinstance(labels, str) or not isinstance(labels, Iterable):
         raise refusal(who, place, "must be a list of labels", labels, EXAMPLE)
-    found = tuple(_label(who, place, label) for label in labels)
+    found = tuple(labels)
+    if not _plain(found):
+        found = tuple(_label(who, place, label) for label in found)
     if len(found) != length:
         rule = f"must have one label for each entry along '{axis}', {length} in number"
         raise refusal(who, place, rule, len(found), "Give the labels in the order of the entries.")
@@ -139,6 +141,12 @@ def _axes_of(who: str, name: Any, axes: Any, shapes: Mapping[str, Sequence[int]]
             rule = "must not name an axis like a parameter or statistic"
             raise refusal(who, place, rule, axis, "Rename one of them.")
     return tuple(axes)
+
+
+def _plain(labels: tuple[Any, ...]) -> bool:
+    """Whether labels need no look one by one: there may be millions."""
+    kinds = set(map(type, labels))
+    return kinds == {int} or (kinds == {str} and "" not in labels and "".join(labels).isprintable())
 
 
 def _label(who: str, place: str, label: Any) -> Label:

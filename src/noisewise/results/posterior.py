@@ -308,7 +308,7 @@ class Posterior:
             )
             metadata["sampler"] = Sampler.from_dict(metadata["sampler"])
             metadata["parameters"] = tuple(metadata["parameters"])
-            result_file.check_content(columns, log_weights, metadata)
+            result_file.check_content(columns, released, log_weights, metadata)
             metadata["axes"] = _axes(metadata.pop("dims", {}), tree["posterior"], columns)
             return cls(draws=columns, released=released, log_weights=log_weights, **metadata)
         except UNREADABLE as error:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from noisewise.numerics import Array
 
 GROUPS = ("posterior", "observed_data", "sample_stats")
@@ -55,8 +57,12 @@ def check_structure(path: str | os.PathLike[str]) -> None:
                     raise ValueError("its arrays are larger than the file")
 
 
-def check_content(draws: Mapping[str, Array], log_weights: Array | None, metadata: Mapping[str, Any]) -> None:
+def check_content(
+    draws: Mapping[str, Array], released: Mapping[str, Any], log_weights: Array | None, metadata: Mapping[str, Any]
+) -> None:
     """Raise `ValueError` where draws, weights and metadata do not belong together."""
+    if any(np.asarray(value).dtype.kind not in KINDS for value in released.values()):
+        raise ValueError("released values are numbers")
     columns = [*draws.values(), *([] if log_weights is None else [log_weights])]
     if len({len(column) for column in columns}) > 1 or any(column.dtype.kind not in KINDS for column in columns):
         raise ValueError("draws are numbers, and equally many of each")
