@@ -19,7 +19,9 @@ from targets import count_model, count_release
 import noisewise as nw
 from fuzz.mutations import malformed_bytes, malformed_json, malformed_toml
 from noisewise.analysis import Analysis, starter
+from noisewise.analysis import toml as toml_text
 from noisewise.analysis.analysis import STARTERS
+from noisewise.analysis.release_table import to_table
 from noisewise.checkpoint import describe, inspect
 from noisewise.checkpoint import file as journal
 from noisewise.checkpoint import log as resume
@@ -54,14 +56,23 @@ def malformed(kind, rng):
 
 @cache
 def releases():
-    """One release per mechanism of the tests' table, and one with several statistics and groups."""
+    """One release per mechanism of the tests' table, one with several statistics and groups, and one with labels."""
     rng, found = np.random.default_rng(0), []
     for case in all_cases():
         value = case.sample(case.mechanism, rng, 1)[0]
         found.append(nw.Release(statistic=case.mechanism.released(value)).to_dict())
     laplace = nw.Laplace(epsilon=0.5, sensitivity=1.0)
     several = nw.Release({name: laplace.released(3.5) for name in ("north", "south", "all")})
-    return [*found, several.with_disjoint(["north"], ["south"], public=True).to_dict()]
+    return [*found, several.with_disjoint(["north"], ["south"], public=True).to_dict(), *[described().to_dict()] * 40]
+
+
+def described():
+    """A part of a release with labels along two axes, which says much about itself."""
+    laplace = nw.Laplace(epsilon=0.5, sensitivity=1.0).under("add-remove")
+    table = laplace.released([[3.5, 1.0]], coords={"county": ["Bronx"], "sex": [1, 2]})
+    table = table.described("Cases", unit="persons", bounds=(0, 1), records=12, extra={"a": [1, None, {"b": "c"}]})
+    whole = nw.Release(cases=table, others=laplace.released(3.5)).described("Title", date="2026-03-01", extra={"x": 1})
+    return whole.select("cases")
 
 
 def broken_release(rng, good):
@@ -78,7 +89,20 @@ def read_release(path):
 
 @cache
 def analyses():
-    return [malformed_analyses.GOOD, *map(starter, STARTERS)]
+    labelled = LABELLED + toml_text.write({"release": to_table(described())})
+    return [malformed_analyses.GOOD, labelled, *map(starter, STARTERS)]
+
+
+LABELLED = """[parameters]
+rate = "Gamma(2, 0.1)"
+
+[statistics]
+cases = "Poisson([[rate, 2 * rate]])"
+
+[dims]
+cases = ["county", "sex"]
+
+"""
 
 
 def broken_analysis(rng, good):
@@ -239,16 +263,20 @@ def results():
     """Plain, weighted and vector draws, and chains."""
     model, release = run_of_count()
     pair = nw.Model(
-        prior={"rate": dist.Gamma(2.0, 1.0).expand([2])}, statistics={"counts": lambda rate: dist.Poisson(rate)}
+        prior={"rate": dist.Gamma(2.0, 1.0).expand([2])},
+        statistics={"counts": lambda rate: dist.Poisson(rate)},
+        dims={"rate": ("place",)},
     )
     counts = nw.Release(counts=nw.Laplace(scale=2.0).released([3.0, 1.0]))
     plain = nw.sample(model, release, nw.Rejection(), draws=DRAWS, seed=1)
     weighted = nw.sample(model, release, nw.Importance(), draws=DRAWS, seed=1, on_failure="return")
     vector = nw.sample(pair, counts, nw.Rejection(), draws=DRAWS, seed=1)
+    named = nw.Release(counts=counts["counts"].with_coords({"place": ["north", "south"]}))
+    labelled = nw.sample(pair, named, nw.Rejection(), draws=DRAWS, seed=1)
     found = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "posterior.nc"
-        for posterior in (plain, weighted, vector, replace(plain, chains=2), replace(plain, islands=3)):
+        for posterior in (plain, weighted, vector, labelled, replace(plain, chains=2), replace(plain, islands=3)):
             posterior.save(path)
             found.append(path.read_bytes())
     return found

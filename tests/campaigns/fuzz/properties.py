@@ -10,6 +10,7 @@ from hypothesis import seed as seeded
 from fuzz.kinds_of_files import malformed, outcome
 
 FIELDS = ["value", "mechanism", "scale", "epsilon", "sensitivity", "guarantee", "base", "parts", "low", "high", "x"]
+FIELDS += ["axes", "name", "labels", "about", "extra", "bounds"]
 PLAIN = strategies.one_of(
     strategies.none(),
     strategies.booleans(),
@@ -46,7 +47,7 @@ def check(kind, examples, seed):
         @common
         @given(strategies.dictionaries(strategies.sampled_from(["a", "b"]), ENTRIES, max_size=2))
         def made_up(statistics):
-            content = {"format": "noisewise-release", "version": 1, "statistics": statistics}
+            content = {"format": "noisewise-release", "version": 2, "statistics": statistics}
             path.write_text(json.dumps(content))
             assert outcome(kind, path) in ("read", "refused")
 
