@@ -28,10 +28,10 @@ AROUND = 420.0
 """Seconds for what is on nobody's clock: imports, the truth, the forecast."""
 
 
-def run(name, seed):
+def run(name, seed, folder):
     """One problem with one seed; plain data."""
     row = {"problem": name, "seed": seed}
-    command = [sys.executable, "-m", "realistic.worker", name, str(seed)]
+    command = [sys.executable, "-m", "realistic.worker", name, str(seed), str(folder)]
     path = os.pathsep.join([str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path}
     with (
@@ -75,7 +75,7 @@ def table_line(row):
     z = f"{row['z']:.2f} ({row['at']})" if "z" in row else row.get("why", "").replace("\n", " ")[:110]
     return (
         f"{row['problem']:42} {row['seed']:4} {row['result']:8} {row['status']:12} {row.get('sampler', '-'):20} "
-        f"{row['seconds']:7.1f}   {forecast:26} {z}"
+        f"{row['seconds']:7.1f} {row.get('processor', float('nan')):9.1f}   {forecast:26} {z}"
     )
 
 
@@ -101,12 +101,13 @@ def main():
     chosen = parser.parse_args()
     names = [name for name in PROBLEMS if any(word in name for word in chosen.only)]
     print(
-        f"{'problem':42} seed {'result':8} {'status':12} {'sampler':20} seconds   {'forecast (seconds)':26} "
+        f"{'problem':42} seed {'result':8} {'status':12} {'sampler':20} seconds processor   {'forecast (seconds)':26} "
         "largest |z| of its limit, or why"
     )
     rows = []
-    with concurrent.futures.ThreadPoolExecutor(chosen.jobs) as pool:
-        for row in pool.map(lambda job: run(*job), [(name, seed) for name in names for seed in chosen.seeds]):
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(chosen.jobs) as pool:
+        jobs = [(name, seed, folder) for name in names for seed in chosen.seeds]
+        for row in pool.map(lambda job: run(*job), jobs):
             rows.append(row)
             print(table_line(row), flush=True)
             if chosen.out:

@@ -157,9 +157,9 @@ class ClampedSum:
         return inside + below[:, None] * self.ends[0] + above[:, None] * self.ends[1]
 
     def log_density(self, record: Any, n: Any, released: float) -> Any:
-        """Log density of the release."""
+        """Log density of the release; below 1e-16, where rounding would show, that of the floor."""
         turned = record**n * self.noise * np.exp(-1j * released * self.t)
-        return np.log(np.maximum(turned.real.sum(axis=-1) * self.step / np.pi, 1e-300))
+        return np.log(np.maximum(turned.real.sum(axis=-1) * self.step / np.pi, 1e-16))
 
 
 def clamped_normal(sums: ClampedSum, mu: Any, sigma: Any, low: float, high: float) -> Any:

@@ -7,10 +7,10 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 from scipy.special import logsumexp
 
-from realistic.problem import Truth
+from realistic.problem import Truth, probability
 
-DROP = 45.0
-"""Log units below the top that are kept: exp(-45) is 3e-20."""
+DROP = 32.0
+"""Log units below the top that are kept: exp(-32) is 1e-14."""
 FIRST = {1: 4001, 2: 161, 3: 41}
 """Points of an axis while the box is sought."""
 START = {1: 129, 2: 49, 3: 25}
@@ -57,6 +57,15 @@ def integrate(
     raise AssertionError(f"not stable to {tolerance} with {number} points an axis: {found}, {latest}")
 
 
+def stretched(w: Any) -> tuple[Any, Any]:
+    """u = w - exp(-w) and log du/dw: a coordinate in which the long left tail of a log spread is short."""
+    return w - np.exp(-w), np.log1p(np.exp(-w))
+
+
+SPREAD = (-3.55, 5.0)
+"""The box of w: a spread from exp(-38) to exp(5) times its unit."""
+
+
 def _evaluated(at: At, axes: list[Any], at_once: int) -> tuple[Any, dict[str, Any]]:
     points = [mesh.ravel() for mesh in np.meshgrid(*axes, indexing="ij")]
     heights, moments = [], []
@@ -98,6 +107,8 @@ def _summed(height: Any, moments: dict[str, Any], axes: list[Any]) -> Truth:
         mean = weight @ (first - centre)
         spread = weight @ (first - centre - mean) ** 2 + weight @ variance[kept]
         found[label] = (float(centre + mean), float(np.sqrt(spread)))
+        if label.startswith("P("):
+            found[label] = probability(found[label][0])
     return Truth(found, float(evidence))
 
 
@@ -159,12 +170,27 @@ class Curve:
         assert np.max(coordinate) <= self.high, (np.max(coordinate), self.high)
         return self.spline(coordinate)
 
+    def own(self, coordinates: Any) -> Any:
+        """Each unit at a coordinate of its own: the last axis is the unit."""
+        kept = np.clip(coordinates, self.low, self.high)
+        parts = [CubicSpline(self.spline.x, self.spline(self.spline.x)[:, unit]) for unit in range(kept.shape[-1])]
+        return np.stack([part(kept[..., unit]) for unit, part in enumerate(parts)], axis=-1)
 
-def pooled(curve: Curve, location: Any, spread: Any, watched: Sequence[int], transform: Any, nodes: int = 61) -> Any:
+
+def pooled(
+    curve: Curve,
+    location: Any,
+    spread: Any,
+    watched: dict[str, int],
+    transform: Callable[[Any], Any],
+    times: Any = 1.0,
+    nodes: int = 181,
+) -> tuple[Any, dict[str, tuple[Any, Any]]]:
     """Units whose coordinate is Normal(location, spread), integrated out unit by unit.
 
-    Returns the log marginal density of all units at each value of the hyperparameters, and for each watched unit the
-    mean and variance of `transform(coordinate)`. Trapezoidal rule in the standardised coordinate over +-9.
+    Returns the log marginal density of all units, column j of the curve counting `times[j]`, at each value of the
+    hyperparameters; and for each watched column the mean and variance of `transform(coordinate)`. Trapezoidal rule in
+    the standardised coordinate over +-9: its error is exp(-2 pi^2 w^2) where a node's distance is 1/w of a width.
     """
     z = np.linspace(-9.0, 9.0, nodes)
     weight = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi) * (z[1] - z[0])
@@ -173,10 +199,9 @@ def pooled(curve: Curve, location: Any, spread: Any, watched: Sequence[int], tra
     top = log_likelihood.max(axis=1, keepdims=True)
     terms = np.exp(log_likelihood - top) * weight[:, None]
     total = terms.sum(axis=1)
-    value = transform(coordinate)
-    moments = {}
-    for unit in watched:
-        share = terms[:, :, unit] / total[:, unit, None]
+    value, moments = transform(coordinate), {}
+    for label, column in watched.items():
+        share = terms[:, :, column] / total[:, column, None]
         mean = (share * value).sum(axis=1)
-        moments[unit] = (mean, (share * (value - mean[:, None]) ** 2).sum(axis=1))
-    return (np.log(total) + top[:, 0]).sum(axis=-1), moments
+        moments[label] = (mean, (share * (value - mean[:, None]) ** 2).sum(axis=1))
+    return ((np.log(total) + top[:, 0]) * times).sum(axis=-1), moments

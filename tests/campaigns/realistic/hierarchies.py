@@ -1,0 +1,268 @@
+"""Hierarchies: rates, shares, means and clamped scores of 10, 50 and 1,000 units with partial pooling."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+import noisewise as nw
+from realistic import laws
+from realistic.problem import Problem, problem
+from realistic.quadrature import SPREAD, Curve, integrate, pooled, stretched, summed_out
+
+
+def hyper(curve, location, spread, ends, watched, transform, times=1.0, nodes=181):
+    """Moments of location, spread and watched units: location ~ Normal(*location), spread ~ HalfNormal(spread)."""
+
+    def at(mu, w):
+        u, jacobian = stretched(w)
+        u = u + np.log(spread)
+        tau = np.exp(u)
+        height, units = pooled(curve, mu, tau, watched, transform, times, nodes)
+        prior = laws.normal(mu - location[0], location[1]) + laws.log_half_normal(u, spread) + jacobian
+        return prior + height, {"mu": mu, "tau": tau, **units}
+
+    return integrate(at, [ends, (SPREAD[0], 2.2)], first=41, tolerance=1e-5, at_once=2**8)
+
+
+def rates(released, scale, shown=None):
+    """Poisson counts with log-normal rates, geometric noise; those not `shown` were below the threshold of 5."""
+    number = len(released)
+    model = nw.Model(
+        {
+            "mu": dist.Normal(2.0, 1.0),
+            "tau": dist.HalfNormal(0.7),
+            "rate": lambda mu, tau: dist.LogNormal(mu, tau).expand([number]),
+        },
+        {"cases": lambda rate: dist.Poisson(rate)},
+    )
+    mechanism = nw.DiscreteLaplace(scale=scale)
+    if shown is not None:
+        mechanism = nw.mechanisms.Thresholded(mechanism, threshold=5)
+        released = np.where(shown, released, np.nan)
+    release = nw.Release(cases=mechanism.released(released))
+
+    def truth():
+        k = np.arange(400.0)
+        kinds, which, times = np.unique(np.nan_to_num(released, nan=-1e3), return_inverse=True, return_counts=True)
+        withheld = laws.discrete_laplace_below(5 - k, scale)
+        noise = [laws.discrete_laplace(r - k, scale) if r > -1e3 else withheld for r in kinds]
+
+        def table(u):
+            law = laws.poisson_log_rate(k, u[:, None])
+            return np.stack([summed_out(law, one, k)[0] for one in noise], axis=1)
+
+        watched = {f"rate[{unit}]": which[unit] for unit in (0, number // 2, number - 1)}
+        return hyper(Curve(table, -12.0, 5.7), (2.0, 1.0), 0.7, (-6.0, 9.0), watched, np.exp, times)
+
+    return Problem(model, release, truth)
+
+
+def noisy_counts(seed, number, tau, ratio):
+    rng = np.random.default_rng(seed)
+    counts = rng.poisson(np.exp(2.0 + tau * rng.normal(size=number)))
+    return counts + rng.geometric(1 - ratio, number) - rng.geometric(1 - ratio, number), float(-1 / np.log(ratio))
+
+
+@problem
+def rates_of_ten():
+    return rates(*noisy_counts(41, 10, 0.5, 0.6))
+
+
+@problem
+def rates_of_fifty():
+    return rates(*noisy_counts(42, 50, 0.6, 0.7))
+
+
+@problem
+def rates_of_a_thousand():
+    return rates(*noisy_counts(43, 1000, 0.5, 0.6))
+
+
+@problem
+def rates_of_thirty_with_some_withheld():
+    released, scale = noisy_counts(44, 30, 0.6, 0.6)
+    return rates(released, scale, released >= 5)
+
+
+def groups(released, inner, noise):
+    """Normal group means with normal errors of known size and Gaussian noise: given mu and tau, a closed form."""
+    number = len(released)
+    model = nw.Model(
+        {
+            "mu": dist.Normal(0.0, 10.0),
+            "tau": dist.HalfNormal(5.0),
+            "group": lambda mu, tau: dist.Normal(mu, tau).expand([number]),
+        },
+        {"means": lambda group: dist.Normal(group, inner)},
+    )
+    release = nw.Release(means=nw.Gaussian(scale=noise).released(released))
+
+    def truth():
+        variance = inner**2 + noise**2
+
+        def at(mu, w):
+            u, jacobian = stretched(w)
+            tau = np.exp(u)
+            total = tau**2 + variance
+            squares = number * (mu - released.mean()) ** 2 + ((released - released.mean()) ** 2).sum()
+            height = -0.5 * squares / total - 0.5 * number * np.log(2 * np.pi * total)
+            values = {"mu": mu, "tau": tau}
+            for unit in (0, number - 1):
+                values[f"group[{unit}]"] = (
+                    (released[unit] * tau**2 + mu * variance) / total,
+                    tau**2 * variance / total,
+                )
+            return laws.normal(mu, 10.0) + laws.log_half_normal(u, 5.0) + jacobian + height, values
+
+        return integrate(at, [(-40.0, 45.0), SPREAD])
+
+    return Problem(model, release, truth)
+
+
+def group_means(seed, number, tau, sd):
+    rng = np.random.default_rng(seed)
+    return (4.0 + tau * rng.normal(size=number) + sd * rng.normal(size=number)).round(3)
+
+
+@problem
+def means_of_ten_groups():
+    return groups(group_means(51, 10, 2.0, np.hypot(1.0, 0.8)), 1.0, 0.8)
+
+
+@problem
+def means_of_fifty_groups():
+    return groups(group_means(52, 50, 1.0, np.hypot(1.0, 1.5)), 1.0, 1.5)
+
+
+@problem
+def means_of_a_thousand_groups():
+    return groups(group_means(53, 1000, 1.5, np.hypot(1.0, 1.0)), 1.0, 1.0)
+
+
+@problem
+def means_of_eight_schools():
+    """Eight means with Laplace noise."""
+    released = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+    errors = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+    model = nw.Model(
+        {
+            "mu": dist.Normal(5.0, 10.0),
+            "tau": dist.HalfNormal(10.0),
+            "school": lambda mu, tau: dist.Normal(mu, tau).expand([8]),
+        },
+        {"means": lambda school: dist.Normal(school, errors)},
+    )
+    release = nw.Release(means=nw.Laplace(scale=4.0).released(released))
+
+    def truth():
+        curve = Curve(lambda x: laws.normal_laplace(released - x[:, None], errors, 4.0), -400.0, 400.0)
+        watched = {"school[0]": 0, "school[7]": 7}
+        return hyper(curve, (5.0, 10.0), 10.0, (-80.0, 90.0), watched, lambda x: x)
+
+    return Problem(model, release, truth)
+
+
+@problem
+def shares_of_ten_clinics():
+    """Ten clinics' successes with Laplace noise, shares pooled on the logit scale."""
+    n = np.array([40, 25, 60, 33, 80, 18, 52, 45, 70, 29])
+    released = np.array([13.2, 10.9, 31.5, 6.1, 30.4, 9.8, 11.0, 20.7, 42.3, 7.7])
+    model = nw.Model(
+        {
+            "mu": dist.Normal(0.0, 1.5),
+            "tau": dist.HalfNormal(1.0),
+            "clinic": lambda mu, tau: dist.Normal(mu, tau).expand([10]),
+        },
+        {"successes": lambda clinic: dist.Binomial(n, logits=clinic)},
+    )
+    release = nw.Release(successes=nw.Laplace(scale=2.0).released(released))
+
+    def truth():
+        def table(x):
+            columns = []
+            for size, r in zip(n, released, strict=True):
+                k = np.arange(size + 1.0)
+                law = laws.binomial_logit(k, float(size), x[:, None])
+                columns.append(summed_out(law, laws.laplace(r - k, 2.0), k)[0])
+            return np.stack(columns, axis=1)
+
+        watched = {"clinic[3]": 3, "clinic[8]": 8}
+        curve = Curve(table, -30.0, 30.0, 3001)
+        return hyper(curve, (0.0, 1.5), 1.0, (-12.0, 12.0), watched, lambda x: x)
+
+    return Problem(model, release, truth)
+
+
+@problem
+def scores_of_fifty_groups_clamped():
+    """Fifty groups of twenty scores clamped to [0, 100]; noisy sums; group means partially pooled."""
+    rng = np.random.default_rng(61)
+    means = 62.0 + 9.0 * rng.normal(size=50)
+    scores = np.clip(means + 15.0 * rng.normal(size=(20, 50)), 0.0, 100.0)
+    released = (scores.sum(axis=0) + 100.0 * rng.normal(size=50)).round(1)
+    total = nw.Total(
+        record={"score": lambda group: dist.Normal(group, 15.0)},
+        contribution=lambda score: jnp.clip(score, 0.0, 100.0),
+        n=20,
+    )
+    model = nw.Model(
+        {
+            "mu": dist.Normal(60.0, 20.0),
+            "tau": dist.HalfNormal(10.0),
+            "group": lambda mu, tau: dist.Normal(mu, tau).expand([50]),
+        },
+        {"sums": total},
+    )
+    release = nw.Release(sums=nw.Gaussian(scale=100.0).released(released))
+
+    def truth():
+        sums = laws.ClampedSum(0.0, 100.0, lambda t: np.exp(-5e3 * t**2), 0.1, 300)
+
+        def table(theta):
+            record = laws.clamped_normal(sums, theta, np.full_like(theta, 15.0), 0.0, 100.0)
+            power = record**20
+            return np.stack([sums.log_density(power, 1, r) for r in released], axis=1)
+
+        watched = {"group[0]": 0, "group[49]": 49}
+        curve = Curve(table, -40.0, 140.0, 721)
+        return hyper(curve, (60.0, 20.0), 10.0, (0.0, 120.0), watched, lambda x: x, nodes=91)
+
+    return Problem(model, release, truth)
+
+
+@problem
+def variance_between_laboratories():
+    """Six laboratories, four noisy rows each, both spreads unknown: given them all is normal."""
+    rng = np.random.default_rng(62)
+    rows = 3.0 + 1.2 * rng.normal(size=(6, 1)) + 0.7 * rng.normal(size=(6, 4))
+    released = (rows + 0.4 * rng.normal(size=(6, 4))).round(3)
+    model = nw.Model(
+        {
+            "between": dist.HalfNormal(2.0),
+            "within": dist.HalfNormal(2.0),
+            "laboratory": lambda between: dist.Normal(3.0, between).expand([6]),
+        },
+        {"rows": lambda laboratory, within: dist.Normal(laboratory[:, None], within).expand([6, 4])},
+    )
+    release = nw.Release(rows=nw.Gaussian(scale=0.4).released(released))
+
+    def truth():
+        means = released.mean(axis=1)
+        residual = ((released - means[:, None]) ** 2).sum()
+
+        def at(w, x):
+            (u, one), (v, other) = stretched(w), stretched(x)
+            between, within = np.exp(u), np.exp(v)
+            row = within**2 + 0.16
+            total = between**2 + row / 4
+            height = -0.5 * residual / row - 9.0 * np.log(2 * np.pi * row) - 3.0 * np.log(4.0)
+            height += -0.5 * ((means - 3.0) ** 2).sum() / total - 3.0 * np.log(2 * np.pi * total)
+            share = between**2 / total
+            values = {"between": between, "within": within}
+            values["laboratory[0]"] = (3.0 + share * (means[0] - 3.0), between**2 * (1 - share))
+            prior = laws.log_half_normal(u, 2.0) + laws.log_half_normal(v, 2.0) + one + other
+            return prior + height, values
+
+        return integrate(at, [SPREAD, SPREAD])
+
+    return Problem(model, release, truth)
