@@ -251,3 +251,45 @@ def test_expectations_count_the_weights(plain, weighted):
         plain.expect(lambda theta: 1.0)
     with pytest.raises(KeyError, match="theta"):
         plain.expect(lambda thta: thta)
+
+
+# Moments that do not exist ------------------------------------------------------------------------------------------
+
+
+def clipped_problem(prior):
+    """The release only says that the statistic is large: the posterior's tail is the prior's."""
+    model = nw.Model(prior={"theta": prior}, statistics={"x": lambda theta: dist.Normal(theta, 1.0)})
+    noise = nw.mechanisms.Clipped(nw.Laplace(scale=1.0), low=-5.0, high=5.0)
+    return model, nw.Release(x=noise.released(5.0))
+
+
+def test_a_mean_that_does_not_exist_is_not_printed(seed):
+    posterior = nw.sample(*clipped_problem(dist.Cauchy(0.0, 1.0)), nw.Rejection(), draws=4_000, seed=seed)
+    table = posterior.summary()
+    assert table[["mean", "sd", "mcse"]].isna().all(axis=None)
+    assert np.isfinite(table[["2.5%", "97.5%", "median", "ess"]]).all(axis=None)
+    assert table["median"]["theta"] == np.median(posterior["theta"])
+    assert set(posterior.heavy_tails) == {"theta", "x"}
+    assert "No mean, standard deviation or Monte Carlo error is given for theta" in repr(posterior)
+    assert "Quantiles exist" in posterior._repr_html_()
+
+
+@pytest.mark.parametrize("prior", [dist.Normal(0.0, 3.0), dist.StudentT(5.0, 0.0, 1.0)], ids=["normal", "t"])
+def test_ordinary_posteriors_keep_their_moments(prior, seed):
+    posterior = nw.sample(*clipped_problem(prior), nw.Rejection(), draws=4_000, seed=seed)
+    table = posterior.summary()
+    assert np.isfinite(table).all(axis=None)
+    assert "median" not in table
+    assert posterior.heavy_tails == {}
+    assert posterior.without_moments == ""
+    assert table["mean"]["theta"] == pytest.approx(posterior["theta"].mean())
+
+
+def test_heavy_weights_are_not_heavy_tails():
+    """Weighted draws of a normal law: few are worth much, but the law they stand for has its moments."""
+    rng = np.random.default_rng(0)
+    draws = 10.0 * rng.standard_cauchy(40_000)
+    logs = -0.5 * draws**2 + np.log1p((draws / 10.0) ** 2)
+    shared = {"parameters": ("x",), "released": {}, "release_hash": "", "sampler": nw.Importance(), "seed": 0}
+    assert nw.Posterior(draws={"x": draws}, log_weights=logs, **shared).heavy_tails == {}
+    assert set(nw.Posterior(draws={"x": draws}, log_weights=np.zeros(40_000), **shared).heavy_tails) == {"x"}

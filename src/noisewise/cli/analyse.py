@@ -169,6 +169,8 @@ def _say_posterior(results: "Results", folder: Path | None, json: bool = False) 
         typer.echo(results.analysis.title)
     if len(posterior):
         say_table(posterior.summary(level))
+    if posterior.without_moments:
+        typer.echo(posterior.without_moments)
     typer.echo(f"{posterior.headline()}.")
     if posterior.reason:
         typer.echo(f"Why this sampler: {posterior.reason}.")

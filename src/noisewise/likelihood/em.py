@@ -37,7 +37,10 @@ NEAR = 1.0
 
 @dataclass(frozen=True)
 class EM(Estimator):
-    """Settings: stop when no free coordinate u moves by more than `tolerance` (1 + |u|), or after `max_iterations`.
+    """Settings: stop when no free coordinate u moves by more than `tolerance` (unit + |u|), or after `max_iterations`.
+
+    The unit is 1 for coordinates of a bounded space (logs, logits), else what the confidential statistic would leave as
+    a standard error.
 
     With `score_tolerance` also stop when the score says that the top is at most so many standard errors away. With
     `accelerate`, Newton steps on the observed likelihood replace EM's near the top (Meilijson 1989); one that would
@@ -108,6 +111,8 @@ class ExactAscent:
         self.settings, self.surface, self.free = settings, surface, free
         self.objective, self.coordinates = surface.objective, surface.coordinates
         self.trace: list[dict[str, Any]] = []
+        self.unit = self.coordinates.spread
+        """Of every free coordinate."""
         self.newton, self.near = settings.accelerate, NEAR
         """Whether Newton steps are tried, as in every slow climb, and within how many standard errors of the top."""
 
@@ -147,12 +152,12 @@ class ExactAscent:
                 return "converged", ""
             ahead = self._safe(newton, likelihood) if left < self.near else None
             if ahead is None:
-                new = self.objective.maximise(self.free, clouds.changed(condensed))
+                new, self.unit = self.objective.maximise(self.free, clouds.changed(condensed))
             else:
                 new = newton
                 self.trace[-1]["newton"] = True
             step = new - self.free
-            done = bool(np.all(np.abs(step) <= settings.tolerance * (1.0 + np.abs(new))))
+            done = bool(np.all(np.abs(step) <= settings.tolerance * (self.unit + np.abs(new))))
             slow = iteration % SLOW == SLOW - 1 or (iteration % LOOK == LOOK - 1 and self._on_its_way(step, likelihood))
             self.free, clouds = new, ahead
             if done or slow:
@@ -218,7 +223,7 @@ class ExactAscent:
         for share in (0.1, 0.25, 0.5, 0.75, 1.0):
             far[i] = start + share * (end - start)
             before, likelihood = likelihood, self._height(far)
-            if likelihood < before - 1e-12 * abs(before):
+            if likelihood < before - 1e-10 * abs(before):  # by more than rounding
                 return False
         return True
 

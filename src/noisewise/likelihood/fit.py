@@ -38,9 +38,9 @@ def fit(
     Prior densities are ignored; the prior's support is the parameter space. `EM()` is exact and needs no seed;
     `MCEM()` works for any law with a density and for totals; with little noise on them, `MCEM(e_step="augmented")`.
     Left out, `EM()` where it applies, else `MCEM()`; for totals, which take long, that must be asked for. `start`: a
-    value for every parameter, or a list of such; left out, five draws from the prior. The start that ends highest
-    gives the result, and `diagnostics["starts"]` says where each ended. `checkpoint` is a file in which `MCEM` keeps
-    its iterations; called again after an interruption it goes on from there.
+    value for every parameter, or a list of such; left out, the best three or four of many draws from the prior. The
+    start that ends highest gives the result, and `diagnostics["starts"]` says where each ended. `checkpoint` is a file
+    in which `MCEM` keeps its iterations; called again after an interruption it goes on from there.
     """
     problem = Problem(model, release)
     if estimator is None:
@@ -51,7 +51,7 @@ def fit(
     if seed is not None or estimator.simulates:
         advice = f"{type(estimator).__name__} simulates: give a whole number from 0 on, for example 1."
         seed = checks.integer("fit", "seed", seed, least=0, advice=advice)
-    points = starting_points(model, Coordinates(model), start, seed)
+    points = starting_points(problem, Coordinates(model), start, seed)
     name, used = type(estimator).__name__, engine or Threads()
     if checkpoint is not None and not estimator.simulates:
         raise refusal("fit", "checkpoint", "is for estimators that simulate", name, "Leave it out, or use nw.MCEM().")

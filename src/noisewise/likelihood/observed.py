@@ -16,6 +16,7 @@ from noisewise.likelihood.e_step.independent_parts import Part, parts_of
 from noisewise.likelihood.e_step.sufficient import condensed
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective
+from noisewise.likelihood.m_step.units import unit_free
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.release import Release
@@ -71,7 +72,11 @@ class Surface:
             rise = float(gradient @ step)
             if rise < 1e-11:
                 return free, value
-            step *= min(1.0, float(np.min(self.coordinates.reach(free)[moving] / np.maximum(np.abs(step), 1e-300))))
+            curvature = np.zeros(len(free))
+            curvature[moving] = 1.0 / np.diag(inverse)
+            reach = self.coordinates.reach(free, self.coordinates.unit(curvature))[moving]
+            with np.errstate(over="ignore"):
+                step *= min(1.0, float(np.min(reach / np.maximum(np.abs(step), 1e-300))))
             while True:
                 trial = free.copy()
                 trial[moving] += step
@@ -126,16 +131,17 @@ class Observed(Surface):
 
 
 def positive_inverse(matrix: Array) -> Array:
-    """Inverse of a symmetric matrix, its eigenvalues made positive."""
-    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    safe = np.maximum(np.abs(values), 1e-8 * max(float(np.max(np.abs(values))), 1e-300))
-    return (vectors / safe) @ vectors.T
+    """Inverse of a symmetric matrix, its eigenvalues made positive, units left aside."""
+    unitless, scale = unit_free(0.5 * (matrix + matrix.T))
+    values, vectors = np.linalg.eigh(unitless)
+    return ((vectors / np.maximum(np.abs(values), 1e-8)) @ vectors.T) / np.outer(scale, scale)
 
 
 def _updated(inverse: Array, step: Array, fall: Array) -> Array:
     """The BFGS update of the inverse information from a step and the fall of the gradient along it."""
     curve = float(step @ fall)
-    if curve <= 1e-12 * float(np.linalg.norm(step) * np.linalg.norm(fall)):
+    unit = np.sqrt(np.diag(inverse))
+    if curve <= 1e-12 * float(np.linalg.norm(step / unit) * np.linalg.norm(fall * unit)):
         return inverse
     shear = np.eye(len(step)) - np.outer(step, fall) / curve
     return shear @ inverse @ shear.T + np.outer(step, step) / curve

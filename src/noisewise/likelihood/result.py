@@ -12,6 +12,7 @@ from noisewise.inference.settings import Estimator
 from noisewise.likelihood.e_step.cloud import Clouds, moved
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Louis, Objective
+from noisewise.likelihood.m_step.units import unit_free
 from noisewise.numerics import Array
 from noisewise.results.fit import Fit, alike
 
@@ -173,12 +174,8 @@ def edge_message(name: str, values: dict[str, Array]) -> str:
 
 
 def _inverse(information: Array) -> tuple[Array, bool]:
-    values, vectors = np.linalg.eigh(0.5 * (information + information.T))
-    diagonal = np.diag(information)
-    definite = bool(np.all(diagonal > 0))
-    if definite:  # free of the parameters' units: the information's correlations
-        unit = information / np.sqrt(np.outer(diagonal, diagonal))
-        definite = bool(np.linalg.eigvalsh(unit).min() > 1e-6)
-    with np.errstate(divide="ignore"):
-        inverted = np.where(values > 0, 1.0 / np.where(values > 0, values, 1.0), np.nan)
-    return (vectors * inverted) @ vectors.T, definite
+    correlations, scale = unit_free(0.5 * (information + information.T))  # free of the parameters' units
+    values, vectors = np.linalg.eigh(correlations)
+    definite = bool(np.all(np.diag(information) > 0) and values.min() > 1e-6)
+    inverted = np.where(values > 0, 1.0 / np.where(values > 0, values, 1.0), np.nan)
+    return ((vectors * inverted) @ vectors.T) / np.outer(scale, scale), definite

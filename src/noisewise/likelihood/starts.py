@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InputError, refusal
+from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
+from noisewise.likelihood.candidates import CLIMBED, FIRST, Point, Score, best_candidates
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.results.fit import Fit
 
-Point = dict[str, Array]
 
-DRAWN = 5
-"""Starts drawn from the prior where none is given."""
+def starting_points(problem: Problem, coordinates: Coordinates, start: Any, seed: int | None) -> list[Point]:
+    """The starts given, checked; or the best of many candidates, the same for the same seed.
 
-
-def starting_points(model: Model, coordinates: Coordinates, start: Any, seed: int | None) -> list[Point]:
-    """The starts given, checked; or draws from the prior, the same for the same seed."""
+    Where the likelihood is not known, candidates cannot be compared: then, draws from the prior.
+    """
     if start is None:
-        return _drawn(model, coordinates, seed or 0)
+        rng, score = generator(seed or 0, Purpose.STARTS), Score(problem)
+        points = _drawn(problem.model, coordinates, rng)
+        return best_candidates(points, coordinates, score, rng) if score.known else points[:CLIMBED]
     if isinstance(start, Mapping):
         return [coordinates.check_start(dict(start))]
     if not isinstance(start, Sequence) or isinstance(start, str) or not start:
@@ -32,18 +34,15 @@ def starting_points(model: Model, coordinates: Coordinates, start: Any, seed: in
     return [coordinates.check_start(dict(one) if isinstance(one, Mapping) else one) for one in start]
 
 
-def _drawn(model: Model, coordinates: Coordinates, seed: int) -> list[Point]:
-    rng = generator(seed, Purpose.STARTS)
-    draws = model.draw(rng, list(coordinates.names), 64)
+def _drawn(model: Model, coordinates: Coordinates, rng: np.random.Generator) -> list[Point]:
+    draws = model.draw(rng, list(coordinates.names), FIRST)
     points: list[Point] = []
     problem: InputError | None = None
-    for row in range(64):
+    for row in range(FIRST):
         try:  # a draw may round to the edge of its support
             points.append(coordinates.check_start({name: draws[name][row] for name in coordinates.names}))
         except InputError as error:
             problem = error
-        if len(points) == DRAWN:
-            return points
     if not points and problem is not None:
         raise problem
     return points
@@ -118,11 +117,16 @@ def _apart(one: Fit, other: Fit) -> bool:
     for name, value in one.estimate.items():
         own, theirs = one.monte_carlo_error.get(name, 0.0), other.monte_carlo_error.get(name, 0.0)
         scale = np.minimum(one.standard_error[name], other.standard_error[name])
-        scale = np.where(np.isfinite(scale), scale, 1.0 + np.abs(value))
+        scale = np.where(np.isfinite(scale), scale, np.maximum(np.abs(value), np.abs(other.estimate[name])))
         if np.any(np.abs(value - other.estimate[name]) > 5.0 * np.hypot(own, theirs) + 0.01 * scale):
             return True
     return False
 
 
 def _shown(fit: Fit) -> str:
-    return ", ".join(f"{name}={np.round(value, 6).tolist()}" for name, value in fit.estimate.items())
+    return ", ".join(f"{name}={_rounded(value)}" for name, value in fit.estimate.items())
+
+
+def _rounded(value: Array) -> Any:
+    """Six digits of every number."""
+    return np.vectorize(lambda one: float(f"{one:.6g}"))(value).tolist()

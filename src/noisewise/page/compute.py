@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.analysis import Analysis
+from noisewise.diagnostics.tails import heavy_tails
 from noisewise.page import budget
 from noisewise.page import explore as other_budgets
 from noisewise.page.runs import VERSION
@@ -100,9 +101,11 @@ def _prior(report: Report) -> dict[str, list[float]]:
     tails = [(1 - report.level) / 2, (1 + report.level) / 2]
     rows = {}
     for name, values in report.before.items():
+        heavy = heavy_tails(values.astype(float))
         for index in np.ndindex(values.shape[1:]):
             column = values[(slice(None), *index)].astype(float)
-            spread = [float(column.mean()), float(column.std()), *map(float, np.quantile(column, tails))]
+            moments = [float(column.mean()), float(column.std())] if np.isnan(heavy[index]) else [np.nan, np.nan]
+            spread = [*moments, *map(float, np.quantile(column, tails))]
             rows[label_of(name, index, report.posterior.axes)] = spread
     return rows
 

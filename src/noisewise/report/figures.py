@@ -53,11 +53,13 @@ def _markable(posterior: Posterior) -> dict[str, Any]:
 
 
 def _spread(posterior: Posterior, name: str, index: tuple[int, ...], level: float) -> tuple[float, float, float]:
+    """Mean, or median where there is no mean, and interval."""
     values = posterior[name][_at(index)].astype(float)
     tail = (1 - level) / 2
     mean, _ = weights.mean_and_sd(values, posterior.weights)
-    low, high = weights.quantiles(values, posterior.weights, [tail, 1 - tail])
-    return float(mean), float(low), float(high)
+    low, median, high = weights.quantiles(values, posterior.weights, [tail, 0.5, 1 - tail])
+    has_mean = label_of(name, index, posterior.axes) not in posterior.heavy_tails
+    return float(mean if has_mean else median), float(low), float(high)
 
 
 def _words(
@@ -68,12 +70,14 @@ def _words(
     index: tuple[int, ...],
     level: float,
 ) -> str:
-    def described(who: str, mean: float, low: float, high: float) -> str:
-        return f"{who}: mean {number(mean)}, {100 * level:g}% interval from {number(low)} to {number(high)}."
+    def described(who: str, drawn: Posterior) -> str:
+        centre, low, high = _spread(drawn, name, index, level)
+        kind = "median" if label_of(name, index, drawn.axes) in drawn.heavy_tails else "mean"
+        return f"{who}: {kind} {number(centre)}, {100 * level:g}% interval from {number(low)} to {number(high)}."
 
-    parts = [described("Exact", *_spread(posterior, name, index, level))]
+    parts = [described("Exact", posterior)]
     if naive is not None and name in naive.parameters:
-        parts.append(described("Naive", *_spread(naive, name, index, level)))
+        parts.append(described("Naive", naive))
     if name in before:
         values = before[name][_at(index)].astype(float)
         low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])

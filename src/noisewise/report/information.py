@@ -51,7 +51,8 @@ def lost(posterior: Posterior, release: Release, before: Mapping[str, Array], le
         prior = np.quantile(before[name].astype(float), tails, axis=0)
         for index in np.ndindex(values.shape[1:]):
             label = label_of(name, index, posterior.axes)
-            share = _share(values[(slice(None), *index)], columns, posterior, name)
+            heavy = label in posterior.heavy_tails  # no variance to have a share of
+            share = None if heavy else _share(values[(slice(None), *index)], columns, posterior, name)
             pairs = [(float(low[index]), float(high[index])) for low, high in (prior, ends)]
             losses.append(Lost(label, share, pairs[0], pairs[1]))
     return losses

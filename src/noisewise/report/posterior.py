@@ -112,7 +112,8 @@ def _answers(report: Report) -> list[str]:
         name = str(label).split("[")[0]
         kind = "" if name in report.posterior.parameters else ", confidential,"
         interval = f"between {number(row[low])} and {number(row[high])} with probability {100 * report.level:g}%"
-        sentences.append(f"{label}{kind} is about {number(row['mean'])}: {interval}.")
+        centre = row["median"] if label in report.posterior.heavy_tails else row["mean"]
+        sentences.append(f"{label}{kind} is about {number(centre)}: {interval}.")
     return sentences
 
 
@@ -132,6 +133,8 @@ def _answer(report: Report) -> Section | None:
         f"{100 * report.level:g}%. That holds for the confidential statistics too: what the curator knows and did not "
         "publish."
     )
+    if note := report.posterior.without_moments:
+        lead = f"{lead} {note}"
     shown = page.long_table(f"Exact answers, with {100 * report.level:g}% intervals", columns, rows, "answer-table")
     fitted = _fitted(report)
     return "answer", "The answer", joined([tag("p", lead), shown, _pictures(report), fitted])

@@ -61,7 +61,7 @@ def judge(posterior: Posterior, conflict: Mapping[str, float] | None) -> Verdict
     """All checks of a posterior, and of prior against release where `conflict` holds its tail probabilities."""
     checks = [_run(posterior)]
     if answers(posterior):
-        checks += [_size(posterior), *_error(posterior), *_chains(posterior), *_tail(posterior)]
+        checks += [_size(posterior), *_error(posterior), *_moments(posterior), *_chains(posterior), *_tail(posterior)]
     checks.append(_conflict(conflict))
     return verdict_of(checks)
 
@@ -115,6 +115,10 @@ def _error(posterior: Posterior) -> list[Check]:
         f"{number(100 * share[label], 2)}% of its standard deviation; other means move less in proportion."
     )
     return [Check("good" if share[label] < 0.1 else "look", "Simulation error", explanation)]
+
+
+def _moments(posterior: Posterior) -> list[Check]:
+    return [Check("note", "Means", posterior.without_moments)] if posterior.without_moments else []
 
 
 def _chains(posterior: Posterior) -> list[Check]:

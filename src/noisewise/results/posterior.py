@@ -14,7 +14,7 @@ import numpy as np
 from noisewise import checks
 from noisewise._version import current_versions
 from noisewise.axes import Axes
-from noisewise.diagnostics import chains, weights
+from noisewise.diagnostics import chains, tails, weights
 from noisewise.errors import InputError, refusal
 from noisewise.frozen import FrozenDict
 from noisewise.inference.settings import Sampler
@@ -144,12 +144,47 @@ class Posterior:
         precision = {key: item.reshape(shape) for key, item in precision.items()}
         return precision | {"mcse": spread / np.sqrt(precision.pop("mean"))}
 
+    @cached_property
+    def _tails(self) -> dict[str, Array]:
+        """For every name, entry by entry, the shape of a tail too heavy for moments; NaN where it is not."""
+        found = {}
+        usable = len(self) > 0 and (self.weights is None or bool(np.all(np.isfinite(self.weights))))
+        sizes = self.ess
+        for name, values in self.draws.items():
+            some = tails.without_repeats(len(self), sizes[name], self.weights) if usable else slice(0)
+            found[name] = tails.heavy_tails(values[some].astype(float))
+        return found
+
+    @cached_property
+    def heavy_tails(self) -> dict[str, float]:
+        """The scalars, if any, whose tails are too heavy for mean and standard deviation, with the tails' shapes."""
+        return {
+            label_of(name, index, self.axes): float(shapes[index])
+            for name, shapes in self._tails.items()
+            for index in np.ndindex(shapes.shape)
+            if not np.isnan(shapes[index])
+        }
+
+    @property
+    def without_moments(self) -> str:
+        """What to say of `heavy_tails`; empty where there are none."""
+        if not self.heavy_tails:
+            return ""
+        named = [f"{label} (tail shape {k:.2f})" for label, k in list(self.heavy_tails.items())[:5]]
+        others = len(self.heavy_tails) - len(named)
+        shapes = ", ".join(named) + (f" and {others} others" if others else "")
+        return (
+            f"No mean, standard deviation or Monte Carlo error is given for {shapes}: with a tail of shape 1 a law has "
+            "no mean, from 1/2 on no standard deviation. Quantiles exist: read the median and the interval."
+        )
+
     # Tables ------------------------------------------------------------------------------------------
 
     def summary(self, level: float = 0.95) -> Any:
         """A pandas table: mean, sd, central interval, effective draws, Monte Carlo standard error.
 
-        For chains also the effective draws in the tails and R-hat.
+        For chains also the effective draws in the tails and R-hat. A scalar whose tail is too heavy for mean and sd to
+        exist (`heavy_tails`) has NaN in their place; then the table has a column with medians, too.
         """
         import pandas as pd
 
@@ -161,11 +196,16 @@ class Posterior:
             values = values.astype(float)
             mean, sd = weights.mean_and_sd(values, self.weights)
             precision = self._precision[name]
-            interval = self._quantiles(values, [tail, 1 - tail])
+            interval = self._quantiles(values, [tail, 0.5, 1 - tail])
+            absent = ~np.isnan(self._tails[name])
+            mean, sd, mcse = (np.where(absent, np.nan, one) for one in (mean, sd, precision["mcse"]))
+            spread = {"mean": mean, "sd": sd, low: interval[0], high: interval[2]}
+            precision = precision | {"mcse": mcse}
+            spread |= {key: precision[key] for key in ("ess", "mcse", "ess_tail", "r_hat") if key in precision}
+            if self.heavy_tails:
+                spread["median"] = interval[1]
             labels += labels_of(name, values.shape[1:], self.axes)
             for index in np.ndindex(values.shape[1:]):
-                spread = {"mean": mean, "sd": sd, low: interval[0], high: interval[1]}
-                spread |= {key: precision[key] for key in ("ess", "mcse", "ess_tail", "r_hat") if key in precision}
                 rows.append({column: float(numbers[index]) for column, numbers in spread.items()})
         return pd.DataFrame(rows, index=labels)
 
@@ -338,11 +378,13 @@ class Posterior:
 
     def __repr__(self) -> str:
         body = f"\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}" if len(self) else ""
-        return f"Posterior: {self.headline()}{body}"
+        note = f"\n{self.without_moments}" if self.without_moments else ""
+        return f"Posterior: {self.headline()}{body}{note}"
 
     def _repr_html_(self) -> str:
         table = self.summary().to_html(float_format=lambda x: f"{x:.4g}") if len(self) else ""
-        message = f"<p>{escape(self.message)}</p>" if self.message else ""
+        said = [text for text in (self.message, self.without_moments) if text]
+        message = "".join(f"<p>{escape(text)}</p>" for text in said)
         return f"<div><p><strong>Posterior</strong>: {escape(self.headline())}</p>{message}{table}</div>"
 
 

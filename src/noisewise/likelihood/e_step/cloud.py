@@ -16,6 +16,7 @@ from scipy.special import logsumexp, roots_legendre
 from noisewise.errors import Place, refusal
 from noisewise.likelihood.e_step import streamed
 from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.noise_scale import noise_scale
 from noisewise.likelihood.e_step.streamed import Condensed, Sweep
 from noisewise.likelihood.instead import MCEM
 from noisewise.mechanisms.additive import Additive
@@ -185,8 +186,11 @@ def moved(part: Part, cloud: Cloud, before: Values, after: Values) -> Cloud:
     return cloud.again(replace(new, log_likelihoods=new.log_likelihoods + cloud.log_likelihoods))
 
 
-def exact_cloud(part: Part, values: Values) -> Cloud:
-    """Sum or integral over s, entry by entry, to a relative error below `NEGLECTED`."""
+def exact_cloud(part: Part, values: Values, widest: float = WIDEST) -> Cloud:
+    """Sum or integral over s, entry by entry, to a relative error below `NEGLECTED`.
+
+    Sums whose half width times the entries would have to be beyond `widest` are refused.
+    """
     if part.exact:
         value = np.broadcast_to(np.asarray(part.item.value, float), part.shape)[None]
         return weighted(value, part.log_prob_many(values, value))
@@ -194,7 +198,7 @@ def exact_cloud(part: Part, values: Values) -> Cloud:
         rule = "must have independent entries and noise for an exact E-step"
         raise refusal("EM", Place.of("release", part.name), rule, part.mechanism, "Use nw.MCEM().", instead=(MCEM,))
     if part.discrete:
-        return _enumerated(part, values)
+        return _enumerated(part, values, widest)
     large = part.entries * PANELS * FINE > LARGE
     if not streamed.applies(part) or (part.chart == "real" and not large):
         _refuse_beyond(part, PANELS * FINE)
@@ -244,7 +248,7 @@ def _from_sums(part: Part, sums: Condensed, neglected: Array) -> Cloud:
     return Cloud(points, sums.weights, sums.log_likelihoods, neglected, sums.spread)
 
 
-def _enumerated(part: Part, values: Values) -> Cloud:
+def _enumerated(part: Part, values: Values, widest: float) -> Cloud:
     """All whole numbers in a window that widens until what lies outside is negligible beside the likelihood kept.
 
     Outside, the noise density is at most its value at the window's edge (additive noise falls from the release), or
@@ -255,7 +259,7 @@ def _enumerated(part: Part, values: Values) -> Cloud:
     centre = np.round(released) if additive else np.zeros(part.shape)
     reach = _first_reach(part)
     if part.entries * (2.0 * reach + 1.0) > LARGE and streamed.applies(part):
-        return _streamed_whole(part, values, centre, reach)
+        return _streamed_whole(part, values, centre, reach, widest)
     low, high = part.bounds(values)
     while True:
         _refuse_beyond(part, int(2.0 * reach) + 1)
@@ -268,7 +272,7 @@ def _enumerated(part: Part, values: Values) -> Cloud:
         neglected = _left_out(part, centre, reach, mass, logsumexp(log_weights, axis=0))
         if neglected.max() <= NEGLECTED:
             return weighted(nodes, log_weights, neglected)
-        if reach * part.entries > WIDEST or (reach > 1e5 and _hopeless(part, values, centre)):
+        if reach * part.entries > widest or (reach > 1e5 and _hopeless(part, values, centre)):
             advice = "Start nearer to the release, or use nw.MCEM()."
             raise refusal(
                 "EM",
@@ -298,7 +302,7 @@ def _left_out(part: Part, centre: Array, reach: float, mass: Array, log_likeliho
         return np.asarray(missing * np.exp(outside - log_likelihoods))
 
 
-def _streamed_whole(part: Part, values: Values, centre: Array, reach: float) -> Cloud:
+def _streamed_whole(part: Part, values: Values, centre: Array, reach: float, widest: float) -> Cloud:
     """As `_enumerated`, without holding the nodes."""
     while True:
         low, high = (0.0, 1.0) if part.kind.startswith("Bernoulli") and not centre.any() else (-reach, reach)
@@ -306,7 +310,7 @@ def _streamed_whole(part: Part, values: Values, centre: Array, reach: float) -> 
         neglected = _left_out(part, centre, reach, sums.mass, sums.log_likelihoods)
         if neglected.max() <= NEGLECTED:
             return _from_sums(part, sums, neglected)
-        if reach > 1e5:
+        if reach > 1e5 or reach * part.entries > 1e3 * widest:
             advice = "Start nearer to the release, or use nw.MCEM()."
             raise refusal(
                 "EM",
@@ -354,7 +358,7 @@ def _panels(part: Part, values: Values, order: int) -> Cloud:
     kink = part.kink(values)
     centre = np.median(sample, axis=0) if kink is None else kink
     spread = np.quantile(sample, 0.84, axis=0) - np.quantile(sample, 0.16, axis=0) + 1e-300
-    scale = np.broadcast_to(np.asarray(getattr(part.mechanism, "scale", 1.0), dtype=np.float64), part.shape)
+    scale = np.broadcast_to(noise_scale(part.mechanism, spread), part.shape)
     released = np.broadcast_to(np.asarray(part.item.value, dtype=np.float64), part.shape)
     cuts = [c + s * side * p for c, s in ((released, scale), (centre, spread)) for side in (-1.0, 1.0) for p in POWERS]
     edges = np.clip(np.sort(np.stack(cuts), axis=0), *part.bounds(values))

@@ -18,6 +18,7 @@ from scipy.special import roots_legendre
 
 from noisewise.engine import processors
 from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.noise_scale import noise_scale
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.families import FACTS
@@ -202,7 +203,8 @@ def _points(family: StreamedFamily, t0: Any, mean: list[Any], covariance: Any) -
     move = sum(a * m for a, m in zip(slope, mean, strict=True))
     variance = sum(slope[i] * slope[j] * full[i][j] for i in range(size) for j in range(size))
     centre = t0 + move
-    step = jnp.maximum(jnp.sqrt(jnp.maximum(variance, 0.0)), 1e-12 * (1.0 + jnp.abs(centre)))
+    least = 1e-100 if family.chart == "real" else 1e-12  # coordinates on the whole line have a unit, logs have none
+    step = jnp.maximum(jnp.sqrt(jnp.maximum(variance, 0.0)), jnp.maximum(least, 1e-12 * jnp.abs(centre)))
     t = [centre, centre + step, centre - step][: size + 1]
     b = [family.b(one, t0) for one in t]
     edges = [[b[k + 1][i] - b[0][i] for k in range(size)] for i in range(size)]  # b(s) = b_0 + edges c
@@ -416,7 +418,7 @@ class Sweep:
     def _window(self, given: Any, centre: Array, spread: Array) -> Any:
         """Where the integrand matters: coarse points about release and law, then two closer looks."""
         released = np.broadcast_to(given[2], centre.shape)
-        scale = np.broadcast_to(np.asarray(getattr(given[1], "scale", 1.0)), centre.shape)
+        scale = np.broadcast_to(noise_scale(given[1], spread if self.chart == "real" else np.ones(())), centre.shape)
         kink = _to_t(self.chart, released)
         kink = np.where(np.isnan(kink), centre, kink)
         near = [_to_t(self.chart, released + side * power * scale) for side in (-1.0, 1.0) for power in POWERS]

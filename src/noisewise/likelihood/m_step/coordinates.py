@@ -11,6 +11,7 @@ from noisewise import checks
 from noisewise.axes import Axes
 from noisewise.errors import Place, refusal
 from noisewise.likelihood.instead import SAMPLE
+from noisewise.likelihood.m_step import units
 from noisewise.model import Model
 from noisewise.model.coordinates import Chart
 from noisewise.numerics import Array, double
@@ -23,7 +24,7 @@ class Coordinates:
     """The parameters a fit moves: their shapes, their space (the prior's support) and its unconstrained chart."""
 
     def __init__(self, model: Model, axes: Axes = NUMBERED) -> None:
-        self.names, self.axes = model.parameters, axes
+        self.model, self.names, self.axes = model, model.parameters, axes
         for name in self.names:
             if model.parents(name):
                 rule = "must not depend on other parameters: a fit has no prior to integrate it over"
@@ -45,6 +46,8 @@ class Coordinates:
         with double():
             self.transforms = {name: self.chart.transform(name, {}) for name in self.names}
         self.width = sum(int(np.prod(shape)) for shape in self.shapes.values())
+        self.origin = self._origin()
+        """What is added to free coordinates: the log of the prior's median on half lines, nothing elsewhere."""
 
     @property
     def is_square(self) -> bool:
@@ -74,13 +77,54 @@ class Coordinates:
         """Whether a free coordinate belongs to a parameter that has an edge."""
         return np.array([name is not None for name in self.bounded])
 
-    def reach(self, free: Array) -> Array:
-        """How far one step may go: five units on a chart of a bounded space, in proportion on the whole line."""
-        return np.where(self.has_edge, 5.0, 5.0 * (1.0 + np.abs(free)))
+    # Units ------------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _quartiles(self) -> dict[str, Array]:
+        return {name: units.quartiles(self.model, name) for name in self.names}
+
+    def _origin(self) -> Array:
+        found = []
+        with double():
+            for name in self.names:
+                transform, shape = self.transforms[name], self.free[name]
+                whole = np.zeros(shape)
+                if units.is_exponential(transform, shape):
+                    whole = whole + units.origin(transform, self._quartiles[name])
+                found.append(whole.ravel())
+        return np.concatenate(found)
+
+    @cached_property
+    def spread(self) -> Array:
+        """The prior's spread of free coordinates on the whole line; one for those of a bounded space."""
+        edges, found = self.has_edge, np.ones(self.size)
+        start = 0
+        for name in self.names:
+            own = slice(start, start + int(np.prod(self.free[name])))
+            start = own.stop
+            if not edges[own].any():
+                found[own] = units.spread(self._quartiles[name]).ravel()
+        return found
+
+    def unit(self, curvature: Array) -> Array:
+        """The unit of every free coordinate: one where its space has an edge, else what `curvature` would leave.
+
+        `curvature` is the diagonal of an information: one over its root is a standard error. It is at most the prior's
+        spread.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            own = np.where(curvature > 0, 1.0 / np.sqrt(curvature), np.inf)
+        return np.where(self.has_edge, 1.0, np.minimum(own, self.spread))
+
+    def reach(self, free: Array, unit: Array) -> Array:
+        """How far one step may go: five on a chart of a bounded space, five times a value or ten units on the line."""
+        return np.where(self.has_edge, 5.0, 5.0 * (10.0 * unit + np.abs(free)))
+
+    # Values -----------------------------------------------------------------------------------------------------------
 
     def constrained(self, free: Any) -> Values:
         """Parameter values by name from a free vector; traceable."""
-        return {placed.name: placed.value for placed in self.chart.walk(free, {})}
+        return {placed.name: placed.value for placed in self.chart.walk(free + self.origin, {})}
 
     def split(self, flat: Any) -> Values:
         """Parameter values by name from the vector of all parameters; traceable."""
@@ -93,7 +137,7 @@ class Coordinates:
     def free_from(self, values: Values) -> Array:
         """The free vector of parameter values."""
         with double():
-            return np.asarray(self.chart.free(values))
+            return np.asarray(self.chart.free(values)) - self.origin
 
     def values(self, free: Array) -> dict[str, Array]:
         """Parameter values of a free vector, as NumPy arrays."""

@@ -11,6 +11,7 @@ import numpy as np
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.m_step.coordinates import Coordinates
+from noisewise.likelihood.m_step.units import unit_free
 from noisewise.numerics import Array, Compiled, double
 
 CHUNK = 2**22
@@ -123,8 +124,8 @@ class Objective:
                 total, gradient, hessian = total + float(parts[0]), gradient + parts[1], hessian + parts[2]
         return total, gradient, hessian
 
-    def maximise(self, free: Array, clouds: Iterable[Cloud], iterations: int = 100) -> Array:
-        """Damped Newton ascent of Q from `free`; Q never falls.
+    def maximise(self, free: Array, clouds: Iterable[Cloud], iterations: int = 100) -> tuple[Array, Array]:
+        """Damped Newton ascent of Q from `free`, where Q never falls; and the coordinates' units there.
 
         Where Q is costly it ends once a step is a small share of the first: a rise of Q is all that EM needs, and its
         steps shrink with EM's own.
@@ -132,7 +133,8 @@ class Objective:
         value, gradient, hessian = self.q(free, clouds)
         share, enough = _share(clouds), 1e-12
         for _ in range(iterations):
-            step = _ascent_direction(gradient, hessian, self.coordinates.reach(free))
+            unit = self.coordinates.unit(-np.diag(hessian))
+            step = _ascent_direction(gradient, hessian, unit, self.coordinates.reach(free, unit))
             scale = 1.0
             while True:
                 trial = free + scale * step
@@ -141,13 +143,13 @@ class Objective:
                     break
                 scale *= 0.5
                 if scale < 1e-12:
-                    return free
-            moved = np.max(np.abs(trial - free) / (1.0 + np.abs(free)))
+                    return free, unit
+            moved = np.max(np.abs(trial - free) / (unit + np.abs(free)))
             free, (value, gradient, hessian) = trial, new
             if moved < enough:
                 break
             enough = max(enough, share * moved)
-        return free
+        return free, unit
 
     def stepped(self, free: Array, step: Array) -> Array:
         """`free` after a step in the coordinates in which information is reported, shortened to stay inside."""
@@ -240,7 +242,9 @@ class Louis:
     @property
     def has_top(self) -> bool:
         """Whether the information is positive definite, so that Newton's step goes up."""
-        return bool(np.all(np.isfinite(self.information)) and np.linalg.eigvalsh(self.information).min() > 0)
+        return bool(
+            np.all(np.isfinite(self.information)) and np.linalg.eigvalsh(unit_free(self.information)[0]).min() > 0
+        )
 
     def spread(self, tilt: Array) -> Array:
         """Variance of every entry of the information where the score's root is taken for the maximum.
@@ -324,12 +328,17 @@ def _share(clouds: Iterable[Cloud]) -> float:
     return 1e-3 if any(cloud.spread is not None for cloud in clouds) else 0.0
 
 
-def _ascent_direction(gradient: Array, hessian: Array, reach: Array) -> Array:
-    """Newton's direction where Q is concave, else along its eigenvectors with their curvature made positive."""
-    curvature, vectors = np.linalg.eigh(-hessian)
-    safe = np.maximum(np.abs(curvature), 1e-8 * max(np.max(np.abs(curvature)), 1e-300))
-    step = vectors @ ((vectors.T @ gradient) / safe)
-    return step * min(1.0, float(np.min(reach / np.maximum(np.abs(step), 1e-300))))
+def _ascent_direction(gradient: Array, hessian: Array, unit: Array, reach: Array) -> Array:
+    """Newton's direction where Q is concave, else along its eigenvectors with their curvature made positive.
+
+    Eigenvectors and which curvature is next to none depend on units, so those are divided out first.
+    """
+    matrix, scale = unit_free(-hessian, 1.0 / unit)
+    curvature, vectors = np.linalg.eigh(matrix)
+    safe = np.maximum(np.abs(curvature), 1e-8)
+    step = vectors @ ((vectors.T @ (gradient / scale)) / safe) / scale
+    with np.errstate(over="ignore"):
+        return step * min(1.0, float(np.min(reach / np.maximum(np.abs(step), 1e-300))))
 
 
 def _by_level(part: Part, cloud: Cloud) -> tuple[Array, Array, Array | None]:

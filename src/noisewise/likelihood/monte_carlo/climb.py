@@ -120,7 +120,7 @@ class Climb:
     def _m_step(self, clouds: Clouds) -> Array:
         position = self.position
         held = position.held or all(is_family(part) for part in position.parts)
-        return position.objective.maximise(position.free, clouds.changed(condensed, held=held))
+        return position.objective.maximise(position.free, clouds.changed(condensed, held=held))[0]
 
     def rise(self, new: Array, clouds: Clouds) -> tuple[float, float]:
         """Q(new) - Q(here) and its Monte Carlo standard error: delta method for weights, batch means for chains."""
