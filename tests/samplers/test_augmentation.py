@@ -35,9 +35,9 @@ def as_normal(t, degrees):
     return stats.norm.isf(stats.t.sf(np.abs(t), degrees))
 
 
-def run(problem, seed, draws=9_600, **settings):
+def run(problem, seed, draws=9_600, on_failure="raise", **settings):
     model, release = problem
-    return nw.sample(model, release, Augmentation(chains=64, **settings), draws=draws, seed=seed)
+    return nw.sample(model, release, Augmentation(chains=64, **settings), draws=draws, seed=seed, on_failure=on_failure)
 
 
 @pytest.mark.long
@@ -164,7 +164,9 @@ def test_a_window_cut_at_five_scales_is_caught(seed, monkeypatch):
     assert worst_z(run((model, release), seed), truth) < LIMIT
     monkeypatch.setattr(latent, "window_for", lambda joint, name: (51, 112))
     monkeypatch.setattr(latent.Entries, "cheap", True)
-    assert worst_z(run((model, release), seed, min_ess=1e-3), truth) > LIMIT
+    wrong = run((model, release), seed, min_ess=1e-3, on_failure="return")
+    assert worst_z(wrong, truth) > LIMIT
+    assert wrong.status == "unseen"
 
 
 @pytest.mark.long

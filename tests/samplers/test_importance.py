@@ -16,7 +16,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.samplers import rejection_control
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.importance_rejection import ImportanceRejection
-from noisewise.samplers.proposals import proposal, weighted_candidates
+from noisewise.samplers.proposals import adapted, proposal, weighted_candidates
 from noisewise.samplers.rejection_control import RejectionControl
 
 FAMILY = {
@@ -197,9 +197,9 @@ def test_weights_without_prior_over_proposal_are_caught(monkeypatch, seed):
         return values, np.zeros_like(log_ratio)
 
     with monkeypatch.context() as patch:
-        broken(patch, proposal, "mixed_with_prior", wrong, Importance("adapted"), seed)
+        broken(patch, adapted, "mixed_with_prior", wrong, Importance("adapted"), seed)
     with monkeypatch.context() as patch:
-        broken(patch, proposal, "mixed_with_prior", wrong, ImportanceRejection(), seed, draws=5_000)
+        broken(patch, adapted, "mixed_with_prior", wrong, ImportanceRejection(), seed, draws=5_000)
 
 
 def test_control_without_the_corrected_weight_is_caught(monkeypatch, seed):

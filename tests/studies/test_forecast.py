@@ -19,13 +19,14 @@ from noisewise.inference.problem import Problem
 from noisewise.samplers import Importance, Rejection
 from noisewise.samplers import sample as sampling
 from noisewise.samplers.choosing import choice
-from noisewise.studies.forecast import applicability, conflict, forecast
+from noisewise.samplers.choosing.probe import Probe, probe_of, probe_rows
+from noisewise.studies.forecast import applicability, forecast
 
 ROOT = Path(__file__).parents[2]
 
 
 def probed(model, release, seed):
-    return choice.probe(Problem(model, release), seed, Threads())
+    return probe_of(Problem(model, release), seed, Threads())
 
 
 def test_acceptance_is_estimated_within_its_error(count_reference, seed):
@@ -206,8 +207,8 @@ def test_expensive_rows_make_a_small_probe():
 
     model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": nw.Simulator(slow)})
     problem = Problem(model, nw.Release(yes=nw.DiscreteLaplace(scale=3.0).released(5)))
-    assert choice.probe_rows(problem) <= 256
-    assert choice.probe_rows(Problem(count_model(), count_release())) == 2**14
+    assert probe_rows(problem) <= 256
+    assert probe_rows(Problem(count_model(), count_release())) == 2**14
 
 
 def test_many_entries_call_for_augmentation_or_gradients(seed):
@@ -236,8 +237,8 @@ def test_conflict_probabilities_are_uniform_under_the_model(seed):
     for number, value in enumerate(noisy):
         problem = Problem(model, nw.Release(count=mechanism.released(value)))
         rows = model.draw(np.random.default_rng([seed, number]), model.order, 256)
-        probe = choice.Probe(problem, rows, {"count": np.zeros(256)})
-        found.append(conflict(probe, number)["count"])
+        probe = Probe(problem, number, rows, {"count": np.zeros(256)})
+        found.append(probe.tails["count"])
     counts = np.histogram(found, bins=np.linspace(0, 1, 11))[0]
     assert counts_agree(counts, np.full(10, 0.1))
 

@@ -51,6 +51,8 @@ class Purpose(Enum):
     """Rows that the page weighs again for other noise."""
     PAGE_FALLBACK = (7, 7)
     """The seed of a sampler that the page tries after another has failed: its place in the list."""
+    SECOND_LOOK = (7, 8)
+    """Rows of a search for what draws may have missed: attempt, block."""
     CALIBRATION_TRUTHS = (8, 0)
     """True values and releases of a calibration: block."""
     CALIBRATION_SEED = (8, 1)

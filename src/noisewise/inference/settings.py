@@ -65,6 +65,10 @@ class Sampler(ABC):
         """Why this algorithm does not apply, as the end of a sentence about it; None where it does."""
         return None
 
+    def longer(self) -> "Sampler | None":
+        """Settings with more work behind each draw, for chains that have not met; None where there are none."""
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data."""
         return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]

@@ -43,6 +43,7 @@ POSTERIOR = _table(
     Status("high_k", "A few draws carry nearly all the weight.", "unusable", another=True),
     Status("stuck", "Some chains never moved.", "unusable", another=True),
     Status("disagree", "The chains do not agree with each other.", "unusable", another=True),
+    Status("unseen", "A search found part of the answer where no draw is.", "unusable", another=True),
     Status("divergent", "Parts of the answer may be missing.", "unusable", another=True),
 )
 """Of a sampler's run, by name."""

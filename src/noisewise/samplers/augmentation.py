@@ -12,7 +12,7 @@ Why each leaves the exact posterior as it is, and reaches all of it: docs/deriva
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,7 @@ from noisewise.samplers.gibbs.latent import Entries, Lines
 from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, Tuned
 from noisewise.samplers.gibbs.renewal import Renewal
 from noisewise.samplers.gibbs.reported import Reported
-from noisewise.samplers.verdict import judge_chains, posterior_of
+from noisewise.samplers.verdict import LONGER, LONGEST, judge_chains, posterior_of
 
 GROUPS = 4
 """Pieces that many chains are cut into, whatever the number of threads."""
@@ -51,6 +51,8 @@ STARTS = 16
 """Different starting points, as many as there are superchains."""
 POOL = 1024
 """Draws of the model that starts are chosen from."""
+WARMUP, SHORT_WARMUP = 200, 60
+"""Sweeps before the first draw, and where no step adapts."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,12 @@ class Augmentation(Sampler):
         against = next(filter(None, (_objection(problem, name) for name in names)), None)
         against = against or problem.without_measure()
         return against or unwalkable(problem.model, [name for name in names if _walks(problem, name)])
+
+    def longer(self) -> "Augmentation | None":
+        """Four times the sweeps behind each draw, after a longer warm-up."""
+        if self.thin >= LONGEST:
+            return None
+        return replace(self, warmup=LONGER * (self.warmup or WARMUP), thin=LONGER * self.thin)
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
@@ -226,7 +234,7 @@ class _Sweeps:
         steps = plan(joint, self.closed)
         self.described = [step_in_words(step) for step in steps]
         adaptive = any(isinstance(step, (Gradient, Lines, Refresh)) for step in steps) or bool(joint.totals)
-        self.warmup = sampler.warmup if sampler.warmup is not None else (200 if adaptive else 60)
+        self.warmup = sampler.warmup if sampler.warmup is not None else (WARMUP if adaptive else SHORT_WARMUP)
         self.done = [0] * self.groups
         self.swept = [0] * self.groups
         self.tallies = [np.zeros(2) for _ in range(self.groups)]

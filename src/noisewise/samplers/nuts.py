@@ -7,7 +7,7 @@ bound is checked at every draw: not where the truncated density never leads. Der
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -28,14 +28,15 @@ from noisewise.inference.settings import Sampler
 from noisewise.model.law import KEYS
 from noisewise.numerics import Array, Compiled, double
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.verdict import OutOfTime, judge_chains, posterior_of
+from noisewise.samplers.verdict import LONGER, LONGEST, OutOfTime, judge_chains, posterior_of
+from noisewise.samplers.walking.starts import spread_out
 
 Values = Mapping[str, Any]
 
 PIECE = 100
 """Iterations between two looks at the clock."""
 CANDIDATES = 32
-"""Draws of the prior from which each chain's start is chosen."""
+"""Draws of the prior for each chain, from which the starts are chosen."""
 NEGLECTED = 1e-10
 """Most likelihood that the sums may leave out, relative to what they keep."""
 WIDENINGS = 6
@@ -52,12 +53,13 @@ class NUTS(Sampler):
 
     Continuous confidential statistics are sampled with the parameters. Discrete ones are summed out, normal ones under
     Gaussian or Laplace noise integrated out, and both are drawn afterwards. Each of `chains` gives draws/chains rows,
-    rounded up, after `warmup` iterations in which step size and mass matrix adapt. `dense_mass`: None decides
-    by the number of unknowns.
+    rounded up, after `warmup` iterations in which step size and mass matrix adapt; one iteration in `thin` is kept.
+    `dense_mass`: None decides by the number of unknowns.
     """
 
     chains: int = 4
     warmup: int = 1000
+    thin: int = 1
     target_accept: float = 0.8
     max_tree_depth: int = 10
     dense_mass: bool | None = None
@@ -66,7 +68,7 @@ class NUTS(Sampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("chains", 1), ("warmup", 50), ("max_tree_depth", 1)):
+        for name, least in (("chains", 1), ("warmup", 50), ("thin", 1), ("max_tree_depth", 1)):
             self._whole(name, least, "Leave it out for the default.")
         if self.chains > MANY:
             raise refusal("NUTS", "chains", f"must be at most {MANY}", self.chains, "Ask for more draws per chain.")
@@ -80,6 +82,12 @@ class NUTS(Sampler):
     def unfit(self, problem: Problem) -> str | None:
         """Needs densities, continuous parameters, and discrete statistics that can be enumerated."""
         return unfit(problem)
+
+    def longer(self) -> "NUTS | None":
+        """Four times the warm-up and the iterations behind each draw."""
+        if self.thin >= LONGEST:
+            return None
+        return replace(self, warmup=LONGER * self.warmup, thin=LONGER * self.thin)
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
@@ -251,7 +259,7 @@ class ChainsRun:
     # Chains ----------------------------------------------------------------------------------------------
 
     def _starts(self) -> Array | None:
-        """For each chain the likeliest of a few draws of the prior of its own; None where none is possible.
+        """Likely draws of the prior, far from each other (`spread_out`); None where none is possible.
 
         Half of the candidates have sampled statistics near their release.
         """
@@ -274,26 +282,19 @@ class ChainsRun:
             free, energy = np.asarray(free), np.asarray(energy)
         self.log.same((free, energy), "starts", self.attempt)
         energy = np.where(np.isfinite(energy), energy, np.inf)
-        ranked = np.argsort(energy, kind="stable")
-        if energy[ranked[0]] == np.inf:
+        if np.min(energy) == np.inf:
             self.status = "no_weight"
             self.message = (
                 f"none of {rows} draws of the prior could have given the release, so the chains cannot start. Check "
                 "the model's support against the released values (a negative count, say, has no naive analysis)."
             )
             return None
-        by_chain = energy.reshape(-1, CANDIDATES)
-        best = by_chain.argmin(axis=1) + CANDIDATES * np.arange(len(by_chain))
-        possible = ranked[energy[ranked] < np.inf]
-        spare = possible[
-            np.arange(len(by_chain)) % len(possible)
-        ]  # for chains none of whose own candidates is possible
-        return free[np.where(by_chain.min(axis=1) < np.inf, best, spare)]
+        return free[spread_out(free, -energy, self.settings.chains)]
 
     def _chain(self, chain: int, free: Array, poll: Callable[[], None]) -> None:
         """One chain from start to end, piece by piece; iterations past the warm-up are its draws."""
         key = generator(self.seed, Purpose.CHAINS, self.attempt, chain).integers(2**32, size=2, dtype=np.uint32)
-        total = -(-(self.settings.warmup + self.length) // PIECE)
+        total = -(-(self.settings.warmup + self.length * self.settings.thin) // PIECE)
         log, pieces = self.log.within("chain", self.attempt, chain), self.pieces[chain]
         with double():
             state = jax.tree.map(np.asarray, self.programs.start(free, key, self.data))
@@ -320,13 +321,13 @@ class ChainsRun:
     def _kept(self) -> int:
         """Draws that every chain has."""
         done = min((len(pieces) for pieces in self.pieces), default=0) * PIECE - self.settings.warmup
-        return max(0, min(done, self.length))
+        return max(0, min(done // self.settings.thin, self.length))
 
-    def _joined(self, name: str) -> Array:
-        """(chains, kept draws, ...) of what the pieces hold."""
-        length, first = self._kept(), self.settings.warmup
+    def _joined(self, name: str, every: int = 1) -> Array:
+        """(chains, iterations, ...) of what the pieces hold after the warm-up, one iteration in `every`."""
+        first, thin = self.settings.warmup, self.settings.thin
         whole = [np.concatenate([piece[name] for piece in pieces]) for pieces in self.pieces]
-        return np.stack([chain[first : first + length] for chain in whole])
+        return np.stack([chain[first : first + self._kept() * thin : every] for chain in whole])
 
     # Results ---------------------------------------------------------------------------------------------
 
@@ -334,7 +335,7 @@ class ChainsRun:
         """Columns of values, with what was summed out drawn from its law given the rest."""
         if not self._kept():
             return
-        free = self._joined("free").reshape(-1, self.target.size)
+        free = self._joined("free", self.settings.thin).reshape(-1, self.target.size)
         cells = sum(sum_.points * sum_.entries for sum_ in self.target.sums) + self.target.size
         rows = min(512, 1 << max(0, (2**20 // cells).bit_length() - 1))
         rng = generator(self.seed, Purpose.RESAMPLING, self.attempt)
@@ -415,11 +416,12 @@ class ChainsRun:
             self.columns, self.settings.chains, None, self.settings.min_ess, self.problem.axes
         )
         numbers |= diagnostics
-        share = numbers["divergences"] / (self.length * self.settings.chains)
+        transitions = self.length * self.settings.thin * self.settings.chains
+        share = numbers["divergences"] / transitions
         if self.status == "complete" and share > DIVERGENT:
             self.status = "divergent"
             self.message = (
-                f"{numbers['divergences']} of {self.length * self.settings.chains} transitions diverged: where the "
+                f"{numbers['divergences']} of {transitions} transitions diverged: where the "
                 "density bends too sharply for the step size, draws may be missing. Raise target_accept (0.95), or use "
                 "another sampler."
             )

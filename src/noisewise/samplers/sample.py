@@ -1,6 +1,7 @@
 """`sample`: check the request, choose a sampler where none is named, run it, and fall back where it fails."""
 
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,10 +21,15 @@ from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.choosing import choice
+from noisewise.samplers.choosing.probe import Probe, noise_free, probe_of
+from noisewise.samplers.choosing.second_look import INDEPENDENT, looked_again
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.rejection import Rejection
+from noisewise.samplers.verdict import LONGER
 
 ADVICE = "Leave it out, and one that applies is chosen."
+NEARLY = 1.1
+"""R-hat below which longer chains are expected to meet."""
 FROM_PRIOR = (Rejection(), Importance())
 """Samplers that evaluate the model at draws of its prior only."""
 
@@ -69,6 +75,8 @@ def sample(
             posterior = _sample_by_choice(problem, draws, seed, engine_used, progress, log)
         else:
             posterior = _run(problem, sampler, draws, seed, engine_used, progress, "asked for", log.within(0))
+            if posterior.status == "complete" and not isinstance(sampler, INDEPENDENT):
+                posterior = looked_again(posterior, problem, probe_of(problem, seed, engine_used), engine_used)
         results.append(posterior)
         log.put({"status": posterior.status}, "end")
     if posterior.status != "complete" and on_failure == "raise":
@@ -111,10 +119,12 @@ def _sample_by_choice(
     if posterior is not None:
         logger.info("Rejection: %s", posterior.reason)
         return posterior
-    probe = choice.probe(problem, seed, engine)
+    probe = probe_of(problem, seed, engine)
     steps: list[str] = []
     first_error: InferenceError | InputError | None = None
-    for number, (estimate, reason) in enumerate(_candidates(probe, draws, seed, engine)):
+    longer: list[tuple[choice.Estimate, str]] = []
+    candidates = _with_longer(_candidates(probe, draws, seed, engine), longer)
+    for number, (estimate, reason) in enumerate(candidates):
         sampler = estimate.sampler
         logger.info("%s: %s", type(sampler).__name__, reason)
         # A fallback starts on new streams: it was called for by what the run before it drew.
@@ -129,6 +139,7 @@ def _sample_by_choice(
             steps.append(f"{type(sampler).__name__} ({reason}) could not go on")
             logger.info("%s", error)
             continue
+        latest = looked_again(latest, problem, probe, engine)
         if posterior is None or not POSTERIOR[latest.status].another:
             posterior = latest
         else:
@@ -137,12 +148,13 @@ def _sample_by_choice(
             break
         steps.append(f"{type(sampler).__name__} ({reason}) ended with '{latest.status}' and was discarded")
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
+        longer += _longer(estimate, latest)
     if posterior is None:
         raise first_error or InferenceError("sample: no sampler could start. Check the model against the release.")
     return posterior
 
 
-def _candidates(probe: choice.Probe, draws: int, seed: int, engine: Engine) -> Iterator[tuple[choice.Estimate, str]]:
+def _candidates(probe: Probe, draws: int, seed: int, engine: Engine) -> Iterator[tuple[choice.Estimate, str]]:
     """Samplers in the order of the forecast, each with why; the full ranking is made only when it comes to that."""
     first = choice.settled(probe, draws)
     if first:
@@ -158,6 +170,26 @@ def _candidates(probe: choice.Probe, draws: int, seed: int, engine: Engine) -> I
             yield estimate, why
 
 
+def _with_longer(
+    candidates: Iterator[tuple[choice.Estimate, str]], longer: list[tuple[choice.Estimate, str]]
+) -> Iterator[tuple[choice.Estimate, str]]:
+    """Each candidate, and after it whatever its run has put among the `longer`."""
+    for candidate in candidates:
+        yield candidate
+        while longer:
+            yield longer.pop()
+
+
+def _longer(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choice.Estimate, str]]:
+    """The same chains with more work behind each draw, where those that ran had nearly met; else nothing."""
+    sampler = posterior.sampler.longer() if posterior.status in ("disagree", "low_ess") else None
+    nearly = float(posterior.diagnostics.get("r_hat", math.inf)) < NEARLY
+    if sampler is None or not nearly or LONGER * estimate.work > choice.MOST_FALLBACK:
+        return []
+    again = replace(estimate, sampler=sampler, work=LONGER * estimate.work, run=None)
+    return [(again, f"the same chains, {LONGER} times as long")]
+
+
 def _worth_another(posterior: Posterior, draws: int) -> bool:
     """Whether another sampler could do better than a run that ended like this."""
     if posterior.status == "low_ess":  # too few draws asked for are too few by any sampler's measure
@@ -168,7 +200,7 @@ def _worth_another(posterior: Posterior, draws: int) -> bool:
 def _tried_at_once(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:
     """Rejection's result, if it comes within what a probe would cost."""
     limit = choice.trial_limit(problem)
-    if draws > limit or Rejection().unfit(problem) is not None or choice.noise_free(problem) is not None:
+    if draws > limit or Rejection().unfit(problem) is not None or noise_free(problem) is not None:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoisewiseWarning)  # a trial that ends early is no news
@@ -191,11 +223,9 @@ def _nothing_applies(problem: Problem) -> InputError:
     return refusal("sample", "release", rule, sorted(problem.release), "Give noise, or a law with a density.")
 
 
-def forecast_of(
-    problem: Problem, draws: int, seed: int, engine: Engine
-) -> tuple[list[choice.Estimate], str, choice.Probe]:
+def forecast_of(problem: Problem, draws: int, seed: int, engine: Engine) -> tuple[list[choice.Estimate], str, Probe]:
     """Every sampler that applies, best first; why the first, which `sample` would choose; and the probe behind it."""
-    probe = choice.probe(problem, seed, engine)
+    probe = probe_of(problem, seed, engine)
     ranking = choice.estimates(probe, draws, seed, engine)
     if not ranking:
         raise _nothing_applies(problem)

@@ -15,6 +15,8 @@ from noisewise.results.posterior import Posterior
 
 SCREENED = 256
 """Most scalars that are fully diagnosed. Of more, those whose chains differ most in their means are taken."""
+LONGER, LONGEST = 4, 64
+"""By how much chains that have not met are made longer, and how many steps are behind one draw at most."""
 SHORTEST = 8
 """Draws of a chain below which its halves tell nothing of its autocorrelation."""
 

@@ -16,23 +16,17 @@ from noisewise.engine import Engine, Threads
 from noisewise.errors import refusal
 from noisewise.frozen import FrozenDict
 from noisewise.inference.problem import Problem
-from noisewise.inference.randomness import Purpose, generator
+from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
 from noisewise.model import Model
-from noisewise.numerics import Array
 from noisewise.release import Release
 from noisewise.samplers.choosing import choice as choosing
+from noisewise.samplers.choosing.conflict import SURPRISING, whole_release
+from noisewise.samplers.choosing.probe import probe_of
 from noisewise.samplers.sample import forecast_of
 
-SIMULATED = 199
-"""Releases simulated from the prior predictive: tail probabilities come in steps of 1/200."""
-WEIGHED = 512
-"""Probe rows, at most, that estimate the prior predictive density."""
-MOST_HANDLED = 2**14
-"""Numbers handled, at most, for each release."""
-SURPRISING = 0.02
-"""A tail probability below this is called a conflict."""
+__all__ = ["SURPRISING", "Forecast", "applicability", "forecast", "whole_release"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +111,7 @@ def forecast(
     ranking, reason, probe = forecast_of(problem, draws, seed, engine)
     start = time.perf_counter()
     # Everything is compiled by now: this probe measures the speed, and serves the check of prior against release.
-    second = choosing.probe(problem, seed, engine, Purpose.CONFLICT_PILOT)
+    second = probe_of(problem, seed, engine, Purpose.CONFLICT_PILOT)
     seconds = (time.perf_counter() - start) / (probe.rows * probe.cells)
     noisy = not any(isinstance(item.mechanism, Exact) for item in release.values())
     acceptance = probe.acceptance if noisy else (float("nan"), float("nan"))
@@ -128,91 +122,12 @@ def forecast(
         tuple(ranking),
         FrozenDict({name: why for name, why in unfit.items() if why is not None}),
         *acceptance,
-        FrozenDict(conflict(second, seed)),
+        FrozenDict(second.tails),
         draws,
         seed,
         probe.rows,
         seconds,
     )
-
-
-def whole_release(tails: Mapping[str, float]) -> tuple[str, float]:
-    """The one tail probability that decides, by name: that of the whole release, or of its only statistic.
-
-    The smallest of many would be small for a right model too: of thirty below 0.02 nearly every other time.
-    """
-    name = "release" if "release" in tails else next(iter(tails))
-    return name, tails[name]
-
-
-# Conflict of prior and release (Evans and Moshonov 2006) ------------------------------------------------------------
-
-
-def conflict(probe: choosing.Probe, seed: int) -> dict[str, float]:
-    """Where the release lies in its prior predictive: P(m(S) <= m(s_dp)), m the prior predictive density.
-
-    m is estimated from the probe's rows, and releases are simulated from other prior draws, so that under the model
-    the estimate at the release and those at the simulated ones are exchangeable: each tail probability is a valid
-    p-value whatever the quality of the estimate. Statistics without noise, or whose noise takes too long to weigh, are
-    left out.
-    """
-    problem = probe.problem
-    left_out = choosing.dear(problem)
-    noisy = [n for n, item in problem.release.items() if n not in left_out and not isinstance(item.mechanism, Exact)]
-    if not noisy:
-        return {}
-    rng = generator(seed, Purpose.CONFLICT)
-    fresh = _simulated(rng, problem, noisy, probe)
-    densities = {name: _log_density(problem, name, fresh[name], probe) for name in noisy}
-    tails = {name: _tail(_mean(log_densities)) for name, log_densities in densities.items()}
-    if len(noisy) > 1:
-        tails["release"] = _tail(_mean(sum(densities.values(), start=np.zeros(1))))
-    return tails
-
-
-def _simulated(
-    rng: np.random.Generator, problem: Problem, names: list[str], probe: choosing.Probe
-) -> dict[str, list[Any]]:
-    """For each statistic its released value, then values simulated from the prior predictive."""
-    model, releases = problem.model, {}
-    values = model.draw(rng, model.order, probe.rows)  # the probe's own shape: nothing compiles
-    if probe.rows < SIMULATED:
-        more = [model.draw(rng, model.order, probe.rows) for _ in range(SIMULATED // probe.rows)]
-        values = {name: np.concatenate([values[name], *(block[name] for block in more)]) for name in values}
-    values = {name: column[:SIMULATED] for name, column in values.items()}
-    for name in names:
-        item = problem.release[name]
-        extra = {other: values[other] for other in item.mechanism.inputs}
-        noisy = item.mechanism.sample(rng, values[name], **extra)
-        releases[name] = [item.value, *(item.mechanism.released(row).value for row in noisy)]
-    return releases
-
-
-def _log_density(problem: Problem, name: str, released: list[Any], probe: choosing.Probe) -> Array:
-    """log eta of each released value given each of some probe rows."""
-    mechanism = problem.release[name].mechanism
-    width = max(1, int(np.prod(problem.model.shape(name))))
-    rows = int(np.clip(MOST_HANDLED // width, 16, min(WEIGHED, probe.rows)))
-    confidential = probe.values[name][:rows]
-    extra = {other: probe.values[other][:rows] for other in mechanism.inputs}
-    # Rows may differ in number between statistics: the joint density takes those that all have.
-    log_densities = np.full((len(released), min(WEIGHED, probe.rows)), np.nan)
-    with np.errstate(over="ignore", under="ignore"):
-        for number, value in enumerate(released):
-            log_prob = np.asarray(mechanism.log_prob(value, confidential, **extra))
-            log_densities[number, :rows] = log_prob.reshape(rows, -1).sum(axis=1)
-    return log_densities
-
-
-def _mean(log_densities: Array) -> Array:
-    """log of the average density over rows, for each released value; rows that were not computed are NaN."""
-    computed = log_densities[:, ~np.isnan(log_densities).any(axis=0)]
-    return np.round(np.logaddexp.reduce(computed, axis=1) - np.log(computed.shape[1]), 9)
-
-
-def _tail(densities: Array) -> float:
-    """Share of the densities that are no larger than the first, the release's own, which counts too."""
-    return float(np.mean(densities <= densities[0]))
 
 
 # Which sampler applies to what -----------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from noisewise.inference.randomness import Purpose
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.report import FitReport, Report
-from noisewise.samplers.choosing import choice
-from noisewise.studies.forecast import conflict
+from noisewise.samplers.choosing.probe import probe_of
 from noisewise.workflow import folder as folders
 from noisewise.workflow.rescue import rescued
 from noisewise.workflow.results import Results
@@ -67,6 +66,6 @@ def report_on(results: Results, text: str, record: dict[str, Any]) -> Report | F
 def _conflict(model: Model, release: Release, seed: int) -> dict[str, float] | None:
     """What `nw.forecast` finds of prior against release, with the same seed; None where there is no such check."""
     try:
-        return conflict(choice.probe(Problem(model, release), seed, Threads(), Purpose.CONFLICT_PILOT), seed)
+        return probe_of(Problem(model, release), seed, Threads(), Purpose.CONFLICT_PILOT).tails
     except NoisewiseError:  # the report is no place to fail in: it says that this was not checked
         return None

@@ -93,6 +93,12 @@ class Collapse:
 
 def unfit(problem: Problem) -> str | None:
     """Why a statistic cannot be summed or integrated out, as the end of a sentence; None where all can."""
+    key = ("collapse", "unfit", problem.release.hash)
+    against: str | None = made_once(problem.model, key, lambda: _unfit(problem))
+    return against
+
+
+def _unfit(problem: Problem) -> str | None:
     model = problem.model
     names = [name for name in model.statistics if name in problem.needed]
     for name in names:
@@ -106,7 +112,7 @@ def unfit(problem: Problem) -> str | None:
     objection = problem.without_measure()
     if objection is not None:
         return objection
-    target = Target(problem, {})
+    target = Collapse.of(problem).target
     if target.sampled:
         return f"has no closed form for '{target.sampled[0]}' and its noise"
     return next((excess for excess in (sum_.excess() for sum_ in target.sums) if excess), None)

@@ -21,8 +21,16 @@ from noisewise.inference.streams import Columns
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
+from noisewise.samplers.proposals.adapted import Adapted, Table, search, uniform_tables
 from noisewise.samplers.proposals.collapsed import Collapse, WeighCollapsed
-from noisewise.samplers.proposals.proposal import Adapted, FromPrior, Proposal, Proposing, given_proposal, space_of
+from noisewise.samplers.proposals.proposal import (
+    FromPrior,
+    Proposal,
+    Proposing,
+    drawn_in_order,
+    given_proposal,
+    space_of,
+)
 from noisewise.samplers.proposals.weighted_candidates import Poll, Weigh, block_rows
 
 ROUND = 2**14
@@ -59,7 +67,7 @@ def plan_of(
     proposal, simulations = sampler.proposal, getattr(sampler, "simulations", 1)
     pilot = _Pilot(problem, simulations or 2, seed, engine, log, getattr(sampler, "collapse", False))
     space = space_of(problem.model) if proposal == "adapted" else None
-    if space is not None and space.size:
+    if space is not None and (space.size or uniform_tables(problem.model)):
         law: Proposal = pilot.adapt(space, sampler.prior_share)
     elif isinstance(proposal, Mapping):
         law = given_proposal(type(sampler).__name__, problem.model, proposal, sampler.prior_share)
@@ -100,9 +108,14 @@ class _Pilot:
         self.rounds += 1
         self.proposals += blocks * self.rows * self.simulations
 
+    def search(self, space: Space) -> Adapted | None:
+        """The law that a search for the posterior begins with, where one is of use."""
+        rng = generator(self.seed, Purpose.PILOT, AFTER_ROUND)
+        return search(space, space.model.draw(rng, drawn_in_order(space.model), self.rows))
+
     def adapt(self, space: Space, share: float) -> Proposal:
-        """Rounds from the prior on, each fitting the next, until two needed no flattening; `MOST_ROUNDS` at most."""
-        law: Proposal = FromPrior(space.model)
+        """Rounds from a search on, each fitting the next, until two needed no flattening; `MOST_ROUNDS` at most."""
+        law: Proposal = self.search(space) or FromPrior(space.model)
         settled = 0
         for number in range(MOST_ROUNDS):
             self.round(law)
@@ -110,15 +123,17 @@ class _Pilot:
             fitted = self._fit(rng, space)
             if fitted is None:
                 continue  # no weight at all: try again from the same law
-            fit, power = fitted
-            law = Adapted(space, fit.inflated(mixture.INFLATION), share)
+            fit, tables, power = fitted
+            law = Adapted(space, fit and fit.inflated(mixture.INFLATION), share, tables)
             settled += power == 1.0
             if settled == 2:
                 break
         return law
 
-    def _fit(self, rng: np.random.Generator, space: Space) -> tuple[mixture.Mixture, float] | None:
-        """A mixture fitted to the round's draws by their weights, flattened to a power that leaves enough of them."""
+    def _fit(
+        self, rng: np.random.Generator, space: Space
+    ) -> tuple[mixture.Mixture | None, dict[str, Table], float] | None:
+        """Laws fitted to the round's draws by their weights, flattened to a power that leaves enough of them."""
         free = space.free_from(self.columns)
         log_weights = np.where(np.isfinite(free).all(axis=1), self.log_weights, -np.inf)
         positive = int(np.sum(log_weights > -np.inf))
@@ -127,9 +142,16 @@ class _Pilot:
             return None
         power = weights.flattening(log_weights, min(least, 0.5 * positive))
         flat = weights.flattened(log_weights, power)
+        normalised, rows = weights.normalised(flat), len(flat)
+        tables = {
+            name: table.fitted(self.columns[name].reshape(rows, -1), normalised)
+            for name, table in uniform_tables(space.model).items()
+        }
+        if not space.size:
+            return None, tables, power
         index = weights.systematic(rng, flat, mixture.POINTS)
         fine: dict[str, Any] = mixture.FINE if self.collapse else {}
-        return mixture.fit(rng, free[index], weights.effective_size(flat), **fine), power
+        return mixture.fit(rng, free[index], weights.effective_size(flat), **fine), tables, power
 
     def best_simulations(self, law: Proposal) -> int:
         """sqrt(within * c0 / (between * c1)): variance of the weights within and between parameter values, and work.

@@ -25,7 +25,6 @@ from noisewise.model.coordinates import Space
 from noisewise.model.graph import as_function, dependencies, ordered
 from noisewise.model.law import Law, log_density
 from noisewise.numerics import Array, Compiled, double
-from noisewise.samplers.proposals.mixture import Mixture
 
 Poll = Callable[[], None]
 
@@ -119,68 +118,6 @@ def mixed_with_prior(
         whole[chosen] = column[: len(chosen)]
         placed[name] = whole
     return placed, log_ratio
-
-
-# Adapted: a fitted mixture in the unconstrained space ---------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Adapted:
-    """share * prior + (1 - share) * mixture of the free coordinates; whole-numbered parameters follow the prior."""
-
-    space: Space
-    mixture: Mixture
-    share: float
-
-    def __call__(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array]:
-        """Draws of the defensive mixture with their density ratios."""
-        model = self.space.model
-        chosen, prior = blend(rng, model, rows, self.share, poll)
-        free = self.mixture.draw(rng, rows)
-        prior_free = self.space.free_from(prior)[: len(chosen)]
-        free[chosen] = prior_free
-        whole = self._whole(rng, free, prior, chosen, poll)
-        values, log_prior = conditional_points(self.space, free, whole)
-        with np.errstate(invalid="ignore"):
-            log_gain = self.mixture.log_density(free) - log_prior
-        log_gain[np.isnan(log_gain)] = np.inf  # neither density is there: off the support
-        # A draw of the prior at the edge of floating point has no free coordinates: the mixture never goes there.
-        edge = ~(np.isfinite(prior_free).all(axis=1) & np.isfinite(log_prior[chosen]))
-        log_gain[chosen[edge]] = -np.inf
-        return mixed_with_prior({**values, **whole}, prior, chosen, log_gain, self.share)
-
-    def _whole(self, rng: np.random.Generator, free: Array, prior: Columns, chosen: Array, poll: Poll) -> Columns:
-        """Whole-numbered parameters, drawn from the prior given what they depend on."""
-        model, rows = self.space.model, len(free)
-        whole = {name: np.broadcast_to(prior[name][:1], (rows, *model.shape(name))) for name in self.space.discrete}
-        for name in self.space.discrete:
-            parents: Columns = {}
-            if model.parents(name):
-                reached = conditional_points(self.space, free, whole)[0] | whole
-                # A value beyond range has no weight, whatever is drawn with it.
-                parents = {
-                    parent: np.where(np.isfinite(reached[parent]), reached[parent], prior[parent][:1])
-                    for parent in model.parents(name)
-                }
-            whole[name] = np.array(model.draw(rng, [name], rows, parents, poll)[name])
-            whole[name][chosen] = prior[name][: len(chosen)]
-        return whole
-
-
-def conditional_points(space: Space, free: Array, whole: Columns) -> tuple[Columns, Array]:
-    """Parameter values, and the log prior density of the free coordinates given the whole-numbered parameters."""
-
-    def point(free: Any, whole: Any) -> Any:
-        values, total = space.point(free, whole)
-        for name in space.discrete:
-            total = total - log_density(space.model.law_at(name, values), whole[name])
-        return values, total
-
-    program = space.model.compiled.setdefault(("proposal", "points"), Compiled(lambda: jax.vmap(point)))
-    with double():
-        values, density = program(free, {name: np.asarray(whole[name]) for name in space.discrete})
-        columns = {name: np.asarray(value) for name, value in values.items()}
-        return columns, np.array(density)
 
 
 # The user's own laws -----------------------------------------------------------------------------------------------

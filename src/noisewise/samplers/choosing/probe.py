@@ -1,0 +1,253 @@
+"""The probe: rows of the prior, and what they tell of the release and of what it will take to sample.
+
+One block of prior draws with their noise densities, or several where they settle more.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from noisewise.diagnostics import weights
+from noisewise.engine import Engine, gather
+from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
+from noisewise.inference.streams import Stream
+from noisewise.mechanisms import Exact
+from noisewise.model.graph import Poll
+from noisewise.numerics import Array
+from noisewise.samplers.choosing import conflict
+from noisewise.samplers.importance import Importance
+from noisewise.samplers.proposals.collapsed import Collapse
+from noisewise.samplers.rejection import Merge, plan_streams
+
+ROWS, LEAST_ROWS, CELLS = 2**14, 2**6, 2**17
+"""Rows of the probe at most and at least, and numbers it may handle between these."""
+LEAST = -200.0
+"""log of the least acceptance probability worth telling from none."""
+MOST_ADAPTED = 16
+"""Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
+MOST_UNSEEN = 0.1
+"""Most posterior mass that rows of the prior may have missed before another look is needed."""
+MOST_SUMMED = 2**14
+"""Values that one row's sums may run over where the likelihood is computed unasked: a pilot's rounds take tens of
+thousands of rows."""
+MOST_FURTHER = 64
+"""Most further blocks, each as large as the first, that are drawn so that little may have been missed."""
+FEW = 10.0
+"""Effective rows of the probe below which its efficiency is an optimistic guess."""
+DEAR = 2.0**14
+"""Work of one noise density beyond which nothing that needs thousands of them is tried unasked."""
+COLLAPSED = Importance(proposal="adapted", collapse=True)
+"""Weighing by the exact likelihood, from a proposal that is fitted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """Rows from the prior, and what they tell of the release."""
+
+    problem: Problem
+    seed: int
+    values: dict[str, Array]
+    terms: dict[str, Array]
+    """For each released statistic, log(eta / sup) by row; the log density where it has no noise."""
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return len(self.log_weights)
+
+    @property
+    def conditioned(self) -> bool:
+        """Whether a statistic has no noise and a density: weighting by that wastes no draw, rejecting nearly all."""
+        return noise_free(self.problem) is not None
+
+    @cached_property
+    def log_weights(self) -> Array:
+        """log of the product over statistics."""
+        total: Array = sum(self.terms.values(), start=np.zeros(1))
+        return total
+
+    @cached_property
+    def acceptance(self) -> tuple[float, float]:
+        """Acceptance probability of joint rejection (Gong's Algorithm 1), and its standard error."""
+        ratio = np.exp(np.minimum(self.log_weights, 0.0))
+        return float(ratio.mean()), float(ratio.std(ddof=1) / np.sqrt(self.rows))
+
+    @cached_property
+    def tails(self) -> dict[str, float]:
+        """Where the release lies in its prior predictive: the tail probability of each value, and of all."""
+        return conflict.tail_probabilities(self.problem, self.values, self.seed, dear(self.problem))
+
+    @cached_property
+    def unseen(self) -> float:
+        """Posterior mass, at most, of what the rows may all have missed (with probability 1 in 20, exp(-3)).
+
+        A region of prior mass 3 / rows is missed as often. Its posterior mass is at most that over the acceptance
+        probability of rejection, since no weight is above the noise's bound; and on average over releases at least as
+        surprising as this one, at most that over their probability. Even weights that all lie far below the bound are
+        no sign that there is nothing else. Derivation: docs/derivations/conditional.md.
+        """
+        rate = self.acceptance[0]
+        if rate * self.rows < 3.0 / MOST_UNSEEN and self.tails:
+            rate = max(rate, conflict.unbiased(conflict.whole_release(self.tails)[1]))
+        return min(1.0, 3.0 / (self.rows * rate)) if rate > 0.0 else 1.0
+
+    @property
+    def further_blocks(self) -> int:
+        """Blocks as large as this after which little would be unseen, where that matters and is cheap; else 0."""
+        if self.unseen <= MOST_UNSEEN or not collapses(self):
+            return 0
+        expected = self.rows * self.acceptance[0]
+        blocks = 3.0 / (MOST_UNSEEN * expected) if expected > 0.0 else math.inf
+        return math.ceil(blocks) if blocks <= MOST_FURTHER else 0
+
+    @cached_property
+    def worth(self) -> float:
+        """Kish's effective number of the probe's rows."""
+        return weights.effective_size(self.log_weights)
+
+    @property
+    def efficiency(self) -> float:
+        """Effective draws per row weighted from the prior, for the worst parameter's mean."""
+        names = self.problem.model.parameters
+        return per_row([self.values[name] for name in names], self.log_weights)
+
+    @cached_property
+    def cells(self) -> float:
+        """Numbers handled for one row of everything, dear noise densities included."""
+        model = self.problem.model
+        return float(sum(model.cost_of_row(name) for name in model.order)) + sum(dear(self.problem).values())
+
+    @property
+    def unknowns(self) -> int:
+        """Scalars among the parameters."""
+        return sum(max(1, math.prod(self.problem.model.shape(name))) for name in self.problem.model.parameters)
+
+    @property
+    def hierarchical(self) -> bool:
+        """Whether the prior of some parameter depends on another."""
+        return any(self.problem.model.parents(name) for name in self.problem.model.parameters)
+
+    def latent(self, *, continuous: bool) -> float:
+        """Numbers behind the statistics with noise: their entries, or the records' of a total."""
+        model = self.problem.model
+        names = [n for n in model.statistics if n in self.problem.needed and model.is_discrete(n) != continuous]
+        return float(sum(model.cost_of_row(name) for name in names))
+
+    @property
+    def summed(self) -> int:
+        """Sums over records, at least 1: each is one more that every record must agree with."""
+        model = self.problem.model
+        names = [n for n in model.statistics if n in self.problem.needed and not model.has_density(n)]
+        return max(1, sum(math.prod(model.shape(name)) for name in names))
+
+    def log_rate(self, names: set[str]) -> float:
+        """log of the mean of prod eta / sup over these statistics; where all are zero, that of a twentieth of a row."""
+        total: Any = sum((self.terms[name] for name in names), start=np.zeros(self.rows))
+        rate = weights.log_mean(total)
+        return rate if np.isfinite(rate) else -math.log(20.0 * self.rows)
+
+    def rejection(self, *, joint: bool = False) -> tuple[float, float]:
+        """(numbers handled, rows simulated) per draw.
+
+        A merge proposes rows from the posterior given the statistics below it, so its acceptance probability is a
+        ratio of two prior averages: all of its statistics over those below.
+        """
+        merges = [self._merged(root) for root in plan_streams(self.problem, joint=joint)]
+        return sum(work for work, _, _ in merges), sum(rows for _, rows, _ in merges)
+
+    def _merged(self, stream: Stream) -> tuple[float, float, set[str]]:
+        merge = stream.work
+        assert isinstance(merge, Merge)
+        below = [self._merged(child) for child in stream.children]
+        earlier: set[str] = set().union(*(names for _, _, names in below))
+        names = earlier | set(merge.released)
+        rate = math.exp(np.clip(self.log_rate(names) - sum(self.log_rate(inner) for _, _, inner in below), LEAST, 0.0))
+        noise = dear(self.problem)
+        work = float(sum(self.problem.model.cost_of_row(name) for name in merge.fresh))
+        work += sum(noise.get(name, 0.0) for name in merge.released)
+        rows = float(stream.counted) + sum(proposed for _, proposed, _ in below)
+        return (work + sum(cost for cost, _, _ in below)) / rate, rows / rate, names
+
+
+def per_row(columns: list[Array], log_weights: Array) -> float:
+    """Effective draws per weighted row; where too few rows carry the weight to tell, a tenth of Kish's number at most.
+
+    One heavy row is its own mean, which would seem to be known without error.
+    """
+    worth, kish = weights.effective_for_means(columns, log_weights), weights.effective_size(log_weights)
+    if kish < FEW:
+        worth = 0.1 * min(worth, kish)
+    return max(worth, 0.01) / max(len(log_weights), 1)
+
+
+def noise_free(problem: Problem) -> str | None:
+    """A statistic without noise whose density can weigh the draws instead, if there is one."""
+    for name, item in problem.release.items():
+        if isinstance(item.mechanism, Exact) and problem.model.has_density(name):
+            return name
+    return None
+
+
+def dear(problem: Problem) -> dict[str, float]:
+    """Released statistics whose noise density takes too long for weighing thousands of rows, with its work."""
+    work = {name: getattr(item.mechanism, "work", 0.0) for name, item in problem.release.items()}
+    return {name: amount for name, amount in work.items() if amount > DEAR}
+
+
+def probe_rows(problem: Problem) -> int:
+    """Rows of the probe: fewer where a row is expensive."""
+    model, rows = problem.model, ROWS if not dear(problem) else LEAST_ROWS
+    cells = sum(model.cost_of_row(name) for name in model.order)
+    while rows > LEAST_ROWS and rows * cells > CELLS:
+        rows //= 2
+    return rows
+
+
+def probe_of(problem: Problem, seed: int, engine: Engine, purpose: Purpose = Purpose.CHOICE) -> Probe:
+    """One block of prior rows; a noise-free statistic with a density is set to its value, as `Importance` does.
+
+    For a choice, more blocks where a few of them tell whether even weights have missed something.
+    """
+    rows = probe_rows(problem)
+    first = Probe(
+        problem, seed, *gather(engine, [partial(_probed, problem, rows, seed, purpose, ())], portable=True)[0]
+    )
+    more = first.further_blocks if purpose is Purpose.CHOICE else 0
+    if not more:
+        return first
+    works = [partial(_probed, problem, rows, seed, purpose, (block,)) for block in range(1, more + 1)]
+    parts = [(first.values, first.terms), *gather(engine, works, portable=True)]
+    values, terms = ({name: np.concatenate([part[i][name] for part in parts]) for name in parts[0][i]} for i in (0, 1))
+    return Probe(problem, seed, values, terms)
+
+
+def _probed(
+    problem: Problem, rows: int, seed: int, purpose: Purpose, index: tuple[int, ...], poll: Poll
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """A block of prior rows, and the terms of their weights."""
+    model, release, rng = problem.model, problem.release, generator(seed, purpose, *index)
+    values: dict[str, Array] = {}
+    terms: dict[str, Array] = {}
+    for name in model.order:
+        item = release.get(name)
+        if item is not None and isinstance(item.mechanism, Exact) and model.has_density(name):
+            values[name] = np.broadcast_to(item.value, (rows, *model.shape(name)))
+            terms[name] = model.log_prob(name, item.value, values)
+        else:
+            values = model.draw(rng, [name], rows, values, poll)
+    for name in release:
+        if name not in terms:
+            terms[name] = problem.log_eta(name, values) - problem.log_sup(name)
+    return values, terms
+
+
+def collapses(probe: Probe) -> bool:
+    """Whether a proposal can be fitted by the exact likelihood."""
+    problem = probe.problem
+    if probe.unknowns > MOST_ADAPTED or dear(problem) or COLLAPSED.unfit(problem) is not None:
+        return False
+    return Collapse.of(problem).cells <= MOST_SUMMED

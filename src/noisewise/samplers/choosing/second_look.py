@@ -1,0 +1,137 @@
+"""A second look for posterior mass where no draw is, in case prior draws cannot have seen it.
+
+Whatever sampler gave the draws, it began with draws of the prior. Where those may have missed a region that matters
+(`Probe.unseen`), rows of a law that reaches far beyond the prior are weighed, by the exact likelihood where that is
+known. Derivation: docs/derivations/conditional.md.
+"""
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from noisewise.diagnostics import weights
+from noisewise.engine import Engine, gather
+from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
+from noisewise.inference.streams import Columns
+from noisewise.model.graph import Poll
+from noisewise.numerics import Array
+from noisewise.results.labels import labels_of
+from noisewise.results.posterior import Posterior
+from noisewise.samplers.choosing.probe import MOST_UNSEEN, Probe, collapses, dear
+from noisewise.samplers.importance_rejection import ImportanceRejection
+from noisewise.samplers.proposals import proposal as proposals
+from noisewise.samplers.proposals.adapted import search
+from noisewise.samplers.proposals.collapsed import WIDENINGS, Collapse, WeighCollapsed, Widened, doubled, too_narrow
+from noisewise.samplers.proposals.pilot import LEAST_ROUND, ROUND, SUMMED
+from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
+from noisewise.samplers.rejection import Rejection
+
+INDEPENDENT = (Rejection, ImportanceRejection)
+"""Samplers whose draws are independent draws of the posterior: they have missed nothing but by chance."""
+OUTSIDE = 0.1
+"""Share of the posterior beyond the outermost draws from which they are refused.
+
+The search's estimate of that share is unbiased and not negative, so that it exceeds a hundred times the true share once
+in a hundred times at most (Markov): draws that leave out a thousandth are refused with probability 1/100 or less.
+"""
+OUTERMOST = (0.0005, 0.9995)
+"""Quantiles between which draws are taken to lie."""
+INNER, MOVED = (0.05, 0.95), 0.2
+"""Quantiles of the draws, and the share of the posterior that may lie beyond either: 0.05, where they are right."""
+CERTAIN = 4.0
+"""Standard errors by which a difference must stand out."""
+
+
+def looked_again(posterior: Posterior, problem: Problem, probe: Probe, engine: Engine) -> Posterior:
+    """The posterior; with status "unseen" where a search finds mass that its draws have missed."""
+    if posterior.status != "complete" or isinstance(posterior.sampler, INDEPENDENT):
+        return posterior
+    posterior = replace(posterior, diagnostics={**posterior.diagnostics, "unseen": probe.unseen})
+    if probe.unseen <= MOST_UNSEEN or dear(problem) or proposals.unfit(problem.model, "adapted") is not None:
+        return posterior
+    rows, log_weights = _searched(problem, probe, engine)
+    if not np.any(log_weights > -np.inf):
+        return posterior
+    missed = _missed(problem, posterior, rows, log_weights)
+    if missed is None:
+        return posterior
+    message = (
+        f"the release is surprising under the prior, and a search beyond it found that {missed}. Check prior and "
+        "release; where both are right, use another sampler."
+    )
+    return replace(posterior, status="unseen", message=message)
+
+
+def _searched(problem: Problem, probe: Probe, engine: Engine) -> tuple[Columns, Array]:
+    """Parameters and log weights of rows of the search law; none where there is no such law, or no exact weight."""
+    model, seed = problem.model, probe.seed
+    law = search(proposals.space_of(model), probe.values)
+    if law is None:
+        return {}, np.empty(0)
+    if not collapses(probe):
+        columns = _weighed(Weigh(problem, law), block_rows(problem), ROUND, seed, 0, engine)
+        return columns, columns["log_weights"]
+    widened: Widened = ()
+    for attempt in range(WIDENINGS):
+        collapse = Collapse.of(problem, widened)
+        if any(sum_.excess() for sum_ in collapse.target.sums):
+            break
+        total = min(ROUND, max(LEAST_ROUND, SUMMED // collapse.cells))
+        columns = _weighed(WeighCollapsed(problem, law, widened), collapse.rows, total, seed, attempt, engine)
+        wider = too_narrow(collapse, columns["log_weights"], columns["neglected"])
+        if not wider:
+            return columns, columns["log_weights"]
+        widened = doubled(widened, wider)
+    return {}, np.empty(0)
+
+
+def _weighed(weigh: Weigh | WeighCollapsed, rows: int, total: int, seed: int, attempt: int, engine: Engine) -> Columns:
+    works = [partial(_block, weigh, rows, seed, attempt, block) for block in range(max(1, total // rows))]
+    parts = gather(engine, works, portable=True)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _block(weigh: Weigh | WeighCollapsed, rows: int, seed: int, attempt: int, block: int, poll: Poll) -> Columns:
+    return weigh(generator(seed, Purpose.SECOND_LOOK, attempt, block), {}, rows, poll)[0]
+
+
+def _missed(problem: Problem, posterior: Posterior, rows: Columns, log_weights: Array) -> str | None:
+    """What the search knows better than the draws, in words: mass beyond them, mass elsewhere, or more evidence."""
+    weight = weights.normalised(log_weights)
+    away, place = _beyond(problem, posterior, rows, weight, OUTERMOST)
+    share = float(weight[away.any(axis=1)].sum())
+    if share > OUTSIDE:
+        return f"about {100 * share:.2g}% of the posterior lies where no draw is: {place}"
+    away, place = _beyond(problem, posterior, rows, weight, INNER)
+    shares = weight @ away
+    errors = np.sqrt(np.square(weight) @ np.square(away - shares))
+    if np.any(shares - CERTAIN * errors > MOVED):
+        return f"about {100 * shares.max():.2g}% of the posterior lies where a tenth of the draws is: {place}"
+    if posterior.log_evidence is not None:
+        error = math.hypot(weights.log_mean_se(log_weights), posterior.log_evidence_se or 0.0)
+        more = weights.log_mean(log_weights) - posterior.log_evidence
+        if more - CERTAIN * error > -math.log1p(-OUTSIDE):
+            return f"the evidence is exp({more:.2g}) times that of the draws, so that they miss part of the posterior"
+    return None
+
+
+def _beyond(
+    problem: Problem, posterior: Posterior, rows: Columns, weight: Array, edges: tuple[float, float]
+) -> tuple[Array, str]:
+    """Which rows lie beyond these quantiles of the draws, scalar by scalar; and where the heaviest is, in words."""
+    model, away, places = problem.model, [], []
+    for name in model.parameters:
+        drawn = np.asarray(posterior.draws[name], float).reshape(len(posterior), -1)
+        found = np.asarray(rows[name], float).reshape(len(weight), -1)
+        low, high = weights.quantiles(drawn, posterior.weights, list(edges))
+        for entry, label in enumerate(labels_of(name, model.shape(name))):
+            beyond = (found[:, entry] < low[entry]) | (found[:, entry] > high[entry])
+            if model.is_discrete(name) and edges == OUTERMOST:
+                beyond |= ~np.isin(found[:, entry], drawn[:, entry])
+            heaviest = int(np.argmax(np.where(beyond, weight, -1.0)))
+            away.append(beyond)
+            places.append((float(weight[beyond].sum()), f"{label} near {found[heaviest, entry]:.4g}"))
+    return np.stack(away, axis=1), max(places)[1]

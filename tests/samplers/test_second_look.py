@@ -1,0 +1,139 @@
+"""What prior draws cannot have seen: reported, searched for, and never called complete where it is found.
+
+Exact values by quadrature in each test. Derivation: docs/derivations/conditional.md.
+"""
+
+import math
+from itertools import pairwise
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import integrate, stats
+
+import noisewise as nw
+from noisewise.engine import Threads
+from noisewise.inference.problem import Problem
+from noisewise.mechanisms import GeneralizedCauchy
+from noisewise.samplers.choosing import second_look
+from noisewise.samplers.choosing.probe import MOST_UNSEEN, probe_of
+from noisewise.samplers.walking.starts import spread_out
+
+LIMIT = stats.norm.isf(0.5e-6)
+"""One false alarm in a million for each comparison."""
+
+
+def two_hills():
+    """The noise did it (t near 1), or t is near 24 on either side, which the prior thinks of as exp(-15)."""
+    model = nw.Model({"t": dist.Laplace(1.0, 1.5)}, {"x": lambda t: dist.Normal(t**2, 0.7)})
+    return model, nw.Release(x=GeneralizedCauchy(power=3.0, scale=0.7).released(582.0))
+
+
+def rare_case():
+    model = nw.Model({"z": dist.Bernoulli(2e-5)}, {"x": lambda z: dist.Normal(10.0 * z, jnp.where(z == 1, 0.005, 1.0))})
+    return model, nw.Release(x=GeneralizedCauchy(power=2.0, scale=0.01).released(10.0))
+
+
+def by_quadrature(mechanism, released, mean, sd):
+    """The density of the release where the statistic is normal."""
+    points = sorted({released, mean, *(mean + sd * np.array([-9.0, -3.0, 3.0, 9.0]))})
+    edges = [min(points) - 50.0 * sd, *points, max(points) + 50.0 * sd]
+    parts = [
+        integrate.quad(lambda s: stats.norm.pdf(s, mean, sd) * math.exp(mechanism.log_prob(released, s)), a, b)[0]
+        for a, b in pairwise(edges)
+    ]
+    return sum(parts)
+
+
+@pytest.mark.parametrize("sampler", [nw.Importance(), nw.SMC()], ids=["Importance", "SMC"])
+def test_a_hill_that_prior_draws_do_not_reach_is_not_passed_over(sampler, seed):
+    """Of the posterior, 62.6% lies beyond |t| = 10. Draws without it are refused, and by default it is found."""
+    model, release = two_hills()
+    posterior = nw.sample(model, release, sampler, draws=4_000, seed=seed, on_failure="return")
+    far = np.average(np.abs(posterior["t"]) > 10.0, weights=posterior.weights)
+    assert far < 0.1
+    assert posterior.status == "unseen"
+    assert "t near" in posterior.message or "evidence" in posterior.message
+    assert posterior.diagnostics["unseen"] == 1.0
+
+
+def test_a_rare_case_of_a_whole_number_is_seen(seed):
+    """P(z = 1) is 0.94 by quadrature; prior draws have z = 1 once in 50,000. The control: without tables, never."""
+    model, release = rare_case()
+    mechanism = release["x"].mechanism
+    ordinary, rare = by_quadrature(mechanism, 10.0, 0.0, 1.0), by_quadrature(mechanism, 10.0, 10.0, 0.005)
+    truth = 2e-5 * rare / (2e-5 * rare + (1 - 2e-5) * ordinary)
+    assert 0.93 < truth < 0.95
+    posterior = nw.sample(model, release, draws=4_000, seed=seed)
+    row = posterior.summary().loc["z"]
+    assert abs(row["mean"] - truth) < LIMIT * row["mcse"]
+    log_evidence = math.log(2e-5 * rare + (1 - 2e-5) * ordinary)
+    assert abs(posterior.log_evidence - log_evidence) < LIMIT * posterior.log_evidence_se
+    blind = nw.sample(model, release, nw.Importance(), draws=4_000, seed=seed, on_failure="return")
+    assert blind.status in ("unseen", "low_ess")
+    assert np.all(blind["z"] == 0)
+
+
+def test_a_right_posterior_is_not_refused_under_conflict(seed):
+    """Eight standard deviations of conflict, all normal: draws of any sampler are those of the closed form."""
+    model = nw.Model({"m": dist.Normal(0.0, 1.0)}, {"x": lambda m: dist.Normal(m, 1.0)})
+    release = nw.Release(x=nw.Gaussian(scale=1.0).released(8.0 * math.sqrt(3.0)))
+    for sampler in (nw.Importance(proposal="adapted", collapse=True), nw.NUTS(), nw.Augmentation()):
+        posterior = nw.sample(model, release, sampler, draws=4_000, seed=seed)
+        assert posterior.diagnostics["unseen"] > MOST_UNSEEN
+        row = posterior.summary().loc["m"]
+        assert abs(row["mean"] - 8.0 / math.sqrt(3.0)) < LIMIT * row["mcse"]
+
+
+def test_ordinary_releases_need_no_second_look(seed, monkeypatch):
+    """A release that the prior expects, with noise far smaller than the prior's width: nothing more is computed."""
+    model = nw.Model({"m": dist.Normal(0.0, 1.0)}, {"x": lambda m: dist.Normal(m, 0.001)})
+    problem = Problem(model, nw.Release(x=nw.Gaussian(scale=0.001).released(0.3)))
+    probe = probe_of(problem, seed, Threads())
+    assert probe.unseen <= MOST_UNSEEN
+    monkeypatch.setattr(second_look, "_searched", lambda *given: pytest.fail("searched"))
+    posterior = nw.sample(model, problem.release, nw.Importance(proposal="adapted"), draws=4_000, seed=seed)
+    assert posterior.diagnostics["unseen"] == probe.unseen
+    surprising = Problem(model, nw.Release(x=nw.Gaussian(scale=0.001).released(6.0)))
+    assert probe_of(surprising, seed, Threads()).unseen > MOST_UNSEEN
+
+
+def test_the_bound_on_what_goes_unseen_holds(seed):
+    """Posterior mass of a region of prior mass e, averaged over the most surprising share p of releases: at most e / p.
+
+    Two normal laws and the region beyond 3: all of it is known. The bound is reached where p is small.
+    """
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal(200_000)
+    release = theta + rng.standard_normal(len(theta))
+    surprise = np.abs(release)
+    mass = stats.norm.sf((3.0 - release / 2.0) * math.sqrt(2.0))
+    region = stats.norm.sf(3.0)
+    for p in (1.0, 0.1, 0.01):
+        kept = mass[surprise >= np.quantile(surprise, 1.0 - p)]
+        error = kept.std() / math.sqrt(len(kept))
+        assert kept.mean() - LIMIT * error <= region / p
+    assert mass.mean() == pytest.approx(region, abs=LIMIT * mass.std() / math.sqrt(len(mass)))
+
+
+def test_chains_that_start_on_one_hill_of_two_are_not_called_complete():
+    """Eight seeds: NUTS ends in both hills or says that its chains disagree."""
+    model = nw.Model({"t": dist.Normal(0.0, 3.0)}, {"x": lambda t: dist.Normal(t**2, 0.5)})
+    release = nw.Release(x=nw.Laplace(scale=0.5).released(9.0))
+    for seed in range(8):
+        posterior = nw.sample(model, release, nw.NUTS(warmup=200), draws=1_000, seed=seed, on_failure="return")
+        share = np.mean(posterior["t"] > 0.0)
+        assert posterior.status != "complete" or 0.2 < share < 0.8
+
+
+def test_starts_lie_on_both_hills(seed):
+    rng = np.random.default_rng(seed)
+    points = np.concatenate([rng.normal(-9.0, 1.0, (60, 1)), rng.normal(9.0, 1.0, (60, 1)), rng.normal(0, 30, (8, 1))])
+    log_weights = -0.5 * (np.abs(points[:, 0]) - 9.0) ** 2
+    starts = points[spread_out(points, log_weights, 4), 0]
+    assert (starts > 0).any()
+    assert (starts < 0).any()
+    assert np.all(np.abs(np.abs(starts) - 9.0) < 3.0)
+    impossible = np.where(np.arange(128) == 5, 0.0, -np.inf)
+    assert spread_out(points, impossible, 4).tolist() == [5, 5, 5, 5]
