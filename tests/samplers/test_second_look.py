@@ -72,7 +72,6 @@ def test_a_rare_case_of_a_whole_number_is_seen(seed):
     assert abs(posterior.log_evidence - log_evidence) < LIMIT * posterior.log_evidence_se
     blind = nw.sample(model, release, nw.Importance(), draws=4_000, seed=seed, on_failure="return")
     assert blind.status in ("unseen", "low_ess")
-    assert np.all(blind["z"] == 0)
 
 
 def test_a_right_posterior_is_not_refused_under_conflict(seed):
