@@ -394,6 +394,22 @@ def test_categories_are_compared_as_written(dp):
     assert release["flags"].value == 3
 
 
+def test_a_release_says_what_its_plan_says(dp, table):
+    """Categories label a histogram; bounds are told. A column that cannot name an axis gives no labels."""
+    release = curator.release(table, ADD_REMOVE)
+    assert release["regions"].coords == {"region": ("north", "south", "west")}
+    assert release["years"].about == {"bounds": (18.0, 90.0)}
+    assert release["people"].about == {}
+    histogram = dict(kind="histogram", categories=["a", "b"], epsilon=1.0)
+    data = {"home town": ["a", "b"], "letter": ["a", "b"]}
+    assert curator.release(data, {"towns": {**histogram, "column": "home town"}})["towns"].coords == {}
+    same_name = curator.release(data, {"letter": {**histogram, "column": "letter"}})
+    assert same_name["letter"].coords == {}
+    others = {**histogram, "column": "letter", "categories": ["b", "c"]}
+    two = curator.release(data, {"first": {**histogram, "column": "letter"}, "second": others})
+    assert two["first"].coords == two["second"].coords == {}, "one axis has one list of labels"
+
+
 def test_coarse_floats_carry_their_rounding(dp):
     """Noise far below the value's own resolution: the law says so by `Rounded`."""
     data = {"x": np.full(1_000, 1e12)}

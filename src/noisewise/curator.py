@@ -85,7 +85,8 @@ def release(
     for query in queries.values():  # every column is looked at before any budget is spent
         table.prepared(query, neighbours)
     dp = _opendp()
-    return Release({name: _drawn(dp, query, table, neighbours) for name, query in queries.items()})
+    drawn = {name: _drawn(dp, query, table, neighbours) for name, query in queries.items()}
+    return Release({name: _told(item, queries[name], queries) for name, item in drawn.items()})
 
 
 def release_file(data: str | Path, plan: str | Path) -> Release:
@@ -299,6 +300,21 @@ def _drawn(dp: Any, query: Query, table: Table, neighbours: str) -> Released:
     except dp.OpenDPException as error:  # its text may quote what it was given: name its kind only
         advice = "Check bounds and budget."
         raise refusal(query.where, "entry", "was refused by OpenDP", str(error.variant), advice) from None
+
+
+def _told(item: Released, query: Query, queries: Mapping[str, Query]) -> Released:
+    """With what the plan says of it: the bounds, and the categories as labels where the column can name an axis."""
+    if query.bounds is not None:
+        item = item.described(bounds=query.bounds)
+    along = {
+        other.categories for other in queries.values() if (other.kind, other.column) == ("histogram", query.column)
+    }
+    if query.kind != "histogram" or query.column in queries or len(along) > 1:
+        return item
+    try:
+        return item.with_coords({str(query.column): query.categories})
+    except InputError:  # a column such as "home town", or a category that is no word
+        return item
 
 
 def _noisy(dp: Any, query: Query, data: Any, neighbours: str) -> Released:

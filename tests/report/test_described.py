@@ -53,7 +53,7 @@ def test_describe_tells_all_that_is_said(tmp_path, capsys):
         "Health survey: 2025 Counts of “habits”.",
         "Source: Office of Statistics Published: 2026-03-01 Licence: https",
         "Contact: statistics@example.org Unit of privacy: a person",
-        "smokers: Adults who smoke; entries: 2 by county (Bronx, Kings); in persons.",
+        "smokers: Adults who smoke; entries by county (Bronx, Kings); in persons.",
         "Each record was first clamped to 0 to 1. There were 4,312 records.",
         "drinkers got",
         "All of it together is 1-differentially private: with and without any one record",
@@ -72,7 +72,7 @@ def test_a_bare_release_is_described_too():
 
 def test_many_labels_are_not_all_listed():
     release = nw.Release(x=nw.Laplace(scale=1.0).released([0.0] * 100, coords={"year": list(range(1900, 2000))}))
-    assert "100 by year (1900, 1901, 1902, 1903, 1904, ... 1999)" in " ".join(described(release).split())
+    assert "entries by year (100: 1900, 1901, 1902, 1903, ..., 1999)" in " ".join(described(release).split())
 
 
 def test_a_part_says_so(tmp_path, capsys):

@@ -388,7 +388,8 @@ def widths_picture(result: Any, explorations: list[Any]) -> str:
             if row["name"] == name
         ]
         _widths_panel(axis, result["epsilon"] or 1.0, rows[name], points)
-        axis.set(xlabel="epsilon" if result["epsilon"] else "budget, times the release's", title=name)
+        axis.set(xlabel="epsilon" if result["epsilon"] else "budget, times the release's")
+        axis.set_title(name, parse_math=False)
         axis.set_ylabel("width of interval" if at == 0 else "")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     buffer = io.BytesIO()

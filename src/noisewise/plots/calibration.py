@@ -32,7 +32,7 @@ def plot_calibration(calibration: "Calibration") -> Any:
         axis.axhline(0.0, color=COLOURS["released"], linewidth=0.8)
         out = bool(np.any((ecdf < low - 1e-12) | (ecdf > high + 1e-12)))
         axis.plot(z, ecdf - z, color=COLOURS["naive" if out else "exact"], linewidth=1.6)
-        axis.set_title(f"{label}: p = {calibration.p_values[label]:.2g}", fontsize=10)
+        axis.set_title(f"{label}: p = {calibration.p_values[label]:.2g}", fontsize=10, parse_math=False)
         axis.set_xlabel("position of the truth")
         axis.spines[["top", "right"]].set_visible(False)
         axis.set_xlim(0.0, 1.0)

@@ -112,7 +112,7 @@ def panel(
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")
     label = label_of(name, index, posterior.axes)
-    axis.set_xlabel(label if name in posterior.parameters else f"{label} (confidential)")
+    axis.set_xlabel(label if name in posterior.parameters else f"{label} (confidential)", parse_math=False)
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_xlim(*view)
     axis.set_ylim(bottom=0)

@@ -35,7 +35,7 @@ def plot_trace(fit: Fit) -> Any:
     for axis, (name, index), label in zip(axes, scalars, fit.labels, strict=False):
         axis.plot(iterations, [np.asarray(step[name])[index] for step in fit.trace], color=COLOURS["exact"])
         axis.axhline(float(np.asarray(fit.estimate[name])[index]), color=COLOURS["released"], linestyle="--", lw=0.9)
-        axis.set_ylabel(label)
+        axis.set_ylabel(label, parse_math=False)
     for axis, (title, keys) in zip(axes[len(scalars) :], paths.items(), strict=True):
         for key, style in zip(keys, ("-", ":"), strict=False):
             axis.plot(

@@ -47,8 +47,8 @@ def sentences_about(name: str, item: Released) -> list[str]:
     """What one statistic is, which entries it has, and what was done to it."""
     said = item.about
     what = [said["description"]] if "description" in said else []
-    along = [f"{len(labels):,} by {axis} ({_some(labels)})" for axis, labels in item.coords.items()]
-    what += [f"entries: {', '.join(along)}"] if along else []
+    along = [f"{axis} ({_some(labels)})" for axis, labels in item.coords.items()]
+    what += [f"entries by {listed(along)}"] if along else []
     what += [f"in {said['unit']}"] if "unit" in said else []
     sentences = [_ended(f"{name}: {'; '.join(what)}")] if what else []
     sentences.append(noise.sentence(name, item))
@@ -62,7 +62,9 @@ def sentences_about(name: str, item: Released) -> list[str]:
 
 def _some(labels: Sequence[object]) -> str:
     shown = [str(label) for label in labels]
-    return ", ".join(shown) if len(shown) <= SHOWN else f"{', '.join(shown[: SHOWN - 1])}, ... {shown[-1]}"
+    if len(shown) <= SHOWN:
+        return ", ".join(shown)
+    return f"{len(shown):,}: {', '.join(shown[: SHOWN - 2])}, ..., {shown[-1]}"
 
 
 def _ended(text: str) -> str:

@@ -47,7 +47,7 @@ def _bars(label: str, ends_by_kind: dict[str, Ends]) -> str:
             axis.plot([middle], [-row], "o", color=plots.COLOURS[kind], markersize=7)
         axis.set_ylim(-len(ends_by_kind) + 0.4, 0.6)
         axis.set_yticks([])
-        axis.set_xlabel(label)
+        axis.set_xlabel(label, parse_math=False)
         axis.spines["left"].set_visible(False)
     return drawn[0]
 
@@ -75,5 +75,5 @@ def _path(label: str, path: list[float]) -> str:
     with figures.small_axis(2.2) as (axis, drawn):
         axis.plot(range(len(path)), path, color=plots.COLOURS["exact"], linewidth=1.8)
         axis.set_xlabel("step")
-        axis.set_ylabel(label)
+        axis.set_ylabel(label, parse_math=False)
     return drawn[0]

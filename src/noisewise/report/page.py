@@ -16,7 +16,7 @@ from noisewise.axes import Axes
 from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.release import Release
-from noisewise.report import graph, noise, words
+from noisewise.report import described, graph, words
 from noisewise.report.markup import Html, bullets, joined, listed, paragraphs, saved, table, tag, whole
 from noisewise.report.model_words import words_of_nodes
 from noisewise.report.verdict import Verdict
@@ -163,7 +163,7 @@ def _default_question(report: Shown) -> str:
 
 def published(report: Shown) -> Section:
     """What was published, with which noise and which promise."""
-    sentences = bullets(noise.sentence(name, item) for name, item in report.release.items())
+    sentences = bullets(described.published(report.release))
     rows = []
     for name, item in report.release.items():
         axes = Axes({name: tuple(item.coords)}, item.coords)
@@ -172,7 +172,7 @@ def published(report: Shown) -> Section:
             value = np.asarray(item.value)[index]
             rows.append((label, "withheld" if np.isnan(value) else whole(value, 6), type(item.mechanism).__name__))
     values = long_table("Published values", ("Statistic", "Value", "Mechanism"), rows, "published-table")
-    promised = bullets(words.guarantees(report.release))
+    promised = bullets(described.promised(report.release))
     return (
         "published",
         "What was published",
