@@ -7,7 +7,7 @@ from realistic.__main__ import run, summary, table_line
 from realistic.catalogue import PROBLEMS
 from realistic.judge import compared
 from realistic.problem import Truth
-from realistic.quadrature import enumerated, integrate, summed_out
+from realistic.quadrature import SPREAD, Curve, enumerated, integrate, pooled, stretched, summed_out
 from scipy import stats
 
 import noisewise as nw
@@ -129,9 +129,9 @@ def test_laws_of_counts_sum_to_one(name):
 
 @pytest.mark.parametrize("name", DENSITIES)
 def test_densities_integrate_to_one(name):
-    x = np.arange(-80.0, 80.0, 1e-4) + 0.5e-4
+    x = np.arange(-80.0, 80.0, 2e-4) + 1e-4
     with np.errstate(over="ignore"):
-        assert np.exp(DENSITIES[name](x)).sum() * 1e-4 == pytest.approx(1.0, abs=1e-4)
+        assert np.exp(DENSITIES[name](x)).sum() * 2e-4 == pytest.approx(1.0, abs=1e-4)
 
 
 def test_what_lies_below_a_threshold():
@@ -143,3 +143,51 @@ def test_what_lies_below_a_threshold():
     assert np.exp(laws.laplace_below(np.array([-1.0, 2.0]), 1.5)) == pytest.approx(
         stats.laplace.cdf([-1, 2], scale=1.5)
     )
+
+
+def test_clamped_sums_without_clamping_are_normal():
+    """Bounds that no record reaches: the characteristic function is inverted to a normal density."""
+    sums = laws.ClampedSum(-9.0, 9.0, lambda t: np.exp(-2.0 * t**2), 4.0, 400)
+    record = laws.clamped_normal(sums, np.array([0.3, -0.2]), np.array([1.0, 0.5]), -9.0, 9.0)
+    found = sums.log_density(record, 5, 2.2)
+    exact = laws.normal(2.2 - 5 * np.array([0.3, -0.2]), np.sqrt(5 * np.array([1.0, 0.25]) + 4.0))
+    assert found == pytest.approx(exact, rel=1e-8)
+
+
+def test_clamped_sums_have_atoms():
+    """Two records that are almost always clamped: atoms at -2, 0 and 2, and noise about them."""
+    sums = laws.ClampedSum(-1.0, 1.0, lambda t: np.exp(-0.5 * 0.04 * t**2), 45.0, 900)
+    record = laws.clamped_normal(sums, np.array([0.0]), np.array([1e4]), -1.0, 1.0)
+    noise = np.exp(laws.normal(2.1 - np.array([-2.0, 0.0, 2.0]), 0.2))
+    assert np.exp(sums.log_density(record, 2, 2.1)) == pytest.approx(noise @ [0.25, 0.5, 0.25], rel=1e-3)
+
+
+def test_pooling_by_quadrature_and_in_closed_form():
+    released, sd = np.array([1.0, 3.5, -0.4, 2.2]), np.array([1.0, 0.7, 1.3, 0.9])
+    curve = Curve(lambda x: laws.normal(released - x[:, None], sd), -60.0, 60.0, 4001)
+    mu, tau = np.array([0.0, 1.5]), np.array([0.01, 2.0])
+    height, units = pooled(curve, mu, tau, {"first": 0}, lambda x: x)
+    total = tau[:, None] ** 2 + sd**2
+    assert height == pytest.approx(laws.normal(released - mu[:, None], np.sqrt(total)).sum(axis=1), rel=1e-7)
+    share = tau**2 / total[:, 0]
+    assert units["first"][0] == pytest.approx(mu + share * (released[0] - mu), rel=1e-6)
+    assert units["first"][1] == pytest.approx(tau**2 * (1 - share), rel=1e-5)
+    assert curve.own(np.array([[0.5, 1.0, 2.0, 3.0]]))[0, 2] == pytest.approx(curve(np.array(2.0))[2])
+
+
+def test_the_stretched_coordinate_keeps_the_density():
+    def at(w):
+        u, jacobian = stretched(w)
+        return laws.log_half_normal(u, 2.0) + jacobian, {"spread": np.exp(u)}
+
+    found = integrate(at, [SPREAD])
+    assert found.log_evidence == pytest.approx(0.0, abs=1e-6)
+    assert found.moments["spread"] == pytest.approx(tuple(2 * np.array([np.sqrt(2 / np.pi), np.sqrt(1 - 2 / np.pi)])))
+
+
+@pytest.mark.long
+def test_every_truth_can_be_computed():
+    for build in PROBLEMS.values():
+        truth = build().truth()
+        assert truth.moments
+        assert all(np.isfinite([mean, sd]).all() and sd >= 0 for mean, sd in truth.moments.values())
