@@ -1,9 +1,11 @@
 """Additive noise: s_dp = s + z with a law of z that does not depend on s."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 
 from noisewise import checks
@@ -51,6 +53,10 @@ class Additive(Mechanism):
     def log_sup(self, released: Any) -> Any:
         """log density of the noise at zero, attained at confidential = released."""
         return self.noise_log_prob(namespace(released).zeros_like(released, dtype=float))
+
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """The released value, where the density has its top; not known without a `unit`."""
+        return None if self.unit is None or self.event_dim else [(released, getattr(self, self.unit))]
 
     # Intervals, for post-processing -----------------------------------------------------------------------
 
@@ -169,6 +175,14 @@ def log_difference(xp: Any, larger: Any, smaller: Any) -> Any:
     near = gap > -0.6931471805599453
     inner = xp.where(near, xp.log(-xp.expm1(xp.where(near, gap, -1.0))), xp.log1p(-xp.exp(xp.where(near, -1.0, gap))))
     return xp.where(above, larger + inner, -xp.inf)
+
+
+def jumps_that_count(epsilon: Any) -> int | None:
+    """How many falls by exp(-epsilon) make 1e-12; None where these are more than 48; 48 while epsilon is traced."""
+    if isinstance(epsilon, jax.core.Tracer):
+        return 48
+    count = math.ceil(27.6 / float(np.min(epsilon)))
+    return count if count <= 48 else None
 
 
 def calibrate(

@@ -64,6 +64,10 @@ class Affine(Processed):
         last = xp.where(flip, low, high), xp.where(flip, ~xp.asarray(start[1]), stop[1])
         return first, last
 
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """Those of `base` for what it released."""
+        return self.base.landmarks(self._inside(released))
+
     def nearest(self, value: Any, slack: Any = 0.0) -> Any:
         """The image of a possible value of `base`."""
         if self.inner.measure == "density":

@@ -118,6 +118,15 @@ class Mechanism(ABC):
     def log_sup(self, released: Any) -> Any:
         """A certified upper bound of `log_prob(released, ...)` over the confidential value and any other `inputs`."""
 
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """Confidential values about which the density changes, each with the distance over which it does.
+
+        A top, kink, jump or end of the density as a function of the confidential value, entry by entry: between them
+        it is smooth on a scale that grows with the distance from the nearest. None where they are not known; then the
+        statistic cannot be integrated out by quadrature.
+        """
+        return None
+
     def record_parts(self, shape: tuple[int, ...]) -> int:
         """How many parts of a release of this shape one record may move, each at the cost of `guarantee`.
 

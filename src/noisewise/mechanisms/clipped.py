@@ -73,6 +73,10 @@ class Clipped(Processed):
     def _at(self, xp: Any, value: Any, bound: Any) -> Any:
         return close(xp, value, bound, self.inner.tolerance())
 
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """Those of `base` for the value and for the ends of the range."""
+        return self._base_landmarks(released, *(end for end in (self.low, self.high) if end is not None))
+
     def nearest(self, value: Any, slack: Any = 0.0) -> Any:
         """An end, or a possible value of `base`."""
         xp = namespace(value, self)

@@ -62,6 +62,10 @@ class GeneralizedCauchy(Additive):
         log_tail = xp.where(is_far, far, xp.log1p(-xp.exp(xp.where(is_far, -1.0, near)))) - math.log(2.0)
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
 
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """The released value, about which |u|^power may not be smooth: hence a small part of the scale."""
+        return [(released, 1e-3 * self.scale)]
+
     def _log_side(self, xp: Any, start: Any, width: Any) -> Any:
         """Near zero, where |u|^power is not smooth, by the series t sum_k (-t^power)^k / (power k + 1)."""
         near = xp.minimum(xp.abs(start), xp.abs(start + width)) / self.scale

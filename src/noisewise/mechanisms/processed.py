@@ -154,6 +154,11 @@ class Processed(Mechanism):
         """Supremum of `log_suppressed` over the confidential value."""
         return self.inner.log_sup_suppressed()
 
+    def _base_landmarks(self, *values: Any) -> list[tuple[Any, Any]] | None:
+        """The landmarks of `base` for several values of its own."""
+        found = [self.base.landmarks(value) for value in values]
+        return None if None in found else [mark for marks in found if marks is not None for mark in marks]
+
     # Released values ---------------------------------------------------------------------------------------------
 
     def check_released(self, value: Any) -> Any:

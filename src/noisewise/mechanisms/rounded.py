@@ -56,6 +56,10 @@ class Rounded(Processed):
         first = xp.where(near, index + after, xp.ceil(value / self.step))
         return (first - 0.5) * self.step, False
 
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """Those of `base` for the middle of the interval and its two ends."""
+        return self._base_landmarks(released - 0.5 * self.step, released, released + 0.5 * self.step)
+
     def nearest(self, value: Any, slack: Any = 0.0) -> Any:
         """The nearest multiple."""
         xp = namespace(value, self)

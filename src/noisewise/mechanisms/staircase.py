@@ -6,7 +6,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.additive import Additive
+from noisewise.mechanisms.additive import Additive, jumps_that_count
 from noisewise.mechanisms.base import POSITIVE
 from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
@@ -70,6 +70,15 @@ class Staircase(Additive):
         log_rest = xp.log(xp.where(inside, before, after)) - xp.where(inside, 0.0, self.epsilon)
         log_tail = log_rest - self.epsilon * steps - xp.log(2.0 * self._width(xp))
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
+
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """The released value and the jumps on either side of it; not known where there are too many."""
+        count = jumps_that_count(self.epsilon)
+        if count is None:
+            return None
+        distances = [self.sensitivity * (step + self.gamma) for step in range(count)]
+        sides = [released + sign * distance for distance in distances for sign in (-1.0, 1.0)]
+        return [(place, self.sensitivity) for place in (released, *sides)]
 
     def _log_side(self, xp: Any, start: Any, width: Any) -> Any:
         """Cut at the one edge that a narrow interval can hold."""

@@ -65,6 +65,11 @@ class Thresholded(Processed):
         released = super().sample(rng, confidential, **inputs)
         return np.where(np.asarray(confidential) == 0, np.nan, released) if self.absent_when_zero else released
 
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """Those of `base` for the value and for the threshold."""
+        xp = namespace(released, self)
+        return self._base_landmarks(xp.where(xp.isnan(released), self.threshold, released), self.threshold)
+
     def apply(self, value: Any) -> Any:
         """NaN below the threshold."""
         return np.where(self._published(np, value), value, np.nan)

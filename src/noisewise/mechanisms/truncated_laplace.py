@@ -72,6 +72,10 @@ class TruncatedLaplace(Additive):
         log_tail = xp.where(inside, log_tail - math.log(2.0), -xp.inf)
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
 
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """The released value, and the two ends of the noise about it."""
+        return [(released + sign * self.bound, self.scale) for sign in (-1.0, 0.0, 1.0)]
+
     def _log_side(self, xp: Any, start: Any, width: Any) -> Any:
         """Cut at the end of the noise."""
         return self._log_pieces(xp, start, width, xp.asarray(self.bound))

@@ -6,7 +6,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.additive import Additive
+from noisewise.mechanisms.additive import Additive, jumps_that_count
 from noisewise.mechanisms.base import NUMBERS, POSITIVE
 from noisewise.mechanisms.discrete import log
 from noisewise.mechanisms.guarantee import Guarantee
@@ -75,6 +75,17 @@ class Tulap(Additive):
         log_mass = xp.log(xp.where(inside & (mass > 0), mass, 1.0)) + self._log_height(xp) + decay * step
         log_tail = xp.where(inside & (mass > 0), log_mass, -xp.inf)
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
+
+    def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
+        """The released value and the jumps on either side of it; not known where there are too many."""
+        count = jumps_that_count(self.epsilon)
+        if count is None:
+            return None
+        distances = [self.sensitivity * (step + 0.5) for step in range(count)] + [
+            self.sensitivity * self._bound(namespace(released, self))
+        ]
+        sides = [released + sign * distance for distance in distances for sign in (-1.0, 1.0)]
+        return [(place, self.sensitivity) for place in (released, *sides)]
 
     def _log_side(self, xp: Any, start: Any, width: Any) -> Any:
         """Cut at the one half step that a narrow interval can hold, and at the end of the noise."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -87,6 +88,42 @@ def draw(rng: np.random.Generator, mechanism: Mechanism, released: Any, mu: Arra
     # On its side, the distance |s - r| is that of a normal beyond a point: in units of sigma, from alpha on.
     alpha = sigma / scale + side * (value - mu) / sigma
     return value + side * sigma * _excess(rng, alpha)
+
+
+def invert(uniform: Any, mechanism: Mechanism, released: Any, mu: Any, sigma: Any) -> Any:
+    """The statistic given its release, for one uniform variate per entry: its quantile; traceable."""
+    scale = _scale_of(mechanism)
+    if isinstance(mechanism, Gaussian):
+        spread = jnp.hypot(sigma, scale)
+        return mu + (sigma / spread) ** 2 * (released - mu) + sigma / spread * scale * jax.scipy.special.ndtri(uniform)
+    below, above = log_sides(released - mu, sigma, scale)
+    share = jax.nn.sigmoid(below - above)
+    left = uniform < share
+    rest = jnp.where(left, uniform / share, (1.0 - uniform) / (1.0 - share))
+    tiny = jnp.finfo(rest.dtype).tiny
+    side = jnp.where(left, -1.0, 1.0)
+    alpha = sigma / scale + side * (released - mu) / sigma
+    return released + side * sigma * _excess_at(jnp.clip(rest, tiny, 1.0), alpha)
+
+
+def _excess_at(share: Any, alpha: Any) -> Any:
+    """z - alpha for standard normal z > alpha, at the point that a given share of it exceeds.
+
+    Beyond zero by Newton's method for log P(z > alpha + e) = log share + log P(z > alpha), concave in e: after the
+    first step it comes from one side only. Differences of squares are taken apart.
+    """
+    inside = alpha <= 0.0
+    start = jnp.where(inside, alpha, 0.0)
+    near = jnp.maximum(-jax.scipy.special.ndtri(jax.scipy.special.ndtr(-start) * share) - start, 0.0)
+    a = jnp.where(inside, 1.0, alpha)
+    log_share, tail = jnp.log(share), _log_scaled_tail(-a)
+
+    def step(_: Any, e: Any) -> Any:
+        here = _log_scaled_tail(-(a + e))
+        gap = -a * e - 0.5 * e * e + (here - tail) - log_share
+        return jnp.maximum(e + gap * jnp.exp(here) * math.sqrt(2.0 * math.pi), 0.0)
+
+    return jnp.where(inside, near, jax.lax.fori_loop(0, 60, step, jnp.zeros_like(a + share)))
 
 
 def _excess(rng: np.random.Generator, alpha: Array) -> Array:

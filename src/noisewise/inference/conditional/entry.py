@@ -1,0 +1,113 @@
+"""One statistic given its release, entry by entry: which way integrates it out, and that way's results.
+
+For a law whose entries are independent and a mechanism that acts on each alone. Everything is traceable: laws and
+mechanisms may hold traced numbers, and `Route`, which decides the program, is fixed beforehand.
+Derivation: docs/derivations/conditional.md.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from numpyro.distributions import Distribution
+from numpyro.distributions.distribution import Independent, TransformedDistribution
+
+from noisewise.inference.conditional import enumeration, landmarks, normal, quadrature
+from noisewise.inference.conditional.marginal import Marginal
+from noisewise.mechanisms import Exact, Mechanism
+from noisewise.model.atoms import has_atoms
+from noisewise.model.families import facts_of
+from noisewise.model.wrappers import kind_of, peel, unchecked
+
+__all__ = ["Marginal", "Route", "draw", "log_marginal", "route", "unfit"]
+
+
+@dataclass(frozen=True)
+class Route:
+    """How the statistic is integrated out: all that a compiled program depends on besides shapes."""
+
+    way: Literal["exact", "closed", "window", "panels"]
+    kind: str
+    size: int = 0
+    """Values in a window."""
+    whole: bool = False
+    """Whether the window is the whole support."""
+
+
+def unfit(law: Distribution, mechanism: Mechanism) -> str | None:
+    """Why the statistic cannot be integrated out entry by entry, or None."""
+    noise, kind, base = type(mechanism).__name__, kind_of(law), peel(law)[0]
+    if mechanism.event_dim:
+        return f"{noise} acts on all entries together"
+    if mechanism.inputs:
+        return f"{noise} reads another confidential value, '{mechanism.inputs[0]}'"
+    if base.event_shape:
+        return f"the entries of {type(base).__name__} depend on each other"
+    if isinstance(mechanism, Exact):
+        return None
+    if not kind:
+        inner = law
+        while isinstance(inner, Independent):
+            inner = inner.base_dist
+        what = "is transformed" if isinstance(inner, TransformedDistribution) else "is not one that is known here"
+        return f"the law {type(inner).__name__} {what}"
+    if facts_of(kind).discrete:
+        return None
+    if has_atoms(law):
+        return f"the law {kind} has atoms"
+    if mechanism.integers:
+        return f"{noise} needs whole numbers, and {kind} gives others"
+    if not landmarks.known(kind):
+        return f"where the density of {kind} lies is not known here"
+    if not isinstance(mechanism, normal.CLOSED) and mechanism.landmarks(0.0) is None:
+        return f"where the density of {noise} changes is not known here"
+    return None
+
+
+def route(law: Distribution, mechanism: Mechanism, size: int | None = None) -> Route:
+    """How to integrate it out, where `unfit` has no objection. `size`: values in a window, if others than needed."""
+    kind, base = kind_of(law), peel(law)[0]
+    if isinstance(mechanism, Exact):
+        return Route("exact", kind)
+    if facts_of(kind).discrete:
+        needed, whole = enumeration.window_size(base, mechanism)
+        return Route("window", kind, needed, whole) if size is None else Route("window", kind, size)
+    if kind == "Normal" and type(mechanism) in normal.CLOSED:
+        return Route("closed", kind)
+    return Route("panels", kind)
+
+
+def log_marginal(law: Distribution, mechanism: Mechanism, released: Any, by: Route | None = None) -> Marginal:
+    """log density of the release given the law's parameters, entry by entry, and what may be missing from it."""
+    by = route(law, mechanism) if by is None else by
+    base, released = _entry(law), jnp.asarray(released)
+    if by.way == "exact":
+        log_kept = base.log_prob(released)
+    elif by.way == "closed":
+        log_kept = normal.log_marginal(mechanism, released, base.loc, base.scale)
+    elif by.way == "window":
+        return enumeration.log_marginal(base, by.kind, mechanism, released, by.size, by.whole)
+    else:
+        return quadrature.log_marginal(base, by.kind, mechanism, released)
+    return Marginal(log_kept, jnp.full(jnp.shape(log_kept), -jnp.inf))
+
+
+def draw(uniform: Any, law: Distribution, mechanism: Mechanism, released: Any, by: Route | None = None) -> Any:
+    """The statistic given its release, for one uniform variate per entry: its quantile, as far as the rule goes."""
+    by = route(law, mechanism) if by is None else by
+    base, uniform = _entry(law), jnp.asarray(uniform)
+    released = jnp.broadcast_to(jnp.asarray(released), uniform.shape)
+    if by.way == "exact":
+        return released
+    if by.way == "closed":
+        return normal.invert(uniform, mechanism, released, base.loc, base.scale)
+    if by.way == "window":
+        return enumeration.draw(uniform, base, by.kind, mechanism, released, by.size, by.whole)
+    return quadrature.draw(uniform, base, by.kind, mechanism, released)
+
+
+def _entry(law: Distribution) -> Distribution:
+    """The law of one entry beneath its wrappers, without NumPyro's validation."""
+    return unchecked(jax.tree.map(lambda leaf: leaf, copy.copy(peel(law)[0])))

@@ -1,0 +1,217 @@
+"""A whole-numbered statistic given its release, by enumeration in a window that follows release and parameters.
+
+    log m(r) = log sum_k pi(k) eta(r | k),  a bound of what lies beyond the window, and draws of k given r.
+
+The window has a fixed size, as far as the noise reaches, and lies about the largest term.
+Derivation: docs/derivations/conditional.md.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax.scipy.special import gammaln
+from numpyro.distributions import Distribution
+
+from noisewise.inference.conditional.marginal import Marginal, log_beta
+from noisewise.inference.conditional.sums import log_sum
+from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
+from noisewise.mechanisms.additive import Additive
+from noisewise.model.supports import support_ends
+
+FALL = 40.0
+"""A window about the release reaches to where the noise has fallen by this much, in logs: exp(-40) is 4e-18."""
+LEAST, MOST = 128, 1024
+"""Values in a window, unless the caller says otherwise: at least, and where the noise reaches farther than that."""
+LARGEST = 2**53
+"""Whole numbers beyond are not exact."""
+_LOG_CONCAVE = ("Poisson", "BinomialProbs", "BinomialLogits", "BernoulliProbs", "BernoulliLogits")
+_LOG_CONCAVE_NOISE = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
+
+
+def reach(mechanism: Mechanism) -> int | None:
+    """Distance from the release at which additive noise has fallen by FALL; None where it is not known or too long."""
+    if not isinstance(mechanism, Additive) or any(
+        isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(mechanism)
+    ):
+        return None
+
+    def far(distance: float) -> bool:
+        with np.errstate(over="ignore", divide="ignore"):
+            drop = np.asarray(mechanism.noise_log_prob(np.zeros(1))) - np.asarray(
+                mechanism.noise_log_prob(np.full(1, distance))
+            )
+        return bool(np.all(drop >= FALL))
+
+    high = 1.0
+    while not far(high):
+        high *= 2.0
+        if high > MOST:
+            return None
+    low = high / 2.0
+    while high - low > 1.0:
+        middle = math.floor(0.5 * (low + high))
+        low, high = (low, middle) if far(middle) else (middle, high)
+    return int(high) + 1  # a released value may lie between two whole numbers
+
+
+def window_size(law: Distribution, mechanism: Mechanism) -> tuple[int, bool]:
+    """How many values to sum over, and whether these are the whole support."""
+    low, high = support_ends(law)
+    most = math.inf
+    if not any(isinstance(end, jax.core.Tracer) for end in (low, high)):
+        most = float(jnp.max(high - low)) + 1.0
+    distance = reach(mechanism)
+    size = MOST if distance is None else max(2 * distance + 1, LEAST)
+    return (int(most), True) if most <= max(size, MOST) else (size, False)
+
+
+def log_marginal(law: Distribution, kind: str, mechanism: Mechanism, released: Any, size: int, whole: bool) -> Marginal:
+    """log m(r), entry by entry, and log of a bound of what the window leaves out; traceable."""
+    law, log_zero = _apart(law, kind)
+    terms = _Terms(law, kind, mechanism, released, size, whole)
+    log_kept, log_beyond = log_sum(terms.log_law + terms.log_noise), jax.lax.stop_gradient(terms.log_beyond())
+    if log_zero is None:
+        return Marginal(log_kept, log_beyond)
+    log_rest = jnp.log1p(-jnp.exp(log_zero))
+    at_zero = log_zero + mechanism.log_prob(released, jnp.zeros_like(log_kept))
+    return Marginal(jnp.logaddexp(at_zero, log_rest + log_kept), log_rest + log_beyond)
+
+
+def draw(
+    uniform: Any, law: Distribution, kind: str, mechanism: Mechanism, released: Any, size: int, whole: bool
+) -> Any:
+    """The statistic given its release, by inversion: one uniform variate per entry."""
+    law, log_zero = _apart(law, kind)
+    terms = _Terms(law, kind, mechanism, released, size, whole)
+    values, logs = terms.values, terms.log_law + terms.log_noise
+    if log_zero is not None:
+        at_zero = log_zero + mechanism.log_prob(released, jnp.zeros_like(logs[0]))
+        logs = jnp.concatenate([at_zero[None], jnp.log1p(-jnp.exp(log_zero)) + logs])
+        values = jnp.concatenate([jnp.zeros_like(values[:1]), values])
+    top = jnp.max(logs, axis=0)
+    passed = jnp.cumsum(jnp.exp(logs - jnp.where(jnp.isfinite(top), top, 0.0)), axis=0)
+    index = jnp.minimum(jnp.sum(passed <= uniform * passed[-1], axis=0), len(passed) - 1)
+    return jnp.take_along_axis(values, index[None], axis=0)[0].astype(int)
+
+
+def _apart(law: Any, kind: str) -> tuple[Any, Any]:
+    """The law to enumerate, and log of the probability of further zeros, which a window need not reach."""
+    return (law.base_dist, jnp.log(law.gate)) if kind == "ZeroInflatedPoisson" else (law, None)
+
+
+class _Terms:
+    """The terms of the sums: log law and log noise at the values of every window."""
+
+    def __init__(
+        self, law: Distribution, kind: str, mechanism: Mechanism, released: Any, size: int, whole: bool
+    ) -> None:
+        self.mechanism, self.released = mechanism, released
+        self.concave = kind in _LOG_CONCAVE and type(mechanism) in _LOG_CONCAVE_NOISE
+        shape = jnp.broadcast_shapes(law.batch_shape, jnp.shape(released))
+        self.low, self.high = (jnp.broadcast_to(end, shape) for end in jax.lax.stop_gradient(support_ends(law)))
+        start = self.low
+        if not whole:
+            find = _top if self.concave else _largest
+            centre = find(*jax.lax.stop_gradient((law, mechanism, released)), self.low, self.high)
+            start = jnp.maximum(jnp.minimum(centre - size // 2, self.high - size + 1), self.low)
+        self.values = start + jnp.arange(size, dtype=start.dtype).reshape(-1, *(1,) * len(shape))
+        self.log_law = _log_law(law, self.values, self.low, self.high)
+        self.log_noise = mechanism.log_prob(released, self.values)
+
+    def log_beyond(self) -> Any:
+        """log of what the sum beyond the window is at most.
+
+        The law's mass that is left, times the largest density that the noise has there; where law and noise are
+        log-concave, also the geometric series that the last two terms on either side begin.
+        """
+        first, last = self.values[0], self.values[-1]
+        more = jnp.stack([first > self.low, last < self.high])
+        size = jnp.abs(last)
+        rounding = jnp.finfo(self.log_law.dtype).eps * (8.0 + size * jnp.log(size + 2.0))
+        left = jnp.log(jnp.maximum(1.0 - jnp.exp(log_sum(self.log_law)), rounding))
+        sup = jnp.broadcast_to(self.mechanism.log_sup(self.released), first.shape)
+        if isinstance(self.mechanism, Additive):  # it falls on either side of the release
+            inside = jnp.stack([self.released >= first, self.released <= last])
+            sup = jnp.where(inside, jnp.stack([self.log_noise[0], self.log_noise[-1]]), sup)
+        bound = left + jnp.max(jnp.where(more, sup, -jnp.inf), axis=0)
+        if self.concave and len(self.values) > 1:
+            logs = self.log_law + self.log_noise
+            sides = _geometric(logs[0], logs[1]), _geometric(logs[-1], logs[-2])
+            bound = jnp.minimum(bound, jnp.logaddexp(*(jnp.where(more[i], sides[i], -jnp.inf) for i in (0, 1))))
+        return bound
+
+
+def _log_law(law: Distribution, values: Any, low: Any, high: Any) -> Any:
+    """log law; -inf off the support, which is seen to first, so that no formula leaves it."""
+    inside = (values >= low) & (values <= high)
+    return jnp.where(inside, _log_mass(law, jnp.clip(values, low, high)), -jnp.inf)
+
+
+def _log_mass(law: Any, k: Any) -> Any:
+    """log probability of k. NumPyro's own formulas for these two laws hold the beta function, and so seven digits."""
+    if isinstance(law, dist.GammaPoisson):
+        log_count = gammaln(k + law.concentration) - gammaln(law.concentration) - gammaln(k + 1.0)
+        return log_count - law.concentration * jnp.log1p(1.0 / law.rate) - k * jnp.log1p(law.rate)
+    if isinstance(law, dist.BetaBinomial):
+        first, second, n = law.concentration1, law.concentration0, law.total_count
+        log_count = -jnp.log(n + 1.0) - log_beta(k + 1.0, n - k + 1.0)
+        return log_count + log_beta(k + first, n - k + second) - log_beta(first, second)
+    return law.log_prob(k.astype(int))
+
+
+def _geometric(last: Any, before: Any) -> Any:
+    """log of last * q / (1 - q), q = last / before: what can follow in a log-concave sequence; +inf where it rises."""
+    log_ratio = last - before
+    falls = log_ratio < 0.0
+    safe = jnp.where(falls, log_ratio, -1.0)
+    series = jnp.where(falls, last + safe - jnp.log(-jnp.expm1(safe)), jnp.inf)
+    return jnp.where(last == -jnp.inf, -jnp.inf, series)
+
+
+def _top(law: Distribution, mechanism: Mechanism, released: Any, low: Any, high: Any) -> Any:
+    """The largest term of a log-concave sequence: between the law's mean and the release, by halving."""
+    ends = [jnp.clip(jnp.broadcast_to(jnp.round(end * 1.0), low.shape), low, high) for end in (law.mean, released)]
+
+    def halve(_: Any, state: Any) -> Any:
+        below, above = state
+        middle = jnp.floor(0.5 * (below + above))
+        here, next_ = (_log_law(law, k, low, high) + mechanism.log_prob(released, k) for k in (middle, middle + 1.0))
+        rises = next_ > here
+        return jnp.where(rises, middle + 1.0, below), jnp.where(rises, above, middle)
+
+    steps = 34 if low.dtype == jnp.float64 else 25  # from any distance that whole numbers are summed over
+    state = jnp.minimum(*ends) - 1.0, jnp.maximum(*ends) + 1.0
+    return jnp.clip(jax.lax.fori_loop(0, steps, halve, state)[0], low, high)
+
+
+def _largest(law: Distribution, mechanism: Mechanism, released: Any, low: Any, high: Any) -> Any:
+    """Where the product is largest: looked for about the law's mean and the release, ever closer."""
+    marks = [(law.mean, jnp.sqrt(law.variance)), *(mechanism.landmarks(released) or [])]
+    points, scales = (jnp.stack([jnp.broadcast_to(mark[i], low.shape) for mark in marks]) for i in (0, 1))
+    scales = jnp.maximum(jnp.where(jnp.isfinite(scales), scales, 1.0), 1.0)
+    points = jnp.where(jnp.isfinite(points), points, 0.0)
+    powers = 2.0 ** jnp.arange(0.0, 24.0)
+    steps = jnp.concatenate([-powers[::-1], jnp.zeros(1), powers]).reshape(-1, *(1,) * points.ndim)
+    at = points + steps * 0.25 * scales
+    gap = jnp.broadcast_to(0.25 * jnp.maximum(jnp.abs(steps), 1.0) * scales, at.shape)
+    at, gap = (part.reshape(-1, *low.shape) for part in (at, gap))
+
+    def best(at: Any) -> Any:
+        whole = jnp.clip(jnp.round(jnp.clip(at, -LARGEST, LARGEST)), low, high)
+        seen = _log_law(law, whole, low, high) + mechanism.log_prob(released, whole)
+        index = jnp.argmax(jnp.where(jnp.isnan(seen), -jnp.inf, seen), axis=0)[None]
+        return jnp.take_along_axis(whole, index, axis=0)[0], index
+
+    place, index = best(at)
+    around = jnp.linspace(-1.0, 1.0, 9).reshape(-1, *(1,) * low.ndim)
+
+    def zoom(_: Any, state: Any) -> Any:
+        place, width = state
+        return best(place + around * width)[0], jnp.maximum(0.25 * width, 4.0)
+
+    place, _ = jax.lax.fori_loop(0, 16, zoom, (place, jnp.take_along_axis(gap, index, axis=0)[0]))
+    return place

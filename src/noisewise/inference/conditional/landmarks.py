@@ -1,0 +1,114 @@
+"""Where the density of a law changes, and over what distance: all that quadrature must know of it beforehand.
+
+Derivation: docs/derivations/conditional.md.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from numpyro.distributions import Distribution
+
+from noisewise.mechanisms import GeneralizedCauchy, Mechanism
+from noisewise.mechanisms.processed import Processed
+
+Landmarks = list[tuple[Any, Any, Any]]
+"""Points of the line, each with the distance over which the density changes about it, and with a if it behaves like
+the power a - 1 of the distance there; 1 where it does not."""
+
+DEEP = 1e-9
+"""Towards such an end panels become this much narrower than the law is wide."""
+
+
+def _located(law: Any) -> Landmarks:
+    return [(law.loc, law.scale, 1.0)]
+
+
+def _truncated(law: Any) -> Landmarks:
+    ends = [getattr(law, name) for name in ("low", "high") if hasattr(law, name)]
+    return [*_located(law.base_dist), *((end, law.base_dist.scale, 1.0) for end in ends)]
+
+
+def _from_zero(law: Any) -> Landmarks:
+    return [(0.0, law.scale, 1.0)]
+
+
+def _gamma(law: Any) -> Landmarks:
+    shape = law.concentration
+    return [(0.0, DEEP / law.rate, shape), (shape / law.rate, jnp.sqrt(shape) / law.rate, 1.0)]
+
+
+def _inverse_gamma(law: Any) -> Landmarks:
+    top = law.rate / (law.concentration + 1.0)
+    return [(0.0, 1e-3 * top, 1.0), (top, top / jnp.sqrt(law.concentration + 1.0), 1.0)]
+
+
+def _log_normal(law: Any) -> Landmarks:
+    top = jnp.exp(law.loc)
+    return [
+        (0.0, top * jnp.exp(-jnp.minimum(9.0 * law.scale, 60.0)), 1.0),
+        (top, top * jnp.minimum(law.scale, 1.0), 1.0),
+    ]
+
+
+def _beta(law: Any) -> Landmarks:
+    first, second = law.concentration1, law.concentration0
+    total = first + second
+    spread = jnp.sqrt(first * second / (total + 1.0)) / total
+    return [(0.0, DEEP, first), (first / total, spread, 1.0), (1.0, DEEP, second)]
+
+
+def _weibull(law: Any) -> Landmarks:
+    shape = law.concentration
+    return [(0.0, DEEP * law.scale, shape), (law.scale, law.scale / jnp.maximum(shape, 1.0), 1.0)]
+
+
+_KNOWN: dict[str, Callable[[Any], Landmarks]] = {
+    **dict.fromkeys(("Normal", "Laplace", "Cauchy", "StudentT", "Logistic", "Gumbel"), _located),
+    **dict.fromkeys(
+        ("TwoSidedTruncatedDistribution", "LeftTruncatedDistribution", "RightTruncatedDistribution"), _truncated
+    ),
+    **dict.fromkeys(("HalfNormal", "HalfCauchy"), _from_zero),
+    "Exponential": lambda law: [(0.0, 1.0 / law.rate, 1.0)],
+    "Gamma": _gamma,
+    "Chi2": _gamma,
+    "InverseGamma": _inverse_gamma,
+    "LogNormal": _log_normal,
+    "Beta": _beta,
+    "Weibull": _weibull,
+    "Pareto": lambda law: [(law.scale, law.scale / jnp.maximum(law.alpha, 1.0), 1.0)],
+    "Uniform": lambda law: [(end, law.high - law.low, 1.0) for end in (law.low, law.high)],
+}
+"""By the name of the class."""
+
+
+def known(kind: str) -> bool:
+    """Whether the landmarks of a class of laws are known."""
+    return kind in _KNOWN
+
+
+def landmarks(law: Distribution, kind: str) -> Landmarks:
+    """Of the innermost law of one entry; finite ends of its support included. Traceable."""
+    return _KNOWN[kind](law)
+
+
+def has_pole(kind: str) -> bool:
+    """Whether the density may be infinite at an end."""
+    return kind in ("Gamma", "Chi2", "Beta", "Weibull")
+
+
+def is_heavy(kind: str) -> bool:
+    """Whether the density may fall no faster than a power of the distance."""
+    return kind in ("Cauchy", "HalfCauchy", "StudentT", "Pareto", "InverseGamma", "LogNormal", "Weibull")
+
+
+def is_heavy_noise(mechanism: Mechanism) -> bool:
+    """The same of noise, whatever is done to it afterwards."""
+    while isinstance(mechanism, Processed):
+        mechanism = mechanism.base
+    return isinstance(mechanism, GeneralizedCauchy)
+
+
+def has_moving_end(kind: str) -> bool:
+    """Whether a parameter is an end of the support."""
+    return kind in ("Uniform", "Pareto") or "Truncated" in kind

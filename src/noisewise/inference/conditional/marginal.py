@@ -1,0 +1,28 @@
+"""What every way of integrating a statistic out gives: the likelihood of its release, and what may be missing."""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+
+class Marginal(NamedTuple):
+    """log of what was added up, and log of what may be missing from it; entry by entry."""
+
+    log_kept: Any
+    log_beyond: Any
+
+    @property
+    def log_bound(self) -> Any:
+        """log of the two together."""
+        return jnp.logaddexp(self.log_kept, self.log_beyond)
+
+    @property
+    def share(self) -> Any:
+        """What may be missing, as a share of the two together."""
+        return jnp.where(self.log_beyond > -jnp.inf, jnp.exp(self.log_beyond - self.log_bound), 0.0)
+
+
+def log_beta(a: Any, b: Any) -> Any:
+    """log of the beta function. JAX's own has seven digits only, in 64 bits too."""
+    return gammaln(a) + gammaln(b) - gammaln(a + b)
