@@ -81,13 +81,14 @@ def _evaluated(at: At, axes: list[Any], at_once: int) -> tuple[Any, dict[str, An
 
 
 def _within(height: Any, axes: list[Any]) -> list[tuple[float, float]]:
-    """The smallest box, with a cell to spare, of what lies within DROP of the top."""
+    """The smallest box of what lies within DROP of the top, a cell to spare; four where the mesh is too coarse."""
     kept = height > height.max() - DROP
     narrowed = []
     for number, axis in enumerate(axes):
         others = tuple(other for other in range(len(axes)) if other != number)
         index = np.flatnonzero(kept.any(axis=others))
-        narrowed.append((axis[max(index[0] - 1, 0)], axis[min(index[-1] + 1, len(axis) - 1)]))
+        spare = 1 if index[-1] - index[0] >= 8 else 4
+        narrowed.append((axis[max(index[0] - spare, 0)], axis[min(index[-1] + spare, len(axis) - 1)]))
     return narrowed
 
 
