@@ -112,18 +112,16 @@ def _sample_by_choice(
 ) -> Posterior:
     """Try rejection for as long as a probe would take; else run the probe, and go down its ranking."""
     spared = choice.sparing(problem)
-    if spared is not None:
-        logger.info("%s: %s", type(spared.sampler).__name__, spared.note)
-        return _run(problem, spared.sampler, draws, seed, engine, progress, spared.note, log.within(0))
-    posterior = _tried_at_once(problem, draws, seed, engine)
+    posterior = None if spared else _tried_at_once(problem, draws, seed, engine)
     if posterior is not None:
         logger.info("Rejection: %s", posterior.reason)
         return posterior
-    probe = probe_of(problem, seed, engine)
+    probe = None if spared else probe_of(problem, seed, engine)
     steps: list[str] = []
     first_error: InferenceError | InputError | None = None
     longer: list[tuple[choice.Estimate, str]] = []
-    candidates = _with_longer(_candidates(probe, draws, seed, engine), longer)
+    ranked = _candidates(probe, draws, seed, engine) if probe else iter([(spared, spared.note)] if spared else [])
+    candidates = _with_longer(ranked, longer)
     for number, (estimate, reason) in enumerate(candidates):
         sampler = estimate.sampler
         logger.info("%s: %s", type(sampler).__name__, reason)
@@ -139,7 +137,8 @@ def _sample_by_choice(
             steps.append(f"{type(sampler).__name__} ({reason}) could not go on")
             logger.info("%s", error)
             continue
-        latest = looked_again(latest, problem, probe, engine)
+        if probe:
+            latest = looked_again(latest, problem, probe, engine)
         if posterior is None or not POSTERIOR[latest.status].another:
             posterior = latest
         else:
