@@ -139,7 +139,8 @@ def _axes_of(who: str, name: Any, axes: Any, shapes: Mapping[str, Sequence[int]]
         checks.name(who, place, axis)
         if axis in shapes:
             rule = "must not name an axis like a parameter or statistic"
-            raise refusal(who, place, rule, axis, "Rename one of them.")
+            advice = "Rename one of them; a released value's axes are renamed by with_coords."
+            raise refusal(who, place, rule, axis, advice)
     return tuple(axes)
 
 
