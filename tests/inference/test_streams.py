@@ -74,6 +74,33 @@ def test_fewer_draws_are_a_prefix_of_more(seed):
     assert all(np.array_equal(few[name], many[name][:1_000]) for name in few.draws)
 
 
+PREFIXES = {
+    "rejection": nw.Rejection(),
+    "importance": nw.Importance(),
+    "adapted": nw.Importance(proposal="adapted"),
+    "collapsed": nw.Importance(collapse=True),
+    "importance-rejection": nw.ImportanceRejection(),
+    "rejection control": nw.RejectionControl(),
+}
+"""Samplers of which docs/samplers.md says that fewer draws are the first of more."""
+
+
+@pytest.mark.parametrize("sampler", PREFIXES)
+def test_fewer_draws_are_the_first_of_more(sampler, seed):
+    """Not a multiple of a block, and more than one."""
+    model, common = count_model(), {"sampler": PREFIXES[sampler], "seed": seed, "on_failure": "return"}
+    few, many = (nw.sample(model, count_release(), draws=draws, **common) for draws in (1_000, 9_001))
+    assert all(np.array_equal(few[name], many[name][:1_000]) for name in few.draws)
+    if few.log_weights is not None:
+        assert np.array_equal(few.log_weights, many.log_weights[:1_000])
+
+
+def test_fewer_draws_are_the_first_of_each_chain(seed):
+    model, common = count_model(), {"sampler": nw.NUTS(chains=2, warmup=50), "seed": seed, "on_failure": "return"}
+    few, many = (nw.sample(model, count_release(), draws=draws, **common)["theta"] for draws in (100, 300))
+    assert np.array_equal(few.reshape(2, 50), many.reshape(2, 150)[:, :50])
+
+
 def test_other_seeds_give_other_draws(seed):
     a, b = (nw.sample(count_model(), count_release(), nw.Rejection(), draws=1_000, seed=s) for s in (seed, seed + 1))
     assert not np.intersect1d(a["theta"], b["theta"]).size

@@ -1,6 +1,7 @@
 """The model language: what it reads from functions, and what it refuses at construction."""
 
 import re
+import time
 import warnings
 
 import jax.numpy as jnp
@@ -364,3 +365,41 @@ def test_the_users_own_jax_works_afterwards(seed):
     total = nw.Total(record, lambda y: y * jnp.exp(x), n=3)
     nw.Model(prior={"t": dist.Gamma(2.0, 1.0)}, statistics={"s": total}).simulate(10, seed)
     assert jnp.sin(x).dtype == jnp.exp(x).dtype == np.float32
+
+
+# Randomness of their own --------------------------------------------------------------------------------------------
+
+OWN = np.random.default_rng(5)
+CALLS = []
+
+
+def remembers(rng, theta):
+    CALLS.append(theta)
+    return float(len(CALLS))
+
+
+OWN_RANDOMNESS = {
+    "np.random": nw.Simulator(lambda rng, theta: np.random.normal(theta)),  # noqa: NPY002
+    "a generator of its own": nw.Simulator(lambda rng, theta: int(OWN.poisson(theta))),
+    "in one call of three": nw.Simulator(lambda rng, theta: OWN.normal() if rng.random() < 1 / 3 else 0.0),
+    "in batches": nw.Simulator(lambda rng, theta: theta + OWN.normal(size=len(theta)), batched=True),
+    "memory": nw.Simulator(remembers),
+}
+
+
+@pytest.mark.parametrize("kind", OWN_RANDOMNESS)
+def test_simulators_with_randomness_of_their_own_are_refused(kind):
+    with pytest.raises(nw.InputError, match="must draw all its random numbers from 'rng'"):
+        nw.Model(prior={"theta": GAMMA}, statistics={"s": OWN_RANDOMNESS[kind]})
+
+
+def test_a_slow_simulator_is_called_twice_only():
+    calls = []
+
+    def slow(rng, theta):
+        calls.append(theta)
+        time.sleep(0.06)
+        return rng.normal(theta)
+
+    nw.Model(prior={"theta": GAMMA}, statistics={"s": nw.Simulator(slow)})
+    assert len(calls) == 4  # two rows each time

@@ -12,7 +12,7 @@ from exactness import LIMIT, z_of_mean
 from numpyro.infer.hmc import hmc
 from sampler_table import problem as target
 from scipy import stats
-from targets import count_model, count_release, lalonde_model, lalonde_release
+from targets import briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
 from noisewise.diagnostics import chains
@@ -344,3 +344,30 @@ def test_large_joint_tables_and_mixed_chains_are_refused():
 def test_bad_settings_are_refused(bad):
     with pytest.raises(nw.InputError, match="NUTS"):
         NUTS(**bad)
+
+
+# Units --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", briefly([1e-9, 1e-6, 1e9], [1e-6]))
+def test_chains_meet_in_any_unit(unit, seed):
+    """A mean and the log of a standard deviation: in steps fit for one of them the other would not move."""
+    rows = np.array([3.1, 4.4, 2.2, 5.0, 3.7, 1.9])
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 10.0 * unit), "sigma": dist.HalfNormal(5.0 * unit)},
+        statistics={"x": lambda mu, sigma: dist.Normal(mu, sigma).expand([6]).to_event(1)},
+    )
+    release = nw.Release(x=nw.Laplace(scale=0.5 * unit).released(rows * unit))
+    posterior = nw.sample(model, release, nw.NUTS(warmup=300), draws=1_200, seed=seed, on_failure="return")
+    assert posterior.diagnostics["mean_steps"] < 20  # 560 in units of 1e-6 as they are
+    assert max(posterior.r_hat.values()) < 1.1  # 4 there
+
+
+def test_ordinary_spreads_are_left_as_they_are():
+    free = np.random.default_rng(0).normal(size=(128, 4)) * np.array([1.0, 1e-6, 30.0, 1e9])
+    scale = nuts.units(np.concatenate([free, np.full((2, 4), np.inf)]))
+    assert scale[0] == scale[2] == 1.0
+    assert np.array_equal(np.log2(scale), np.round(np.log2(scale)))
+    assert scale[1] == pytest.approx(0.67e-6, rel=0.7)
+    assert scale[3] == pytest.approx(0.67e9, rel=0.7)
+    assert np.all(nuts.units(np.ones((8, 2))) == 1.0)

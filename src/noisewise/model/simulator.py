@@ -1,15 +1,19 @@
 """Statistics simulated by any Python callable: no density, only draws."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from noisewise.errors import InferenceError, refusal
+from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.model.graph import Poll, dependencies
 from noisewise.model.law import Values
 from noisewise.numerics import Array
+
+REPEATS, SECONDS = 16, 0.1
+"""Generators with which a simulator is called twice; no further one after so many seconds."""
 
 
 class Simulator:
@@ -45,6 +49,24 @@ class BoundSimulator:
         self.shape = simulated.shape[1:]
         self.discrete = simulated.dtype.kind in "iub"
         self.struct = jax.ShapeDtypeStruct(self.shape, np.int64 if self.discrete else np.float64)
+        self._refuse_own_randomness(trial, simulated)
+
+    def _refuse_own_randomness(self, trial: Values, first: Array) -> None:
+        """The same generator and parents must give the same values, else draws depend on threads and on history."""
+        end = time.monotonic() + SECONDS
+        for seed in range(REPEATS):
+            try:
+                once = first if seed == 0 else self.draw(np.random.default_rng(seed), trial, 2, lambda: None)
+                again = self.draw(np.random.default_rng(seed), trial, 2, lambda: None)
+            except (InferenceError, InputError):  # not a matter of randomness: told when it comes to that
+                return
+            if not np.array_equal(once, again):
+                rule = "must draw all its random numbers from 'rng', and remember nothing: the same generator gave"
+                advice = "Replace np.random and generators of its own by rng; then a seed decides every draw."
+                values = [np.asarray(one).tolist() for one in (once, again)]
+                raise refusal(self.who, "simulator", f"{rule} other values when called again", values, advice)
+            if time.monotonic() > end:
+                return
 
     def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
         """One simulated statistic per row."""

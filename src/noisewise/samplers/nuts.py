@@ -43,6 +43,8 @@ WIDENINGS = 6
 """How often windows are doubled before giving up."""
 DIVERGENT = 0.01
 """Share of divergent transitions that is too many."""
+ORDINARY = 64.0
+"""Spreads of the prior, in free coordinates, up to this or down to one over it are left as they are."""
 DENSE = 32
 """Unknowns up to which the mass matrix is dense by default."""
 
@@ -119,11 +121,20 @@ class Programs:
             "dense_mass": dense,
         }
 
-    def _kernel(self, free: Any, key: Any, data: Any) -> tuple[Any, Any]:
-        """NumPyro's state for one chain at `free`, and its step."""
-        start, step = hmc(potential_fn_gen=self.target.potential, algo="NUTS")
+    def _kernel(self, scaled: Any, key: Any, data: Any) -> tuple[Any, Any]:
+        """NumPyro's state for one chain at the free vector `scaled` times `data["scale"]`, and its step.
+
+        NumPyro draws its mass matrix towards one by an amount that has no unit: an unknown of size 1e-6 would be given
+        steps of a thousand times its size.
+        """
+
+        def potential(data: Any) -> Callable[[Any], Any]:
+            energy = self.target.potential(data["target"])
+            return lambda scaled: energy(scaled * data["scale"])
+
+        start, step = hmc(potential_fn_gen=potential, algo="NUTS")
         state = start(
-            free,
+            scaled,
             trajectory_length=None,
             rng_key=jax.random.wrap_key_data(key, impl=KEYS),
             model_args=(data,),
@@ -135,7 +146,7 @@ class Programs:
         """The state of a chain."""
 
         def build() -> Any:
-            return lambda free, key, data: _plain(self._kernel(free, key, data)[0])
+            return lambda free, key, data: _plain(self._kernel(free / data["scale"], key, data)[0])
 
         return self._once("start", build, free, key, data)
 
@@ -148,7 +159,7 @@ class Programs:
 
                 def iterate(carry: Any, _: Any) -> Any:
                     new = step(carry)
-                    seen = {"free": new.z, "steps": new.num_steps, "diverging": new.diverging}
+                    seen = {"free": new.z * data["scale"], "steps": new.num_steps, "diverging": new.diverging}
                     return new, seen | {"accept": new.accept_prob}
 
                 last, seen = jax.lax.scan(iterate, _keyed(state), None, length=PIECE)
@@ -201,6 +212,15 @@ def _keyed(state: Any) -> Any:
     return state._replace(
         rng_key=wrap(state.rng_key), adapt_state=state.adapt_state._replace(rng_key=wrap(state.adapt_state.rng_key))
     )
+
+
+def units(free: Array) -> Array:
+    """A power of two for every coordinate of candidates (rows) whose spread is far from one; else one."""
+    with np.errstate(invalid="ignore"):
+        low, high = np.nanquantile(np.where(np.isfinite(free), free, np.nan), [0.25, 0.75], axis=0)
+    spread = np.where((high > low) & np.isfinite(high - low), 0.5 * (high - low), 1.0)
+    far = (spread > ORDINARY) | (spread < 1.0 / ORDINARY)
+    return np.where(far, 2.0 ** np.round(np.log2(spread)), 1.0)
 
 
 @dataclass
@@ -282,6 +302,7 @@ class ChainsRun:
             free, energy = np.asarray(free), np.asarray(energy)
         self.log.same((free, energy), "starts", self.attempt)
         energy = np.where(np.isfinite(energy), energy, np.inf)
+        self.scale = units(free)
         if np.min(energy) == np.inf:
             self.status = "no_weight"
             self.message = (
@@ -297,12 +318,13 @@ class ChainsRun:
         total = -(-(self.settings.warmup + self.length * self.settings.thin) // PIECE)
         log, pieces = self.log.within("chain", self.attempt, chain), self.pieces[chain]
         with double():
-            state = jax.tree.map(np.asarray, self.programs.start(free, key, self.data))
+            data = {"target": self.data, "scale": self.scale}
+            state = jax.tree.map(np.asarray, self.programs.start(free, key, data))
             state, records = self._resumed(log, pieces, state)
             saved = len(pieces)
             while len(pieces) < total:
                 poll()
-                state, seen = jax.tree.map(np.asarray, self.programs.advance(state, self.data))
+                state, seen = jax.tree.map(np.asarray, self.programs.advance(state, data))
                 pieces.append(seen)
                 if log.due() or (log and len(pieces) == total):
                     record = {"state": jax.tree.leaves(state), "rows": pieces[saved:]}
