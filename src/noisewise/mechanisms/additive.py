@@ -77,6 +77,8 @@ class Additive(Mechanism):
         """Supremum of `log_interval` over the confidential value: attained at the middle; 0 for a half-line."""
         xp = namespace(low, high, self)
         bounded = xp.isfinite(low) & xp.isfinite(high)
+        if xp is np and not np.any(bounded):
+            return np.zeros(np.shape(bounded))
         half = 0.5 * xp.where(bounded, high - low, 0.0)
         return xp.where(bounded, self._log_mass(-half, half), 0.0)
 
@@ -149,6 +151,8 @@ class Lattice(Additive):
         """Supremum over whole confidential values: attained at the middle of the integers in the interval."""
         xp = namespace(low, high, self)
         bounded = xp.isfinite(low) & xp.isfinite(high)
+        if xp is np and not np.any(bounded):
+            return np.zeros(np.shape(bounded))
         first = xp.ceil(xp.where(bounded, low, 0.0))
         count = xp.ceil(xp.where(bounded, high, 0.0)) - first
         start = -xp.floor(0.5 * count)

@@ -100,9 +100,10 @@ def _released(entry: Any, where: str, version: int) -> Released:
         item = mechanism.released(decoded(mechanism, value, Place.below(where, "value")))
     except InputError as error:
         raise error.within(Place.below(where, "value")) from None
-    if axes is not None:
-        item = item.with_coords(_labels(axes, item.shape, Place.below(where, "axes")))
-    return replace(item, about=about_from(stated, OF_STATISTIC, Place.below(where, "about")))
+    if axes is None and not stated and isinstance(stated, dict):
+        return item
+    labels = {} if axes is None else _labels(axes, item.shape, Place.below(where, "axes"))
+    return replace(item, coords=labels, about=about_from(stated, OF_STATISTIC, Place.below(where, "about")))
 
 
 def about_from(content: Any, fields: Mapping[str, Check], where: str) -> FrozenDict:
