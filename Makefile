@@ -68,9 +68,10 @@ chaos: $(VENV)/.developer
 docs: $(VENV)/.developer
 	$(BIN)/mkdocs build
 
-# every picture of the documentation, and the data file of a tutorial
+# every picture of the documentation, and the data files of tutorials
 pictures: $(VENV)/.developer
 	$(BIN)/python scripts/county_file.py docs/data
+	$(BIN)/python scripts/tract_file.py docs/data
 	$(BIN)/python scripts/pictures.py
 
 # Installs as users have them, without and with each extra, in environments of their own; real commands in each.

@@ -18,6 +18,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 PICTURES = {
     "noisy-count.png": "tutorials/noisy-count.md",
     "county-counts.png": "tutorials/county-counts.md",
+    "census-tracts.png": "tutorials/census-tracts.md",
     "clamped-mean.png": "tutorials/clamped-mean.md",
     "noise-on-every-row.png": "tutorials/noise-on-every-row.md",
 }
@@ -29,7 +30,7 @@ DEMO = "demo.png"
 def with_data() -> Iterator[Path]:
     """A new working directory, with the files that pages offer for download."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        for data in (DOCS / "data").glob("*.csv"):
+        for data in (DOCS / "data").iterdir():
             shutil.copy(data, ".")
         yield Path(folder)
 

@@ -1,4 +1,4 @@
-"""The model of docs/tutorials/withheld-days.md, integrated over a grid in NumPy, with nothing of the library.
+"""Page views after an earthquake, four days published and ten withheld: integrated over a grid in NumPy alone.
 
 Views of day t are negative binomial with mean `first * t ** -decay` and size `size`. Their noisy values are published
 from a threshold on. A day's probability depends on the parameters only through its mean and the size, so it is summed

@@ -215,7 +215,8 @@ import numpy as np, pandas as pd
 import noisewise as nw
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 start = time.perf_counter()
-release = nw.Release.from_table(sys.argv[1], value="n", mechanism="DiscreteGaussian", index="area", variance="v", threshold=-50)
+settings = {"value": "n", "mechanism": "DiscreteGaussian", "index": "area", "variance": "v", "threshold": -50}
+release = nw.Release.from_table(sys.argv[1], **settings)
 read = time.perf_counter() - start
 release.save(sys.argv[2])
 again = nw.Release.load(sys.argv[2])

@@ -53,8 +53,8 @@ def persons(tmp_path, seed):
 @pytest.mark.quick
 def test_counts_come_with_their_scale_and_their_labels(persons, seed):
     release = nw.sources.census_nmf(persons, level="County", query=["total", "hispanic * cenrace"], state="VT")
-    assert list(release) == ["total", "hispanic_cenrace"]
-    total, cells = release["total"], release["hispanic_cenrace"]
+    assert list(release) == ["total", "by_hispanic_cenrace"]
+    total, cells = release["total"], release["by_hispanic_cenrace"]
     assert list(total.coords) == ["geocode"]
     assert list(total.coords["geocode"]) == COUNTIES
     assert isinstance(total.mechanism, nw.DiscreteGaussian)
@@ -89,7 +89,7 @@ def test_detailed_counts_have_one_axis_for_each_attribute(persons, seed):
     assert list(item.coords) == ["geocode", *PERSONS]
     assert item.shape == (1, 8, 2, 2, 63)
     assert item.value.ravel().tolist() == person_rows("050", seed)[2]["value"]
-    groups = nw.sources.census_nmf(persons, level="State", query="hhinstlevels")["hhinstlevels"]
+    groups = nw.sources.census_nmf(persons, level="State", query="hhinstlevels")["by_hhinstlevels"]
     assert list(groups.coords["hhgq"]) == ["household", "institutional", "noninstitutional"]
 
 
@@ -98,7 +98,7 @@ def test_scales_may_differ_between_areas(tmp_path):
     pairs = zip(COUNTIES, (4.0, 9.0, 16.0), strict=True)
     rows = [measurement(code, "hispanic_dpq", groupings, shape, [3, 4], variance) for code, variance in pairs]
     write_measurements(tmp_path / "County.parquet", rows)
-    item = nw.sources.census_nmf(tmp_path / "County.parquet", level="County", query="hispanic")["hispanic"]
+    item = nw.sources.census_nmf(tmp_path / "County.parquet", level="County", query="hispanic")["by_hispanic"]
     assert item.mechanism.scale.tolist() == [[2.0], [3.0], [4.0]]
     assert item.mechanism.log_prob(item.value, item.value)[2, 0] == nw.DiscreteGaussian(scale=4.0).log_prob(4, 4)
 
@@ -122,10 +122,25 @@ def test_housing_units_and_dhc_persons(tmp_path, seed):
     rows = [measurement("050", "age_18_64_116 * relgq_4_groups_dpq", groupings, value.shape, value, 9.0)]
     write_measurements(tmp_path / "dhc/State.parquet/DPQuery/State=050/p.parquet", rows, DHC)
     name = "age_18_64_116*relgq_4_groups"
-    item = nw.sources.census_nmf(tmp_path / "dhc", level="State", query=name)["age_18_64_116_relgq_4_groups"]
+    item = nw.sources.census_nmf(tmp_path / "dhc", level="State", query=name)["by_age_18_64_116_relgq_4_groups"]
     assert list(item.coords) == ["geocode", "relgq", "age"]  # axes in the order of the counts, not of the name
     assert list(item.coords["age"]) == ["0-17", "18-64", "65-115"]
     assert np.array_equal(item.value[0], value[:, 0, :, 0, 0])
+
+
+def test_a_model_takes_the_release_with_its_labels(persons):
+    """Statistics and axes have names of their own, or a model could not have both."""
+    import numpyro.distributions as dist
+
+    release = nw.sources.census_nmf(persons, level="County", query="hhinstlevels", areas="050")
+    model = nw.Model(
+        prior={"rate": dist.Gamma(4.0, 0.1).expand([2, 3])},
+        statistics={"by_hhinstlevels": lambda rate: dist.Poisson(rate)},
+        dims={"rate": ("geocode", "hhgq")},
+    )
+    posterior = nw.sample(model, release, nw.Importance(), draws=50, seed=1, on_failure="return")
+    assert list(posterior.axes.dims["by_hhinstlevels"]) == ["geocode", "hhgq"]
+    assert list(posterior.axes.coords["hhgq"]) == ["household", "institutional", "noninstitutional"]
 
 
 def test_the_code_book_divides_what_it_groups():

@@ -17,6 +17,8 @@ from noisewise.release.tables import arrow
 from noisewise.sources.census_codes import LEVELS, PRODUCTS, STATES, Grouping
 
 WHO = "census_nmf"
+WHOLE = ("total", "detailed")
+"""Queries that are not named by the attributes they group."""
 SUFFIXES = {"noisy": "_dpq", "constraint": "_con"}
 
 
@@ -28,9 +30,9 @@ def census_nmf(
     `path` is a Parquet file or a folder of them, such as `US_Person_PL_PROD`, the redistricting file of persons; also
     that of housing units, and the DHC file of persons. `level` is "State", "County", "Tract", ...; `query` is "total",
     "hispanic * cenrace", ..., or a list. `state` keeps one state, by FIPS number or abbreviation; `areas` is a list of
-    geocodes as the file writes them, or the beginning of them. A statistic has the axes `geocode` and those of its
-    query, with labels. Constraints that fix a value, such as "total_con", have no noise; those that bound one are
-    refused. Files are read by row groups, and only what was asked for is kept.
+    geocodes as the file writes them, or the beginning of them. A statistic (`total`, `by_hispanic_cenrace`) has the
+    axes `geocode` and those of its query, with labels. Constraints that fix a value, such as "total_con", have no
+    noise; those that bound one are refused. Files are read by row groups, and only what was asked for is kept.
     """
     wanted = _Wanted(_level(level), _queries(query), _state(state), _areas(areas))
     found: dict[str, dict[str, _Row]] = {name: {} for name in wanted.queries}
@@ -230,8 +232,9 @@ def _row(entry: dict[str, Any], product: str, attributes: dict[str, Grouping]) -
 
 
 def _name_of(query: str) -> str:
-    """`hispanic * cenrace_dpq` as hispanic_cenrace; a constraint keeps its ending."""
-    return query.removesuffix(SUFFIXES["noisy"]).replace(" * ", "_")
+    """`hispanic * cenrace_dpq` as by_hispanic_cenrace, since axes are named by attributes; constraints as they are."""
+    stem = query.removesuffix(SUFFIXES["noisy"]).replace(" * ", "_")
+    return stem if stem in WHOLE or query.endswith(SUFFIXES["constraint"]) else f"by_{stem}"
 
 
 def _statistic(rows: dict[str, _Row]) -> Released:
