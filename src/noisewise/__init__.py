@@ -7,6 +7,8 @@ from noisewise import mechanisms, sources
 from noisewise._version import __version__
 from noisewise.engine import Dask, Device, Processes, Threads
 from noisewise.errors import InferenceError, InputError, NoisewiseError, NoisewiseWarning
+from noisewise.inference.confidential import confidential
+from noisewise.inference.privatised import Privatised
 from noisewise.likelihood import EM, MCEM, Ascent, Staged
 from noisewise.likelihood.fit import fit
 from noisewise.mechanisms import (
@@ -67,6 +69,7 @@ __all__ = [
     "NoisewiseError",
     "NoisewiseWarning",
     "Posterior",
+    "Privatised",
     "Processes",
     "RandomizedResponse",
     "Rejection",
@@ -79,6 +82,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "compare",
+    "confidential",
     "fit",
     "forecast",
     "mechanisms",

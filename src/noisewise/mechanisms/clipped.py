@@ -50,7 +50,7 @@ class Clipped(Processed):
 
     def apply(self, value: Any) -> Any:
         """min(max(x, low), high); what differs from an end by rounding errors is that end."""
-        return self.nearest(np.clip(value, self.low, self.high))
+        return self.nearest(namespace(value, self).clip(value, self.low, self.high))
 
     def preimage(self, start: Cut, stop: Cut) -> tuple[Cut, Cut]:
         """A cut below the range goes to -inf, one above to inf, one inside stays."""

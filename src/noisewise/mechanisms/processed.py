@@ -77,7 +77,7 @@ class Processed(Mechanism):
 
     @abstractmethod
     def apply(self, value: Any) -> Any:
-        """g, in NumPy; keeps NaN."""
+        """g; keeps NaN."""
 
     @abstractmethod
     def preimage(self, start: Cut, stop: Cut) -> tuple[Cut, Cut]:

@@ -72,7 +72,8 @@ class Thresholded(Processed):
 
     def apply(self, value: Any) -> Any:
         """NaN below the threshold."""
-        return np.where(self._published(np, value), value, np.nan)
+        xp = namespace(value, self)
+        return xp.where(self._published(xp, value), value, np.nan)
 
     def _published(self, xp: Any, value: Any) -> Any:
         return (value >= self.threshold) | close(xp, value, self.threshold, self.inner.tolerance())

@@ -7,6 +7,7 @@ Derivation: docs/derivations/conditional.md.
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -81,7 +82,11 @@ def route(law: Distribution, mechanism: Mechanism, size: int | None = None) -> R
 
 def log_marginal(law: Distribution, mechanism: Mechanism, released: Any, by: Route | None = None) -> Marginal:
     """log density of the release given the law's parameters, entry by entry, and what may be missing from it."""
-    by = route(law, mechanism) if by is None else by
+    return _log_marginal(law, mechanism, released, by=route(law, mechanism) if by is None else by)
+
+
+@partial(jax.jit, static_argnames="by")
+def _log_marginal(law: Distribution, mechanism: Mechanism, released: Any, by: Route) -> Marginal:
     base, released = _entry(law), jnp.asarray(released)
     if by.way == "exact":
         log_kept = base.log_prob(released)
@@ -96,7 +101,11 @@ def log_marginal(law: Distribution, mechanism: Mechanism, released: Any, by: Rou
 
 def draw(uniform: Any, law: Distribution, mechanism: Mechanism, released: Any, by: Route | None = None) -> Any:
     """The statistic given its release, for one uniform variate per entry: its quantile, as far as the rule goes."""
-    by = route(law, mechanism) if by is None else by
+    return _draw(uniform, law, mechanism, released, by=route(law, mechanism) if by is None else by)
+
+
+@partial(jax.jit, static_argnames="by")
+def _draw(uniform: Any, law: Distribution, mechanism: Mechanism, released: Any, by: Route) -> Any:
     base, uniform = _entry(law), jnp.asarray(uniform)
     released = jnp.broadcast_to(jnp.asarray(released), uniform.shape)
     if by.way == "exact":

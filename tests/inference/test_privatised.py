@@ -1,0 +1,259 @@
+"""`Privatised` as a NumPyro distribution, and draws of the statistics behind it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro import handlers, infer
+from scipy import special, stats
+
+import noisewise as nw
+from noisewise import mechanisms
+from noisewise.errors import InputError
+from noisewise.inference.conditional import noise
+from noisewise.numerics import double
+
+LAPLACE = nw.Laplace(scale=2.0)
+FALSE_ALARM = 1e-6
+"""Of one test of draws."""
+
+
+def log_sum(rate, released, scale=2.0):
+    """log likelihood of a Poisson rate, summed here."""
+    k = np.arange(400).reshape(-1, *(1,) * np.ndim(rate + released))
+    return special.logsumexp(stats.poisson.logpmf(k, rate) + stats.laplace.logpdf(released - k, scale=scale), axis=0)
+
+
+def test_the_density_is_the_sum_in_64_and_32_bits():
+    released = np.array([-3.0, 4.5, 40.25])
+    with double():
+        wide = np.asarray(nw.Privatised(dist.Poisson(5.0), LAPLACE).log_prob(released))
+    narrow = np.asarray(nw.Privatised(dist.Poisson(5.0), LAPLACE).log_prob(released))
+    assert wide.dtype == np.float64
+    assert narrow.dtype == np.float32
+    assert np.allclose(wide, log_sum(5.0, released), rtol=0, atol=1e-10)
+    assert np.allclose(narrow, log_sum(5.0, released), rtol=1e-5, atol=1e-5)
+
+
+def test_shapes_are_those_of_numpyro():
+    rates = jnp.array([1.0, 5.0, 20.0])
+    one = nw.Privatised(dist.Poisson(rates), LAPLACE)
+    assert (one.batch_shape, one.event_shape) == ((3,), ())
+    value = one.sample(jax.random.key(0), (4, 2))
+    assert value.shape == (4, 2, 3)
+    assert one.log_prob(value).shape == (4, 2, 3)
+    event = one.to_event(1)
+    assert (event.batch_shape, event.event_shape) == ((), (3,))
+    assert np.allclose(event.log_prob(value), one.log_prob(value).sum(-1), rtol=1e-5)
+    inside = nw.Privatised(dist.Poisson(rates).to_event(1), LAPLACE)
+    assert inside.event_shape == (3,)
+    assert np.allclose(inside.log_prob(value), event.log_prob(value), rtol=1e-5)
+    assert inside.neglected(value).shape == (4, 2)
+    many = nw.Privatised(dist.Poisson(5.0), LAPLACE).expand((2, 3))
+    assert many.sample(jax.random.key(0)).shape == (2, 3)
+    assert len(np.unique(many.sample(jax.random.key(0)))) == 6
+    assert many.log_prob(value).shape == (4, 2, 3)
+    scales = nw.Privatised(dist.Poisson(5.0), nw.Laplace(scale=np.array([1.0, 2.0, 4.0])))
+    assert scales.batch_shape == (3,)
+    assert scales.sample(jax.random.key(0), (5,)).shape == (5, 3)
+    assert scales.log_prob(value).shape == (4, 2, 3)
+
+
+def test_it_is_a_pytree_and_goes_through_transformations():
+    law = nw.Privatised(dist.Poisson(5.0), LAPLACE)
+    leaves, form = jax.tree.flatten(law)
+    again = jax.tree.unflatten(form, leaves)
+    assert float(again.log_prob(7.5)) == float(law.log_prob(7.5))
+    through = jax.jit(lambda one, value: one.log_prob(value))(law, 7.5)
+    assert np.isclose(through, law.log_prob(7.5), rtol=1e-6)
+    rates = jnp.array([1.0, 5.0, 9.0])
+    mapped = jax.vmap(lambda rate: nw.Privatised(dist.Poisson(rate), LAPLACE).log_prob(7.5))(rates)
+    assert np.allclose(mapped, nw.Privatised(dist.Poisson(rates), LAPLACE).log_prob(7.5), rtol=1e-5)
+    slope = jax.grad(lambda rate: nw.Privatised(dist.Poisson(rate), LAPLACE).log_prob(7.5))(5.0)
+    assert np.isclose(slope, (log_sum(5.01, 7.5) - log_sum(4.99, 7.5)) / 0.02, rtol=1e-3)
+
+    def step(total, value):
+        return total + nw.Privatised(dist.Poisson(5.0), LAPLACE).log_prob(value), None
+
+    total, _ = jax.lax.scan(step, 0.0, jnp.array([1.0, 7.5]))
+    assert np.isclose(total, log_sum(5.0, 1.0) + log_sum(5.0, 7.5), rtol=1e-5)
+
+
+NOISES = [
+    nw.Laplace(scale=2.0),
+    nw.Gaussian(scale=2.0),
+    mechanisms.GeneralizedCauchy(power=3.0, scale=0.7),
+    mechanisms.TruncatedLaplace(scale=1.0, bound=1.5),
+    mechanisms.Staircase(epsilon=1.0, sensitivity=2.0),
+    mechanisms.Tulap(epsilon=1.0, delta=0.01),
+    nw.DiscreteLaplace(scale=2.0),
+    nw.DiscreteGaussian(scale=1.5),
+]
+QUICK = mechanisms.TruncatedLaplace, nw.DiscreteLaplace
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [one if type(one) in QUICK else pytest.param(one, marks=pytest.mark.long) for one in NOISES],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+def test_noise_drawn_in_jax_has_the_law_of_the_mechanism(mechanism):
+    rows = 20_000
+    with double():
+        drawn = np.asarray(jax.jit(lambda key: noise.noise(key, mechanism, (rows,)))(jax.random.key(1)))
+    if mechanism.measure == "lattice":
+        values = np.arange(-4, 5)
+        expected = rows * np.exp(mechanism.noise_log_prob(1.0 * values))
+        counts = np.array([(drawn == value).sum() for value in values])
+        tail = rows - counts.sum(), rows - expected.sum()
+        chi = np.sum((counts - expected) ** 2 / expected) + (tail[0] - tail[1]) ** 2 / tail[1]
+        assert stats.chi2.sf(chi, len(values)) > FALSE_ALARM
+    else:
+        uniform = np.exp(mechanism.noise_log_cdf(drawn))
+        assert stats.kstest(uniform, "uniform").pvalue > FALSE_ALARM
+
+
+def test_what_is_done_after_the_noise_is_done_in_jax():
+    statistic = jnp.full(4000, 3.0)
+    key = jax.random.key(2)
+    with double():
+        plain = np.asarray(noise.released(key, LAPLACE, statistic))
+        rounded = noise.released(key, mechanisms.Rounded(LAPLACE, step=5.0), statistic)
+        clipped = noise.released(key, mechanisms.Clipped(LAPLACE, low=0.0), statistic)
+        withheld = noise.released(key, mechanisms.Thresholded(LAPLACE, 4.0), statistic)
+        moved = noise.released(key, mechanisms.Affine(LAPLACE, shift=1.0, factor=-2.0), statistic)
+        assert np.allclose(rounded, 5.0 * np.floor(plain / 5.0 + 0.5))
+        assert np.allclose(clipped, np.maximum(plain, 0.0))
+        assert np.allclose(withheld, np.where(plain >= 4.0, plain, np.nan), equal_nan=True)
+        assert np.allclose(moved, 1.0 - 2.0 * plain)
+        flips = np.asarray(noise.released(key, nw.RandomizedResponse(keep=0.75), jnp.ones(4000, int)))
+    assert abs(np.mean(flips) - 0.75) < 5.0 * np.sqrt(0.75 * 0.25 / 4000)
+
+
+def test_draws_have_the_density():
+    """The distribution function of the release, by sums of the noise's, at its draws."""
+    with double():
+        law = nw.Privatised(dist.Poisson(5.0), LAPLACE)
+        drawn = np.asarray(law.sample(jax.random.key(3), (5000,)))
+    k = np.arange(60)[:, None]
+    uniform = np.sum(stats.poisson.pmf(k, 5.0) * stats.laplace.cdf(drawn - k, scale=2.0), axis=0)
+    assert stats.kstest(uniform, "uniform").pvalue > FALSE_ALARM
+
+
+COUNTS = np.array([1.5, 8.25, 3.0, 12.0])
+
+
+def counties(released=None):
+    level = numpyro.sample("level", dist.Normal(1.5, 1.0))
+    with numpyro.plate("county", 4):
+        rate = numpyro.sample("rate", dist.LogNormal(level, 0.5))
+        numpyro.sample("released", nw.Privatised(dist.Poisson(rate), LAPLACE), obs=released)
+
+
+def test_in_a_model_under_a_plate():
+    rate = np.array([2.0, 6.0, 3.0, 11.0])
+    values = {"level": 1.0, "rate": rate}
+    log_joint, _ = infer.util.log_density(counties, (COUNTS,), {}, values)
+    prior = stats.norm.logpdf(1.0, 1.5, 1.0) + stats.lognorm.logpdf(rate, 0.5, scale=np.e).sum()
+    assert np.isclose(log_joint, prior + log_sum(rate, COUNTS).sum(), rtol=1e-5)
+    posterior = {"level": jnp.ones(3), "rate": jnp.ones((3, 4)) * rate}
+    likelihood = infer.log_likelihood(counties, posterior, COUNTS)["released"]
+    assert likelihood.shape == (3, 4)
+    assert np.allclose(likelihood[1], log_sum(rate, COUNTS), rtol=1e-4)
+    predicted = infer.Predictive(counties, posterior)(jax.random.key(0))
+    assert predicted["released"].shape == (3, 4)
+
+
+def test_masks_and_subsamples():
+    def masked(released):
+        with numpyro.plate("county", 4), handlers.mask(mask=jnp.array([True, False, True, True])):
+            numpyro.sample("released", nw.Privatised(dist.Poisson(5.0), LAPLACE), obs=released)
+
+    total, _ = infer.util.log_density(masked, (COUNTS,), {}, {})
+    assert np.isclose(total, log_sum(5.0, COUNTS[[0, 2, 3]]).sum(), rtol=1e-5)
+
+    def some(released):
+        with numpyro.plate("county", 4, subsample_size=2) as index:
+            numpyro.sample("released", nw.Privatised(dist.Poisson(5.0), LAPLACE), obs=released[index])
+
+    with handlers.seed(rng_seed=0), handlers.substitute(data={"county": jnp.array([1, 3])}):
+        total, _ = infer.util.log_density(some, (jnp.asarray(COUNTS),), {}, {})
+    assert np.isclose(total, 2.0 * log_sum(5.0, COUNTS[[1, 3]]).sum(), rtol=1e-5)
+
+
+def one_count(released):
+    rate = numpyro.sample("rate", dist.Gamma(3.0, 0.5))
+    numpyro.sample("released", nw.Privatised(dist.Poisson(rate), LAPLACE), obs=released)
+
+
+@pytest.mark.long
+def test_nuts_in_numpyro_has_the_exact_posterior():
+    with double():
+        mcmc = infer.MCMC(infer.NUTS(one_count), num_warmup=500, num_samples=4000, progress_bar=False)
+        mcmc.run(jax.random.key(0), 9.5)
+        samples = mcmc.get_samples()
+        counts = nw.confidential(one_count, samples, 9.5, seed=1)["released"]
+    rates = np.linspace(1e-3, 60.0, 6000)
+    weight = np.exp(stats.gamma.logpdf(rates, 3.0, scale=2.0) + log_sum(rates, 9.5))
+    weight /= weight.sum()
+    mean = weight @ rates
+    k = np.arange(100)
+    given = stats.poisson.pmf(k, rates[:, None]) * stats.laplace.pdf(9.5 - k, scale=2.0)
+    mean_count = weight @ (given @ k / given.sum(axis=1))
+    for drawn, truth in ((np.asarray(samples["rate"]), mean), (counts, mean_count)):
+        size = float(numpyro.diagnostics.effective_sample_size(1.0 * drawn[None]))
+        assert abs(drawn.mean() - truth) < 5.0 * drawn.std() / np.sqrt(size)
+
+
+@pytest.mark.long
+def test_svi_runs_on_it():
+    guide = infer.autoguide.AutoNormal(one_count)
+    svi = infer.SVI(one_count, guide, numpyro.optim.Adam(0.05), infer.Trace_ELBO())
+    result = svi.run(jax.random.key(0), 300, 9.5, progress_bar=False)
+    assert np.all(np.isfinite(result.losses))
+    median = guide.median(result.params)["rate"]
+    assert 4.0 < median < 12.0
+
+
+def test_confidential_counts_have_their_conditional_law():
+    """At fixed rates the counts are drawn from the terms of the sum; the mean within five standard errors."""
+    rate = np.array([2.0, 6.0, 3.0, 11.0])
+    rows = 4000
+    samples = {"level": np.ones(rows), "rate": np.broadcast_to(rate, (rows, 4))}
+    counts = nw.confidential(counties, samples, COUNTS, seed=7)["released"]
+    assert counts.shape == (rows, 4)
+    assert np.issubdtype(counts.dtype, np.integer)
+    k = np.arange(80)[:, None]
+    given = stats.poisson.pmf(k, rate) * stats.laplace.pdf(COUNTS - k, scale=2.0)
+    given /= given.sum(axis=0)
+    mean, square = (given * k).sum(axis=0), (given * k**2).sum(axis=0)
+    assert np.all(np.abs(counts.mean(axis=0) - mean) < 5.0 * np.sqrt((square - mean**2) / rows))
+    assert not np.allclose(mean, rate, atol=0.2)  # the law alone would have other means
+    assert np.array_equal(counts, nw.confidential(counties, samples, COUNTS, seed=7)["released"])
+    assert abs(np.corrcoef(counts.T)[0, 1]) < 5.0 / np.sqrt(rows)
+
+
+def test_where_it_does_not_apply_it_says_so():
+    with pytest.raises(InputError, match="depend on each other"):
+        nw.Privatised(dist.Multinomial(10, np.ones(3) / 3), LAPLACE)
+    with pytest.raises(InputError, match="all entries together"):
+        nw.Privatised(dist.Normal(0.0, 1.0), mechanisms.KNorm(scale=1.0, norm="l2", dimension=2))
+    with pytest.raises(InputError, match="NumPyro distribution"):
+        nw.Privatised(5.0, LAPLACE)
+    with pytest.raises(InputError, match="must be a mechanism"):
+        nw.Privatised(dist.Poisson(5.0), 2.0)
+    with pytest.raises(InputError, match="broadcast"):
+        nw.Privatised(dist.Poisson(np.ones(2)), nw.Laplace(scale=np.ones(3)))
+    with pytest.raises(InputError, match="observed site whose law is Privatised"):
+        nw.confidential(lambda: numpyro.sample("x", dist.Normal(0.0, 1.0)), {"x": np.zeros(3)}, seed=0)
+    with pytest.raises(InputError, match="same number of draws"):
+        nw.confidential(one_count, {"rate": np.ones(3), "other": np.ones(2)}, 9.5, seed=0)
+
+
+def test_a_window_cut_short_is_told():
+    whole = nw.Privatised(dist.Poisson(400.0), LAPLACE)
+    short = nw.Privatised(dist.Poisson(400.0), LAPLACE, window=8)
+    assert float(whole.neglected(410.0)) < 1e-6
+    assert float(short.neglected(410.0)) > 0.01
