@@ -1,7 +1,7 @@
 """The analyst's model: priors, and how each confidential statistic arises from the parameters."""
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from numpyro.distributions import Distribution
 from noisewise import checks
 from noisewise.axes import Axes, Coords
 from noisewise.errors import InputError, NoisewiseWarning, Place, refusal
+from noisewise.model.from_numpyro import read
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
 from noisewise.model.law import Law, Values
 from noisewise.model.on_device.draws import on_accelerator, simulate
@@ -59,6 +60,7 @@ class Model:
                 checks.name("Model", argument, name)
         if not statistics:
             raise refusal("Model", "statistics", "must hold at least one", statistics, "Name what was released.")
+        self._derive: Callable[[Values], dict[str, Array]] | None = None
         self.parameters = tuple(prior)
         self.statistics = tuple(statistics)
         self._refuse_duplicates(statistics)
@@ -73,6 +75,23 @@ class Model:
         shapes = {name: self.shape(name) for name in self._order}
         self.axes = Axes.of("Model", dims or {}, coords or {}, shapes)
         self._warn_of_unused()
+
+    @classmethod
+    def from_numpyro(cls, function: Any, *args: Any, statistics: Iterable[str], **kwargs: Any) -> "Model":
+        """A NumPyro model function as a `Model`: its unobserved sites are parameters, but for those named `statistics`.
+
+        `args` and `kwargs` are those of the function. Plates name the axes of the sites in them. `derive` computes its
+        deterministic sites. What cannot be represented is refused by the name of its site: factors, observed sites,
+        control flow on values.
+        """
+        parts = read(function, args, kwargs, statistics)
+        model = cls(parts.prior, parts.statistics, dims=parts.dims)
+        model._derive = parts.derive
+        return model
+
+    def derive(self, values: Values) -> dict[str, Array]:
+        """The deterministic sites of the NumPyro model that this was made from, at rows of all other sites."""
+        return {} if self._derive is None else self._derive(values)
 
     def _refuse_duplicates(self, statistics: Mapping[str, Any]) -> None:
         seen = set(self.parameters)

@@ -19,3 +19,13 @@ def depends(program: Any) -> bool:
     """Whether any output may depend on any input, by the rule of `depending`."""
     moving = depending(program)
     return any(id(variable) in moving for variable in program.outvars)
+
+
+def sources(program: Any) -> list[set[int]]:
+    """For each output, the numbers of the inputs that it may depend on, by the rule of `depending`."""
+    reached = {id(variable): {index} for index, variable in enumerate(program.invars)}
+    for step in program.eqns:
+        entering = set[int]().union(*(reached.get(id(variable), set()) for variable in step.invars))
+        for variable in step.outvars:
+            reached[id(variable)] = entering
+    return [reached.get(id(variable), set()) for variable in program.outvars]

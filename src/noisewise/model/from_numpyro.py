@@ -1,0 +1,166 @@
+"""A NumPyro model function read as prior and statistics: its sites become laws of the sites that they depend on.
+
+The function is run up to a site with values in place of the sites before it; the distribution found there is that
+site's law. What it depends on is seen in the traced program.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro import handlers
+from numpyro.distributions import Distribution
+from numpyro.primitives import Messenger
+
+from noisewise import checks
+from noisewise.errors import InputError, refusal
+from noisewise.numerics import Array, double
+from noisewise.numerics.tracing import sources
+
+WHO = "Model.from_numpyro"
+_REFUSED = {
+    "param": "is a param, which has no prior: give it one with numpyro.sample",
+    "mutable": "is mutable: what it holds changes from run to run",
+    "control_flow": "is drawn inside scan or cond: write its steps out",
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a model is made of."""
+
+    prior: dict[str, Callable[..., Distribution]]
+    statistics: dict[str, Callable[..., Distribution]]
+    dims: dict[str, tuple[str, ...]]
+    derive: Callable[[Mapping[str, Any]], dict[str, Array]]
+
+
+class _Found(Exception):
+    """Carries the law of a site out of the function."""
+
+
+class _Until(Messenger):
+    """Runs a function up to a site."""
+
+    def __init__(self, function: Callable[..., Any], site: str) -> None:
+        super().__init__(function)
+        self.site = site
+
+    def process_message(self, message: dict[str, Any]) -> None:
+        """Stop at the site."""
+        if message["type"] == "sample" and message["name"] == self.site:
+            raise _Found(message["fn"])
+
+
+def read(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], statistics: Any) -> Parts:
+    """The parts of a NumPyro model function called with the given arguments."""
+    if not callable(function):
+        raise refusal(WHO, "function", "must be a NumPyro model function", function, "Give the function itself.")
+    named = isinstance(statistics, Iterable) and not isinstance(statistics, (str, Mapping))
+    if not named or not list(statistics):
+        advice = 'Give statistics=["count"], the sites whose values were released with noise.'
+        raise refusal(WHO, "statistics", "must be a list of names of sites", statistics, advice)
+
+    def model() -> Any:
+        return function(*args, **kwargs)
+
+    with double():
+        trace = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace()
+    _refuse(trace, list(statistics))
+    sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
+    values = {name: np.asarray(site["value"]) for name, site in sites.items()}
+    laws = {}
+    for index, name in enumerate(sites):
+        before = dict(list(values.items())[:index])
+        laws[name] = _law(model, name, before, _parents(model, name, before))
+    fixed = [name for name, site in trace.items() if site["type"] == "deterministic"]
+    return Parts(
+        {name: law for name, law in laws.items() if name not in statistics},
+        {name: law for name, law in laws.items() if name in statistics},
+        {name: axes for name, site in sites.items() if (axes := _axes(site))},
+        lambda rows: _derived(model, fixed, rows),
+    )
+
+
+def _refuse(trace: Mapping[str, Any], statistics: list[Any]) -> None:
+    """What cannot be a parameter, statistic or plate, by the name of its site."""
+    sites = [name for name, site in trace.items() if site["type"] == "sample"]
+    for name in statistics:
+        if name not in sites:
+            raise refusal(WHO, "statistics", "must be sites of the function", name, checks.nearest(str(name), sites))
+    for name, site in trace.items():
+        reason = _REFUSED.get(site["type"])
+        if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
+            reason = "is a plate that is subsampled: leave subsample_size out"
+        if site["type"] == "sample" and type(site["fn"]).__name__ == "Unit":
+            reason = "is a factor: it changes the density without drawing anything"
+        elif site["type"] == "sample" and site["is_observed"] and name in statistics:
+            reason = "is observed: call the function so that obs is None, and put its value in the release"
+        elif site["type"] == "sample" and site["is_observed"]:
+            reason = "is observed: name it in statistics, call the function with obs None, and release it by Exact()"
+        if reason is not None:
+            raise InputError(f"the site '{name}' {reason}.", who=WHO, advice="See docs/model-language.md.")
+
+
+def _reach(model: Callable[[], Any], name: str, values: Mapping[str, Any]) -> Distribution:
+    """The law of a site, given values of the sites before it."""
+    run = handlers.substitute(handlers.seed(model, jax.random.key(0)), data=dict(values))
+    try:
+        _Until(run, name)()
+    except _Found as found:
+        law: Distribution = found.args[0]
+        return law
+    raise AssertionError(f"the function ended before the site '{name}'")
+
+
+def _parents(model: Callable[[], Any], name: str, before: Mapping[str, Array]) -> list[str]:
+    """The sites whose values enter the law of a site."""
+    try:
+        with double():
+            program = jax.make_jaxpr(lambda values: jax.tree.leaves(_reach(model, name, values)))(dict(before))
+    except (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError) as error:
+        cause = f"the site '{name}' comes after control flow on values: {str(error).splitlines()[0]}"
+        advice = "Write it with jnp.where, or as nw.Model(...)."
+        raise InputError(f"{cause} {advice}", who=WHO, advice=advice) from None
+    entering = set().union(*sources(program.jaxpr)) if program.jaxpr.outvars else set()
+    in_order = sorted(before)  # as JAX lists the entries of a dict
+    return [parent for parent in before if in_order.index(parent) in entering]
+
+
+def _law(
+    model: Callable[[], Any], name: str, before: Mapping[str, Array], parents: list[str]
+) -> Callable[..., Distribution]:
+    """The law of a site as a function of its parents by name; sites that do not enter keep the values seen first."""
+
+    def law(**values: Any) -> Distribution:
+        return _reach(model, name, {**before, **values})
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    law.__signature__ = inspect.Signature([inspect.Parameter(parent, kind) for parent in parents])  # type: ignore[attr-defined]
+    law.__name__ = name
+    return law
+
+
+def _axes(site: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of a site's axes where all are plates; else nothing."""
+    rank, event = np.ndim(site["value"]), site["fn"].event_dim
+    names = {rank - event + frame.dim: frame.name for frame in site["cond_indep_stack"]}
+    return tuple(names[axis] for axis in range(rank)) if rank and set(names) == set(range(rank)) else ()
+
+
+def _derived(model: Callable[[], Any], names: list[str], rows: Mapping[str, Any]) -> dict[str, Array]:
+    """Deterministic sites at rows of values."""
+
+    def at_row(row: Mapping[str, Any]) -> dict[str, Any]:
+        run = handlers.substitute(handlers.seed(model, jax.random.key(0)), data=dict(row))
+        trace = handlers.trace(run).get_trace()
+        return {name: jnp.asarray(trace[name]["value"]) for name in names}
+
+    if not names:
+        return {}
+    with double():
+        return jax.tree.map(np.asarray, jax.jit(jax.vmap(at_row))({k: jnp.asarray(v) for k, v in rows.items()}))
