@@ -17,10 +17,12 @@ from noisewise.axes import Axes
 from noisewise.diagnostics import chains, tails, weights
 from noisewise.errors import InputError, refusal
 from noisewise.frozen import FrozenDict
+from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
 from noisewise.numerics import Array
+from noisewise.results import groups
 from noisewise.results import posterior_file as result_file
 from noisewise.results.labels import label_of, labels_of
 
@@ -255,10 +257,15 @@ class Posterior:
             columns["log_weight"] = self.log_weights
         return pd.DataFrame(columns)
 
-    def to_arviz(self) -> Any:
+    def to_arviz(
+        self, model: Any = None, release: Any = None, *, prior: bool = False, posterior_predictive: bool = False
+    ) -> Any:
         """An xarray DataTree in ArviZ's layout, chain x draw.
 
         Weighted draws are first resampled to equal weight (systematically, reproducibly); the tree's attributes say so.
+        With the model and the release that the draws come from, there are also `log_likelihood` (of every released
+        entry, its statistic integrated out: to leave one out is to leave out a release, not a person), `log_prior` and
+        `sample_stats`; `prior` and `posterior_predictive` where asked for.
         """
         draws, attributes = dict(self.draws), {"inference_library": "noisewise", "status": self.status}
         if self.log_weights is not None:
@@ -266,7 +273,17 @@ class Posterior:
             index = weights.systematic(np.random.default_rng(self.seed), self.log_weights, len(self))
             draws = {name: values[index] for name, values in draws.items()}
             attributes["resampled"] = "systematic resampling by importance weight; draws repeat"
-        return self._tree(draws, attributes)
+        tree = self._tree(draws, attributes)
+        if model is not None or release is not None or prior or posterior_predictive:
+            problem = Problem(model, release)
+            if problem.release.hash != self.release_hash:
+                rule, advice = "must be the one that the draws come from", "Give the release that nw.sample was given."
+                raise refusal("Posterior.to_arviz", "release", rule, problem.release, advice)
+            columns, told = groups.of(problem, draws, self.seed, prior, posterior_predictive)
+            for group, values in columns.items():
+                tree[group] = self._tree(values, {})["posterior"]
+            tree.attrs.update(told)
+        return tree
 
     def to_xarray(self) -> Any:
         """The draws as an xarray Dataset, chain x draw, with the names of axes and their labels; as in `to_arviz`."""
