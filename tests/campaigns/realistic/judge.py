@@ -9,7 +9,7 @@ from scipy import stats
 from realistic.problem import Truth
 
 FALSE_ALARM = 1e-6
-"""For each number compared. A full run compares some 1,700: a correct library fails it about once in 600 runs."""
+"""For each number compared. A full run compares some 1,300: a correct library fails it about once in 750 runs."""
 
 
 def compared(posterior: Any, truth: Truth, views: dict[str, Any]) -> dict[str, float]:
