@@ -25,7 +25,7 @@ def name_of(page):
 SLOW = (
     *("augmentation", "augmentation-totals", "smc", "nuts", "likelihood", "likelihood-intervals", "likelihood-scale"),
     *("census-tracts", "county-counts", "noise-on-every-row", "choosing-epsilon", "regression"),
-    "randomised-response",
+    *("randomised-response", "numpyro-model"),
 )
 """Pages whose blocks run only with --long (`make test-long`)."""
 RUN = [

@@ -65,6 +65,9 @@ def read(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], statis
         advice = 'Give statistics=["count"], the sites whose values were released with noise.'
         raise refusal(WHO, "statistics", "must be a list of names of sites", statistics, advice)
 
+    # Copies: JAX may hold arrays that it has met already in 32 bits.
+    args, kwargs = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, (args, kwargs))
+
     def model() -> Any:
         return function(*args, **kwargs)
 
