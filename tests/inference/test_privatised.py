@@ -61,6 +61,27 @@ def test_shapes_are_those_of_numpyro():
     assert scales.log_prob(value).shape == (4, 2, 3)
 
 
+@pytest.mark.parametrize(
+    ("law", "mechanism", "possible", "impossible", "discrete"),
+    [
+        (dist.Poisson(5.0), nw.DiscreteLaplace(scale=2.0), -3, 2.5, True),
+        (dist.Poisson(5.0), LAPLACE, -3.5, np.inf, False),
+        (dist.Poisson(5.0), mechanisms.Thresholded(LAPLACE, 4.0), np.nan, np.inf, False),
+        (dist.Bernoulli(0.25), nw.RandomizedResponse(keep=0.75), 1, 2, True),
+        (dist.Gamma(2.0, 1.0), nw.Exact(), 1.5, -1.5, False),
+    ],
+)
+def test_the_support_is_what_can_be_released(law, mechanism, possible, impossible, discrete):
+    one = nw.Privatised(law, mechanism, validate_args=True)
+    assert bool(one.support(possible))
+    assert not bool(one.support(impossible))
+    assert one.support.is_discrete == one.is_discrete == discrete
+    assert np.isfinite(one.log_prob(possible))
+    drawn = one.sample(jax.random.key(0), (20,))
+    assert bool(jnp.all(one.support(drawn)))
+    assert jnp.issubdtype(drawn.dtype, jnp.integer) == discrete
+
+
 def test_it_is_a_pytree_and_goes_through_transformations():
     law = nw.Privatised(dist.Poisson(5.0), LAPLACE)
     leaves, form = jax.tree.flatten(law)

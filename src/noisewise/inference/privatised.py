@@ -36,6 +36,17 @@ class _Numbers(constraints.Constraint):
         return False
 
 
+class _Integers(_Numbers):
+    """Whole numbers, of either sign."""
+
+    def __call__(self, x: Any) -> Any:
+        return jnp.floor(x) == x
+
+    @property
+    def is_discrete(self) -> bool:
+        return True
+
+
 class Privatised(Distribution):
     """What `mechanism` releases of a statistic with the given `law`: m(r) = integral of law(s) mechanism(r | s) ds.
 
@@ -82,7 +93,7 @@ class Privatised(Distribution):
         if isinstance(mechanism, RandomizedResponse):
             one: Any = constraints.integer_interval(0, len(mechanism.channel[0]) - 1)
         elif mechanism.measure == "lattice":
-            one = constraints.integer
+            one = _Integers()
         elif isinstance(mechanism, (Processed, Product)):
             one = _Numbers()
         else:

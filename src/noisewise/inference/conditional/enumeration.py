@@ -26,7 +26,7 @@ FALL = 40.0
 """A window about the release reaches to where the noise has fallen by this much, in logs: exp(-40) is 4e-18."""
 LEAST, MOST = 128, 1024
 """Values in a window, unless the caller says otherwise: at least, and where the noise reaches farther than that."""
-LARGEST = 2**53
+LARGEST = 2.0**53
 """Whole numbers beyond are not exact."""
 _LOG_CONCAVE = ("Poisson", "BinomialProbs", "BinomialLogits", "BernoulliProbs", "BernoulliLogits")
 _LOG_CONCAVE_NOISE = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
