@@ -10,7 +10,7 @@ export NO_MKDOCS_2_WARNING := 1
 # compiled test files are kept: to rewrite their assertions takes longer than to read them
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test test-long campaign realistic check format bench bench-peers chaos fuzz schema docs pictures plain rooms clean
+.PHONY: demo quick test test-long campaign realistic mutants check format bench bench-peers chaos fuzz schema docs pictures plain rooms clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
@@ -37,6 +37,10 @@ campaign: $(VENV)/.developer
 # nw.sample without a setting against answers computed without it, one problem at a time; OPTIONS="--only count --seeds 1"
 realistic: $(VENV)/.developer
 	PYTHONPATH=tests/campaigns $(BIN)/python -m realistic $(OPTIONS)
+
+# statistical mistakes, planted one by one: do the tests catch them? OPTIONS="--only gibbs --jobs 2"
+mutants: $(VENV)/.developer
+	PYTHONPATH=tests/campaigns $(BIN)/python -m mutants $(OPTIONS)
 
 check: $(VENV)/.developer
 	$(BIN)/ruff check .

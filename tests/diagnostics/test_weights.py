@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
-from exactness import counts_agree
+from exactness import agrees, counts_agree
 
 from noisewise.diagnostics import weights
 
@@ -108,3 +108,26 @@ def test_rows_drawn_by_flattened_weights_are_of_the_first_power_that_leaves_enou
     index = weights.draw_flattened(np.random.default_rng(seed), logs, 40_000, least)
     assert counts_agree(np.bincount(index), weights.normalised(0.7**3 * logs))
     assert not counts_agree(np.bincount(index), weights.normalised(0.7**2 * logs))
+
+
+def test_systematic_resampling_is_unbiased(seed):
+    """On average over its one uniform every row is taken as often as its weight says, and never by a whole more."""
+    rng, size = np.random.default_rng(seed), 10
+    shares = np.array([0.03, 0.17, 0.0, 0.42, 0.38])
+    with np.errstate(divide="ignore"):
+        logs = np.log(shares) + 500.0
+    counts = np.array([np.bincount(weights.systematic(rng, logs, size), minlength=5) for _ in range(4_000)])
+    assert agrees(counts[:, shares > 0], size * shares[shares > 0])
+    assert np.all(np.abs(counts - size * shares) < 1.0)
+
+
+def test_the_error_of_a_weighted_mean_is_the_spread_between_samples(seed):
+    """Squared normal scores of means of independent weighted samples have mean one; a wrong error would be off by 3."""
+    rng = np.random.default_rng(seed)
+    scores = []
+    for _ in range(600):
+        x = rng.standard_normal(2_000)
+        share = weights.normalised(0.8 * x)  # of Normal(0.8, 1), by draws of Normal(0, 1)
+        scores.append((share @ x - 0.8) / weights.standard_error(x, share))
+    # relative weights vary by exp(0.64) - 1: the error of an error over 2,000 rows is some percent, its square less
+    assert abs(np.mean(np.square(scores)) - 1.0) < 0.05 + 4.9 * np.sqrt(2.0 / 600)

@@ -256,6 +256,19 @@ def test_confidential_counts_have_their_conditional_law():
     assert abs(np.corrcoef(counts.T)[0, 1]) < 5.0 / np.sqrt(rows)
 
 
+def test_confidential_values_of_two_sites_are_independent_given_the_parameters():
+    """The same law, noise and release twice: with shared random numbers both would be the same number."""
+
+    def twice():
+        rate = numpyro.sample("rate", dist.Gamma(5.0, 1.0))
+        for name in ("first", "second"):
+            numpyro.sample(name, nw.Privatised(dist.Poisson(rate), nw.DiscreteLaplace(scale=2.0)), obs=jnp.asarray(6))
+
+    rows = 4000
+    drawn = nw.confidential(twice, {"rate": np.full(rows, 5.0)}, seed=3)
+    assert abs(np.corrcoef(drawn["first"], drawn["second"])[0, 1]) < 4.9 / np.sqrt(rows)
+
+
 def test_where_it_does_not_apply_it_says_so():
     with pytest.raises(InputError, match="depend on each other"):
         nw.Privatised(dist.Multinomial(10, np.ones(3) / 3), LAPLACE)

@@ -354,6 +354,16 @@ def test_pruning_leaves_the_tally_of_a_row_still_to_come_as_it_is():
     assert [proposals for _, _, proposals in above.tally(1)] == [4, 4]
 
 
+def test_proposals_are_counted_up_to_and_with_the_last_survivor():
+    """The number of proposals that so many survivors took is a stopping time: not one more, nor one less."""
+    stream, kept = Stream(0, 8, None, "rows"), [np.array([1, 6]), np.array([], int), np.array([0, 7])]
+    for block, positions in enumerate(kept):
+        stream.launched += 1
+        stream._done(block, ({"x": positions}, positions))
+        stream.absorb()
+    assert [stream.proposals_until(survivors) for survivors in range(5)] == [0, 2, 7, 17, 24]
+
+
 # Evidence ---------------------------------------------------------------------------------------------------------
 
 

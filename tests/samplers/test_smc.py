@@ -94,6 +94,17 @@ def test_a_bias_of_the_evidence_is_caught(seed, monkeypatch):
     assert abs(ratio_score(wrong, truth)) > LIMIT
 
 
+def test_the_evidence_of_islands_is_their_average_and_its_error_their_spread(seed):
+    small = SMC(islands=8, particles=32, simulations=1)
+    posterior = nw.sample(count_model(), count_release(), small, draws=64, seed=seed, on_failure="return")
+    logs = np.array(posterior.diagnostics["log_evidences"])
+    evidence = np.exp(logs - logs.max())
+    assert len(evidence) == 8
+    assert posterior.log_evidence == pytest.approx(np.log(evidence.mean()) + logs.max(), rel=1e-12)
+    error = evidence.std(ddof=1) / np.sqrt(8) / evidence.mean()
+    assert posterior.log_evidence_se == pytest.approx(error, rel=1e-9)
+
+
 def test_a_schedule_is_passed_back(seed):
     first = nw.sample(count_model(75.0), count_release(), SMC(), draws=2000, seed=seed, on_failure="return")
     assert first.diagnostics["schedule"][-1] == 1.0

@@ -1,0 +1,1 @@
+"""Statistical mistakes, planted one by one: do the tests catch them? `make mutants`."""

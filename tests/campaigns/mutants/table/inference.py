@@ -1,0 +1,290 @@
+"""Mistakes in the numerics, the diagnostics, the streams of random numbers and the conditional law."""
+
+from mutants.mutant import Mutant
+
+PROGRAMS = "numerics/test_numpy_programs.py"
+CHAINS = "diagnostics/test_chains.py"
+WEIGHTS = "diagnostics/test_weights.py"
+TAILS = "diagnostics/test_tails.py"
+RECORDS = "inference/test_record_steps.py"
+ENTRY = "inference/test_conditional_entry.py"
+NORMAL = "inference/test_conditional.py"
+
+NUMERICS = {
+    "the rule of Kronrod gives weights of the nodes in the wrong order": Mutant(
+        "numerics/kronrod.py",
+        "inner = np.concatenate([gauss_weights, np.zeros(few + 1)])[order]",
+        "inner = np.concatenate([np.zeros(few + 1), gauss_weights])[order]",
+        f"{ENTRY}::test_the_rule_of_kronrod",
+    ),
+    "the log of a far normal tail lacks the constant of its series": Mutant(
+        "numerics/namespaces.py",
+        "jnp.log(-x) - 0.9189385332046727 +",
+        "jnp.log(-x) +",
+        "mechanisms/test_catalogue_extremes.py::test_log_ndtr_of_both_libraries",
+    ),
+    "a cube is computed as a square where programs run in NumPy": Mutant(
+        "numerics/numpy_programs.py", "3: lambda x: x * x * x", "3: lambda x: x * x", PROGRAMS
+    ),
+    "computations for the processor are made in single precision": Mutant(
+        "numerics/precision.py",
+        "with jax.enable_x64(True), jax.default_device",
+        "with jax.enable_x64(False), jax.default_device",
+        "model/test_laws.py",
+    ),
+    "a value that depends on a parameter through two steps counts as constant": Mutant(
+        "numerics/tracing.py",
+        "            moving.update(id(variable) for variable in step.outvars)",
+        "            moving.update(id(variable) for variable in step.outvars if variable in program.outvars)",
+        "model/test_coordinates.py::test_atoms_that_move_with_a_parameter_are_never_conditioned_on model/test_laws.py",
+    ),
+}
+
+DIAGNOSTICS = {
+    "a chain's draws are worth as many as if they were independent": Mutant(
+        "diagnostics/chains.py",
+        "return np.where(total > 0.0, chains * length / time, np.nan)",
+        "return np.where(total > 0.0, chains * length + 0.0 * time, np.nan)",
+        f"{CHAINS}::test_effective_size_is_that_of_the_process",
+    ),
+    "R-hat looks at location alone, not at spread": Mutant(
+        "diagnostics/chains.py", "for values in (x, folded)])", "for values in (x, x)])", CHAINS
+    ),
+    "an island's worth forgets how many islands there are": Mutant(
+        "diagnostics/chains.py",
+        "np.where(total > 0.0, islands * total / between, np.nan)",
+        "np.where(total > 0.0, total / between, np.nan)",
+        f"{CHAINS}::test_islands_are_judged_by_their_means",
+    ),
+    "tails are measured from zero, not from the median": Mutant(
+        "diagnostics/tails.py", "distances = np.abs(flat - np.median(flat, axis=0))", "distances = np.abs(flat)", TAILS
+    ),
+    "the test of uniformity counts one tail as if it were two": Mutant(
+        "diagnostics/uniformity.py",
+        "np.minimum(1.0, 2.0 * np.minimum(below, above))",
+        "np.minimum(1.0, np.minimum(below, above))",
+        "studies/test_calibrate.py",
+    ),
+    "the law of the smallest tail forgets the last step of the Poisson process": Mutant(
+        "diagnostics/uniformity.py",
+        "for low, high in zip([*lows, size], [*highs, size], strict=True):",
+        "for low, high in zip(lows, highs, strict=True):",
+        "studies/test_calibrate.py",
+    ),
+    "the error of the evidence grows with the square root of N": Mutant(
+        "diagnostics/weights.py",
+        "max(size * squares / total**2 - 1.0, 0.0) / (size - 1))",
+        "max(size * squares / total**2 - 1.0, 0.0))",
+        f"{WEIGHTS}::test_sums_are_those_of_plain_arithmetic",
+    ),
+    "resampling takes its points at the ends of the intervals, without chance": Mutant(
+        "diagnostics/weights.py",
+        "points = (rng.random() + np.arange(size)) / size",
+        "points = (0.0 + np.arange(size)) / size",
+        f"{WEIGHTS}::test_systematic_resampling_is_unbiased",
+    ),
+    "the error of a weighted mean uses the weights, not their squares": Mutant(
+        "diagnostics/weights.py",
+        "return np.sqrt(np.tensordot(weights**2, (values - mean) ** 2, axes=1))",
+        "return np.sqrt(np.tensordot(weights, (values - mean) ** 2, axes=1) / len(weights))",
+        f"{WEIGHTS}::test_the_error_of_a_weighted_mean_is_the_spread_between_samples",
+    ),
+    "weighted quantiles are taken in the order of the draws": Mutant(
+        "diagnostics/weights.py",
+        'order = np.argsort(flat[:, column], kind="stable")\n        cumulative = np.cumsum(weights[order])',
+        'order = np.argsort(flat[:, column], kind="stable")\n        cumulative = np.cumsum(weights)',
+        f"{WEIGHTS} results/test_posterior.py",
+    ),
+}
+
+STREAMS = {
+    "a block's key is made of stream plus block": Mutant(
+        "inference/streams.py",
+        "key = randomness.key(seed, purpose, self.index, block)",
+        "key = randomness.key(seed, purpose, self.index + block)",
+        "inference/test_randomness.py::test_no_sampler_uses_a_key_twice",
+    ),
+    "two purposes share their random numbers": Mutant(
+        "inference/randomness.py", "WARMUP = (3,)", "WARMUP = (4, 0)", "inference/test_randomness.py"
+    ),
+    "every index of a purpose has the same random numbers": Mutant(
+        "inference/randomness.py", "spawn_key=(*prefix, *index))", "spawn_key=prefix)", "inference/test_randomness.py"
+    ),
+    "rows of a child stream are used twice": Mutant(
+        "inference/streams.py",
+        "self._ready.appendleft({name: column[missing:] for name, column in chunk.items()})",
+        "self._ready.appendleft({name: column[missing - 1 :] for name, column in chunk.items()})",
+        "inference/test_streams.py::test_each_child_row_is_used_once",
+    ),
+    "proposals after the last accepted draw are left out of the evidence's count by one": Mutant(
+        "inference/streams.py",
+        "return block * self.rows + int(positions[survivors - 1 - first]) + 1",
+        "return block * self.rows + int(positions[survivors - 1 - first])",
+        "inference/test_streams.py::test_proposals_are_counted_up_to_and_with_the_last_survivor",
+    ),
+}
+
+RECORD_STEPS = {
+    "records are accepted whatever the noise says": Mutant(
+        "inference/record_steps.py",
+        "accept = there & ((log_u < ratio) | (weight == -jnp.inf))",
+        "accept = there",
+        f"{RECORDS}::test_total_of_bits_is_exact",
+    ),
+    "renewing one record forgets to take the old contribution away": Mutant(
+        "inference/record_steps.py",
+        "for x in (proposed - old, chance[0], present))",
+        "for x in (proposed, chance[0], present))",
+        f"{RECORDS}::test_total_of_bits_is_exact {RECORDS}::test_a_normal_total_is_exact",
+    ),
+    "the window of the number of records begins one too high": Mutant(
+        "inference/record_steps.py",
+        "numbers = size - offset + jnp.arange(self.window)",
+        "numbers = size - offset + 1 + jnp.arange(self.window)",
+        f"{RECORDS}::test_two_clamped_sums_over_an_unknown_number_of_records_are_exact "
+        f"{RECORDS}::test_the_joint_law_of_parameters_records_and_release_is_kept",
+    ),
+    "no record at all is impossible": Mutant(
+        "inference/record_steps.py",
+        "weight = jnp.where(numbers >= 0, weigh",
+        "weight = jnp.where(numbers > 0, weigh",
+        "samplers/test_kernels.py::test_the_number_of_records_stays_as_it_was_also_at_none",
+    ),
+    "the joint density of records counts those that are absent": Mutant(
+        "inference/record_steps.py",
+        "return jnp.sum(jnp.where(present, jax.vmap(of_record)(records), 0.0))",
+        "return jnp.sum(jax.vmap(of_record)(records))",
+        f"{RECORDS}::test_the_records_log_density_counts_those_present",
+    ),
+    "the floor of acceptance is exp(-epsilon) whatever the neighbours": Mutant(
+        "inference/record_steps.py",
+        'steps = 1.0 if guarantee.neighbours == "replace-one" else 2.0',
+        "steps = 1.0",
+        f"{RECORDS}::test_acceptance_never_falls_below_the_bound_of_pure_privacy "
+        f"{RECORDS}::test_bound_and_least_acceptance_are_among_the_diagnostics",
+    ),
+    "the densities of two releases are averaged, not added": Mutant(
+        "inference/problem.py",
+        "return entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1)",
+        "return entries[:, 0] if entries.shape[1] == 1 else entries.mean(axis=1)",
+        "inference/test_problem.py",
+    ),
+    "the supremum of a vector is that of its first entry": Mutant(
+        "inference/problem.py",
+        "return float(np.sum(item.mechanism.log_sup(item.value)))",
+        "return float(np.ravel(item.mechanism.log_sup(item.value))[0])",
+        "inference/test_problem.py",
+    ),
+}
+
+CONDITIONAL = {
+    "draws of a confidential value share their random numbers between sites": Mutant(
+        "inference/confidential.py",
+        "keys = jax.random.split(draw, max(len(sites), 1))",
+        "keys = [draw] * max(len(sites), 1)",
+        "inference/test_privatised.py::test_confidential_values_of_two_sites_are_independent_given_the_parameters",
+    ),
+    "the density of a vector is that of its first entry": Mutant(
+        "inference/privatised.py",
+        "return jnp.sum(log_density, axis=tuple(range(-self.event_dim, 0))) if self.event_dim else log_density",
+        "return jnp.max(log_density, axis=tuple(range(-self.event_dim, 0))) if self.event_dim else log_density",
+        "inference/test_privatised.py::test_shapes_are_those_of_numpyro "
+        "inference/test_privatised.py::test_in_a_model_under_a_plate",
+    ),
+    "without noise the marginal has a share beyond": Mutant(
+        "inference/conditional/entry.py",
+        "    return Marginal(log_kept, jnp.full(jnp.shape(log_kept), -jnp.inf))",
+        "    return Marginal(log_kept, jnp.full(jnp.shape(log_kept), 0.0))",
+        f"{ENTRY}::test_without_noise_the_marginal_is_the_law {ENTRY}::test_quadrature_is_the_closed_form_in_any_unit",
+    ),
+    "the zeros of a zero-inflated law get no noise": Mutant(
+        "inference/conditional/enumeration.py",
+        "    at_zero = log_zero + mechanism.log_prob(released, jnp.zeros_like(log_kept))",
+        "    at_zero = log_zero + mechanism.log_sup(released)",
+        f"{ENTRY}::test_zeros_apart_are_summed_apart",
+    ),
+    "a conditional count is drawn one too high": Mutant(
+        "inference/conditional/enumeration.py",
+        "index = jnp.minimum(jnp.sum(passed <= uniform * passed[-1], axis=0), len(passed) - 1)",
+        "index = jnp.minimum(jnp.sum(passed <= uniform * passed[-1], axis=0) + 1, len(passed) - 1)",
+        "inference/test_privatised.py::test_confidential_counts_have_their_conditional_law "
+        f"{ENTRY}::test_draws_by_quadrature_have_the_law",
+    ),
+    "the pole of a beta law at one is looked for with the exponent at zero": Mutant(
+        "inference/conditional/landmarks.py",
+        "return [(0.0, DEEP, first), (first / total, spread, 1.0), (1.0, DEEP, second)]",
+        "return [(0.0, DEEP, first), (first / total, spread, 1.0)]",
+        f"{ENTRY}::test_quadrature_is_the_integral",
+    ),
+    "bounds of a law of whole numbers are those of the real line": Mutant(
+        "inference/conditional/laws.py",
+        'low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)',
+        'low, high = getattr(support, "lower_bound", low), high',
+        "samplers/test_nuts.py::test_affine_tables_give_the_law "
+        "samplers/test_nuts.py::test_compositions_are_all_tables",
+    ),
+    "the share that a window leaves out is relative to what was kept": Mutant(
+        "inference/conditional/marginal.py",
+        "return gammaln(a) + gammaln(b) - gammaln(a + b)",
+        "return gammaln(a) + gammaln(b) - gammaln(a + b + 1.0)",
+        f"{ENTRY}::test_windows_hold_the_sum {ENTRY}::test_quadrature_is_the_integral",
+    ),
+    "the sides of noise drawn in JAX are of unequal chance": Mutant(
+        "inference/conditional/noise.py",
+        "jax.random.bernoulli(second, shape=shape)",
+        "jax.random.bernoulli(second, 0.55, shape=shape)",
+        "inference/test_privatised.py::test_noise_drawn_in_jax_has_the_law_of_the_mechanism",
+    ),
+    "the conditional of a normal under Laplace noise picks the side evenly": Mutant(
+        "inference/conditional/normal.py",
+        "side = np.where(rng.random(mu.shape) < 1.0 / (1.0 + np.exp(np.minimum(above - below, 700.0))), -1.0, 1.0)",
+        "side = np.where(rng.random(mu.shape) < 0.5, -1.0, 1.0)",
+        f"{NORMAL}::test_draws_are_of_the_conditional_law",
+    ),
+    "the conditional of a normal under Gaussian noise has the law's own spread": Mutant(
+        "inference/conditional/normal.py",
+        "(value - mu) + (sigma / spread) * scale * rng",
+        "(value - mu) + sigma * rng",
+        f"{NORMAL}::test_draws_are_of_the_conditional_law "
+        f"{NORMAL}::test_gaussian_noise_gives_the_normal_law_everybody_knows",
+    ),
+    "quadrature leaves out the Jacobian of its panels": Mutant(
+        "inference/conditional/quadrature.py",
+        "jnp.abs(self.width) * self.power * base",
+        "jnp.abs(self.width) * self.power",
+        f"{ENTRY}::test_quadrature_is_the_integral",
+    ),
+    "panels that run leftwards are inverted as if they ran rightwards": Mutant(
+        "inference/conditional/quadrature.py",
+        "inside = jnp.where(panel.width < 0.0, mass - (wanted - before), wanted - before)",
+        "inside = wanted - before",
+        f"{ENTRY}::test_draws_by_quadrature_have_the_law",
+    ),
+    "what lies outside a window of a sum is neglected": Mutant(
+        "inference/conditional/sums.py",
+        'return jnp.sum(jnp.logaddexp(held, self._log_beyond(inside, tables["outside"])))',
+        "return jnp.sum(held)",
+        "samplers/test_nuts.py::test_bound_covers_what_a_window_leaves_out",
+    ),
+    "the gradient of a tilted sum takes both ends alike": Mutant(
+        "inference/conditional/sums.py",
+        "cotangent * (1.0 - mean), cotangent * mean",
+        "cotangent * mean, cotangent * mean",
+        "samplers/test_nuts.py::test_gradients_are_numbers_far_away "
+        "samplers/test_nuts.py::test_affine_tables_give_the_law "
+        "samplers/test_collapsed.py",
+    ),
+    "a statistic that is sampled loses its noise": Mutant(
+        "inference/conditional/target.py",
+        "                total = total + jnp.sum(log_eta(item, name, values))",
+        "                total = total + 0.0 * jnp.sum(log_eta(item, name, values))",
+        "samplers/test_nuts.py::test_positive_statistic_is_sampled_exactly",
+    ),
+    "noise beyond a window is taken for nothing": Mutant(
+        "inference/conditional/windows.py",
+        "outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf)) - sup",
+        "outside = np.full(shape, -np.inf) + 0.0 * (left + right + sup)",
+        "samplers/test_nuts.py::test_bound_covers_what_a_window_leaves_out "
+        "samplers/test_nuts.py::test_windows_far_from_what_is_likely_are_noticed",
+    ),
+}

@@ -1,0 +1,323 @@
+"""Mistakes in maximum likelihood: expectations, maximisation, Monte Carlo errors, intervals."""
+
+from mutants.mutant import Mutant
+
+MAIN = "likelihood/test_likelihood.py"
+STEPS = "likelihood/test_e_steps.py"
+SCALE = "likelihood/test_likelihood_scale.py"
+PIECES = "likelihood/test_likelihood_pieces.py"
+ROBUST = "likelihood/test_likelihood_robust.py"
+RECORDS = "likelihood/test_mcem_augmented.py"
+ERRORS = "likelihood/test_mcem_errors.py"
+INTERVALS = "likelihood/test_intervals.py"
+UNITS = "likelihood/test_units.py"
+CLOUDS = f"{STEPS}::test_a_cloud_gives_the_mean_of_the_exact_one"
+PAPER = f"{MAIN}::test_em_gives_the_papers_numbers"
+
+EXPECTATION = {
+    "chains over records are worth as many values as they have": Mutant(
+        "likelihood/e_step/augmented.py",
+        "return float(min([1.0, *each]))",
+        "return 1.0",
+        f"{RECORDS}::test_what_a_state_is_worth",
+    ),
+    "sums of records stand for a single record": Mutant(
+        "likelihood/e_step/augmented.py",
+        "total = total + 0.5 * self.n * jnp.sum(each)",
+        "total = total + 0.5 * jnp.sum(each)",
+        f"{RECORDS}::test_sums_stand_for_all_records_of_a_family",
+    ),
+    "the E-step by rejection accepts by the square of the chance": Mutant(
+        "likelihood/e_step/by_chance.py",
+        "accepted = rng.standard_exponential(log_weights.shape) >= log_sup - log_weights",
+        "accepted = rng.standard_exponential(log_weights.shape) >= 2.0 * (log_sup - log_weights)",
+        CLOUDS,
+    ),
+    "the E-step by resampling takes its points without chance": Mutant(
+        "likelihood/e_step/by_chance.py",
+        "points = (rng.random(cloud.weights.shape[1]) + np.arange(len(s))[:, None]) / len(s)",
+        "points = (0.0 * rng.random(cloud.weights.shape[1]) + np.arange(len(s))[:, None]) / len(s)",
+        STEPS,
+    ),
+    "the E-step by a Markov chain forgets the values it stays at": Mutant(
+        "likelihood/e_step/by_chance.py",
+        "            state = np.where(accepted, step, state)\n            spent[state, columns] += 1.0",
+        "            state = np.where(accepted, step, state)\n            spent[state, columns] += accepted",
+        CLOUDS,
+    ),
+    "batches of a chain have the variance of their number, not of one less": Mutant(
+        "likelihood/e_step/by_chance.py",
+        "np.add.reduceat(terms, starts, axis=0) * math.sqrt(batches / (batches - 1))",
+        "np.add.reduceat(terms, starts, axis=0) * math.sqrt((batches - 1) / batches) ** 40",
+        f"{ERRORS}::test_batches_of_independent_terms_have_their_variance",
+    ),
+    "weights of the mixture of law and noise forget that there are two": Mutant(
+        "likelihood/e_step/by_weight.py",
+        "log_weights = log_pi + log_eta - np.logaddexp(log_pi, log_eta) + math.log(2.0)",
+        "log_weights = log_pi + log_eta - np.logaddexp(log_pi, log_eta)",
+        f"{PIECES}::test_a_mixture_of_law_and_noise_gives_the_likelihood",
+    ),
+    "quadrature of an E-step forgets the widths of its panels": Mutant(
+        "likelihood/e_step/cloud.py",
+        "log_half = np.log(half)[:, None] + _upright(np.log(quadrature), part)[None]",
+        "log_half = 0.0 * np.log(np.where(half > 0, half, 1.0))[:, None] + _upright(np.log(quadrature), part)[None]",
+        f"{MAIN}::test_em_maximises_the_convolution "
+        f"{MAIN}::test_regression_with_noise_on_the_response_has_its_closed_form",
+    ),
+    "a cloud that is moved keeps its old weights": Mutant(
+        "likelihood/e_step/cloud.py",
+        "log_weights = np.where(cloud.weights > 0, np.log(cloud.weights) + ratio, -np.inf)",
+        "log_weights = np.where(cloud.weights > 0, np.log(cloud.weights) + 0.0 * ratio, -np.inf)",
+        f"{MAIN}::test_mcem_agrees_within_its_own_error",
+    ),
+    "the variance of chains is that of their values one by one": Mutant(
+        "likelihood/e_step/cloud.py",
+        "        if not self.groups:\n            return float(np.sum(terms**2))",
+        "        if True:\n            return float(np.sum(terms**2))",
+        f"{RECORDS}::test_errors_of_chains_are_those_between_them {RECORDS}::test_joined_chains_keep_their_groups",
+    ),
+    "every batch of a sample has the same random numbers": Mutant(
+        "likelihood/e_step/contract.py",
+        "return generator(self.seed, self.purpose, number, AFTER_BLOCKS)",
+        "return generator(self.seed, self.purpose, 0, AFTER_BLOCKS)",
+        f"inference/test_randomness.py::test_no_e_step_uses_a_key_twice "
+        f"{STEPS}::test_a_sample_is_known_by_its_drawing_and_number",
+    ),
+    "a piece has the entries of its neighbour": Mutant(
+        "likelihood/e_step/entries_in_pieces.py",
+        "own = place + self.step * jnp.arange(self.shape[0])",
+        "own = place + 1 + self.step * jnp.arange(self.shape[0])",
+        f"{PIECES}::test_pieces_add_up_to_the_whole",
+    ),
+    "the density of a statistic with joint entries is that of the first": Mutant(
+        "likelihood/e_step/independent_parts.py",
+        "return found if self.by_entry else found.sum(axis=1, keepdims=True)",
+        "return found if self.by_entry else found[:, :1]",
+        f"{ROBUST}::test_randomised_response_reference {MAIN}::test_shares_that_sum_to_one {STEPS}",
+    ),
+    "noise is as wide as the law where it has no scale": Mutant(
+        "likelihood/e_step/noise_scale.py",
+        "return np.maximum(np.median(np.abs(noise), axis=0), 1e-300)",
+        "return np.asarray(otherwise)",
+        f"{UNITS}::test_how_wide_noise_is",
+    ),
+    "the height of a chain's cloud sums its totals' densities": Mutant(
+        "likelihood/e_step/over_records.py",
+        "return weighted(log_weights, log_weights - math.log(len(log_weights)))",
+        "return weighted(log_weights, log_weights)",
+        f"{RECORDS}::test_a_likelihood_of_few_totals_is_not_given "
+        f"{RECORDS}::test_chains_give_the_score_and_information_of_the_sums_own_law "
+        f"{RECORDS}::test_little_noise_is_no_hindrance",
+    ),
+    "two samples are joined with equal weight": Mutant(
+        "likelihood/e_step/simulated.py",
+        "logs = np.stack([math.log(size) + first.log_likelihoods, math.log(more) + second.log_likelihoods])",
+        "logs = np.stack([math.log(more) + first.log_likelihoods, math.log(more) + second.log_likelihoods])",
+        f"{STEPS} {ERRORS}",
+    ),
+    "the error of a log likelihood forgets that weights average": Mutant(
+        "likelihood/e_step/simulated.py",
+        "variances = np.maximum(np.sum(cloud.weights**2, axis=0) - 1.0 / len(cloud.values), 0.0)",
+        "variances = np.maximum(np.sum(cloud.weights**2, axis=0) / len(cloud.values), 0.0)",
+        f"{ERRORS} {STEPS} {MAIN}::test_monte_carlo_error_is_honest",
+    ),
+    "a total of records is weighed by its first entry": Mutant(
+        "likelihood/e_step/simulated_records.py",
+        "return log_eta.reshape(len(s), -1).sum(axis=1, keepdims=True)",
+        "return log_eta.reshape(len(s), -1)[:, :1]",
+        f"{ROBUST}::test_totals_and_laws_together_with_fields_that_carry_no_parameter "
+        f"{ROBUST}::test_a_total_of_normal_records_has_its_closed_form {STEPS}",
+    ),
+    "sums over very many entries lose what earlier panels held": Mutant(
+        "likelihood/e_step/streamed.py",
+        "weight, fade = jnp.exp(both - new), jnp.exp(top - new)",
+        "weight, fade = jnp.exp(both - new), jnp.where(top > -1e299, 1.0, 0.0)",
+        f"{SCALE}::test_streamed_sums_are_those_of_the_whole_cloud",
+    ),
+    "a chart of positive numbers lacks its Jacobian": Mutant(
+        "likelihood/e_step/streamed.py",
+        'return t if chart == "positive" else',
+        'return 0.0 * t if chart == "positive" else',
+        f"{SCALE}::test_streamed_sums_are_those_of_the_whole_cloud",
+    ),
+    "the two points of a normal family lie one spread apart, not two": Mutant(
+        "likelihood/e_step/sufficient.py",
+        "return [centre - spread, centre + spread]",
+        "return [centre - 0.5 * spread, centre + 0.5 * spread]",
+        f"{MAIN}::test_sufficient_statistics_carry_the_whole_of_q",
+    ),
+}
+
+MAXIMISATION = {
+    "a fit starts at the lowest of its candidates": Mutant(
+        "likelihood/candidates.py",
+        "is_top = (heights >= heights[neighbours].max(axis=1)) & np.isfinite(heights)",
+        "is_top = (heights <= heights[neighbours].max(axis=1)) & np.isfinite(heights)",
+        f"{UNITS}::test_candidates_to_climb_from_stand_below_tops_of_their_own",
+    ),
+    "EM is converged once a step is small beside the number itself": Mutant(
+        "likelihood/em.py",
+        "done = bool(np.all(np.abs(step) <= settings.tolerance * (self.unit + np.abs(new))))",
+        "done = bool(np.all(np.abs(step) <= 1e7 * settings.tolerance * (self.unit + np.abs(new))))",
+        PAPER,
+    ),
+    "a step of Newton's that falls is taken": Mutant(
+        "likelihood/em.py",
+        "return clouds if rise >= -1e-12 * abs(likelihood) else None",
+        "return clouds",
+        f"{ROBUST}::test_newton_steps_near_the_top_save_iterations_and_never_fall",
+    ),
+    "coordinates of a fit leave out the unit of the prior": Mutant(
+        "likelihood/m_step/coordinates.py",
+        "return np.asarray(self.chart.free(values)) - self.origin",
+        "return np.asarray(self.chart.free(values))",
+        f"{UNITS}::test_the_fit_in_other_units_is_the_same {UNITS}::test_the_edge_lies_in_the_prior_s_units",
+    ),
+    "the information leaves out what the confidential statistic varies": Mutant(
+        "likelihood/m_step/maximise.py",
+        "information = np.sum(outer - second, axis=0)",
+        'information = -np.sum(sums["complete"], axis=0)',
+        f"{MAIN}::test_louis_needs_all_its_terms {PAPER}",
+    ),
+    "the noise of a simulated score is that of weights that are not normalised": Mutant(
+        "likelihood/m_step/maximise.py",
+        "noise = square - mixed - mixed.transpose(0, 2, 1) + total * outer",
+        "noise = square",
+        f"{MAIN}::test_monte_carlo_error_is_honest {ERRORS}",
+    ),
+    "a matrix is freed of its units once, not twice": Mutant(
+        "likelihood/m_step/units.py",
+        "return matrix / np.outer(scale, scale), scale",
+        "return matrix / scale, scale",
+        f"{UNITS} {PAPER}",
+    ),
+    "the spread of a prior is that of its upper half": Mutant(
+        "likelihood/m_step/units.py",
+        "width = 0.5 * (at[2] - at[0])",
+        "width = 0.5 * (at[2] - at[1]) * 1e-6",
+        f"{UNITS}",
+    ),
+    "a climb's rise is taken without its weights": Mutant(
+        "likelihood/monte_carlo/climb.py",
+        "variance += cloud.variance(position.e_step.independent(cloud.weights * (change - mean)))",
+        "variance += cloud.variance(position.e_step.independent(change - mean)) / len(change) ** 3",
+        f"{ERRORS}::test_the_error_of_a_chains_rise_is_that_of_its_batches",
+    ),
+    "the error of the information counts the estimate as known": Mutant(
+        "likelihood/monte_carlo/measurement.py",
+        "return tilt if np.all(np.isfinite(tilt)) else none",
+        "return none",
+        f"{ERRORS}::test_the_error_of_the_information_counts_that_of_the_estimate_at_which_it_is_taken",
+    ),
+    "batches of a sample repeat the random numbers of other parts": Mutant(
+        "likelihood/monte_carlo/position.py",
+        "return e_step.cloud(drawing, parts[index], values, index + len(parts) * batch, size)",
+        "return e_step.cloud(drawing, parts[index], values, index + batch, size)",
+        f"inference/test_randomness.py::test_no_e_step_uses_a_key_twice {ERRORS}",
+    ),
+    "the bias of few values for many entries stays": Mutant(
+        "likelihood/monte_carlo/settling.py",
+        'left = {"bias": (score - bias) / 3.0, "information_bias": (information - information_bias) / 3.0}',
+        'left = {"bias": 0.0 * score, "information_bias": 0.0 * information}',
+        f"{ERRORS}::test_few_values_for_many_entries_bias_what_they_measure_and_the_bias_is_taken_off",
+    ),
+    "a root is found as soon as a step is ten times its error": Mutant(
+        "likelihood/monte_carlo/settling.py",
+        "if np.all(np.abs(step) <= 0.1 * error):",
+        "if np.all(np.abs(step) <= 1e6 * error):",
+        f"{MAIN}::test_mcem_agrees_within_its_own_error {ERRORS}",
+    ),
+    "a sample grows by the squared error, not by the variance": Mutant(
+        "likelihood/schedules.py",
+        "sigma_squared = size * error**2",
+        "sigma_squared = error**2",
+        f"{MAIN}::test_sample_sizes_need_the_variance_not_the_squared_error",
+    ),
+    "the lowest of several maxima wins": Mutant(
+        "likelihood/starts.py",
+        'best = max(fits, key=lambda fit: (height[id(fit)], fit.status == "converged"))',
+        'best = min(fits, key=lambda fit: (height[id(fit)], fit.status == "converged"))',
+        f"{ROBUST}::test_the_highest_of_several_maxima_wins_and_the_others_are_told",
+    ),
+    "maxima are the same if within Monte Carlo errors of nothing": Mutant(
+        "likelihood/starts.py",
+        "5.0 * np.hypot(own, theirs) + 0.01 * scale",
+        "0.01 * scale * 0.0",
+        f"{ROBUST}::test_simulated_maxima_are_told_apart_by_their_errors",
+    ),
+    "the covariance of shares lacks the Jacobian of their coordinates": Mutant(
+        "likelihood/result.py",
+        "inverse, spread = jacobian @ inverse @ jacobian.T, jacobian @ spread @ jacobian.T",
+        "inverse, spread = jacobian @ jacobian.T, jacobian @ spread @ jacobian.T",
+        f"{MAIN}::test_shares_that_sum_to_one",
+    ),
+    "the Monte Carlo error of an estimate is the score's": Mutant(
+        "likelihood/result.py",
+        "spread = inverse @ louis.noise @ inverse ",
+        "spread = louis.noise ",
+        f"{MAIN}::test_monte_carlo_error_is_honest",
+    ),
+}
+
+INTERVALS_AND_TAILS = {
+    "the profile of a likelihood holds the other parameters where they were": Mutant(
+        "likelihood/intervals/profile.py",
+        "best, value = observed.restricted(trial, moving)\n        if np.isfinite(value):",
+        "best, value = trial, observed.at(trial)[0]\n        if np.isfinite(value):",
+        f"{INTERVALS}::test_profile_maximises_the_other_parameter_out",
+    ),
+    "an interval ends where the likelihood has fallen by twice as much": Mutant(
+        "likelihood/intervals/profile.py",
+        "return min(2.0 * (observed.top - value) - quantile, 1e6)",
+        "return min(observed.top - value - quantile, 1e6)",
+        f"{INTERVALS}::test_profile_of_the_count_ends_where_the_likelihood_has_fallen_enough",
+    ),
+    "a test of several parameters has one degree of freedom": Mutant(
+        "likelihood/intervals/profile.py",
+        "degrees = int(np.sum(~moving))",
+        "degrees = 1",
+        f"{INTERVALS}::test_a_gaussian_model_has_closed_forms_and_the_right_degrees_of_freedom",
+    ),
+    "an exact interval leaves out the released value itself": Mutant(
+        "likelihood/intervals/exact_tails.py",
+        "return (s <= self.value).astype(float), (s >= self.value).astype(float)",
+        "return (s < self.value).astype(float), (s > self.value).astype(float)",
+        f"{INTERVALS}::test_exact_interval_without_noise_is_garwoods_and_clopper_and_pearsons",
+    ),
+    "an exact interval has all of its error on each side": Mutant(
+        "likelihood/intervals/exact_tails.py",
+        "tail = line.start, line.step, (1.0 - level) / 2",
+        "tail = line.start, line.step, 1.0 - level",
+        f"{INTERVALS}::test_exact_interval_without_noise_is_garwoods_and_clopper_and_pearsons",
+    ),
+    "bootstrap releases have no noise": Mutant(
+        "likelihood/intervals/parametric_bootstrap.py",
+        "value=np.asarray(item.mechanism.sample(rng, confidential))[0])",
+        "value=np.asarray(confidential)[0])",
+        f"{INTERVALS}::test_bootstrap_gives_the_sampling_law_of_the_estimate",
+    ),
+    "bootstrap intervals take both tails from one side": Mutant(
+        "likelihood/intervals/parametric_bootstrap.py",
+        "tails = [(1 - level) / 2, (1 + level) / 2]",
+        "tails = [(1 - level) / 2, level]",
+        INTERVALS,
+    ),
+    "the end of an interval is looked for in the coordinate, not in the parameter": Mutant(
+        "likelihood/intervals/scalar_interval.py",
+        'return self.value(root), "crossing"',
+        'return root, "crossing"',
+        f"{INTERVALS}::test_profile_of_the_count_ends_where_the_likelihood_has_fallen_enough",
+    ),
+    "the curvature of a likelihood is that in the parameters themselves": Mutant(
+        "likelihood/observed.py",
+        "return jacobian.T @ information @ jacobian",
+        "return information",
+        f"{INTERVALS}",
+    ),
+    "the update of a curvature keeps the old one": Mutant(
+        "likelihood/observed.py",
+        "return shear @ inverse @ shear.T + np.outer(step, step) / curve",
+        "return shear @ inverse @ shear.T",
+        f"{INTERVALS}",
+    ),
+}

@@ -1,0 +1,198 @@
+"""Mistakes in laws, totals, supports, coordinates and variates, on the processor and on an accelerator."""
+
+from mutants.mutant import Mutant
+
+DRAWS = "model/test_variates.py"
+CONTINUOUS = f"{DRAWS}::test_continuous_draws_follow_the_density"
+DISCRETE = f"{DRAWS}::test_discrete_draws_follow_the_probabilities"
+VECTORS = f"{DRAWS}::test_vector_draws_follow_the_density"
+TOTALS = "model/test_model.py::test_total_moments_with_two_fields_and_unknown_n"
+LAWS = "model/test_laws.py"
+DEVICE = "engine/test_device.py"
+
+LAWS_AND_TOTALS = {
+    "a law with an atom at zero counts as one with a density": Mutant(
+        "model/atoms.py",
+        'return discrete or isinstance(part, Delta) or type(part).__name__.startswith("Hurdle")',
+        'return discrete or type(part).__name__.startswith("Hurdle")',
+        "model/test_coordinates.py::test_priors_with_atoms_are_refused_by_all_that_compare_densities",
+    ),
+    "an atom that moves counts as one that stays": Mutant(
+        "model/atoms.py",
+        "moves.append(moving and not is_fixed(distribution))",
+        "moves.append(False and not is_fixed(distribution))",
+        "model/test_coordinates.py::test_atoms_that_move_with_a_parameter_are_never_conditioned_on",
+    ),
+    "coordinates of parameters lack their Jacobian": Mutant(
+        "model/coordinates.py",
+        "total = total + jnp.sum(moved[name].law.log_prob(values[name])) + moved[name].log_jacobian",
+        "total = total + jnp.sum(moved[name].law.log_prob(values[name]))",
+        "samplers/test_mcmc.py::test_kernel_passes_gewekes_test "
+        "samplers/test_nuts.py::test_positive_statistic_is_sampled_exactly",
+    ),
+    "a chart of statistics lacks its Jacobian": Mutant(
+        "model/coordinates.py",
+        "total = total + placed.log_jacobian",
+        "total = total + 0.0 * placed.log_jacobian",
+        "model/test_coordinates.py::test_a_chart_leads_back_and_its_jacobian_is_that_of_the_map",
+    ),
+    "a negative binomial law counts as linear with its concentration unknown": Mutant(
+        "model/families.py",
+        '_NEGATIVE_BINOMIAL = Facts(_GAMMA, discrete=True, statistics=("s",), while_known="concentration")',
+        '_NEGATIVE_BINOMIAL = Facts(_GAMMA, discrete=True, statistics=("s",))',
+        "model/test_families.py",
+    ),
+    "Laplace's law has no kink": Mutant(
+        "model/families.py",
+        '"Laplace": Facts(_LOCATED, kink="loc")',
+        '"Laplace": Facts(_LOCATED, smooth=True)',
+        "model/test_families.py",
+    ),
+    "the density of a vector is that of its last entry": Mutant(
+        "model/law.py",
+        "return jnp.where(inside, jnp.sum(log_prob), -jnp.inf)",
+        "return jnp.where(inside, jnp.ravel(log_prob)[-1], -jnp.inf)",
+        f"{LAWS}::test_log_prob_against_scipy",
+    ),
+    "constants of a law are kept in 32 bits": Mutant(
+        "model/law.py",
+        "return np.asarray(leaf, dtype=np.float64)",
+        "return np.asarray(leaf, dtype=np.float32)",
+        f"{LAWS}::test_laws_made_in_32_bits_are_rebuilt_in_64",
+    ),
+    "records get the attributes of another row": Mutant(
+        "model/law.py",
+        "by_row = {name: value[:, None] for name, value in by_row.items()}",
+        "by_row = {name: value[::-1, None] for name, value in by_row.items()}",
+        f"{DRAWS}::test_records_are_drawn_row_by_row",
+    ),
+    "blocks of prior draws repeat": Mutant(
+        "model/model.py",
+        "return np.random.default_rng([seed, block])",
+        "return np.random.default_rng([seed, block // 2])",
+        "model/test_model.py inference/test_randomness.py",
+    ),
+    "a simulator gets the parameters of another row": Mutant(
+        "model/simulator.py",
+        "row_arguments = {name: value[row] for name, value in arguments.items()}",
+        "row_arguments = {name: value[row - 1] for name, value in arguments.items()}",
+        "model/test_model.py::test_simulators_row_by_row_and_batched",
+    ),
+    "a value beyond a transformed law's range is possible": Mutant(
+        "model/supports.py",
+        "            inside &= jnp.all(transform.codomain(value))",
+        "            inside &= True",
+        f"{LAWS}::test_density_formula_holds_off_the_support",
+    ),
+    "an interval that is turned round keeps its ends as they were": Mutant(
+        "model/supports.py",
+        "limits, ends = [jnp.minimum(*moved), jnp.maximum(*moved)], [0.0, 0.0]",
+        "limits, ends = moved, [0.0, 0.0]",
+        "likelihood/test_likelihood_supports.py samplers/test_mcmc.py",
+    ),
+    "702 records are added up for 700": Mutant(
+        "model/total.py",
+        "count = None if full_chunks else np.clip(n - start, 0, chunk)",
+        "count = None if isinstance(self.total.n, int) else np.clip(n - start, 0, chunk)",
+        "model/test_model.py",
+    ),
+    "totals in chunks lose the records of the last chunk": Mutant(
+        "model/total.py",
+        "for start in range(0, int(n.max()), chunk):",
+        "for start in range(0, int(n.max()) - chunk + 1, chunk):",
+        "model/test_model.py",
+    ),
+    "a total of an unknown number of records has one too many": Mutant(
+        "model/total.py",
+        "keep = jnp.arange(contributions.shape[0]) < count",
+        "keep = jnp.arange(contributions.shape[0]) <= count",
+        TOTALS,
+    ),
+    "transforms of a law are applied in the wrong order": Mutant(
+        "model/wrappers.py",
+        "transforms = [*law.transforms, *transforms]",
+        "transforms = [*transforms, *law.transforms]",
+        f"{DRAWS}::test_wrapped_laws_entry_by_entry",
+    ),
+}
+
+VARIATES = {
+    "a gamma law is drawn with its rate as a scale": Mutant(
+        "model/variates.py",
+        "return rng.standard_gamma(concentration, shape) / rate\n",
+        "return rng.standard_gamma(concentration, shape) * rate\n",
+        CONTINUOUS,
+    ),
+    "a geometric law counts the success": Mutant(
+        "model/variates.py", "return rng.geometric(probs, shape) - 1", "return rng.geometric(probs, shape)", DISCRETE
+    ),
+    "a truncated normal law is drawn from the wrong tail": Mutant(
+        "model/variates.py",
+        "flip = np.where(a > 0, -1.0, 1.0)",
+        "flip = np.where(a > 1.0, -1.0, 1.0)",
+        f"{CONTINUOUS} {DRAWS}::test_truncated_normal_in_the_tails",
+    ),
+    "a Dirichlet law is drawn without the boost of small shares": Mutant(
+        "model/variates.py",
+        "return softmax(log_gamma - rng.standard_exponential(full) / concentration, axis=-1)",
+        "return softmax(log_gamma, axis=-1)",
+        VECTORS,
+    ),
+    "zero inflation has the chance of the other part": Mutant(
+        "model/variates.py",
+        "return np.where(rng.random(shape) < gate, 0, rng.poisson(rate, shape))",
+        "return np.where(rng.random(shape) > gate, 0, rng.poisson(rate, shape))",
+        DISCRETE,
+    ),
+}
+
+ACCELERATOR = {
+    "every record of a total has the same random numbers on an accelerator": Mutant(
+        "model/on_device/draws.py",
+        "lane = random.fold_in(random.fold_in(key, i), number)",
+        "lane = random.fold_in(key, number)",
+        DEVICE,
+    ),
+    "every name of a model has the same random numbers on an accelerator": Mutant(
+        "model/on_device/draws.py",
+        "        lane = random.fold_in(key, number)\n        if isinstance(node, Law)",
+        "        lane = key\n        if isinstance(node, Law)",
+        DEVICE,
+    ),
+    "records beyond their number count on an accelerator": Mutant(
+        "model/on_device/draws.py",
+        "keep = (i < n).reshape(",
+        "keep = (i <= n).reshape(",
+        DEVICE,
+    ),
+    "small Poisson rates on an accelerator are drawn one too low": Mutant(
+        "model/on_device/variates.py",
+        "drawn = jnp.where((drawn < 0) & (u < reached), k, drawn)",
+        "drawn = jnp.where((drawn < 0) & (u < reached), jnp.maximum(k - 1.0, 0.0), drawn)",
+        DEVICE,
+    ),
+    "large Poisson rates on an accelerator are accepted by their envelope": Mutant(
+        "model/on_device/variates.py",
+        "accepted = ~done & (inside | (~outside & fits))",
+        "accepted = ~done & (inside | ~outside)",
+        DEVICE,
+    ),
+    "a multinomial law on an accelerator forgets what is left": Mutant(
+        "model/on_device/variates.py",
+        "share = jnp.where(tails[..., j] > 0, jnp.clip(probs[..., j] / tails[..., j], 0.0, 1.0), 0.0)",
+        "share = jnp.where(tails[..., j] > 0, jnp.clip(probs[..., j], 0.0, 1.0), 0.0)",
+        DEVICE,
+    ),
+    "a Weibull law on an accelerator takes its concentration for the exponent": Mutant(
+        "model/on_device/variates.py",
+        "scale * random.exponential(key, shape, scale.dtype) ** (1.0 / concentration)",
+        "scale * random.exponential(key, shape, scale.dtype) ** concentration",
+        DEVICE,
+    ),
+    "a negative binomial law on an accelerator shares the random numbers of its two parts": Mutant(
+        "model/on_device/variates.py",
+        "return poisson(second, _gamma(first, shape, concentration) / rate, shape)",
+        "return poisson(first, _gamma(first, shape, concentration) / rate, shape)",
+        DEVICE,
+    ),
+}

@@ -1,0 +1,98 @@
+"""Mistakes in what is told of a result: summaries, errors, calibration, comparison."""
+
+from mutants.mutant import Mutant
+
+TOLD = "results/test_posterior.py"
+RANKS = "studies/test_calibrate.py"
+
+POSTERIOR = {
+    "a chain's Monte Carlo error is that of independent draws": Mutant(
+        "results/posterior.py",
+        'return precision | {"mcse": spread / np.sqrt(precision.pop("mean"))}',
+        'return precision | {"mcse": spread / np.sqrt(len(self)) + 0.0 * precision.pop("mean")}',
+        "diagnostics/test_chains.py::test_a_posterior_of_chains_tells_their_precision diagnostics/test_chains.py",
+    ),
+    "the effective size of a vector is that of its best entry": Mutant(
+        "results/posterior.py",
+        'return float(defined.min()) if defined.size else float("nan")',
+        'return float(defined.max()) if defined.size else float("nan")',
+        "diagnostics/test_chains.py",
+    ),
+    "R-hat of a vector is that of its best entry": Mutant(
+        "results/posterior.py",
+        '_worst(-precision["r_hat"]) * -1.0',
+        '_worst(precision["r_hat"])',
+        "diagnostics/test_chains.py",
+    ),
+    "an interval of 95% has 2.5% on one side alone": Mutant(
+        "results/posterior.py",
+        "low, high = self._quantiles(values.astype(float), [tail, 1 - tail])",
+        "low, high = self._quantiles(values.astype(float), [tail, 1 - 2 * tail])",
+        TOLD,
+    ),
+    "expectations forget the weights": Mutant(
+        "results/posterior.py",
+        "return weights.mean_and_sd(values, self.weights)[0][()]",
+        "return weights.mean_and_sd(values, None)[0][()]",
+        f"{TOLD}::test_expectations_count_the_weights",
+    ),
+}
+
+STUDIES = {
+    "a verdict over several quantities does not correct for their number": Mutant(
+        "studies/calibrate.py",
+        "return min(1.0, len(self.p_values) * min(self.p_values.values())) if",
+        "return min(1.0, min(self.p_values.values())) if",
+        RANKS,
+    ),
+    "ranks of ties are the lowest": Mutant(
+        "studies/calibrate.py",
+        "by_label[label] = float((below + rng.integers(ties + 1) + rng.random()) / (len(chosen) + 1))",
+        "by_label[label] = float((below + rng.random()) / (len(chosen) + 1))",
+        f"{RANKS}::test_ties_are_randomised",
+    ),
+    "weighted draws are ranked as if each counted alike": Mutant(
+        "studies/calibrate.py",
+        "return weights.systematic(rng, posterior.log_weights, int(np.clip(worth, 1, MOST_RANKED)))",
+        "return np.arange(int(np.clip(worth, 1, MOST_RANKED)))",
+        f"{RANKS}::test_weighted_draws_are_resampled",
+    ),
+    "releases of a calibration have no noise": Mutant(
+        "studies/calibrate.py",
+        "noisy[name] = mechanism.sample(rng, values[name], **extra)",
+        "noisy[name] = values[name] + 0 * mechanism.sample(rng, values[name], **extra)",
+        f"{RANKS}::test_right_samplers_pass",
+    ),
+    "how much wider an interval is counts one side of it": Mutant(
+        "studies/compare.py",
+        "wider = (exact.loc[labels, high] - exact.loc[labels, low]) / (naive[high] - naive[low])",
+        'wider = (exact.loc[labels, high] - exact.loc[labels, "mean"]) / (naive[high] - naive[low])',
+        "studies/test_compare.py::test_the_table_tells_how_much_wider_and_how_far",
+    ),
+    "a shift is told in units of the exact analysis": Mutant(
+        "studies/compare.py",
+        'shift = (exact.loc[labels, "mean"] - naive["mean"]) / naive["sd"]',
+        'shift = (exact.loc[labels, "mean"] - naive["mean"]) / exact.loc[labels, "sd"]',
+        "studies/test_compare.py::test_the_table_tells_how_much_wider_and_how_far",
+    ),
+    "the forecast's time is that of all rows": Mutant(
+        "studies/forecast.py",
+        "return bool(self.conflict) and whole_release(self.conflict)[1] < SURPRISING",
+        "return bool(self.conflict) and whole_release(self.conflict)[1] > 1.0 - SURPRISING",
+        "studies/test_forecast.py::test_conflict_is_seen",
+    ),
+    "an interval of a fit has all of its error on each side": Mutant(
+        "results/fit.py",
+        'z = -ndtri((1 - checks.level("Fit", level)) / 2)',
+        'z = -ndtri(1 - checks.level("Fit", level))',
+        "likelihood/test_intervals.py::test_coverage_of_a_normal_mean "
+        "likelihood/test_likelihood.py::test_displays_and_tables "
+        "likelihood/test_intervals.py::test_a_gaussian_model_has_closed_forms_and_the_right_degrees_of_freedom",
+    ),
+    "how much a naive fit claims is told by errors, not by their squares": Mutant(
+        "results/fit.py",
+        '(wider**2).rename("information ratio")',
+        'wider.rename("information ratio")',
+        "likelihood/test_likelihood_robust.py::test_beside_the_naive_fit",
+    ),
+}

@@ -1,0 +1,368 @@
+"""Mistakes in the samplers of posteriors: kernels, weights, proposals, evidence and verdicts."""
+
+from mutants.mutant import Mutant
+
+EXACT = "samplers/test_samplers.py::test_posterior_and_evidence_are_exact"
+GIBBS = "samplers/test_augmentation.py"
+KERNELS = "samplers/test_kernels.py"
+LEAVES = f"{KERNELS}::test_a_kernel_leaves_its_conditional_as_it_was"
+RENEWED = f"{KERNELS}::test_parameters_and_records_renewed_together_stay_as_they_were"
+WHOLE = f"{KERNELS}::test_steps_of_whole_numbers_go_up_as_often_as_down"
+DRAWN = f"{KERNELS}::test_a_mixture_is_drawn_from_its_density"
+PICKED = f"{KERNELS}::test_one_of_several_simulations_is_picked_by_its_weight"
+WEIGHTED = "samplers/test_importance.py"
+WALKS = "samplers/test_mcmc.py"
+PARTICLES = "samplers/test_smc.py"
+HAMILTON = "samplers/test_nuts.py"
+TABLES = "samplers/test_reported.py"
+FORESEEN = "studies/test_forecast.py"
+
+INDEPENDENT = {
+    "rejection accepts by the square root of the ratio": Mutant(
+        "samplers/rejection.py",
+        "accepted = np.flatnonzero(rng.standard_exponential(rows) >= -ratio)",
+        "accepted = np.flatnonzero(rng.standard_exponential(rows) >= -0.5 * ratio)",
+        "inference/test_streams.py::test_evidence_is_unbiased_on_the_natural_scale "
+        "samplers/test_rejection.py::test_exact_release_of_a_discrete_statistic",
+    ),
+    "the rate of acceptance is the naive one": Mutant(
+        "samplers/rejection.py",
+        "rate = (survivors - 1) / (proposals - 1)",
+        "rate = survivors / proposals",
+        "samplers/test_rejection.py::test_log_rate_of_nothing_and_of_one "
+        "inference/test_streams.py::test_evidence_is_unbiased_on_the_natural_scale",
+    ),
+    "the error of rejection's evidence is that of the number of proposals": Mutant(
+        "samplers/rejection.py",
+        "variance += (1 - rate) / (survivors - 2) if survivors > 2 else math.inf",
+        "variance += (1 - rate) / (proposals - 2) if survivors > 2 else math.inf",
+        "inference/test_streams.py::test_evidence_error_is_honest "
+        "samplers/test_rejection.py::test_log_rate_of_nothing_and_of_one",
+    ),
+    "acceptance on an accelerator shares the random numbers of the draws": Mutant(
+        "samplers/rejection_on_device.py",
+        "accepted = log_uniform(accepting, rows) <= ratio",
+        "accepted = log_uniform(accepting, rows) <= 0.5 * ratio",
+        "engine/test_device.py::test_rejection_is_exact",
+    ),
+    "importance and rejection accept without the bound of the noise": Mutant(
+        "samplers/importance_rejection.py",
+        "return rate, rate + log_scale + weights.log_mean(log_weights), error",
+        "return rate, rate + weights.log_mean(log_weights), error",
+        f"{EXACT}",
+    ),
+    "survivors of importance and rejection lose the weights of their proposals": Mutant(
+        "samplers/importance_rejection.py",
+        'values["log_weights"] = log_ratio',
+        'values["log_weights"] = 0.0 * log_ratio',
+        f"{WEIGHTED}::test_users_proposals_are_exact_for_law_function_and_part {EXACT}",
+    ),
+    "the evidence of weighted draws is that of the largest weight": Mutant(
+        "samplers/importance.py",
+        "log_evidence=weights.log_mean(log_weights),",
+        "log_evidence=float(np.max(log_weights, initial=-np.inf)),",
+        f"{WEIGHTED}::test_importance_from_an_adapted_proposal_is_consistent {EXACT}",
+    ),
+    "the largest weight there could be forgets the prior's share": Mutant(
+        "samplers/importance.py",
+        "for name in problem.release) - math.log(pilot.proposal.share)",
+        "for name in problem.release)",
+        f"{WEIGHTED}::test_no_weight_exceeds_the_largest_there_could_be",
+    ),
+    "rejection control keeps weights below its threshold as they were": Mutant(
+        "samplers/rejection_control.py",
+        "return np.maximum(log_weights, log_threshold)",
+        "return log_weights",
+        f"{WEIGHTED}::test_users_proposals_are_exact_for_law_function_and_part "
+        f"{WEIGHTED}::test_a_threshold_by_value_keeps_that_value {EXACT}",
+    ),
+}
+
+AUGMENTATION = {
+    "the random walk of a continuous statistic is accepted without the noise term": Mutant(
+        "samplers/gibbs/latent.py",
+        "ratio = ratio + self._log_eta(state, proposed) - self._log_eta(state, current)",
+        "ratio = ratio + 0.0",
+        f"{LEAVES}[the_random_walk_of_a_continuous_statistic]",
+    ),
+    "statistics proposed from the noise are accepted without their law": Mutant(
+        "samplers/gibbs/latent.py",
+        "            proposed = np.round(proposed).astype(np.int64)\n        ratio = self._log_law(state, proposed) "
+        "- self._log_law(state, current)",
+        "            proposed = np.round(proposed).astype(np.int64)\n        ratio = 0.0 * self._log_law(state, "
+        "proposed)",
+        f"{LEAVES}[counts_proposed_from_the_noise]",
+    ),
+    "statistics proposed from their law are accepted without the noise": Mutant(
+        "samplers/gibbs/latent.py",
+        "ratio = self._log_eta(state, proposed) - self._log_eta(state, current)\n        return",
+        "ratio = 0.0 * self._log_eta(state, proposed)\n        return",
+        f"{LEAVES}[a_continuous_statistic_proposed_from_its_law]",
+    ),
+    "a window of counts always begins at the present one": Mutant(
+        "samplers/gibbs/latent.py",
+        "first = s - offset if start is None else jnp.full_like(s, start)",
+        "first = s - length // 4 if start is None else jnp.full_like(s, start)",
+        f"{LEAVES}[a_window_of_counts]",
+    ),
+    "lines through a table do not keep its total": Mutant(
+        "samplers/gibbs/latent.py",
+        "along = along.at[j].add(-1) if table else along",
+        "along = along",
+        f"{LEAVES}[lines_through_a_table]",
+    ),
+    "a value along a line is picked one too far": Mutant(
+        "samplers/gibbs/latent.py",
+        "return jnp.sum(sums <= uniform * sums[-1], axis=0)",
+        "return jnp.minimum(jnp.sum(sums <= uniform * sums[-1], axis=0) + 1, len(sums) - 1)",
+        f"{LEAVES}[all_values_of_a_count]",
+    ),
+    "parameters and records are renewed without the Jacobian": Mutant(
+        "samplers/gibbs/renewal.py",
+        "self.bare.release) + far_slope - slope",
+        "self.bare.release) + 0.0 * (far_slope - slope)",
+        RENEWED,
+    ),
+    "parameters and records are renewed with their noise counted twice": Mutant(
+        "samplers/gibbs/renewal.py",
+        "return self.density(there, {}, release) - self.density(here, {}, release)",
+        "return 2.0 * (self.density(there, {}, release) - self.density(here, {}, release))",
+        RENEWED,
+    ),
+    "parameters and fresh statistics are accepted without the Jacobian": Mutant(
+        "samplers/gibbs/parameter_steps.py",
+        "ratio = new - old + jacobian",
+        "ratio = new - old + 0.0 * jacobian",
+        f"{LEAVES}[a_bounded_parameter_with_a_fresh_statistic]",
+    ),
+    "a trajectory is accepted without its kinetic energy": Mutant(
+        "samplers/gibbs/parameter_steps.py",
+        "ratio = after - before + 0.5 * jnp.sum(push**2) - 0.5 * jnp.sum(p**2)",
+        "ratio = after - before",
+        f"{LEAVES}[a_trajectory_of_two_parameters]",
+    ),
+    "a gamma law given the rest has one degree too few": Mutant(
+        "samplers/gibbs/conjugate.py",
+        "draw=lambda rng, a, b: rng.standard_gamma(a + 1.0) / b,",
+        "draw=lambda rng, a, b: rng.standard_gamma(a + 0.5) / b,",
+        f"{LEAVES}[a_gamma_law_given_the_rest]",
+    ),
+    "shares given the rest are drawn without the ones of their law": Mutant(
+        "samplers/gibbs/conjugate.py",
+        "    shape = a + 1.0\n",
+        "    shape = a + 1.5\n",
+        f"{LEAVES}[a_Dirichlet_law_given_the_rest]",
+    ),
+    "the joint density counts an entry's law outside its support": Mutant(
+        "samplers/gibbs/joint.py",
+        "return jnp.where(inside(law, value) & ~jnp.isnan(log_prob), log_prob, -jnp.inf)",
+        "return jnp.where(~jnp.isnan(log_prob), log_prob, 0.0)",
+        f"{LEAVES}[a_positive_statistic_proposed_from_the_noise]",
+    ),
+    "the joint density counts only the first entry's noise": Mutant(
+        "samplers/gibbs/joint.py",
+        "return jnp.sum(mechanism.log_prob(value, values[name], **{x: values[x] for x in mechanism.inputs}))",
+        "return jnp.ravel(mechanism.log_prob(value, values[name], **{x: values[x] for x in mechanism.inputs}))[0]",
+        f"{LEAVES}[lines_through_a_table]",
+    ),
+    "tables behind reports read the channel the wrong way round": Mutant(
+        "samplers/gibbs/reported.py",
+        "for column, chance in enumerate(np.array(mechanism.channel).T):",
+        "for column, chance in enumerate(np.array(mechanism.channel)):",
+        f"{TABLES}::test_tables_follow_their_law_given_shares_and_reports",
+    ),
+    "sweeps leave out the last of their steps": Mutant(
+        "samplers/augmentation.py",
+        "    for step in steps:\n        counts += step.step(rng, state, warm)",
+        "    for step in steps[:1]:\n        counts += step.step(rng, state, warm)",
+        f"{GIBBS}::test_joint_distribution_is_kept",
+    ),
+    "groups of chains share their random numbers": Mutant(
+        "samplers/augmentation.py",
+        "rng = generator(self.seed, Purpose.CHAINS, number)",
+        "rng = generator(self.seed, Purpose.CHAINS, 0)",
+        "inference/test_randomness.py::test_no_sampler_uses_a_key_twice",
+    ),
+}
+
+CHAINS = {
+    "chains thin by the independent draws of the best scalar": Mutant(
+        "samplers/mcmc.py",
+        "0.5 * trace.shape[0] * trace.shape[1] / known.min()",
+        "0.5 * trace.shape[0] * trace.shape[1] / known.max()",
+        WALKS,
+    ),
+    "walkers accept without the prior": Mutant(
+        "samplers/walking/moves.py",
+        "ratio = ratio + (log_prior - walkers.log_prior)",
+        "ratio = ratio + 0.0 * (log_prior - walkers.log_prior)",
+        f"{WALKS}::test_kernel_passes_gewekes_test",
+    ),
+    "walkers that propose from the prior count it again": Mutant(
+        "samplers/walking/moves.py",
+        "if not independent:  # proposals from the prior: its density cancels",
+        "if True:",
+        f"{WALKS}::test_kernel_passes_gewekes_test",
+    ),
+    "the estimate of a walker's height is the largest of its simulations": Mutant(
+        "samplers/walking/moves.py",
+        "return (safe + np.log(np.mean(np.exp(log_eta - safe[:, None]), axis=1))).sum(axis=1)",
+        "return (safe + np.log(np.max(np.exp(log_eta - safe[:, None]), axis=1))).sum(axis=1)",
+        f"{WALKS}::test_kernel_passes_gewekes_test {WALKS}::test_any_number_of_simulations_is_exact",
+    ),
+    "steps of whole numbers go up more often than down": Mutant(
+        "samplers/walking/moves.py",
+        "sign = np.where(rng.random(shape) < 0.5, -1, 1)",
+        "sign = np.where(rng.random(shape) < 0.4, -1, 1)",
+        WHOLE,
+    ),
+    "chains start at the heaviest points alone": Mutant(
+        "samplers/walking/starts.py",
+        "chosen.append(int(np.argmax(nearest)) if nearest.max() > 0.0 else len(chosen) % len(pool))",
+        "chosen.append(int(np.argmin(nearest)))",
+        "samplers/test_second_look.py::test_starts_lie_on_both_hills",
+    ),
+    "particles keep their weights of the stage before": Mutant(
+        "samplers/smc.py",
+        "log_evidence += weights.log_mean(log_weights)",
+        "log_evidence += 0.9 * weights.log_mean(log_weights)",
+        f"{PARTICLES}::test_evidence_is_unbiased_with_few_particles",
+    ),
+    "the evidence of islands averages their logarithms": Mutant(
+        "samplers/smc.py",
+        "log_evidence=weights.log_mean(logs) if len(logs) else None,",
+        "log_evidence=float(np.mean(logs)) if len(logs) else None,",
+        f"{PARTICLES}::test_the_evidence_of_islands_is_their_average_and_its_error_their_spread",
+    ),
+    "the error of the evidence of islands is that of one": Mutant(
+        "samplers/smc.py",
+        "log_evidence_se=weights.log_mean_se(logs) if len(logs) else None,",
+        "log_evidence_se=0.25 * weights.log_mean_se(logs) if len(logs) else None,",
+        f"{PARTICLES}::test_the_evidence_of_islands_is_their_average_and_its_error_their_spread",
+    ),
+    "copies of one particle count as many": Mutant(
+        "samplers/smc.py",
+        "effective = min(float(known[worst]), float(distinct if copies else len(joined)))",
+        "effective = float(known[worst])",
+        f"{PARTICLES}::test_walkers_that_never_move_count_once",
+    ),
+    "trajectories leave out the units of their coordinates": Mutant(
+        "samplers/nuts.py",
+        'return lambda scaled: energy(scaled * data["scale"])',
+        "return lambda scaled: energy(scaled)",
+        f"{HAMILTON}::test_chains_meet_in_any_unit",
+    ),
+    "draws of a warm-up are kept": Mutant(
+        "samplers/nuts.py",
+        "return np.stack([chain[first : first + self._kept() * thin : every] for chain in whole])",
+        "return np.stack([chain[: self._kept() * thin : every] for chain in whole])",
+        f"{HAMILTON}",
+    ),
+    "R-hat of vectors is that of their first entry": Mutant(
+        "samplers/verdict.py",
+        "apart, least = int(np.argmax(agreement)), int(np.argmin(size))",
+        "apart, least = 0, int(np.argmin(size))",
+        "diagnostics/test_chains.py::test_verdicts "
+        "diagnostics/test_chains.py::test_many_scalars_are_screened_for_the_worst",
+    ),
+    "chains are judged by the scalar that is worth most": Mutant(
+        "samplers/verdict.py",
+        "apart, least = int(np.argmax(agreement)), int(np.argmin(size))",
+        "apart, least = int(np.argmax(agreement)), int(np.argmax(size))",
+        "diagnostics/test_chains.py",
+    ),
+}
+
+PROPOSALS = {
+    "a table's chances forget the prior's share of it": Mutant(
+        "samplers/proposals/adapted.py",
+        "log_q = np.logaddexp(math.log1p(-TABLED) + log_prior, math.log(TABLED) + table.log_chance(values))",
+        "log_q = table.log_chance(values)",
+        "samplers/test_second_look.py::test_a_rare_case_of_a_whole_number_is_seen",
+    ),
+    "weights of the exact likelihood forget the proposal": Mutant(
+        "samplers/proposals/collapsed.py",
+        "log_weights = log_ratio + collapse.log_likelihood(values)\n        drawn",
+        "log_weights = collapse.log_likelihood(values)\n        drawn",
+        "samplers/test_collapsed.py::test_noisy_rows_of_a_normal_law_by_default",
+    ),
+    "what windows leave out is not weighted": Mutant(
+        "samplers/proposals/collapsed.py",
+        "return (weights[:, None] * neglected).sum(axis=0) / weights.sum()",
+        "return 0.0 * (weights[:, None] * neglected).sum(axis=0) / weights.sum()",
+        "samplers/test_collapsed.py::test_windows_that_leave_too_much_out_are_widened "
+        "samplers/test_collapsed.py::test_windows_far_from_what_is_likely_are_noticed",
+    ),
+    "Student's law has the tail of one degree less than it is drawn with": Mutant(
+        "samplers/proposals/mixture.py",
+        "normal *= np.sqrt(0.5 * DEGREES / rng.standard_gamma(0.5 * DEGREES, rows))[:, None]",
+        "normal *= np.sqrt(0.4 * DEGREES / rng.standard_gamma(0.4 * DEGREES, rows))[:, None]",
+        DRAWN,
+    ),
+    "Student's density forgets its factor's determinant": Mutant(
+        "samplers/proposals/mixture.py",
+        "constant -= 0.5 * size * math.log(math.pi * DEGREES) + float(np.log(np.diag(factor)).sum())",
+        "constant -= 0.5 * size * math.log(math.pi * DEGREES)",
+        DRAWN,
+    ),
+    "a pilot counts the variance within rows once more between them": Mutant(
+        "samplers/proposals/pilot.py",
+        "between = float(relative.mean(axis=1).var()) - within / relative.shape[1]",
+        "between = float(relative.mean(axis=1).var())",
+        f"{WEIGHTED}::test_the_pilot_chooses_a_number_of_simulations",
+    ),
+    "weights forget the prior's share in a proposal": Mutant(
+        "samplers/proposals/proposal.py",
+        "log_ratio = -np.logaddexp(math.log(share), math.log1p(-share) + log_gain)",
+        "log_ratio = -log_gain",
+        f"{WEIGHTED}::test_users_proposals_are_exact_for_law_function_and_part",
+    ),
+    "one of several simulations is picked blindly": Mutant(
+        "samplers/proposals/weighted_candidates.py",
+        "return np.argmin(clock - log_each, axis=1)",
+        "return np.argmin(clock - 0.0 * log_each, axis=1)",
+        PICKED,
+    ),
+    "an average of weights forgets how many there are": Mutant(
+        "samplers/proposals/weighted_candidates.py",
+        ".sum(axis=1)) - math.log(log_each.shape[1])",
+        ".sum(axis=1))",
+        PICKED,
+    ),
+}
+
+CHOICES = {
+    "rejection is thought to cost what it accepts": Mutant(
+        "samplers/choosing/choice.py",
+        "work = draws * probe.cells / efficiency\n    return Estimate(sampler, work, efficiency, note, "
+        "_enough(sampler, draws, efficiency))",
+        "work = draws * probe.cells * efficiency\n    return Estimate(sampler, work, efficiency, note, "
+        "_enough(sampler, draws, efficiency))",
+        FORESEEN,
+    ),
+    "the tail of a release's density counts larger ones": Mutant(
+        "samplers/choosing/conflict.py",
+        "return float(np.mean(densities <= densities[0]))",
+        "return float(np.mean(densities >= densities[0]))",
+        f"{FORESEEN}::test_conflict_is_seen",
+    ),
+    "the bound on what goes unseen forgets that three draws may miss": Mutant(
+        "samplers/choosing/probe.py",
+        "return min(1.0, 3.0 / (self.rows * rate)) if rate > 0.0 else 1.0",
+        "return min(1.0, 0.1 / (self.rows * rate)) if rate > 0.0 else 1.0",
+        "samplers/test_second_look.py::test_the_bound_on_what_goes_unseen_holds",
+    ),
+    "what the second look finds outside is not weighed": Mutant(
+        "samplers/choosing/second_look.py",
+        "share = float(weight[away.any(axis=1)].sum())",
+        "share = float(away.any(axis=1).mean() < 0.0)",
+        "samplers/test_second_look.py::test_a_hill_that_prior_draws_do_not_reach_is_not_passed_over "
+        "samplers/test_second_look.py::test_a_rare_case_of_a_whole_number_is_seen",
+    ),
+    "a right posterior is refused for what lies at its ends": Mutant(
+        "samplers/choosing/second_look.py",
+        "beyond = (found[:, entry] < low[entry]) | (found[:, entry] > high[entry])",
+        "beyond = (found[:, entry] < high[entry]) | (found[:, entry] > high[entry])",
+        "samplers/test_second_look.py::test_a_right_posterior_is_not_refused_under_conflict",
+    ),
+}

@@ -1,0 +1,92 @@
+"""The table of mutants fits the code, covers every file of mathematics, and its runner tells the dead from the living.
+
+`make mutants` runs all of it.
+"""
+
+from pathlib import Path
+
+import pytest
+from mutants.__main__ import Runner, line, summary
+from mutants.mutant import SOURCE, Mutant, verdict
+from mutants.table import MUTANTS
+
+ROOMS = [
+    *("numerics", "diagnostics", "mechanisms", "model", "inference"),
+    *("samplers", "likelihood", "studies", "results"),
+]
+BESIDES = ["sensitivity.py", "curator.py"]
+WITHOUT = {
+    "numerics/compiled.py": "compiles programs and keeps them",
+    "mechanisms/about.py": "words that describe a release",
+    "mechanisms/packing.py": "numbers as text, and back",
+    "model/graph.py": "names, and the order of dependence",
+    "inference/progress.py": "a line on the screen",
+    "inference/settings.py": "settings, checked and named",
+    "inference/status.py": "a table of words",
+    "samplers/sample.py": "which sampler comes next",
+    "likelihood/fit.py": "which estimator runs",
+    "likelihood/mcem.py": "which part of the estimator runs next",
+    "likelihood/instead.py": "names of other ways",
+    "likelihood/e_step/table.py": "names of E-steps",
+    "likelihood/monte_carlo/iterations.py": "what a checkpoint keeps",
+    "results/fit_file.py": "a file's reader",
+    "results/posterior_file.py": "a file's reader",
+    "results/labels.py": "names of entries",
+}
+"""Files of these rooms that have no mathematics in them, and what they have."""
+KNOWN = "diagnostics/test_tails.py::test_thinning_keeps_as_many_draws_as_all_are_worth"
+THINNED = "count = max(1, min(draws, int(size))) if np.isfinite(size) else draws"
+
+
+def mathematics():
+    """Every file of the rooms of mathematics, but for those that have none."""
+    found = {str(path.relative_to(SOURCE)) for room in ROOMS for path in (SOURCE / room).rglob("*.py")}
+    return {name for name in found if Path(name).name != "__init__.py"}.difference(WITHOUT).union(BESIDES)
+
+
+def test_every_mutant_fits_the_code_in_one_place():
+    odd = {name: mutant.found for name, mutant in MUTANTS.items() if mutant.found != 1}
+    assert not odd, f"the text of a mutant must occur once in its file: {odd}"
+    assert all(mutant.old != mutant.new for mutant in MUTANTS.values())
+    assert len(MUTANTS) >= 60
+
+
+def test_every_file_of_mathematics_has_a_mutant():
+    assert mathematics() == {mutant.file for mutant in MUTANTS.values()}
+    assert all((SOURCE / name).exists() for name in WITHOUT)
+
+
+def test_every_test_that_a_mutant_names_is_there():
+    for name, mutant in MUTANTS.items():
+        for node in mutant.nodes:
+            path, _, test = node.partition("::")
+            text = (SOURCE.parents[1] / path).read_text()
+            assert not test or f"def {test.split('[')[0]}(" in text, f"{name}: {node}"
+
+
+@pytest.fixture(scope="module")
+def runner():
+    return Runner()
+
+
+def test_a_mutant_that_changes_nothing_survives_and_a_mistake_does_not(runner):
+    nothing = Mutant("diagnostics/tails.py", THINNED, THINNED, KNOWN)
+    mistake = Mutant("diagnostics/tails.py", THINNED, THINNED.replace("int(size)", "int(size) // 2"), KNOWN)
+    rows = [runner.judged("nothing", nothing), runner.judged("a mistake", mistake)]
+    assert [row["result"] for row in rows] == ["SURVIVED", "killed"]
+    assert rows[1]["by"] == KNOWN.split("/")[1]
+    assert "a mistake" in line(rows[1])
+    assert summary(rows) == "2 mutants in 1 files: 1 killed, 1 SURVIVED, 0 stale, 0 clean fails; 50.0% killed"
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        Mutant("diagnostics/tails.py", "text that is not there", "", KNOWN),
+        Mutant("diagnostics/tails.py", THINNED, "count = (", KNOWN),
+        Mutant("diagnostics/tails.py", THINNED, "count = draws", "diagnostics/test_tails.py::test_that_is_not_there"),
+    ],
+    ids=["text is gone", "does not import", "test is gone"],
+)
+def test_a_mutant_that_no_longer_applies_is_stale(mutant, runner):
+    assert verdict(mutant, runner.context)[0] == "stale"
