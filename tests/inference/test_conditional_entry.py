@@ -123,7 +123,7 @@ def found(law, mechanism, released):
         return jax.tree.map(np.asarray, value(wide, mechanism, released))
 
 
-QUICK = ("normal law far below a heavy tail",)
+QUICK = ("normal law far below a heavy tail", "gamma law with a pole")
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,12 @@ def test_quadrature_is_the_integral(name):
     value = found(law, mechanism, released)
     assert abs(value.log_kept - reference(CONTINUOUS[name])) < EXACT
     assert value.log_beyond - value.log_kept < np.log(EXACT)
+
+
+def test_a_pole_at_one_is_the_mirror_image_of_a_pole_at_zero():
+    left = found(dist.Beta(0.4, 1.6), nw.Laplace(scale=0.2), 0.05)
+    right = found(dist.Beta(1.6, 0.4), nw.Laplace(scale=0.2), 0.95)
+    assert right.log_kept == pytest.approx(float(left.log_kept), abs=EXACT)
 
 
 PROCESSED = {

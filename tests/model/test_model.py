@@ -71,6 +71,22 @@ def test_total_moments_with_two_fields_and_unknown_n(seed):
     assert agrees(draws["cross"], [90.0, 90.0, 90.0])
 
 
+@pytest.mark.parametrize("n", [1, 64, 65, 700])
+def test_totals_in_chunks_have_every_record_once(n, seed):
+    """At the edge of a chunk, before and beyond it: records are counted by themselves, and no chunk comes twice."""
+    total = nw.Total({"x": dist.Normal(0.0, 1.0)}, lambda x: jnp.stack([jnp.ones_like(x), x]), n)
+    model = nw.Model({}, {"t": total})
+    assert model.node("t")._chunk(4096) <= 64
+    drawn = model.draw(np.random.default_rng(seed), ["t"], 4096)["t"]
+    assert np.all(drawn[:, 0] == n)
+    assert variance_agrees(drawn[:, 1], n)
+
+
+def test_simulated_rows_never_repeat():
+    drawn = nw.Model({"x": dist.Normal(0.0, 1.0)}, {"s": lambda x: dist.Normal(x, 1.0)}).simulate(20_000, 1)
+    assert all(len(np.unique(column)) == 20_000 for column in drawn.values())
+
+
 def test_n_of_zero_gives_an_empty_sum(seed):
     model = nw.Model(
         prior={"size": dist.Poisson(0.3)},

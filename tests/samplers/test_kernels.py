@@ -92,6 +92,11 @@ def counts():
     return nw.Model({"rate": dist.Gamma(4.0, 1.0)}, {"s": lambda rate: dist.Poisson(rate)})
 
 
+def many():
+    """A law much broader than the noise, so that the conditional is as wide as a window."""
+    return nw.Model({"rate": dist.Gamma(400.0, 1.0)}, {"s": lambda rate: dist.Poisson(rate)})
+
+
 def shares():
     return nw.Model({"p": dist.Beta(2.0, 3.0)}, {"s": lambda p: dist.Binomial(8, p)})
 
@@ -119,7 +124,7 @@ KERNELS = {
     "a continuous statistic proposed from its law": (continuous, nw.Gaussian(scale=1.5), entries("s", "law")),
     "the random walk of a positive statistic": (waiting, nw.Laplace(scale=0.7), entries("s", "local")),
     "a positive statistic proposed from the noise": (waiting, nw.Laplace(scale=0.7), entries("s", "noise")),
-    "a window of counts": (counts, nw.DiscreteLaplace(scale=1.5), entries("s", "local")),
+    "a window of counts": (many, nw.DiscreteLaplace(scale=2.0), entries("s", "local")),
     "counts proposed from the noise": (counts, nw.DiscreteLaplace(scale=1.5), entries("s", "noise")),
     "counts proposed from their law": (counts, nw.DiscreteGaussian(scale=2.0), entries("s", "law")),
     "all values of a count": (shares, nw.DiscreteLaplace(scale=1.5), entries("s", "local")),

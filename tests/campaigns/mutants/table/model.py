@@ -7,10 +7,19 @@ CONTINUOUS = f"{DRAWS}::test_continuous_draws_follow_the_density"
 DISCRETE = f"{DRAWS}::test_discrete_draws_follow_the_probabilities"
 VECTORS = f"{DRAWS}::test_vector_draws_follow_the_density"
 TOTALS = "model/test_model.py::test_total_moments_with_two_fields_and_unknown_n"
+CHUNKS = "model/test_model.py::test_totals_in_chunks_have_every_record_once"
 LAWS = "model/test_laws.py"
-DEVICE = "engine/test_device.py"
+THERE = "model/test_on_device.py"
+OWN = f"{THERE}::test_names_and_records_have_random_numbers_of_their_own"
+LAW = f"{THERE}::test_every_law_is_drawn_as_on_the_processor"
 
 LAWS_AND_TOTALS = {
+    "a site of a function keeps the values of its first run": Mutant(
+        "model/from_numpyro.py",
+        "return _reach(model, name, {**before, **values})",
+        "return _reach(model, name, {**values, **before})",
+        "model/test_from_numpyro.py::test_it_is_the_model_written_by_hand",
+    ),
     "a law with an atom at zero counts as one with a density": Mutant(
         "model/atoms.py",
         'return discrete or isinstance(part, Delta) or type(part).__name__.startswith("Hurdle")',
@@ -70,7 +79,7 @@ LAWS_AND_TOTALS = {
         "model/model.py",
         "return np.random.default_rng([seed, block])",
         "return np.random.default_rng([seed, block // 2])",
-        "model/test_model.py inference/test_randomness.py",
+        "model/test_model.py::test_simulated_rows_never_repeat",
     ),
     "a simulator gets the parameters of another row": Mutant(
         "model/simulator.py",
@@ -94,13 +103,13 @@ LAWS_AND_TOTALS = {
         "model/total.py",
         "count = None if full_chunks else np.clip(n - start, 0, chunk)",
         "count = None if isinstance(self.total.n, int) else np.clip(n - start, 0, chunk)",
-        "model/test_model.py",
+        CHUNKS,
     ),
     "totals in chunks lose the records of the last chunk": Mutant(
         "model/total.py",
         "for start in range(0, int(n.max()), chunk):",
         "for start in range(0, int(n.max()) - chunk + 1, chunk):",
-        "model/test_model.py",
+        CHUNKS,
     ),
     "a total of an unknown number of records has one too many": Mutant(
         "model/total.py",
@@ -151,48 +160,48 @@ ACCELERATOR = {
         "model/on_device/draws.py",
         "lane = random.fold_in(random.fold_in(key, i), number)",
         "lane = random.fold_in(key, number)",
-        DEVICE,
+        OWN,
     ),
     "every name of a model has the same random numbers on an accelerator": Mutant(
         "model/on_device/draws.py",
         "        lane = random.fold_in(key, number)\n        if isinstance(node, Law)",
         "        lane = key\n        if isinstance(node, Law)",
-        DEVICE,
+        OWN,
     ),
     "records beyond their number count on an accelerator": Mutant(
         "model/on_device/draws.py",
         "keep = (i < n).reshape(",
         "keep = (i <= n).reshape(",
-        DEVICE,
+        OWN,
     ),
     "small Poisson rates on an accelerator are drawn one too low": Mutant(
         "model/on_device/variates.py",
         "drawn = jnp.where((drawn < 0) & (u < reached), k, drawn)",
         "drawn = jnp.where((drawn < 0) & (u < reached), jnp.maximum(k - 1.0, 0.0), drawn)",
-        DEVICE,
+        f"{LAW}[Poisson]",
     ),
     "large Poisson rates on an accelerator are accepted by their envelope": Mutant(
         "model/on_device/variates.py",
         "accepted = ~done & (inside | (~outside & fits))",
         "accepted = ~done & (inside | ~outside)",
-        DEVICE,
+        "engine/test_device.py::test_poisson_variates_follow_their_law_in_64_bits",
     ),
     "a multinomial law on an accelerator forgets what is left": Mutant(
         "model/on_device/variates.py",
         "share = jnp.where(tails[..., j] > 0, jnp.clip(probs[..., j] / tails[..., j], 0.0, 1.0), 0.0)",
         "share = jnp.where(tails[..., j] > 0, jnp.clip(probs[..., j], 0.0, 1.0), 0.0)",
-        DEVICE,
+        f"{LAW}[MultinomialProbs]",
     ),
     "a Weibull law on an accelerator takes its concentration for the exponent": Mutant(
         "model/on_device/variates.py",
         "scale * random.exponential(key, shape, scale.dtype) ** (1.0 / concentration)",
         "scale * random.exponential(key, shape, scale.dtype) ** concentration",
-        DEVICE,
+        f"{LAW}[Weibull]",
     ),
     "a negative binomial law on an accelerator shares the random numbers of its two parts": Mutant(
         "model/on_device/variates.py",
         "return poisson(second, _gamma(first, shape, concentration) / rate, shape)",
         "return poisson(first, _gamma(first, shape, concentration) / rate, shape)",
-        DEVICE,
+        f"{LAW}[GammaPoisson]",
     ),
 }

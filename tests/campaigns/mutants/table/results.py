@@ -38,6 +38,21 @@ POSTERIOR = {
     ),
 }
 
+GROUPS = {
+    "predicted releases have no noise": Mutant(
+        "results/groups.py",
+        "released[name] = np.asarray(item.mechanism.sample(rng, values[name], **inputs))",
+        "released[name] = np.asarray(values[name])",
+        "results/test_groups.py::test_simulations_have_the_law_of_the_model",
+    ),
+    "the density of a draw leaves its priors out": Mutant(
+        "results/groups.py",
+        "for part in (*densities.values(), *priors.values())]",
+        "for part in densities.values()]",
+        "results/test_groups.py::test_densities_are_those_of_model_and_release",
+    ),
+}
+
 STUDIES = {
     "a verdict over several quantities does not correct for their number": Mutant(
         "studies/calibrate.py",

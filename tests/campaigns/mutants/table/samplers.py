@@ -22,15 +22,13 @@ INDEPENDENT = {
         "samplers/rejection.py",
         "accepted = np.flatnonzero(rng.standard_exponential(rows) >= -ratio)",
         "accepted = np.flatnonzero(rng.standard_exponential(rows) >= -0.5 * ratio)",
-        "inference/test_streams.py::test_evidence_is_unbiased_on_the_natural_scale "
-        "samplers/test_rejection.py::test_exact_release_of_a_discrete_statistic",
+        "samplers/test_samplers.py::test_count_quantiles_and_acceptance",
     ),
     "the rate of acceptance is the naive one": Mutant(
         "samplers/rejection.py",
         "rate = (survivors - 1) / (proposals - 1)",
         "rate = survivors / proposals",
-        "samplers/test_rejection.py::test_log_rate_of_nothing_and_of_one "
-        "inference/test_streams.py::test_evidence_is_unbiased_on_the_natural_scale",
+        "samplers/test_rejection.py::test_log_rate_of_nothing_and_of_one",
     ),
     "the error of rejection's evidence is that of the number of proposals": Mutant(
         "samplers/rejection.py",
@@ -226,7 +224,7 @@ CHAINS = {
         "samplers/smc.py",
         "log_evidence += weights.log_mean(log_weights)",
         "log_evidence += 0.9 * weights.log_mean(log_weights)",
-        f"{PARTICLES}::test_evidence_is_unbiased_with_few_particles",
+        f"{PARTICLES}::test_one_simulation_per_walker_is_exact",
     ),
     "the evidence of islands averages their logarithms": Mutant(
         "samplers/smc.py",

@@ -1,0 +1,129 @@
+"""Laws as an accelerator draws them, one by one, beside those of the processor; totals and names drawn there.
+
+The processor's variates are compared with densities in test_variates.py. Here both are cut into the same cells: with
+equal laws the cells' counts differ by chance alone.
+"""
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import FALSE_ALARM, agrees, variance_agrees
+from scipy import stats
+
+import noisewise as nw
+from noisewise.model.on_device.draws import simulate
+from noisewise.model.on_device.variates import DRAWS
+from noisewise.model.variates import VARIATES
+from noisewise.numerics import double
+
+ROWS = 20_000
+SHARES = np.array([0.2, 0.5, 0.3])
+LOCATED, GAMMA = dict(loc=1.0, scale=2.0), dict(concentration=2.5, rate=0.5)
+ATTRIBUTES = {
+    **dict.fromkeys(["Normal", "Cauchy", "Laplace", "Logistic", "Gumbel"], LOCATED),
+    "LogNormal": dict(loc=0.5, scale=0.75),
+    "HalfNormal": dict(scale=3.0),
+    "HalfCauchy": dict(scale=0.5),
+    "StudentT": dict(df=3.5, **LOCATED),
+    "Exponential": dict(rate=4.0),
+    "Gamma": GAMMA,
+    "InverseGamma": GAMMA,
+    "Chi2": dict(df=3.0),
+    "Beta": dict(concentration1=0.7, concentration0=2.0),
+    "Uniform": dict(low=-2.0, high=5.0),
+    "Weibull": dict(scale=2.0, concentration=1.5),
+    "Pareto": dict(scale=2.0, alpha=3.0),
+    "TwoSidedTruncatedDistribution": dict(low=-0.5, high=2.0, **LOCATED),
+    "LeftTruncatedDistribution": dict(low=2.0, **LOCATED),
+    "RightTruncatedDistribution": dict(high=0.5, **LOCATED),
+    "Dirichlet": dict(concentration=np.array([0.4, 2.0, 1.0])),
+    "MultivariateNormal": dict(loc=np.array([1.0, -1.0]), scale_tril=np.array([[2.0, 0.0], [-1.5, 0.5]])),
+    "BernoulliProbs": dict(probs=0.3),
+    "BernoulliLogits": dict(logits=-0.7),
+    "BinomialProbs": dict(probs=0.3, total_count=np.int64(9)),
+    "BinomialLogits": dict(logits=-0.7, total_count=np.int64(9)),
+    "BetaBinomial": dict(concentration1=2.0, concentration0=3.0, total_count=np.int64(9)),
+    "MultinomialProbs": dict(probs=SHARES, total_count=np.int64(9)),
+    "MultinomialLogits": dict(logits=np.log(SHARES) + 3.0, total_count=np.int64(9)),
+    "CategoricalProbs": dict(probs=SHARES),
+    "CategoricalLogits": dict(logits=np.log(SHARES) + 3.0),
+    "Poisson": dict(rate=3.5),
+    **dict.fromkeys(["GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"], GAMMA),
+    "GeometricProbs": dict(probs=0.25),
+    "GeometricLogits": dict(logits=-1.0),
+    "ZeroInflatedPoisson": dict(gate=0.4, rate=5.0),
+    "Delta": dict(v=1.5),
+}
+"""What each law is made of, entry by entry, as both tables of variates take it."""
+
+
+def sums(drawn):
+    """Every entry of a draw, and the weighted sum of them, which sees how they depend on each other."""
+    flat = np.asarray(drawn, float).reshape(len(drawn), -1)
+    return np.column_stack([flat, flat @ np.arange(1.0, flat.shape[1] + 1.0)])
+
+
+def same_law(first, second):
+    """Whether two samples fall into the same cells, but for chance: Pearson's test, one false alarm in a million."""
+    p_values = []
+    for one, other in zip(sums(first).T, sums(second).T, strict=True):
+        cells = np.unique(np.quantile(np.concatenate([one, other]), np.linspace(0.0, 1.0, 21)))
+        index = [np.searchsorted(cells, column, side="left") for column in (one, other)]
+        table = np.array([np.bincount(column, minlength=len(cells)) for column in index])
+        table = table[:, table.sum(axis=0) > 20]
+        if table.shape[1] > 1:
+            p_values.append(stats.chi2_contingency(table, correction=False)[1])
+    return min(p_values, default=1.0) > FALSE_ALARM / max(1, len(p_values))
+
+
+def on_device(name, seed):
+    attributes = ATTRIBUTES[name]
+    with double():
+        arrays = {key: jax.numpy.asarray(value) for key, value in attributes.items()}
+        axes = VARIATES[name].axes
+        wide = {
+            key: jax.numpy.broadcast_to(one, (ROWS, *one.shape[one.ndim - axes.get(key, 0) :]))
+            for key, one in arrays.items()
+        }
+        return np.asarray(jax.jit(lambda key, given: DRAWS[name](key, (ROWS,), **given))(jax.random.key(seed), wide))
+
+
+@pytest.mark.parametrize("name", {DRAWS[name]: name for name in sorted(DRAWS, reverse=True)}.values())
+def test_every_law_is_drawn_as_on_the_processor(name, seed):
+    drawn = on_device(name, seed)
+    plain = VARIATES[name](
+        np.random.default_rng(seed), (ROWS,), {k: np.asarray(v) for k, v in ATTRIBUTES[name].items()}
+    )
+    assert drawn.shape == plain.shape
+    assert same_law(drawn, plain)
+
+
+def test_other_laws_are_told_apart(seed):
+    """Negative controls: a spread that is a tenth off, and entries that no longer depend on each other."""
+    drawn = on_device("Normal", seed)
+    assert not same_law(drawn, 1.1 * (drawn - 1.0) + 1.0)
+    pairs = on_device("MultivariateNormal", seed)
+    assert not same_law(pairs, np.column_stack([pairs[:, 0], np.roll(pairs[:, 1], 1)]))
+
+
+def drawn_there(model, names, seed, given=None):
+    rng = np.random.default_rng(seed)
+    return simulate(model, rng, names, ROWS, given or {}, lambda: None)
+
+
+def test_names_and_records_have_random_numbers_of_their_own(seed):
+    model = nw.Model(
+        {"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0), "n": dist.Poisson(2.0)},
+        {
+            "few": nw.Total({"x": lambda a: dist.Normal(a, 1.0), "y": lambda x: dist.Normal(x, 1.0)}, lambda y: y, n=3),
+            "some": nw.Total({"z": lambda b: dist.Exponential(1.0 + 0.0 * b)}, lambda z: z, n="n"),
+        },
+    )
+    drawn = drawn_there(model, model.order, seed)
+    assert agrees(drawn["a"] * drawn["b"], 0.0)
+    assert agrees(drawn["few"], 0.0)
+    assert variance_agrees(drawn["few"], 9.0 + 3.0 * 2.0)
+    assert agrees(drawn["some"] - drawn["n"], 0.0)
+    assert variance_agrees(drawn["some"], 2.0 * 2.0)  # of a sum of Poisson many: the rate times the second moment
+    assert np.all(drawn["some"][drawn["n"] == 0] == 0.0)
