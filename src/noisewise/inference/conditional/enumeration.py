@@ -178,7 +178,7 @@ def _log_factorial(k: Any) -> Any:
     factors = jnp.prod(jnp.stack([jnp.where(small, z + i, 1.0) for i in range(8)]), axis=0)
     y = jnp.where(small, z + 8.0, z)
     inverse = 1.0 / (y * y)
-    series = 0.0
+    series: Any = 0.0
     for coefficient in (-691.0 / 360360.0, 1.0 / 1188.0, -1.0 / 1680.0, 1.0 / 1260.0, -1.0 / 360.0, 1.0 / 12.0):
         series = series * inverse + coefficient
     return (y - 0.5) * jnp.log(y) - y + 0.5 * math.log(2.0 * math.pi) + series / y - jnp.log(factors)
