@@ -58,6 +58,30 @@ def test_a_hill_that_prior_draws_do_not_reach_is_not_passed_over(sampler, seed):
     assert posterior.diagnostics["unseen"] == 1.0
 
 
+def test_by_default_every_hill_is_found(seed):
+    """The posterior of t on a grid, the normal statistic integrated out by Gauss and Hermite's rule."""
+    model, release = two_hills()
+    grid = np.concatenate(
+        [np.linspace(-40.0, 40.0, 16_001), np.linspace(23.9, 24.4, 4_001), -np.linspace(23.9, 24.4, 4_001)]
+    )
+    t = np.unique(grid)
+    node, weight = np.polynomial.hermite_e.hermegauss(120)
+    s = t[:, None] ** 2 + 0.7 * node
+    likelihood = np.exp(release["x"].mechanism.log_prob(582.0, s)) @ weight / math.sqrt(2.0 * math.pi)
+    height = stats.laplace.pdf(t, 1.0, 1.5) * likelihood
+    evidence = np.trapezoid(height, t)
+    far = np.trapezoid(np.where(np.abs(t) > 10.0, height, 0.0), t) / evidence
+    mean = np.trapezoid(t * height, t) / evidence
+    assert (far, mean) == pytest.approx((0.626, 9.17), abs=0.01)
+    posterior = nw.sample(model, release, draws=4_000, seed=seed)
+    assert posterior.status == "complete"
+    row = posterior.summary().loc["t"]
+    assert abs(row["mean"] - mean) < LIMIT * row["mcse"]
+    beyond = np.average(np.abs(posterior["t"]) > 10.0, weights=posterior.weights)
+    assert abs(beyond - far) < LIMIT * math.sqrt(far * (1.0 - far) / posterior.diagnostics["ess"])
+    assert abs(posterior.log_evidence - math.log(evidence)) < LIMIT * posterior.log_evidence_se
+
+
 def test_a_rare_case_of_a_whole_number_is_seen(seed):
     """P(z = 1) is 0.94 by quadrature; prior draws have z = 1 once in 50,000. The control: without tables, never."""
     model, release = rare_case()

@@ -120,11 +120,17 @@ class Importance(Sampler):
             neglected = outcome.columns.pop("neglected", np.zeros((0, 0)))
             log_weights = outcome.columns.get("log_weights", np.empty(0))
             wider = collapsed.too_narrow(collapse, log_weights, neglected)
+            rough = collapsed.too_rough(collapse, log_weights, neglected)
+            if rough is not None:
+                rule = f"must give '{rough}' a law and noise whose integral is accurate to {collapsed.ROUGH:g}"
+                value = collapsed.shares_left_out(log_weights, neglected).sum()
+                advice = "Use a sampler that draws the statistic, such as nw.Importance()."
+                raise refusal("Importance", "model", rule, f"an error of {value:.2g}", advice)
             if not wider or outcome.status != "complete":
                 left_out = collapsed.shares_left_out(log_weights, neglected).sum() if neglected.size else 0.0
                 return outcome, {"neglected": float(left_out), "widened": attempt}
             widened = collapsed.doubled(widened, wider)
-            if any(sum_.excess() for sum_ in collapsed.Collapse.of(problem, widened).target.sums):
+            if collapsed.Collapse.of(problem, widened).target.excess():
                 break
         values = {name: problem.release[name].value for name in wider[0] if name in problem.release}
         rule = f"must be likelier under the model: sums over {' and '.join(map(repr, wider[0]))} leave too much out"

@@ -250,7 +250,7 @@ class ChainsRun:
         self.data = self.target.data()
         self.pieces: list[list[dict[str, Array]]] = [[] for _ in range(self.settings.chains)]
         self.columns: dict[str, Array] = {}
-        self.left = np.zeros((0, len(self.target.sums)))
+        self.left = np.zeros((0, len(self.target.uniforms)))
         try:
             starts = self._starts()
             if starts is None:
@@ -358,14 +358,14 @@ class ChainsRun:
         if not self._kept():
             return
         free = self._joined("free", self.settings.thin).reshape(-1, self.target.size)
-        cells = sum(sum_.points * sum_.entries for sum_ in self.target.sums) + self.target.size
+        cells = self.target.cells + self.target.size
         rows = min(512, 1 << max(0, (2**20 // cells).bit_length() - 1))
         rng = generator(self.seed, Purpose.RESAMPLING, self.attempt)
         parts = []
         for first in range(0, len(free), rows):
             piece = free[first : first + rows]
             padded = np.concatenate([piece, np.repeat(piece[:1], rows - len(piece), axis=0)])
-            uniform = [rng.random((rows, sum_.entries)) for sum_ in self.target.sums]
+            uniform = [rng.random((rows, entries)) for entries in self.target.uniforms]
             with double():
                 drawn, left, moments = jax.tree.map(np.asarray, self.programs.finish(padded, self.data, uniform))
             drawn |= self.target.draw_folded(rng, moments)
@@ -378,16 +378,13 @@ class ChainsRun:
 
     def too_narrow(self) -> list[tuple[str, ...]]:
         """The sums whose windows left out more than may be, at some draw."""
-        if not len(self.left) or np.max(self.left.sum(axis=1)) <= NEGLECTED:
-            return []
-        worst = self.left.max(axis=0)
-        return [sum_.names for sum_, most in zip(self.target.sums, worst, strict=True) if most > NEGLECTED / len(worst)]
+        return self.target.too_narrow(self.left.max(axis=0), NEGLECTED) if len(self.left) else []
 
     def widen(self, names: list[tuple[str, ...]]) -> None:
         """Double the windows of these sums for another attempt, on new streams; or give up."""
         self.wasted += self._steps()
         wider = {**self.widened, **{group: self.widened.get(group, 0) + 1 for group in names}}
-        excess = next((sum_.excess() for sum_ in Target(self.problem, wider).sums if sum_.excess()), None)
+        excess = Target(self.problem, wider).excess()
         if self.attempt + 1 == WIDENINGS or excess:
             raise refusal(
                 "NUTS",
@@ -417,7 +414,7 @@ class ChainsRun:
             }
             if self.left.shape[1]:
                 numbers["neglected"] = float(self.left.sum(axis=1).max())
-                numbers["windows"] = {" ".join(sum_.names): sum_.points for sum_ in self.target.sums}
+                numbers["windows"] = {" ".join(names): size for names, size in self.target.windows.items()}
             if self.status == "complete":
                 self._judge(numbers)
         return posterior_of(

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import biject_to
 
+from noisewise.inference.conditional.integrals import Integral
 from noisewise.inference.conditional.normal import CLOSED, Folded
 from noisewise.inference.conditional.sums import Sum, log_eta
 from noisewise.inference.problem import Problem
@@ -50,7 +51,7 @@ def unfit(problem: Problem) -> str | None:
             return f"cannot sum out '{read[0]}', on which the continuous '{name}' depends"
     if not model.parameters and summed | exact == set(latent):
         return "has nothing to sample: the model has no continuous unknown"
-    return next((reason for reason in (sum_.excess() for sum_ in Target(problem, {}).sums) if reason), None)
+    return Target(problem, {}).excess()
 
 
 def _no_chart(problem: Problem, name: str) -> str | None:
@@ -76,7 +77,8 @@ def _no_chart(problem: Problem, name: str) -> str | None:
 class Target:
     """The density that the chains explore: of the free coordinates of parameters and sampled statistics."""
 
-    def __init__(self, problem: Problem, widened: Mapping[tuple[str, ...], int]) -> None:
+    def __init__(self, problem: Problem, widened: Mapping[tuple[str, ...], int], *, integrate: bool = False) -> None:
+        """With `integrate`, continuous statistics are integrated out by quadrature where that can be done."""
         self.problem, self.model, self.space = problem, problem.model, Space(problem.model)
         release = problem.release
         latent = [name for name in self.model.order if name in self.model.statistics and name in problem.needed]
@@ -84,21 +86,33 @@ class Target:
         hidden = [name for name in latent if name not in self.exact]
         discrete = [name for name in hidden if self.model.is_discrete(name)]
         self.folded = tuple(Folded(self.space, name) for name in hidden if self._folds(name))
-        aside = {*discrete, *(fold.name for fold in self.folded)}
+        sums = [Sum(problem, names, widened.get(names, 0)) for names in self._groups(discrete)]
+        apart = [sum_.names[0] for sum_ in sums if sum_.by_entry and sum_.excess()]
+        if integrate:
+            apart += [name for name in hidden if name not in discrete and not self._folds(name)]
+        integrals = [
+            Integral.of(problem, self.space, name, widened.get((name,), 0)) for name in apart if self._alone(name)
+        ]
+        self.integrals = tuple(integral for integral in integrals if integral is not None)
+        self.sums = tuple(sum_ for sum_ in sums if sum_.names not in [integral.names for integral in self.integrals])
+        aside = {*discrete, *(fold.name for fold in self.folded), *(integral.name for integral in self.integrals)}
         self.sampled = tuple(name for name in hidden if name not in aside)
-        self.sums = tuple(Sum(problem, names, widened.get(names, 0)) for names in self._groups(discrete))
         self.chart = Chart(self.model, self.sampled)
         self.size = self.space.size + self.chart.size
 
     def _folds(self, name: str) -> bool:
         """Whether it is normal, has noise with a closed form, and nothing else reads it."""
+        if self.model.is_discrete(name) or not self._alone(name):
+            return False
+        closed = type(self.problem.release[name].mechanism) in CLOSED
+        return closed and self.model.law(name).form.kind == "Normal"
+
+    def _alone(self, name: str) -> bool:
+        """Whether it is released, and nothing else reads it."""
         model, release = self.model, self.problem.release
-        if model.is_discrete(name) or name not in release or type(release[name].mechanism) not in CLOSED:
-            return False
         inputs = [item.mechanism.inputs for item in release.values()]
-        if any(name in model.parents(child) for child in model.statistics) or any(name in read for read in inputs):
-            return False
-        return model.law(name).form.kind == "Normal"
+        read = any(name in model.parents(child) for child in model.statistics) or any(name in names for names in inputs)
+        return name in release and not read
 
     def _groups(self, discrete: list[str]) -> list[tuple[str, ...]]:
         """Discrete statistics that must be summed together: one depends on the other, or something reads both."""
@@ -114,12 +128,44 @@ class Target:
     def signature(self) -> tuple[Any, ...]:
         """What a compiled program depends on, besides the shapes of its arguments."""
         folded = tuple(fold.name for fold in self.folded)
-        return self.exact, self.sampled, folded, tuple(sum_.signature for sum_ in self.sums)
+        integrals = tuple((integral.name, integral.by) for integral in self.integrals)
+        return self.exact, self.sampled, folded, integrals, tuple(sum_.signature for sum_ in self.sums)
+
+    @property
+    def cells(self) -> int:
+        """Values summed over for one row, nodes of integrals, and scalars in closed form."""
+        folded = sum(int(np.prod(self.model.shape(fold.name))) for fold in self.folded)
+        summed = sum(sum_.points * sum_.entries for sum_ in self.sums)
+        return summed + sum(integral.cells for integral in self.integrals) + 4 * folded
+
+    @property
+    def windows(self) -> dict[tuple[str, ...], int]:
+        """Values in each sum, by what is summed over, in the order of what `completed` says may be void."""
+        windows = {sum_.names: sum_.points for sum_ in self.sums}
+        return windows | {integral.names: integral.by.size for integral in self.integrals}
+
+    def too_narrow(self, void: Array, limit: float) -> list[tuple[str, ...]]:
+        """The sums of which too much may be void, where all of it together is above `limit`."""
+        bounded = [*(True for _ in self.sums), *(integral.bounded for integral in self.integrals)]
+        if not any(bounded) or void[bounded].sum() <= limit:
+            return []
+        parts = zip(self.windows, bounded, void, strict=True)
+        return [names for names, is_bounded, left in parts if is_bounded and left > limit / sum(bounded)]
+
+    def excess(self) -> str | None:
+        """Why there are too many values to sum over, or None."""
+        reasons = [sum_.excess() for sum_ in self.sums] + [integral.excess() for integral in self.integrals]
+        return next(filter(None, reasons), None)
+
+    @property
+    def uniforms(self) -> list[int]:
+        """How many uniform numbers each sum and each integral is drawn by."""
+        return [sum_.entries for sum_ in self.sums] + [integral.entries for integral in self.integrals]
 
     def data(self) -> dict[str, Any]:
         """The release, as arguments of compiled programs: another release needs no other program."""
         release = self.problem.release
-        read = [*self.sampled, *(fold.name for fold in self.folded)]
+        read = [*self.sampled, *(fold.name for fold in self.folded), *(integral.name for integral in self.integrals)]
         read += [name for sum_ in self.sums if not sum_.fixed_noise for name in sum_.read_by]
         return {
             "exact": {name: np.asarray(release[name].value) for name in self.exact},
@@ -156,6 +202,8 @@ class Target:
                 total = total + jnp.sum(log_eta(item, name, values))
         for fold in self.folded:
             total = total + fold.log_kept(values, data["items"])
+        for integral in self.integrals:
+            total = total + integral.log_kept(values, data["items"])
         for sum_, tables in zip(self.sums, data["tables"], strict=True):
             total = total + sum_.log_bound(values, data["items"], tables)
         return total
@@ -187,7 +235,9 @@ class Target:
         return self.completed(self.point(free, data)[0], data, uniform)
 
     def completed(self, values: Values, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
-        """Values by name with what was summed out drawn too, each sum's bound, and the moments of what is folded."""
+        """Values by name with what was summed or integrated out drawn too; of each sum how much may be void, of each
+        integral how much may be missing; and the moments of what is folded.
+        """
         values = {**values, **data["exact"]}
         drawn, left = dict(values), []
         for index, sum_ in enumerate(self.sums):
@@ -195,6 +245,9 @@ class Target:
             summed, bound = sum_.conditional(values, data["items"], tables, uniform[index])
             drawn |= summed
             left.append(bound)
+        for index, integral in enumerate(self.integrals, start=len(self.sums)):
+            drawn[integral.name], missing = integral.completed(values, data["items"], uniform[index])
+            left.append(missing)
         moments = {fold.name: fold.moments(values) for fold in self.folded}
         return drawn, jnp.stack(left) if left else jnp.zeros(0), moments
 

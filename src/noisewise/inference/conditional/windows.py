@@ -10,8 +10,9 @@ import numpy as np
 
 from noisewise.inference.conditional.laws import constant_bounds, rows_of
 from noisewise.inference.problem import Problem
-from noisewise.mechanisms import Released
+from noisewise.mechanisms import Mechanism, Released, Thresholded
 from noisewise.mechanisms.additive import Additive
+from noisewise.mechanisms.processed import Processed
 from noisewise.numerics import Array
 
 FALL = 40.0
@@ -37,6 +38,10 @@ def window_of(problem: Problem, name: str, widened: int) -> Window:
     item = problem.release.get(name)
     additive = item is not None and isinstance(item.mechanism, Additive) and item.mechanism.event_dim == 0
     sample = rows_of(problem.model, [name], 512)[name].astype(float)
+    if item is not None and not additive and unimodal(item.mechanism):
+        window = _about_the_release(item, shape, low, high, sample, widened)
+        if window is not None:
+            return window
     if additive:
         assert item is not None
         centre = np.broadcast_to(np.round(np.asarray(item.value, dtype=float)), shape)
@@ -59,6 +64,66 @@ def window_of(problem: Problem, name: str, widened: int) -> Window:
     sup = np.asarray(item.mechanism.log_sup(item.value))
     outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf)) - sup
     return Window(start.astype(np.int64), size, outside)
+
+
+def unimodal(mechanism: Mechanism) -> bool:
+    """Whether the probability of any released value rises and then falls in the confidential one, entry by entry.
+
+    It does where it is the noise's probability of an interval that moves against the confidential value, and the noise
+    falls to both sides of zero.
+    """
+    while isinstance(mechanism, Processed):
+        if isinstance(mechanism, Thresholded) and mechanism.absent_when_zero:
+            return False
+        mechanism = mechanism.base
+    return isinstance(mechanism, Additive) and mechanism.event_dim == 0
+
+
+def _about_the_release(
+    item: Released, shape: tuple[int, ...], low: Array, high: Array, sample: Array, widened: int
+) -> Window | None:
+    """As far as the release's probability reaches to either side, entry by entry, and no farther than the law may go.
+
+    A withheld value may have come from any small one: its window begins at the least. None where there is no least.
+    """
+    value = np.broadcast_to(np.asarray(item.value, dtype=float), shape)
+    centre = np.clip(np.where(np.isfinite(value), np.round(value), low), low, high)
+    if not np.all(np.isfinite(centre)):
+        return None
+    reaches = []
+    for sign, end, farthest in ((-1.0, low, sample.min(axis=0)), (1.0, high, sample.max(axis=0))):
+        most = np.maximum(2.0 * sign * (farthest - centre), 0.0) + 10.0
+        reach = np.minimum(_reach(item, centre, sign), most) * 2.0**widened
+        reaches.append(np.minimum(reach, sign * (end - centre)))
+    size = ROUNDED * math.ceil((float(np.max(reaches[0] + reaches[1])) + 1.0) / ROUNDED)
+    if np.all(np.isfinite(high - low)) and np.max(high - low) + 1 <= size:
+        return Window(low.astype(np.int64), int(np.max(high - low)) + 1, np.full(shape, -np.inf))
+    start = np.maximum(np.minimum(centre - reaches[0], high - size + 1), low)
+    end = start + size - 1
+    with np.errstate(over="ignore", divide="ignore"):
+        left, right = (np.asarray(item.mechanism.log_prob(item.value, edge)) for edge in (start, end))
+    outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf))
+    sup = np.asarray(item.mechanism.log_sup(item.value))
+    return Window(start.astype(np.int64), size, outside - sup)
+
+
+def _reach(item: Released, centre: Array, sign: float) -> Array:
+    """How far from the centre to one side the probability has fallen by FALL from its supremum, entry by entry."""
+    sup = np.asarray(item.mechanism.log_sup(item.value))
+
+    def fallen(reach: Array) -> Array:
+        with np.errstate(over="ignore", divide="ignore"):
+            return np.asarray(item.mechanism.log_prob(item.value, centre + sign * reach)) - sup <= -FALL
+
+    far = np.ones_like(centre)
+    while np.any(~fallen(far) & (far < 2.0**40)):
+        far = np.where(fallen(far), far, 2.0 * far)
+    near = np.floor(0.5 * far)
+    while np.any(far - near > 1.0):
+        middle = np.floor(0.5 * (near + far))
+        down = fallen(middle)
+        near, far = np.where(down, near, middle), np.where(down, middle, far)
+    return far
 
 
 def _fall(item: Released, shape: tuple[int, ...], centre: Array) -> float:

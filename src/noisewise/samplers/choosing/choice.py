@@ -41,6 +41,8 @@ from noisewise.samplers.rejection import Rejection
 
 AFFORDABLE = 2**26
 """Work, in numbers handled, that is no reason to give up independent draws: a few seconds on one core."""
+MOST_COLLAPSED = 2**29
+"""The same where rows are weighed by the exact likelihood: chains are judged by a rule of thumb, and may not meet."""
 CHEAP, KEEPS = 2**21, 0.5
 """Work up to which weighted draws of the prior settle the choice; efficiency from which they do, whatever the work."""
 NEAR = 4.0
@@ -255,7 +257,9 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         for sampler in (COLLAPSED, Rejection()):
             if sampler in names:
                 estimate = next(candidate for candidate in ranking if candidate.sampler == sampler)
-                near = estimate.work <= NEAR * ranking[0].work or (sampler == COLLAPSED and estimate.work <= AFFORDABLE)
+                near = estimate.work <= NEAR * ranking[0].work or (
+                    sampler == COLLAPSED and estimate.work <= MOST_COLLAPSED
+                )
                 if estimate.delivers and near:
                     ranking.remove(estimate)
                     ranking.insert(0, estimate)

@@ -31,7 +31,7 @@ MOST_ADAPTED = 16
 """Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
 MOST_UNSEEN = 0.1
 """Most posterior mass that rows of the prior may have missed before another look is needed."""
-MOST_SUMMED = 2**14
+MOST_SUMMED = 2**16
 """Values that one row's sums may run over where the likelihood is computed unasked: a pilot's rounds take tens of
 thousands of rows."""
 MOST_FURTHER = 64

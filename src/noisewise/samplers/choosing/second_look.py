@@ -41,6 +41,8 @@ OUTERMOST = (0.0005, 0.9995)
 """Quantiles between which draws are taken to lie."""
 INNER, MOVED = (0.05, 0.95), 0.2
 """Quantiles of the draws, and the share of the posterior that may lie beyond either: 0.05, where they are right."""
+MOST_ROWS = 2**16
+"""Rows of the search."""
 CERTAIN = 4.0
 """Standard errors by which a difference must stand out."""
 
@@ -72,14 +74,15 @@ def _searched(problem: Problem, probe: Probe, engine: Engine) -> tuple[Columns, 
     if law is None:
         return {}, np.empty(0)
     if not collapses(probe):
-        columns = _weighed(Weigh(problem, law), block_rows(problem), ROUND, seed, 0, engine)
+        rows = block_rows(problem)
+        columns = _weighed(Weigh(problem, law), rows, min(MOST_ROWS, max(ROUND, rows)), seed, 0, engine)
         return columns, columns["log_weights"]
     widened: Widened = ()
     for attempt in range(WIDENINGS):
         collapse = Collapse.of(problem, widened)
-        if any(sum_.excess() for sum_ in collapse.target.sums):
+        if collapse.target.excess():
             break
-        total = min(ROUND, max(LEAST_ROUND, SUMMED // collapse.cells))
+        total = min(MOST_ROWS, max(LEAST_ROUND, SUMMED // collapse.cells))
         columns = _weighed(WeighCollapsed(problem, law, widened), collapse.rows, total, seed, attempt, engine)
         wider = too_narrow(collapse, columns["log_weights"], columns["neglected"])
         if not wider:

@@ -109,15 +109,28 @@ class Adapted:
         free[chosen] = prior_free
         whole = self._whole(rng, free, prior, chosen, poll)
         values, log_prior, log_chances = points_given_whole(self.space, free, whole, tuple(self.tables))
-        with np.errstate(invalid="ignore"):
-            log_gain = (self.mixture.log_density(free) if self.mixture else 0.0) - log_prior
+        log_gain = self.log_gain(free, whole, log_prior, log_chances)
         # A draw of the prior at the edge of floating point has no free coordinates: the mixture never goes there.
         edge = ~(np.isfinite(prior_free).all(axis=1) & np.isfinite(log_prior[chosen]))
         log_gain[chosen[edge]] = -np.inf
-        for name, table in self.tables.items():
-            log_gain = log_gain + self._log_tabled(table, whole[name].reshape(rows, -1), log_chances[name])
-        log_gain[np.isnan(log_gain)] = np.inf  # neither density is there: off the support
         return mixed_with_prior({**values, **whole}, prior, chosen, log_gain, self.share)
+
+    def log_gain(self, free: Array, whole: Columns, log_prior: Array, log_chances: Columns) -> Array:
+        """log q - log pi0 of each row, for the part q that is not the prior; infinite off the prior's support.
+
+        `log_prior` and `log_chances` as `points_given_whole` gives them.
+        """
+        with np.errstate(invalid="ignore"):
+            log_gain: Array = (self.mixture.log_density(free) if self.mixture else 0.0) - log_prior
+        for name, table in self.tables.items():
+            log_gain = log_gain + self._log_tabled(table, whole[name].reshape(len(free), -1), log_chances[name])
+        log_gain[np.isnan(log_gain)] = np.inf  # neither density is there
+        return log_gain
+
+    def log_over_prior(self, free: Array, whole: Columns, log_prior: Array, log_chances: Columns) -> Array:
+        """log of the proposal's density over the prior's, g / pi0, of each row."""
+        log_gain = self.log_gain(free, whole, log_prior, log_chances)
+        return np.logaddexp(math.log(self.share), math.log1p(-self.share) + log_gain)
 
     def _log_tabled(self, table: Table, values: Array, log_prior: Array) -> Array:
         """log of (what whole numbers are drawn from) / prior, added up over the entries."""

@@ -23,6 +23,8 @@ ROWS, LEAST_ROWS, CELLS = 2**13, 2**6, 2**20
 """Rows of one block at most and at least, and values summed over that it may handle between these."""
 NEGLECTED = 1e-10
 """Share of the evidence that windows of sums may leave out."""
+ROUGH = 1e-6
+"""Share of the evidence that integrals may miss, by their own estimate: far below what draws can tell."""
 WIDENINGS = 8
 """Runs with windows twice as wide as the last before the release is called too unlikely."""
 
@@ -34,7 +36,7 @@ class Collapse:
     """The likelihood of parameters with every confidential statistic out of the way, row by row, and its draws."""
 
     def __init__(self, problem: Problem, widened: Widened = ()) -> None:
-        self.target = Target(problem, dict(widened))
+        self.target = Target(problem, dict(widened), integrate=True)
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -50,10 +52,8 @@ class Collapse:
 
     @property
     def cells(self) -> int:
-        """Values summed over for one row, and scalars in closed form."""
-        model = self.target.model
-        folded = sum(int(np.prod(model.shape(fold.name))) for fold in self.target.folded)
-        return sum(sum_.points * sum_.entries for sum_ in self.target.sums) + 4 * folded + 1
+        """Values that one row's sums and integrals run over."""
+        return self.target.cells + 1
 
     @property
     def rows(self) -> int:
@@ -72,7 +72,7 @@ class Collapse:
     def complete(self, rng: np.random.Generator, values: Columns) -> tuple[Columns, Array]:
         """Every confidential statistic, drawn given parameters and release; and how much of each sum may be void."""
         model, rows = self.target.model, len(next(iter(values.values())))
-        uniform = [rng.random((rows, sum_.entries)) for sum_ in self.target.sums]
+        uniform = [rng.random((rows, entries)) for entries in self.target.uniforms]
         program = self._program("complete", lambda: jax.vmap(self.target.completed, in_axes=(0, None, 0)))
         with double():
             drawn, left, moments = jax.tree.map(np.asarray, program(self._parameters(values), self.data, uniform))
@@ -114,8 +114,8 @@ def _unfit(problem: Problem) -> str | None:
         return objection
     target = Collapse.of(problem).target
     if target.sampled:
-        return f"has no closed form for '{target.sampled[0]}' and its noise"
-    return next((excess for excess in (sum_.excess() for sum_ in target.sums) if excess), None)
+        return f"cannot integrate out '{target.sampled[0]}': no rule for its law and noise is known here"
+    return target.excess()
 
 
 @dataclass(frozen=True)
@@ -146,11 +146,16 @@ def too_narrow(collapse: Collapse, log_weights: Array, neglected: Array) -> list
     """The sums too much of which may be void: the mean share of each row's bound, by the rows' weights."""
     if not neglected.shape[1] or not np.any(log_weights > -np.inf):
         return []
-    share = shares_left_out(log_weights, neglected)
-    if share.sum() <= NEGLECTED:
-        return []
-    limit = NEGLECTED / len(share)
-    return [sum_.names for sum_, left in zip(collapse.target.sums, share, strict=True) if left > limit]
+    return collapse.target.too_narrow(shares_left_out(log_weights, neglected), NEGLECTED)
+
+
+def too_rough(collapse: Collapse, log_weights: Array, neglected: Array) -> str | None:
+    """A statistic whose integral is not accurate enough, if there is one."""
+    integrals, sums = collapse.target.integrals, len(collapse.target.sums)
+    if not integrals or not np.any(log_weights > -np.inf):
+        return None
+    share = np.where([integral.bounded for integral in integrals], 0.0, shares_left_out(log_weights, neglected)[sums:])
+    return integrals[int(np.argmax(share))].name if share.max() > ROUGH else None
 
 
 def shares_left_out(log_weights: Array, neglected: Array) -> Array:

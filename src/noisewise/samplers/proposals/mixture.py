@@ -19,9 +19,11 @@ MOST_COMPONENTS = 4
 POINTS = 4000
 """Equally weighted points that a fit looks at."""
 STEPS = 40
+LEAST = 1e-3
+"""Least variance of a component, beside that of all points."""
 WORTHWHILE = 0.1
 """Gain in mean log likelihood that one more component must bring: each costs time in every draw."""
-FINE = {"most": 8, "worthwhile": 0.01}
+FINE = {"most": 8, "worthwhile": 0.01, "least": 1e-6}
 """For rows whose weights cost far more than the proposal's density does: a closer fit pays."""
 
 
@@ -101,10 +103,12 @@ def fit(
     effective: float,
     most: int = MOST_COMPONENTS,
     worthwhile: float = WORTHWHILE,
+    least: float = LEAST,
 ) -> Mixture:
     """The mixture of at most `most` components that equally weighted `points`, worth `effective` draws, speak for.
 
-    Components are added one at a time, until one more is not worth its cost.
+    Components are added one at a time, until one more is not worth its cost. No variance of theirs is below `least`
+    times that of all points.
     """
     size = points.shape[1]
     spread = np.cov(points, rowvar=False).reshape(size, size)
@@ -113,7 +117,7 @@ def fit(
         free = components * (1 + size + size * (size + 1) / 2)
         if components > 1 and effective < 10.0 * free:
             break
-        candidate, log_likelihood = _maximise(rng, points, components, spread, effective)
+        candidate, log_likelihood = _maximise(rng, points, components, spread, effective, least)
         score = log_likelihood - max(0.5 * free * math.log(effective) / effective, components * worthwhile)
         if score <= best_score:
             break
@@ -123,7 +127,7 @@ def fit(
 
 
 def _maximise(
-    rng: np.random.Generator, points: Array, components: int, spread: Array, effective: float
+    rng: np.random.Generator, points: Array, components: int, spread: Array, effective: float, relative: float
 ) -> tuple[Mixture, float]:
     """The fit with so many components, and its mean log likelihood."""
     size = points.shape[1]
@@ -133,7 +137,7 @@ def _maximise(
     least = np.where(
         variances > 0.0, np.minimum(1e-12, 1e-3 * variances), 1e-12
     )  # in any unit: coordinates may be of 1e-9
-    ridge = np.diag(variances) * 1e-3 + np.diag(least)
+    ridge = np.diag(variances) * relative + np.diag(least)
     toward = size / (size + effective / components)
     factor = np.linalg.cholesky(_shrunk(spread, toward) + ridge)
     mixture = Mixture(np.full(components, 1 / components), centres, np.stack([factor] * components))

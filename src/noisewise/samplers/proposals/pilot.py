@@ -23,6 +23,7 @@ from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
 from noisewise.samplers.proposals.adapted import Adapted, Table, search, uniform_tables
 from noisewise.samplers.proposals.collapsed import Collapse, WeighCollapsed
+from noisewise.samplers.proposals.memory import Memory
 from noisewise.samplers.proposals.proposal import (
     FromPrior,
     Proposal,
@@ -115,12 +116,14 @@ class _Pilot:
 
     def adapt(self, space: Space, share: float) -> Proposal:
         """Rounds from a search on, each fitting the next, until two needed no flattening; `MOST_ROUNDS` at most."""
-        law: Proposal = self.search(space) or FromPrior(space.model)
+        law: Adapted | None = self.search(space)
+        memory = Memory(space, tuple(uniform_tables(space.model)), self.rows)
         settled = 0
         for number in range(MOST_ROUNDS):
-            self.round(law)
+            self.round(law or FromPrior(space.model))
             rng = generator(self.seed, Purpose.PILOT, number, AFTER_ROUND)
-            fitted = self._fit(rng, space)
+            memory.add(self.columns, self.log_weights, law)
+            fitted = self._fit(rng, space, memory)
             if fitted is None:
                 continue  # no weight at all: try again from the same law
             fit, tables, power = fitted
@@ -128,30 +131,28 @@ class _Pilot:
             settled += power == 1.0
             if settled == 2:
                 break
-        return law
+        return law or FromPrior(space.model)
 
     def _fit(
-        self, rng: np.random.Generator, space: Space
+        self, rng: np.random.Generator, space: Space, memory: Memory
     ) -> tuple[mixture.Mixture | None, dict[str, Table], float] | None:
-        """Laws fitted to the round's draws by their weights, flattened to a power that leaves enough of them."""
-        free = space.free_from(self.columns)
-        log_weights = np.where(np.isfinite(free).all(axis=1), self.log_weights, -np.inf)
-        positive = int(np.sum(log_weights > -np.inf))
+        """Laws fitted to the draws of all rounds by their weights, flattened so far that enough is left of the last."""
+        last = memory.rounds[-1].log_weights
+        positive = int(np.sum(last > -np.inf))
         least = 60.0 + 10.0 * space.size
         if positive < least:
             return None
-        power = weights.flattening(log_weights, min(least, 0.5 * positive))
-        flat = weights.flattened(log_weights, power)
-        normalised, rows = weights.normalised(flat), len(flat)
+        power = weights.flattening(last, min(least, 0.5 * positive))
+        flat = weights.flattened(memory.log_weights(), power)
+        normalised = weights.normalised(flat)
         tables = {
-            name: table.fitted(self.columns[name].reshape(rows, -1), normalised)
-            for name, table in uniform_tables(space.model).items()
+            name: table.fitted(memory.whole(name), normalised) for name, table in uniform_tables(space.model).items()
         }
         if not space.size:
             return None, tables, power
         index = weights.systematic(rng, flat, mixture.POINTS)
         fine: dict[str, Any] = mixture.FINE if self.collapse else {}
-        return mixture.fit(rng, free[index], weights.effective_size(flat), **fine), tables, power
+        return mixture.fit(rng, memory.free()[index], weights.effective_size(flat), **fine), tables, power
 
     def best_simulations(self, law: Proposal) -> int:
         """sqrt(within * c0 / (between * c1)): variance of the weights within and between parameter values, and work.

@@ -1,0 +1,97 @@
+"""A statistic integrated out entry by entry, whatever the parameters, and drawn once they are there.
+
+Continuous ones by quadrature; whole numbers over windows that follow the parameters at hand, where a window that serves
+all of them (sums.py) would be too long. Derivation: docs/derivations/conditional.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.inference.conditional import entry
+from noisewise.inference.conditional.laws import entries, look_at
+from noisewise.inference.conditional.sums import MOST_CELLS
+from noisewise.inference.problem import Problem
+from noisewise.model.coordinates import Space
+
+Values = Mapping[str, Any]
+
+NODES = 2**11
+"""Values of law and noise behind the integral of one entry, about."""
+
+
+@dataclass(frozen=True)
+class Integral:
+    """One statistic under noise of its own, both entry by entry."""
+
+    space: Space
+    name: str
+    by: entry.Route
+
+    @staticmethod
+    def of(problem: Problem, space: Space, name: str, widened: int = 0) -> "Integral | None":
+        """The integral over a statistic that nothing but its own noise reads; None where there is none to be had.
+
+        Windows are doubled `widened` times.
+        """
+        item = problem.release[name]
+        shape, routes = problem.model.shape(name), []
+
+        def see(law: Any) -> list[Any]:
+            mechanism, zero = item.mechanism, jnp.zeros(shape, problem.model.dtype(name))
+            fits = entry.unfit(law, mechanism) is None and jnp.shape(entries(law, zero)) == shape
+            fits = fits and jnp.shape(item.value) == shape
+            by = entry.route(law, mechanism) if fits else None
+            if by is not None and widened and not by.whole:
+                by = entry.route(law, mechanism, by.size * 2**widened)
+            routes.append(by)
+            return []
+
+        look_at(problem.model, name, see)
+        return None if routes[-1] is None else Integral(space, name, routes[-1])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is integrated out."""
+        return (self.name,)
+
+    @property
+    def entries(self) -> int:
+        """Separate integrals."""
+        return int(np.prod(self.space.model.shape(self.name)))
+
+    @property
+    def bounded(self) -> bool:
+        """Whether what a window leaves out is bounded; else what the rule misses is estimated."""
+        return self.by.way == "window"
+
+    @property
+    def cells(self) -> int:
+        """Values that one row's integrals run over."""
+        return self.entries * (self.by.size if self.bounded else NODES)
+
+    def excess(self) -> str | None:
+        """Why there are too many values to sum over, or None."""
+        if self.cells <= MOST_CELLS:
+            return None
+        return f"would sum '{self.name}' over {self.by.size} values in each of {self.entries} entries"
+
+    def log_kept(self, values: Values, items: Any) -> Any:
+        """log density of the release, or of a bound of it where a window may leave something out; traceable."""
+        marginal = self._marginal(values, items)
+        return jnp.sum(marginal.log_bound if self.bounded else marginal.log_kept)
+
+    def completed(self, values: Values, items: Any, uniform: Any) -> tuple[Any, Any]:
+        """A draw of the statistic for one uniform number per entry, and what may be missing, as a share."""
+        mechanism, value = items[self.name]
+        shape = self.space.model.shape(self.name)
+        law = self.space.model.law_at(self.name, values)
+        drawn = entry.draw(uniform.reshape(shape), law, mechanism, value, self.by)
+        return drawn, jnp.sum(self._marginal(values, items).share)
+
+    def _marginal(self, values: Values, items: Any) -> entry.Marginal:
+        mechanism, value = items[self.name]
+        return entry.log_marginal(self.space.model.law_at(self.name, values), mechanism, value, self.by)
