@@ -115,6 +115,38 @@ def test_many_scalars_are_screened_for_the_worst(seed):
     assert "theta[417]" in message
 
 
+def posterior_of(x, seed):
+    fields = dict(parameters=("theta",), released={"count": 37.4}, release_hash=count_release().hash)
+    return Posterior(draws=columns(x), sampler=nw.Rejection(), seed=seed, chains=len(x), **fields)
+
+
+def test_the_worst_entry_speaks_for_a_vector(seed):
+    """One entry disagrees, another is slow, and neither comes first."""
+    x = autoregressive(seed, 4, 1_000, 0.0, scalars=4)
+    x[..., 2] = autoregressive(seed + 1, 4, 1_000, 0.9)[..., 0]
+    x[0, :, 1] += 1.0
+    status, message, numbers = judge_chains(columns(x), 4, None, 100.0)
+    assert status == "disagree"
+    assert numbers["r_hat_of"] == "theta[1]"
+    assert "theta[1]" in message
+    posterior = posterior_of(x, seed)
+    assert posterior.r_hat["theta"] == pytest.approx(chains.r_hat(x).max())
+    assert posterior.r_hat["theta"] > 1.05
+    assert posterior.ess["theta"] == pytest.approx(chains.bulk_size(x).min())
+    slow = x[..., [0, 2, 3]]
+    status, message, numbers = judge_chains(columns(slow), 4, None, 2_000.0)
+    assert (status, numbers["ess_bulk_of"]) == ("low_ess", "theta[1]")
+
+
+def test_errors_of_means_of_chains_are_their_errors(seed):
+    """Squared normal scores of 400 means, each over chains that are worth a quarter of their draws, average to one."""
+    x = autoregressive(seed, 8, 400, 0.6, scalars=400)
+    table = posterior_of(x, seed).summary()
+    scores = table["mean"].to_numpy() / table["mcse"].to_numpy()
+    # the size of such chains is found to some percent; as if independent, the average would be four
+    assert abs(np.mean(scores**2) - 1.0) < 0.15 + 4.9 * np.sqrt(2.0 / 400)
+
+
 @pytest.fixture
 def from_chains(seed):
     x = autoregressive(seed, 4, 500, 0.5)[..., 0]

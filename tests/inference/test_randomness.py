@@ -123,6 +123,7 @@ SAMPLERS = [
     nw.MCMC(),
     nw.SMC(),
     nw.Augmentation(),
+    nw.Augmentation(chains=16, warmup=8),  # in several groups
     nw.NUTS(),
 ]
 

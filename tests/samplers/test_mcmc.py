@@ -14,7 +14,7 @@ import noisewise as nw
 from noisewise.errors import InferenceError, InputError
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms.truncated_laplace import TruncatedLaplace
-from noisewise.samplers.mcmc import MCMC, layout
+from noisewise.samplers.mcmc import MCMC, _thinning, layout
 from noisewise.samplers.walking import moves as moves_module
 from noisewise.samplers.walking.moves import Moves
 
@@ -263,6 +263,17 @@ def test_threads_change_nothing(seed):
 )
 def test_chains_are_equally_long_and_never_very_short(draws, expected):
     assert layout(MCMC(), draws) == expected
+
+
+def test_the_slowest_scalar_decides_how_many_sweeps_lie_between_draws(seed):
+    """An autoregression of correlation 0.9 needs 19 sweeps for an independent draw; half of them lie between two."""
+    noise = np.random.default_rng(seed).standard_normal((64, 400, 2))
+    slow = noise.copy()
+    for step in range(1, slow.shape[1]):
+        slow[:, step, 1] = 0.9 * slow[:, step - 1, 1] + np.sqrt(1.0 - 0.81) * noise[:, step, 1]
+    assert _thinning(noise) == 1
+    assert 7 <= _thinning(slow) <= 13
+    assert _thinning(slow[:, :, ::-1]) == _thinning(slow)
 
 
 @pytest.mark.long

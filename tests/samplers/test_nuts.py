@@ -17,7 +17,7 @@ from targets import briefly, count_model, count_release, lalonde_model, lalonde_
 import noisewise as nw
 from noisewise.diagnostics import chains
 from noisewise.inference.conditional import windows
-from noisewise.inference.conditional.sums import Sum, compositions
+from noisewise.inference.conditional.sums import Sum, compositions, tilted
 from noisewise.inference.conditional.target import Target
 from noisewise.inference.problem import Problem
 from noisewise.model import coordinates
@@ -235,6 +235,21 @@ def test_affine_tables_give_the_law(seed):
             assert np.allclose(law, stats.binom.logpmf(np.arange(31), 30, p), rtol=1e-12, atol=1e-11)
 
 
+def test_the_gradient_of_a_tilted_sum_is_that_of_the_sum_itself(seed):
+    rng = np.random.default_rng(seed)
+    share, table = np.linspace(0.0, 1.0, 7)[:, None], rng.standard_normal((7, 3))
+
+    def plain(first, last):
+        return jnp.sum(jax.scipy.special.logsumexp(table + (1.0 - share) * first + share * last, axis=0))
+
+    with double():
+        ends = jnp.asarray(rng.standard_normal(3)), jnp.asarray(rng.standard_normal(3))
+        found = jax.grad(lambda *ends: jnp.sum(tilted(table, share, *ends)), argnums=(0, 1))(*ends)
+        expected = jax.grad(plain, argnums=(0, 1))(*ends)
+    for one, other in zip(found, expected, strict=True):
+        assert np.asarray(one) == pytest.approx(np.asarray(other), rel=1e-12)
+
+
 def test_compositions_are_all_tables():
     tables = compositions(6, 3)
     assert len(tables) == len({tuple(row) for row in tables}) == 28
@@ -371,3 +386,15 @@ def test_ordinary_spreads_are_left_as_they_are():
     assert scale[1] == pytest.approx(0.67e-6, rel=0.7)
     assert scale[3] == pytest.approx(0.67e9, rel=0.7)
     assert np.all(nuts.units(np.ones((8, 2))) == 1.0)
+
+
+def test_draws_begin_after_the_warm_up():
+    """Iterations by their numbers: the first that counts follows the last of the warm-up, then one in `thin`."""
+    run = object.__new__(nuts.ChainsRun)
+    run.settings, run.length = NUTS(chains=2, warmup=150, thin=3), 40
+    pieces = [{"free": nuts.PIECE * number + np.arange(nuts.PIECE)} for number in range(3)]
+    run.pieces = [pieces, pieces]
+    assert run._kept() == 40
+    assert np.array_equal(run._joined("free", every=3), np.tile(150 + 3 * np.arange(40), (2, 1)))
+    run.pieces = [pieces, pieces[:2]]  # the shorter chain decides
+    assert run._kept() == 16

@@ -1,6 +1,7 @@
 """SMC: posterior and evidence exact against every kind of target, bridges over noise that ends, and its controls."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import numpyro.distributions as dist
@@ -218,6 +219,15 @@ def test_walkers_that_never_move_count_once(seed, monkeypatch):
     posterior = nw.sample(count_model(5.0), release, SMC(simulations=1), draws=8192, seed=seed, on_failure="return")
     assert posterior.diagnostics["distinct"] < 2000
     assert posterior.diagnostics["ess"] <= posterior.diagnostics["distinct"]
+
+
+def test_copies_count_once_even_where_islands_agree(seed):
+    """Fifty different rows, each twenty times in each of four islands: their means are the same, and worth fifty."""
+    rows = np.tile(np.random.default_rng(seed).standard_normal(50), 80)
+    run, numbers = SimpleNamespace(status="complete", sampler=SMC()), {}
+    smc._Run._judge(run, {"x": rows}, 4, 4, numbers)
+    assert numbers["ess"] == 50
+    assert run.status == "low_ess"
 
 
 def test_whole_numbers_are_no_copies(seed):

@@ -10,19 +10,19 @@ POSTERIOR = {
         "results/posterior.py",
         'return precision | {"mcse": spread / np.sqrt(precision.pop("mean"))}',
         'return precision | {"mcse": spread / np.sqrt(len(self)) + 0.0 * precision.pop("mean")}',
-        "diagnostics/test_chains.py::test_a_posterior_of_chains_tells_their_precision diagnostics/test_chains.py",
+        "diagnostics/test_chains.py::test_errors_of_means_of_chains_are_their_errors",
     ),
     "the effective size of a vector is that of its best entry": Mutant(
         "results/posterior.py",
         'return float(defined.min()) if defined.size else float("nan")',
         'return float(defined.max()) if defined.size else float("nan")',
-        "diagnostics/test_chains.py",
+        "diagnostics/test_chains.py::test_the_worst_entry_speaks_for_a_vector",
     ),
     "R-hat of a vector is that of its best entry": Mutant(
         "results/posterior.py",
         '_worst(-precision["r_hat"]) * -1.0',
         '_worst(precision["r_hat"])',
-        "diagnostics/test_chains.py",
+        "diagnostics/test_chains.py::test_the_worst_entry_speaks_for_a_vector",
     ),
     "an interval of 95% has 2.5% on one side alone": Mutant(
         "results/posterior.py",

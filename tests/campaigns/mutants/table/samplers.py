@@ -173,7 +173,7 @@ AUGMENTATION = {
         "samplers/augmentation.py",
         "    for step in steps:\n        counts += step.step(rng, state, warm)",
         "    for step in steps[:1]:\n        counts += step.step(rng, state, warm)",
-        f"{GIBBS}::test_joint_distribution_is_kept",
+        f"{EXACT}[Augmentation-count-2]",
     ),
     "groups of chains share their random numbers": Mutant(
         "samplers/augmentation.py",
@@ -188,7 +188,7 @@ CHAINS = {
         "samplers/mcmc.py",
         "0.5 * trace.shape[0] * trace.shape[1] / known.min()",
         "0.5 * trace.shape[0] * trace.shape[1] / known.max()",
-        WALKS,
+        f"{WALKS}::test_the_slowest_scalar_decides_how_many_sweeps_lie_between_draws",
     ),
     "walkers accept without the prior": Mutant(
         "samplers/walking/moves.py",
@@ -242,7 +242,7 @@ CHAINS = {
         "samplers/smc.py",
         "effective = min(float(known[worst]), float(distinct if copies else len(joined)))",
         "effective = float(known[worst])",
-        f"{PARTICLES}::test_walkers_that_never_move_count_once",
+        f"{PARTICLES}::test_copies_count_once_even_where_islands_agree",
     ),
     "trajectories leave out the units of their coordinates": Mutant(
         "samplers/nuts.py",
@@ -254,20 +254,19 @@ CHAINS = {
         "samplers/nuts.py",
         "return np.stack([chain[first : first + self._kept() * thin : every] for chain in whole])",
         "return np.stack([chain[: self._kept() * thin : every] for chain in whole])",
-        f"{HAMILTON}",
+        f"{HAMILTON}::test_draws_begin_after_the_warm_up",
     ),
     "R-hat of vectors is that of their first entry": Mutant(
         "samplers/verdict.py",
         "apart, least = int(np.argmax(agreement)), int(np.argmin(size))",
         "apart, least = 0, int(np.argmin(size))",
-        "diagnostics/test_chains.py::test_verdicts "
-        "diagnostics/test_chains.py::test_many_scalars_are_screened_for_the_worst",
+        "diagnostics/test_chains.py::test_the_worst_entry_speaks_for_a_vector",
     ),
     "chains are judged by the scalar that is worth most": Mutant(
         "samplers/verdict.py",
         "apart, least = int(np.argmax(agreement)), int(np.argmin(size))",
         "apart, least = int(np.argmax(agreement)), int(np.argmax(size))",
-        "diagnostics/test_chains.py",
+        "diagnostics/test_chains.py::test_the_worst_entry_speaks_for_a_vector",
     ),
 }
 
