@@ -1,5 +1,8 @@
 """The importance family: proposals, several simulations, acceptance, control of weights; means, variances, evidence."""
 
+import math
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -17,6 +20,7 @@ from noisewise.samplers import rejection_control
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.importance_rejection import ImportanceRejection
 from noisewise.samplers.proposals import adapted, proposal, weighted_candidates
+from noisewise.samplers.proposals.pilot import _Pilot
 from noisewise.samplers.rejection_control import RejectionControl
 
 FAMILY = {
@@ -264,6 +268,18 @@ def test_the_pilot_chooses_a_number_of_simulations(seed):
     assert posterior.diagnostics["simulations"] > 1
     assert posterior.proposals == 5_000 * posterior.diagnostics["simulations"]
     assert worst(posterior, truth) < LIMIT
+
+
+def test_simulations_are_as_many_as_their_share_of_the_variance_calls_for(seed):
+    """Weights b e: b is 1 or 1.2 by row, e is 0.5 or 1.5 by simulation. Six units of work a row, one a simulation.
+
+    The best number is sqrt(6 W / B) with W = E b^2 var e and B = var b; two simulations show B with half of W added.
+    """
+    rng, rows = np.random.default_rng(seed), 200_000
+    log_each = np.log(rng.choice([1.0, 1.2], (rows, 1)) * rng.choice([0.5, 1.5], (rows, 2)))
+    model = SimpleNamespace(parameters=("theta",), statistics=("s",), cost_of_row=lambda name: 1)
+    pilot = SimpleNamespace(log_each=log_each, problem=SimpleNamespace(model=model))
+    assert abs(_Pilot.best_simulations(pilot, None) - math.sqrt(6.0 * 1.22 * 0.25 / 0.01)) < 2.0
 
 
 def test_files_keep_laws_and_describe_functions(tmp_path, seed):

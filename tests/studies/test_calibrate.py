@@ -16,7 +16,7 @@ from noisewise.diagnostics import uniformity, weights
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import LatentScale
 from noisewise.samplers import rejection
-from noisewise.studies.calibrate import calibrate
+from noisewise.studies.calibrate import Calibration, calibrate
 
 module = importlib.import_module("noisewise.studies.calibrate")  # its name is the verb's, too
 NAMES = "abcd"
@@ -277,6 +277,17 @@ def test_weighted_draws_are_resampled(seed, monkeypatch):
     monkeypatch.setattr(module, "exchangeable", lambda rng, posterior, log_eta: np.arange(len(posterior)))
     wrong = calibrate(model, ONE, nw.Importance(min_ess=1.0), replicates=120, draws=2_000, seed=seed)
     assert wrong.p_value < FALSE_ALARM
+
+
+def test_a_verdict_over_many_quantities_counts_their_number(seed):
+    """One quantity in twenty is below five percent by chance: the p-value of all is that of the worst, twenty times."""
+    rng = np.random.default_rng(seed)
+    positions = {f"x[{i}]": rng.random(50) for i in range(20)}
+    positions["x[3]"] = rng.random(50) ** 4.0
+    found = Calibration(positions, np.full(50, 100), (), None, 100, seed, 50)
+    worst = min(found.p_values.values())
+    assert worst < 0.05
+    assert found.p_value == pytest.approx(min(1.0, 20 * worst))
 
 
 def test_picture_and_table(seed):

@@ -28,7 +28,7 @@ POSTERIOR = {
         "results/posterior.py",
         "low, high = self._quantiles(values.astype(float), [tail, 1 - tail])",
         "low, high = self._quantiles(values.astype(float), [tail, 1 - 2 * tail])",
-        TOLD,
+        f"{TOLD}::test_summary_of_plain_draws",
     ),
     "expectations forget the weights": Mutant(
         "results/posterior.py",
@@ -58,7 +58,7 @@ STUDIES = {
         "studies/calibrate.py",
         "return min(1.0, len(self.p_values) * min(self.p_values.values())) if",
         "return min(1.0, min(self.p_values.values())) if",
-        RANKS,
+        f"{RANKS}::test_a_verdict_over_many_quantities_counts_their_number",
     ),
     "ranks of ties are the lowest": Mutant(
         "studies/calibrate.py",

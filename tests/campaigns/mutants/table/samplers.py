@@ -306,7 +306,7 @@ PROPOSALS = {
         "samplers/proposals/pilot.py",
         "between = float(relative.mean(axis=1).var()) - within / relative.shape[1]",
         "between = float(relative.mean(axis=1).var())",
-        f"{WEIGHTED}::test_the_pilot_chooses_a_number_of_simulations",
+        f"{WEIGHTED}::test_simulations_are_as_many_as_their_share_of_the_variance_calls_for",
     ),
     "weights forget the prior's share in a proposal": Mutant(
         "samplers/proposals/proposal.py",
