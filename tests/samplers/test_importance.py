@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from exactness import FALSE_ALARM, LIMIT, z_of_mean, z_scores
+from exactness import FALSE_ALARM, LIMIT, agrees, z_of_mean, z_scores
 from sampler_table import TARGETS, problem
 from scipy import stats
 from targets import count_model, count_release, lalonde_model, lalonde_release
@@ -20,6 +20,7 @@ from noisewise.samplers import rejection_control
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.importance_rejection import ImportanceRejection
 from noisewise.samplers.proposals import adapted, proposal, weighted_candidates
+from noisewise.samplers.proposals.memory import Memory, Round
 from noisewise.samplers.proposals.pilot import _Pilot
 from noisewise.samplers.rejection_control import RejectionControl
 
@@ -280,6 +281,27 @@ def test_simulations_are_as_many_as_their_share_of_the_variance_calls_for(seed):
     model = SimpleNamespace(parameters=("theta",), statistics=("s",), cost_of_row=lambda name: 1)
     pilot = SimpleNamespace(log_each=log_each, problem=SimpleNamespace(model=model))
     assert abs(_Pilot.best_simulations(pilot, None) - math.sqrt(6.0 * 1.22 * 0.25 / 0.01)) < 2.0
+
+
+def test_rows_of_all_rounds_are_weighed_against_all_their_laws(seed):
+    """Prior Normal(0, 1), likelihood Normal(x; 2, 1), rounds from Normal(0, 1) and Normal(3, 0.5): their average weight
+    is the evidence, and no weight exceeds what the first round alone would give."""
+    rng, prior, likelihood = np.random.default_rng(seed), stats.norm(0.0, 1.0), stats.norm(2.0, 1.0)
+
+    class Shifted:
+        def log_over_prior(self, free, whole, log_prior, log_chances):
+            return stats.norm(3.0, 0.5).logpdf(free[:, 0]) - log_prior
+
+    memory = Memory(None, (), 1)
+    for law, drawn in ((None, rng.normal(0.0, 1.0, 20_000)), (Shifted(), rng.normal(3.0, 0.5, 20_000))):
+        log_prior = prior.logpdf(drawn)
+        alone = likelihood.logpdf(drawn)
+        if law is not None:
+            alone = alone - law.log_over_prior(drawn[:, None], {}, log_prior, {})
+        memory.rounds.append(Round(law, alone, drawn[:, None], {}, log_prior, {}))
+    weight = np.exp(memory.log_weights())
+    assert agrees(weight.reshape(2, -1).mean(axis=0), stats.norm(0.0, math.sqrt(2.0)).pdf(2.0))
+    assert weight.max() <= 2.0 * likelihood.pdf(2.0)
 
 
 def test_files_keep_laws_and_describe_functions(tmp_path, seed):

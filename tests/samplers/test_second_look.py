@@ -17,7 +17,7 @@ from noisewise.engine import Threads
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import GeneralizedCauchy
 from noisewise.samplers.choosing import second_look
-from noisewise.samplers.choosing.probe import MOST_UNSEEN, probe_of
+from noisewise.samplers.choosing.probe import MOST_UNSEEN, Probe, probe_of
 from noisewise.samplers.walking.starts import spread_out
 
 LIMIT = stats.norm.isf(0.5e-6)
@@ -138,6 +138,14 @@ def test_the_bound_on_what_goes_unseen_holds(seed):
         error = kept.std() / math.sqrt(len(kept))
         assert kept.mean() - LIMIT * error <= region / p
     assert mass.mean() == pytest.approx(region, abs=LIMIT * mass.std() / math.sqrt(len(mass)))
+
+
+def test_what_draws_may_have_missed_is_three_over_what_they_accept():
+    """A region of prior mass 3/N is missed by N draws once in twenty times; its posterior mass is at most that over
+    the share of draws that rejection accepts."""
+    probe = Probe(None, 0, {}, {"s": np.log(np.full(1_000, 0.5))})
+    assert probe.unseen == pytest.approx(3.0 / (1_000 * 0.5))
+    assert (1.0 - 3.0 / 1_000) ** 1_000 == pytest.approx(0.05, abs=1e-3)
 
 
 def test_chains_that_start_on_one_hill_of_two_are_not_called_complete():

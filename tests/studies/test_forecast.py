@@ -4,6 +4,7 @@ import importlib
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import numpyro.distributions as dist
@@ -72,6 +73,11 @@ def test_efficiency_of_weighting_is_foreseen(alpha, seed):
 
     assert apart([probe.efficiency for probe in foreseen]) < limit
     assert apart([probe.worth / probe.rows for probe in foreseen]) > limit
+
+
+def test_weighted_draws_cost_more_the_less_they_are_worth():
+    probe = SimpleNamespace(efficiency=0.1, cells=4.0)
+    assert choice._importance(probe, 1_000).work == pytest.approx(1_000 * 4.0 / 0.1)
 
 
 def test_the_choice_is_by_count_and_not_by_the_clock(seed, monkeypatch):

@@ -273,6 +273,12 @@ CONDITIONAL = {
         "cotangent * mean, cotangent * mean",
         "samplers/test_nuts.py::test_the_gradient_of_a_tilted_sum_is_that_of_the_sum_itself",
     ),
+    "the marginal of several entries is that of the likeliest": Mutant(
+        "inference/conditional/integrals.py",
+        "return jnp.sum(marginal.log_bound if self.bounded else marginal.log_kept)",
+        "return jnp.max(marginal.log_bound if self.bounded else marginal.log_kept)",
+        "samplers/test_collapsed.py",
+    ),
     "a statistic that is sampled loses its noise": Mutant(
         "inference/conditional/target.py",
         "                total = total + jnp.sum(log_eta(item, name, values))",

@@ -302,6 +302,12 @@ PROPOSALS = {
         "constant -= 0.5 * size * math.log(math.pi * DEGREES)",
         DRAWN,
     ),
+    "rows of a round are weighed against its own law alone": Mutant(
+        "samplers/proposals/memory.py",
+        "balanced = one.log_weights + own - average",
+        "balanced = one.log_weights + 0.0 * (own - average)",
+        f"{WEIGHTED}::test_rows_of_all_rounds_are_weighed_against_all_their_laws",
+    ),
     "a pilot counts the variance within rows once more between them": Mutant(
         "samplers/proposals/pilot.py",
         "between = float(relative.mean(axis=1).var()) - within / relative.shape[1]",
@@ -329,13 +335,13 @@ PROPOSALS = {
 }
 
 CHOICES = {
-    "rejection is thought to cost what it accepts": Mutant(
+    "weighted draws are thought the cheaper the less they are worth": Mutant(
         "samplers/choosing/choice.py",
         "work = draws * probe.cells / efficiency\n    return Estimate(sampler, work, efficiency, note, "
         "_enough(sampler, draws, efficiency))",
         "work = draws * probe.cells * efficiency\n    return Estimate(sampler, work, efficiency, note, "
         "_enough(sampler, draws, efficiency))",
-        FORESEEN,
+        f"{FORESEEN}::test_weighted_draws_cost_more_the_less_they_are_worth",
     ),
     "the tail of a release's density counts larger ones": Mutant(
         "samplers/choosing/conflict.py",
@@ -347,7 +353,7 @@ CHOICES = {
         "samplers/choosing/probe.py",
         "return min(1.0, 3.0 / (self.rows * rate)) if rate > 0.0 else 1.0",
         "return min(1.0, 0.1 / (self.rows * rate)) if rate > 0.0 else 1.0",
-        "samplers/test_second_look.py::test_the_bound_on_what_goes_unseen_holds",
+        "samplers/test_second_look.py::test_what_draws_may_have_missed_is_three_over_what_they_accept",
     ),
     "what the second look finds outside is not weighed": Mutant(
         "samplers/choosing/second_look.py",
