@@ -9,7 +9,7 @@ from scipy import special, stats
 
 import noisewise as nw
 from noisewise import mechanisms
-from noisewise.inference.conditional import entry, enumeration, normal, quadrature
+from noisewise.inference.conditional import entry, marginal, normal, quadrature
 from noisewise.numerics import double, kronrod
 
 EXACT = 1e-10
@@ -272,7 +272,7 @@ def test_windows_hold_the_sum(name):
 def test_log_factorials():
     k = np.array([0.0, 1.0, 2.0, 7.0, 8.0, 9.0, 20.0, 1e3, 1e7])
     with double():
-        found = np.asarray(enumeration._log_factorial(jnp.asarray(k)))
+        found = np.asarray(marginal.log_gamma(jnp.asarray(k) + 1.0))
     assert np.allclose(found, special.gammaln(k + 1.0), rtol=1e-15, atol=1e-14)
 
 

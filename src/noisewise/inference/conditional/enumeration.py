@@ -12,11 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
-from jax.scipy.special import gammaln, xlogy
 from numpyro.distributions import Distribution
 
-from noisewise.inference.conditional.marginal import Marginal, log_beta
+from noisewise.inference.conditional.laws import log_mass
+from noisewise.inference.conditional.marginal import Marginal
 from noisewise.inference.conditional.sums import log_sum
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
 from noisewise.mechanisms.additive import Additive
@@ -151,37 +150,7 @@ class _Terms:
 def _log_law(law: Distribution, values: Any, low: Any, high: Any) -> Any:
     """log law; -inf off the support, which is seen to first, so that no formula leaves it."""
     inside = (values >= low) & (values <= high)
-    return jnp.where(inside, _log_mass(law, jnp.clip(values, low, high)), -jnp.inf)
-
-
-def _log_mass(law: Any, k: Any) -> Any:
-    """log probability of k. NumPyro's own formulas for two laws hold JAX's beta function, and so seven digits."""
-    if isinstance(law, dist.Poisson):
-        return xlogy(k, law.rate) - law.rate - _log_factorial(k)
-    if isinstance(law, dist.GammaPoisson):
-        log_count = gammaln(k + law.concentration) - gammaln(law.concentration) - gammaln(k + 1.0)
-        return log_count - law.concentration * jnp.log1p(1.0 / law.rate) - k * jnp.log1p(law.rate)
-    if isinstance(law, dist.BetaBinomial):
-        first, second, n = law.concentration1, law.concentration0, law.total_count
-        log_count = -jnp.log(n + 1.0) - log_beta(k + 1.0, n - k + 1.0)
-        return log_count + log_beta(k + first, n - k + second) - log_beta(first, second)
-    return law.log_prob(k.astype(int))
-
-
-def _log_factorial(k: Any) -> Any:
-    """log k! for whole k: Stirling's series from 9 on, with what is below brought there by eight factors.
-
-    Faster than the log-gamma function, which is not made of vector operations; at 9 the term left out is below 3e-15.
-    """
-    z = k + 1.0
-    small = z < 9.0
-    factors = jnp.prod(jnp.stack([jnp.where(small, z + i, 1.0) for i in range(8)]), axis=0)
-    y = jnp.where(small, z + 8.0, z)
-    inverse = 1.0 / (y * y)
-    series: Any = 0.0
-    for coefficient in (-691.0 / 360360.0, 1.0 / 1188.0, -1.0 / 1680.0, 1.0 / 1260.0, -1.0 / 360.0, 1.0 / 12.0):
-        series = series * inverse + coefficient
-    return (y - 0.5) * jnp.log(y) - y + 0.5 * math.log(2.0 * math.pi) + series / y - jnp.log(factors)
+    return jnp.where(inside, log_mass(law, jnp.clip(values, low, high)), -jnp.inf)
 
 
 def _geometric(last: Any, before: Any) -> Any:
