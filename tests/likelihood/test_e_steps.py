@@ -1,5 +1,6 @@
 """What every E-step by simulation promises, and that pages and settings know those there are."""
 
+import math
 import re
 from pathlib import Path
 
@@ -7,13 +8,15 @@ import numpy as np
 import pytest
 import same_draws
 from exactness import agrees
+from scipy import stats
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose
-from noisewise.likelihood.e_step.cloud import exact_cloud
+from noisewise.likelihood.e_step.cloud import exact_cloud, weighted
 from noisewise.likelihood.e_step.contract import Drawing, EStep
 from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.simulated import joined, log_likelihood_error
 from noisewise.likelihood.e_step.simulated_records import parts_with_totals
 from noisewise.likelihood.e_step.table import E_STEPS
 
@@ -51,6 +54,43 @@ def test_a_cloud_gives_the_mean_of_the_exact_one(name, seed):
         means.append(float(np.sum(cloud.weights[:, 0] * cloud.values)))
     assert agrees(means, truth)
     assert not agrees(means, 30.0)
+
+
+def sample_of_a_normal(rng, size):
+    """Values of Normal(0, 1) with the log density of a release of 1 by noise of Normal(0, 1)."""
+    s = rng.standard_normal(size)
+    return s, stats.norm.logpdf(1.0 - s)[:, None]
+
+
+def test_resampling_is_unbiased(seed):
+    rng = np.random.default_rng(seed)
+    s, log_weights = sample_of_a_normal(rng, 6)
+    weights = weighted(s, log_weights).weights[:, 0]
+    drawn = [E_STEPS["resampled"].weigh(rng, None, s, log_weights).weights[:, 0] for _ in range(4_000)]
+    assert agrees(drawn, weights)
+
+
+def test_joined_samples_are_one_sample(seed):
+    """A hundred values and three hundred more are four hundred, each with the weight that it has among all."""
+    rng = np.random.default_rng(seed)
+    s, log_weights = sample_of_a_normal(rng, 400)
+    first = weighted(s[:100], log_weights[:100] - math.log(100))
+    second = weighted(s[100:], log_weights[100:] - math.log(300))
+    whole, found = weighted(s, log_weights - math.log(400)), joined(first, second, 100, 300)
+    assert found.weights == pytest.approx(whole.weights, rel=1e-12)
+    assert found.log_likelihoods == pytest.approx(whole.log_likelihoods, rel=1e-12)
+
+
+def test_the_error_of_a_log_likelihood_is_its_error(seed):
+    """Squared normal scores of 600 simulated log likelihoods, their bias taken off, have mean one."""
+    rng, truth, scores = np.random.default_rng(seed), stats.norm(0.0, math.sqrt(2.0)).logpdf(1.0), []
+    for _ in range(600):
+        s, log_weights = sample_of_a_normal(rng, 400)
+        cloud = weighted(s, log_weights - math.log(400))
+        bias, error = log_likelihood_error([cloud])
+        scores.append((cloud.log_likelihood + bias - truth) / error)
+    assert agrees(scores, 0.0)
+    assert abs(np.mean(np.square(scores)) - 1.0) < 0.05 + 4.9 * np.sqrt(2.0 / 600)
 
 
 @pytest.mark.parametrize("name", E_STEPS)

@@ -13,6 +13,7 @@ from targets import count_model as new_count_model
 
 import noisewise as nw
 from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
+from noisewise.likelihood.intervals.parametric_bootstrap import Bootstrap
 
 CHI_SQUARE = stats.chi2.ppf(0.95, 1)
 Z = stats.norm.isf(0.025)
@@ -528,3 +529,9 @@ def test_bootstrap_refits_with_the_fits_own_estimator(seed):
     assert np.all(np.abs(found.estimates["mu"] - 1.5) < 6 * np.sqrt(10 * 4 + 36) / 10)
     with pytest.raises(nw.InferenceError, match=r"of 2 refits nearly all failed.*must have a density"):
         bootstrap(model, release, fit, 2, seed, estimator=nw.EM())
+
+
+def test_bootstrap_intervals_leave_out_the_same_share_on_both_sides():
+    found = Bootstrap({"mu": np.arange(1001.0)}, 1001, 1)
+    assert found.interval(0.9)["mu"] == pytest.approx((50.0, 950.0))
+    assert found.standard_error["mu"] == pytest.approx(np.std(np.arange(1001.0), ddof=1))

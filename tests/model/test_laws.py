@@ -14,6 +14,7 @@ from scipy.special import gammaln, logsumexp
 
 from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.model.law import Law, constant_law, in_64_bit, rounded_to_32_bit
+from noisewise.model.supports import support_ends
 from noisewise.numerics import double
 
 WHO = "Model: prior 'theta'"
@@ -370,3 +371,28 @@ def test_attributes_that_need_no_program_are_what_the_program_gives(function, pa
     assert found.keys() == whole.keys()
     for name, value in whole.items():
         np.testing.assert_array_equal(np.broadcast_to(found[name], value.shape), value)
+
+
+BEYOND = {
+    "between whole numbers, beyond the last": (lambda p: dist.Binomial(3, p), 3.5),
+    "between whole numbers, before the first": (lambda p: dist.Binomial(3, p), -0.5),
+    "one cell below nothing": (lambda p: dist.Multinomial(3, jnp.stack([p, 1.0 - p])), [-1.0, 4.0]),
+    "one entry of two": (lambda p: dist.Exponential(p).expand([2]), [-1.0, 2.0]),
+    "beneath a transformed law": (
+        lambda p: dist.TransformedDistribution(dist.Exponential(p), transforms.AffineTransform(2.0, 1.0)),
+        1.5,
+    ),
+}
+
+
+@pytest.mark.parametrize(("law", "value"), BEYOND.values(), ids=BEYOND)
+def test_what_a_law_cannot_give_has_no_density(law, value):
+    bound = Law("test", law, ("p",), {"p": jax.ShapeDtypeStruct((), np.float64)})
+    assert bound.log_prob(value, {"p": np.array([0.3])})[0] == -np.inf
+
+
+def test_ends_of_a_support_follow_a_transform_that_turns_it_round():
+    turned = dist.TransformedDistribution(dist.Exponential(1.0), transforms.AffineTransform(2.0, -3.0))
+    assert [float(end) for end in support_ends(turned)] == [-np.inf, 2.0]
+    unit = dist.TransformedDistribution(dist.Uniform(-1.0, 2.0), transforms.AffineTransform(1.0, -1.0))
+    assert [float(end) for end in support_ends(unit)] == [-1.0, 2.0]

@@ -82,6 +82,13 @@ def test_totals_in_chunks_have_every_record_once(n, seed):
     assert variance_agrees(drawn[:, 1], n)
 
 
+@pytest.mark.parametrize("batched", [True, False])
+def test_every_row_of_a_simulator_has_its_own_parameters(batched, seed):
+    model = nw.Model({"x": dist.Normal(0.0, 1.0)}, {"s": nw.Simulator(lambda rng, x: 2.0 * x, batched=batched)})
+    drawn = model.simulate(100, seed)
+    assert np.array_equal(drawn["s"], 2.0 * drawn["x"])
+
+
 def test_simulated_rows_never_repeat():
     drawn = nw.Model({"x": dist.Normal(0.0, 1.0)}, {"s": lambda x: dist.Normal(x, 1.0)}).simulate(20_000, 1)
     assert all(len(np.unique(column)) == 20_000 for column in drawn.values())

@@ -4,6 +4,7 @@ Exact values by quadrature in each test. Derivation: docs/derivations/conditiona
 """
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import jax.numpy as jnp
@@ -145,7 +146,21 @@ def test_what_draws_may_have_missed_is_three_over_what_they_accept():
     the share of draws that rejection accepts."""
     probe = Probe(None, 0, {}, {"s": np.log(np.full(1_000, 0.5))})
     assert probe.unseen == pytest.approx(3.0 / (1_000 * 0.5))
-    assert (1.0 - 3.0 / 1_000) ** 1_000 == pytest.approx(0.05, abs=1e-3)
+    missed = (1.0 - 3.0 / 1_000) ** 1_000
+    assert missed == pytest.approx(0.05, abs=1e-3)
+
+
+@pytest.mark.parametrize(("share", "is_missed"), [(0.05, False), (0.15, True)])
+def test_a_share_of_the_posterior_where_no_draw_is_counts_by_its_weight(share, is_missed, seed):
+    """Ten of the rows that a search found lie far out. How much they weigh decides, not how many they are."""
+    rng, model = np.random.default_rng(seed), nw.Model({"t": dist.Normal(0, 1)}, {"s": lambda t: dist.Normal(t, 1.0)})
+    problem = Problem(model, nw.Release(s=nw.Laplace(scale=1.0).released(0.0)))
+    posterior = nw.sample(model, problem.release, nw.Rejection(), draws=2_000, seed=seed)
+    posterior = replace(posterior, log_evidence=None)
+    rows = np.concatenate([rng.choice(posterior["t"], 990), np.full(10, 50.0)])
+    log_weights = np.log(np.concatenate([np.full(990, (1.0 - share) / 990), np.full(10, share / 10)]))
+    told = second_look._missed(problem, posterior, {"t": rows}, log_weights)
+    assert (told is not None and "where no draw is: t near 50" in told) == is_missed
 
 
 def test_chains_that_start_on_one_hill_of_two_are_not_called_complete():

@@ -359,8 +359,7 @@ CHOICES = {
         "samplers/choosing/second_look.py",
         "share = float(weight[away.any(axis=1)].sum())",
         "share = float(away.any(axis=1).mean() < 0.0)",
-        "samplers/test_second_look.py::test_a_hill_that_prior_draws_do_not_reach_is_not_passed_over "
-        "samplers/test_second_look.py::test_a_rare_case_of_a_whole_number_is_seen",
+        "samplers/test_second_look.py::test_a_share_of_the_posterior_where_no_draw_is_counts_by_its_weight",
     ),
     "a right posterior is refused for what lies at its ends": Mutant(
         "samplers/choosing/second_look.py",
