@@ -19,6 +19,7 @@ PICTURES = {
     "noisy-count.png": "tutorials/noisy-count.md",
     "county-counts.png": "tutorials/county-counts.md",
     "census-tracts.png": "tutorials/census-tracts.md",
+    "withheld-days.png": "tutorials/withheld-days.md",
     "clamped-mean.png": "tutorials/clamped-mean.md",
     "noise-on-every-row.png": "tutorials/noise-on-every-row.md",
 }

@@ -25,7 +25,7 @@ def name_of(page):
 SLOW = (
     *("augmentation", "augmentation-totals", "smc", "nuts", "likelihood", "likelihood-intervals", "likelihood-scale"),
     *("census-tracts", "county-counts", "noise-on-every-row", "choosing-epsilon", "regression"),
-    *("randomised-response", "numpyro-model"),
+    *("randomised-response", "numpyro-model", "withheld-days"),
 )
 """Pages whose blocks run only with --long (`make test-long`)."""
 RUN = [
@@ -219,7 +219,7 @@ def test_made_up_files_are_what_their_scripts_make(tmp_path, monkeypatch):
     county_file.main(tmp_path)
     tract_file.main(tmp_path)
     made = sorted(tmp_path.iterdir())
-    published = ["census-pl94-person-scales.csv"]
+    published = ["census-pl94-person-scales.csv", "wikimedia-views-australia.csv"]
     assert sorted([*published, *(file.name for file in made)]) == [file.name for file in DATA]
     for file in made:
         if file.suffix == ".parquet":  # its bytes tell the version of the package that wrote it

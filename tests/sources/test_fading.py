@@ -78,3 +78,19 @@ def test_four_published_days_by_themselves(era, seed):
     assert posterior.status == "complete"
     assert np.all(np.abs(z_scores(posterior, exact(era, False))) < LIMIT)
     assert np.any(np.abs(z_scores(posterior, exact(era, True))) > LIMIT), "the check sees no bias"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("era", ERAS)
+def test_ten_withheld_days_without_a_setting(era, seed):
+    _, law, threshold, published = ERAS[era]
+    release = nw.Release(views=Thresholded(law, threshold).released([*published, *["suppressed"] * 10]))
+    posterior = nw.sample(model(DAYS), release, draws=4_000, seed=seed)
+    assert posterior.status == "complete"
+    truth = exact(era, True)
+    assert np.all(np.abs(z_scores(posterior, truth)) < LIMIT)
+    assert np.any(np.abs(z_scores(posterior, exact(era, False))) > LIMIT), "the check sees no bias"
+    summary = posterior.summary()
+    for day in range(DAYS):
+        row = summary.loc[f"views[{day}]"]
+        assert abs(row["mean"] - truth.mean_views(day)) < LIMIT * row["mcse"], day
