@@ -10,6 +10,9 @@ from scipy import special, stats
 import noisewise as nw
 from noisewise import mechanisms
 from noisewise.inference.conditional import entry, marginal, normal, quadrature
+from noisewise.inference.conditional.integrals import Integral
+from noisewise.inference.problem import Problem
+from noisewise.model.coordinates import Space
 from noisewise.numerics import double, kronrod
 
 EXACT = 1e-10
@@ -394,3 +397,19 @@ def test_the_rule_of_kronrod():
     for degree in range(0, 32, 2):
         assert abs(weights @ nodes**degree - 2.0 / (degree + 1)) < 1e-14
     assert abs(weights @ nodes**34 - 2.0 / 35) > 1e-14
+
+
+def test_the_marginal_of_a_statistic_is_the_product_over_its_entries():
+    """A Student law under Laplace noise, two entries: by the integral of each."""
+    model = nw.Model({"m": dist.Normal(0.0, 1.0)}, {"s": lambda m: dist.StudentT(4.0, m, 1.0).expand([2])})
+    release = nw.Release(s=nw.Laplace(scale=0.5).released(np.array([0.3, 2.0])))
+    problem = Problem(model, release)
+    integral = Integral.of(problem, Space(model), "s")
+    with double():
+        found = integral.log_kept({"m": jnp.asarray(0.2)}, {"s": (release["s"].mechanism, release["s"].value)})
+    law = stats.t(4.0, 0.2, 1.0)
+    logs = [
+        log_integral(lambda s, r=r: law.logpdf(s) + laplace(0.5)(r - s), [(r, 0.5), (0.2, 1.0)], -np.inf, np.inf)
+        for r in (0.3, 2.0)
+    ]
+    assert float(found) == pytest.approx(sum(logs), abs=1e-9)

@@ -4,10 +4,12 @@ import math
 import re
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 import same_draws
-from exactness import agrees
+from exactness import LIMIT, agrees
 from scipy import stats
 
 import noisewise as nw
@@ -91,6 +93,36 @@ def test_the_error_of_a_log_likelihood_is_its_error(seed):
         scores.append((cloud.log_likelihood + bias - truth) / error)
     assert agrees(scores, 0.0)
     assert abs(np.mean(np.square(scores)) - 1.0) < 0.05 + 4.9 * np.sqrt(2.0 / 600)
+
+
+def test_parts_and_batches_have_random_numbers_of_their_own(seed):
+    drawing = Drawing(seed, nw.Threads(1), Purpose.E_STEP.step(3))
+    assert len({drawing.after(number).random() for number in range(8)}) == 8
+
+
+def test_records_are_weighed_by_every_entry_of_their_total(seed):
+    total = nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x: jnp.stack([x, x**2]), n=4)
+    model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"t": total})
+    problem = Problem(model, nw.Release(t=nw.Laplace(scale=[1.0, 3.0]).released([2.0, 5.0])))
+    (part,) = parts_with_totals(problem)
+    s = part.draw(np.random.default_rng(seed), {"mu": np.asarray(0.5)}, 20)
+    x = s.reshape(20, 4)
+    sums = np.column_stack([x.sum(axis=1), (x**2).sum(axis=1)])
+    expected = stats.laplace(sums, [1.0, 3.0]).logpdf([2.0, 5.0]).sum(axis=1)
+    assert part.log_eta(s)[:, 0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_height_at_chains_over_records_is_the_likelihood(seed):
+    """A sum of five normal records under normal noise has a normal law."""
+    total = nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x: x, n=5)
+    problem = Problem(
+        nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"t": total}), nw.Release(t=nw.Gaussian(scale=2.0).released(4.0))
+    )
+    e_step, drawing = E_STEPS["augmented"], Drawing(seed, nw.Threads(1), Purpose.HEIGHT)
+    (part,) = parts_with_totals(problem, e_step.records)
+    cloud = e_step.absolute(drawing, part, None, {"mu": np.asarray(0.5)}, 0, 4_000)
+    bias, error = log_likelihood_error([cloud])
+    assert abs(cloud.log_likelihood + bias - stats.norm(2.5, 3.0).logpdf(4.0)) < LIMIT * error
 
 
 @pytest.mark.parametrize("name", E_STEPS)

@@ -1,6 +1,7 @@
 """Maximum likelihood in practice: several starts, boundaries, Ctrl-C, acceleration, totals, pictures."""
 
 import json
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import matplotlib
@@ -18,6 +19,7 @@ from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud, inexac
 from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS
 from noisewise.likelihood.e_step.table import E_STEPS
+from noisewise.likelihood.em import ExactAscent
 from noisewise.plots.trace import plot_trace
 
 matplotlib.use("Agg")
@@ -541,3 +543,10 @@ REFUSED = {
 def test_refused(call, message):
     with pytest.raises(nw.InputError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("height", "taken"), [(-4.5, False), (-4.0, True), (-3.5, True)])
+def test_a_step_of_newtons_that_falls_is_not_taken(height, taken):
+    there = SimpleNamespace(log_likelihood=height)
+    ascent = SimpleNamespace(newton=True, surface=SimpleNamespace(clouds=lambda free: there))
+    assert (ExactAscent._safe(ascent, np.zeros(1), -4.0) is there) == taken

@@ -396,3 +396,9 @@ def test_ends_of_a_support_follow_a_transform_that_turns_it_round():
     assert [float(end) for end in support_ends(turned)] == [-np.inf, 2.0]
     unit = dist.TransformedDistribution(dist.Uniform(-1.0, 2.0), transforms.AffineTransform(1.0, -1.0))
     assert [float(end) for end in support_ends(unit)] == [-1.0, 2.0]
+
+
+def test_densities_of_entries_multiply():
+    bound = Law("test", lambda p: dist.Normal(p, jnp.array([1.0, 2.0])), ("p",), {"p": jax.ShapeDtypeStruct((), float)})
+    found = bound.log_prob([0.5, -1.0], {"p": np.array([0.3])})[0]
+    assert found == pytest.approx(stats.norm(0.3, [1.0, 2.0]).logpdf([0.5, -1.0]).sum(), rel=1e-12)

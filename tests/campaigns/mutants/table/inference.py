@@ -283,7 +283,7 @@ CONDITIONAL = {
         "inference/conditional/integrals.py",
         "return jnp.sum(marginal.log_bound if self.bounded else marginal.log_kept)",
         "return jnp.max(marginal.log_bound if self.bounded else marginal.log_kept)",
-        "samplers/test_collapsed.py",
+        f"{ENTRY}::test_the_marginal_of_a_statistic_is_the_product_over_its_entries",
     ),
     "a statistic that is sampled loses its noise": Mutant(
         "inference/conditional/target.py",

@@ -82,7 +82,7 @@ EXPECTATION = {
         "return generator(self.seed, self.purpose, number, AFTER_BLOCKS)",
         "return generator(self.seed, self.purpose, 0, AFTER_BLOCKS)",
         f"inference/test_randomness.py::test_no_e_step_uses_a_key_twice "
-        f"{STEPS}::test_a_sample_is_known_by_its_drawing_and_number",
+        f"{STEPS}::test_parts_and_batches_have_random_numbers_of_their_own",
     ),
     "a piece has the entries of its neighbour": Mutant(
         "likelihood/e_step/entries_in_pieces.py",
@@ -107,9 +107,7 @@ EXPECTATION = {
         "likelihood/e_step/over_records.py",
         "return weighted(log_weights, log_weights - math.log(len(log_weights)))",
         "return weighted(log_weights, log_weights)",
-        f"{RECORDS}::test_a_likelihood_of_few_totals_is_not_given "
-        f"{RECORDS}::test_chains_give_the_score_and_information_of_the_sums_own_law "
-        f"{RECORDS}::test_little_noise_is_no_hindrance",
+        f"{STEPS}::test_the_height_at_chains_over_records_is_the_likelihood",
     ),
     "two samples are joined with equal weight": Mutant(
         "likelihood/e_step/simulated.py",
@@ -127,8 +125,7 @@ EXPECTATION = {
         "likelihood/e_step/simulated_records.py",
         "return log_eta.reshape(len(s), -1).sum(axis=1, keepdims=True)",
         "return log_eta.reshape(len(s), -1)[:, :1]",
-        f"{ROBUST}::test_totals_and_laws_together_with_fields_that_carry_no_parameter "
-        f"{ROBUST}::test_a_total_of_normal_records_has_its_closed_form {STEPS}",
+        f"{STEPS}::test_records_are_weighed_by_every_entry_of_their_total",
     ),
     "sums over very many entries lose what earlier panels held": Mutant(
         "likelihood/e_step/streamed.py",
@@ -141,6 +138,7 @@ EXPECTATION = {
         'return t if chart == "positive" else',
         'return 0.0 * t if chart == "positive" else',
         f"{SCALE}::test_streamed_sums_are_those_of_the_whole_cloud",
+        long=True,
     ),
     "the two points of a normal family lie one spread apart, not two": Mutant(
         "likelihood/e_step/sufficient.py",
@@ -167,7 +165,7 @@ MAXIMISATION = {
         "likelihood/em.py",
         "return clouds if rise >= -1e-12 * abs(likelihood) else None",
         "return clouds",
-        f"{ROBUST}::test_newton_steps_near_the_top_save_iterations_and_never_fall",
+        f"{ROBUST}::test_a_step_of_newtons_that_falls_is_not_taken",
     ),
     "coordinates of a fit leave out the unit of the prior": Mutant(
         "likelihood/m_step/coordinates.py",

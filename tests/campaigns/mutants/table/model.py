@@ -61,7 +61,7 @@ LAWS_AND_TOTALS = {
         "model/law.py",
         "return jnp.where(inside, jnp.sum(log_prob), -jnp.inf)",
         "return jnp.where(inside, jnp.ravel(log_prob)[-1], -jnp.inf)",
-        f"{LAWS}::test_log_prob_against_scipy",
+        f"{LAWS}::test_densities_of_entries_multiply",
     ),
     "a value that its law cannot give has a density": Mutant(
         "model/law.py",
@@ -204,10 +204,10 @@ ACCELERATOR = {
         "scale * random.exponential(key, shape, scale.dtype) ** concentration",
         f"{LAW}[Weibull]",
     ),
-    "a negative binomial law on an accelerator shares the random numbers of its two parts": Mutant(
+    "a negative binomial law on an accelerator takes its rate for a scale": Mutant(
         "model/on_device/variates.py",
         "return poisson(second, _gamma(first, shape, concentration) / rate, shape)",
-        "return poisson(first, _gamma(first, shape, concentration) / rate, shape)",
+        "return poisson(second, _gamma(first, shape, concentration) * rate, shape)",
         f"{LAW}[GammaPoisson]",
     ),
 }
