@@ -467,3 +467,12 @@ def test_displays_and_tables():
     assert np.all(np.diff(likelihoods) > -1e-12)  # EM never falls
     with pytest.raises(ValueError, match="read-only"):
         fit.covariance[0, 0] = 1.0
+
+
+def test_the_covariance_of_shares_is_that_of_a_multinomial():
+    """Without noise: (diag(p) - p p') / n, which the coordinates of a simplex reach through their Jacobian."""
+    model = nw.Model({"p": dist.Dirichlet(jnp.ones(3))}, {"s": lambda p: dist.Multinomial(100, p)})
+    found = nw.fit(model, nw.Release(s=nw.Exact().released([20, 50, 30])), nw.EM(), start={"p": [0.3, 0.3, 0.4]})
+    p = np.array([0.2, 0.5, 0.3])
+    assert found.estimate["p"] == pytest.approx(p, rel=1e-6)
+    assert found.covariance == pytest.approx((np.diag(p) - np.outer(p, p)) / 100, rel=1e-5)

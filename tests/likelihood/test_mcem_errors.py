@@ -20,7 +20,7 @@ from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, weighted
 from noisewise.likelihood.e_step.independent_parts import parts_of
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.m_step.coordinates import Coordinates
-from noisewise.likelihood.m_step.maximise import Louis, Objective
+from noisewise.likelihood.m_step.maximise import Louis, Objective, _louis
 from noisewise.likelihood.monte_carlo import position as positions
 from noisewise.likelihood.monte_carlo.climb import Climb
 from noisewise.likelihood.monte_carlo.position import Position
@@ -308,3 +308,27 @@ REFUSED = {
 def test_refused(call, message):
     with pytest.raises(nw.InputError, match=message):
         call()
+
+
+def test_the_noise_of_a_score_is_that_of_normalised_weights(seed):
+    """Sums of w^2 (l - m)(l - m)' over values, for scores l whose weighted mean m is far from zero."""
+    rng = np.random.default_rng(seed)
+    weight = rng.dirichlet(np.ones(40), 2).T
+    score, both = 3.0 + rng.standard_normal((40, 2, 3)), rng.standard_normal((40, 2, 3, 3))
+    squared, outer = weight**2, score[..., :, None] * score[..., None, :]
+    sums = {
+        "first": np.einsum("ke,ked->ed", weight, score),
+        "second": np.einsum("ke,kedf->edf", weight, both),
+        "complete": np.einsum("ke,kedf->edf", weight, both - outer),
+        "squared": squared.sum(axis=0),
+        "squared score": np.einsum("ke,ked->ed", squared, score),
+        "squared outer": np.einsum("ke,kedf->edf", squared, outer),
+        "squared both": np.einsum("ke,kedf->edf", squared, both),
+        "squared both score": np.einsum("ke,kedf,ked->edf", squared, both, score),
+        "squared both both": np.einsum("ke,kedf->edf", squared, both**2),
+        "both and score": np.einsum("ke,kedf,keg->dfg", squared, both, score),
+    }
+    away = score - sums["first"]
+    found = _louis(sums)
+    assert found.noise == pytest.approx(np.einsum("ke,ked,kef->df", squared, away, away), rel=1e-9)
+    assert found.score == pytest.approx(sums["first"].sum(axis=0), rel=1e-12)

@@ -187,3 +187,24 @@ def test_nothing_is_known_of_other_classes():
     assert kind_of(Normal(0.0, 1.0)) == ""
     assert kind_of(dist.TransformedDistribution(dist.Normal(0.0, 1.0), dist.transforms.ExpTransform())) == ""
     assert facts_of("").statistics == ()
+
+
+APART = {
+    "Poisson": (dict(rate=2.0), dict(rate=5.0)),
+    "BernoulliProbs": (dict(probs=0.2), dict(probs=0.7)),
+    "BernoulliLogits": (dict(logits=-1.0), dict(logits=2.0)),
+    "GeometricProbs": (dict(probs=0.2), dict(probs=0.7)),
+    "GeometricLogits": (dict(logits=-1.0), dict(logits=2.0)),
+    "GammaPoisson": (dict(concentration=2.0, rate=1.0), dict(concentration=5.0, rate=2.0)),
+}
+
+
+def test_a_count_is_linear_in_any_case_only_where_no_parameter_must_be_known():
+    """The ratio of two laws of such a family, whatever their parameters, is exponential in the count."""
+    for kind, facts in FACTS.items():
+        if facts.linear_count and not facts.while_known:
+            made = kind if kind in APART else "GammaPoisson"
+            first, second = (getattr(dist, made)(**given) for given in APART[made])
+            k = np.arange(2 if kind.startswith("Bernoulli") else 8)
+            ratio = np.asarray(first.log_prob(k) - second.log_prob(k), float)
+            assert np.allclose(np.diff(ratio, 2), 0.0, atol=1e-4), kind

@@ -377,6 +377,7 @@ BEYOND = {
     "between whole numbers, beyond the last": (lambda p: dist.Binomial(3, p), 3.5),
     "between whole numbers, before the first": (lambda p: dist.Binomial(3, p), -0.5),
     "one cell below nothing": (lambda p: dist.Multinomial(3, jnp.stack([p, 1.0 - p])), [-1.0, 4.0]),
+    "one cell a fraction below nothing": (lambda p: dist.Multinomial(3, jnp.stack([p, 1.0 - p])), [-0.5, 3.5]),
     "one entry of two": (lambda p: dist.Exponential(p).expand([2]), [-1.0, 2.0]),
     "beneath a transformed law": (
         lambda p: dist.TransformedDistribution(dist.Exponential(p), transforms.AffineTransform(2.0, 1.0)),

@@ -183,8 +183,7 @@ MAXIMISATION = {
         "likelihood/m_step/maximise.py",
         "noise = square - mixed - mixed.transpose(0, 2, 1) + total * outer",
         "noise = square",
-        f"{MAIN}::test_monte_carlo_error_is_honest",
-        long=True,
+        f"{ERRORS}::test_the_noise_of_a_score_is_that_of_normalised_weights",
     ),
     "a matrix is freed of its units once, not twice": Mutant(
         "likelihood/m_step/units.py",
@@ -240,7 +239,7 @@ MAXIMISATION = {
         "likelihood/result.py",
         "inverse, spread = jacobian @ inverse @ jacobian.T, jacobian @ spread @ jacobian.T",
         "inverse, spread = jacobian @ jacobian.T, jacobian @ spread @ jacobian.T",
-        f"{MAIN}::test_shares_that_sum_to_one",
+        f"{MAIN}::test_the_covariance_of_shares_is_that_of_a_multinomial",
     ),
     "the Monte Carlo error of an estimate is the score's": Mutant(
         "likelihood/result.py",

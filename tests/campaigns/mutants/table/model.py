@@ -49,7 +49,7 @@ LAWS_AND_TOTALS = {
         "model/families.py",
         '_NEGATIVE_BINOMIAL = Facts(_GAMMA, discrete=True, statistics=("s",), while_known="concentration")',
         '_NEGATIVE_BINOMIAL = Facts(_GAMMA, discrete=True, statistics=("s",))',
-        "likelihood/test_likelihood_scale.py::test_only_a_known_size_leaves_q_to_the_mean",
+        "model/test_families.py::test_a_count_is_linear_in_any_case_only_where_no_parameter_must_be_known",
     ),
     "Laplace's law has no kink": Mutant(
         "model/families.py",
@@ -145,7 +145,7 @@ VARIATES = {
         "model/variates.py",
         "flip = np.where(a > 0, -1.0, 1.0)",
         "flip = np.where(a > 0, 1.0, 1.0)",
-        f"{CONTINUOUS} {DRAWS}::test_truncated_normal_in_the_tails",
+        f"{LAW}[LeftTruncatedDistribution]",
     ),
     "a Dirichlet law is drawn without the boost of small shares": Mutant(
         "model/variates.py",
