@@ -245,8 +245,7 @@ MAXIMISATION = {
         "likelihood/result.py",
         "spread = inverse @ louis.noise @ inverse ",
         "spread = louis.noise ",
-        f"{MAIN}::test_monte_carlo_error_is_honest",
-        long=True,
+        f"{MAIN}::test_mcem_agrees_within_its_own_error",
     ),
 }
 
