@@ -1,6 +1,7 @@
 """Intervals and tests around a fit: against closed forms, and against each interval's own coverage."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +13,9 @@ from targets import brief_rows, briefly, count_release
 from targets import count_model as new_count_model
 
 import noisewise as nw
+from noisewise.inference.problem import Problem
 from noisewise.likelihood.intervals import bootstrap, exact_interval, likelihood_ratio_test, profile_interval
-from noisewise.likelihood.intervals.parametric_bootstrap import Bootstrap
+from noisewise.likelihood.intervals.parametric_bootstrap import Bootstrap, _simulated
 
 CHI_SQUARE = stats.chi2.ppf(0.95, 1)
 Z = stats.norm.isf(0.025)
@@ -535,3 +537,12 @@ def test_bootstrap_intervals_leave_out_the_same_share_on_both_sides():
     found = Bootstrap({"mu": np.arange(1001.0)}, 1001, 1)
     assert found.interval(0.9)["mu"] == pytest.approx((50.0, 950.0))
     assert found.standard_error["mu"] == pytest.approx(np.std(np.arange(1001.0), ddof=1))
+
+
+def test_releases_of_the_bootstrap_have_law_and_noise(seed):
+    model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"s": lambda mu: dist.Normal(mu, 1.0)})
+    problem = Problem(model, nw.Release(s=nw.Laplace(scale=4.0).released(1.0)))
+    fit, rng = SimpleNamespace(estimate={"mu": np.asarray(3.0)}), np.random.default_rng(seed)
+    drawn = np.array([float(_simulated(problem, fit, rng)["s"].value) for _ in range(3_000)])
+    assert agrees(drawn, 3.0)
+    assert agrees((drawn - 3.0) ** 2, 1.0 + 2.0 * 4.0**2)

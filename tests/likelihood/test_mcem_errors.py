@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import numpyro.distributions as dist
@@ -332,3 +333,35 @@ def test_the_noise_of_a_score_is_that_of_normalised_weights(seed):
     found = _louis(sums)
     assert found.noise == pytest.approx(np.einsum("ke,ked,kef->df", squared, away, away), rel=1e-9)
     assert found.score == pytest.approx(sums["first"].sum(axis=0), rel=1e-12)
+
+
+def test_what_halves_of_a_sample_add_to_its_bias_is_a_third_of_what_is_left():
+    """A bias b/n + c/n^2, of which b/n is known: halves have 4c/n^2 of the rest, the whole sample c/n^2."""
+
+    def louis(n, b=5.0, c=7.0):
+        parts = {"score": np.array([1.0 + b / n + c / n**2]), "bias": np.array([b / n])}
+        more = {"information": np.array([[2.0 + b / n + c / n**2]]), "information_bias": np.array([[b / n]])}
+        return replace(Louis.nothing(1), **parts, **more)
+
+    position = SimpleNamespace(
+        parts=[SimpleNamespace(entries=2)],
+        free=None,
+        objective=SimpleNamespace(score_and_information=lambda free, found: found),
+    )
+    rest = bias_left(position, SimpleNamespace(changed=lambda half: louis(50)), louis(100))
+    assert rest.bias == pytest.approx(7.0 / 100**2)
+    assert rest.information_bias == pytest.approx(7.0 / 100**2)
+
+
+def test_parts_and_batches_are_numbered_apart():
+    numbers = []
+
+    def cloud(drawing, part, values, number, size):
+        numbers.append(number)
+        return weighted(np.zeros(1), np.zeros((1, 1)))
+
+    parts = [SimpleNamespace(name=name) for name in "abc"]
+    position = SimpleNamespace(values={}, parts=parts, simulated=0, held=True)
+    for batch in range(4):
+        list(Position.clouds(position, SimpleNamespace(cloud=cloud), None, batch, 10))
+    assert sorted(numbers) == list(range(12))

@@ -585,3 +585,9 @@ def test_product_draws_entries_independently(seed):
     drawn = Product([LAPLACE, LAPLACE]).sample(np.random.default_rng(seed), np.zeros((40_000, 2)))
     assert agrees(drawn[:, 0] * drawn[:, 1], 0.0)
     assert not agrees(drawn[:, 0] ** 2, 0.0)
+
+
+def test_the_budget_of_a_product_is_the_sum_of_its_parts():
+    parts = [nw.Laplace(epsilon=1.0, sensitivity=1.0), nw.Laplace(epsilon=0.25, sensitivity=2.0)]
+    assert Product(parts).guarantee.epsilon == 1.25
+    assert Product([*parts, nw.Laplace(scale=1.0)]).guarantee is None

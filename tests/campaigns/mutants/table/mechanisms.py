@@ -189,8 +189,7 @@ AFTER = {
         "mechanisms/product.py",
         "total += guarantee.epsilon",
         "total = guarantee.epsilon",
-        "mechanisms/test_privacy_audit.py::test_the_claim_holds release/test_release.py "
-        "mechanisms/test_catalogue_extremes.py",
+        f"{PROCESSED}::test_the_budget_of_a_product_is_the_sum_of_its_parts",
     ),
     "projected noise is as high as noise in all dimensions": Mutant(
         "mechanisms/projected.py",
