@@ -78,7 +78,7 @@ def test_every_status_in_the_source_is_in_the_table():
     assert {word for _, word in used} >= {"complete", "low_ess", "hopeless", "stuck", "converged", "thin", "inexact"}
     allowed = {*POSTERIOR, *FIT, *OF_NO_RESULT}
     strangers = {(path, word) for path, word in used if word not in allowed}
-    assert strangers <= {("studies/calibrate.py", "error")}
+    assert strangers <= {("studies/calibrate.py", "error"), ("report/registry.py", "Draft")}
     for path, word in used:
         if path.startswith("likelihood/"):
             assert word in {*FIT, *OF_NO_RESULT}, (path, word)

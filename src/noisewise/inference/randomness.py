@@ -53,6 +53,8 @@ class Purpose(Enum):
     """The seed of a sampler that the page tries after another has failed: its place in the list."""
     SECOND_LOOK = (7, 8)
     """Rows of a search for what draws may have missed: attempt, block."""
+    PREDICTIVE = (7, 9)
+    """Releases simulated from a posterior's draws."""
     CALIBRATION_TRUTHS = (8, 0)
     """True values and releases of a calibration: block."""
     CALIBRATION_SEED = (8, 1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from noisewise.inference.conditional import entry
 from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.model import Model
 from noisewise.model.law import log_density
 from noisewise.numerics import Array, double
@@ -38,7 +39,7 @@ def of(
         simulated = model.simulate(count, seed)
         columns["prior"] = {name: simulated[name] for name in draws}
     if predictive:  # the seed with a number that no block of prior draws of this length has
-        columns["posterior_predictive"] = predicted(problem, draws, np.random.default_rng([seed, 2**31]))
+        columns["posterior_predictive"] = predicted(problem, draws, generator(seed, Purpose.PREDICTIVE))
     return {group: named for group, named in columns.items() if named}, told
 
 
