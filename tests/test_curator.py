@@ -675,3 +675,11 @@ def test_summaries_that_cannot_be_read(rows, values, words):
     with pytest.raises(nw.InputError) as caught:
         curator.from_opendp_summary(rows, values)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, 3])
+def test_a_count_that_may_have_been_clamped_at_zero_is_read_so(value):
+    """At zero above all: there the release says only that the noisy count was not positive."""
+    row = {"column": "len", "aggregate": "Frame Length", "distribution": "Integer Laplace", "scale": 2.0}
+    item = curator.from_opendp_summary([row], {"len": value})["len"]
+    assert item.mechanism == nw.mechanisms.Clipped(nw.DiscreteLaplace(scale=2.0), low=0)

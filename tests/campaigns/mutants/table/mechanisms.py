@@ -333,6 +333,9 @@ BUDGETS = {
         "test_curator.py::test_a_release_under_replace_one",
     ),
     "counts that were clamped at zero are read as if they were not": Mutant(
-        "curator.py", "    if clamped:\n", "    if clamped and value != 0:\n", "test_curator.py"
+        "curator.py",
+        "    if clamped:\n",
+        "    if clamped and value != 0:\n",
+        "test_curator.py::test_a_count_that_may_have_been_clamped_at_zero_is_read_so",
     ),
 }
