@@ -110,6 +110,19 @@ def test_a_right_posterior_is_not_refused_under_conflict(seed):
         assert abs(row["mean"] - 8.0 / math.sqrt(3.0)) < LIMIT * row["mcse"]
 
 
+@pytest.mark.parametrize(("size", "far"), [(2, 4.0), (4, 2.5), (6, 4.5)])
+def test_a_posterior_that_the_search_hardly_hits_is_not_refused(size, far, seed):
+    """Noise of a hundredth of the prior's width, far out in it: of the search only near misses have weight."""
+    model = nw.Model(
+        {"t": dist.Normal(jnp.zeros(size), 1.0).to_event(1)}, {"s": lambda t: dist.Normal(t, 0.01).to_event(1)}
+    )
+    release = nw.Release(s=nw.Gaussian(scale=0.01).released(np.full(size, far)))
+    posterior = nw.sample(model, release, nw.Importance("adapted", collapse=True), draws=4_000, seed=seed)
+    assert posterior.diagnostics["unseen"] > MOST_UNSEEN
+    rows = posterior.summary().loc[[f"t[{i}]" for i in range(size)]]
+    assert np.all(np.abs(rows["mean"] - far / (1.0 + 2e-4)) < LIMIT * rows["mcse"])
+
+
 def test_ordinary_releases_need_no_second_look(seed, monkeypatch):
     """A release that the prior expects, with noise far smaller than the prior's width: nothing more is computed."""
     model = nw.Model({"m": dist.Normal(0.0, 1.0)}, {"x": lambda m: dist.Normal(m, 0.001)})

@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise.inference.conditional.laws import constant_bounds, rows_of
 from noisewise.inference.problem import Problem
-from noisewise.mechanisms import Mechanism, Released, Thresholded
+from noisewise.mechanisms import Affine, Mechanism, Released, Thresholded
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.processed import Processed
 from noisewise.numerics import Array
@@ -70,10 +70,10 @@ def unimodal(mechanism: Mechanism) -> bool:
     """Whether the probability of any released value rises and then falls in the confidential one, entry by entry.
 
     It does where it is the noise's probability of an interval that moves against the confidential value, and the noise
-    falls to both sides of zero.
+    falls to both sides of zero. `Affine` is left out: there the released value is on another scale.
     """
     while isinstance(mechanism, Processed):
-        if isinstance(mechanism, Thresholded) and mechanism.absent_when_zero:
+        if isinstance(mechanism, Affine) or (isinstance(mechanism, Thresholded) and mechanism.absent_when_zero):
             return False
         mechanism = mechanism.base
     return isinstance(mechanism, Additive) and mechanism.event_dim == 0
@@ -100,10 +100,12 @@ def _about_the_release(
         return Window(low.astype(np.int64), int(np.max(high - low)) + 1, np.full(shape, -np.inf))
     start = np.maximum(np.minimum(centre - reaches[0], high - size + 1), low)
     end = start + size - 1
-    with np.errstate(over="ignore", divide="ignore"):
-        left, right = (np.asarray(item.mechanism.log_prob(item.value, edge)) for edge in (start, end))
-    outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf))
     sup = np.asarray(item.mechanism.log_sup(item.value))
+    with np.errstate(over="ignore", divide="ignore"):
+        logs = [np.asarray(item.mechanism.log_prob(item.value, at)) for at in (start, start + 1, end, end - 1)]
+    # Where it still rises at an edge, what lies beyond may reach the supremum.
+    left, right = (np.where(at >= inner, sup, at) for at, inner in ((logs[0], logs[1]), (logs[2], logs[3])))
+    outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf))
     return Window(start.astype(np.int64), size, outside - sup)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine, gather
+from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.streams import Columns
@@ -34,11 +35,13 @@ INDEPENDENT = (Rejection, ImportanceRejection)
 OUTSIDE = 0.1
 """Share of the posterior beyond the outermost draws from which they are refused.
 
-The search's estimate of that share is unbiased and not negative, so that it exceeds a hundred times the true share once
-in a hundred times at most (Markov): draws that leave out a thousandth are refused with probability 1/100 or less.
+The search's estimate of the mass there is unbiased and not negative, so that it exceeds a hundred times the true one
+once in a hundred times at most (Markov): draws that leave out a thousandth are refused with probability 1/100 or less.
 """
 OUTERMOST = (0.0005, 0.9995)
-"""Quantiles between which draws are taken to lie."""
+"""Quantiles between which draws are taken to lie; of several scalars, each leaves out its part of a thousandth."""
+ENOUGH = 50.0
+"""Effective rows of the search from which their shares tell something. One nearest miss would stand for all."""
 INNER, MOVED = (0.05, 0.95), 0.2
 """Quantiles of the draws, and the share of the posterior that may lie beyond either: 0.05, where they are right."""
 MOST_ROWS = 2**16
@@ -75,7 +78,10 @@ def _searched(problem: Problem, probe: Probe, engine: Engine) -> tuple[Columns, 
         return {}, np.empty(0)
     if not collapses(probe):
         rows = block_rows(problem)
-        columns = _weighed(Weigh(problem, law), rows, min(MOST_ROWS, max(ROUND, rows)), seed, 0, engine)
+        try:
+            columns = _weighed(Weigh(problem, law), rows, min(MOST_ROWS, max(ROUND, rows)), seed, 0, engine)
+        except InputError:  # it reaches where the model cannot be drawn from
+            return {}, np.empty(0)
         return columns, columns["log_weights"]
     widened: Widened = ()
     for attempt in range(WIDENINGS):
@@ -103,19 +109,22 @@ def _block(weigh: Weigh | WeighCollapsed, rows: int, seed: int, attempt: int, bl
 
 def _missed(problem: Problem, posterior: Posterior, rows: Columns, log_weights: Array) -> str | None:
     """What the search knows better than the draws, in words: mass beyond them, mass elsewhere, or more evidence."""
-    weight = weights.normalised(log_weights)
+    weight, enough = weights.normalised(log_weights), weights.effective_size(log_weights) >= ENOUGH
+    own = posterior.log_evidence
+    log_evidence = max(weights.log_mean(log_weights), -math.inf if own is None else own)
     away, place = _beyond(problem, posterior, rows, weight, OUTERMOST)
-    share = float(weight[away.any(axis=1)].sum())
-    if share > OUTSIDE:
+    beyond = np.where(away.any(axis=1), log_weights, -np.inf)
+    share = math.exp(weights.log_mean(beyond) - log_evidence) if np.any(beyond > -np.inf) else 0.0
+    if share > OUTSIDE and (own is not None or enough):
         return f"about {100 * share:.2g}% of the posterior lies where no draw is: {place}"
     away, place = _beyond(problem, posterior, rows, weight, INNER)
     shares = weight @ away
     errors = np.sqrt(np.square(weight) @ np.square(away - shares))
-    if np.any(shares - CERTAIN * errors > MOVED):
+    if enough and np.any(shares - CERTAIN * errors > MOVED):
         return f"about {100 * shares.max():.2g}% of the posterior lies where a tenth of the draws is: {place}"
-    if posterior.log_evidence is not None:
+    if own is not None:
         error = math.hypot(weights.log_mean_se(log_weights), posterior.log_evidence_se or 0.0)
-        more = weights.log_mean(log_weights) - posterior.log_evidence
+        more = weights.log_mean(log_weights) - own
         if more - CERTAIN * error > -math.log1p(-OUTSIDE):
             return f"the evidence is exp({more:.2g}) times that of the draws, so that they miss part of the posterior"
     return None
@@ -126,13 +135,17 @@ def _beyond(
 ) -> tuple[Array, str]:
     """Which rows lie beyond these quantiles of the draws, scalar by scalar; and where the heaviest is, in words."""
     model, away, places = problem.model, [], []
+    scalars = sum(max(1, math.prod(model.shape(name))) for name in model.parameters)
+    outermost = edges == OUTERMOST
+    if outermost:
+        edges = (edges[0] / scalars, 1.0 - edges[0] / scalars)
     for name in model.parameters:
         drawn = np.asarray(posterior.draws[name], float).reshape(len(posterior), -1)
         found = np.asarray(rows[name], float).reshape(len(weight), -1)
         low, high = weights.quantiles(drawn, posterior.weights, list(edges))
         for entry, label in enumerate(labels_of(name, model.shape(name))):
             beyond = (found[:, entry] < low[entry]) | (found[:, entry] > high[entry])
-            if model.is_discrete(name) and edges == OUTERMOST:
+            if model.is_discrete(name) and outermost:
                 beyond |= ~np.isin(found[:, entry], drawn[:, entry])
             heaviest = int(np.argmax(np.where(beyond, weight, -1.0)))
             away.append(beyond)

@@ -200,7 +200,10 @@ def search(space: Space, prior: Columns) -> Adapted | None:
     mixture = None
     if space.size:
         free = space.free_from(prior)
-        low, centre, high = np.quantile(free[np.isfinite(free).all(axis=1)], [0.16, 0.5, 0.84], axis=0)
+        free = free[np.isfinite(free).all(axis=1)]
+        if not len(free):
+            return None
+        low, centre, high = np.quantile(free, [0.16, 0.5, 0.84], axis=0)
         width = 0.5 * (high - low)
         width = np.where(width > 0.0, width, np.maximum(1e-3 * np.abs(centre), 1e-12))
         factors = np.stack([np.diag(reach * width) for reach in REACHES])

@@ -152,7 +152,7 @@ def too_narrow(collapse: Collapse, log_weights: Array, neglected: Array) -> list
 def too_rough(collapse: Collapse, log_weights: Array, neglected: Array) -> str | None:
     """A statistic whose integral is not accurate enough, if there is one."""
     integrals, sums = collapse.target.integrals, len(collapse.target.sums)
-    if not integrals or not np.any(log_weights > -np.inf):
+    if not integrals or not neglected.size or not np.any(log_weights > -np.inf):
         return None
     share = np.where([integral.bounded for integral in integrals], 0.0, shares_left_out(log_weights, neglected)[sums:])
     return integrals[int(np.argmax(share))].name if share.max() > ROUGH else None

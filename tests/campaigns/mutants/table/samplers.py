@@ -357,8 +357,8 @@ CHOICES = {
     ),
     "what the second look finds outside is not weighed": Mutant(
         "samplers/choosing/second_look.py",
-        "share = float(weight[away.any(axis=1)].sum())",
-        "share = float(away.any(axis=1).mean() < 0.0)",
+        "beyond = np.where(away.any(axis=1), log_weights, -np.inf)",
+        "beyond = np.where(away.any(axis=1), -np.inf, -np.inf)",
         "samplers/test_second_look.py::test_a_share_of_the_posterior_where_no_draw_is_counts_by_its_weight",
     ),
     "a right posterior is refused for what lies at its ends": Mutant(
