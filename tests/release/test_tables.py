@@ -222,7 +222,7 @@ release.save(sys.argv[2])
 again = nw.Release.load(sys.argv[2])
 both = time.perf_counter() - start
 assert np.array_equal(again["n"].value, release["n"].value)
-assert np.array_equal(again["n"].mechanism.scale, release["n"].mechanism.scale)
+assert np.array_equal(again["n"].mechanism.base.scale, release["n"].mechanism.base.scale)
 assert again["n"].coords == release["n"].coords
 print(read, both, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
