@@ -22,7 +22,7 @@ from noisewise.release import Release
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.choosing import choice
 from noisewise.samplers.choosing.probe import Probe, noise_free, probe_of
-from noisewise.samplers.choosing.second_look import INDEPENDENT, looked_again
+from noisewise.samplers.choosing.second_look import looked_again
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.rejection import Rejection
 from noisewise.samplers.verdict import LONGER
@@ -75,8 +75,7 @@ def sample(
             posterior = _sample_by_choice(problem, draws, seed, engine_used, progress, log)
         else:
             posterior = _run(problem, sampler, draws, seed, engine_used, progress, "asked for", log.within(0))
-            if posterior.status == "complete" and not isinstance(sampler, INDEPENDENT):
-                posterior = looked_again(posterior, problem, probe_of(problem, seed, engine_used), engine_used)
+            posterior = looked_again(posterior, problem, seed, engine_used)
         results.append(posterior)
         log.put({"status": posterior.status}, "end")
     if posterior.status != "complete" and on_failure == "raise":
@@ -137,8 +136,7 @@ def _sample_by_choice(
             steps.append(f"{type(sampler).__name__} ({reason}) could not go on")
             logger.info("%s", error)
             continue
-        if probe:
-            latest = looked_again(latest, problem, probe, engine)
+        latest = looked_again(latest, problem, seed, engine, probe)
         if posterior is None or not POSTERIOR[latest.status].another:
             posterior = latest
         else:

@@ -4,6 +4,7 @@ One block of prior draws with their noise densities, or several where they settl
 """
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine, gather
+from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.streams import Stream
@@ -91,8 +93,9 @@ class Probe:
         no sign that there is nothing else. Derivation: docs/derivations/conditional.md.
         """
         rate = self.acceptance[0]
-        if rate * self.rows < 3.0 / MOST_UNSEEN and self.tails:
-            rate = max(rate, conflict.unbiased(conflict.whole_release(self.tails)[1]))
+        if rate * self.rows < 3.0 / MOST_UNSEEN:
+            with suppress(InputError):  # releases that cannot be simulated tell nothing
+                rate = max(rate, conflict.unbiased(conflict.whole_release(self.tails)[1]) if self.tails else 0.0)
         return min(1.0, 3.0 / (self.rows * rate)) if rate > 0.0 else 1.0
 
     @property

@@ -21,12 +21,12 @@ from noisewise.model.graph import Poll
 from noisewise.numerics import Array
 from noisewise.results.labels import labels_of
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.choosing.probe import MOST_UNSEEN, Probe, collapses, dear
+from noisewise.samplers.choosing.probe import MOST_UNSEEN, Probe, collapses, dear, probe_of
 from noisewise.samplers.importance_rejection import ImportanceRejection
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.adapted import search
 from noisewise.samplers.proposals.collapsed import WIDENINGS, Collapse, WeighCollapsed, Widened, doubled, too_narrow
-from noisewise.samplers.proposals.pilot import LEAST_ROUND, ROUND, SUMMED
+from noisewise.samplers.proposals.pilot import LEAST_ROUND, SUMMED
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 from noisewise.samplers.rejection import Rejection
 
@@ -43,21 +43,33 @@ OUTERMOST = (0.0005, 0.9995)
 ENOUGH = 50.0
 """Effective rows of the search from which their shares tell something. One nearest miss would stand for all."""
 INNER, MOVED = (0.05, 0.95), 0.2
-"""Quantiles of the draws, and the share of the posterior that may lie beyond either: 0.05, where they are right."""
+"""Quantiles of the draws, and the share of the posterior that may lie beyond them: a tenth, if all is right."""
 MOST_ROWS = 2**16
-"""Rows of the search."""
+"""Rows of the search, at most."""
 CERTAIN = 4.0
 """Standard errors by which a difference must stand out."""
 
 
-def looked_again(posterior: Posterior, problem: Problem, probe: Probe, engine: Engine) -> Posterior:
-    """The posterior; with status "unseen" where a search finds mass that its draws have missed."""
-    if posterior.status != "complete" or isinstance(posterior.sampler, INDEPENDENT):
+def looked_again(
+    posterior: Posterior, problem: Problem, seed: int, engine: Engine, probe: Probe | None = None
+) -> Posterior:
+    """The posterior; with status "unseen" where a search finds mass that its draws have missed.
+
+    `probe` is one already made with this seed. There is no look where noise densities are dear.
+    """
+    if posterior.status != "complete" or isinstance(posterior.sampler, INDEPENDENT) or dear(problem):
         return posterior
-    posterior = replace(posterior, diagnostics={**posterior.diagnostics, "unseen": probe.unseen})
-    if probe.unseen <= MOST_UNSEEN or dear(problem) or proposals.unfit(problem.model, "adapted") is not None:
+    try:
+        probe = probe or probe_of(problem, seed, engine)
+        posterior = replace(posterior, diagnostics={**posterior.diagnostics, "unseen": probe.unseen})
+        if probe.unseen <= MOST_UNSEEN or proposals.unfit(problem.model, "adapted") is not None:
+            return posterior
+        rows, log_weights = _searched(problem, probe, engine)
+    except InputError:  # it reaches where the model cannot be drawn from
         return posterior
-    rows, log_weights = _searched(problem, probe, engine)
+    except KeyboardInterrupt:
+        message = "interrupted while it was looked for what the draws may have missed. All draws are there."
+        return replace(posterior, status="interrupted", message=message)
     if not np.any(log_weights > -np.inf):
         return posterior
     missed = _missed(problem, posterior, rows, log_weights)
@@ -77,24 +89,25 @@ def _searched(problem: Problem, probe: Probe, engine: Engine) -> tuple[Columns, 
     if law is None:
         return {}, np.empty(0)
     if not collapses(probe):
-        rows = block_rows(problem)
-        try:
-            columns = _weighed(Weigh(problem, law), rows, min(MOST_ROWS, max(ROUND, rows)), seed, 0, engine)
-        except InputError:  # it reaches where the model cannot be drawn from
-            return {}, np.empty(0)
+        columns = _weighed(Weigh(problem, law), block_rows(problem), _how_many(probe.cells), seed, 0, engine)
         return columns, columns["log_weights"]
     widened: Widened = ()
     for attempt in range(WIDENINGS):
         collapse = Collapse.of(problem, widened)
         if collapse.target.excess():
             break
-        total = min(MOST_ROWS, max(LEAST_ROUND, SUMMED // collapse.cells))
-        columns = _weighed(WeighCollapsed(problem, law, widened), collapse.rows, total, seed, attempt, engine)
+        weigh, total = WeighCollapsed(problem, law, widened), _how_many(collapse.cells)
+        columns = _weighed(weigh, collapse.rows, total, seed, attempt, engine)
         wider = too_narrow(collapse, columns["log_weights"], columns["neglected"])
         if not wider:
             return columns, columns["log_weights"]
         widened = doubled(widened, wider)
     return {}, np.empty(0)
+
+
+def _how_many(cells: float) -> int:
+    """Rows of the search, by the numbers that one of them takes."""
+    return min(MOST_ROWS, max(LEAST_ROUND, int(SUMMED / cells)))
 
 
 def _weighed(weigh: Weigh | WeighCollapsed, rows: int, total: int, seed: int, attempt: int, engine: Engine) -> Columns:
