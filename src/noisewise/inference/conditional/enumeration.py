@@ -17,12 +17,11 @@ from numpyro.distributions import Distribution
 from noisewise.inference.conditional.laws import log_mass
 from noisewise.inference.conditional.marginal import Marginal
 from noisewise.inference.conditional.sums import log_sum
+from noisewise.inference.conditional.windows import FALL
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.supports import support_ends
 
-FALL = 40.0
-"""A window about the release reaches to where the noise has fallen by this much, in logs: exp(-40) is 4e-18."""
 LEAST, MOST = 128, 1024
 """Values in a window, unless the caller says otherwise: at least, and where the noise reaches farther than that."""
 LARGEST = 2.0**53

@@ -11,11 +11,11 @@ from numpyro.distributions import BetaBinomial, Distribution, GammaPoisson, Pois
 from numpyro.distributions.constraints import boolean
 from numpyro.distributions.distribution import Independent
 
-from noisewise.inference.conditional.marginal import log_beta, log_gamma
 from noisewise.model import Model
 from noisewise.model.families import facts_of
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
+from noisewise.numerics.gamma import log_beta, log_gamma
 
 Values = Mapping[str, Any]
 

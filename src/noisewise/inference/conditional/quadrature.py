@@ -17,10 +17,11 @@ import numpy as np
 from numpyro.distributions import Distribution
 
 from noisewise.inference.conditional.landmarks import has_moving_end, has_pole, is_heavy, is_heavy_noise, landmarks
-from noisewise.inference.conditional.marginal import Marginal, log_beta
+from noisewise.inference.conditional.marginal import Marginal
 from noisewise.mechanisms import Mechanism
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.supports import support_ends
+from noisewise.numerics.gamma import log_beta
 from noisewise.numerics.kronrod import antiderivative, rule
 
 PANELS = 40
