@@ -46,7 +46,7 @@ def test_it_is_the_model_written_by_hand():
 
 def test_plates_name_axes_and_deterministic_sites_are_derived():
     model = nw.Model.from_numpyro(regression, X, statistics=["count"])
-    assert dict(model.axes.dims) == {"effect": ("county",), "count": ("county",)}
+    assert dict(model.axes.dims) == {"effect": ("county",), "count": ("county",), "rate": ("county",)}
     rows = model.simulate(50, seed=3)
     derived = model.derive(rows)
     assert list(derived) == ["rate"]

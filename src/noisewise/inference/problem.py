@@ -11,6 +11,7 @@ from noisewise.errors import Place, WrongMechanism, refusal
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.model.atoms import atoms_move
+from noisewise.model.derived import axes_of
 from noisewise.numerics import Array
 from noisewise.release import Release
 
@@ -82,7 +83,7 @@ class Problem:
                     rule = f"must have the labels along '{axis}' that others have, in the same order"
                     advice = f"Give its axis another name: release['{name}'].with_coords(...)."
                     raise refusal("sample", Place.of("release", name), rule, odd, advice)
-        return Axes.of("sample", dims, coords, {name: model.shape(name) for name in model.order})
+        return axes_of("sample", model.derived_from, model.shapes, Axes(dims, coords), {})
 
     def _check_possible(self) -> None:
         """Where a mechanism restricts the confidential values beyond their shape, look at a few simulated ones."""

@@ -7,6 +7,7 @@ site's law. What it depends on is seen in the traced program.
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -33,10 +34,10 @@ _REFUSED = {
 class Parts:
     """What a model is made of."""
 
-    prior: dict[str, Callable[..., Distribution]]
-    statistics: dict[str, Callable[..., Distribution]]
+    prior: dict[str, Callable[..., Any]]
+    statistics: dict[str, Callable[..., Any]]
     dims: dict[str, tuple[str, ...]]
-    derive: Callable[[Mapping[str, Any]], dict[str, Array]]
+    derived: dict[str, Callable[..., Any]]
 
 
 class _Found(Exception):
@@ -79,13 +80,17 @@ def read(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], statis
     laws = {}
     for index, name in enumerate(sites):
         before = dict(list(values.items())[:index])
-        laws[name] = _law(model, name, before, _parents(model, name, before))
-    fixed = [name for name, site in trace.items() if site["type"] == "deterministic"]
+        law = partial(_reach, model, name)
+        laws[name] = _function(law, name, before, _parents(law, name, before))
+    derived = {}
+    for name in [name for name, site in trace.items() if site["type"] == "deterministic"]:
+        value = partial(_value, model, name)
+        derived[name] = _function(value, name, values, _parents(value, name, values))
     return Parts(
         {name: law for name, law in laws.items() if name not in statistics},
         {name: law for name, law in laws.items() if name in statistics},
         {name: axes for name, site in sites.items() if (axes := _axes(site))},
-        lambda rows: _derived(model, fixed, rows),
+        derived,
     )
 
 
@@ -120,11 +125,17 @@ def _reach(model: Callable[[], Any], name: str, values: Mapping[str, Any]) -> Di
     raise AssertionError(f"the function ended before the site '{name}'")
 
 
-def _parents(model: Callable[[], Any], name: str, before: Mapping[str, Array]) -> list[str]:
-    """The sites whose values enter the law of a site."""
+def _value(model: Callable[[], Any], name: str, values: Mapping[str, Any]) -> Any:
+    """A deterministic site, given values of all sites that are drawn."""
+    run = handlers.substitute(handlers.seed(model, jax.random.key(0)), data=dict(values))
+    return jnp.asarray(handlers.trace(run).get_trace()[name]["value"])
+
+
+def _parents(found: Callable[[Mapping[str, Any]], Any], name: str, before: Mapping[str, Array]) -> list[str]:
+    """The sites whose values enter what is found at a site."""
     try:
         with double():
-            program = jax.make_jaxpr(lambda values: jax.tree.leaves(_reach(model, name, values)))(dict(before))
+            program = jax.make_jaxpr(lambda values: jax.tree.leaves(found(values)))(dict(before))
     except (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError) as error:
         cause = f"the site '{name}' comes after control flow on values: {str(error).splitlines()[0]}"
         advice = "Write it with jnp.where, or as nw.Model(...)."
@@ -134,18 +145,19 @@ def _parents(model: Callable[[], Any], name: str, before: Mapping[str, Array]) -
     return [parent for parent in before if in_order.index(parent) in entering]
 
 
-def _law(
-    model: Callable[[], Any], name: str, before: Mapping[str, Array], parents: list[str]
-) -> Callable[..., Distribution]:
-    """The law of a site as a function of its parents by name; sites that do not enter keep the values seen first."""
+def _function(
+    found: Callable[[Mapping[str, Any]], Any], name: str, before: Mapping[str, Array], parents: list[str]
+) -> Callable[..., Any]:
+    """What is found at a site as a function of its parents by name; other sites keep the values seen first."""
 
-    def law(**values: Any) -> Distribution:
-        return _reach(model, name, {**before, **values})
+    def function(**values: Any) -> Any:
+        return found({**before, **values})
 
     kind = inspect.Parameter.KEYWORD_ONLY
-    law.__signature__ = inspect.Signature([inspect.Parameter(parent, kind) for parent in parents])  # type: ignore[attr-defined]
-    law.__name__ = name
-    return law
+    signature = inspect.Signature([inspect.Parameter(parent, kind) for parent in parents])
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    function.__name__ = name
+    return function
 
 
 def _axes(site: Mapping[str, Any]) -> tuple[str, ...]:
@@ -153,17 +165,3 @@ def _axes(site: Mapping[str, Any]) -> tuple[str, ...]:
     rank, event = np.ndim(site["value"]), site["fn"].event_dim
     names = {rank - event + frame.dim: frame.name for frame in site["cond_indep_stack"]}
     return tuple(names[axis] for axis in range(rank)) if rank and set(names) == set(range(rank)) else ()
-
-
-def _derived(model: Callable[[], Any], names: list[str], rows: Mapping[str, Any]) -> dict[str, Array]:
-    """Deterministic sites at rows of values."""
-
-    def at_row(row: Mapping[str, Any]) -> dict[str, Any]:
-        run = handlers.substitute(handlers.seed(model, jax.random.key(0)), data=dict(row))
-        trace = handlers.trace(run).get_trace()
-        return {name: jnp.asarray(trace[name]["value"]) for name in names}
-
-    if not names:
-        return {}
-    with double():
-        return jax.tree.map(np.asarray, jax.jit(jax.vmap(at_row))({k: jnp.asarray(v) for k, v in rows.items()}))

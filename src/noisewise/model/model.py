@@ -12,6 +12,8 @@ from numpyro.distributions import Distribution
 from noisewise import checks
 from noisewise.axes import Axes, Coords
 from noisewise.errors import InputError, NoisewiseWarning, Place, refusal
+from noisewise.frozen import FrozenDict
+from noisewise.model import derived as derivation
 from noisewise.model.from_numpyro import read
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
 from noisewise.model.law import Law, Values
@@ -34,6 +36,9 @@ class Model:
 
     `dims` names axes, `{"rate": ("county",)}`: where a released statistic has labels along an axis of that name, so has
     everything here that names it. `coords` gives labels along axes that no released statistic has.
+
+    `derived` names quantities computed from parameters and statistics, `{"difference": lambda p1, p2: p1 - p2}`: every
+    posterior of the model has them beside its draws.
     """
 
     sent_once = True
@@ -46,6 +51,7 @@ class Model:
         *,
         dims: Mapping[str, tuple[str, ...]] | None = None,
         coords: Coords | None = None,
+        derived: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         for argument, laws in (("prior", prior), ("statistics", statistics)):
             if not isinstance(laws, Mapping):
@@ -60,7 +66,6 @@ class Model:
                 checks.name("Model", argument, name)
         if not statistics:
             raise refusal("Model", "statistics", "must hold at least one", statistics, "Name what was released.")
-        self._derive: Callable[[Values], dict[str, Array]] | None = None
         self.parameters = tuple(prior)
         self.statistics = tuple(statistics)
         self._refuse_duplicates(statistics)
@@ -72,26 +77,56 @@ class Model:
         """Programs that samplers and fits made for this model: each is compiled once, not at every call."""
         for name in self._order:
             self._nodes[name] = self._bind(name, bodies[name])
-        shapes = {name: self.shape(name) for name in self._order}
-        self.axes = Axes.of("Model", dims or {}, coords or {}, shapes)
+        self.derived = dict(derived or {})
+        """Functions of quantities that posteriors of this model have beside parameters and statistics, by name."""
+        self.derived_from, self._derived_shapes = self._derivable()
+        self.axes = self._axes(dims or {}, coords or {})
         self._warn_of_unused()
 
     @classmethod
     def from_numpyro(cls, function: Any, *args: Any, statistics: Iterable[str], **kwargs: Any) -> "Model":
         """A NumPyro model function as a `Model`: its unobserved sites are parameters, but for those named `statistics`.
 
-        `args` and `kwargs` are those of the function. Plates name the axes of the sites in them. `derive` computes its
-        deterministic sites. What cannot be represented is refused by the name of its site: factors, observed sites,
-        control flow on values.
+        `args` and `kwargs` are those of the function. Plates name the axes of the sites in them. Its deterministic
+        sites are derived quantities. What cannot be represented is refused by the name of its site: factors, observed
+        sites, control flow on values.
         """
         parts = read(function, args, kwargs, statistics)
-        model = cls(parts.prior, parts.statistics, dims=parts.dims)
-        model._derive = parts.derive
-        return model
+        return cls(parts.prior, parts.statistics, dims=parts.dims, derived=parts.derived)
 
     def derive(self, values: Values) -> dict[str, Array]:
-        """The deterministic sites of the NumPyro model that this was made from, at rows of all other sites."""
-        return {} if self._derive is None else self._derive(values)
+        """The derived quantities whose arguments are among `values`, at each row of these."""
+        columns: dict[str, Array] = dict(values)
+        for name, needed in self.derived_from.items():
+            if all(argument in columns for argument in needed):
+                given = {argument: np.asarray(columns[argument]) for argument in needed}
+                count = len(next(iter(values.values())))
+                columns[name] = derivation.column("Model.derive", name, self.derived[name], given, count)
+        return {name: columns[name] for name in self.derived if name in columns}
+
+    def _derivable(self) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[int, ...]]]:
+        """What each derived quantity is computed from, and its shape, seen at one value of each."""
+        if not self.derived:
+            return {}, {}
+        values = {name: self._trial.get(name, np.ones(self.shape(name), self.dtype(name))) for name in self._order}
+        takes = derivation.arguments("Model", self.derived, values)
+        for name, needed in takes.items():
+            row = {argument: np.asarray(values[argument])[()] for argument in needed}
+            values[name] = derivation.value_at("Model", name, self.derived[name], row)
+        return takes, {name: values[name].shape for name in takes}
+
+    def _axes(self, dims: Any, coords: Any) -> Axes:
+        if not isinstance(dims, Mapping):
+            raise refusal("Model", "dims", "must be a dict of names", dims, 'Give dims={"rate": ("county",)}.')
+        shapes = self.shapes
+        own = Axes(FrozenDict({name: dims[name] for name in dims if name in self._order}))
+        named = derivation.axes_of("Model", self.derived_from, shapes, own, dims)
+        return Axes.of("Model", named.dims, coords, shapes)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of one value of every parameter, statistic and derived quantity."""
+        return {name: self.shape(name) for name in self._order} | self._derived_shapes
 
     def _refuse_duplicates(self, statistics: Mapping[str, Any]) -> None:
         seen = set(self.parameters)

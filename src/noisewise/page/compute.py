@@ -76,9 +76,9 @@ def summary(report: Report) -> dict[str, Any]:
     rows = [
         {
             "name": name,
-            "parameter": name.split("[")[0] in posterior.parameters,
+            "parameter": name.split("[")[0] not in posterior.statistics,
             "prior": prior.get(name),
-            "naive": naive.get(name) if name.split("[")[0] in posterior.parameters else None,
+            "naive": naive.get(name) if name.split("[")[0] not in posterior.statistics else None,
             "exact": row,
         }
         for name, row in exact.items()

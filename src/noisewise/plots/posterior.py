@@ -68,7 +68,8 @@ def _prior_draws(model: Model, seed: int) -> dict[str, Array]:
     for name in model.order:
         if model.has_density(name) and set(model.parents(name)) <= set(names):
             names.append(name)
-    return model.draw(prior_generator(seed, 0), names, 10_000)
+    drawn = model.draw(prior_generator(seed, 0), names, 10_000)
+    return drawn | model.derive(drawn)
 
 
 def _check(posterior: Any, prior: Any, naive: Any) -> None:
@@ -89,6 +90,7 @@ def panel(
     """Draw one entry: the posterior's histogram, naive posterior and prior (`before`: its draws) as lines."""
     at: Any = (slice(None), *index)
     values = posterior[name][at]
+    values = values.astype(int) if values.dtype.kind == "b" else values
     low, high = weights.quantiles(values.astype(float), posterior.weights, [0.0005, 0.9995])
     margin = 0.35 * max(high - low, 1e-12)
     view = (low - margin, high + margin)
@@ -101,7 +103,7 @@ def panel(
         alpha=0.55,
         label="exact posterior",
     )
-    if naive is not None and name in naive.parameters:
+    if naive is not None and name in (*naive.parameters, *naive.derived):
         _line(axis, naive[name][at], naive.weights, view, ":", "naive posterior")
     if name in before:
         _line(axis, before[name][at], None, view, "--", "prior")
@@ -112,7 +114,7 @@ def panel(
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")
     label = label_of(name, index, posterior.axes)
-    axis.set_xlabel(label if name in posterior.parameters else f"{label} (confidential)", parse_math=False)
+    axis.set_xlabel(f"{label} (confidential)" if name in posterior.statistics else label, parse_math=False)
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_xlim(*view)
     axis.set_ylim(bottom=0)

@@ -76,7 +76,7 @@ def _words(
         return f"{who}: {kind} {number(centre)}, {100 * level:g}% interval from {number(low)} to {number(high)}."
 
     parts = [described("Exact", posterior)]
-    if naive is not None and name in naive.parameters:
+    if naive is not None and name in (*naive.parameters, *naive.derived):
         parts.append(described("Naive", naive))
     if name in before:
         values = before[name][_at(index)].astype(float)
@@ -129,7 +129,7 @@ def _bars(
     """The intervals, under the densities."""
     top = axis.get_ylim()[1]
     posteriors = [("exact", posterior)]
-    if naive is not None and name in naive.parameters:
+    if naive is not None and name in (*naive.parameters, *naive.derived):
         posteriors.append(("naive", naive))
     for row, (kind, drawn) in enumerate(posteriors):
         mean, low, high = _spread(drawn, name, index, level)

@@ -77,7 +77,8 @@ class Report(page.Shown):
                 names.append(name)
         rngs = [prior_generator(self.posterior.seed, block) for block in range(PRIOR_BLOCKS)]
         blocks = [self.model.draw(rng, names, PRIOR_ROWS) for rng in rngs]
-        return {name: np.concatenate([block[name] for block in blocks]) for name in names}
+        drawn = {name: np.concatenate([block[name] for block in blocks]) for name in names}
+        return drawn | self.model.derive(drawn)
 
     @cached_property
     def lost(self) -> list[Lost]:
@@ -110,7 +111,10 @@ def _answers(report: Report) -> list[str]:
     sentences = []
     for label, row in list(table_of.iterrows())[: page.MOST_SENTENCES]:
         name = str(label).split("[")[0]
-        kind = "" if name in report.posterior.parameters else ", confidential,"
+        if report.posterior[name].dtype.kind == "b":
+            sentences.append(f"{label} holds with probability {number(row['mean'])}.")
+            continue
+        kind = ", confidential," if name in report.posterior.statistics else ""
         interval = f"between {number(row[low])} and {number(row[high])} with probability {100 * report.level:g}%"
         centre = row["median"] if label in report.posterior.heavy_tails else row["mean"]
         sentences.append(f"{label}{kind} is about {number(centre)}: {interval}.")
@@ -124,8 +128,7 @@ def _answer(report: Report) -> Section | None:
     low, high = summary.columns[2:4]
     rows = []
     for label, row in summary.iterrows():
-        is_parameter = str(label).split("[")[0] in report.posterior.parameters
-        kind = "parameter" if is_parameter else "confidential statistic"
+        kind = _kind(report.posterior, str(label).split("[")[0])
         rows.append((label, kind, *(number(row[column], 4) for column in ("mean", "sd", low, high))))
     columns = ("Quantity", "Kind", "Mean", "Standard deviation", str(low), str(high))
     lead = (
@@ -138,6 +141,12 @@ def _answer(report: Report) -> Section | None:
     shown = page.long_table(f"Exact answers, with {100 * report.level:g}% intervals", columns, rows, "answer-table")
     fitted = _fitted(report)
     return "answer", "The answer", joined([tag("p", lead), shown, _pictures(report), fitted])
+
+
+def _kind(posterior: Posterior, name: str) -> str:
+    if name in posterior.derived:
+        return "computed from others"
+    return "parameter" if name in posterior.parameters else "confidential statistic"
 
 
 def _pictures(report: Report) -> Html:

@@ -37,7 +37,8 @@ def of(
         columns["sample_stats"] = {"lp": np.sum(parts, axis=0)}
     if prior:
         simulated = model.simulate(count, seed)
-        columns["prior"] = {name: simulated[name] for name in draws}
+        simulated |= model.derive(simulated)
+        columns["prior"] = {name: simulated[name] for name in draws if name in simulated}
     if predictive:  # the seed with a number that no block of prior draws of this length has
         columns["posterior_predictive"] = predicted(problem, draws, generator(seed, Purpose.PREDICTIVE))
     return {group: named for group, named in columns.items() if named}, told

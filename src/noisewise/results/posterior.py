@@ -22,6 +22,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
 from noisewise.numerics import Array
+from noisewise.results import derived as derivation
 from noisewise.results import groups
 from noisewise.results import posterior_file as result_file
 from noisewise.results.labels import label_of, labels_of
@@ -74,6 +75,8 @@ class Posterior:
     """Independently run populations that the draws come from, one after the other."""
     axes: Axes = field(default_factory=Axes)
     """Names of the draws' axes after the first, and the labels along them."""
+    derived: tuple[str, ...] = ()
+    """Names among the draws of quantities computed from others; see `derive`."""
 
     def __post_init__(self) -> None:
         check_status("Posterior", self.status, POSTERIOR)
@@ -102,7 +105,17 @@ class Posterior:
     @property
     def statistics(self) -> tuple[str, ...]:
         """Names of the confidential statistics among the draws."""
-        return tuple(name for name in self.draws if name not in self.parameters)
+        return tuple(name for name in self.draws if name not in self.parameters and name not in self.derived)
+
+    def derive(self, *, dims: Mapping[str, tuple[str, ...]] | None = None, **functions: Any) -> "Posterior":
+        """With quantities computed from the draws: `posterior.derive(gap=lambda p1, p2: p1 - p2)`.
+
+        Each function takes one value of each parameter, statistic or derived quantity that it names as an argument, as
+        the model's own functions do, and gives a number, an array, or a truth value, whose mean is a probability. It is
+        applied to every draw, so weights, chains, Monte Carlo errors, pictures and files are as for parameters. An
+        array has the axes and labels of the argument of its shape, or those named in `dims`.
+        """
+        return derivation.derive(self, functions, dims)
 
     @cached_property
     def weights(self) -> Array | None:
@@ -341,6 +354,8 @@ class Posterior:
         metadata = {name: getattr(self, name) for name in PLAIN}
         metadata |= {"format": FORMAT, "version": VERSION, "sampler": self.sampler.to_dict()}
         metadata |= {"parameters": list(self.parameters), "order": list(self.draws)}
+        if self.derived:
+            metadata["derived"] = list(self.derived)
         if self.axes.dims:
             metadata["dims"] = {name: list(axes) for name, axes in self.axes.dims.items()}
         return metadata | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
@@ -365,6 +380,7 @@ class Posterior:
             )
             metadata["sampler"] = Sampler.from_dict(metadata["sampler"])
             metadata["parameters"] = tuple(metadata["parameters"])
+            metadata["derived"] = tuple(metadata.get("derived", ()))
             result_file.check_content(columns, released, log_weights, metadata)
             metadata["axes"] = _axes(metadata.pop("dims", {}), tree["posterior"], columns)
             return cls(draws=columns, released=released, log_weights=log_weights, **metadata)

@@ -80,8 +80,11 @@ def check_content(
             parts < 1 or length % parts or (name == "superchains" and not metadata.get("chains"))
         ):
             raise ValueError(f"'{name}' is {parts!r:.50} for {length} draws")
-    if not all(isinstance(name, str) and name in draws for name in metadata["parameters"]):
-        raise ValueError("'parameters' names what was not drawn")
+    for kind in ("parameters", "derived"):
+        if not all(isinstance(name, str) and name in draws for name in metadata[kind]):
+            raise ValueError(f"'{kind}' names what was not drawn")
+    if set(metadata["parameters"]) & set(metadata["derived"]):
+        raise ValueError("'derived' names a parameter")
 
 
 def _check_heaps(path: str | os.PathLike[str]) -> None:

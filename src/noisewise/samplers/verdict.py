@@ -1,14 +1,17 @@
 """What a run amounts to: the result that every sampler returns, and the status of draws from Markov chains."""
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 
 from noisewise.axes import Axes
 from noisewise.diagnostics import chains as diagnostics
+from noisewise.errors import NoisewiseWarning
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
+from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.results.labels import NUMBERED, labels_of
 from noisewise.results.posterior import Posterior
@@ -30,16 +33,32 @@ def posterior_of(sampler: Sampler, problem: Problem, seed: int, columns: dict[st
     model = problem.model
     names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
     empty = {name: np.empty((0, *model.shape(name)), model.dtype(name)) for name in names}
+    draws = {name: columns.get(name, empty[name]) for name in names}
+    computed = derived_of(model, draws)
     return Posterior(
-        draws={name: columns.get(name, empty[name]) for name in names},
+        draws=draws | computed,
         parameters=model.parameters,
         released={name: item.value for name, item in problem.release.items()},
         release_hash=problem.release.hash,
         sampler=sampler,
         seed=seed,
-        axes=problem.axes.only(names),
+        axes=problem.axes.only([*names, *computed]),
+        derived=tuple(computed),
         **fields,
     )
+
+
+def derived_of(model: Model, draws: dict[str, Array]) -> dict[str, Array]:
+    """The model's derived quantities at every draw. One that is not finite everywhere is left out, with a warning."""
+    if not model.derived or not len(next(iter(draws.values()))):
+        return {}
+    found = model.derive(draws)
+    for name in list(found):
+        if not np.all(np.isfinite(found[name])):
+            cause = f"the derived quantity '{name}' is not finite at every draw, and is left out."
+            warnings.warn(NoisewiseWarning(cause, "sample"), stacklevel=2)
+            del found[name]
+    return found
 
 
 def judge_chains(

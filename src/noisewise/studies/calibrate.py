@@ -254,6 +254,8 @@ def positions(
     columns = {LOG_ETA: log_eta[1:][chosen]}
     targets: dict[str, Any] = {LOG_ETA: log_eta[0]}
     for name, values in posterior.draws.items():
+        if name in posterior.derived:
+            continue  # right where what it is computed from is
         if name in problem.release and isinstance(problem.release[name].mechanism, Exact):
             continue  # known, not inferred
         for index in _entries(values.shape[1:]):
@@ -274,7 +276,9 @@ def _log_eta(problem: Problem, truth: dict[str, Array], posterior: Posterior) ->
     A statistic without noise has its law's own density instead, where that is known. Rounded, so that equal values
     tie whatever lane of the processor they were computed in.
     """
-    values = {name: np.concatenate([truth[name][None], column]) for name, column in posterior.draws.items()}
+    values = {
+        name: np.concatenate([truth[name][None], column]) for name, column in posterior.draws.items() if name in truth
+    }
     total = np.zeros(len(posterior) + 1)
     for name, item in problem.release.items():
         if not isinstance(item.mechanism, Exact):

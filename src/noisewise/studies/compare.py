@@ -28,20 +28,22 @@ class Comparison:
     """Why there is no naive posterior, where there is none."""
 
     def table(self, level: float = 0.95) -> Any:
-        """A pandas table of the parameters: both posteriors, how much wider the exact interval, how far the shift.
+        """A pandas table of parameters and derived quantities: naive and exact posterior, and how they differ.
 
         `wider` is the ratio of the intervals' widths; `shift` the difference of the means in naive standard
-        deviations.
+        deviations. Truth values, which have no interval, are left out.
         """
         import pandas as pd
 
         exact = self.exact.summary(level)
         low, high = exact.columns[2:4]
-        labels = [label for label in exact.index if label.split("[")[0] in self.exact.parameters]
+        derived = [name for name in self.exact.derived if self.exact[name].dtype.kind != "b"]
+        wanted = (*self.exact.parameters, *derived)
+        labels = [label for label in exact.index if label.split("[")[0] in wanted]
         columns = ["mean", "sd", low, high]
         table = exact.loc[labels, columns].add_prefix("exact ")
         if self.naive is not None:
-            naive = self.naive.summary(level).loc[labels, columns]
+            naive = self.naive.summary(level)[columns].reindex(labels)
             wider = (exact.loc[labels, high] - exact.loc[labels, low]) / (naive[high] - naive[low])
             shift = (exact.loc[labels, "mean"] - naive["mean"]) / naive["sd"]
             table = pd.concat([naive.add_prefix("naive "), table, wider.rename("wider"), shift.rename("shift")], axis=1)

@@ -14,10 +14,16 @@ OWN = f"{THERE}::test_names_and_records_have_random_numbers_of_their_own"
 LAW = f"{THERE}::test_every_law_is_drawn_as_on_the_processor"
 
 LAWS_AND_TOTALS = {
+    "derived quantities are those of the first draw": Mutant(
+        "model/derived.py",
+        "program = Compiled(lambda: jax.vmap(lambda row: jnp.asarray(function(**row))), small=True)",
+        "program = Compiled(lambda: lambda rows: jnp.stack([jnp.asarray(first)] * count), small=True)",
+        "results/test_derived.py::test_a_difference_and_its_probability_are_those_of_the_closed_form",
+    ),
     "a site of a function keeps the values of its first run": Mutant(
         "model/from_numpyro.py",
-        "return _reach(model, name, {**before, **values})",
-        "return _reach(model, name, {**values, **before})",
+        "return found({**before, **values})",
+        "return found({**values, **before})",
         "model/test_from_numpyro.py::test_it_is_the_model_written_by_hand",
     ),
     "a law with an atom at zero counts as one with a density": Mutant(

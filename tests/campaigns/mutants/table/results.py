@@ -6,6 +6,12 @@ TOLD = "results/test_posterior.py"
 RANKS = "studies/test_calibrate.py"
 
 POSTERIOR = {
+    "a derived quantity counts as a confidential statistic": Mutant(
+        "results/derived.py",
+        "derived=(*posterior.derived, *columns)",
+        "derived=posterior.derived",
+        "results/test_derived.py::test_what_it_is_and_is_not",
+    ),
     "a chain's Monte Carlo error is that of independent draws": Mutant(
         "results/posterior.py",
         'return precision | {"mcse": spread / np.sqrt(precision.pop("mean"))}',
