@@ -103,9 +103,8 @@ class Privatised(Distribution):
     @validate_sample
     def log_prob(self, value: Any) -> Any:
         """log density of the release, with the statistic integrated out."""
-        marginal = self._marginal(value)
         # A sum cut short leads to where it is cut: its upper bound is used, which is the same where nothing is missing.
-        return self._by_event(marginal.log_bound if self._route.way == "window" else marginal.log_kept)
+        return self._by_event(entry.log_bound(self.law, self.mechanism, self._broadcast(value), self._route))
 
     def neglected(self, value: Any) -> Any:
         """What `log_prob` may have left out, as a share of the density: a bound for sums, an estimate for integrals."""
@@ -113,8 +112,12 @@ class Privatised(Distribution):
         return jnp.max(shares, axis=tuple(range(-self.event_dim, 0))) if self.event_dim else shares
 
     def _marginal(self, value: Any) -> entry.Marginal:
-        shape = jnp.broadcast_shapes(jnp.shape(value), self.shape())
-        return entry.log_marginal(self.law, self.mechanism, jnp.broadcast_to(value, shape), self._route)
+        return entry.log_marginal(self.law, self.mechanism, self._broadcast(value), self._route)
+
+    def _broadcast(self, value: Any) -> Any:
+        """By NumPy where the value is known while a program is traced: then it stays known."""
+        xp = jnp if isinstance(value, jax.core.Tracer) else np
+        return xp.broadcast_to(value, jnp.broadcast_shapes(jnp.shape(value), self.shape()))
 
     def _by_event(self, log_density: Any) -> Any:
         return jnp.sum(log_density, axis=tuple(range(-self.event_dim, 0))) if self.event_dim else log_density

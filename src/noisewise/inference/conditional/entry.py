@@ -15,14 +15,14 @@ import jax.numpy as jnp
 from numpyro.distributions import Distribution
 from numpyro.distributions.distribution import Independent, TransformedDistribution
 
-from noisewise.inference.conditional import enumeration, landmarks, normal, quadrature
+from noisewise.inference.conditional import enumeration, landmarks, normal, quadrature, ratios
 from noisewise.inference.conditional.marginal import Marginal
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model.atoms import has_atoms
 from noisewise.model.families import facts_of
 from noisewise.model.wrappers import kind_of, peel, unchecked
 
-__all__ = ["Marginal", "Route", "draw", "log_marginal", "route", "unfit"]
+__all__ = ["Marginal", "Route", "draw", "log_bound", "log_marginal", "route", "unfit"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Route:
     """Values in a window."""
     whole: bool = False
     """Whether the window is the whole support."""
+    width: int = 0
+    """Values in a table of the noise, where a sum goes by ratios; 0 where none does."""
 
 
 def unfit(law: Distribution, mechanism: Mechanism) -> str | None:
@@ -73,8 +75,10 @@ def route(law: Distribution, mechanism: Mechanism, size: int | None = None) -> R
     if isinstance(mechanism, Exact):
         return Route("exact", kind)
     if facts_of(kind).discrete:
+        if size is not None:
+            return Route("window", kind, size)
         needed, whole = enumeration.window_size(base, mechanism)
-        return Route("window", kind, needed, whole) if size is None else Route("window", kind, size)
+        return Route("window", kind, needed, whole, 0 if whole else ratios.width(kind, mechanism))
     if kind == "Normal" and type(mechanism) in normal.CLOSED:
         return Route("closed", kind)
     return Route("panels", kind)
@@ -83,6 +87,15 @@ def route(law: Distribution, mechanism: Mechanism, size: int | None = None) -> R
 def log_marginal(law: Distribution, mechanism: Mechanism, released: Any, by: Route | None = None) -> Marginal:
     """log density of the release given the law's parameters, entry by entry, and what may be missing from it."""
     return _log_marginal(law, mechanism, released, by=route(law, mechanism) if by is None else by)
+
+
+def log_bound(law: Distribution, mechanism: Mechanism, released: Any, by: Route) -> Any:
+    """log density of the release, or of a bound of it where a window may leave something out; for `by` beforehand."""
+    base = _entry(law)
+    if ratios.applies(base, by.kind, mechanism, released, by.width):
+        return ratios.log_marginal(base, by.kind, mechanism, released, by.size, by.width)
+    marginal = log_marginal(law, mechanism, released, by)
+    return marginal.log_bound if by.way == "window" else marginal.log_kept
 
 
 @partial(jax.jit, static_argnames="by")

@@ -27,7 +27,7 @@ LEAST, MOST = 128, 1024
 LARGEST = 2.0**53
 """Whole numbers beyond are not exact."""
 _LOG_CONCAVE = ("Poisson", "BinomialProbs", "BinomialLogits", "BernoulliProbs", "BernoulliLogits")
-_LOG_CONCAVE_NOISE = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
+LOG_CONCAVE_NOISE = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
 
 
 def reach(mechanism: Mechanism) -> int | None:
@@ -108,7 +108,7 @@ class _Terms:
         self, law: Distribution, kind: str, mechanism: Mechanism, released: Any, size: int, whole: bool
     ) -> None:
         self.mechanism, self.released = mechanism, released
-        self.concave = kind in _LOG_CONCAVE and type(mechanism) in _LOG_CONCAVE_NOISE
+        self.concave = kind in _LOG_CONCAVE and type(mechanism) in LOG_CONCAVE_NOISE
         shape = jnp.broadcast_shapes(law.batch_shape, jnp.shape(released))
         self.low, self.high = (jnp.broadcast_to(end, shape) for end in jax.lax.stop_gradient(support_ends(law)))
         start = self.low
@@ -141,7 +141,7 @@ class _Terms:
         bound = left + jnp.max(jnp.where(more, sup, -jnp.inf), axis=0)
         if self.concave and len(self.values) > 1:
             logs = self.log_law + self.log_noise
-            sides = _geometric(logs[0], logs[1]), _geometric(logs[-1], logs[-2])
+            sides = geometric(logs[0], logs[1]), geometric(logs[-1], logs[-2])
             bound = jnp.minimum(bound, jnp.logaddexp(*(jnp.where(more[i], sides[i], -jnp.inf) for i in (0, 1))))
         return bound
 
@@ -152,7 +152,7 @@ def _log_law(law: Distribution, values: Any, low: Any, high: Any) -> Any:
     return jnp.where(inside, log_mass(law, jnp.clip(values, low, high)), -jnp.inf)
 
 
-def _geometric(last: Any, before: Any) -> Any:
+def geometric(last: Any, before: Any) -> Any:
     """log of last * q / (1 - q), q = last / before: what can follow in a log-concave sequence; +inf where it rises."""
     log_ratio = last - before
     falls = log_ratio < 0.0

@@ -9,6 +9,7 @@ TAILS = "diagnostics/test_tails.py"
 RECORDS = "inference/test_record_steps.py"
 ENTRY = "inference/test_conditional_entry.py"
 NORMAL = "inference/test_conditional.py"
+RATIOS = "inference/test_ratios.py"
 
 NUMERICS = {
     "the rule of Kronrod gives weights of the nodes in the wrong order": Mutant(
@@ -303,5 +304,17 @@ CONDITIONAL = {
         "outside = np.full(shape, -np.inf) + 0.0 * (left + right + sup)",
         "samplers/test_nuts.py::test_bound_covers_what_a_window_leaves_out "
         "samplers/test_nuts.py::test_windows_far_from_what_is_likely_are_noticed",
+    ),
+    "the slope of a sum by ratios lacks the term of its own ratio": Mutant(
+        "inference/conditional/ratios.py",
+        "ratio * (total + by_x), by_c), None",
+        "ratio * by_x, by_c), None",
+        f"{RATIOS}::test_value_and_slope_are_those_of_the_sum",
+    ),
+    "a table of the noise is trusted wherever the parameters are": Mutant(
+        "inference/conditional/ratios.py",
+        "finite & (beyond - value < np.log(NEGLIGIBLE))",
+        "finite & (beyond == beyond)",
+        f"{RATIOS}::test_the_table_serves_near_the_release_and_says_where_it_does_not",
     ),
 }

@@ -1,0 +1,251 @@
+"""A whole-numbered statistic summed out by the ratios of neighbouring probabilities, where only parameters vary.
+
+    pi(k + 1) / pi(k) = x (c + d k) / (k + 1),    sum_j pi(a + j) eta_j = pi(a) (eta_0 + rho_0 (eta_1 + rho_1 (...)))
+
+holds for Poisson, binomial and negative binomial laws. With release and mechanism known, the noise is a table; a sum
+and its derivatives are products and additions, without a logarithm or an exponential per term. The window lies about
+the release. Where the parameters at hand take the largest terms out of it, the sum is done again by `enumeration`,
+whose windows follow them. Derivation: docs/derivations/conditional.md.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import BinomialLogits, BinomialProbs, Distribution, GammaPoisson, Poisson
+
+from noisewise.inference.conditional import enumeration
+from noisewise.inference.conditional.laws import log_mass
+from noisewise.mechanisms import Mechanism
+from noisewise.model.wrappers import unchecked
+
+NEGLIGIBLE = 1e-12
+"""What may lie beyond the window, as a share of the sum; where it may be more, the sum is done again."""
+UNROLLED = 8
+"""Terms of one turn of the loop; windows are multiples of it."""
+MOST = 2**22
+"""Values of the noise in a table, at most."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Laws with such ratios: what they are made of, and x, c and d in these terms."""
+
+    parameters: tuple[str, ...]
+    law: Callable[..., Distribution]
+    log_x: Callable[..., Any]
+    c: Callable[..., Any]
+    d: int
+
+
+def _negative_binomial() -> Family:
+    return Family(
+        ("concentration", "rate"),
+        lambda concentration, rate, _: GammaPoisson(concentration, rate),
+        lambda concentration, rate, _: -jnp.log1p(rate),
+        lambda concentration, rate, _: concentration,
+        1,
+    )
+
+
+_FAMILIES = {
+    "Poisson": Family(
+        ("rate",), lambda rate, _: Poisson(rate), lambda rate, _: jnp.log(rate), lambda rate, _: jnp.ones_like(rate), 0
+    ),
+    "BinomialProbs": Family(
+        ("probs",),
+        lambda probs, n: BinomialProbs(probs, n),
+        lambda probs, n: jnp.log(probs) - jnp.log1p(-probs),
+        lambda probs, n: n * jnp.ones_like(probs),
+        -1,
+    ),
+    "BinomialLogits": Family(
+        ("logits",),
+        lambda logits, n: BinomialLogits(logits, n),
+        lambda logits, n: logits,
+        lambda logits, n: n * jnp.ones_like(logits),
+        -1,
+    ),
+    **dict.fromkeys(
+        ("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"), _negative_binomial()
+    ),
+}
+"""By the name of the class."""
+
+
+def width(kind: str, mechanism: Mechanism) -> int:
+    """How many values a table has for each release; 0 where there is none to be had."""
+    distance = enumeration.reach(mechanism) if type(mechanism) in enumeration.LOG_CONCAVE_NOISE else None
+    if kind not in _FAMILIES or distance is None:
+        return 0
+    return UNROLLED * -(-(2 * distance + 1) // UNROLLED)
+
+
+def applies(law: Any, kind: str, mechanism: Mechanism, released: Any, width: int) -> bool:
+    """Whether only the law's parameters are being traced: then the table is computed once, while a program is made."""
+    if not width or width * max(np.size(released), 1) > MOST:
+        return False
+    return _traced(law) and not _traced((mechanism, released, _total(law, kind)))
+
+
+def _total(law: Any, kind: str) -> Any:
+    """What a binomial statistic is at most."""
+    return law.total_count if _FAMILIES[kind].d < 0 else 0
+
+
+def _traced(tree: Any) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def log_marginal(law: Any, kind: str, mechanism: Mechanism, released: Any, size: int, width: int) -> Any:
+    """log of a bound of m(r), entry by entry; `width` is that of the table, `size` the least of windows that follow."""
+    family = _FAMILIES[kind]
+    released = np.asarray(released)
+    total = np.asarray(_total(law, kind))
+    dtype = jnp.result_type(float)
+    shape = jnp.broadcast_shapes(law.batch_shape, released.shape)
+    parameters = tuple(jnp.broadcast_to(jnp.asarray(getattr(law, name), dtype), shape) for name in family.parameters)
+    fixed = _Table.of(mechanism, np.broadcast_to(released, shape), total, family.d < 0, width, dtype), mechanism
+    return _value((kind, max(size, enumeration.MOST)), parameters, fixed)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class _Table:
+    """The noise over the values start, start + 1, ... of every entry."""
+
+    released: Any
+    total: Any
+    start: Any
+    high: Any
+    log_top: Any
+    """log of the largest noise density in the window."""
+    noise: Any
+    """The noise as a share of it: (values, *entries)."""
+    log_fall: Any
+    """log of how the noise changes with the last step to the left, and to the right."""
+
+    @staticmethod
+    def of(mechanism: Mechanism, released: Any, total: Any, bounded: bool, width: int, dtype: Any) -> "_Table":
+        high = np.broadcast_to(total * 1.0 if bounded else np.inf, released.shape)
+        start = np.maximum(np.minimum(np.round(released * 1.0) - width // 2, high - width + 1), 0.0)
+        values = start + np.arange(width).reshape(-1, *(1,) * released.ndim)
+        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+            log_noise = np.asarray(mechanism.log_prob(released, values))
+            log_top = np.max(log_noise, axis=0)
+            noise = np.exp(log_noise - log_top)
+            log_fall = np.stack([log_noise[0] - log_noise[1], log_noise[-1] - log_noise[-2]])
+        parts = (one.astype(dtype) for one in (start, high, log_top, noise, log_fall))
+        return _Table(released, total, *parts)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _value(how: tuple[str, int], parameters: Any, fixed: Any) -> Any:
+    return _both(how, parameters, fixed)[0]
+
+
+@_value.defjvp
+def _value_jvp(how: tuple[str, int], primals: Any, tangents: Any) -> Any:
+    value, slopes = _with_slopes(how, *primals)
+    return value, _along(slopes, tangents)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _with_slopes(how: tuple[str, int], parameters: Any, fixed: Any) -> Any:
+    """Every entry's value, and its derivatives in its own parameters."""
+    return _both(how, parameters, fixed)
+
+
+@_with_slopes.defjvp
+def _with_slopes_jvp(how: tuple[str, int], primals: Any, tangents: Any) -> Any:
+    """Higher derivatives, rarely asked for, are those of the windows that follow."""
+    parameters, fixed = primals
+    value, slopes = _with_slopes(how, parameters, fixed)
+    turns = jax.jvp(lambda at: _enumerated(how, at, fixed)[1], (parameters,), (tangents[0],))[1]
+    return (value, slopes), (_along(slopes, tangents), turns)
+
+
+def _along(slopes: Any, tangents: Any) -> Any:
+    return sum(slope * move for slope, move in zip(slopes, tangents[0], strict=True))
+
+
+def _both(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Value and slopes: from the table, and where that does not reach far enough, from windows that follow."""
+    value, slopes, fits = _tabulated(how[0], parameters, fixed[0])
+
+    def again(state: Any) -> Any:
+        # parameters that depend on the state, or the compiler would move the work out of the loop
+        needed = tuple(jnp.where(state[0], one, 0.5) for one in parameters)
+        return jnp.asarray(False), *_enumerated(how, needed, fixed)
+
+    # a loop of one turn or none: a branch would be taken for all chains that run side by side
+    _, *found = jax.lax.while_loop(lambda state: state[0], again, (~jnp.all(fits), value, slopes))
+    pick = partial(jnp.where, fits)
+    return pick(value, found[0]), tuple(pick(*pair) for pair in zip(slopes, found[1], strict=True))
+
+
+def _enumerated(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...]]:
+    (kind, size), (table, mechanism) = how, fixed
+
+    def value(parameters: Any) -> Any:
+        law = unchecked(_FAMILIES[kind].law(*parameters, table.total))
+        return enumeration.log_marginal(law, kind, mechanism, table.released, size, False).log_bound
+
+    found, pull = jax.vjp(value, parameters)
+    return found, pull(jnp.ones_like(found))[0]
+
+
+def _tabulated(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any, ...], Any]:
+    """Value, slopes, and whether what lies beyond the window is negligible and nothing has overflowed."""
+    family, last = _FAMILIES[kind], table.start + len(table.noise) - 1.0
+
+    def pieces(parameters: Any) -> Any:
+        law = unchecked(family.law(*parameters, table.total))
+        return log_mass(law, table.start), family.log_x(*parameters, table.total), family.c(*parameters, table.total)
+
+    (log_first, log_x, c), pull = jax.vjp(pieces, parameters)
+    x = jnp.exp(log_x)
+    total, by_x, by_c = _nested(table, x, c, family.d)
+    log_first_term = log_first + table.log_top
+    value = log_first_term + jnp.log(total)
+    (slopes,) = pull((jnp.ones_like(value), by_x / total, by_c / total))
+    inside = jnp.minimum(last, table.high)
+    log_last = log_mass(unchecked(family.law(*parameters, table.total)), inside) + table.log_top
+    ends = [log_first_term + jnp.log(table.noise[0]), log_last + jnp.log(table.noise[-1])]
+    # what the ratios can be beyond either end: they are monotone in k, so the larger of those at both ends of that side
+    left = jnp.log(jnp.maximum(table.start / (c + family.d * (table.start - 1.0)), 1.0 / c)) - log_x
+    right = jnp.log(jnp.maximum((c + family.d * inside) / (inside + 1.0), 1.0 * max(family.d, 0))) + log_x
+    sides = [
+        enumeration.geometric(end, end - ratio - fall)
+        for end, ratio, fall in zip(ends, (left, right), table.log_fall, strict=True)
+    ]
+    more = table.start > 0.0, last < table.high
+    beyond = jnp.logaddexp(*(jnp.where(goes_on, side, -jnp.inf) for goes_on, side in zip(more, sides, strict=True)))
+    finite = jnp.isfinite(value)
+    for slope in slopes:
+        finite &= jnp.isfinite(slope)
+    return value, slopes, finite & (beyond - value < np.log(NEGLIGIBLE))
+
+
+def _nested(table: _Table, x: Any, c: Any, d: int) -> tuple[Any, Any, Any]:
+    """T = eta_0 + rho_0 (eta_1 + rho_1 (...)), dT / d log x and dT / dc: from the last term inwards."""
+
+    def step(carried: Any, term: Any) -> Any:
+        total, by_x, by_c = carried
+        noise, offset = term
+        k = table.start + offset
+        share = x / (k + 1.0)
+        ratio = share * (jnp.maximum(c + d * k, 0.0) if d else c)
+        by_c = share * total + ratio * by_c if d > 0 else by_c
+        return (noise + ratio * total, ratio * (total + by_x), by_c), None
+
+    zero = jnp.zeros_like(x)
+    offsets = np.arange(len(table.noise), dtype=x.dtype)
+    (total, by_x, by_c), _ = jax.lax.scan(
+        step, (zero, zero, zero), (table.noise, offsets), reverse=True, unroll=UNROLLED
+    )
+    return total, by_x, by_c

@@ -1,0 +1,157 @@
+"""Sums by ratios: the same as sums written here, with their derivatives, near the release and far from it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import special, stats
+from targets import brief_rows, briefly
+
+import noisewise as nw
+from noisewise.inference.conditional import entry, ratios
+from noisewise.numerics import double
+
+EXACT = 1e-10
+RELEASED = np.array([-4, 0, 3, 9, 31])
+NOISES = {
+    "Laplace": (nw.Laplace(scale=2.0), lambda z: -np.abs(z) / 2.0 - np.log(4.0)),
+    "Gaussian": (nw.Gaussian(scale=3.0), lambda z: stats.norm.logpdf(z, scale=3.0)),
+    "DiscreteLaplace": (nw.DiscreteLaplace(scale=1.5), lambda z: -np.abs(z) / 1.5 + np.log(np.tanh(1.0 / 3.0))),
+    "DiscreteGaussian": (
+        nw.DiscreteGaussian(scale=2.0),
+        lambda z: -(z**2) / 8.0 - special.logsumexp(-(np.arange(-99, 100) ** 2) / 8.0),
+    ),
+}
+LAWS = {
+    "Poisson": (lambda t: dist.Poisson(jnp.exp(t)), lambda k, t: stats.poisson.logpmf(k, np.exp(t)), (2.1, 6.0)),
+    "BinomialProbs": (
+        lambda t: dist.Binomial(300, probs=jax.nn.sigmoid(t)),
+        lambda k, t: stats.binom.logpmf(k, 300, special.expit(t)),
+        (-3.0, 1.0),
+    ),
+    "BinomialLogits": (
+        lambda t: dist.Binomial(300, logits=t),
+        lambda k, t: stats.binom.logpmf(k, 300, special.expit(t)),
+        (-3.5, 2.0),
+    ),
+    "NegativeBinomial2": (
+        lambda t: dist.NegativeBinomial2(9.0, jnp.exp(t)),
+        lambda k, t: stats.nbinom.logpmf(k, np.exp(t), np.exp(t) / (np.exp(t) + 9.0)),
+        (0.7, -1.5),
+    ),
+    "GammaPoisson": (
+        lambda t: dist.GammaPoisson(3.0, jnp.exp(t)),
+        lambda k, t: stats.nbinom.logpmf(k, 3.0, np.exp(t) / (1.0 + np.exp(t))),
+        (-1.0, -6.0),
+    ),
+}
+"""Law here and in SciPy as functions of one number; that number where the table serves, and another."""
+
+
+def by_hand(law, noise, t, released=RELEASED):
+    k = np.arange(20_000)[:, None]
+    with np.errstate(divide="ignore"):
+        return special.logsumexp(law(k, t) + noise(released - k), axis=0)
+
+
+def value(make, mechanism):
+    def at(t):
+        one = nw.Privatised(make(t), mechanism)
+        assert one._route.width
+        return one.log_prob(RELEASED)
+
+    return at
+
+
+PAIRS = {f"{law} and {noise}": (law, noise) for law in LAWS for noise in NOISES}
+BRIEF = ("Poisson and DiscreteGaussian", "BinomialProbs and Laplace", "NegativeBinomial2 and Gaussian")
+
+
+@pytest.mark.parametrize(("law", "noise"), brief_rows(PAIRS, BRIEF))
+def test_value_and_slope_are_those_of_the_sum(law, noise):
+    make, log_law, places = LAWS[law]
+    mechanism, log_noise = NOISES[noise]
+    with double():
+        both = jax.jit(lambda t: jax.jvp(value(make, mechanism), (t,), (1.0,)))
+        for t in places:
+            found, slope = both(t)
+            assert np.allclose(found, by_hand(log_law, log_noise, t), rtol=0, atol=EXACT)
+            step = 1e-4
+            around = [by_hand(log_law, log_noise, t + m * step) for m in (-2, -1, 1, 2)]
+            difference = (around[0] - 8 * around[1] + 8 * around[2] - around[3]) / (12 * step)
+            assert np.allclose(slope, difference, rtol=1e-7, atol=1e-7)
+
+
+def test_the_table_serves_near_the_release_and_says_where_it_does_not():
+    """Where it claims to serve, its sum is right; at rates far from the release it does not claim to."""
+    _, log_law, _ = LAWS["Poisson"]
+    mechanism, log_noise = NOISES["DiscreteGaussian"]
+    with double():
+        width = ratios.width("Poisson", mechanism)
+        table = ratios._Table.of(mechanism, RELEASED, np.asarray(0), False, width, np.float64)
+        program = jax.jit(lambda rate: ratios._tabulated("Poisson", (jnp.full(RELEASED.shape, rate),), table)[::2])
+        places = np.linspace(-3.0, 9.0, 60)
+        found, fits = (np.stack(part) for part in zip(*(program(np.exp(t)) for t in places), strict=True))
+    off = np.abs(found - np.stack([by_hand(log_law, log_noise, t) for t in places]))
+    assert np.all(off[fits] < EXACT)
+    assert np.all(fits[np.abs(places - 2.0) < 1.0, :4])
+    assert not np.any(fits[places > 8.0, 3:])
+    assert np.any(off[~fits] > 1.0)
+
+
+@pytest.mark.parametrize("law", briefly(["Poisson", "NegativeBinomial2"], ["Poisson"]))
+def test_second_derivatives_in_either_mode(law):
+    make, log_law, (t, _) = LAWS[law]
+    mechanism, log_noise = NOISES["Laplace"]
+
+    def total(t):
+        return value(make, mechanism)(t).sum()
+
+    with double():
+        twice, hessian = jax.jit(jax.grad(jax.grad(total)))(t), jax.jit(jax.hessian(total))(t)
+    step = 1e-3
+    around = [by_hand(log_law, log_noise, t + m * step).sum() for m in (-2, -1, 0, 1, 2)]
+    difference = np.dot([-1, 16, -30, 16, -1], around) / (12 * step**2)
+    assert np.isclose(twice, difference, rtol=1e-5)
+    assert np.isclose(hessian, twice, rtol=1e-10)
+
+
+def test_side_by_side_and_in_32_bits():
+    make, log_law, _ = LAWS["Poisson"]
+    mechanism, log_noise = NOISES["Laplace"]
+    places = np.array([0.5, 2.1, 8.0])  # of these the last needs windows that follow
+    narrow = jax.jit(jax.vmap(value(make, mechanism)))(places)
+    assert narrow.dtype == np.float32
+    truth = np.stack([by_hand(log_law, log_noise, t) for t in places])
+    assert np.allclose(narrow, truth, rtol=3e-5)
+    with double():
+        wide = jax.jit(jax.vmap(jax.value_and_grad(lambda t: value(make, mechanism)(t).sum())))(places)
+        alone = [jax.jit(jax.value_and_grad(lambda t: value(make, mechanism)(t).sum()))(t) for t in places]
+    assert np.allclose(wide[0], truth.sum(axis=1), rtol=0, atol=EXACT)
+    assert np.allclose(wide[1], [slope for _, slope in alone], rtol=1e-12)
+
+
+def test_what_has_no_table_goes_as_before():
+    """Release or mechanism traced, a window of the caller's own, other noise: the same numbers by enumeration."""
+    rate, mechanism = 7.0, nw.Laplace(scale=2.0)
+    with double():
+        expected = by_hand(lambda k, t: stats.poisson.logpmf(k, t), NOISES["Laplace"][1], rate)
+        traced = jax.jit(lambda rate, r: nw.Privatised(dist.Poisson(rate), mechanism).log_prob(r))(rate, RELEASED)
+        own = jax.jit(lambda rate: nw.Privatised(dist.Poisson(rate), mechanism, window=400).log_prob(RELEASED))(rate)
+        noise = jax.jit(lambda noise: nw.Privatised(dist.Poisson(rate), noise).log_prob(RELEASED))(mechanism)
+        assert entry.route(dist.Bernoulli(0.5), mechanism).width == 0
+        for found in (traced, own, noise):
+            assert np.allclose(found, expected, rtol=0, atol=EXACT)
+
+
+def test_one_noise_scale_for_each_entry_and_scalar_parameters():
+    scales = np.array([0.5, 1.0, 2.0, 4.0, 8.0])
+    with double():
+        law = jax.jit(lambda t: nw.Privatised(dist.Poisson(t), nw.Laplace(scale=scales)).log_prob(RELEASED))
+        found = law(6.0)
+    expected = [
+        by_hand(lambda k, t: stats.poisson.logpmf(k, t), lambda z, s=s: stats.laplace.logpdf(z, scale=s), 6.0, r)
+        for s, r in zip(scales, RELEASED[:, None], strict=True)
+    ]
+    assert np.allclose(found, np.ravel(expected), rtol=0, atol=EXACT)
