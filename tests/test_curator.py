@@ -508,7 +508,7 @@ def test_masked_columns_are_refused(table):
 
 def test_long_float_sums_are_refused(monkeypatch, table):
     """OpenDP would silently leave out records beyond its limit."""
-    monkeypatch.setattr(curator, "LONGEST_FLOAT_SUM", 7)
+    monkeypatch.setattr(curator.drawing, "LONGEST_FLOAT_SUM", 7)
     with pytest.raises(nw.InputError, match="must be whole numbers where more than 7"):
         curator.release(table, {"it": dict(kind="sum", column="income", bounds=[0, 10], epsilon=1.0)})
 
@@ -683,3 +683,193 @@ def test_a_count_that_may_have_been_clamped_at_zero_is_read_so(value):
     row = {"column": "len", "aggregate": "Frame Length", "distribution": "Integer Laplace", "scale": 2.0}
     item = curator.from_opendp_summary([row], {"len": value})["len"]
     assert item.mechanism == nw.mechanisms.Clipped(nw.DiscreteLaplace(scale=2.0), low=0)
+
+
+# OpenDP's measurements as JSON -----------------------------------------------------------------------------------
+
+
+def numbers(dp, kind, **size):
+    atoms = dp.atom_domain(T=kind, nan=False) if kind is float else dp.atom_domain(T=kind)
+    return dp.vector_domain(atoms, **size), dp.symmetric_distance()
+
+
+def number(dp, kind):
+    atoms = dp.atom_domain(T=kind, nan=False) if str(kind)[0] == "f" or kind is float else dp.atom_domain(T=kind)
+    return atoms, dp.absolute_distance(T=kind)
+
+
+def answer(dp):
+    return dp.m.make_randomized_response(["yes", "no", "unsure"], 0.6)
+
+
+WRITTEN = {
+    "Laplace": (lambda dp: number(dp, float) >> dp.m.then_laplace(scale=2.0), 3.5, nw.Laplace(scale=2.0), 3.5),
+    "Gaussian": (lambda dp: number(dp, float) >> dp.m.then_gaussian(scale=2.5), 3.5, nw.Gaussian(scale=2.5), 3.5),
+    "single": (
+        lambda dp: number(dp, "f32") >> dp.m.then_laplace(scale=0.5),
+        123456.78,
+        Rounded(nw.Laplace(scale=0.5), step=2.0**-7),
+        float(np.float32(123456.78)),
+    ),
+    "count": (
+        lambda dp: numbers(dp, float) >> dp.t.then_count() >> dp.m.then_laplace(scale=2.0),
+        103,
+        nw.DiscreteLaplace(scale=2.0),
+        103,
+    ),
+    "concentrated": (
+        lambda dp: numbers(dp, int) >> dp.t.then_count() >> dp.m.then_gaussian(scale=2.5),
+        -3,
+        nw.DiscreteGaussian(scale=2.5),
+        -3,
+    ),
+    "words": (
+        lambda dp: (
+            numbers(dp, str)
+            >> dp.t.then_cast_default(TOA=int)
+            >> dp.t.then_clamp((0, 9))
+            >> dp.t.then_sum()
+            >> dp.m.then_laplace(scale=9.0)
+        ),
+        3,
+        nw.DiscreteLaplace(scale=9.0),
+        3,
+    ),
+    "geometric": (
+        lambda dp: number(dp, int) >> dp.m.then_geometric(scale=3.0, bounds=(0, 10)),
+        10,
+        Clipped(nw.DiscreteLaplace(scale=3.0), 0, 10),
+        10,
+    ),
+    "canonical": (
+        lambda dp: number(dp, float) >> dp.m.then_canonical_noise(d_in=2.0, d_out=(0.8, 0.01)),
+        3.25,
+        Tulap(0.8, 0.01, sensitivity=2.0),
+        3.25,
+    ),
+    "coin": (lambda dp: dp.m.make_randomized_response_bool(0.7), True, RandomizedResponse(keep=0.7), 1),
+    "answer": (answer, "no", RandomizedResponse(keep=0.6, categories=3), 1),
+    "answers": (answer, ["no", "yes"], RandomizedResponse(keep=0.6, categories=3), [1, 0]),
+    "bits": (
+        lambda dp: dp.m.make_randomized_response_bitvec(
+            dp.bitvector_domain(max_weight=4), dp.discrete_distance(), f=0.6
+        ),
+        [1, 0, 1],
+        RandomizedResponse(keep=0.7),
+        [1, 0, 1],
+    ),
+    "selection": (
+        lambda dp: scores(dp) >> dp.m.then_noisy_max(dp.max_divergence(), scale=1.2),
+        2,
+        PermuteAndFlip(scale=1.2),
+        2,
+    ),
+    "selections": (
+        lambda dp: scores(dp) >> dp.m.then_noisy_top_k(dp.zero_concentrated_divergence(), k=2, scale=1.2),
+        [2, 0],
+        TopSelection(ExponentialMechanism(scale=1.2), 2),
+        [2, 0],
+    ),
+    "in other words": (
+        lambda dp: dp.c.make_pureDP_to_zCDP(numbers(dp, int) >> dp.t.then_count() >> dp.m.then_laplace(scale=2.0)),
+        5,
+        nw.DiscreteLaplace(scale=2.0),
+        5,
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "value", "mechanism", "kept"), WRITTEN.values(), ids=WRITTEN)
+def test_measurements_as_opendp_writes_them(make, value, mechanism, kept, dp):
+    item = curator.from_opendp_json(dp.serialize(make(dp)), {"x": value})["x"]
+    assert item.mechanism == mechanism
+    assert np.array_equal(item.value, kept)
+
+
+def test_a_composition_has_a_value_for_each_measurement(dp, tmp_path):
+    mean = (
+        dp.vector_domain(dp.atom_domain(bounds=(0.0, 10.0), nan=False), size=50),
+        dp.symmetric_distance(),
+    ) >> dp.t.then_mean()
+    total = numbers(dp, float, size=50) >> dp.t.then_clamp((0.0, 9.0)) >> dp.t.then_sum()
+    parts = [mean >> dp.m.then_laplace(scale=0.4), total >> dp.m.then_laplace(scale=18.0)]
+    file = tmp_path / "measurements.json"
+    file.write_text(dp.serialize(parts[0]))
+    item = curator.from_opendp_json(file, {"mean": 4.5})["mean"]
+    assert item.mechanism == nw.Laplace(scale=0.4)
+    assert item.about["bounds"] == (0.0, 10.0)
+    assert item.about["records"] == 50
+    both = [numbers(dp, int) >> dp.t.then_count() >> dp.m.then_laplace(scale=scale) for scale in (1.0, 3.0)]
+    release = curator.from_opendp_json(dp.serialize(dp.c.make_composition(both)), {"b": 5, "a": 7})
+    assert [(name, int(item.value), item.mechanism.scale) for name, item in release.items()] == [
+        ("b", 5, 1.0),
+        ("a", 7, 3.0),
+    ]
+    summed = curator.from_opendp_json(dp.serialize(parts[1]), {"total": 80.0})["total"]
+    assert (summed.about["bounds"], summed.about["records"]) == ((0.0, 9.0), 50)
+
+
+def test_unsigned_counts_stop_at_zero(dp):
+    """In OpenDP they do, and so the law that is read has an atom there; signed ones have none."""
+    measurement = number(dp, "u32") >> dp.m.then_laplace(scale=3.0)
+    item = curator.from_opendp_json(dp.serialize(measurement), {"x": 2})["x"]
+    drawn = one_by_one(measurement, 1)
+    share = np.exp(item.mechanism.log_prob(0.0, 1.0))
+    assert drawn.min() == 0
+    assert abs((drawn == 0).mean() - share) < 5.0 * np.sqrt(share * (1 - share) / len(drawn))
+    signed = curator.from_opendp_json(dp.serialize(number(dp, "i32") >> dp.m.then_laplace(scale=3.0)), {"x": 2})["x"]
+    assert signed.mechanism == nw.DiscreteLaplace(scale=3.0)
+    end = curator.from_opendp_json(dp.serialize(number(dp, "i32") >> dp.m.then_laplace(scale=30.0)), {"x": 2**31 - 1})[
+        "x"
+    ]
+    assert end.mechanism == Clipped(nw.DiscreteLaplace(scale=30.0), -(2**31), 2**31 - 1)
+
+
+SPOILT = {
+    "text": (lambda dp: "{", {"x": 1}, "must be JSON text"),
+    "no call": (lambda dp: "[1]", {"x": 1}, "must be a call of OpenDP's"),
+    "version": (
+        lambda dp: dp.serialize(number(dp, int) >> dp.m.then_laplace(scale=1.0)).replace("0.16.", "0.9."),
+        {"x": 1},
+        "must be of a version that is known; got '0.9.",
+    ),
+    "values": (lambda dp: dp.serialize(answer(dp)), {"x": "no", "y": "no"}, "one value for each measurement"),
+    "category": (lambda dp: dp.serialize(answer(dp)), {"x": "noo"}, "Did you mean 'no'"),
+    "grid": (
+        lambda dp: dp.serialize(number(dp, float) >> dp.m.then_laplace(scale=1.0, k=-1)),
+        {"x": 1.0},
+        "must not have a grid of its own (k)",
+    ),
+    "quantile": (
+        lambda dp: dp.serialize(
+            numbers(dp, float)
+            >> dp.m.then_private_quantile(dp.max_divergence(), candidates=[0.0, 1.0], alpha=0.25, scale=1.5)
+        ),
+        {"x": 1.0},
+        "must be a measurement whose law is known; got 'make_private_quantile'",
+    ),
+    "least": (
+        lambda dp: dp.serialize(scores(dp) >> dp.m.then_noisy_max(dp.max_divergence(), scale=1.0, negate=True)),
+        {"x": 1},
+        "must select the largest score",
+    ),
+    "transformation": (
+        lambda dp: dp.serialize(numbers(dp, int) >> dp.t.then_count() >> dp.m.then_laplace(scale=1.0)).replace(
+            "make_count", "make_counts"
+        ),
+        {"x": 1},
+        "must have transformations that are known; got 'make_counts'",
+    ),
+    "fraction": (
+        lambda dp: dp.serialize(number(dp, int) >> dp.m.then_laplace(scale=1.0)),
+        {"x": 1.5},
+        "x: DiscreteLaplace.released: 'value' must be",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "values", "words"), SPOILT.values(), ids=SPOILT)
+def test_measurements_that_cannot_be_read(text, values, words, dp):
+    with pytest.raises(nw.InputError) as caught:
+        curator.from_opendp_json(text(dp), values)
+    assert words in str(caught.value)

@@ -14,7 +14,7 @@ ROOMS = [
     *("numerics", "diagnostics", "mechanisms", "model", "inference"),
     *("samplers", "likelihood", "studies", "results"),
 ]
-BESIDES = ["sensitivity.py", "curator.py"]
+BESIDES = ["sensitivity.py", *(f"curator/{name}.py" for name in ("drawing", "summaries", "measurements", "rounding"))]
 WITHOUT = {
     "numerics/compiled.py": "compiles programs and keeps them",
     "mechanisms/about.py": "words that describe a release",

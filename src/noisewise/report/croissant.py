@@ -13,19 +13,26 @@ from noisewise.release import Release
 from noisewise.report.described import promised, sentences_about
 from noisewise.report.markup import listed
 
+_OWN = (
+    *("citeAs", "column", "extract", "field", "fileObject", "fileProperty", "fileSet", "format", "includes"),
+    *("isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex"),
+    *("repeated", "replace", "samplingRate", "separator", "source", "subField", "transform"),
+)
 CONTEXT = {
     "@language": "en",
     "@vocab": "https://schema.org/",
     "sc": "https://schema.org/",
     "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
     "dct": "http://purl.org/dc/terms/",
     "conformsTo": "dct:conformsTo",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "field": "cr:field",
-    "key": "cr:key",
-    "recordSet": "cr:recordSet",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{word: f"cr:{word}" for word in _OWN},
 }
+"""The context that Croissant asks of every file, whole."""
 REQUIRED = ("name", "description", "license", "url", "creator", "datePublished")
 """What Croissant requires of a dataset, beyond what is always written."""
 FROM_RELEASE = {"name": "title", "license": "licence", "datePublished": "date"}
@@ -66,7 +73,7 @@ def _statistics(release: Release) -> dict[str, Any]:
     rows = []
     for name, item in release.items():
         row = {"name": name, "description": " ".join(sentences_about(name, item))}
-        row |= {"unit": item.about["unit"]} if "unit" in item.about else {}
+        row["unit"] = item.about.get("unit", "")  # every record has every field
         sizes: dict[str, Any] = {"mechanism": type(item.mechanism).__name__, "entries": math.prod(item.shape)}
         rows.append({f"statistics/{key}": value for key, value in (row | sizes).items()})
     fields = [{"@type": "cr:Field", "@id": f"statistics/{key}", "dataType": kind} for key, kind in COLUMNS.items()]

@@ -327,15 +327,27 @@ BUDGETS = {
         f"{SENSITIVITY}::test_median_by_definition {SENSITIVITY}::test_mean_by_definition",
     ),
     "the curator's noise is made for records that are added, not replaced": Mutant(
-        "curator.py",
+        "curator/drawing.py",
         'distance = 1 if neighbours == "add-remove" else 2',
         "distance = 1",
         "test_curator.py::test_a_release_under_replace_one",
     ),
     "counts that were clamped at zero are read as if they were not": Mutant(
-        "curator.py",
+        "curator/summaries.py",
         "    if clamped:\n",
         "    if clamped and value != 0:\n",
         "test_curator.py::test_a_count_that_may_have_been_clamped_at_zero_is_read_so",
+    ),
+    "unsigned counts of an OpenDP measurement are read as if they could be negative": Mutant(
+        "curator/measurements.py",
+        "or low == 0 or",
+        "or",
+        "test_curator.py::test_unsigned_counts_stop_at_zero",
+    ),
+    "the rounding of floats is taken for small beside any scale": Mutant(
+        "curator/rounding.py",
+        "if np.all(0.5 * step <=",
+        "if np.all(0.0 * step <=",
+        "test_curator.py::test_coarse_floats_carry_their_rounding",
     ),
 }
