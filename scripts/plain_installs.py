@@ -84,6 +84,19 @@ assert float(arviz_stats.ess(tree)["theta"]) > 100
 arviz_plots.plot_dist(tree, backend="matplotlib").savefig("arviz.png")
 print(table)
 """
+PARQUET = """
+import pandas
+
+table = {"county": ["01001", "01003"], "count": [31, 212], "variance": [100.0, 25.0]}
+pandas.DataFrame(table).to_parquet("counts.parquet", engine="pyarrow")
+how = {"value": "count", "mechanism": "DiscreteGaussian", "variance": "variance", "index": "county"}
+assert nw.Release.from_table("counts.parquet", **how) == nw.Release.from_table(table, **how)
+print("the same release")
+"""
+WITHOUT_PARQUET = """
+open("counts.parquet", "w").close()
+nw.Release.from_table("counts.parquet", value="count", mechanism="Laplace", scale=1.0)
+"""
 PEOPLE = "smokes,age,region,ever_used\nyes,30,north,no\nno,51,west,yes\nno,44,south,no\n"
 
 
@@ -139,6 +152,7 @@ STEPS: dict[str, list[Step]] = {
         typed("noisewise serve --no-browser", r"noisewise\[page\]", code=2),
         typed("noisewise release people.csv plan.toml --out noisy.json", r"noisewise\[opendp\]", code=2),
         script("nw.Processes", COUNT, SAME_DRAWS, PROCESSES, prints=r"noisewise\[processes\]", code=1),
+        script("a table in Parquet", COUNT, WITHOUT_PARQUET, prints=r"noisewise\[parquet\]", code=1),
         script("nw.Dask", COUNT, "nw.sample(model, release, engine=nw.Dask())", prints=r"noisewise\[dask\]", code=1),
     ],
     "page": [Step("noisewise serve --no-browser --port 0", ("serve",))],
@@ -150,6 +164,7 @@ STEPS: dict[str, list[Step]] = {
     ],
     "dask": [script("nw.Dask on two workers", COUNT, SAME_DRAWS, DASK, prints="the same draws")],
     "processes": [script("nw.Processes(2)", COUNT, SAME_DRAWS, PROCESSES, prints="the same draws")],
+    "parquet": [script("a table in Parquet", COUNT, PARQUET, prints="the same release")],
     "arviz": [script("ArviZ's functions", COUNT, ARVIZ, prints="theta", files=("arviz.png",))],
 }
 

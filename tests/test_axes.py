@@ -47,11 +47,13 @@ def posterior():
 
 
 @pytest.mark.quick
-def test_labels_come_with_the_value_in_three_ways():
+def test_labels_come_with_the_value_in_four_ways():
     given = LAPLACE.released(TABLE, coords={"county": COUNTIES, "sex": SEXES})
     assert given.coords == {"county": COUNTIES, "sex": SEXES}
     frame = pd.DataFrame(TABLE, pd.Index(COUNTIES, name="county"), pd.Index(SEXES, name="sex"))
     assert LAPLACE.released(frame.stack()) == given
+    assert LAPLACE.released(frame) == given
+    assert LAPLACE.released(frame.T).coords == {"sex": SEXES, "county": COUNTIES}
     array = xr.DataArray(TABLE, {"county": list(COUNTIES), "sex": list(SEXES)}, ("county", "sex"))
     assert LAPLACE.released(array) == given
     assert pickle.loads(pickle.dumps(given)) == given
@@ -118,6 +120,11 @@ REFUSED = {
     "both": (
         lambda: LAPLACE.released(pd.Series([1.0], pd.Index(["a"], name="x")), {"x": ["a"]}),
         "must be left out",
+    ),
+    "unnamed frame": (lambda: LAPLACE.released(pd.DataFrame(TABLE, COUNTIES, SEXES)), "must name the axes of its rows"),
+    "levels": (
+        lambda: LAPLACE.released(pd.DataFrame(TABLE, pd.MultiIndex.from_product([COUNTIES, ["a"]]), SEXES)),
+        "one level of rows and one of columns",
     ),
 }
 

@@ -114,11 +114,13 @@ def labels_along(who: str, axis: str, labels: Any, length: int) -> tuple[Label, 
 
 
 def apart(who: str, value: Any, coords: Any) -> tuple[Any, Any]:
-    """Values and labels: those of a pandas Series or an xarray DataArray, else those given."""
+    """Values and labels: those of a pandas Series or DataFrame, or of an xarray DataArray, else those given."""
     own: Any = None
     pandas, xarray = sys.modules.get("pandas"), sys.modules.get("xarray")
     if pandas is not None and isinstance(value, pandas.Series):
         value, own = _series(who, value)
+    elif pandas is not None and isinstance(value, pandas.DataFrame):
+        value, own = _frame(who, value)
     elif xarray is not None and isinstance(value, xarray.DataArray):
         value, own = _data_array(who, value)
     if own and coords:
@@ -202,6 +204,18 @@ def _series(who: str, series: Any) -> tuple[Any, dict[str, Any] | None]:
         advice = "Give every entry; where one was withheld, see nw.mechanisms.Thresholded."
         raise refusal(who, "value", "must have every combination of labels; one is missing", absent, advice)
     return series.reindex(full).to_numpy().reshape([len(labels) for labels in along.values()]), along
+
+
+def _frame(who: str, frame: Any) -> tuple[Any, dict[str, Any]]:
+    """A DataFrame by its rows and columns, both of which must name their axis."""
+    if frame.index.nlevels > 1 or frame.columns.nlevels > 1:
+        advice = "Give frame.stack(), a Series with a level for each axis."
+        raise refusal(who, "value", "must have one level of rows and one of columns", "several levels", advice)
+    for axis in (frame.index, frame.columns):
+        if not isinstance(axis.name, str):
+            advice = 'Name both: frame.rename_axis(index="county", columns="sex").'
+            raise refusal(who, "value", "must name the axes of its rows and columns", axis.name, advice)
+    return frame.to_numpy(), {frame.index.name: list(frame.index), frame.columns.name: list(frame.columns)}
 
 
 def _named(index: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import numpy as np
 
 PERSONS = ("hhgq", "votingage", "hispanic", "cenrace")
 DHC = ("relgq", "sex", "age", "hispanic", "cenrace")
+HOUSEHOLDS = ("sex", "hhage", "hisp", "race", "elderly", "hhtenshort_3lev", "hhtype_dhch", "tenvacgq")
 
 
 def measurement(geocode, query, groupings, shape, value, variance, sign=None):

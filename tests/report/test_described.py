@@ -207,3 +207,21 @@ def test_a_sidecar_says_what_is_missing(tmp_path):
     content = croissant.sidecar(release, saved(release, tmp_path))
     assert croissant.missing(content) == ["name", "license", "url", "creator", "datePublished"]
     assert content["description"].startswith("Statistics published with privacy noise: count.")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the reader's own libraries
+def test_an_independent_reader_takes_the_sidecar(tmp_path):
+    """MLCommons' own reader of Croissant: it complains of nothing that is required, and finds the statistics."""
+    import mlcroissant
+
+    path = saved(full(), tmp_path)
+    content = croissant.sidecar(full(), path, "https://example.org/health")
+    (tmp_path / "croissant.json").write_text(json.dumps(content))
+    found = mlcroissant.Dataset(tmp_path / "croissant.json")
+    assert not found.metadata.issues.errors
+    assert [row["statistics/name"] for row in found.records("statistics")] == ["smokers", "drinkers"]
+    assert [row["statistics/entries"] for row in found.records("statistics")] == [2, 1]
+    del content["recordSet"][0]["data"][1]["statistics/unit"]
+    (tmp_path / "spoilt.json").write_text(json.dumps(content))
+    with pytest.raises(mlcroissant.ValidationError, match="expected columns"):
+        mlcroissant.Dataset(tmp_path / "spoilt.json")

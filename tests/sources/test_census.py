@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from published_files import DHC, PERSONS, measurement, write_measurements
+from published_files import DHC, HOUSEHOLDS, PERSONS, measurement, write_measurements
 
 import noisewise as nw
 from noisewise.sources.census_codes import PRODUCTS, STATES
@@ -115,7 +115,8 @@ def test_housing_units_and_dhc_persons(tmp_path, seed):
     units = [measurement("050", "detailed_dpq", {"h1": "detailed"}, (2,), [30, 80], 25.0)]
     write_measurements(tmp_path / "US_Unit_PL_PROD/State.parquet/DPQuery/State=50/p.parquet", units, ("h1",))
     item = nw.sources.census_nmf(tmp_path, level="State", query="detailed")["detailed"]
-    assert item == nw.DiscreteGaussian(scale=5.0).released([[30, 80]], item.coords)
+    assert item.mechanism == nw.DiscreteGaussian(scale=5.0)
+    assert item.value.tolist() == [[30, 80]]
     assert list(item.coords["h1"]) == ["vacant", "occupied"]
     groupings = {"relgq": "relgq_4_groups", "age": "age_18_64_116"}
     value = np.random.default_rng(seed).integers(0, 9, (4, 1, 3, 1, 1))
@@ -126,6 +127,41 @@ def test_housing_units_and_dhc_persons(tmp_path, seed):
     assert list(item.coords) == ["geocode", "relgq", "age"]  # axes in the order of the counts, not of the name
     assert list(item.coords["age"]) == ["0-17", "18-64", "65-115"]
     assert np.array_equal(item.value[0], value[:, 0, :, 0, 0])
+
+
+def test_dhc_households_and_units(tmp_path, seed):
+    """Households and units are two tables of one file, whose rows leave out each other's attributes."""
+    value = np.random.default_rng(seed).integers(-5, 90, (3, 13))
+    groupings = {"hhtenshort_3lev": "hhtenshort_3lev", "hhtype_dhch": "family_nonfamily_size"}
+    query = "hhtenshort_3lev * family_nonfamily_size"
+    rows = [
+        measurement("050", f"{query}_dpq", groupings, (1, 1, 1, 1, 1, 3, 13), value, 9.0),
+        measurement("050", "tenvacgq_dpq", {"tenvacgq": "tenvacgq"}, (35,), range(35), 4.0),
+    ]
+    write_measurements(tmp_path / "State.parquet", rows, HOUSEHOLDS)
+    release = nw.sources.census_nmf(tmp_path / "State.parquet", level="State", query=[query, "tenvacgq"])
+    item = release["by_hhtenshort_3lev_family_nonfamily_size"]
+    assert list(item.coords) == ["geocode", "hhtenshort_3lev", "hhtype_dhch"]
+    assert np.array_equal(item.value[0], value)
+    assert [item.coords["hhtype_dhch"][place] for place in (0, 6, 12)] == [
+        *("family of 2", "nonfamily of 1", "nonfamily of 7 or more"),
+    ]
+    units = release["by_tenvacgq"]
+    assert [units.coords["tenvacgq"][place] for place in (2, 4, 11, 34)] == [
+        *("rented", "vacant: for rent", "GQ 101", "GQ 997"),
+    ]
+    assert units.value[0, 34] == 34
+    assert release.about["privacy_unit"] == "a housing unit"
+
+
+def test_a_release_says_where_it_is_from(persons, tmp_path):
+    release = nw.sources.census_nmf(persons, level="County", query="total")
+    assert release.about["source"] == "U.S. Census Bureau"
+    assert release.about["privacy_unit"] == "a person"
+    assert "redistricting (PL 94-171), persons" in release.about["title"]
+    assert dict(release["total"].about) == {"description": "Query total_dpq", "unit": "persons"}
+    release.save(tmp_path / "release.json")
+    assert nw.Release.load(tmp_path / "release.json") == release
 
 
 def test_a_model_takes_the_release_with_its_labels(persons):
@@ -144,10 +180,15 @@ def test_a_model_takes_the_release_with_its_labels(persons):
 
 
 def test_the_code_book_divides_what_it_groups():
-    persons, units, dhc = PRODUCTS.values()
+    persons, units, dhc, households, kinds, both = PRODUCTS.values()
     assert [len(persons[name]["detailed"]) for name in persons] == [8, 2, 2, 63]
     assert [len(units[name]["detailed"]) for name in units] == [2]
     assert [len(dhc[name]["detailed"]) for name in dhc] == [42, 2, 116, 2, 63]
+    assert [len(households[name]["detailed"]) for name in households] == [2, 9, 2, 7, 4, 3, 522]
+    assert len(kinds["tenvacgq"]["detailed"]) == 35
+    assert both == households | kinds
+    lengths = {"multig": 2, "coupled_hh_type": 5, "partner_type_own_child_status": 6, "family_nonfamily_size": 13}
+    assert {word: len(households["hhtype_dhch"][word]) for word in lengths} == lengths
     lengths = {"age_18_64_116": 3, "age_10_groups": 10, "age_38_groups": 38, "age_40_groups": 40, "votingage": 2}
     assert {word: len(dhc["age"][word]) for word in lengths} == lengths
     lengths = {"relgq_4_groups": 4, "popSehsdTargetsRelship": 19, "relship_and_eight_level_GQ": 25, "gqlevels": 25}

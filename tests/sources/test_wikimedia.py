@@ -33,7 +33,11 @@ def test_a_page_without_a_row_was_withheld(tmp_path):
     write_views(tmp_path, "2021-09-24", australian(**{CYCLONE: 500}))
     days = ["2021-09-22", "2021-09-23", "2021-09-24"]
     law = Thresholded(nw.DiscreteLaplace(scale=30.0), 450)
-    assert read(tmp_path)["views"] == law.released([7782, 450, "suppressed"], coords={"day": days})
+    release = read(tmp_path)
+    expected = law.released([7782, 450, "suppressed"], coords={"day": days})
+    assert release["views"] == expected.described("Views a day, historical data set", unit="views")
+    assert release.about["source"] == "Wikimedia Foundation"
+    assert release.about["licence"].endswith("zero/1.0/")
     two = read(tmp_path, pages=["Cyclone Alfred", QUAKE], country="au")["views"]
     assert list(two.coords) == ["page", "day"]
     assert list(two.coords["page"]) == [CYCLONE, QUAKE]

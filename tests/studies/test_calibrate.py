@@ -326,3 +326,21 @@ REFUSED = {
 def test_refusals(call, message):
     with pytest.raises(nw.InputError, match=message):
         call(four_counts())
+
+
+def test_a_release_gives_mechanisms_and_labels(seed):
+    """Its values are not looked at: the same positions as by its mechanisms, with the labels as names."""
+    model = nw.Model(
+        prior={"rate": dist.Gamma(2.0, 0.2).expand([2])},
+        statistics={"cases": lambda rate: dist.Poisson(rate)},
+        dims={"rate": ("county",)},
+    )
+    labelled = nw.Laplace(scale=4.0).released([5.0, 7.0], coords={"county": ["Bronx", "Kings"]})
+    how = {"replicates": 10, "draws": 20, "seed": seed}
+    found = calibrate(model, nw.Release(cases=labelled), nw.Rejection(), **how)
+    assert list(found.positions) == ["rate[Bronx]", "rate[Kings]", "cases[Bronx]", "cases[Kings]", module.LOG_ETA]
+    plain = calibrate(model, {"cases": nw.Laplace(scale=4.0)}, nw.Rejection(), **how)
+    assert all(
+        np.array_equal(ours, theirs)
+        for ours, theirs in zip(found.positions.values(), plain.positions.values(), strict=True)
+    )

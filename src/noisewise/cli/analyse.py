@@ -272,11 +272,10 @@ def calibrate(
     they should. Exit code 1 where they do not.
     """
     analysis = loaded(file, None, seed)
-    mechanisms = {name: item.mechanism for name, item in analysis.release.items()}
     settings = analysis.settings
     calibration = calibrate_of(
         analysis.model,
-        mechanisms,
+        analysis.release,
         settings.method,
         replicates=replicates,
         draws=draws,

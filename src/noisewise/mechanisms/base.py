@@ -157,7 +157,7 @@ class Mechanism(ABC):
         """`value` as published by this mechanism.
 
         `coords` labels its entries: `{"county": ["Bronx", "Kings"]}`, one list for each axis, in order. A pandas Series
-        with a named index, or an xarray DataArray, brings its own.
+        or DataFrame with named axes, or an xarray DataArray, brings its own.
         """
         return Released(self, value, FrozenDict() if coords is None else coords)
 

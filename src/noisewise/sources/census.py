@@ -28,17 +28,20 @@ def census_nmf(
     """Noisy counts of a 2020 Census noisy measurement file: one statistic for each query, with one entry an area.
 
     `path` is a Parquet file or a folder of them, such as `US_Person_PL_PROD`, the redistricting file of persons; also
-    that of housing units, and the DHC file of persons. `level` is "State", "County", "Tract", ...; `query` is "total",
-    "hispanic * cenrace", ..., or a list. `state` keeps one state, by FIPS number or abbreviation; `areas` is a list of
-    geocodes as the file writes them, or the beginning of them. A statistic (`total`, `by_hispanic_cenrace`) has the
-    axes `geocode` and those of its query, with labels. Constraints that fix a value, such as "total_con", have no
-    noise; those that bound one are refused. Files are read by row groups, and only what was asked for is kept.
+    that of housing units, and the DHC files of persons, households and units. `level` is "State", "County", "Tract",
+    ...; `query` is "total", "hispanic * cenrace", ..., or a list. `state` keeps one state, by FIPS number or
+    abbreviation; `areas` is a list of geocodes as the file writes them, or the beginning of them. A statistic (`total`,
+    `by_hispanic_cenrace`) has the axes `geocode` and those of its query, with labels. Constraints that fix a value,
+    such as "total_con", have no noise; those that bound one are refused. Files are read by row groups, and only what
+    was asked for is kept.
     """
     wanted = _Wanted(_level(level), _queries(query), _state(state), _areas(areas))
     found: dict[str, dict[str, _Row]] = {name: {} for name in wanted.queries}
     seen: set[str] = set()
+    products: set[str] = set()
     for file in _files(path, wanted):
         for row in _rows(file, wanted, seen):
+            products.add(row.product)
             if row.geocode in found[row.query]:
                 advice = "Give one file, or one folder of one product."
                 raise refusal(WHO, "path", f"must measure '{row.query}' once in each area", row.geocode, advice)
@@ -47,7 +50,21 @@ def census_nmf(
         if not rows:
             rule = f"must have been measured at the level {wanted.level} for the areas asked for"
             raise refusal(WHO, "query", rule, name, checks.nearest(name, seen))
-    return Release({_name_of(name): _statistic(rows) for name, rows in found.items()})
+    return _told(Release({_name_of(name): _statistic(name, rows) for name, rows in found.items()}), wanted, products)
+
+
+def _told(release: Release, wanted: "_Wanted", products: set[str]) -> Release:
+    """With what is known of every such file."""
+    [product] = products if len(products) == 1 else [None]
+    unit = None if product is None else "a person" if product.endswith("persons") else "a housing unit"
+    of = "" if product is None else f": {product}"
+    return release.described(
+        f"2020 Census noisy measurements{of}",
+        description=f"Counts at the level {wanted.level}, with noise and before any adjustment.",
+        source="U.S. Census Bureau",
+        licence="work of the U.S. government",
+        privacy_unit=unit,
+    )
 
 
 @dataclass(frozen=True)
@@ -70,6 +87,7 @@ class _Wanted:
 class _Row:
     """One query in one area."""
 
+    product: str
     geocode: str
     query: str
     axes: tuple[tuple[str, tuple[str, ...]], ...]
@@ -225,7 +243,7 @@ def _row(entry: dict[str, Any], product: str, attributes: dict[str, Grouping]) -
     if variance is None or not math.isfinite(variance) or (variance <= 0 if noisy else variance != 0):
         rule = f"must be {'positive' if noisy else '0 for a constraint'}, for {where}"
         raise refusal(WHO, "variance", rule, variance, "Check the file.")
-    return _Row(geocode, query, tuple(axes), value.reshape(lengths), float(variance), sign)
+    return _Row(product, geocode, query, tuple(axes), value.reshape(lengths), float(variance), sign)
 
 
 # Statistics ------------------------------------------------------------------------------------------------------
@@ -237,7 +255,7 @@ def _name_of(query: str) -> str:
     return stem if stem in WHOLE or query.endswith(SUFFIXES["constraint"]) else f"by_{stem}"
 
 
-def _statistic(rows: dict[str, _Row]) -> Released:
+def _statistic(query: str, rows: dict[str, _Row]) -> Released:
     """One query's counts in all areas, in the order of their geocodes."""
     geocodes = sorted(rows)
     first = rows[geocodes[0]]
@@ -252,7 +270,8 @@ def _statistic(rows: dict[str, _Row]) -> Released:
     if first.sign is None:
         scale = np.sqrt(variance).reshape(-1, *[1] * (value.ndim - 1))
         mechanism = DiscreteGaussian(scale=float(scale.flat[0]) if np.all(scale == scale.flat[0]) else scale)
-    return mechanism.released(value, coords=coords)
+    of = first.product.rpartition(", ")[2]
+    return mechanism.released(value, coords=coords).described(f"Query {query}", unit=of)
 
 
 __all__ = ["census_nmf"]

@@ -59,9 +59,42 @@ _RELATIONSHIPS = (
 )
 _GQ_CODES = (101, 102, 103, 104, 105, 106, 201, 202, 203, 301, 401, 402, 403, 404, 405, 501, 601, 602, 701, 801, 802)
 _GQ_TYPES = tuple(f"GQ {code}" for code in (*_GQ_CODES, 900, 901, 997))
+_TENURE = ("owned with a mortgage", "owned", "rented", "no rent")
+_VACANT = ("for rent", "rented", "for sale", "sold", "seasonal", "migrant workers", "other")
+_UNITS = (*_TENURE, *(f"vacant: {kind}" for kind in _VACANT), *_GQ_TYPES)
+_SIZES = ("1", "2", "3", "4", "5", "6", "7 or more")
+_HOUSEHOLDER_AGES = ("15-24", "25-34", "35-44", "45-54", "55-59", "60-64", "65-74", "75-84", "85 and over")
 _OLDER = (18, 20, 25, 30, 35, 40, 45, 50, 55, 60, 62, 65, 67, 70, 75, 80, 85, 90, 95, 100, 105, 110)
 _CENRACE_AXIS = _own("cenrace", _CENRACE)
 _HISPANIC_AXIS = _own("hispanic", _HISPANIC)
+
+_HOUSEHOLDS: dict[str, Grouping] = {
+    "sex": _own("sex", ("male", "female")),
+    "hhage": _own("hhage", _HOUSEHOLDER_AGES),
+    "hisp": _own("hisp", _HISPANIC),
+    "race": _own("race", (*_RACES, "two or more")),
+    "elderly": _own("elderly", ("nobody of 60", "oldest 60-64", "oldest 65-74", "oldest 75 and over")),
+    "hhtenshort_3lev": _own("hhtenshort_3lev", ("owned with a mortgage", "owned", "rented")),
+    "hhtype_dhch": _own(
+        "hhtype_dhch",
+        tuple(f"type {number}" for number in range(522)),
+        multig=("fewer than three generations", "three generations or more"),
+        coupled_hh_type=(
+            *("married same-sex", "married opposite-sex", "unmarried same-sex", "unmarried opposite-sex"),
+            "no spouse or partner",
+        ),
+        partner_type_own_child_status=tuple(
+            f"{couple}, {children} own children"
+            for couple in ("married", "cohabiting", "no spouse or partner")
+            for children in ("with", "without")
+        ),
+        family_nonfamily_size=(
+            *(f"family of {size}" for size in _SIZES[1:]),
+            *(f"nonfamily of {size}" for size in _SIZES),
+        ),
+    ),
+}
+_UNIT_KINDS: dict[str, Grouping] = {"tenvacgq": _own("tenvacgq", _UNITS)}
 
 PRODUCTS: dict[str, dict[str, Grouping]] = {
     "redistricting (PL 94-171), persons": {
@@ -107,6 +140,9 @@ PRODUCTS: dict[str, dict[str, Grouping]] = {
         "hispanic": _HISPANIC_AXIS,
         "cenrace": _CENRACE_AXIS,
     },
+    "demographic and housing characteristics (DHC), households": _HOUSEHOLDS,
+    "demographic and housing characteristics (DHC), housing units": _UNIT_KINDS,
+    "demographic and housing characteristics (DHC), households and housing units": _HOUSEHOLDS | _UNIT_KINDS,
 }
 """By product, by attribute in the order of the file's axes: the categories of each grouping."""
 

@@ -67,7 +67,12 @@ def wikimedia(
         value = np.array([[found[day][0].get(title, math.nan) for day in of_law] for title in titles])
         name = "views" if len(laws) == 1 else f"views_{law}"
         released[name] = _released(law, risk, value, titles if several else None, [day.isoformat() for day in of_law])
-    return Release(released)
+    return Release(released).described(
+        f"Views of pages of {project} from {country}",
+        description="Views a day with privacy noise; small values were withheld.",
+        source="Wikimedia Foundation",
+        licence="https://creativecommons.org/publicdomain/zero/1.0/",
+    )
 
 
 def _released(law: str, risk: str, value: Any, titles: list[str] | None, days: list[str]) -> Released:
@@ -79,7 +84,11 @@ def _released(law: str, risk: str, value: Any, titles: list[str] | None, days: l
         noise = DiscreteLaplace(scale=300.0 if law == "pre_2017" else 30.0)
         threshold = 3500 if law == "pre_2017" else 450
     coords: Any = {"day": days} if titles is None else {"page": titles, "day": days}
-    return Thresholded(noise, threshold).released(value[0] if titles is None else value, coords=coords)
+    return (
+        Thresholded(noise, threshold)
+        .released(value[0] if titles is None else value, coords=coords)
+        .described(f"Views a day, {law.replace('_', ' ')} data set", unit="views")
+    )
 
 
 def _law(day: date, code: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import checks
+from noisewise.axes import Coords
 from noisewise.diagnostics import chains, uniformity, weights
 from noisewise.diagnostics.uniformity import FALSE_ALARM
 from noisewise.engine import Engine
@@ -140,7 +141,7 @@ class Calibration:
 
 def calibrate(
     model: Model,
-    mechanisms: Mapping[str, Mechanism],
+    mechanisms: Mapping[str, Mechanism] | Release,
     sampler: Sampler | None,
     *,
     replicates: int = 200,
@@ -151,19 +152,22 @@ def calibrate(
 ) -> Calibration:
     """Simulate `replicates` releases from the model and its mechanisms, sample each, and rank the true values.
 
-    `mechanisms` names the mechanism of each released statistic. `sampler` None calibrates `nw.sample`'s own choice.
+    `mechanisms` names the mechanism of each released statistic, or is a release, of which mechanisms and labels count
+    and values do not. `sampler` None calibrates `nw.sample`'s own choice.
     A replicate whose run does not complete counts as a failure, and then the verdict is not "calibrated".
     """
     replicates = checks.integer("calibrate", "replicates", replicates, least=10, advice="Ask for 200, say.")
     draws = checks.integer("calibrate", "draws", draws, least=1, advice="Ask for 1_000, say.")
     seed = checks.integer("calibrate", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
+    labels = {name: item.coords for name, item in mechanisms.items()} if isinstance(mechanisms, Release) else {}
+    mechanisms = {name: item.mechanism for name, item in mechanisms.items()} if labels else mechanisms
     _check(model, mechanisms)
     start = time.monotonic()
     rows: list[dict[str, float]] = []
     sizes: list[int] = []
     failures: list[dict[str, Any]] = []
     with Progress(progress, "calibrate") as bar:
-        for number, (truth, release) in enumerate(simulated(model, mechanisms, replicates, seed)):
+        for number, (truth, release) in enumerate(simulated(model, mechanisms, replicates, seed, labels)):
             run_seed = int(generator(seed, Purpose.CALIBRATION_SEED, number).integers(2**62))
             status, message, posterior = _run(model, release, sampler, draws, run_seed, engine, number == 0)
             if status == "interrupted":
@@ -204,7 +208,11 @@ def _check(model: Any, mechanisms: Any) -> None:
 
 
 def simulated(
-    model: Model, mechanisms: Mapping[str, Mechanism], replicates: int, seed: int
+    model: Model,
+    mechanisms: Mapping[str, Mechanism],
+    replicates: int,
+    seed: int,
+    labels: Mapping[str, Coords] = FrozenDict(),
 ) -> Iterator[tuple[dict[str, Array], Release]]:
     """True values by name and the release made from them, replicate by replicate."""
     for first in range(0, replicates, BLOCK):
@@ -215,7 +223,9 @@ def simulated(
             extra = {other: values[other] for other in mechanism.inputs}
             noisy[name] = mechanism.sample(rng, values[name], **extra)
         for row in range(min(BLOCK, replicates - first)):
-            released = {name: mechanism.released(noisy[name][row]) for name, mechanism in mechanisms.items()}
+            released = {
+                name: mechanism.released(noisy[name][row], labels.get(name)) for name, mechanism in mechanisms.items()
+            }
             yield {name: column[row] for name, column in values.items()}, Release(released)
 
 

@@ -1,5 +1,6 @@
 """The kinds of files that noisewise reads: good ones, malformed ones made from them, and the reader's outcome."""
 
+import base64
 import io
 import json
 import tempfile
@@ -26,6 +27,7 @@ from noisewise.checkpoint import describe, inspect
 from noisewise.checkpoint import file as journal
 from noisewise.checkpoint import log as resume
 from noisewise.errors import NoisewiseError
+from noisewise.mechanisms.packing import MOST_LISTED
 from noisewise.results import fit_file
 from noisewise.workflow import folder as results_folder
 from noisewise.workflow.results import plain
@@ -56,14 +58,31 @@ def malformed(kind, rng):
 
 @cache
 def releases():
-    """One release per mechanism of the tests' table, one with several statistics and groups, and one with labels."""
+    """One release per mechanism of the tests' table, and others: groups, labels, packed arrays."""
     rng, found = np.random.default_rng(0), []
     for case in all_cases():
         value = case.sample(case.mechanism, rng, 1)[0]
         found.append(nw.Release(statistic=case.mechanism.released(value)).to_dict())
     laplace = nw.Laplace(epsilon=0.5, sensitivity=1.0)
     several = nw.Release({name: laplace.released(3.5) for name in ("north", "south", "all")})
-    return [*found, several.with_disjoint(["north"], ["south"], public=True).to_dict(), *[described().to_dict()] * 40]
+    return [*found, several.with_disjoint(["north"], ["south"], public=True).to_dict(), *special()]
+
+
+def special():
+    """Those that have more than a mechanism to be spoilt, so many times that they are met often."""
+    return [*[described().to_dict()] * 40, *[packed()] * 10]
+
+
+def packed():
+    """A release whose value and scale are written as bytes, short enough to be mutated often where it matters."""
+    content = nw.Release(
+        x=nw.Laplace(scale=np.full(MOST_LISTED + 1, 2.0)).released(np.zeros(MOST_LISTED + 1))
+    ).to_dict()
+    entry = content["statistics"]["x"]
+    for key, value in {"value": [1.5, -2.0], "scale": [1.0, 2.0]}.items():
+        assert entry[key]["packed"] == "float64"
+        entry[key] |= {"shape": [2], "data": base64.b64encode(np.array(value, "<f8").tobytes()).decode()}
+    return content
 
 
 def described():
