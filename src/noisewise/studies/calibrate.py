@@ -159,8 +159,10 @@ def calibrate(
     replicates = checks.integer("calibrate", "replicates", replicates, least=10, advice="Ask for 200, say.")
     draws = checks.integer("calibrate", "draws", draws, least=1, advice="Ask for 1_000, say.")
     seed = checks.integer("calibrate", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
-    labels = {name: item.coords for name, item in mechanisms.items()} if isinstance(mechanisms, Release) else {}
-    mechanisms = {name: item.mechanism for name, item in mechanisms.items()} if labels else mechanisms
+    labels: dict[str, Coords] = {}
+    if isinstance(mechanisms, Release):
+        labels = {name: item.coords for name, item in mechanisms.items()}
+        mechanisms = {name: item.mechanism for name, item in mechanisms.items()}
     _check(model, mechanisms)
     start = time.monotonic()
     rows: list[dict[str, float]] = []
