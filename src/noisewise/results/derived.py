@@ -1,13 +1,22 @@
 """Quantities computed from the draws of a posterior, or from a likelihood estimate."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.axes import Axes
 from noisewise.errors import refusal
 from noisewise.model import derived
+from noisewise.numerics import Array, double
+from noisewise.results.estimated import Estimated, alike
+from noisewise.results.labels import labels_of
 
 if TYPE_CHECKING:
+    from noisewise.results.fit import Fit
     from noisewise.results.posterior import Posterior
 
 
@@ -22,3 +31,73 @@ def derive(posterior: "Posterior", functions: Mapping[str, Callable[..., Any]], 
     shapes = {name: values.shape[1:] for name, values in draws.items()}
     axes = derived.axes_of(who, takes, shapes, posterior.axes, dims)
     return replace(posterior, draws=draws, derived=(*posterior.derived, *columns), axes=axes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitDerived(Estimated):
+    """Functions of a maximum likelihood estimate, with standard errors by the delta method."""
+
+    estimate: Mapping[str, Array]
+    labels: tuple[str, ...]
+    covariance: Array
+    monte_carlo_error: Mapping[str, Array] = field(default_factory=dict)
+    """A bound on the standard error of the estimate over repeated simulation; empty for `EM`."""
+    axes: Axes = field(default_factory=Axes)
+
+    def __repr__(self) -> str:
+        return f"FitDerived\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}"
+
+
+def of_fit(fit: "Fit", functions: Mapping[str, Callable[..., Any]], dims: Any) -> FitDerived:
+    """The delta method: g(theta_hat) with covariance J C J'."""
+    who = "Fit.derive"
+    if fit.status != "converged":
+        raise refusal(who, "fit", "must have converged", fit.status, fit.message or "Fit again.")
+    point = {name: np.asarray(value, float) for name, value in fit.estimate.items()}
+    takes = derived.arguments(who, functions, point)
+    values, jacobian = _linearised(who, functions, takes, point)
+    shapes = {name: np.shape(value) for name, value in (point | values).items()}
+    axes = derived.axes_of(who, takes, shapes, fit.axes, dims).only(values)
+    labels = tuple(label for name in values for label in labels_of(name, shapes[name], axes))
+    bound: dict[str, Array] = {}
+    if fit.monte_carlo_error:  # errors of correlated estimates at most add up
+        errors = np.concatenate([np.ravel(fit.monte_carlo_error[name]) for name in point])
+        bound = alike(values, np.abs(jacobian) @ errors)
+    return FitDerived(values, labels, jacobian @ fit.covariance @ jacobian.T, bound, axes)
+
+
+def _linearised(
+    who: str, functions: Mapping[str, Callable[..., Any]], takes: Mapping[str, tuple[str, ...]], point: dict[str, Array]
+) -> tuple[dict[str, Array], Array]:
+    """Values at a point, and the Jacobian: a row for each scalar, a column for each scalar of the point."""
+
+    def all_of(known: Mapping[str, Any]) -> dict[str, Any]:
+        computed = dict(known)
+        for name, needed in takes.items():
+            computed[name] = jnp.asarray(functions[name](**{one: computed[one] for one in needed}))
+        return {name: computed[name] for name in functions}
+
+    known: dict[str, Any] = dict(point)
+    for name, needed in takes.items():
+        known[name] = derived.value_at(who, name, functions[name], {one: known[one] for one in needed})
+        if known[name].dtype.kind == "b":
+            advice = "Truth values have probabilities under a posterior: nw.sample(...).derive(...)."
+            raise refusal(who, name, "must be a number: an estimate is no chance", known[name].tolist(), advice)
+    try:
+        with double():
+            values = jax.tree.map(np.asarray, all_of(jax.tree.map(jnp.asarray, point)))
+            slopes = jax.jacobian(lambda p: jax.tree.map(lambda v: v.astype(float), all_of(p)))(point)
+    except derived.UNTRACEABLE:
+        advice = "Write it in jax.numpy, without if on values."
+        raise refusal(who, "functions", "must be functions that JAX can differentiate", list(takes), advice) from None
+    rows = []
+    for name in functions:
+        parts = [np.asarray(slopes[name][one]).reshape(values[name].size, -1) for one in point]
+        rows.append(np.concatenate(parts, axis=1))
+        if not np.all(np.isfinite(values[name])) or not np.all(np.isfinite(rows[-1])):
+            rule = "must be finite and have a finite slope at the estimate"
+            raise refusal(who, name, rule, values[name].tolist(), "Ask for it on another scale.")
+        if np.any(np.all(rows[-1] == 0.0, axis=1)):
+            rule = "must change with the parameters at the estimate: the delta method sees slopes only"
+            raise refusal(who, name, rule, values[name].tolist(), "Use nw.sample, or bootstrap.")
+    return {name: values[name][()] for name in functions}, np.concatenate(rows, axis=0)

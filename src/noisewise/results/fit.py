@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
-from noisewise import checks
 from noisewise._version import current_versions
 from noisewise.axes import Axes
 from noisewise.errors import refusal
 from noisewise.inference.settings import Estimator
 from noisewise.inference.status import FIT, check_status
 from noisewise.numerics import Array
-from noisewise.results.labels import by_name
+from noisewise.results import derived as derivation
+from noisewise.results.derived import FitDerived
+from noisewise.results.estimated import Estimated, alike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit:
+class Fit(Estimated):
     """Maximum likelihood estimate of a model's parameters from a release, exact for model and noise together."""
 
     estimate: Mapping[str, Array]
@@ -54,42 +54,13 @@ class Fit:
                 view.flags.writeable = False
                 object.__setattr__(self, name, view)
 
-    @property
-    def standard_error(self) -> dict[str, Array]:
-        """Square roots of the covariance's diagonal, by name."""
-        return alike(self.estimate, np.sqrt(np.diag(self.covariance)))
+    def derive(self, *, dims: Mapping[str, tuple[str, ...]] | None = None, **functions: Any) -> "FitDerived":
+        """Functions of the estimate, with standard errors by the delta method: `fit.derive(gap=lambda p, q: p - q)`.
 
-    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
-        """Wald intervals: the estimate, give or take a normal quantile of standard errors."""
-        z = -ndtri((1 - checks.level("Fit", level)) / 2)
-        errors = self.standard_error
-        return {name: (value - z * errors[name], value + z * errors[name]) for name, value in self.estimate.items()}
-
-    def select(self, name: str, **labels: Any) -> Any:
-        """The estimate of the entries with these labels: `fit.select("rate", county="Bronx")`."""
-        if name not in self.estimate:
-            raise KeyError(f"Fit: no '{name}'. {checks.nearest(name, self.estimate)}")
-        return self.axes.taken("Fit.select", name, np.asarray(self.estimate[name]), 0, labels)[()]
-
-    def summary(self, level: float = 0.95) -> Any:
-        """A pandas table: estimate, standard error, Wald interval, and the Monte Carlo error of the estimate."""
-        import pandas as pd
-
-        tail = (1 - level) / 2
-        low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
-        ends = self.interval(level)
-        flat = {
-            "estimate": self.estimate,
-            "standard error": self.standard_error,
-            low: {name: pair[0] for name, pair in ends.items()},
-            high: {name: pair[1] for name, pair in ends.items()},
-        }
-        if self.monte_carlo_error:
-            flat["Monte Carlo error"] = self.monte_carlo_error
-        columns = {
-            title: np.concatenate([np.ravel(values[name]) for name in self.estimate]) for title, values in flat.items()
-        }
-        return pd.DataFrame(columns, index=list(self.labels))
+        Each takes the parameters that it names as arguments, in `jax.numpy`. With J its Jacobian at the estimate, the
+        covariance is J C J', C that of the fit. See docs/answers.md.
+        """
+        return derivation.of_fit(self, functions, dims)
 
     def beside(self, naive: "Fit") -> Any:
         """A pandas table of this fit beside one that ignored the noise, `nw.fit(model, release.naive(), ...)`.
@@ -120,7 +91,4 @@ class Fit:
         )
 
 
-def alike(estimate: Mapping[str, Array], flat: Array) -> dict[str, Array]:
-    """One number for every scalar of an estimate, by name and in its shapes."""
-    shapes = {name: value.shape for name, value in estimate.items()}
-    return {name: value[()] for name, value in by_name(flat, shapes).items()}
+__all__ = ["Fit", "FitDerived", "alike"]

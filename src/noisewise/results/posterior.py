@@ -22,8 +22,8 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
 from noisewise.numerics import Array
+from noisewise.results import decisions, groups, intervals
 from noisewise.results import derived as derivation
-from noisewise.results import groups
 from noisewise.results import posterior_file as result_file
 from noisewise.results.labels import label_of, labels_of
 
@@ -140,9 +140,10 @@ class Posterior:
     @cached_property
     def _precision(self) -> dict[str, dict[str, Array]]:
         """For every name, entry by entry: effective size, error of the mean and, for chains, tail size and R-hat."""
-        return {name: self._precision_of(values) for name, values in self.draws.items()}
+        return {name: self.precision_of(values) for name, values in self.draws.items()}
 
-    def _precision_of(self, values: Array) -> dict[str, Array]:
+    def precision_of(self, values: Array) -> dict[str, Array]:
+        """Effective size, and error of the mean, of one value for each draw, entry by entry."""
         values = values.astype(float)
         shape = values.shape[1:]
         groups = self.chains or self.islands
@@ -224,17 +225,42 @@ class Posterior:
                 rows.append({column: float(numbers[index]) for column, numbers in spread.items()})
         return pd.DataFrame(rows, index=labels)
 
-    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
-        """Central credible intervals by name."""
-        tail = (1 - checks.level("Posterior", level)) / 2
-        intervals = {}
+    def interval(
+        self, level: float = 0.95, kind: str = "equal-tailed", *, simultaneous: bool = False
+    ) -> dict[str, tuple[Any, Any]]:
+        """Credible intervals by name, weights taken into account.
+
+        "equal-tailed": as much below as above. "hdi": the shortest that holds `level` of the draws. `simultaneous`: for
+        a vector, equal-tailed intervals that hold all of its entries at once for `level` of the draws, by ranks (Besag
+        et al. 1995).
+        """
+        level = checks.level("Posterior", level)
+        checks.choice("Posterior.interval", "kind", kind, ["equal-tailed", "hdi"])
+        if simultaneous and kind == "hdi":
+            advice = 'Leave kind out: simultaneous intervals are "equal-tailed".'
+            raise refusal("Posterior.interval", "kind", "must be 'equal-tailed' where simultaneous", kind, advice)
+        method = intervals.joint if simultaneous else intervals.shortest if kind == "hdi" else intervals.central
+        ends = {}
         for name, values in self.draws.items():
-            low, high = self._quantiles(values.astype(float), [tail, 1 - tail])
-            intervals[name] = (low[()], high[()])
-        return intervals
+            nothing = np.full(values.shape[1:], np.nan)
+            pair = method(values.astype(float), self.weights, level) if self._usable else (nothing, nothing)
+            ends[name] = (pair[0][()], pair[1][()])
+        return ends
+
+    def decide(self, **bounds: Any) -> Any:
+        """A pandas table of chances: `posterior.decide(theta=0.5, gap=(-0.02, 0.02))`.
+
+        For a number, the chances to lie below and above it; for a pair, also inside (both ends included), a region of
+        practical equivalence. Each with its Monte Carlo error; where all draws agree, one over their effective number.
+        """
+        return decisions.table(self, bounds)
+
+    @property
+    def _usable(self) -> bool:
+        return len(self) > 0 and (self.weights is None or not np.isnan(self.weights).any())
 
     def _quantiles(self, values: Array, levels: list[float]) -> Array:
-        if len(self) == 0 or (self.weights is not None and np.isnan(self.weights).any()):
+        if not self._usable:
             return np.full((len(levels), *values.shape[1:]), np.nan)
         return weights.quantiles(values, self.weights, levels)
 

@@ -31,10 +31,40 @@ POSTERIOR = {
         "diagnostics/test_chains.py::test_the_worst_entry_speaks_for_a_vector",
     ),
     "an interval of 95% has 2.5% on one side alone": Mutant(
-        "results/posterior.py",
-        "low, high = self._quantiles(values.astype(float), [tail, 1 - tail])",
-        "low, high = self._quantiles(values.astype(float), [tail, 1 - 2 * tail])",
+        "results/intervals.py",
+        "low, high = quantiles(values, weights, [(1 - level) / 2, (1 + level) / 2])",
+        "low, high = quantiles(values, weights, [(1 - level) / 2, level])",
         f"{TOLD}::test_summary_of_plain_draws",
+    ),
+    "a band for all entries looks at one tail": Mutant(
+        "results/intervals.py",
+        "extreme = np.max([np.maximum(below, above) for below, above in tails], axis=0)",
+        "extreme = np.max([below for below, above in tails], axis=0)",
+        "results/test_intervals.py::test_a_simultaneous_band_holds_exactly_its_share_of_whole_draws",
+    ),
+    "a band for all entries forgets the weights": Mutant(
+        "results/intervals.py",
+        "weight = np.full(size, 1.0 / size) if weights is None else weights",
+        "weight = np.full(size, 1.0 / size)",
+        "results/test_intervals.py::test_weights_count_in_a_band",
+    ),
+    "chances of regions forget the weights": Mutant(
+        "results/decisions.py",
+        "weights.mean_and_sd(held.astype(float), posterior.weights)[0]",
+        "weights.mean_and_sd(held.astype(float), None)[0]",
+        "results/test_intervals.py::test_chances_are_those_of_the_closed_form",
+    ),
+    "intervals of all entries of a fit are those of single ones": Mutant(
+        "results/estimated.py",
+        "each = level ** (1.0 / max(np.size(value), 1)) if simultaneous else level",
+        "each = level",
+        "results/test_fit_derived.py::test_simultaneous_intervals_hold_all_entries_as_often_as_they_say",
+    ),
+    "the delta method forgets the signs of slopes": Mutant(
+        "results/derived.py",
+        "jacobian @ fit.covariance @ jacobian.T",
+        "np.abs(jacobian) @ fit.covariance @ np.abs(jacobian).T",
+        "results/test_fit_derived.py::test_standard_errors_are_those_of_the_closed_form",
     ),
     "expectations forget the weights": Mutant(
         "results/posterior.py",
@@ -103,9 +133,9 @@ STUDIES = {
         "studies/test_forecast.py::test_conflict_is_seen",
     ),
     "an interval of a fit has all of its error on each side": Mutant(
-        "results/fit.py",
-        'z = -ndtri((1 - checks.level("Fit", level)) / 2)',
-        'z = -ndtri(1 - checks.level("Fit", level))',
+        "results/estimated.py",
+        "z = -ndtri((1 - each) / 2)",
+        "z = -ndtri(1 - each)",
         "likelihood/test_intervals.py::test_coverage_of_a_normal_mean "
         "likelihood/test_likelihood.py::test_displays_and_tables "
         "likelihood/test_intervals.py::test_a_gaussian_model_has_closed_forms_and_the_right_degrees_of_freedom",

@@ -1,0 +1,71 @@
+"""Intervals of weighted draws, entry by entry and for all entries of a vector at once; and chances of regions."""
+
+import math
+
+import numpy as np
+
+from noisewise.diagnostics.weights import quantiles
+from noisewise.numerics import Array
+
+ROUNDING = 1e-12
+"""Sums of weights nearer than this are the same."""
+
+
+def central(values: Array, weights: Array | None, level: float) -> tuple[Array, Array]:
+    """As much below as above, entry by entry."""
+    low, high = quantiles(values, weights, [(1 - level) / 2, (1 + level) / 2])
+    return low, high
+
+
+def shortest(values: Array, weights: Array | None, level: float) -> tuple[Array, Array]:
+    """The shortest interval with `level` of the draws, entry by entry: of highest density where there is one mode.
+
+    It begins and ends at draws. Of intervals of one length, the first is taken.
+    """
+    size = len(values)
+    flat = values.reshape(size, -1)
+    ends = np.empty((2, flat.shape[1]))
+    for column in range(flat.shape[1]):
+        order = np.argsort(flat[:, column], kind="stable")
+        ordered = flat[order, column]
+        if weights is None:
+            count = min(size, max(1, math.ceil(level * size - ROUNDING)))
+            first = np.arange(size - count + 1)
+            last = first + count - 1
+        else:
+            above = np.cumsum(weights[order])
+            before = above - weights[order]
+            last = np.searchsorted(above, before + level * above[-1] - ROUNDING)
+            first = np.flatnonzero(last < size)
+            last = last[first]
+        best = int(np.argmin(ordered[last] - ordered[first]))
+        ends[:, column] = ordered[first[best]], ordered[last[best]]
+    low, high = ends.reshape((2, *values.shape[1:]))
+    return low, high
+
+
+def joint(values: Array, weights: Array | None, level: float) -> tuple[Array, Array]:
+    """Intervals that hold all entries of `level` of the draws at once: Besag, Green, Higdon and Mengersen (1995, 6.3).
+
+    For each draw, the most extreme rank of its entries, in either tail; a draw lies within the band at r if that is at
+    most r. r is the smallest that `level` of the draws reach. Ranks are shares of the weight, ties counted outwards.
+    """
+    size = len(values)
+    flat = values.reshape(size, -1)
+    weight = np.full(size, 1.0 / size) if weights is None else weights
+    tails = [_tails(column, weight) for column in flat.T]
+    extreme = np.max([np.maximum(below, above) for below, above in tails], axis=0)
+    order = np.argsort(extreme, kind="stable")
+    reached = np.searchsorted(np.cumsum(weight[order]), level - ROUNDING)
+    r = extreme[order[min(int(reached), size - 1)]] + ROUNDING
+    low = [np.min(column[above <= r]) for column, (_, above) in zip(flat.T, tails, strict=True)]
+    high = [np.max(column[below <= r]) for column, (below, _) in zip(flat.T, tails, strict=True)]
+    return np.reshape(low, values.shape[1:]), np.reshape(high, values.shape[1:])
+
+
+def _tails(column: Array, weight: Array) -> tuple[Array, Array]:
+    """For each draw, the weight at or below it, and the weight at or above it."""
+    _, place = np.unique(column, return_inverse=True)
+    mass = np.bincount(place, weights=weight)
+    upwards = np.cumsum(mass)
+    return upwards[place], (upwards[-1] - upwards + mass)[place]
