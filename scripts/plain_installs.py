@@ -97,6 +97,13 @@ WITHOUT_PARQUET = """
 open("counts.parquet", "w").close()
 nw.Release.from_table("counts.parquet", value="count", mechanism="Laplace", scale=1.0)
 """
+LINE = """
+import noisewise as nw
+
+release = nw.Release(cases=nw.Laplace(scale=1.0).released([1.2, 3.1, 2.2, 6.4]))
+model = nw.regression("cases ~ x", release, family="poisson", data={"x": [-1.0, 0.0, 0.5, 1.0]})
+print(nw.sample(model, release, draws=500, seed=1).summary())
+"""
 PEOPLE = "smokes,age,region,ever_used\nyes,30,north,no\nno,51,west,yes\nno,44,south,no\n"
 
 
@@ -154,6 +161,7 @@ STEPS: dict[str, list[Step]] = {
         script("nw.Processes", COUNT, SAME_DRAWS, PROCESSES, prints=r"noisewise\[processes\]", code=1),
         script("a table in Parquet", COUNT, WITHOUT_PARQUET, prints=r"noisewise\[parquet\]", code=1),
         script("nw.Dask", COUNT, "nw.sample(model, release, engine=nw.Dask())", prints=r"noisewise\[dask\]", code=1),
+        script("nw.regression", LINE, prints=r"noisewise\[formula\]", code=1),
     ],
     "page": [Step("noisewise serve --no-browser --port 0", ("serve",))],
     "opendp": [
@@ -165,6 +173,7 @@ STEPS: dict[str, list[Step]] = {
     "dask": [script("nw.Dask on two workers", COUNT, SAME_DRAWS, DASK, prints="the same draws")],
     "processes": [script("nw.Processes(2)", COUNT, SAME_DRAWS, PROCESSES, prints="the same draws")],
     "parquet": [script("a table in Parquet", COUNT, PARQUET, prints="the same release")],
+    "formula": [script("nw.regression", LINE, prints=r"beta\[x\]")],
     "arviz": [script("ArviZ's functions", COUNT, ARVIZ, prints="theta", files=("arviz.png",))],
 }
 

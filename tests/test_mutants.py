@@ -12,7 +12,7 @@ from mutants.table import MUTANTS
 
 ROOMS = [
     *("numerics", "diagnostics", "mechanisms", "model", "inference"),
-    *("samplers", "likelihood", "studies", "results"),
+    *("samplers", "likelihood", "studies", "results", "everyday"),
 ]
 BESIDES = ["sensitivity.py", *(f"curator/{name}.py" for name in ("drawing", "summaries", "measurements", "rounding"))]
 WITHOUT = {

@@ -7,6 +7,7 @@ from noisewise import mechanisms, sources
 from noisewise._version import __version__
 from noisewise.engine import Dask, Device, Processes, Threads
 from noisewise.errors import InferenceError, InputError, NoisewiseError, NoisewiseWarning
+from noisewise.everyday import difference, mean_of, regression, share_of, table_of
 from noisewise.inference.confidential import confidential
 from noisewise.inference.privatised import Privatised
 from noisewise.likelihood import EM, MCEM, Ascent, Staged
@@ -83,11 +84,16 @@ __all__ = [
     "calibrate",
     "compare",
     "confidential",
+    "difference",
     "fit",
     "forecast",
+    "mean_of",
     "mechanisms",
     "plot",
     "plot_trace",
+    "regression",
     "sample",
+    "share_of",
     "sources",
+    "table_of",
 ]

@@ -43,6 +43,8 @@ class Model:
 
     sent_once = True
     """Sent to another process once: one copy serves all blocks."""
+    code: str = ""
+    """The Python that makes the model, where an everyday function such as `nw.mean_of` wrote it."""
 
     def __init__(
         self,

@@ -45,6 +45,8 @@ class Sum:
         self.ends = {name: constant_bounds(problem.model, name) for name in names}
         self.fixed_noise = set[str]().union(*(_reads(problem, name) for name in self.read_by)) <= set(names)
         """Whether the noise density over the grid depends on nothing that is sampled."""
+        self.whole = not np.any(self.log_outside() > -np.inf)
+        """Whether the grid holds every value there is, so that nothing beyond it needs a bound."""
 
     def _is_by_entry(self) -> bool:
         if len(self.names) > 1 or self.read_by != self.names or self.children:
@@ -99,7 +101,7 @@ class Sum:
     def signature(self) -> tuple[Any, ...]:
         """What a compiled program depends on."""
         sizes = tuple(window.size for window in self.windows.values())
-        return self.names, self.by_entry, self.affine, self.fixed_noise, sizes, self.points
+        return self.names, self.by_entry, self.affine, self.fixed_noise, self.whole, sizes, self.points
 
     # The grid --------------------------------------------------------------------------------------------
 
@@ -261,10 +263,12 @@ class Sum:
         if self.affine and self.fixed_noise:
             anchored = self._anchored(values, tables["starts"][self.names[0]])
             held = tilted(tables["log_base"] + tables["log_eta"], tables["share"], *anchored)
-            inside = tilted(tables["log_base"], tables["share"], *anchored)
+            inside = None if self.whole else tilted(tables["log_base"], tables["share"], *anchored)
         else:
             law, noise = self.log_terms(values, items, tables)
-            held, inside = log_sum(law + noise), log_sum(law)
+            held, inside = log_sum(law + noise), None if self.whole else log_sum(law)
+        if inside is None:
+            return jnp.sum(held)
         return jnp.sum(jnp.logaddexp(held, self._log_beyond(inside, tables["outside"])))
 
     def _log_beyond(self, inside: Any, outside: Any) -> Any:

@@ -43,6 +43,9 @@ AFFORDABLE = 2**26
 """Work, in numbers handled, that is no reason to give up independent draws: a few seconds on one core."""
 MOST_COLLAPSED = 2**29
 """The same where rows are weighed by the exact likelihood: chains are judged by a rule of thumb, and may not meet."""
+MANY = 2**10
+"""Entries of discrete statistics beyond which none are simulated to weigh them where they can be summed out: the weight
+of a simulated row falls exponentially in their number."""
 CHEAP, KEEPS = 2**21, 0.5
 """Work up to which weighted draws of the prior settle the choice; efficiency from which they do, whatever the work."""
 NEAR = 4.0
@@ -242,6 +245,8 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         if key in SAMPLER_OF and (probe.unknowns > MOST_ADAPTED or dear(probe.problem)):
             continue
         if key == "collapsed" and not collapses(probe):
+            continue
+        if key == "adapted" and probe.latent(continuous=False) > MANY and collapses(probe):
             continue
         with suppress(InputError):  # a fitted proposal can reach where the model cannot be drawn from
             ranking.append(cost(probe, draws, seed, engine))

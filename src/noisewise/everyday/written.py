@@ -1,0 +1,138 @@
+"""A model as Python text: what an everyday function writes, runs to make its `Model`, and leaves in `model.code`."""
+
+import ast
+import json
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from noisewise.model import Model
+
+WIDTH = 118
+IMPORTS = {
+    "jnp.": "import jax.numpy as jnp",
+    "np.": "import numpy as np",
+    "dist.": "import numpyro.distributions as dist",
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """The parts of a model as text. Names that the release does not have are the function's `own`."""
+
+    prior: Mapping[str, str]
+    statistics: Mapping[str, str]
+    derived: Mapping[str, str] = field(default_factory=dict)
+    before: tuple[str, ...] = ()
+    """Arrays and functions that stand before the model."""
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    coords: Mapping[str, list[Any]] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
+    """Names of record fields, and of statistics that were not released."""
+    quantity: str = ""
+    """The parameter that the question is about."""
+
+    @property
+    def text(self) -> str:
+        """Python that makes the model, and calls it `model`."""
+        arguments = [_dictionary("prior", self.prior), _dictionary("statistics", self.statistics)]
+        arguments += [_dictionary("derived", self.derived)] if self.derived else []
+        arguments += [f"    {name}={quoted(value)},\n" for name, value in self._labels.items() if value]
+        body = "".join(f"{part}\n" for part in [*self.before, f"model = nw.Model(\n{''.join(arguments)})"])
+        used = [line for mark, line in IMPORTS.items() if mark in body.replace("jnp.", "" if mark == "np." else "jnp.")]
+        return "\n".join([*used, "", "import noisewise as nw", "", body])
+
+    @property
+    def _labels(self) -> dict[str, dict[str, Any]]:
+        return {"dims": dict(self.dims), "coords": {axis: list(labels) for axis, labels in self.coords.items()}}
+
+    def model(self) -> Model:
+        """The model that the text makes; `model.code` is the text."""
+        namespace: dict[str, Any] = {"__name__": "everyday"}
+        exec(compile(self.text, "<everyday>", "exec"), namespace)
+        model: Model = namespace["model"]
+        model.code = Code.of(self)
+        return model
+
+    def renamed(self, ending: str) -> "Written":
+        """The same with `ending` on every name that the release does not have."""
+        names = {name: f"{name}_{ending}" for name in (*self.prior, *self.own)}
+
+        def changed(part: Mapping[str, str]) -> dict[str, str]:
+            return {names.get(name, name): _renamed(text, names) for name, text in part.items()}
+
+        return replace(
+            self,
+            prior=changed(self.prior),
+            statistics=changed(self.statistics),
+            own=tuple(names[name] for name in self.own),
+            quantity=names[self.quantity],
+        )
+
+
+class Code(str):
+    """The text of a model; `parts` is the same before it was put together."""
+
+    parts: Written
+
+    @classmethod
+    def of(cls, written: Written) -> "Code":
+        """The text of what was written."""
+        code = cls(written.text)
+        code.parts = written
+        return code
+
+
+class _Names(ast.NodeTransformer):
+    """Names in an expression changed where they are read, where they are arguments, and where they are text."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self.names.get(node.id, node.id), node.ctx)
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        return ast.arg(self.names.get(node.arg, node.arg))
+
+    def visit_Constant(self, node: ast.Constant) -> ast.Constant:
+        return ast.Constant(self.names.get(node.value, node.value) if isinstance(node.value, str) else node.value)
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    return ast.unparse(_Names(names).visit(ast.parse(text, mode="eval")))
+
+
+def _dictionary(argument: str, entries: Mapping[str, str]) -> str:
+    lines = "".join(textwrap.indent(f'"{name}": {text},\n', " " * 8) for name, text in entries.items())
+    return f"    {argument}={{\n{lines}    }},\n"
+
+
+def quoted(value: Any) -> str:
+    """Names, labels, and dicts, lists and tuples of them, as Python with double quotes."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{quoted(key)}: {quoted(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        inside = ", ".join(map(quoted, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside},)"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def array(values: Any) -> str:
+    """An array as Python, all digits."""
+    return f"np.array({np.asarray(values).tolist()!r})"
+
+
+def named_array(name: str, values: Any) -> str:
+    """An array by its name, on as many lines as it takes."""
+    return textwrap.fill(
+        f"{name} = {array(values)}", WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def number(value: float) -> str:
+    """A number of a default prior, rounded to three digits: it is a choice, and is printed."""
+    return repr(float(f"{value:.3g}"))

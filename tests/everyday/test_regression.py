@@ -1,0 +1,268 @@
+"""Regressions by formula: the models one would write by hand, and posteriors by brute force on a grid."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from exactness import LIMIT, z_scores
+from realistic.quadrature import integrate
+from scipy import stats
+from scipy.special import expit, gammaln
+from written_models import assert_same, draws_of
+
+import noisewise as nw
+
+RNG = np.random.default_rng(5)
+COUNTIES = pd.DataFrame(
+    {
+        "county": [f"c{i}" for i in range(8)],
+        "x": RNG.normal(size=8).round(2),
+        "people": RNG.uniform(0.5, 4.0, 8).round(2),
+        "homes": [12, 9, 30, 7, 15, 11, 8, 21],
+        "region": ["north", "south"] * 4,
+    }
+)
+CASES = nw.DiscreteLaplace(scale=2.0).released(RNG.integers(0, 12, 8), coords={"county": COUNTIES["county"]})
+RELEASE = nw.Release(cases=CASES)
+DESIGN = np.column_stack([np.ones(8), COUNTIES["x"]])
+SPREAD = float(f"{1 / COUNTIES['x'].to_numpy().std():.3g}")
+
+
+def grouped_by_hand():
+    offset, place = np.log(COUNTIES["people"].to_numpy()), np.arange(8) % 2
+    return nw.Model(
+        {
+            "beta": lambda: dist.Normal(0.0, np.array([5.0, SPREAD])),
+            "region_sd": dist.HalfNormal(1.0),
+            "region_effect": lambda region_sd: dist.Normal(0.0, region_sd).expand([2]),
+        },
+        {"cases": lambda beta, region_effect: dist.Poisson(jnp.exp(offset + DESIGN @ beta + region_effect[place]))},
+    )
+
+
+def test_counts_with_offset_and_groups_are_the_model_by_hand():
+    model = nw.regression("cases ~ x + offset(log(people)) + (1 | region)", RELEASE, family="poisson", data=COUNTIES)
+    assert_same(model, grouped_by_hand(), RELEASE)
+    assert model.axes.coords["term"] == ("Intercept", "x")
+    assert model.axes.coords["region"] == ("north", "south")
+
+
+def test_counts_out_of_a_number_are_the_model_by_hand():
+    model = nw.regression(
+        "cases ~ x", RELEASE, family="binomial", data=COUNTIES, n="homes", prior={"beta": dist.Normal(0.0, 1.5)}
+    )
+    homes = COUNTIES["homes"].to_numpy()
+    hand = nw.Model(
+        {"beta": dist.Normal(0.0, 1.5).expand([2])},
+        {"cases": lambda beta: dist.Binomial(homes, logits=DESIGN @ beta)},
+    )
+    assert_same(model, hand, RELEASE)
+
+
+def test_rows_are_matched_by_label():
+    shuffled = COUNTIES.iloc[::-1]
+    model = nw.regression("cases ~ x + offset(log(people)) + (1 | region)", RELEASE, family="poisson", data=shuffled)
+    same, hand = draws_of(model, RELEASE), draws_of(grouped_by_hand(), RELEASE)
+    assert all(np.array_equal(same[name], hand[name]) for name in hand)
+    unlabelled = nw.Release(cases=CASES.mechanism.released(CASES.value))
+    other = nw.regression("cases ~ x + offset(log(people)) + (1 | region)", unlabelled, family="poisson", data=shuffled)
+    assert not np.array_equal(draws_of(other, unlabelled)["weights"], hand["weights"])
+
+
+def test_a_group_for_every_row_has_the_labels_of_the_rows():
+    model = nw.regression("cases ~ x + (1 | county)", RELEASE, family="poisson", data=COUNTIES)
+    posterior = nw.sample(model, RELEASE, nw.Importance(), draws=50, seed=1, on_failure="return")
+    assert "county_effect[c3]" in posterior.summary().index
+
+
+# Lines from sums --------------------------------------------------------------------------------------------------
+
+PRODUCTS = ["x", "y", "x*x", "x*y", "y*y"]
+VALUES = np.array([75.4, 103.0, 44.9, 61.9, 100.8])
+NOISE = nw.Laplace(scale=7.25 / 3)
+SUMS = nw.Release(sums=NOISE.released(VALUES, coords={"product": PRODUCTS}))
+BOUNDS = {"x": (0.0, 1.0), "y": (0.0, 1.5)}
+
+
+def five(x, y):
+    x, y = jnp.clip(x, 0.0, 1.0), jnp.clip(y, 0.0, 1.5)
+    return jnp.stack([x, y, x * x, x * y, y * y])
+
+
+def line_by_hand(statistics=lambda total: {"sums": total}, n=150, contribution=five, **laws):
+    record = {
+        "x": laws.get("x", dist.Beta(2.0, 2.0)),
+        "y": lambda x, beta, sigma: dist.Normal(beta[0] + beta[1] * x, sigma),
+    }
+    prior = {
+        "beta": lambda: dist.Normal(np.array([0.75, 0.0]), np.array([1.68, 1.5])),
+        "sigma": dist.HalfNormal(0.75),
+        **laws.get("prior", {}),
+    }
+    return nw.Model(prior, statistics(nw.Total(record, contribution, n=n)))
+
+
+def test_a_line_from_labelled_sums_is_the_model_by_hand():
+    """The regression of Ju, Awan, Gong and Rao (2022): clamped cross-products, the law of the covariate known."""
+    model = nw.regression("y ~ x", SUMS, n=150, bounds=BOUNDS, covariates={"x": dist.Beta(2.0, 2.0)})
+    assert_same(model, line_by_hand(), SUMS)
+
+
+def test_a_line_from_entries_of_their_own_is_the_model_by_hand():
+    """X'X with the number of people in its corner, X'y and y'y, each an entry; the covariate's law is named."""
+    release = nw.Release(
+        xtx=NOISE.released(np.array([[148.0, 75.4], [75.0, 44.9]]), coords={"row": ["1", "x"], "column": ["1", "x"]}),
+        xty=NOISE.released([103.0, 61.9], coords={"with_y": ["y", "x*y"]}),
+        yty=NOISE.released(100.8),
+    )
+    products = {"xtx": [["1", "x"], ["x", "x**2"]], "xty": ["y", "x*y"], "yty": "y*y"}
+    model = nw.regression("y ~ x", release, most=200, bounds=BOUNDS, products=products)
+
+    def six(x, y):
+        x, y = jnp.clip(x, 0.0, 1.0), jnp.clip(y, 0.0, 1.5)
+        return jnp.stack([1.0, x, x * x, y, x * y, y * y])
+
+    hand = line_by_hand(
+        lambda total: {
+            "how_many": dist.DiscreteUniform(1, 200),
+            "totals": total,
+            "xtx": lambda totals: dist.Delta(totals[np.array([[0, 1], [1, 2]])]),
+            "xty": lambda totals: dist.Delta(totals[np.array([3, 4])]),
+            "yty": lambda totals: dist.Delta(totals[5]),
+        },
+        n="how_many",
+        contribution=six,
+        x=lambda x_mean, x_sd: dist.Normal(x_mean, x_sd),
+        prior={"x_mean": dist.Normal(0.5, 1.0), "x_sd": dist.HalfNormal(0.5)},
+    )
+    assert_same(model, hand, release)
+    labelled = nw.regression("y ~ x", release.drop("yty"), most=200, bounds=BOUNDS)
+    assert labelled.statistics == ("how_many", "totals", "xtx", "xty")
+
+
+def test_products_of_covariates_and_no_intercept():
+    release = nw.Release(a=NOISE.released(1.0), people=NOISE.released(4.0))
+    bounds = {"x": (0, 2), "z": (-1, 1), "y": (0, 8)}
+    model = nw.regression(
+        "y ~ 0 + x + x:z",
+        release,
+        n="people",
+        most=9,
+        bounds=bounds,
+        products={"a": "z*y*x"},
+        covariates={"z": "Normal"},
+    )
+    total = model.total("a").total
+    assert model.axes.coords["term"] == ("x", "x:z")
+    assert float(total.contribution(x=3.0, z=0.5, y=9.0)) == 2.0 * 0.5 * 8.0
+    law = total.record["y"](x=2.0, z=0.5, beta=np.array([3.0, 5.0]), sigma=0.1)
+    assert float(law.loc) == pytest.approx(2.0 * 3.0 + 2.0 * 0.5 * 5.0)
+    assert total.n == "people"
+
+
+@pytest.mark.long
+def test_the_line_of_the_tutorial_has_one_posterior_however_its_sums_were_published():
+    """The default sampler, from one labelled entry and from five."""
+    apart = nw.Release({f"s{i}": NOISE.released(value) for i, value in enumerate(VALUES)})
+    stated = {f"s{i}": product for i, product in enumerate(PRODUCTS)}
+    common = {"n": 150, "bounds": BOUNDS, "covariates": {"x": dist.Beta(2.0, 2.0)}}
+    hand = nw.sample(line_by_hand(), SUMS, draws=4_000, seed=1)
+    whole = nw.sample(nw.regression("y ~ x", SUMS, **common), SUMS, draws=4_000, seed=1)
+    parts = nw.sample(nw.regression("y ~ x", apart, products=stated, **common), apart, draws=4_000, seed=1)
+    assert np.array_equal(hand["beta"], whole["beta"])
+    one, other = (posterior.summary().loc["beta[x]"] for posterior in (whole, parts))
+    assert abs(one["mean"] - other["mean"]) < LIMIT * np.hypot(one["mcse"], other["mcse"])
+
+
+# Against brute force ----------------------------------------------------------------------------------------------
+
+
+class Seen(dict):
+    """One coefficient, as a posterior has it."""
+
+    def __init__(self, posterior, place):
+        super().__init__(value=posterior["beta"][:, place])
+        self.weights = posterior.weights
+
+
+def grid_moments(height, ends):
+    """Mean and variance of two coefficients with the log density `height(a, b)`, on grids that are refined."""
+    truth = integrate(lambda a, b: (height(a, b), {"a": a, "b": b}), ends, first=41, tolerance=1e-3, at_once=2**10)
+    return [(truth.moments[name][0], truth.moments[name][1] ** 2) for name in ("a", "b")]
+
+
+def off(posterior, truth):
+    """The largest z-score of means and variances of both coefficients."""
+    return max(np.abs(z_scores(Seen(posterior, i), "value", *truth[i])).max() for i in (0, 1))
+
+
+def poisson_height(x, people, released, scale, prior):
+    k = np.arange(3.0 * released.max() + 60.0)
+    noise = np.exp(-np.abs(released[:, None] - k) / scale)  # constants do not matter
+
+    def height(a, b):
+        total = stats.norm.logpdf(a, 0.0, prior[0]) + stats.norm.logpdf(b, 0.0, prior[1])
+        for i in range(len(x)):
+            log_rate = (np.log(people[i]) + a + b * x[i])[:, None]
+            total += np.log(np.exp(k * log_rate - np.exp(log_rate) - gammaln(k + 1)) @ noise[i])
+        return total
+
+    return height
+
+
+def counties(number):
+    rng = np.random.default_rng(21)
+    people, x = rng.uniform(0.3, 4.0, number).round(2), rng.normal(size=number).round(2)
+    released = rng.poisson(people * np.exp(2.0 + 0.4 * x)) + rng.geometric(0.3, number) - rng.geometric(0.3, number)
+    return pd.DataFrame({"people": people, "x": x}), released
+
+
+@pytest.mark.parametrize("number", [6, pytest.param(30, marks=pytest.mark.long)])
+def test_counties_against_a_grid(number):
+    table, released = counties(number)
+    scale = -1 / np.log(0.7)
+    release = nw.Release(cases=nw.DiscreteLaplace(scale=scale).released(released))
+    model = nw.regression("cases ~ x + offset(log(people))", release, family="poisson", data=table)
+    posterior = nw.sample(model, release, draws=4_000, seed=1)
+    x, people = table["x"].to_numpy(), table["people"].to_numpy()
+    prior = (5.0, float(f"{1 / x.std():.3g}"))
+    ends = [(-3.0, 5.0), (-5.0, 5.0)] if number < 30 else [(1.3, 2.6), (-0.4, 1.1)]
+    assert off(posterior, grid_moments(poisson_height(x, people, released, scale, prior), ends)) < LIMIT
+    naive = poisson_height(x, people, released, scale / 10, prior)  # as if there were less noise
+    assert off(posterior, grid_moments(naive, ends)) > LIMIT
+
+
+def answers(number):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=number)
+    yes = rng.random(number) < expit(0.3 + 0.8 * x)
+    return x, np.where(rng.random(number) < 0.25, ~yes, yes).astype(int)
+
+
+def answers_height(x, told, keep, prior):
+    def height(a, b):
+        p = expit(a[:, None] + b[:, None] * x)
+        reported = keep * p + (1 - keep) * (1 - p)
+        log_prior = stats.norm.logpdf(a, 0.0, prior[0]) + stats.norm.logpdf(b, 0.0, prior[1])
+        return log_prior + np.log(np.where(told == 1, reported, 1 - reported)).sum(axis=1)
+
+    return height
+
+
+@pytest.mark.parametrize("number", [60, pytest.param(5_000, marks=pytest.mark.long)])
+def test_randomised_answers_against_a_grid(number):
+    """By `sample`, and by `fit`, whose estimate is the top of the likelihood."""
+    x, told = answers(number)
+    release = nw.Release(yes=nw.RandomizedResponse(keep=0.75).released(told))
+    given = {"beta": dist.Normal(0.0, 1.0)} if number < 5_000 else None
+    model = nw.regression("yes ~ x", release, family="bernoulli", data={"x": x}, prior=given)
+    posterior = nw.sample(model, release, draws=4_000, seed=1)
+    prior = (1.0, 1.0) if given else (2.5, float(f"{2.5 / x.std():.3g}"))
+    ends = [(-8.0, 8.0), (-8.0, 8.0)] if number < 5_000 else [(-0.4, 1.2), (0.1, 1.7)]
+    assert off(posterior, grid_moments(answers_height(x, told, 0.75, prior), ends)) < LIMIT
+    assert off(posterior, grid_moments(answers_height(x, told, 0.95, prior), ends)) > LIMIT
+    fit = nw.fit(model, release, seed=1)
+    estimate, height = fit.estimate["beta"], answers_height(x, told, 0.75, (1e6, 1e6))
+    around = estimate + 1e-3 * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1], [1, -1], [-1, 1]])
+    assert np.argmax(height(*around.T)) == 0
