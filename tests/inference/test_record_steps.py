@@ -87,7 +87,7 @@ def beta(field):
 def normal(rng, records, state):
     """mu given records x ~ Normal(mu, 1), with mu ~ Normal(0, 1)."""
     precision = 1.0 + state["x"].shape[1]
-    return {"mu": state["x"].sum(axis=1) / precision + rng.standard_normal(len(state["x"])) / np.sqrt(precision)}
+    return {"mu": state["x"].sum(axis=1) / precision + rng.standard_normal(state["x"][:, 0].shape) / np.sqrt(precision)}
 
 
 def normal_problem(n=60, scale=8.0, released=25.0, mechanism=None):
@@ -125,6 +125,51 @@ def test_two_clamped_sums_over_an_unknown_number_of_records_are_exact(seed):
 def test_a_normal_total_is_exact(seed):
     ran = drive(normal_problem(), "total", normal, seed, sweeps=200)
     assert agree(ran, normal_solution()) < LIMIT
+
+
+def groups_problem(scales, released, mechanism=None):
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 1.0).expand([len(scales)])},
+        statistics={"total": nw.Total({"x": lambda mu: dist.Normal(mu, 1.0).to_event(1)}, lambda x: 1.0 * x, 20)},
+    )
+    noise = mechanism or nw.Gaussian(scale=np.array(scales))
+    return Problem(model, nw.Release(total=noise.released(np.array(released))))
+
+
+def test_sums_over_records_of_their_own_are_accepted_one_by_one_and_exact(seed):
+    scales, released = [8.0, 2.0, 30.0], [25.0, -3.0, 40.0]
+    problem = groups_problem(scales, released)
+    assert RecordSteps(problem, "total").lanes == (3,)
+    each = [normal_solution(20, scale, value) for scale, value in zip(scales, released, strict=True)]
+    together = {name: tuple(np.array([one[name][part] for one in each]) for part in (0, 1)) for name in each[0]}
+    ran = drive(problem, "total", normal, seed, sweeps=200)
+    assert agree(ran, together) < LIMIT
+    assert ran.infos[-1]["tried"] == 3 * 20 * CHAINS
+
+
+def shared(record, contribution, shape, mechanism=None):
+    """Whether a total of this shape is taken for sums over records of their own."""
+    model = nw.Model({"mu": dist.Normal(0.0, 1.0).expand([3])}, {"total": nw.Total(record, contribution, 4)})
+    noise = mechanism or nw.Laplace(scale=1.0)
+    problem = Problem(model, nw.Release(total=noise.released(np.zeros(shape))))
+    return RecordSteps(problem, "total").lanes == ()
+
+
+APART = {"x": lambda mu: dist.Normal(mu, 1.0).to_event(1)}
+COVARIANCE = np.eye(3) + 0.5
+
+
+def test_records_that_sums_share_are_accepted_as_a_whole():
+    assert not shared(APART, lambda x: jnp.clip(x, 0.0, 1.0), 3)
+    assert not shared(APART, lambda x: jnp.where(x > 0.0, jnp.exp(-x), 0.0), 3)
+    assert shared(APART, lambda x: jnp.cumsum(x), 3)
+    assert shared(APART, lambda x: x[::-1], 3)
+    assert shared(APART, lambda x: x - x.mean(), 3)
+    assert shared({"x": lambda mu: dist.Normal(mu.sum(), 1.0)}, lambda x: jnp.stack([x, x * x]), 2)
+    assert shared({"x": lambda mu: dist.MultivariateNormal(mu, COVARIANCE)}, lambda x: 1.0 * x, 3)
+    assert shared({**APART, "y": lambda x: dist.Normal(x[::-1], 1.0)}, lambda y: 1.0 * y, 3)
+    assert not shared({**APART, "y": lambda x: dist.Normal(2.0 * x, 1.0)}, lambda y: 1.0 * y, 3)
+    assert shared(APART, lambda x: 1.0 * x, 3, nw.mechanisms.MultivariateGaussian(covariance=COVARIANCE))
 
 
 def test_a_step_of_parameters_and_all_records_together_is_exact(seed):

@@ -228,3 +228,60 @@ def test_a_chart_leads_back_and_its_jacobian_is_that_of_the_map():
 def test_where_supports_alone_count_a_point_has_a_coordinate():
     assert Chart(nested(), ("known",)).size == 0
     assert Chart(nested(), ("known",), supports=True).size == 1
+
+
+# Coordinates of hierarchies -------------------------------------------------------------------------------------------
+
+HIERARCHIES = {
+    "Normal": dict(m=dist.Normal(3.0, 2.0), t=dist.Gamma(2.0, 1.0), x=lambda m, t: dist.Normal(m, t).expand([3])),
+    "vectors": dict(m=dist.Normal(0.0, 2.0).expand([3]), t=dist.Gamma(2.0, 1.0), x=lambda m, t: dist.Normal(m, t)),
+    "LogNormal": dict(m=dist.Normal(0.0, 0.5), t=dist.Gamma(5.0, 5.0), x=lambda m, t: dist.LogNormal(m, t).expand([3])),
+    "of three levels": dict(
+        t=dist.Gamma(2.0, 1.0),
+        m=lambda t: dist.Laplace(1.0, t),
+        x=lambda m, t: dist.StudentT(4.0, 2.0 * m, t).expand([3]).to_event(1),
+    ),
+}
+
+
+@pytest.mark.parametrize("prior", HIERARCHIES.values(), ids=HIERARCHIES)
+def test_centring_moves_coordinates_and_not_the_law(prior):
+    """At any part, values lead back, and densities differ by the Jacobian, taken here from the whole matrix."""
+    model = model_of(**prior)
+    space = Space(model)
+    located = space.chart.located
+    assert located == tuple(name for name in ("m", "x") if model.parents(name))
+    row = {name: value[0] for name, value in model.simulate(1, 5).items() if name in space.names}
+    with double():
+        plain = space.chart.free(row)
+        for part in (0.0, 0.3, 1.0):
+            centring = {
+                name: jnp.linspace(part, 1.0 - part, 3)[: max(1, row[name].size)].reshape(row[name].shape)
+                for name in located
+            }
+            moved = space.chart.free(row, centring)
+            values, density = space.point(moved, {}, centring)
+            for name in row:
+                assert np.allclose(values[name], row[name], rtol=1e-12)
+            turn = jax.jacobian(lambda free, c=centring: space.chart.free(space.point(free, {}, c)[0]))(moved)
+            expected = space.point(plain, {})[1] + np.linalg.slogdet(turn)[1]
+            assert np.isclose(density, expected, rtol=1e-11)
+
+
+def test_centring_is_between_the_value_and_its_standardised_self():
+    model = model_of(**HIERARCHIES["Normal"])
+    chart = Space(model).chart
+    row = {name: value[0] for name, value in model.simulate(1, 5).items() if name in chart.names}
+    with double():
+        moved = {part: np.asarray(chart.free(row, {"x": np.full(3, part)}))[-3:] for part in (0.0, 0.3, 1.0)}
+    assert np.array_equal(moved[1.0], row["x"])
+    assert np.allclose(moved[0.0], (row["x"] - row["m"]) / row["t"], rtol=1e-12)
+    assert np.allclose(moved[0.3], 0.3 * row["m"] + (row["x"] - row["m"]) * row["t"] ** -0.7, rtol=1e-12)
+
+
+def test_laws_without_location_and_scale_of_others_are_left_alone():
+    prior = dict(a=dist.Gamma(2.0, 1.0), x=lambda a: dist.Gamma(a, 1.0), y=dist.Normal(0.0, 1.0))
+    model = nw.Model(prior, {"s": lambda x, y: dist.Normal(x + y, 1.0)})
+    assert Space(model).chart.located == ()
+    held = dict(a=dist.Gamma(2.0, 1.0), x=lambda a: dist.TruncatedNormal(a, 1.0, low=0.0))
+    assert Space(nw.Model(held, {"s": lambda x: dist.Normal(x, 1.0)})).chart.located == ()

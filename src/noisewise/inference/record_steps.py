@@ -2,18 +2,21 @@
 
 The law of a sum of clamped records seldom has a density, but each record has one. So the chain carries the records
 themselves. A record's proposal comes from the model, the rest stay, and it is accepted by the ratio of the
-noise densities at the new and the old total, which is one addition away. An unknown number of records is drawn
+noise densities at the new and the old total, which is one addition away. Where each entry of the total adds up records
+of its own, entries are accepted one by one. An unknown number of records is drawn
 anew within a window, by adding records of the model at the end or taking them away there. Derivation:
 docs/derivations/augmentation-totals.md.
 """
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions.distribution import Independent
 
 from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
@@ -24,6 +27,7 @@ from noisewise.model.law import log_density
 from noisewise.model.simulator import BoundSimulator
 from noisewise.model.total import BoundTotal
 from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics.tracing import entrywise
 from noisewise.release import Release
 
 Values = Mapping[str, Any]
@@ -66,12 +70,25 @@ class RecordSteps:
         read |= {entry for label in self.factors for entry in (label, *problem.model.parents(label))}
         self.read = tuple(sorted(read - set(self.owned)))
         self.window = self._choose_window() if self.unknown else 0
+        self.lanes = self._lanes()
+        """The total's shape where its entries are sums over records of their own; () where they share records."""
 
     def _choose_window(self) -> int:
         """A power of two at least four prior standard deviations of n wide: fixed by the model, not by the chain."""
         n = self.model.simulate(LOOKED_AT, 0)[cast(str, self.n)]
         width = max(1.0, 4.0 * float(np.std(n)))
         return int(np.clip(2 ** math.ceil(math.log2(width)), *WINDOWS))
+
+    def _lanes(self) -> tuple[int, ...]:
+        shape = self.bound.struct.shape
+        if math.prod(shape) <= 1 or self.unknown or self.factors or list(self.released) != [self.name]:
+            return ()
+        mechanism, value = self.released[self.name]
+        apart = not mechanism.inputs and records_apart(self.bound)
+        with double():
+            own = jax.ShapeDtypeStruct(shape, self.bound.struct.dtype)
+            density = jax.eval_shape(lambda total: mechanism.log_prob(value, total), own)
+        return shape if apart and density.shape == shape else ()
 
     # What the frame calls --------------------------------------------------------------------------------
 
@@ -93,7 +110,7 @@ class RecordSteps:
         state = self._with_room(state)
         chains, capacity = state[self.fields[0]].shape[:2]
         new = self._draw(rng, values, chains, capacity)
-        chance: list[Array] = [-rng.standard_exponential((chains, capacity))]
+        chance: list[Array] = [-rng.standard_exponential((chains, capacity, *self.lanes))]
         if self.unknown:
             chance.append(rng.integers(self.window, size=chains))
             chance.append(rng.gumbel(size=(chains, self.window)))
@@ -107,7 +124,7 @@ class RecordSteps:
         swept = {**records, self.name: total}
         if self.unknown:
             swept[cast(str, self.n)] = size
-        tried = int(self._size(state).sum())
+        tried = int(self._size(state).sum()) * math.prod(self.lanes)
         info = {"accepted": int(accepted), "tried": tried, "least": math.exp(least), "impossible": int(impossible)}
         return swept, info
 
@@ -190,7 +207,7 @@ class RecordSteps:
             return {**state, self.name: np.asarray(total)}
 
     def _program(self, purpose: str, function: Any) -> Compiled:
-        key = ("records", purpose, self.name, tuple(self.released), self.shared)
+        key = ("records", purpose, self.name, tuple(self.released), self.shared, self.lanes)
         return self.model.compiled.setdefault(key, Compiled(lambda: function))
 
     def _refuse_infinite(self, finite: Any) -> None:
@@ -209,14 +226,18 @@ class RecordSteps:
         return contributions.astype(self.bound.struct.dtype)
 
     def _log_weight(self, total: Any, size: Any, context: Values, released: Any) -> Any:
-        """log of the joint density's factors that read the total or the number of records, but for the records' own."""
+        """log of the joint density's factors that read the total or the number of records, but for the records' own.
+
+        Entry by entry where entries have records of their own.
+        """
         values = {**context, self.name: total}
         if self.unknown:
             values[cast(str, self.n)] = size
         log_weight = jnp.zeros(())
         for name, (mechanism, value) in released.items():
             extra = {entry: values[entry] for entry in mechanism.inputs}
-            log_weight = log_weight + jnp.sum(mechanism.log_prob(value, values[name], **extra))
+            log_prob = mechanism.log_prob(value, values[name], **extra)
+            log_weight = log_weight + (log_prob if self.lanes else jnp.sum(log_prob))
         for name in self.factors:
             law = self.model.law(name)
             distribution = law.function(**{parent: values[parent] for parent in law.parents})
@@ -229,7 +250,7 @@ class RecordSteps:
         present = jnp.arange(old.shape[1]) < size[:, None]
         finite = jnp.all(jnp.isfinite(proposed))
         # Chains go last here: their axis is then the one that vectorises.
-        weigh = jax.vmap(self._log_weight, in_axes=(-1, 0, 0, self.shared))
+        weigh = jax.vmap(self._log_weight, in_axes=(-1, 0, 0, self.shared), out_axes=-1)
 
         def step(carry: Any, record: Any) -> Any:
             total, weight, least = carry
@@ -243,15 +264,16 @@ class RecordSteps:
 
         total = jnp.moveaxis(_sum_present(old, size), 0, -1)  # anew: rounding errors do not outlive a sweep
         by_record = tuple(jnp.moveaxis(x, 0, -1) for x in (proposed - old, chance[0], present))
-        begin = total, weigh(total, size, context, released), jnp.zeros(len(size))
+        begin = total, weigh(total, size, context, released), jnp.zeros((*self.lanes, len(size)))
         (_, weight, least), accept = jax.lax.scan(step, begin, by_record)
-        accept = accept.T
-        taken = accept | ~present  # records that do not count are drawn anew, ready to be added
+        accept = jnp.moveaxis(accept, -1, 0)
+        absent = ~present.reshape(present.shape + (1,) * len(self.lanes))
+        taken = accept | absent  # records that do not count are drawn anew, ready to be added
         records = {field: _select(taken, new[field], now[field]) for field in self.fields}
         contributions = _select(taken, proposed, old)
         if self.unknown:
             size = self._resize(contributions, size, chance[1], chance[2], context, released)
-        impossible = jnp.sum(weight == -jnp.inf)
+        impossible = jnp.sum(jnp.any((weight == -jnp.inf).reshape(-1, len(size)), axis=0))
         return records, _sum_present(contributions, size), size, jnp.sum(accept), jnp.min(least), impossible, finite
 
     def _resize(self, contributions: Any, size: Any, offset: Any, gumbel: Any, context: Any, released: Any) -> Any:
@@ -267,6 +289,37 @@ class RecordSteps:
             return jnp.where(jnp.any(weight > -jnp.inf), chosen, size)
 
         return jax.vmap(of_chain, in_axes=(0, 0, 0, 0, 0, self.shared))(sums, size, offset, gumbel, context, released)
+
+
+def records_apart(bound: BoundTotal) -> bool:
+    """Whether each entry of the total adds up entries of record fields that are independent of all others' fields.
+
+    Laws and contribution must be computed entry by entry, all of the total's shape; parameters may be shared.
+    """
+    shape, fields = bound.struct.shape, bound.laws
+    if any(law.struct.shape != shape for law in fields.values()) or bound.total.moving:
+        return False
+
+    def contribution(record: Values) -> Any:
+        return jnp.asarray(bound.total.contribution(**{name: record[name] for name in bound.total.arguments}))
+
+    def density(field: str, record: Values, outer: Values) -> Any:
+        law = fields[field]
+        own = law.function(**{p: outer[p] for p in law.outer}, **{p: record[p] for p in law.inner})
+        while isinstance(own, Independent):
+            own = own.base_dist
+        return own.log_prob(record[field])
+
+    def rows(structs: Mapping[str, Any]) -> dict[str, Any]:  # one row: traced as it will run
+        return {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in structs.items()}
+
+    record = rows({field: law.struct for field, law in fields.items()})
+    outer = rows({name: law.structs[name] for law in fields.values() for name in law.outer})
+    with double():
+        programs = [jax.make_jaxpr(jax.vmap(contribution))(record).jaxpr]
+        programs += [jax.make_jaxpr(jax.vmap(partial(density, field)))(record, outer).jaxpr for field in fields]
+    moving = [index < len(record) for index in range(len(record) + len(outer))]
+    return all(entrywise(program, (1, *shape), moving[: len(program.invars)]) for program in programs)
 
 
 # Whether it applies ----------------------------------------------------------------------------------------

@@ -2,6 +2,9 @@
 
 Chains, adapted proposals, gradients and fits move in this space, where no step can leave a law's support.
 Whole-numbered values have no such chart; they stay as they are, beside the free vector.
+
+Where the law of a name has a location and a scale that depend on others, its coordinate can be moved between the value
+itself and its standardised self (`centring`): docs/derivations/nuts.md says why and by how much.
 """
 
 import math
@@ -12,13 +15,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import Distribution, biject_to
+from numpyro.distributions.transforms import AffineTransform, ComposeTransform
 
 from noisewise.model.atoms import has_atoms, is_fixed
+from noisewise.model.families import facts_of
 from noisewise.model.law import log_density
 from noisewise.model.model import Model
+from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, Compiled, double
 
 Values = Mapping[str, Any]
+Centring = Mapping[str, Any]
+"""For names of `Chart.located`, per entry: 1 for the value itself, 0 for its standardised self, or between."""
+AS_THEY_ARE: Centring = {}
 
 LOOKED_AT, LEAST_ROWS, CELLS = 2**12, 2**6, 2**18
 """Draws of the prior that are looked at for its edges: at most, at least; between these, as many as fit in so many
@@ -77,11 +86,17 @@ class Chart:
     def _stays(self, law: Distribution) -> bool:
         return not self.supports and is_fixed(law)
 
-    def transform(self, name: str, values: Values) -> Any:
-        """From the name's piece of the free vector to its value, at values of its parents."""
-        return biject_to(self.model.law_at(name, values).support)
+    @property
+    def located(self) -> tuple[str, ...]:
+        """Names whose law has a location and a scale, and parents that may move them."""
+        model = self.model
+        return tuple(n for n in self.names if model.parents(n) and facts_of(model.law(n).form.kind).located)
 
-    def walk(self, free: Any, values: dict[str, Any]) -> Iterator[Placed]:
+    def transform(self, name: str, values: Values, centring: Centring = AS_THEY_ARE) -> Any:
+        """From the name's piece of the free vector to its value, at values of its parents."""
+        return _transform(self.model.law_at(name, values), centring.get(name))
+
+    def walk(self, free: Any, values: dict[str, Any], centring: Centring = AS_THEY_ARE) -> Iterator[Placed]:
         """Each name in turn but points. Values are put into `values`, which must hold what the next name depends on."""
         start = 0
         for name in self.names:
@@ -89,7 +104,7 @@ class Chart:
             if self._stays(law):
                 values[name] = jnp.broadcast_to(law.sample(jax.random.key(0)), self.model.shape(name))
                 continue
-            transform = biject_to(law.support)
+            transform = _transform(law, centring.get(name))
             size = math.prod(self.shapes[name])
             piece = free[start : start + size].reshape(self.shapes[name])
             start += size
@@ -103,14 +118,30 @@ class Chart:
             total = total + placed.log_jacobian
         return values, total
 
-    def free(self, values: Values) -> Any:
+    def free(self, values: Values, centring: Centring = AS_THEY_ARE) -> Any:
         """The free vector of one value of each name."""
         pieces = [
-            jnp.ravel(self.transform(name, values).inv(jnp.asarray(values[name], float)))
+            jnp.ravel(self.transform(name, values, centring).inv(jnp.asarray(values[name], float)))
             for name in self.names
             if math.prod(self.shapes[name]) > 0
         ]
         return jnp.concatenate(pieces) if pieces else jnp.zeros(0)
+
+
+def location_and_scale(law: Distribution) -> tuple[Any, Any]:
+    """Of each entry of a law that has them (`Facts.located`), in its free coordinate."""
+    base = peel(law)[0]
+    return jnp.broadcast_to(base.loc, law.shape()), jnp.broadcast_to(base.scale, law.shape())
+
+
+def _transform(law: Distribution, centred: Any) -> Any:
+    """From free coordinates to values: of the support, or with the law's location and scale taken out in part."""
+    plain = biject_to(law.support)
+    if centred is None:
+        return plain
+    loc, scale = location_and_scale(law)
+    power = scale ** (1.0 - centred)
+    return ComposeTransform([AffineTransform(loc * (1.0 - centred * power), power), plain])
 
 
 class Space:
@@ -124,14 +155,14 @@ class Space:
         self.chart = Chart(model, self.continuous)
         self.shapes, self.size = self.chart.shapes, self.chart.size
 
-    def point(self, free: Any, whole: Values) -> tuple[dict[str, Any], Any]:
+    def point(self, free: Any, whole: Values, centring: Centring = AS_THEY_ARE) -> tuple[dict[str, Any], Any]:
         """Parameter values by name at one free vector (and whole-numbered values), and the log density; traceable.
 
         The density is the prior's, of the free coordinates: log pi0(theta) + log |d theta / d free|, plus the log
         probability of the whole-numbered parameters. -inf where the prior is, and where it is not a number.
         """
         values: dict[str, Any] = {name: whole[name] for name in self.discrete}
-        moved = {placed.name: placed for placed in self.chart.walk(free, values)}
+        moved = {placed.name: placed for placed in self.chart.walk(free, values, centring)}
         total = jnp.zeros(())
         for name in self.names:
             if name in self.discrete:

@@ -42,6 +42,11 @@ class Facts:
         """Whether it is a law of one whole number with log pi(s) = log h(s) + (affine in s)."""
         return self.discrete and not self.event_dim and self.statistics == ("s",)
 
+    @property
+    def located(self) -> bool:
+        """Whether its free coordinate is `loc` plus `scale` times a variable that has neither."""
+        return {"loc", "scale"} <= set(self.parameters) and not {"low", "high"} & set(self.parameters)
+
 
 _SCALE = {"scale": "positive"}
 _LOCATED = {"loc": "finite", **_SCALE}

@@ -2,6 +2,17 @@
 
 from typing import Any
 
+# fmt: off
+ENTRYWISE = frozenset({
+    "abs", "add", "and", "atan2", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "cos", "cosh", "digamma",
+    "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite",
+    "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not", "or",
+    "pow", "rem", "round", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub",
+    "tan", "tanh", "xor",
+})
+# fmt: on
+"""Operations of which each entry of the result depends on the same entry of the arguments alone."""
+
 
 def depending(program: Any) -> set[int]:
     """The variables of a traced program that depend on its inputs, by `id`.
@@ -29,3 +40,41 @@ def sources(program: Any) -> list[set[int]]:
         for variable in step.outvars:
             reached[id(variable)] = entering
     return [reached.get(id(variable), set()) for variable in program.outvars]
+
+
+def entrywise(program: Any, shape: tuple[int, ...], moving: list[bool]) -> bool:
+    """Whether each entry of outputs of this shape depends on the same entry of the `moving` inputs alone.
+
+    Told from the operations, so that it is never true by chance; an operation that is not known counts against it.
+    """
+    after = _moving_entrywise(program, shape, moving)
+    outputs = [variable.aval.shape for variable in program.outvars]
+    return after is not None and all(own == shape for own in outputs)
+
+
+def _moving_entrywise(program: Any, shape: tuple[int, ...], moving: list[bool]) -> list[bool] | None:
+    """Which outputs depend on the moving inputs; None where one does in another way than entry by entry."""
+    reached = {id(variable) for variable, moves in zip(program.invars, moving, strict=True) if moves}
+    if any(variable.aval.shape != shape for variable in program.invars if id(variable) in reached):
+        return None
+    for step in program.eqns:
+        entering = [id(variable) in reached for variable in step.invars]
+        if not any(entering):
+            continue
+        inner = next((step.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in step.params), None)
+        if inner is not None:
+            inner = getattr(inner, "jaxpr", inner)
+            if len(inner.invars) != len(entering) or len(inner.outvars) != len(step.outvars):
+                return None
+            leaving = _moving_entrywise(inner, shape, entering)
+            if leaving is None:
+                return None
+        elif step.primitive.name in ENTRYWISE:
+            leaving = [True] * len(step.outvars)
+        else:
+            return None
+        for variable, moves in zip(step.outvars, leaving, strict=True):
+            if moves and variable.aval.shape != shape:
+                return None
+            reached |= {id(variable)} if moves else set()
+    return [id(variable) in reached for variable in program.outvars]

@@ -4,16 +4,14 @@ Each state has the exact joint density of the release with all that is sampled, 
 bound is checked at every draw: not where the truncated density never leads. Derivation: docs/derivations/nuts.md.
 """
 
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from numpyro.infer.hmc import hmc
 
 from noisewise import checks
 from noisewise.checkpoint.log import NOTHING, Log
@@ -25,16 +23,15 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.model.law import KEYS
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, double
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.verdict import LONGER, LONGEST, OutOfTime, judge_chains, posterior_of
+from noisewise.samplers.walking.centring import best_centring
+from noisewise.samplers.walking.gradient_programs import PIECE, Programs
 from noisewise.samplers.walking.starts import spread_out
 
-Values = Mapping[str, Any]
-
-PIECE = 100
-"""Iterations between two looks at the clock."""
+PILOT = 3
+"""Pieces of a chain by which its coordinates are chosen."""
 CANDIDATES = 32
 """Draws of the prior for each chain, from which the starts are chosen."""
 NEGLECTED = 1e-10
@@ -45,8 +42,6 @@ DIVERGENT = 0.01
 """Share of divergent transitions that is too many."""
 ORDINARY = 64.0
 """Spreads of the prior, in free coordinates, up to this or down to one over it are left as they are."""
-DENSE = 32
-"""Unknowns up to which the mass matrix is dense by default."""
 
 
 @dataclass(frozen=True)
@@ -107,113 +102,6 @@ class NUTS(Sampler):
         return run.posterior()
 
 
-class Programs:
-    """The compiled pieces of a run, kept on the model."""
-
-    def __init__(self, settings: NUTS, target: Target) -> None:
-        self.target = target
-        self.lock, self.ready = threading.Lock(), set[str]()
-        dense = settings.dense_mass if settings.dense_mass is not None else target.size <= DENSE
-        self.options = {
-            "num_warmup": settings.warmup,
-            "target_accept_prob": settings.target_accept,
-            "max_tree_depth": settings.max_tree_depth,
-            "dense_mass": dense,
-        }
-
-    def _kernel(self, scaled: Any, key: Any, data: Any) -> tuple[Any, Any]:
-        """NumPyro's state for one chain at the free vector `scaled` times `data["scale"]`, and its step.
-
-        NumPyro draws its mass matrix towards one by an amount that has no unit: an unknown of size 1e-6 would be given
-        steps of a thousand times its size.
-        """
-
-        def potential(data: Any) -> Callable[[Any], Any]:
-            energy = self.target.potential(data["target"])
-            return lambda scaled: energy(scaled * data["scale"])
-
-        start, step = hmc(potential_fn_gen=potential, algo="NUTS")
-        state = start(
-            scaled,
-            trajectory_length=None,
-            rng_key=jax.random.wrap_key_data(key, impl=KEYS),
-            model_args=(data,),
-            **self.options,
-        )
-        return state, lambda before: step(before, (data,))
-
-    def start(self, free: Array, key: Array, data: Any) -> Any:
-        """The state of a chain."""
-
-        def build() -> Any:
-            return lambda free, key, data: _plain(self._kernel(free / data["scale"], key, data)[0])
-
-        return self._once("start", build, free, key, data)
-
-    def advance(self, state: Any, data: Any) -> tuple[Any, dict[str, Any]]:
-        """A piece of a chain: (the state after it, what happened in each iteration)."""
-
-        def build() -> Any:
-            def piece(state: Any, data: Any) -> Any:
-                _, step = self._kernel(state.z, state.rng_key, data)  # sets up the step; its own start is not used
-
-                def iterate(carry: Any, _: Any) -> Any:
-                    new = step(carry)
-                    seen = {"free": new.z * data["scale"], "steps": new.num_steps, "diverging": new.diverging}
-                    return new, seen | {"accept": new.accept_prob}
-
-                last, seen = jax.lax.scan(iterate, _keyed(state), None, length=PIECE)
-                return _plain(last), seen
-
-            return piece
-
-        return self._once("advance", build, state, data)
-
-    def energies(self, rows: dict[str, Array], data: Any) -> tuple[Array, Array]:
-        """Free vectors of rows of values, and minus the log density there."""
-
-        def build() -> Any:
-            def energy(row: Values, data: Any) -> Any:
-                free = self.target.free_from(row)
-                return free, self.target.potential(data)(free)
-
-            return jax.vmap(energy, in_axes=(0, None))
-
-        return self._program("energies", build)(rows, data)
-
-    def finish(self, *arguments: Any) -> Any:
-        """`Target.finish`, row by row."""
-        return self._program("finish", lambda: jax.vmap(self.target.finish, in_axes=(0, None, 0)))(*arguments)
-
-    def _once(self, purpose: str, build: Callable[[], Any], *arguments: Any) -> Any:
-        """Run a program that several threads ask for at the same time, and that one of them shall compile."""
-        program = self._program(purpose, build)
-        if purpose in self.ready:
-            return program(*arguments)
-        with self.lock:
-            result = program(*arguments)
-            self.ready.add(purpose)
-        return result
-
-    def _program(self, purpose: str, build: Callable[[], Any]) -> Compiled:
-        key = ("nuts", purpose, self.target.signature, tuple(sorted(self.options.items())))
-        return self.target.model.compiled.setdefault(key, Compiled(build))
-
-
-def _plain(state: Any) -> Any:
-    """A state whose random keys are plain arrays, to leave a program with."""
-    adapt = state.adapt_state._replace(rng_key=jax.random.key_data(state.adapt_state.rng_key))
-    return state._replace(rng_key=jax.random.key_data(state.rng_key), adapt_state=adapt)
-
-
-def _keyed(state: Any) -> Any:
-    """The inverse of `_plain`."""
-    wrap = partial(jax.random.wrap_key_data, impl=KEYS)
-    return state._replace(
-        rng_key=wrap(state.rng_key), adapt_state=state.adapt_state._replace(rng_key=wrap(state.adapt_state.rng_key))
-    )
-
-
 def units(free: Array) -> Array:
     """A power of two for every coordinate of candidates (rows) whose spread is far from one; else one."""
     with np.errstate(invalid="ignore"):
@@ -246,8 +134,15 @@ class ChainsRun:
     def once(self) -> None:
         """Warm up and run all chains with the present windows, then draw what was summed out."""
         self.target = Target(self.problem, self.widened)
-        self.programs = Programs(self.settings, self.target)
-        self.data = self.target.data()
+        self.programs = Programs(
+            self.target,
+            self.settings.dense_mass,
+            num_warmup=self.settings.warmup,
+            target_accept_prob=self.settings.target_accept,
+            max_tree_depth=self.settings.max_tree_depth,
+        )
+        halves = {name: np.full(self.problem.model.shape(name), 0.5) for name in self.target.located}
+        self.data = self.target.data() | {"centring": halves}
         self.pieces: list[list[dict[str, Array]]] = [[] for _ in range(self.settings.chains)]
         self.columns: dict[str, Array] = {}
         self.left = np.zeros((0, len(self.target.uniforms)))
@@ -255,6 +150,8 @@ class ChainsRun:
             starts = self._starts()
             if starts is None:
                 return
+            if self.target.located:
+                starts = self._recentred(starts)
             gather(self.engine, [partial(self._chain, chain, free) for chain, free in enumerate(starts)], self._tick)
         except OutOfTime:
             limit = self.settings.max_seconds
@@ -297,12 +194,10 @@ class ChainsRun:
                 distance = np.asarray(item.value) - np.median(drawn[name], axis=0)
                 shift = np.where(np.arange(rows) % 2 == 0, 0.0, 1.0).reshape((-1,) + (1,) * np.ndim(item.value))
                 drawn[name] = drawn[name] + shift * np.nan_to_num(distance)
-        with double():
-            free, energy = self.programs.energies({name: drawn[name] for name in sorted(names)}, self.data)
-            free, energy = np.asarray(free), np.asarray(energy)
+        self.candidates = {name: drawn[name] for name in sorted(names)}
+        free, energy = self._place()
         self.log.same((free, energy), "starts", self.attempt)
         energy = np.where(np.isfinite(energy), energy, np.inf)
-        self.scale = units(free)
         if np.min(energy) == np.inf:
             self.status = "no_weight"
             self.message = (
@@ -311,6 +206,39 @@ class ChainsRun:
             )
             return None
         return free[spread_out(free, -energy, self.settings.chains)]
+
+    def _place(self) -> tuple[Array, Array]:
+        """The candidates' free vectors in the present coordinates, and their energies; the coordinates' units."""
+        with double():
+            free, energy = jax.tree.map(np.asarray, self.programs.energies(self.candidates, self.data))
+        self.scale = units(free)
+        return free, energy
+
+    def _recentred(self, starts: Array) -> Array:
+        """Where the chains go on, in coordinates that a pilot from the same starts has shown to be better ones."""
+        walked: list[list[Array]] = [[] for _ in starts]
+        pilots = [partial(self._pilot, chain, free, walked[chain]) for chain, free in enumerate(starts)]
+        gather(self.engine, pilots, self._tick)
+        free = np.concatenate([np.concatenate(pieces[1:]) for pieces in walked])
+        with double():
+            standing = jax.tree.map(np.asarray, self.programs.standing(free, self.data))
+            centring = {name: best_centring(*parts) for name, parts in standing.items()}
+            ends = np.asarray(self.programs.moved(np.stack([pieces[-1][-1] for pieces in walked]), self.data, centring))
+        self.data = self.data | {"centring": centring}
+        self._place()
+        self.log.same(ends, "ends", self.attempt)
+        return ends
+
+    def _pilot(self, chain: int, free: Array, walked: list[Array], poll: Callable[[], None]) -> None:
+        """The first pieces of a chain, which only show the way."""
+        key = generator(self.seed, Purpose.WARMUP, self.attempt, chain).integers(2**32, size=2, dtype=np.uint32)
+        with double():
+            data = {"target": self.data, "scale": self.scale}
+            state = jax.tree.map(np.asarray, self.programs.start(free, key, data))
+            for _ in range(PILOT):
+                poll()
+                state, seen = jax.tree.map(np.asarray, self.programs.advance(state, data))
+                walked.append(seen["free"])
 
     def _chain(self, chain: int, free: Array, poll: Callable[[], None]) -> None:
         """One chain from start to end, piece by piece; iterations past the warm-up are its draws."""

@@ -17,7 +17,7 @@ from noisewise.inference.conditional.sums import Sum, log_eta
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import has_atoms
-from noisewise.model.coordinates import Chart, Space, unwalkable
+from noisewise.model.coordinates import AS_THEY_ARE, Centring, Chart, Space, location_and_scale, unwalkable
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import laws_within
 from noisewise.numerics import Array, double
@@ -99,6 +99,8 @@ class Target:
         self.sampled = tuple(name for name in hidden if name not in aside)
         self.chart = Chart(self.model, self.sampled)
         self.size = self.space.size + self.chart.size
+        self.located = self.space.chart.located + self.chart.located
+        """What a `centring` can be given for."""
 
     def _folds(self, name: str) -> bool:
         """Whether it is normal, has noise with a closed form, and nothing else reads it."""
@@ -171,15 +173,16 @@ class Target:
             "exact": {name: np.asarray(release[name].value) for name in self.exact},
             "items": {name: (release[name].mechanism, release[name].value) for name in read if name in release},
             "tables": [sum_.tables() for sum_ in self.sums],
+            "centring": {},
         }
 
     # Traceable -------------------------------------------------------------------------------------------
 
     def point(self, free: Any, data: Any) -> tuple[dict[str, Any], Any]:
         """Values by name at one free vector, and the log density of all that is sampled with the release."""
-        prior, total = self.space.point(free[: self.space.size], {})
+        prior, total = self.space.point(free[: self.space.size], {}, data["centring"])
         values: dict[str, Any] = {**prior, **data["exact"]}
-        for placed in self.chart.walk(free[self.space.size :], values):
+        for placed in self.chart.walk(free[self.space.size :], values, data["centring"]):
             total = total + jnp.sum(placed.law.log_prob(placed.value)) + placed.log_jacobian
         total = self._with_release(total, values, data)
         return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
@@ -226,9 +229,17 @@ class Target:
         energy.defvjp(forward, lambda gradient, cotangent: (cotangent * gradient,))
         return energy
 
-    def free_from(self, values: Values) -> Any:
+    def free_from(self, values: Values, centring: Centring = AS_THEY_ARE) -> Any:
         """The free vector of one row of values of all that is sampled."""
-        return jnp.concatenate([self.space.chart.free(values), self.chart.free(values)])
+        return jnp.concatenate([self.space.chart.free(values, centring), self.chart.free(values, centring)])
+
+    def standing(self, free: Any, data: Any) -> dict[str, tuple[Any, Any, Any]]:
+        """Of each entry of what is `located`: its own free coordinate, its location, its scale; at one free vector."""
+        values = self.point(free, data)[0]
+        laws = {name: self.model.law_at(name, values) for name in self.located}
+        return {
+            name: (biject_to(law.support).inv(values[name]), *location_and_scale(law)) for name, law in laws.items()
+        }
 
     def finish(self, free: Any, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
         """`completed` at one free vector."""

@@ -38,6 +38,7 @@ from noisewise.samplers.proposals.adapted import Adapted
 from noisewise.samplers.proposals.collapsed import Collapse
 from noisewise.samplers.proposals.pilot import plan_of
 from noisewise.samplers.rejection import Rejection
+from noisewise.samplers.verdict import LONGEST
 
 AFFORDABLE = 2**26
 """Work, in numbers handled, that is no reason to give up independent draws: a few seconds on one core."""
@@ -97,6 +98,8 @@ Cost = Callable[[Probe, int, int, Engine], Estimate]
 
 
 def _enough(sampler: Sampler, draws: int, efficiency: float) -> bool:
+    """Whether so many rows are worth what the status asks for, by longer chains where `nw.sample` would run them."""
+    efficiency = min(1.0, LONGEST * efficiency) if sampler.longer() is not None else efficiency
     return draws * efficiency >= SAFETY * float(getattr(sampler, "min_ess", 0.0))
 
 

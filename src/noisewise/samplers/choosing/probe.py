@@ -16,8 +16,10 @@ from noisewise.engine import Engine, gather
 from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
+from noisewise.inference.record_steps import records_apart
 from noisewise.inference.streams import Stream
 from noisewise.mechanisms import Exact
+from noisewise.model import Model
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array
 from noisewise.samplers.choosing import conflict
@@ -142,10 +144,10 @@ class Probe:
 
     @property
     def summed(self) -> int:
-        """Sums over records, at least 1: each is one more that every record must agree with."""
+        """Sums that the same records add up to, at least 1: each is one more that every record must agree with."""
         model = self.problem.model
         names = [n for n in model.statistics if n in self.problem.needed and not model.has_density(n)]
-        return max(1, sum(math.prod(model.shape(name)) for name in names))
+        return max(1, sum(math.prod(_sums(model, name)) for name in names))
 
     def log_rate(self, names: set[str]) -> float:
         """log of the mean of prod eta / sup over these statistics; where all are zero, that of a twentieth of a row."""
@@ -174,6 +176,12 @@ class Probe:
         work += sum(noise.get(name, 0.0) for name in merge.released)
         rows = float(stream.counted) + sum(proposed for _, proposed, _ in below)
         return (work + sum(cost for cost, _, _ in below)) / rate, rows / rate, names
+
+
+def _sums(model: Model, name: str) -> tuple[int, ...]:
+    """The shape of a statistic without a density; () where each of its entries is a sum over records of its own."""
+    bound = model.total(name)
+    return () if bound is not None and records_apart(bound) else model.shape(name)
 
 
 def per_row(columns: list[Array], log_weights: Array) -> float:

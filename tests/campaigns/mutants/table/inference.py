@@ -132,6 +132,18 @@ RECORD_STEPS = {
         "accept = there",
         f"{RECORDS}::test_total_of_bits_is_exact",
     ),
+    "sums that share records are accepted one by one": Mutant(
+        "inference/record_steps.py",
+        "return shape if apart and density.shape == shape else ()",
+        "return shape if density.shape == shape else ()",
+        f"{RECORDS}::test_records_that_sums_share_are_accepted_as_a_whole",
+    ),
+    "an operation that is not known counts as acting entry by entry": Mutant(
+        "numerics/tracing.py",
+        "        elif step.primitive.name in ENTRYWISE:\n",
+        "        elif step.primitive.name:\n",
+        f"{RECORDS}::test_records_that_sums_share_are_accepted_as_a_whole",
+    ),
     "renewing one record forgets to take the old contribution away": Mutant(
         "inference/record_steps.py",
         "for x in (proposed - old, chance[0], present))",

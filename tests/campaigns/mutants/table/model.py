@@ -32,6 +32,19 @@ LAWS_AND_TOTALS = {
         'return discrete or type(part).__name__.startswith("Hurdle")',
         "model/test_coordinates.py::test_priors_with_atoms_are_refused_by_all_that_compare_densities",
     ),
+    "centring shifts by the wrong part of the location": Mutant(
+        "model/coordinates.py",
+        "AffineTransform(loc * (1.0 - centred * power), power)",
+        "AffineTransform(loc * (1.0 - power), power)",
+        "model/test_coordinates.py::test_centring_is_between_the_value_and_its_standardised_self",
+    ),
+    "centring by the scale lacks its Jacobian": Mutant(
+        "model/coordinates.py",
+        "return jnp.sum(self.transform.log_abs_det_jacobian(self.piece, self.value))",
+        "inner = getattr(self.transform, 'parts', [self.transform])[-1]\n"
+        "        return jnp.sum(inner.log_abs_det_jacobian(inner.inv(self.value), self.value))",
+        "model/test_coordinates.py::test_centring_moves_coordinates_and_not_the_law",
+    ),
     "an atom that moves counts as one that stays": Mutant(
         "model/atoms.py",
         "moves.append(moving and not is_fixed(distribution))",

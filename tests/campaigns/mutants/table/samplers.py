@@ -244,8 +244,15 @@ CHAINS = {
         "effective = float(known[worst])",
         f"{PARTICLES}::test_copies_count_once_even_where_islands_agree",
     ),
-    "trajectories leave out the units of their coordinates": Mutant(
-        "samplers/nuts.py",
+    "coordinates of hierarchies are chosen without their Jacobian": Mutant(
+        "samplers/walking/centring.py",
+        "+ (1.0 - part) * log_scale.mean(axis=0)",
+        "+ 0.0 * log_scale.mean(axis=0)",
+        "samplers/test_centring.py::test_what_the_release_tells_nothing_of_is_standardised "
+        "samplers/test_centring.py::test_the_part_is_the_same_in_any_unit",
+    ),
+    "the scale of NUTS's coordinates is left out of its steps": Mutant(
+        "samplers/walking/gradient_programs.py",
         'return lambda scaled: energy(scaled * data["scale"])',
         "return lambda scaled: energy(scaled)",
         f"{HAMILTON}::test_chains_meet_in_any_unit",

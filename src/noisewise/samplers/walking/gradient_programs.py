@@ -1,0 +1,138 @@
+"""The compiled programs of a NUTS run: a chain's state, its next hundred steps, and its coordinates."""
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import jax
+from numpyro.infer.hmc import hmc
+
+from noisewise.inference.conditional.target import Target
+from noisewise.model.coordinates import Centring
+from noisewise.model.law import KEYS
+from noisewise.numerics import Array, Compiled
+
+Values = Mapping[str, Any]
+
+PIECE = 100
+"""Iterations between two looks at the clock."""
+DENSE = 32
+"""Unknowns up to which the mass matrix is dense by default."""
+
+
+class Programs:
+    """The compiled pieces of a run, kept on the model."""
+
+    def __init__(self, target: Target, dense: bool | None, **options: Any) -> None:
+        """`options` as NumPyro's; a `dense` mass matrix is decided by the number of unknowns where it is None."""
+        self.target = target
+        self.lock, self.ready = threading.Lock(), set[str]()
+        self.options = options | {"dense_mass": target.size <= DENSE if dense is None else dense}
+
+    def _kernel(self, scaled: Any, key: Any, data: Any) -> tuple[Any, Any]:
+        """NumPyro's state for one chain at the free vector `scaled` times `data["scale"]`, and its step.
+
+        NumPyro draws its mass matrix towards one by an amount that has no unit: an unknown of size 1e-6 would be given
+        steps of a thousand times its size.
+        """
+
+        def potential(data: Any) -> Callable[[Any], Any]:
+            energy = self.target.potential(data["target"])
+            return lambda scaled: energy(scaled * data["scale"])
+
+        start, step = hmc(potential_fn_gen=potential, algo="NUTS")
+        state = start(
+            scaled,
+            trajectory_length=None,
+            rng_key=jax.random.wrap_key_data(key, impl=KEYS),
+            model_args=(data,),
+            **self.options,
+        )
+        return state, lambda before: step(before, (data,))
+
+    def start(self, free: Array, key: Array, data: Any) -> Any:
+        """The state of a chain."""
+
+        def build() -> Any:
+            return lambda free, key, data: _plain(self._kernel(free / data["scale"], key, data)[0])
+
+        return self._once("start", build, free, key, data)
+
+    def advance(self, state: Any, data: Any) -> tuple[Any, dict[str, Any]]:
+        """A piece of a chain: (the state after it, what happened in each iteration)."""
+
+        def build() -> Any:
+            def piece(state: Any, data: Any) -> Any:
+                _, step = self._kernel(state.z, state.rng_key, data)  # sets up the step; its own start is not used
+
+                def iterate(carry: Any, _: Any) -> Any:
+                    new = step(carry)
+                    seen = {"free": new.z * data["scale"], "steps": new.num_steps, "diverging": new.diverging}
+                    return new, seen | {"accept": new.accept_prob}
+
+                last, seen = jax.lax.scan(iterate, _keyed(state), None, length=PIECE)
+                return _plain(last), seen
+
+            return piece
+
+        return self._once("advance", build, state, data)
+
+    def energies(self, rows: dict[str, Array], data: Any) -> tuple[Array, Array]:
+        """Free vectors of rows of values, and minus the log density there."""
+
+        def build() -> Any:
+            def energy(row: Values, data: Any) -> Any:
+                free = self.target.free_from(row, data["centring"])
+                return free, self.target.potential(data)(free)
+
+            return jax.vmap(energy, in_axes=(0, None))
+
+        return self._program("energies", build)(rows, data)
+
+    def standing(self, free: Array, data: Any) -> dict[str, Any]:
+        """`Target.standing`, row by row."""
+        return self._program("standing", lambda: jax.vmap(self.target.standing, in_axes=(0, None)))(free, data)
+
+    def moved(self, free: Array, data: Any, centring: Centring) -> Array:
+        """Rows of free vectors in other coordinates."""
+
+        def build() -> Any:
+            def move(free: Any, data: Any, centring: Centring) -> Any:
+                return self.target.free_from(self.target.point(free, data)[0], centring)
+
+            return jax.vmap(move, in_axes=(0, None, None))
+
+        return self._program("moved", build)(free, data, centring)
+
+    def finish(self, *arguments: Any) -> Any:
+        """`Target.finish`, row by row."""
+        return self._program("finish", lambda: jax.vmap(self.target.finish, in_axes=(0, None, 0)))(*arguments)
+
+    def _once(self, purpose: str, build: Callable[[], Any], *arguments: Any) -> Any:
+        """Run a program that several threads ask for at the same time, and that one of them shall compile."""
+        program = self._program(purpose, build)
+        if purpose in self.ready:
+            return program(*arguments)
+        with self.lock:
+            result = program(*arguments)
+            self.ready.add(purpose)
+        return result
+
+    def _program(self, purpose: str, build: Callable[[], Any]) -> Compiled:
+        key = ("nuts", purpose, self.target.signature, tuple(sorted(self.options.items())))
+        return self.target.model.compiled.setdefault(key, Compiled(build))
+
+
+def _plain(state: Any) -> Any:
+    """A state whose random keys are plain arrays, to leave a program with."""
+    adapt = state.adapt_state._replace(rng_key=jax.random.key_data(state.adapt_state.rng_key))
+    return state._replace(rng_key=jax.random.key_data(state.rng_key), adapt_state=adapt)
+
+
+def _keyed(state: Any) -> Any:
+    """The inverse of `_plain`."""
+    wrap = partial(jax.random.wrap_key_data, impl=KEYS)
+    return state._replace(
+        rng_key=wrap(state.rng_key), adapt_state=state.adapt_state._replace(rng_key=wrap(state.adapt_state.rng_key))
+    )
