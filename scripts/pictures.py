@@ -22,6 +22,7 @@ PICTURES = {
     "withheld-days.png": "tutorials/withheld-days.md",
     "clamped-mean.png": "tutorials/clamped-mean.md",
     "noise-on-every-row.png": "tutorials/noise-on-every-row.md",
+    "model-check.png": "tutorials/model-check.md",
 }
 """Pictures, and the pages whose code makes them."""
 DEMO = "demo.png"

@@ -24,7 +24,7 @@ def name_of(page):
 
 SLOW = (
     *("augmentation", "augmentation-totals", "smc", "nuts", "likelihood", "likelihood-intervals", "likelihood-scale"),
-    *("census-tracts", "county-counts", "noise-on-every-row", "choosing-epsilon", "regression"),
+    *("census-tracts", "county-counts", "noise-on-every-row", "choosing-epsilon", "regression", "model-check"),
     *("randomised-response", "numpyro-model", "withheld-days"),
 )
 """Pages whose blocks run only with --long (`make test-long`)."""

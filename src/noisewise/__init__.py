@@ -23,10 +23,13 @@ from noisewise.mechanisms import (
 )
 from noisewise.model import Model, Simulator, Total
 from noisewise.plots.posterior import plot
+from noisewise.plots.replicates import plot_replicates
 from noisewise.plots.trace import plot_trace
 from noisewise.release import Release
+from noisewise.results.evidence import Evidence, evidence
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
+from noisewise.results.replicates import Replicates
 from noisewise.samplers import (
     MCMC,
     NUTS,
@@ -41,6 +44,7 @@ from noisewise.samplers.sample import sample
 from noisewise.studies.calibrate import Calibration, calibrate
 from noisewise.studies.compare import Comparison, compare
 from noisewise.studies.forecast import Forecast, forecast
+from noisewise.studies.what_if import what_if
 
 __all__ = [
     "EM",
@@ -56,6 +60,7 @@ __all__ = [
     "Device",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "Evidence",
     "Exact",
     "ExponentialMechanism",
     "Fit",
@@ -76,6 +81,7 @@ __all__ = [
     "Rejection",
     "RejectionControl",
     "Release",
+    "Replicates",
     "Simulator",
     "Staged",
     "Threads",
@@ -85,15 +91,18 @@ __all__ = [
     "compare",
     "confidential",
     "difference",
+    "evidence",
     "fit",
     "forecast",
     "mean_of",
     "mechanisms",
     "plot",
+    "plot_replicates",
     "plot_trace",
     "regression",
     "sample",
     "share_of",
     "sources",
     "table_of",
+    "what_if",
 ]

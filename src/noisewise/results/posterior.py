@@ -22,7 +22,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
 from noisewise.numerics import Array
-from noisewise.results import decisions, groups, intervals
+from noisewise.results import decisions, groups, intervals, power_scaling, replicates
 from noisewise.results import derived as derivation
 from noisewise.results import posterior_file as result_file
 from noisewise.results.labels import label_of, labels_of
@@ -255,6 +255,33 @@ class Posterior:
         """
         return decisions.table(self, bounds)
 
+    # Criticism ---------------------------------------------------------------------------------------
+
+    def replicate(self, model: Any, release: Any, *, seed: int) -> replicates.Replicates:
+        """A new release for each draw of the parameters: `.draws`, and `.p_values()`, where the published one lies.
+
+        Everything but the parameters is drawn again: statistics from the model, then noise. `model` and `release` are
+        those that the draws come from.
+        """
+        seed = checks.integer("Posterior.replicate", "seed", seed, least=0, advice="Give a whole number from 0 on.")
+        problem = self._checked("Posterior.replicate", model, release)
+        return replicates.replicated(self, problem, seed)
+
+    def prior_sensitivity(self, model: Any, release: Any) -> Any:
+        """A pandas table: how far parameters and derived quantities move with the weight of prior and likelihood.
+
+        Power-scaling (Kallioinen et al. 2024): change of the law per doubling of the prior's, and of the likelihood's,
+        power; from 0.05 on it counts. Draws are weighed again, nothing is sampled. The likelihood is that of the
+        release, statistics integrated out; NaN where that has no formula.
+        """
+        problem = self._checked("Posterior.prior_sensitivity", model, release)
+        return power_scaling.table(self, problem)
+
+    def _checked(self, who: str, model: Any, release: Any) -> Problem:
+        if not self._usable:
+            raise refusal(who, "posterior", "must hold draws with weights", len(self), self.message or "Draw first.")
+        return self.problem_of(who, model, release)
+
     @property
     def _usable(self) -> bool:
         return len(self) > 0 and (self.weights is None or not np.isnan(self.weights).any())
@@ -314,15 +341,20 @@ class Posterior:
             attributes["resampled"] = "systematic resampling by importance weight; draws repeat"
         tree = self._tree(draws, attributes)
         if model is not None or release is not None or prior or posterior_predictive:
-            problem = Problem(model, release)
-            if problem.release.hash != self.release_hash:
-                rule, advice = "must be the one that the draws come from", "Give the release that nw.sample was given."
-                raise refusal("Posterior.to_arviz", "release", rule, problem.release, advice)
+            problem = self.problem_of("Posterior.to_arviz", model, release)
             columns, told = groups.of(problem, draws, self.seed, prior, posterior_predictive)
             for group, values in columns.items():
                 tree[group] = self._tree(values, {})["posterior"]
             tree.attrs.update(told)
         return tree
+
+    def problem_of(self, who: str, model: Any, release: Any) -> Problem:
+        """Model and release together; refused where the draws come from another release."""
+        problem = Problem(model, release)
+        if problem.release.hash != self.release_hash:
+            rule, advice = "must be the one that the draws come from", "Give the release that nw.sample was given."
+            raise refusal(who, "release", rule, problem.release, advice)
+        return problem
 
     def to_xarray(self) -> Any:
         """The draws as an xarray Dataset, chain x draw, with the names of axes and their labels; as in `to_arviz`."""

@@ -5,6 +5,51 @@ from mutants.mutant import Mutant
 TOLD = "results/test_posterior.py"
 RANKS = "studies/test_calibrate.py"
 
+CRITICISM = {
+    "replicates are the statistics, without new noise": Mutant(
+        "results/replicates.py",
+        "draws = groups.predicted(problem, posterior.draws, generator(seed, Purpose.PREDICTIVE))",
+        "draws = {name: posterior.draws[name] for name in problem.release}",
+        "results/test_criticism.py::test_replicates_follow_the_posterior_predictive",
+    ),
+    "p-values forget the weights": Mutant(
+        "results/replicates.py",
+        "weight = np.where(there, 1.0 if self.posterior.weights is None else self.posterior.weights, 0.0)",
+        "weight = np.where(there, 1.0, 0.0)",
+        "results/test_criticism.py::test_replicates_follow_the_posterior_predictive",
+    ),
+    "Bayes factors are upside down": Mutant(
+        "results/evidence.py",
+        "ratio = math.exp(self.log_evidence[model] - self.log_evidence[other])",
+        "ratio = math.exp(self.log_evidence[other] - self.log_evidence[model])",
+        "results/test_criticism.py::test_bayes_factors_are_those_of_the_closed_form",
+    ),
+    "errors of models' probabilities forget that they sum to one": Mutant(
+        "results/evidence.py",
+        "slopes = chance[:, None] * (np.eye(len(names)) - chance)",
+        "slopes = chance[:, None] * np.eye(len(names))",
+        "results/test_criticism.py::test_errors_of_probabilities_are_those_of_repetition",
+    ),
+    "power-scaling scales twice": Mutant(
+        "results/power_scaling.py",
+        "moved = weights.normalised(base + (power - 1.0) * (log_density - np.max(log_density)))",
+        "moved = weights.normalised(base + 2.0 * (power - 1.0) * (log_density - np.max(log_density)))",
+        "results/test_criticism.py::test_sensitivity_is_that_of_the_scaled_normal_posterior",
+    ),
+    "draws are weighed by the other noise alone": Mutant(
+        "studies/what_if.py",
+        "ratio = _log_eta(after, draws) - _log_eta(before, draws)",
+        "ratio = _log_eta(after, draws)",
+        "studies/test_what_if.py::test_weighed_draws_are_those_of_the_other_noise",
+    ),
+    "draws without noise are weighed": Mutant(
+        "studies/what_if.py",
+        "return any(bool(np.any(before.log_eta(name, rows) == -np.inf)) for name in changed)",
+        "return False",
+        "studies/test_what_if.py::test_noise_with_an_edge_is_never_weighed",
+    ),
+}
+
 POSTERIOR = {
     "a derived quantity counts as a confidential statistic": Mutant(
         "results/derived.py",

@@ -1,0 +1,121 @@
+"""Models compared by what they had predicted: Bayes factors and probabilities of models, with Monte Carlo errors."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.errors import refusal
+from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
+
+WHO = "evidence"
+GIVERS = ("Rejection", "Importance", "ImportanceRejection", "SMC")
+"""Samplers whose runs estimate the evidence."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evidence:
+    """Log evidence by model: the log density of the release, parameters and statistics integrated out."""
+
+    log_evidence: Mapping[str, float]
+    standard_error: Mapping[str, float]
+    """Monte Carlo errors of the log evidences."""
+    prior: Mapping[str, float]
+    """Probabilities of the models before the release."""
+
+    def bayes_factor(self, model: str, other: str) -> tuple[float, float]:
+        """How much more probable `model` made the release than `other`, and the Monte Carlo error of that ratio."""
+        for name in (model, other):
+            checks.choice("Evidence.bayes_factor", "model", name, self.log_evidence)
+        ratio = math.exp(self.log_evidence[model] - self.log_evidence[other])
+        error = 0.0 if model == other else math.hypot(self.standard_error[model], self.standard_error[other])
+        return ratio, ratio * error
+
+    @property
+    def probability(self) -> dict[str, tuple[float, float]]:
+        """Probabilities of the models after the release, each with its Monte Carlo error.
+
+        p_i is proportional to prior_i exp(l_i), so d p_i / d l_j = p_i (1[i = j] - p_j): the delta method.
+        """
+        names = list(self.log_evidence)
+        logs = np.array([self.log_evidence[name] + math.log(self.prior[name]) for name in names])
+        chance = np.exp(logs - logs.max())
+        chance /= chance.sum()
+        slopes = chance[:, None] * (np.eye(len(names)) - chance)
+        errors: Array = np.sqrt(slopes**2 @ np.array([self.standard_error[name] for name in names]) ** 2)
+        return {name: (float(p), float(e)) for name, p, e in zip(names, chance, errors, strict=True)}
+
+    def table(self) -> Any:
+        """A pandas table, the most probable model first; Bayes factors are against that one."""
+        import pandas as pd
+
+        chances = self.probability
+        names = sorted(chances, key=lambda name: -chances[name][0])
+        factors = {name: self.bayes_factor(name, names[0]) for name in names}
+        columns = {
+            "log evidence": [self.log_evidence[name] for name in names],
+            "mcse log evidence": [self.standard_error[name] for name in names],
+            "Bayes factor": [factors[name][0] for name in names],
+            "mcse Bayes factor": [factors[name][1] for name in names],
+            "probability": [chances[name][0] for name in names],
+            "mcse probability": [chances[name][1] for name in names],
+        }
+        return pd.DataFrame(columns, index=names)
+
+    def __repr__(self) -> str:
+        return f"Evidence\n{self.table().to_string(float_format=lambda x: f'{x:.4g}')}"
+
+    def _repr_html_(self) -> str:
+        return str(self.table().to_html(float_format=lambda x: f"{x:.4g}"))
+
+
+def evidence(posteriors: Mapping[str, Posterior], prior: Mapping[str, float] | None = None) -> Evidence:
+    """Compare models of one release: `nw.evidence({"poisson": first, "negative binomial": second})`.
+
+    Each posterior must come from a complete run of a sampler that estimates the evidence. `prior` gives the models'
+    probabilities before the release, equal ones if left out. Bayes factors depend on the priors of the parameters: wide
+    ones are paid for.
+    """
+    if not isinstance(posteriors, Mapping) or len(posteriors) < 2:
+        advice = 'Give {"poisson": first, "negative binomial": second}.'
+        raise refusal(WHO, "posteriors", "must be a dict of at least two posteriors", posteriors, advice)
+    for name, posterior in posteriors.items():
+        _check(name, posterior)
+    first, *others = posteriors
+    for name in others:
+        if posteriors[name].release_hash != posteriors[first].release_hash:
+            rule = f"must be a posterior of the same release as '{first}'"
+            raise refusal(WHO, name, rule, posteriors[name].release_hash, "Sample all models with one release.")
+    return Evidence(
+        {name: float(posterior.log_evidence) for name, posterior in posteriors.items()},  # type: ignore[arg-type]
+        {name: float(posterior.log_evidence_se) for name, posterior in posteriors.items()},  # type: ignore[arg-type]
+        _prior(posteriors, prior),
+    )
+
+
+def _check(name: str, posterior: Any) -> None:
+    if not isinstance(posterior, Posterior):
+        raise refusal(WHO, name, "must be a Posterior", posterior, "Give what nw.sample returned.")
+    if posterior.status != "complete":
+        raise refusal(WHO, name, "must come from a complete run", posterior.status, posterior.message or "Run again.")
+    known = [posterior.log_evidence, posterior.log_evidence_se]
+    if any(value is None or not math.isfinite(value) for value in known):
+        advice = "Sample with " + ", ".join(f"nw.{giver}()" for giver in GIVERS[:-1]) + f" or nw.{GIVERS[-1]}()."
+        rule = "must come from a sampler that estimates the evidence"
+        raise refusal(WHO, name, rule, type(posterior.sampler).__name__, advice, instead=GIVERS)
+
+
+def _prior(posteriors: Mapping[str, Posterior], prior: Any) -> dict[str, float]:
+    if prior is None:
+        return dict.fromkeys(posteriors, 1.0 / len(posteriors))
+    advice = 'Give {"poisson": 0.5, "negative binomial": 0.5}.'
+    if not isinstance(prior, Mapping) or set(prior) != set(posteriors):
+        raise refusal(WHO, "prior", "must have a probability for each model", prior, advice)
+    found = {name: checks.positive_number(WHO, "prior", prior[name], advice) for name in posteriors}
+    if abs(sum(found.values()) - 1.0) > 1e-9:
+        raise refusal(WHO, "prior", "must sum to one", sum(found.values()), advice)
+    return found

@@ -1,0 +1,100 @@
+"""How far a posterior moves when prior or likelihood count a little more or less: power-scaling, by weights alone.
+
+Kallioinen, Paananen, Buerkner and Vehtari (2024). The distance of two laws is the cumulative Jensen-Shannon distance of
+their distribution functions (Nguyen and Vreeken 2015).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisewise.diagnostics import weights
+from noisewise.inference.problem import Problem
+from noisewise.numerics import Array
+from noisewise.results import groups
+from noisewise.results.labels import labels_of
+
+if TYPE_CHECKING:
+    from noisewise.results.posterior import Posterior
+
+POWERS = (0.99, 1.01)
+"""Prior and likelihood are raised to these powers, one at a time."""
+SENSITIVE = 0.05
+"""From here on a quantity is called sensitive: the paper's threshold."""
+
+
+def table(posterior: "Posterior", problem: Problem) -> Any:
+    """A row for each scalar parameter and derived quantity: its sensitivity to prior and likelihood, and what it means.
+
+    Draws are weighed again by the prior's and by the likelihood's density to a small power; nothing is sampled.
+    """
+    import pandas as pd
+
+    size = len(posterior)
+    base = np.zeros(size) if posterior.log_weights is None else posterior.log_weights
+    parts = groups.log_prior(problem.model, posterior.draws)
+    densities, without = groups.log_likelihood(problem, posterior.draws)
+    scaled = {"prior": _total(parts, size), "likelihood": None if without else _total(densities, size)}
+    labels: list[str] = []
+    rows: list[dict[str, Any]] = []
+    for name in (*posterior.parameters, *posterior.derived):
+        values = posterior[name].astype(float)
+        labels += labels_of(name, values.shape[1:], posterior.axes)
+        for column in values.reshape(size, -1).T:
+            row: dict[str, Any] = {
+                kind: np.nan if log_density is None else sensitivity(column, base, log_density)
+                for kind, log_density in scaled.items()
+            }
+            rows.append(row | {"diagnosis": diagnosis(row["prior"], row["likelihood"])})
+    return pd.DataFrame(rows, index=labels)
+
+
+def diagnosis(prior: float, likelihood: float) -> str:
+    """What the two sensitivities say together."""
+    if prior < SENSITIVE:
+        return ""
+    if np.isnan(likelihood):
+        return "prior matters"
+    return "prior and release disagree" if likelihood >= SENSITIVE else "prior decides, release says little"
+
+
+def sensitivity(values: Array, base: Array, log_density: Array) -> float:
+    """Change of the law of `values` for each doubling of the power of the density, at the power one."""
+    first, kept = weights.normalised(base), _within(values, base)
+    found = []
+    for power in POWERS:
+        moved = weights.normalised(base + (power - 1.0) * (log_density - np.max(log_density)))
+        distance = max(_distance(side * values[kept], first[kept], moved[kept]) for side in (1.0, -1.0))
+        found.append(distance / abs(np.log2(power)))
+    return float(np.mean(found))
+
+
+def _within(values: Array, base: Array) -> Array:
+    """Draws within the range that as many plain draws would have: the distance is relative to the range.
+
+    All of plain draws; of weighted ones, not those beyond the outermost half of an effective draw.
+    """
+    order = np.argsort(values, kind="stable")
+    weight = weights.normalised(base)[order]
+    above = np.cumsum(weight)
+    half = 0.5 / weights.effective_size(base)
+    return np.sort(order[(above > half) & (above - weight < 1.0 - half)])
+
+
+def _distance(values: Array, first: Array, second: Array) -> float:
+    """Cumulative Jensen-Shannon distance of two weightings of the same values: 0 where equal, at most 1."""
+    order = np.argsort(values, kind="stable")
+    width = np.diff(values[order])
+    p, q = (np.cumsum(weight[order])[:-1] / weight.sum() for weight in (first, second))
+    bound = float(width @ (p + q))
+    if bound == 0.0:
+        return 0.0
+    middle = 0.5 * (p + q)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = [np.where(one > 0.0, one * np.log2(one / middle), 0.0) for one in (p, q)]
+    # The two halves' corrections, (q - p) / (2 log 2) and (p - q) / (2 log 2), cancel in the sum.
+    return float(np.sqrt(max(float(width @ (terms[0] + terms[1])), 0.0) / bound))
+
+
+def _total(parts: dict[str, Array], size: int) -> Array:
+    return np.sum([part.reshape(size, -1).sum(axis=1) for part in parts.values()], axis=0)
