@@ -21,7 +21,7 @@ from noisewise.mechanisms import (
     Laplace,
     RandomizedResponse,
 )
-from noisewise.model import Model, Simulator, Total
+from noisewise.model import Model, Simulator, Total, counts_up_to
 from noisewise.plots.posterior import plot
 from noisewise.plots.replicates import plot_replicates
 from noisewise.plots.trace import plot_trace
@@ -90,6 +90,7 @@ __all__ = [
     "calibrate",
     "compare",
     "confidential",
+    "counts_up_to",
     "difference",
     "evidence",
     "fit",

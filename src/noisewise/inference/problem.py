@@ -1,5 +1,6 @@
 """Model and release together: the checks and the one number, log eta(s_dp | s), that all samplers share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.axes import Axes
 from noisewise.errors import Place, WrongMechanism, refusal
+from noisewise.inference.measured import Measured, measurements, with_measurements
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.model.atoms import atoms_move
@@ -24,18 +26,22 @@ class Problem:
     release: Release
     axes: Axes = field(init=False, compare=False, repr=False)
     """Names of the axes of parameters and statistics, and the labels along them."""
+    measured: Mapping[str, Measured] = field(init=False, compare=False, repr=False)
+    """Released values that measure a statistic of another name: here statistics too, fixed functions of that one."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, Model):
             raise refusal("sample", "model", "must be a noisewise Model", self.model, "Build it with nw.Model.")
         if not isinstance(self.release, Release):
             raise refusal("sample", "release", "must be a noisewise Release", self.release, "Build it with nw.Release.")
+        object.__setattr__(self, "measured", measurements(self.model, self.release))
+        object.__setattr__(self, "model", with_measurements(self.model, self.measured))
         for name in self.release:
             self._check_statistic(name)
         self._check_possible()
         object.__setattr__(self, "axes", self._axes())
         for name in self.model.statistics:
-            if name not in self.needed:
+            if name not in self.needed and name not in self.model.added:
                 advice = "Release it, or remove it from the model."
                 rule = "must be released, or needed by a statistic that is"
                 raise refusal("sample", name, rule, sorted(self.release), advice)
@@ -70,6 +76,7 @@ class Problem:
         """The axes that the model names, with the labels of the release."""
         model = self.model
         dims, coords = dict(model.axes.dims), dict(model.axes.coords)
+        dims |= {name: measured.dims for name, measured in self.measured.items() if measured.dims}
         for name, item in self.release.items():
             if not item.coords or item.shape != model.shape(name):
                 continue  # not labelled, or of another kind than the confidential statistic
@@ -139,6 +146,13 @@ class Problem:
             exact = isinstance(item.mechanism, Exact) and self.model.has_density(name)
             if exact and atoms_move(self.model.law(name)):
                 return f"needs a density of '{name}', whose law has an atom that moves with what it depends on"
+        return None
+
+    def measured_tables(self) -> str | None:
+        """Why statistics cannot be summed out: one of whole numbers is measured under other names."""
+        for name, measured in self.measured.items():
+            if self.model.is_discrete(name):
+                return f"cannot sum out '{measured.statistic}', of which '{name}' is a measurement"
         return None
 
     def never_accepted(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from noisewise.mechanisms import smooth
 from noisewise.mechanisms.affine import Affine
-from noisewise.mechanisms.base import CATALOGUE, Mechanism, Released
+from noisewise.mechanisms.base import CATALOGUE, Mechanism
 from noisewise.mechanisms.clipped import Clipped
 from noisewise.mechanisms.discrete_gaussian import DiscreteGaussian
 from noisewise.mechanisms.discrete_laplace import DiscreteLaplace
@@ -21,6 +21,7 @@ from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.projected import Projected
 from noisewise.mechanisms.quantile import PrivateQuantile
 from noisewise.mechanisms.randomized_response import RandomizedResponse
+from noisewise.mechanisms.released import Released
 from noisewise.mechanisms.rounded import Rounded
 from noisewise.mechanisms.staircase import Staircase
 from noisewise.mechanisms.thresholded import Thresholded

@@ -8,8 +8,7 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 import jax
@@ -18,9 +17,10 @@ import numpy as np
 from noisewise import axes, checks
 from noisewise.errors import InputError, Place, refusal
 from noisewise.frozen import FrozenDict
-from noisewise.mechanisms.about import OF_STATISTIC, about
 from noisewise.mechanisms.guarantee import Guarantee
+from noisewise.mechanisms.linear import Linear
 from noisewise.mechanisms.packing import MOST_LISTED, plain, unpacked
+from noisewise.mechanisms.released import Measurement, Released
 
 CATALOGUE: dict[str, type["Mechanism"]] = {}
 """Every mechanism by its name, as files spell it."""
@@ -161,6 +161,18 @@ class Mechanism(ABC):
         """
         return Released(self, value, FrozenDict() if coords is None else coords)
 
+    def of(self, statistic: str, *, matrix: Any = None, axes: Any = None, sum: bool = False) -> Measurement:
+        """A measurement of a statistic of another name than the released value's: of its entries, or of sums of them.
+
+        `matrix` has a row of whole numbers for each value measured and a column for each entry of the statistic, row
+        by row; it may be sparse, as SciPy's are. `axes` names (or numbers) the axes to sum over; `sum=True` sums all.
+        A statistic may be measured any number of times: `nw.Exact().of("cells", sum=True).released(1774)`.
+        """
+        if self.event_dim:
+            who, rule = f"{type(self).__name__}.of", "must be measured by a mechanism that acts entry by entry"
+            raise refusal(who, "statistic", rule, statistic, "Release it under its own name.")
+        return Measurement(self, Linear.of(f"{type(self).__name__}.of", statistic, matrix, axes, sum))
+
     def check_released(self, value: Any) -> Any:
         """`value` as this mechanism can have released it: a number or read-only array; refused otherwise."""
         who = f"{type(self).__name__}.released"
@@ -295,61 +307,3 @@ def broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
         return np.broadcast_shapes(shape, target) == target
     except ValueError:
         return False
-
-
-@dataclass(frozen=True, eq=False)
-class Released:
-    """One published value together with the mechanism that made it."""
-
-    mechanism: Mechanism
-    value: Any
-    coords: axes.Coords = field(default_factory=FrozenDict)
-    """Labels along each axis, by the axis's name and in the order of axes; empty where it has none."""
-    about: Mapping[str, Any] = field(default_factory=FrozenDict)
-    """What is said about it, for people; see `described`."""
-
-    def __post_init__(self) -> None:
-        who = f"{type(self.mechanism).__name__}.released"
-        if isinstance(self.value, np.ma.MaskedArray):
-            advice = "What its mask hides would be published: give the entries that were, by a plain array."
-            raise refusal(who, "value", "must not be a masked array", self.value, advice)
-        value, coords = axes.apart(who, self.value, self.coords)
-        object.__setattr__(self, "value", self.mechanism.check_released(value))
-        object.__setattr__(self, "coords", axes.coordinates(who, coords, self.shape) if coords else FrozenDict())
-
-        object.__setattr__(self, "about", about(who, OF_STATISTIC, self.about))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the published value; () for a number."""
-        return np.shape(self.value)
-
-    def with_coords(self, coords: axes.Coords) -> "Released":
-        """The same published value with these labels."""
-        return replace(self, coords=coords)
-
-    def described(
-        self,
-        description: str | None = None,
-        *,
-        unit: str | None = None,
-        bounds: tuple[float, float] | None = None,
-        records: int | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> "Released":
-        """The same published value with what people should know of it; what is left out stays as it was.
-
-        `bounds` are those that each record's value was clamped to; `records` how many records there were, where that
-        is public; `extra` anything else. The noise and the guarantee are the mechanism's to say.
-        """
-        given = {"description": description, "unit": unit, "bounds": bounds, "records": records, "extra": extra}
-        return replace(self, about={**self.about, **{key: value for key, value in given.items() if value is not None}})
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Released):
-            return NotImplemented
-        same = self.mechanism == other.mechanism and np.array_equal(self.value, other.value, equal_nan=True)
-        return same and list(self.coords.items()) == list(other.coords.items()) and self.about == other.about
-
-    def __hash__(self) -> int:
-        return hash((self.mechanism, np.asarray(self.value).tobytes()))

@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from noisewise import checks
+from noisewise.errors import refusal
 from noisewise.mechanisms import discrete_laplace
 from noisewise.mechanisms.additive import Lattice, calibrate
 from noisewise.mechanisms.base import BUDGET, POSITIVE
@@ -16,17 +18,23 @@ _TERMS = np.arange(1, 13)
 class DiscreteGaussian(Lattice):
     """s_dp = s + z on the integers, P(z) proportional to exp(-z^2 / (2 scale^2)).
 
-    `scale` is the sigma of the formula, not exactly the standard deviation. Calibration: scale =
+    `scale` is the sigma of the formula, not exactly the standard deviation; `variance` is its square, as the Census
+    Bureau publishes it. Calibration: scale =
     sensitivity / sqrt(2 rho), `sensitivity` in the l2 norm, is rho-zCDP (their Theorem 14).
     Sampler: their Algorithm 3 (rejection from discrete Laplace noise), in floating point.
     """
 
     did = "got whole-numbered normal noise of scale {scale}"
-    arguments = {"scale": POSITIVE, "rho": BUDGET, "sensitivity": BUDGET}
-    alternatives = (("scale",), ("rho", "sensitivity"))
+    arguments = {"scale": POSITIVE, "variance": POSITIVE, "rho": BUDGET, "sensitivity": BUDGET}
+    alternatives = (("scale",), ("variance",), ("rho", "sensitivity"))
     scale: Any
 
-    def __init__(self, scale: Any = None, *, rho: Any = None, sensitivity: Any = None) -> None:
+    def __init__(self, scale: Any = None, *, variance: Any = None, rho: Any = None, sensitivity: Any = None) -> None:
+        if variance is not None:
+            advice = "Give variance, scale, or sensitivity with rho."
+            if scale is not None:
+                raise refusal("DiscreteGaussian", "variance", "must not come together with scale", variance, advice)
+            scale = np.sqrt(checks.positive("DiscreteGaussian", "variance", variance, advice))
         budget, rule = {"rho": rho}, lambda delta, rho: delta / math.sqrt(2.0 * rho)
         self._freeze(**calibrate("DiscreteGaussian", scale, sensitivity, budget, norm="l2", rule=rule))
 

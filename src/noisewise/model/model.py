@@ -1,7 +1,9 @@
 """The analyst's model: priors, and how each confidential statistic arises from the parameters."""
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -75,6 +77,9 @@ class Model:
         self._order = ordered("Model", self._edges)
         self._nodes: dict[str, Node] = {}
         self._trial: dict[str, Any] = {}
+        self.added: Mapping[str, Any] = {}
+        """Statistics that `extended` has added, each with the key it was told."""
+        self._extended: dict[Any, Model] = {}
         self.compiled: dict[Any, Compiled] = {}
         """Programs that samplers and fits made for this model: each is compiled once, not at every call."""
         for name in self._order:
@@ -187,6 +192,25 @@ class Model:
                     "Remove it, or name it in the function that needs it."
                 )
                 warnings.warn(NoisewiseWarning(cause, "Model"), stacklevel=3)
+
+    def extended(self, added: Mapping[str, tuple[Any, str, Callable[[Any], Distribution]]]) -> "Model":
+        """The same model with more statistics: each a key, the name it depends on, and a function of its value.
+
+        Models with the same keys are one, so that their programs are compiled once.
+        """
+        kept = tuple((name, key) for name, (key, _, _) in added.items())
+        if kept not in self._extended:
+            model = copy.copy(self)
+            model.statistics = (*self.statistics, *added)
+            model.added = {**self.added, **dict(kept)}
+            model._extended, model.compiled = {}, {}
+            model._nodes, model._trial = dict(self._nodes), dict(self._trial)
+            model._edges = {**self._edges, **{name: (parent,) for name, (_, parent, _) in added.items()}}
+            model._order = [*self._order, *added]
+            for name, (_, parent, function) in added.items():
+                model._nodes[name] = model._bind(name, partial(_of_one, function, parent))
+            self._extended[kept] = model
+        return self._extended[kept]
 
     def place(self, name: str) -> Place:
         """A parameter or a statistic, for a message."""
@@ -323,11 +347,15 @@ class Model:
 
     def __getstate__(self) -> dict[str, Any]:
         """All but `compiled`: programs stay with the process that compiled them."""
-        return {**self.__dict__, "compiled": {}}
+        return {**self.__dict__, "compiled": {}, "_extended": {}}
 
     def __repr__(self) -> str:
         lines = [f"{name}({', '.join(self._edges[name])})" for name in self._order]
         return f"Model(prior: {', '.join(lines[: len(self.parameters)])}; statistics: {', '.join(self.statistics)})"
+
+
+def _of_one(function: Callable[[Any], Distribution], parent: str, **values: Any) -> Distribution:
+    return function(values[parent])
 
 
 def prior_generator(seed: int, block: int) -> np.random.Generator:

@@ -10,13 +10,14 @@ from noisewise.frozen import FrozenDict
 from noisewise.mechanisms import Released
 from noisewise.mechanisms.about import OF_STATISTIC, Check, about, plain
 from noisewise.mechanisms.base import Mechanism, mechanism_from_dict
+from noisewise.mechanisms.linear import Linear
 from noisewise.mechanisms.packing import holds_packed, is_packed, unpacked
 
 FORMAT = "noisewise-release"
 VERSION = 2
 VERSIONS = (1, VERSION)
 """Versions that are read. A file that says nothing beyond version 1 is written as version 1."""
-SINCE_2 = {"axes", "about"}
+SINCE_2 = {"axes", "about", "of"}
 """Fields of a statistic that version 1 does not know."""
 MOST_WORDS = 2**27
 """Most characters that the words of one entry may take as an array."""
@@ -29,6 +30,8 @@ def entry_of(item: Released) -> dict[str, Any]:
         entry["axes"] = [{"name": axis, "labels": list(labels)} for axis, labels in item.coords.items()]
     if item.about:
         entry["about"] = plain(item.about)
+    if item.of is not None:
+        entry["of"] = item.of.to_dict()
     return entry
 
 
@@ -95,15 +98,28 @@ def _released(entry: Any, where: str, version: int) -> Released:
     if version < 2 and holds_packed(arguments):
         raise refusal(where, "packed", "belongs to version 2", version, 'Say "version": 2.')
     value, axes, stated = arguments.pop("value"), arguments.pop("axes", None), arguments.pop("about", {})
+    of = arguments.pop("of", None)
     mechanism = mechanism_from_dict(arguments, where)
     try:
         item = mechanism.released(decoded(mechanism, value, Place.below(where, "value")))
     except InputError as error:
         raise error.within(Place.below(where, "value")) from None
+    if of is not None:
+        item = _measured(item, of, Place.below(where, "of"))
     if axes is None and not stated and isinstance(stated, dict):
         return item
     labels = {} if axes is None else _labels(axes, item.shape, Place.below(where, "axes"))
     return replace(item, coords=labels, about=about_from(stated, OF_STATISTIC, Place.below(where, "about")))
+
+
+def _measured(item: Released, content: Any, where: str) -> Released:
+    """The released value as a measurement of the statistic that a file's object names."""
+    linear = Linear.from_dict(content, where)
+    try:
+        item.mechanism.of(linear.statistic)  # refuses what does not act entry by entry
+    except InputError as error:
+        raise error.within(where) from None
+    return replace(item, of=linear)
 
 
 def about_from(content: Any, fields: Mapping[str, Check], where: str) -> FrozenDict:

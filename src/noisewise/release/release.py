@@ -205,6 +205,10 @@ class Release(Mapping[str, Released]):
     def naive(self) -> "Release":
         """The same values as if they carried no noise: the mistaken analysis, for comparison."""
         for name, item in self.items():
+            if item.of is not None:
+                advice = "Leave it out, or fit the model by hand."
+                rule = f"measures '{item.of.statistic}' beside others, and without noise they contradict each other"
+                raise refusal("Release.naive", name, rule, item.mechanism, advice)
             if np.any(np.isnan(item.value)):
                 raise refusal(
                     "Release.naive", name, "must not be suppressed", "suppressed", "It has no naive analysis."

@@ -72,7 +72,7 @@ def _entry_schemas(mechanisms: list[str]) -> dict[str, Any]:
     """A released statistic, and a mechanism alone."""
     one_of = {"oneOf": [{"$ref": REFERENCE + name} for name in mechanisms], "unevaluatedProperties": False}
     about = {"description": "For people: what it is. Version 2.", **_about_schema(OF_STATISTIC)}
-    properties = {"value": {"$ref": REFERENCE + "value"}, "axes": _axes_schema(), "about": about}
+    properties = {"value": {"$ref": REFERENCE + "value"}, "axes": _axes_schema(), "about": about, "of": _of_schema()}
     value = {"required": ["value", "mechanism"], "properties": properties}
     return {"statistic": {"type": "object", **value, **one_of}, "mechanism": {"type": "object", **one_of}}
 
@@ -114,6 +114,33 @@ def _axes_schema() -> dict[str, Any]:
             "required": ["name", "labels"],
             "additionalProperties": False,
             "properties": {"name": {"type": "string", "pattern": r"^[^\W\d]\w*$"}, "labels": labels},
+        },
+    }
+
+
+def _of_schema() -> dict[str, Any]:
+    """What of which statistic was measured."""
+    whole = {"oneOf": [{"type": "array", "items": {"type": "integer"}}, {"$ref": REFERENCE + "packed"}]}
+    shape = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
+    matrix = {
+        "description": "Its entries that are not zero, each by row and column; a column for each entry, row by row.",
+        "type": "object",
+        "required": ["shape", "rows", "columns", "entries"],
+        "additionalProperties": False,
+        "properties": {"shape": shape, "rows": whole, "columns": whole, "entries": whole},
+    }
+    axes = {"type": "array", "minItems": 1, "uniqueItems": True, "items": {"type": ["string", "integer"]}}
+    return {
+        "description": "The statistic that was measured, under another name than this: its entries, their sum, sums "
+        "over axes, or a matrix of whole numbers times them. Version 2.",
+        "type": "object",
+        "required": ["statistic"],
+        "additionalProperties": False,
+        "properties": {
+            "statistic": {"type": "string", "pattern": r"^[^\W\d]\w*$"},
+            "matrix": matrix,
+            "axes": axes,
+            "sum": {"type": "boolean"},
         },
     }
 

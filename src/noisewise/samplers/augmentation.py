@@ -37,9 +37,11 @@ from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
 from noisewise.numerics.tracing import depends
 from noisewise.results.posterior import Posterior
+from noisewise.samplers.gibbs import lattice
 from noisewise.samplers.gibbs.conjugate import Conjugate, ConjugateFamily, family_of
 from noisewise.samplers.gibbs.joint import Joint, State, has_free_entries
 from noisewise.samplers.gibbs.latent import Entries, Lines
+from noisewise.samplers.gibbs.lattice import Lattice, lattice_of
 from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, Tuned
 from noisewise.samplers.gibbs.renewal import Renewal
 from noisewise.samplers.gibbs.reported import Reported
@@ -80,6 +82,7 @@ class Augmentation(Sampler):
     def unfit(self, problem: Problem) -> str | None:
         """Every statistic must have a density or be a total that only its own noise depends on."""
         names = [name for name in problem.model.order if name in problem.model.parameters or name in problem.needed]
+        names = [name for name in names if name not in problem.measured]
         against = next(filter(None, (_objection(problem, name) for name in names)), None)
         against = against or problem.without_measure()
         return against or unwalkable(problem.model, [name for name in names if _walks(problem, name)])
@@ -145,12 +148,16 @@ def _objection(problem: Problem, name: str) -> str | None:
     if name in model.parameters:
         return f"cannot move '{name}', which is a fixed function of others (Delta)" if _fixed(problem, name) else None
     exact = name in problem.release and isinstance(problem.release[name].mechanism, Exact)
+    measured = any(other.statistic == name for other in problem.measured.values())
     if model.total(name) is not None:
-        return why_not_in_steps(problem, name)
+        several = f"cannot move the records behind '{name}', which is measured under other names"
+        return several if measured else why_not_in_steps(problem, name)
     if not model.has_density(name):
         return f"needs the density of '{name}', which is a Simulator"
     if exact:
         return None
+    if measured and model.is_discrete(name):
+        return lattice.unfit(problem, name)
     if _fixed(problem, name):
         return f"cannot move '{name}', which is a fixed function of others (Delta)"
     kind = model.law(name).form.kind
@@ -339,10 +346,14 @@ def plan(joint: Joint, closed: dict[str, ConjugateFamily]) -> list[Any]:
     """The steps of one sweep, statistics first; `closed` are the parameters that can be drawn at once."""
     model = joint.model
     owned = {name for records in joint.totals.values() for name in records.owned}
-    latent = [n for n in model.statistics if n in joint.problem.needed and n not in joint.fixed and n not in owned]
+    apart = {*joint.fixed, *owned, *joint.measured}
+    latent = [n for n in model.statistics if n in joint.problem.needed and n not in apart]
+    tables = {measured.statistic for measured in joint.measured.values()}
     steps: list[Any] = []
     for name in latent:
-        if Reported.applies(joint, name):
+        if name in tables and model.is_discrete(name):
+            steps.append(lattice_of(joint, name))
+        elif Reported.applies(joint, name):
             steps.append(Reported(joint, name))
         elif has_free_entries(joint, name):
             steps.append(Entries(joint, name))
@@ -406,6 +417,7 @@ def one_sweep(
             )
     for step in steps:
         counts += step.step(rng, state, warm)
+    joint.measure(state.values)
     return counts, least
 
 
@@ -438,6 +450,8 @@ def step_in_words(step: Any) -> str:
     if isinstance(step, Gradient):
         inside = f" ({', '.join(inner.name for inner in step.collapsed)} integrated out)" if step.collapsed else ""
         return f"{', '.join(step.chart.names)}: Hamiltonian{inside}"
+    if isinstance(step, Lattice):
+        return f"{step.name}: along integer directions"
     if isinstance(step, Reported):
         return f"{step.name}: given the reported counts"
     return f"{step.name}: {'entry by entry' if isinstance(step, Entries) else 'along lines'}"
@@ -449,7 +463,7 @@ def step_in_words(step: Any) -> str:
 def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[str, Array]:
     """Draws of the model, resampled by a power of the noise density that leaves the equivalent of many of them."""
     problem, model = joint.problem, joint.model
-    names = [n for n in model.order if n in model.parameters or n in problem.needed]
+    names = [n for n in model.order if (n in model.parameters or n in problem.needed) and n not in joint.measured]
     pool: dict[str, Array] = {}
     for name in names:
         if name in joint.fixed:
@@ -458,8 +472,10 @@ def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
         else:
             pool = model.draw(rng, [name], POOL, pool)
     log_eta = np.zeros(POOL)
+    joint.measure(pool)
     for name in joint.release:
-        log_eta = log_eta + _log_noise(joint, name, pool)
+        if not (name in joint.measured and isinstance(joint.release[name][0], Exact)):
+            log_eta = log_eta + _log_noise(joint, name, pool)
     for name in joint.fixed:
         log_eta = log_eta + model.log_prob(name, pool[name], pool)
     usable = ~np.isnan(log_eta) & (log_eta < np.inf)
@@ -492,8 +508,17 @@ def _flattened(rng: np.random.Generator, log_weights: Array, rows: int) -> Array
     return finite[weights.draw_flattened(rng, log_weights[finite], rows, least=min(4 * rows, 0.5 * len(finite)))]
 
 
+def _tables(joint: Joint) -> set[str]:
+    """Statistics that are measured several ways."""
+    return {measured.statistic for measured in joint.measured.values()} - set(joint.totals)
+
+
 def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:
     """Whether every chain starts where the joint density is positive, after moving entries that are not."""
+    for name in sorted(_tables(joint) - joint.fixed):
+        if joint.model.is_discrete(name):
+            lattice_of(joint, name).settle(rng, state)
+    joint.measure(state.values)
     for name in joint.release:
         if Reported.applies(joint, name):
             Reported(joint, name).step(rng, state, warm=True)
@@ -502,5 +527,5 @@ def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:
         if free and not Entries(joint, name).settle(rng, state):
             return False
     logs = [_log_noise(joint, name, state.values) for name in joint.release]
-    logs += [joint.model.log_prob(name, state.values[name], state.values) for name in joint.fixed]
+    logs += [joint.model.log_prob(name, state.values[name], state.values) for name in joint.fixed | _tables(joint)]
     return bool(np.all(np.isfinite(np.sum(logs, axis=0))))

@@ -59,7 +59,11 @@ class Joint:
 
     def __init__(self, problem: Problem, totals: Mapping[str, Any]) -> None:
         self.problem, self.model, self.totals = problem, problem.model, totals
-        self.fixed = {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
+        self.measured = problem.measured
+        self.kept: dict[str, Any] = {}
+        """Steps that are dear to make, by the statistic that they move."""
+        exact = {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
+        self.fixed = exact - set(self.measured)
         self.release = {n: (i.mechanism, i.value) for n, i in problem.release.items() if n not in self.fixed}
         self.terms = [self._law(name) for name in self.model.order if self._has_law(name)]
         self.terms += [self._total(name) for name in totals]
@@ -67,7 +71,7 @@ class Joint:
 
     def _has_law(self, name: str) -> bool:
         wanted = name in self.model.parameters or name in self.problem.needed
-        return wanted and name not in self.totals and self.model.has_density(name)
+        return wanted and name not in self.measured and name not in self.totals and self.model.has_density(name)
 
     def _law(self, name: str) -> Term:
         def density(values: Values, records: Any, release: Any) -> Any:
@@ -84,9 +88,21 @@ class Joint:
     def _noise(self, name: str) -> Term:
         def density(values: Values, records: Any, release: Any) -> Any:
             mechanism, value = release[name]
-            return jnp.sum(mechanism.log_prob(value, values[name], **{x: values[x] for x in mechanism.inputs}))
+            confidential = self.confidential(name, values)
+            return jnp.sum(mechanism.log_prob(value, confidential, **{x: values[x] for x in mechanism.inputs}))
 
-        return Term(frozenset({name, *self.release[name][0].inputs}), density, noise_of=name)
+        own = self.measured[name].statistic if name in self.measured else name
+        return Term(frozenset({own, *self.release[name][0].inputs}), density, noise_of=name)
+
+    def confidential(self, name: str, values: Values) -> Any:
+        """What a released value was made from: a statistic, or a measurement of one; traceable."""
+        measured = self.measured.get(name)
+        return values[name] if measured is None else measured.of(values[measured.statistic])
+
+    def measure(self, values: dict[str, Array]) -> None:
+        """Bring measured values up to date with their statistics."""
+        for name, measured in self.measured.items():
+            values[name] = measured.of_rows(values[measured.statistic])
 
     def touching(self, names: Iterable[str], also: Iterable[str] = (), never: Iterable[str] = ()) -> Density:
         """The sum of all terms that depend on any of the names; NaN and +inf count as impossible.
@@ -114,8 +130,8 @@ class Joint:
         return density
 
     def children(self, name: str) -> frozenset[str]:
-        """Needed statistics and parameters whose law names it as a parent."""
-        known = {*self.model.parameters, *self.problem.needed}
+        """Needed statistics and parameters whose law names it as a parent; not what measures it."""
+        known = {*self.model.parameters, *self.problem.needed} - set(self.measured)
         return frozenset(other for other in self.model.order if other in known and name in self.model.parents(other))
 
     def readers(self, name: str) -> frozenset[str]:
@@ -155,7 +171,8 @@ def entry_log_prob(model: Model, name: str, values: Values, value: Any) -> Any:
 def has_free_entries(joint: Joint, name: str) -> bool:
     """Whether law and noise treat every entry alone, and nothing else depends on the statistic."""
     model, shape = joint.model, joint.model.shape(name)
-    if joint.children(name) or joint.readers(name) or name not in joint.release:
+    many = any(measured.statistic == name for measured in joint.measured.values())
+    if joint.children(name) or joint.readers(name) or name not in joint.release or many:
         return False
     struct = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.order}
 

@@ -109,7 +109,7 @@ def _unfit(problem: Problem) -> str | None:
         read = sorted(discrete & set(model.parents(name)))
         if read and not model.is_discrete(name):
             return f"cannot sum out '{read[0]}', on which the continuous '{name}' depends"
-    objection = problem.without_measure()
+    objection = problem.measured_tables() or problem.without_measure()
     if objection is not None:
         return objection
     target = Collapse.of(problem).target

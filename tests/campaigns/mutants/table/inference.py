@@ -182,6 +182,12 @@ RECORD_STEPS = {
         "return entries[:, 0] if entries.shape[1] == 1 else entries.mean(axis=1)",
         "inference/test_problem.py",
     ),
+    "what is measured of rows of a statistic is measured of its first row": Mutant(
+        "inference/measured.py",
+        "rows: Array = (matrix @ values.reshape(len(values), -1).T)",
+        "rows: Array = (matrix @ values.reshape(len(values), -1)[:1].repeat(len(values), 0).T)",
+        "samplers/test_lattice.py::test_parameters_and_cells_against_enumeration",
+    ),
     "the supremum of a vector is that of its first entry": Mutant(
         "inference/problem.py",
         "return float(np.sum(item.mechanism.log_sup(item.value)))",

@@ -305,6 +305,18 @@ BUDGETS = {
         "rho = _stated(self.epsilon) ** 2",
         "mechanisms/test_guarantee.py",
     ),
+    "the coefficients of a measurement are left out where its matrix is long": Mutant(
+        "mechanisms/linear.py",
+        "terms = vector[self.columns] * self.entries",
+        "terms = vector[self.columns] * 1",
+        "mechanisms/test_linear.py",
+    ),
+    "a description drops what a value measures": Mutant(
+        "mechanisms/released.py",
+        "return replace(self.mechanism.released(value, coords), of=self.of)",
+        "return self.mechanism.released(value, coords)",
+        "inference/test_measured.py::test_noise_densities_of_all_measurements_multiply",
+    ),
     "noise on each entry is paid for once, whatever the number of entries": Mutant(
         "mechanisms/base.py",
         "return math.prod(shape[: len(shape) - self.event_dim])",

@@ -20,6 +20,9 @@ LAWS_AND_TOTALS = {
         "program = Compiled(lambda: lambda rows: jnp.stack([jnp.asarray(first)] * count), small=True)",
         "results/test_derived.py::test_a_difference_and_its_probability_are_those_of_the_closed_form",
     ),
+    "a weak law of counts leaves its bound out": Mutant(
+        "model/weak.py", "dist.DiscreteUniform(0, most)", "dist.DiscreteUniform(0, most - 1)", "model/test_weak.py"
+    ),
     "a site of a function keeps the values of its first run": Mutant(
         "model/from_numpyro.py",
         "return found({**before, **values})",

@@ -76,7 +76,38 @@ INDEPENDENT = {
     ),
 }
 
+ALONG = "samplers/test_lattice.py::test_every_table_comes_as_often_as_it_should"
 AUGMENTATION = {
+    "a window along a direction always begins at the present table": Mutant(
+        "samplers/gibbs/lattice.py",
+        "steps = jnp.arange(length)[:, None] - shift",
+        "steps = jnp.arange(length)[:, None] - shift // length",
+        f"{ALONG}[total_noisy]",
+    ),
+    "tables move without the noise of their sums": Mutant(
+        "samplers/gibbs/lattice.py",
+        "weights += jnp.sum(_log_noise(released[other], row, at_row), axis=-1)",
+        "weights += 0.0 * jnp.sum(_log_noise(released[other], row, at_row), axis=-1)",
+        f"{ALONG}[total_noisy]",
+    ),
+    "pairs of cells do not keep an exact total": Mutant(
+        "samplers/gibbs/directions.py",
+        "return (int(min(a, b)), int(max(a, b))), (1, -1)",
+        "return (int(min(a, b)), int(max(a, b))), (1, 1)",
+        f"{ALONG}[total_exact]",
+    ),
+    "directions of a batch share noisy sums": Mutant(
+        "samplers/gibbs/directions.py",
+        "[[*own, *(size + row for row, change in zip(at, by, strict=True) if change)] for",
+        "[[*own] for",
+        "samplers/test_lattice.py::test_directions_of_a_batch_share_nothing",
+    ),
+    "a nested sum is taken for that of the cells it does not share": Mutant(
+        "samplers/gibbs/fibres.py",
+        "left = value - sum(inside[o][1] for o in owners[held])",
+        "left = value",
+        "samplers/test_lattice.py::test_nested_sums_are_those_of_blocks",
+    ),
     "the random walk of a continuous statistic is accepted without the noise term": Mutant(
         "samplers/gibbs/latent.py",
         "ratio = ratio + self._log_eta(state, proposed) - self._log_eta(state, current)",
@@ -159,8 +190,8 @@ AUGMENTATION = {
     ),
     "the joint density counts only the first entry's noise": Mutant(
         "samplers/gibbs/joint.py",
-        "return jnp.sum(mechanism.log_prob(value, values[name], **{x: values[x] for x in mechanism.inputs}))",
-        "return jnp.ravel(mechanism.log_prob(value, values[name], **{x: values[x] for x in mechanism.inputs}))[0]",
+        "return jnp.sum(mechanism.log_prob(value, confidential, **{x: values[x] for x in mechanism.inputs}))",
+        "return jnp.ravel(mechanism.log_prob(value, confidential, **{x: values[x] for x in mechanism.inputs}))[0]",
         f"{LEAVES}[lines_through_a_table]",
     ),
     "tables behind reports read the channel the wrong way round": Mutant(

@@ -1,0 +1,117 @@
+"""Statistics measured under other names: each measurement is a statistic too, a fixed function of the one measured.
+
+Samplers that simulate or weigh statistics need nothing more: the noise densities of all measurements multiply.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from scipy.sparse import csr_array
+
+from noisewise import checks
+from noisewise.errors import Place, refusal
+from noisewise.mechanisms import Exact
+from noisewise.mechanisms.linear import Linear, Matrix
+from noisewise.model import Model
+from noisewise.numerics import Array
+from noisewise.release import Release
+
+MOST_DENSE = 2**22
+"""Entries up to which exact measurements are compared by a dense matrix."""
+ADVICE = "Check the model or the release."
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measurement: `matrix` times the entries of `statistic`, row by row, in the given shape."""
+
+    statistic: str
+    matrix: Matrix
+    shape: tuple[int, ...]
+    dims: tuple[str, ...] = ()
+    """Names of the axes that are left, where they are known."""
+
+    def of(self, value: Any) -> Any:
+        """What is measured of one value of the statistic; traceable."""
+        return self.matrix.times(jnp.ravel(value)).reshape(self.shape)
+
+    def of_rows(self, values: Array) -> Array:
+        """What is measured of each row of values."""
+        place = (self.matrix.rows, self.matrix.columns)
+        matrix: Any = csr_array((self.matrix.entries, place), shape=self.matrix.shape)
+        rows: Array = (matrix @ values.reshape(len(values), -1).T).T.reshape(len(values), *self.shape)
+        return rows
+
+    def law(self, value: Any) -> dist.Distribution:
+        """The point that the measured value is, given the statistic; traceable."""
+        return dist.Delta(self.of(value), event_dim=len(self.shape))
+
+
+def measurements(model: Model, release: Release) -> dict[str, Measured]:
+    """The released values that measure a statistic of another name; refused where they do not fit it."""
+    found = {}
+    for name, item in release.items():
+        if item.of is None or (item.of.whole and item.of.statistic == name):
+            continue
+        place, statistic = Place.of("release", name), item.of.statistic
+        if statistic not in model.statistics or statistic in model.added:
+            known = [known for known in model.statistics if known not in model.added]
+            advice = checks.nearest(statistic, known)
+            raise refusal("sample", place, "must measure a statistic of the model", statistic, advice)
+        if name in model.order and name not in model.added:
+            advice = "Give the measurement another name."
+            raise refusal("sample", place, "must not have the name of a parameter or statistic", name, advice)
+        if isinstance(item.mechanism, Exact) and not model.is_discrete(statistic):
+            rule = f"measures '{statistic}' without noise, which is continuous: no sampler conditions on that"
+            raise refusal("sample", place, rule, item.mechanism, "Give noise, or a law of whole numbers.")
+        found[name] = _fitted(f"release['{name}']", model, release, item.of)
+    _refuse_contradictions(release, found)
+    return found
+
+
+def _fitted(who: str, model: Model, release: Release, of: Linear) -> Measured:
+    shape, dims = model.shape(of.statistic), _dims(model, release, of.statistic)
+    matrix, left = of.matrix_for(who, shape, dims)
+    kept = of.kept(who, shape, dims) if of.matrix is None else []
+    return Measured(of.statistic, matrix, left, tuple(dims[axis] for axis in kept) if dims else ())
+
+
+def _dims(model: Model, release: Release, statistic: str) -> tuple[str, ...]:
+    """Names of a statistic's axes: the model's, or those of a released value that has all its entries."""
+    if statistic in model.axes.dims:
+        return model.axes.dims[statistic]
+    for name, item in release.items():
+        whole = name == statistic if item.of is None else item.of.whole and item.of.statistic == statistic
+        if whole and item.coords:
+            return tuple(item.coords)
+    return ()
+
+
+def with_measurements(model: Model, found: Mapping[str, Measured]) -> Model:
+    """The model with one more statistic for each measurement."""
+    added = {name: (m, m.statistic, m.law) for name, m in found.items() if model.added.get(name) != m}
+    return model.extended(added) if added else model
+
+
+def _refuse_contradictions(release: Release, found: Mapping[str, Measured]) -> None:
+    """Exact measurements of one statistic must have some solution in common, of real numbers at least."""
+    for statistic in {measured.statistic for measured in found.values()}:
+        exact = [n for n, m in found.items() if m.statistic == statistic and isinstance(release[n].mechanism, Exact)]
+        size = sum(found[name].matrix.shape[0] for name in exact) * (found[exact[0]].matrix.shape[1] if exact else 0)
+        if len(exact) < 2 or size > MOST_DENSE:
+            continue
+        rows = np.concatenate([found[name].matrix.dense for name in exact]).astype(float)
+        values = np.concatenate([np.ravel(release[name].value) for name in exact]).astype(float)
+        if _distance(rows, values) > 1e-6 * (1.0 + np.abs(values).max()):
+            rule = f"must not contradict another exact measurement of '{statistic}'"
+            raise refusal("sample", Place.of("release", exact[-1]), rule, release[exact[-1]].value, ADVICE)
+
+
+def _distance(rows: Array, values: Array) -> float:
+    """How far the best solution misses a value."""
+    solution = np.linalg.lstsq(rows, values, rcond=None)[0]
+    return float(np.abs(rows @ solution - values).max())

@@ -1,0 +1,267 @@
+"""Directions in which a table of whole numbers moves, in batches whose members touch nothing in common.
+
+Single cells and pairs within a class of cells (`fibres.py`), and 2 x 2 swaps. A wide noisy sum, of a county say, is
+touched by every cell and would let only one direction move at a time. So pairs of cells that enter all wide sums alike
+are batched apart for each width: they leave these sums as they are. Batches are chosen at random, whatever the state.
+"""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csc_array, vstack
+
+from noisewise.numerics import Array
+from noisewise.samplers.gibbs.fibres import Fibre, grids
+
+WIDTHS = (16, 256, 4096)
+"""Sums of more cells than this are left as they are, in turn."""
+MATCHINGS = 4
+"""Ways in which cells of one kind are paired at random, for each width."""
+MOST_COLOURS = 128
+"""Most batches of one family; what finds no place moves one by one."""
+
+Direction = tuple[tuple[int, ...], tuple[int, ...]]
+"""Cells, and what each gains in one step."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """Batches of directions, padded to equal lengths by coefficients of zero."""
+
+    cells: Array
+    """(batch, direction, cell)."""
+    gains: Array
+    rows: tuple[Array, ...]
+    """(batch, direction, row) for each noisy measurement: the rows that a direction changes."""
+    changes: tuple[Array, ...]
+
+    @property
+    def batches(self) -> int:
+        """How many."""
+        return len(self.cells)
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """All of it; None for the rows of measurements that no direction changes."""
+        kept = [bool(np.any(change)) for change in self.changes]
+        rows, changes = (
+            [part if keep else None for part, keep in zip(parts, kept, strict=True)]
+            for parts in (self.rows, self.changes)
+        )
+        return self.cells, self.gains, rows, changes
+
+    @property
+    def sizes(self) -> Array:
+        """Directions in each batch."""
+        return np.count_nonzero(np.any(self.gains != 0, axis=2), axis=1)
+
+
+def families(fibre: Fibre, measured: Sequence[csc_array], rng: np.random.Generator) -> list[Family]:
+    """All directions, in families of batches.
+
+    `measured` are the matrices of the noisy measurements: a row for each sum, a column for each cell.
+    """
+    noisy = csc_array(vstack([csc_array((0, fibre.size), dtype=np.int64), *measured], format="csc"))
+    width = np.bincount(noisy.indices, minlength=noisy.shape[0])
+    groups = [_groups(fibre, matrix) for matrix in measured]
+    found: list[Family] = []
+    for most in WIDTHS:
+        if np.any(width > most):
+            kinds = _kinds(fibre, noisy, width > most)
+            found += _families(_narrow(fibre, kinds, rng), noisy, measured)
+            finest = [
+                own for own in groups if len(own) and np.bincount(own[own >= 0]).max(initial=0) in range(2, most + 1)
+            ]
+            exchanges = [_exchanges(fibre, kinds, own, rng) for own in finest]
+            found += _families([direction for part in exchanges for direction in part], noisy, measured)
+    alike = [_matched(fibre.free[own[fibre.free] >= 0], _both(own, fibre.classes()), rng) for own in groups]
+    found += _families(_once(direction for part in alike for direction in part), noisy, measured)
+    found += _families([*_singles(fibre, fibre.free), *_pairs(fibre, rng), *_swaps(fibre)], noisy, measured, every=True)
+    return found
+
+
+def _once(directions: Iterable[Direction]) -> list[Direction]:
+    return list(dict.fromkeys(directions))
+
+
+def _groups(fibre: Fibre, matrix: csc_array) -> Array:
+    """The row of one measurement that each cell enters, where cells enter one row at most; -1 for cells in none."""
+    own = np.full(fibre.size, -1, dtype=np.int64)
+    counts = np.diff(matrix.indptr)
+    if counts.max(initial=0) > 1:
+        return own
+    own[counts == 1] = matrix.indices
+    return own
+
+
+def _both(first: Array, second: Array) -> Array:
+    """A number for each combination of two numbers from -1 on."""
+    return (first + 1) * (int(second.max(initial=-1)) + 2) + second + 1
+
+
+def _exchanges(fibre: Fibre, kinds: Array, groups: Array, rng: np.random.Generator) -> list[Direction]:
+    """A unit each way between two kinds of cells of one group, and back in another group: sums over both stay."""
+    at = {(int(groups[cell]), int(kinds[cell])): int(cell) for cell in fibre.free if groups[cell] >= 0}
+    inside: dict[int, list[int]] = {}
+    for group, kind in at:
+        inside.setdefault(group, []).append(kind)
+    found: list[Direction] = []
+    for _ in range(MATCHINGS):
+        order = [int(group) for group in rng.permutation(sorted(inside))]
+        for g, h in zip(order[::2], order[1::2], strict=False):
+            shared = [int(kind) for kind in rng.permutation(sorted(set(inside[g]) & set(inside[h])))]
+            for c, d in zip(shared[::2], shared[1::2], strict=False):
+                found.append(((at[g, c], at[g, d], at[h, c], at[h, d]), (1, -1, -1, 1)))
+    return found
+
+
+def _narrow(fibre: Fibre, kinds: Array, rng: np.random.Generator) -> list[Direction]:
+    """Directions that leave wide sums as they are: cells outside them, pairs of cells that enter them alike."""
+    alone = fibre.free[(kinds[fibre.free] == 0) & (fibre.classes()[fibre.free] < 0)]
+    paired = np.setdiff1d(fibre.free, alone)
+    return [*_singles(fibre, alone), *_once(_matched(paired, kinds, rng))]
+
+
+def _kinds(fibre: Fibre, noisy: csc_array, wide: Array) -> Array:
+    """A number for each cell; cells with the same number are in one class and enter all wide sums alike. 0: in none."""
+    keys: dict[bytes, int] = {b"": 0}
+    classes, kinds = fibre.classes(), np.zeros(fibre.size, dtype=np.int64)
+    for cell in range(fibre.size):
+        part = slice(noisy.indptr[cell], noisy.indptr[cell + 1])
+        rows, entries = noisy.indices[part], noisy.data[part]
+        chosen = wide[rows]
+        key = np.stack([rows[chosen], entries[chosen]]).astype(np.int64).tobytes()
+        key += classes[cell : cell + 1].tobytes() if classes[cell] >= 0 else b""
+        kinds[cell] = keys.setdefault(key, len(keys))
+    return kinds
+
+
+def _singles(fibre: Fibre, cells: Array) -> list[Direction]:
+    classes = fibre.classes()
+    return [((int(cell),), (1,)) for cell in cells if classes[cell] < 0]
+
+
+def _pairs(fibre: Fibre, rng: np.random.Generator) -> list[Direction]:
+    """All pairs of cells of one class; where these are many, each cell with the next, and some at random."""
+    classes = fibre.classes()
+    if fibre.paired_all:
+        parts = [np.flatnonzero((classes == which) & (fibre.fixed < 0)) for which in np.unique(classes) if which >= 0]
+        return [_pair(a, b) for part in parts for a, b in itertools.combinations(part, 2)]
+    cells = fibre.free[classes[fibre.free] >= 0]
+    chain = cells[np.argsort(classes[cells], kind="stable")]
+    linked = [_pair(a, b) for a, b in itertools.pairwise(chain) if classes[a] == classes[b]]
+    return _once([*linked, *_matched(cells, classes, rng)])
+
+
+def _pair(a: Any, b: Any) -> Direction:
+    return (int(min(a, b)), int(max(a, b))), (1, -1)
+
+
+def _matched(cells: Array, kinds: Array, rng: np.random.Generator) -> Iterable[Direction]:
+    """Cells paired at random with others of their kind, several times over."""
+    for _ in range(MATCHINGS):
+        order = rng.permutation(cells)
+        order = order[np.argsort(kinds[order], kind="stable")]
+        starts = np.searchsorted(kinds[order], np.unique(kinds[order]))
+        for start, end in itertools.pairwise([*starts, len(order)]):
+            yield from (_pair(a, b) for a, b in zip(order[start:end:2], order[start + 1 : end : 2], strict=False))
+
+
+def _swaps(fibre: Fibre) -> list[Direction]:
+    """Every 2 x 2 swap of every complete table."""
+    if not fibre.crossed:
+        return []
+    at: dict[tuple[int, int], list[int]] = {}
+    for cell in np.flatnonzero(fibre.second >= 0):
+        at.setdefault((int(fibre.first[cell]), int(fibre.second[cell])), []).append(int(cell))
+    found: list[Direction] = []
+    for rows, columns in grids(fibre):
+        for (r, s), (c, d) in itertools.product(itertools.combinations(rows, 2), itertools.combinations(columns, 2)):
+            places = (at[int(r), int(c)], at[int(r), int(d)], at[int(s), int(c)], at[int(s), int(d)])
+            found += [(cells, (1, -1, -1, 1)) for cells in itertools.product(*places)]
+    return found
+
+
+def _families(
+    directions: list[Direction], noisy: csc_array, measured: Sequence[csc_array], every: bool = False
+) -> list[Family]:
+    """Directions by the number of cells they move, in batches; of those without a place `every` one, one by one."""
+    found = []
+    for width in sorted({len(cells) for cells, _ in directions}):
+        alike = [direction for direction in directions if len(direction[0]) == width]
+        cells, gains = (np.array(part) for part in zip(*alike, strict=True))
+        touched = _touched(cells, *_rows(cells, gains, noisy), noisy.shape[1])
+        colours = _coloured(touched, len(alike))
+        spread = 1.5 * np.count_nonzero(colours >= 0) / (colours.max() + 1)
+        colours = _coloured(touched, int(np.ceil(spread)))  # batches of about one size leave little to pad
+        by_one = np.flatnonzero(colours < 0) if np.bincount(colours + 1)[1:].max() > 1 else np.arange(len(cells))
+        colours[by_one] = np.arange(len(by_one))
+        batched = np.setdiff1d(np.arange(len(cells)), by_one)
+        for chosen in (by_one, batched):
+            if len(chosen) and (every or chosen is batched or not len(batched)):
+                changed = [_rows(cells[chosen], gains[chosen], part) for part in measured]
+                parts = [cells[chosen], gains[chosen], *(part for pair in changed for part in pair)]
+                padded = _padded(parts, colours[chosen])
+                found.append(Family(padded[0], padded[1], padded[2::2], padded[3::2]))
+    return found
+
+
+def _rows(cells: Array, gains: Array, noisy: csc_array) -> tuple[Array, Array]:
+    """The noisy rows that each direction changes, and by how much; padded by rows that it does not."""
+    number, width = cells.shape
+    moves = csc_array(
+        (gains.ravel(), cells.ravel(), np.arange(0, number * width + 1, width)), shape=(noisy.shape[1], number)
+    )
+    changed = csc_array(noisy @ moves)
+    changed.eliminate_zeros()
+    counts = np.diff(changed.indptr)
+    rows = np.zeros((number, max(1, int(counts.max(initial=0)))), dtype=np.int64)
+    changes = np.zeros_like(rows)
+    inside = np.arange(rows.shape[1]) < counts[:, None]
+    rows[inside], changes[inside] = changed.indices, changed.data
+    return rows, changes
+
+
+def _touched(cells: Array, rows: Array, changes: Array, size: int) -> list[list[int]]:
+    """Numbers of the cells and of the noisy rows that each direction changes."""
+    triples = zip(cells.tolist(), rows.tolist(), changes.tolist(), strict=True)
+    return [[*own, *(size + row for row, change in zip(at, by, strict=True) if change)] for own, at, by in triples]
+
+
+def _coloured(touched: list[list[int]], most: int) -> Array:
+    """A batch for each direction, none touching a thing in common within one; -1 where there is no place.
+
+    Each takes the first batch that has a place, and at most so many are in one.
+    """
+    taken: dict[int, int] = {}
+    full, closed = (1 << MOST_COLOURS) - 1, 0
+    counts, colours = [0] * MOST_COLOURS, np.full(len(touched), -1)
+    for direction, own in enumerate(touched):
+        used = closed
+        for thing in own:
+            used |= taken.get(thing, 0)
+        if used == full:
+            continue
+        colour = (~used & (used + 1)).bit_length() - 1
+        colours[direction] = colour
+        counts[colour] += 1
+        closed |= (counts[colour] == most) << colour
+        for thing in own:
+            taken[thing] = taken.get(thing, 0) | 1 << colour
+    return colours
+
+
+def _padded(parts: Sequence[Array], colours: Array) -> tuple[Array, ...]:
+    """Arrays with a row for each direction as arrays with a row for each batch."""
+    counts = np.bincount(colours)
+    order = np.argsort(colours, kind="stable")
+    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    found = []
+    for part in parts:
+        padded = np.zeros((len(counts), int(counts.max()), part.shape[1]), dtype=np.int64)
+        padded[colours[order], place] = part[order]
+        found.append(padded)
+    return tuple(found)

@@ -1,0 +1,66 @@
+"""Small tables measured several ways, and every table that they might be with its exact probability."""
+
+from itertools import product
+
+import numpy as np
+import numpyro.distributions as dist
+from scipy import stats
+
+import noisewise as nw
+
+
+def margins(shape):
+    """Matrices of row sums and of column sums."""
+    cells = np.arange(np.prod(shape)).reshape(shape)
+    return tuple(np.array([np.isin(cells.ravel(), line).astype(int) for line in lines]) for lines in (cells, cells.T))
+
+
+def enumerated(log_law, release, matrices, most):
+    """All tables up to `most` in every cell, and their probabilities given the release."""
+    size = next(iter(matrices.values())).shape[1]
+    tables = np.array(list(product(range(most + 1), repeat=size)))
+    logs = log_law(tables)
+    for name, matrix in matrices.items():
+        mechanism, value = release[name].mechanism, np.asarray(release[name].value)
+        logs = logs + np.asarray(mechanism.log_prob(value, tables @ matrix.T)).reshape(len(tables), -1).sum(axis=1)
+    chance = np.exp(logs - logs.max())
+    kept = chance > 0
+    return tables[kept], chance[kept] / chance.sum()
+
+
+def tallied(found, tables):
+    """How often each of the tables was found; a table that is none of them counts beyond the end."""
+    width = int(max(found.max(), tables.max())) + 1
+    powers = width ** np.arange(tables.shape[1])
+    order = np.argsort(tables @ powers)
+    keys, wanted = found.reshape(len(found), -1) @ powers, (tables @ powers)[order]
+    place = np.searchsorted(wanted, keys).clip(max=len(wanted) - 1)
+    missed = wanted[place] != keys
+    counts = np.zeros(len(tables) + 1, dtype=int)
+    np.add.at(counts, np.where(missed, len(tables), order[place]), 1)
+    return counts
+
+
+LAWS = {
+    "Poisson": (dist.Poisson, stats.poisson.logpmf),
+    "NegativeBinomial2": (
+        lambda mean: dist.NegativeBinomial2(mean, 2.0),
+        lambda k, mean: stats.nbinom.logpmf(k, 2.0, 2.0 / (2.0 + mean)),
+    ),
+    "Binomial": (lambda mean: dist.Binomial(5, mean / 6.0), lambda k, mean: stats.binom.logpmf(k, 5, mean / 6.0)),
+    "DiscreteUniform": (
+        lambda mean: dist.DiscreteUniform(0, 6).expand(mean.shape),
+        lambda k, mean: stats.randint.logpmf(k, 0, 7),
+    ),
+}
+"""NumPyro's law of a cell by its mean, and SciPy's."""
+
+
+def model_of(law, mean):
+    """A model without parameters: only the table is unknown."""
+    return nw.Model({}, {"cells": lambda: LAWS[law][0](mean).to_event(mean.ndim)})
+
+
+def log_law_of(law, mean):
+    """The log density of tables, one a row."""
+    return lambda tables: LAWS[law][1](tables, np.ravel(mean)).sum(axis=1)

@@ -1,0 +1,274 @@
+"""Tables measured several ways: every table with its exact probability, steps broken on purpose, what is refused."""
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import agrees, counts_agree
+from measured_tables import enumerated, log_law_of, margins, model_of, tallied
+from scipy import stats
+from scipy.special import gammaln
+
+import noisewise as nw
+from noisewise.inference.problem import Problem
+from noisewise.mechanisms import GeneralizedCauchy, Staircase, TruncatedLaplace
+from noisewise.samplers.augmentation import Augmentation, State
+from noisewise.samplers.gibbs import directions
+from noisewise.samplers.gibbs.fibres import Unknown, fibre_of
+from noisewise.samplers.gibbs.joint import Joint
+from noisewise.samplers.gibbs.lattice import lattice_of
+
+MEAN = np.array([[2.0, 1.0], [0.6, 1.5]])
+WIDE = np.array([[1.0, 0.6, 0.4], [0.3, 1.2, 0.8]])
+ZERO = np.array([[0, 0, 1, 0, 0, 0]])
+ROW, COLUMN = margins((2, 2))
+ROW3, COLUMN3 = margins((2, 3))
+ALL, ALL3 = np.ones((1, 4), int), np.ones((1, 6), int)
+NOISE = nw.DiscreteGaussian(scale=1.5)
+
+
+def measured(mechanism, matrix, value):
+    return mechanism.of("cells", matrix=matrix).released(value)
+
+
+CASES = {
+    "total noisy": ("Poisson", MEAN, {"cell": (NOISE, np.eye(4, dtype=int), [3, 0, 2, 1]), "all": (NOISE, ALL, [7])}),
+    "total exact": (
+        "Poisson",
+        MEAN,
+        {"cell": (NOISE, np.eye(4, dtype=int), [3, 0, 2, 1]), "all": (nw.Exact(), ALL, [6])},
+    ),
+    "rows exact, column noisy": (
+        *("NegativeBinomial2", MEAN),
+        {"rows": (nw.Exact(), ROW, [4, 2]), "columns": (nw.DiscreteLaplace(scale=0.8), COLUMN, [3, 1])},
+    ),
+    "both margins exact": (
+        *("Poisson", WIDE),
+        {
+            "rows": (nw.Exact(), ROW3, [4, 5]),
+            "columns": (nw.Exact(), COLUMN3, [3, 4, 2]),
+            "all": (nw.Exact(), ALL3, [9]),
+        },
+    ),
+    "structural zero": (
+        *("Poisson", WIDE),
+        {
+            "none": (nw.Exact(), ZERO, [0]),
+            "all": (nw.Exact(), ALL3, [5]),
+            "rows": (nw.Laplace(scale=0.7), ROW3, [2.2, 3.6]),
+        },
+    ),
+    "bounded cells, total exact": (
+        *("Binomial", MEAN),
+        {"all": (nw.Exact(), ALL, [11]), "rows": (nw.Gaussian(scale=1.0), ROW, [6.3, 4.0])},
+    ),
+    "uniform prior": ("DiscreteUniform", MEAN, {"rows": (NOISE, ROW, [4, 2]), "columns": (NOISE, COLUMN, [5, 3])}),
+    "Staircase": ("Poisson", MEAN, {"rows": (Staircase(epsilon=1.0, sensitivity=1.0), ROW, [3.4, 1.1])}),
+    "Cauchy": ("Poisson", MEAN, {"rows": (GeneralizedCauchy(scale=1.0, power=3), ROW, [3.4, 1.1])}),
+    "differences": ("Poisson", MEAN, {"gap": (NOISE, [[1, -1, 0, 0], [2, 0, -1, 1]], [3, 2])}),
+}
+
+
+def prepared(case, exact_as=None):
+    law, mean, parts = CASES[case]
+    parts = {n: (exact_as if exact_as and isinstance(m, nw.Exact) else m, a, v) for n, (m, a, v) in parts.items()}
+    release = nw.Release({name: measured(*part) for name, part in parts.items()})
+    return model_of(law, mean), release
+
+
+def truth(case):
+    law, mean, parts = CASES[case]
+    _, release = prepared(case)
+    matrices = {name: np.asarray(matrix) for name, (_, matrix, _) in parts.items()}
+    return enumerated(log_law_of(law, mean), release, matrices, 12 if mean.size == 4 else 5)
+
+
+def moved(model, release, seed, chains=2000, sweeps=12, broken=None):
+    """Independent chains of the step alone, from one start."""
+    joint = Joint(Problem(model, release), {})
+    step, rng = lattice_of(joint, "cells"), np.random.default_rng(seed)
+    state = State({"cells": np.ones((4, *model.shape("cells")), dtype=np.int64)})
+    step.settle(rng, state)
+    state.values["cells"] = np.repeat(state.values["cells"][:1], chains, axis=0)
+    for _ in range(sweeps):
+        step.step(broken(rng) if broken else rng, state, warm=False)
+    return state.values["cells"]
+
+
+def right(case, found):
+    tables, chance = truth(case)
+    return counts_agree(tallied(found, tables), np.append(chance, 0.0))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.replace(" ", "_") for case in CASES])
+def test_every_table_comes_as_often_as_it_should(case, seed):
+    found = moved(*prepared(case), seed)
+    assert right(case, found)
+
+
+class OneTooShort:
+    """Random numbers that never place a window at its last place: it ends one short of there."""
+
+    def __init__(self, rng):
+        self.rng = rng
+
+    def __getattr__(self, name):
+        return getattr(self.rng, name)
+
+    def integers(self, low, high, size):
+        return self.rng.integers(low, min(high - 1, 2), size)
+
+
+def test_a_window_that_is_one_too_short_is_caught(seed):
+    assert not right("total noisy", moved(*prepared("total noisy"), seed, broken=OneTooShort))
+
+
+def test_a_missing_basic_move_is_caught(seed, monkeypatch):
+    swaps = directions._swaps
+    monkeypatch.setattr(directions, "_swaps", lambda fibre: swaps(fibre)[:1])
+    assert not right("both margins exact", moved(*prepared("both margins exact"), seed))
+
+
+def test_an_exact_total_treated_as_noisy_is_caught(seed):
+    found = moved(*prepared("total exact", exact_as=nw.DiscreteGaussian(scale=0.6)), seed)
+    assert not right("total exact", found)
+
+
+def test_multinomial_tables_keep_their_sums(seed):
+    model = nw.Model({}, {"cells": lambda: dist.Multinomial(6, probs=jnp.array([0.4, 0.1, 0.2, 0.3]))})
+    release = nw.Release(rows=measured(nw.DiscreteLaplace(scale=1.0), ROW, [4, 1]))
+
+    def log_law(tables):
+        return stats.multinomial.logpmf(tables, 6, [0.4, 0.1, 0.2, 0.3])
+
+    tables, chance = enumerated(log_law, release, {"rows": ROW}, 6)
+    assert counts_agree(tallied(moved(model, release, seed), tables), np.append(chance, 0.0))
+
+
+# With parameters, by every route --------------------------------------------------------------------------------------
+
+WEIGHTS = np.array([1.0, 0.5, 0.7, 0.3])
+
+
+def with_rate():
+    model = nw.Model(
+        {"rate": dist.Gamma(4.0, 1.0)}, {"cells": lambda rate: dist.Poisson(rate * jnp.asarray(WEIGHTS)).to_event(1)}
+    )
+    release = nw.Release(
+        detailed=nw.DiscreteGaussian(scale=2.0).of("cells").released([5, 1, 4, 2]),
+        by=nw.DiscreteLaplace(scale=1.0).of("cells", matrix=ROW).released([7, 4]),
+        total=nw.Exact().of("cells", sum=True).released(11),
+    )
+    return model, release
+
+
+def means_with_rate():
+    """Posterior means of cells and rate: the rate is integrated out of each table by conjugacy."""
+
+    def log_law(tables):
+        total = tables.sum(axis=1)
+        logs = tables @ np.log(WEIGHTS) - gammaln(tables + 1.0).sum(axis=1)
+        return logs + gammaln(4.0 + total) - (4.0 + total) * np.log(1.0 + WEIGHTS.sum())
+
+    _, release = with_rate()
+    matrices = {"detailed": np.eye(4, dtype=int), "by": ROW, "total": ALL}
+    tables, chance = enumerated(log_law, release, matrices, 12)
+    return chance @ tables, chance @ ((4.0 + tables.sum(axis=1)) / (1.0 + WEIGHTS.sum()))
+
+
+@pytest.mark.parametrize(
+    "sampler", [nw.Rejection(), nw.Augmentation(chains=128, warmup=40)], ids=["rejection", "chains"]
+)
+def test_parameters_and_cells_against_enumeration(sampler, seed):
+    posterior = nw.sample(*with_rate(), sampler, draws=6400, seed=seed)
+    cells, rate = means_with_rate()
+    chains = 128 if isinstance(sampler, Augmentation) else 6400
+    by_chain = {name: posterior[name].reshape(chains, 6400 // chains, -1).mean(axis=1) for name in ("cells", "rate")}
+    assert agrees(by_chain["cells"], cells)
+    assert agrees(by_chain["rate"], [rate])
+    assert np.all(posterior["total"] == 11)
+    assert np.array_equal(posterior["by"], posterior["cells"] @ ROW.T)
+
+
+def test_a_continuous_statistic_measured_twice_has_its_closed_form(seed):
+    """Normal law and normal noise: precisions add up."""
+    model = nw.Model(
+        {"mean": dist.Normal(0.0, 3.0)}, {"x": lambda mean: dist.Normal(mean, 1.0).expand([3]).to_event(1)}
+    )
+    release = nw.Release(
+        each=nw.Gaussian(scale=0.8).of("x").released([1.0, 2.0, 4.0]),
+        first=nw.Gaussian(scale=0.3).of("x", matrix=[[1, 1, 0]]).released([2.4]),
+    )
+    matrix = np.vstack([np.eye(3), [[1, 1, 0]]])
+    prior = np.eye(3) + 9.0
+    noise = np.diag([0.64, 0.64, 0.64, 0.09])
+    gain = prior @ matrix.T @ np.linalg.inv(matrix @ prior @ matrix.T + noise)
+    posterior = nw.sample(model, release, nw.Augmentation(chains=128), draws=6400, seed=seed)
+    assert agrees(posterior["x"].reshape(128, 50, 3).mean(axis=1), gain @ [1.0, 2.0, 4.0, 2.4])
+
+
+# Refusals -------------------------------------------------------------------------------------------------------------
+
+
+def test_what_may_not_be_reached_is_refused():
+    cells = np.arange(6)
+    ones = np.ones(3, dtype=int)
+    overlap = [(cells[:3], ones, 4), (cells[2:5], ones, 4), (cells[[0, 2, 4]], ones, 4)]
+    with pytest.raises(Unknown, match="more than two ways"):
+        fibre_of(overlap, 6)
+    with pytest.raises(Unknown, match="overlap in part"):
+        fibre_of(overlap[:2], 6)
+    with pytest.raises(Unknown, match="coefficients that differ"):
+        fibre_of([(cells[:2], np.array([1, 2]), 4)], 6)
+    with pytest.raises(Unknown, match="no table of counts"):
+        fibre_of([(cells[:3], ones, 4), (cells[:1], np.array([1]), 5), (cells[1:3], np.array([1, 1]), 3)], 6)
+    lines = [*cells.reshape(2, 3), *cells.reshape(2, 3).T]
+    margins_of = [(line, np.ones(len(line), dtype=int), len(line)) for line in lines]
+    assert fibre_of(margins_of, 6).crossed
+    with pytest.raises(Unknown, match="may not all reach"):
+        fibre_of([(cells[:1], np.array([1]), 0), *margins_of_nine()], 9)
+
+
+def margins_of_nine():
+    """Margins of a 3 x 3 table."""
+    table = np.arange(9).reshape(3, 3)
+    return [(line, np.ones(3, dtype=int), 4) for line in (*table, *table.T)]
+
+
+def test_nested_sums_are_those_of_blocks():
+    cells = np.arange(6)
+    nested = [(cells, 9), (cells[:4], 7), (cells[:2], 3)]
+    fibre = fibre_of([(part, np.ones(len(part), dtype=int), value) for part, value in nested], 6)
+    assert fibre.first.tolist() == [0, 0, 1, 1, 2, 2]
+    assert fibre.sums[0].tolist() == [3, 4, 2]
+    assert not fibre.crossed
+
+
+def test_noise_that_may_rule_tables_out_is_refused():
+    model = model_of("Poisson", MEAN)
+    bounded = TruncatedLaplace(epsilon=1.0, delta=1e-3, sensitivity=1.0)
+    problem = Problem(model, nw.Release(rows=measured(bounded, ROW, [3.0, 2.0])))
+    assert "may rule some out" in Augmentation().unfit(problem)
+
+
+def test_cells_that_exact_measurements_determine_stand_still():
+    fibre = fibre_of([(np.array([0, 1]), np.array([1, 1]), 4), (np.array([0]), np.array([2]), 6)], 3)
+    assert fibre.fixed.tolist() == [3, 1, -1]
+
+
+def test_directions_of_a_batch_share_nothing():
+    rng = np.random.default_rng(0)
+    size, sums = 48, []
+    for width in (1, 4, 8, 48):
+        sums.append(directions.csc_array(np.kron(np.eye(size // width, dtype=int), np.ones((1, width), dtype=int))))
+    found = directions.families(fibre_of([], size), sums, rng)
+    noisy = np.vstack([matrix.toarray() for matrix in sums])
+    for family in found:
+        for cells, gains in zip(family.cells, family.gains, strict=True):
+            moves = np.zeros((len(cells), size), dtype=int)
+            np.add.at(moves, (np.arange(len(cells))[:, None], cells), gains)
+            touched = np.concatenate([moves != 0, (moves @ noisy.T) != 0], axis=1)
+            assert np.all(touched.sum(axis=0) <= 1)
+    single = [family for family in found if family.cells.shape[2] == 1]
+    moving = sum(np.count_nonzero(family.gains) for family in single)
+    assert moving == size  # every cell moves by itself
