@@ -104,6 +104,19 @@ release = nw.Release(cases=nw.Laplace(scale=1.0).released([1.2, 3.1, 2.2, 6.4]))
 model = nw.regression("cases ~ x", release, family="poisson", data={"x": [-1.0, 0.0, 0.5, 1.0]})
 print(nw.sample(model, release, draws=500, seed=1).summary())
 """
+PYMC = """
+import pymc as pm
+import noisewise.pymc
+
+with pm.Model():
+    theta = pm.Gamma("theta", 25.0, 1.0)
+    noisewise.pymc.Privatised("count", pm.Poisson.dist(theta), nw.Laplace(scale=5.0), observed=37.4)
+    found = pm.sample(500, chains=2, cores=1, random_seed=1, progressbar=False)
+    predicted = pm.sample_posterior_predictive(found, random_seed=1, progressbar=False)
+assert 25.0 < float(found.posterior["theta"].mean()) < 32.0
+assert predicted.posterior_predictive["count"].shape == (2, 500)
+print("theta", float(found.posterior["theta"].mean()))
+"""
 PEOPLE = "smokes,age,region,ever_used\nyes,30,north,no\nno,51,west,yes\nno,44,south,no\n"
 
 
@@ -162,6 +175,7 @@ STEPS: dict[str, list[Step]] = {
         script("a table in Parquet", COUNT, WITHOUT_PARQUET, prints=r"noisewise\[parquet\]", code=1),
         script("nw.Dask", COUNT, "nw.sample(model, release, engine=nw.Dask())", prints=r"noisewise\[dask\]", code=1),
         script("nw.regression", LINE, prints=r"noisewise\[formula\]", code=1),
+        script("noisewise.pymc", "import noisewise.pymc", prints=r"noisewise\[pymc\]", code=1),
     ],
     "page": [Step("noisewise serve --no-browser --port 0", ("serve",))],
     "opendp": [
@@ -174,6 +188,7 @@ STEPS: dict[str, list[Step]] = {
     "processes": [script("nw.Processes(2)", COUNT, SAME_DRAWS, PROCESSES, prints="the same draws")],
     "parquet": [script("a table in Parquet", COUNT, PARQUET, prints="the same release")],
     "formula": [script("nw.regression", LINE, prints=r"beta\[x\]")],
+    "pymc": [script("a PyMC model", COUNT, PYMC, prints="theta")],
     "arviz": [script("ArviZ's functions", COUNT, ARVIZ, prints="theta", files=("arviz.png",))],
 }
 

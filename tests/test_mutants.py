@@ -14,7 +14,11 @@ ROOMS = [
     *("numerics", "diagnostics", "mechanisms", "model", "inference"),
     *("samplers", "likelihood", "studies", "results", "everyday"),
 ]
-BESIDES = ["sensitivity.py", *(f"curator/{name}.py" for name in ("drawing", "summaries", "measurements", "rounding"))]
+BESIDES = [
+    "pymc.py",
+    "sensitivity.py",
+    *(f"curator/{name}.py" for name in ("drawing", "summaries", "measurements", "rounding")),
+]
 WITHOUT = {
     "numerics/compiled.py": "compiles programs and keeps them",
     "mechanisms/about.py": "words that describe a release",

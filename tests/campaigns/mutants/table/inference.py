@@ -335,4 +335,10 @@ CONDITIONAL = {
         "finite & (beyond == beyond)",
         f"{RATIOS}::test_the_table_serves_near_the_release_and_says_where_it_does_not",
     ),
+    "PyMC is told the gradient of another parameter": Mutant(
+        "pymc.py",
+        "[above * slope for slope in self(*inputs)[1:]]",
+        "[above * slope for slope in self(*inputs)[:-1]]",
+        "test_pymc.py::test_density_and_gradient_are_those_of_numpyro",
+    ),
 }
