@@ -23,6 +23,7 @@ PICTURES = {
     "clamped-mean.png": "tutorials/clamped-mean.md",
     "noise-on-every-row.png": "tutorials/noise-on-every-row.md",
     "model-check.png": "tutorials/model-check.md",
+    "forest.png": "answers.md",
 }
 """Pictures, and the pages whose code makes them."""
 DEMO = "demo.png"

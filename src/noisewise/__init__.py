@@ -22,6 +22,7 @@ from noisewise.mechanisms import (
     RandomizedResponse,
 )
 from noisewise.model import Model, Simulator, Total, counts_up_to
+from noisewise.plots.forest import plot_forest
 from noisewise.plots.posterior import plot
 from noisewise.plots.replicates import plot_replicates
 from noisewise.plots.trace import plot_trace
@@ -30,6 +31,7 @@ from noisewise.results.evidence import Evidence, evidence
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
 from noisewise.results.replicates import Replicates
+from noisewise.results.tidy import Table, table
 from noisewise.samplers import (
     MCMC,
     NUTS,
@@ -84,6 +86,7 @@ __all__ = [
     "Replicates",
     "Simulator",
     "Staged",
+    "Table",
     "Threads",
     "Total",
     "__version__",
@@ -98,12 +101,14 @@ __all__ = [
     "mean_of",
     "mechanisms",
     "plot",
+    "plot_forest",
     "plot_replicates",
     "plot_trace",
     "regression",
     "sample",
     "share_of",
     "sources",
+    "table",
     "table_of",
     "what_if",
 ]

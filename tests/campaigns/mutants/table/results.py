@@ -6,6 +6,12 @@ TOLD = "results/test_posterior.py"
 RANKS = "studies/test_calibrate.py"
 
 CRITICISM = {
+    "a table's ends of intervals change places": Mutant(
+        "results/tidy.py",
+        "low, high = (summary.columns[at] for at in (2, 3))",
+        "low, high = (summary.columns[at] for at in (3, 2))",
+        "results/test_tidy.py::test_columns_are_fixed_and_numbers_are_those_of_the_summary",
+    ),
     "replicates are the statistics, without new noise": Mutant(
         "results/replicates.py",
         "draws = groups.predicted(problem, posterior.draws, generator(seed, Purpose.PREDICTIVE))",

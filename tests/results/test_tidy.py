@@ -1,0 +1,110 @@
+"""Tables for papers: fixed columns, the digits that a number deserves, Markdown and LaTeX that others can read."""
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import noisewise as nw
+from noisewise.axes import Axes
+from noisewise.results.tidy import COLUMNS
+
+
+@pytest.fixture(scope="module")
+def exact():
+    rng = np.random.default_rng(2)
+    told = {"released": {}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1}
+    draws = {"rate": rng.normal([10.0, 2_000.0], [0.5, 40.0], size=(4_000, 2)), "p_1": rng.beta(40, 60, 4_000)}
+    axes = Axes.of("test", {"rate": ("county",)}, {"county": ["A&B", "C|D"]}, {"rate": (2,), "p_1": ()})
+    posterior = nw.Posterior(draws, ("rate", "p_1"), axes=axes, **told)
+    return posterior.derive(large=lambda p_1: p_1 > 0.4)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    model = nw.Model({"p_1": dist.Beta(1.0, 1.0)}, {"yes": lambda p_1: dist.Binomial(100, p_1)})
+    return nw.fit(model, nw.Release(yes=nw.Exact().released(40)), start={"p_1": 0.5})
+
+
+def test_columns_are_fixed_and_numbers_are_those_of_the_summary(exact, fit):
+    frame = nw.table({"exact": exact, "likelihood": fit}).frame
+    assert tuple(frame.columns) == COLUMNS
+    assert list(frame["label"]) == ["rate[A&B]", "rate[C|D]", "p_1", "large", "p_1"]
+    assert list(frame["kind"]) == ["parameter"] * 3 + ["probability", "parameter"]
+    summary, last = exact.summary().loc["rate[C|D]"], frame.iloc[4]
+    row = frame.iloc[1]
+    assert (row["estimate"], row["sd"], row["mcse"]) == (summary["mean"], summary["sd"], summary["mcse"])
+    assert (row["low"], row["high"]) == tuple(end[1] for end in exact.interval()["rate"])
+    assert (last["estimate"], last["sd"]) == (fit.estimate["p_1"], fit.standard_error["p_1"])
+    assert np.isnan(frame.iloc[3]["low"])
+
+
+def test_numbers_have_two_figures_of_their_standard_deviation(exact):
+    wide = nw.table(exact, level=0.9).wide()[""]
+    low, high = (float(end[1]) for end in exact.interval(0.9)["rate"])
+    assert wide["rate[C|D]"] == f"{exact['rate'][:, 1].mean():.0f} ({low:.0f} to {high:.0f})"
+    assert wide["rate[A&B]"].startswith(f"{exact['rate'][:, 0].mean():.2f} (")
+    assert wide["p_1"].startswith(f"{exact['p_1'].mean():.3f} (")
+    assert wide["large"] == f"{exact['large'].mean():.3f}"
+
+
+def test_results_lie_side_by_side(exact, fit):
+    wide = nw.table([exact, fit, fit.derive(odds=lambda p_1: p_1 / (1 - p_1))]).wide()
+    assert list(wide.columns) == ["model 1", "model 2", "model 3"]
+    assert wide.loc["p_1", "model 3"] == ""
+    assert wide.loc["odds", "model 3"].startswith("0.67 (")
+    assert list(nw.table({"a": exact, "b": fit}, names="p_1").wide().index) == ["p_1"]
+
+
+def test_markdown_can_be_read_back(exact, fit):
+    lines = nw.table({"exact": exact, "likelihood": fit}).to_markdown().splitlines()
+    assert lines[0] == "|  | exact | likelihood |"
+    assert lines[1] == "| --- | --- | --- |"
+    assert len(lines) == 6
+    assert all(line.replace("\\|", "").count("|") == 4 for line in lines)
+    assert lines[3].startswith("| rate[C\\|D] |")
+
+
+def test_latex_is_escaped(exact):
+    text = nw.table({"100% exact": exact}).to_latex()
+    assert r"rate[A\&B] & " in text
+    assert r"p\_1 & " in text
+    assert r"100\% exact \\" in text
+    assert text.startswith("\\begin{tabular}{lr}\n\\toprule")
+    assert text.endswith("\\bottomrule\n\\end{tabular}")
+    assert text.count(r" \\") == 5
+
+
+def test_quantities_without_a_mean_have_their_median():
+    told = {"released": {}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1}
+    x = np.random.default_rng(2).standard_cauchy(4_000)
+    found = nw.table(nw.Posterior({"x": x}, ("x",), **told))
+    assert found.frame.loc[0, "estimate"] == np.median(x)
+    assert "nan" not in found.to_markdown()
+
+
+def test_a_forest_plot_has_a_row_for_each_entry_and_a_mark_for_each_result(exact):
+    figure = nw.plot_forest({"naive": exact, "exact": exact}, names=["rate", "large"])
+    [axis] = [axis for axis in figure.axes if axis.get_visible()]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["A&B", "C|D"]
+    assert len(axis.lines) == 8
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"naive", "exact"}
+    low, high = (float(end[1]) for end in exact.interval()["rate"])
+    assert tuple(axis.lines[2].get_xdata()) == (low, high)
+    assert len(nw.plot_forest(exact).legends) == 0
+
+
+REFUSED = {
+    "nothing": (lambda p: nw.table({}), "must be a dict or a list of results"),
+    "number": (lambda p: nw.table({"a": 3}), "must be a posterior or a fit"),
+    "names": (lambda p: nw.table(p, names=["rat"]), "must name what some result has"),
+    "truth": (lambda p: nw.plot_forest(p, names=["large"]), "must name quantities that have intervals"),
+    "level": (lambda p: nw.table(p, level=95), "'level' must lie between 0 and 1"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_result_is_refused(case, exact):
+    ask, message = REFUSED[case]
+    with pytest.raises(nw.InputError) as caught:
+        ask(exact)
+    assert message in str(caught.value)
