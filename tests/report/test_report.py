@@ -627,3 +627,23 @@ def test_every_picture_has_a_name_and_a_description(chromium, pages, name, pictu
         assert len(named) == pictures  # the graph, then one for each quantity, then the climb
         assert all(len(texts) == 2 and all(texts) for texts in named)
         assert all(each in named[1][1] for each in told)
+
+
+# Does the model fit? ------------------------------------------------------------------------------------------------
+
+
+def test_the_section_on_the_fit_has_the_p_values_of_the_replicates():
+    law = lambda theta: dist.Normal(theta, np.ones(4)).to_event(1)  # noqa: E731
+    model = nw.Model({"theta": dist.Normal(0.0, 3.0)}, {"count": law})
+    release = nw.Release(count=nw.Gaussian(scale=1.0).released([-4.0, 5.0, 1.0, -1.0]))
+    posterior = nw.sample(model, release, nw.Importance(collapse=True), draws=4_000, seed=3)
+    replicates = posterior.replicate(model, release, seed=1)
+    page = Report(model, release, posterior, replicates=replicates).html()
+    assert "Does the model fit?" in page
+    section = page[page.index('id="check"') :]
+    assert "spread of count" in section
+    assert "of 6 values" in section.lower()
+    for label, row in replicates.p_values().iterrows():
+        assert label in section
+        assert number(row["mean"], 4) in section
+    assert "Does the model fit?" not in Report(model, release, posterior).html()

@@ -238,6 +238,17 @@ def test_disagreement_and_weak_releases_are_told_apart():
         assert posterior.prior_sensitivity(model, release).loc["theta", "diagnosis"] == word
 
 
+def test_a_likelihood_through_another_statistic_is_not_given():
+    model = nw.Model(
+        {"theta": dist.Normal(0.0, 1.0)},
+        {"s": lambda theta: dist.Normal(theta, 1.0), "t": lambda s: dist.Normal(s, 1.0)},
+    )
+    release = nw.Release(t=nw.Gaussian(scale=1.0).released(0.5))
+    table = nw.sample(model, release, nw.Rejection(), draws=500, seed=3).prior_sensitivity(model, release)
+    assert table.loc["theta", "prior"] > 0.0
+    assert np.isnan(table.loc["theta", "likelihood"])
+
+
 def test_another_release_is_refused(plain):
     other = nw.Release(s=nw.Gaussian(scale=NOISE).released(1.0))
     for ask in (

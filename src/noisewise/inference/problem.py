@@ -48,6 +48,9 @@ class Problem:
 
     def _check_statistic(self, name: str) -> None:
         model, item = self.model, self.release[name]
+        if name in model.derived:
+            advice = "Rename one of the two."
+            raise refusal("sample", "release", "must not have the name of a derived quantity", name, advice)
         if name not in model.statistics:
             advice = checks.nearest(name, model.statistics)
             raise refusal("sample", "release", "must name statistics of the model", name, advice)

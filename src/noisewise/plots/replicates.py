@@ -26,34 +26,37 @@ def plot_replicates(replicates: Replicates, **functions: Callable[..., Any]) -> 
         )
     import matplotlib.pyplot as plt
 
-    table = replicates.p_values(**functions).dropna()
-    if len(table) > MOST_ROWS:
-        kept = table["p"].argsort(kind="stable")[:MOST_ROWS]
-        table = table.iloc[np.sort(kept)]
-    spread = replicates.spread(**functions)
+    table, spread = rows(replicates, MOST_ROWS, **functions)
     figure, axis = plt.subplots(figsize=(7.0, 0.34 * len(table) + 1.3), layout="constrained")
+    draw(axis, table, spread)
+    handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+def rows(replicates: Replicates, most: int, **functions: Callable[..., Any]) -> tuple[Any, Any]:
+    """The p-values that can be drawn, of many the smallest, and quantiles of their replicates; pandas tables."""
+    table = replicates.p_values(**functions).dropna()
+    if len(table) > most:
+        table = table.iloc[np.sort(table["p"].argsort(kind="stable")[:most])]
+    return table, replicates.spread(**functions).loc[table.index]
+
+
+def draw(axis: Any, table: Any, spread: Any) -> None:
+    """Bars and diamonds on an axis, a row for each."""
     for row, (label, numbers) in enumerate(table.iterrows()):
         unit = numbers["sd"] if numbers["sd"] > 0 else 1.0
         ends = (spread.loc[label].to_numpy() - numbers["mean"]) / unit
-        axis.plot(ends[[0, 3]], [row, row], color=COLOURS["exact"], linewidth=2.0, alpha=0.6, label="95% of replicates")
-        axis.plot(ends[[1, 2]], [row, row], color=COLOURS["exact"], linewidth=6.0, alpha=0.6, label="50% of replicates")
+        bar = {"color": COLOURS["exact"], "alpha": 0.6, "solid_capstyle": "butt"}
+        axis.plot(ends[[0, 3]], [row, row], linewidth=2.0, label="95% of replicates", **bar)
+        axis.plot(ends[[1, 2]], [row, row], linewidth=6.0, label="50% of replicates", **bar)
         place = (numbers["published"] - numbers["mean"]) / unit
         colour = COLOURS["naive"] if numbers["p"] < SURPRISING else COLOURS["released"]
         axis.plot([place], [row], "D", color=colour, markersize=5, zorder=5, label="published")
-        axis.annotate(
-            "p < 0.001" if numbers["p"] < 0.001 else f"p = {numbers['p']:.2g}",
-            (1.0, row),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            xytext=(6, 0),
-            textcoords="offset points",
-            color=colour,
-            fontsize=9,
-        )
+        said = "p < 0.001" if numbers["p"] < 0.001 else f"p = {numbers['p']:.2g}"
+        where = {"xycoords": ("axes fraction", "data"), "xytext": (6, 0), "textcoords": "offset points"}
+        axis.annotate(said, (1.0, row), va="center", color=colour, fontsize=9, **where)
     axis.set_yticks(range(len(table)), [str(label) for label in table.index], parse_math=False)
     axis.set_ylim(len(table) - 0.4, -0.6)
     axis.set_xlabel("standard deviations of the replicates from their mean")
     axis.spines[["top", "right"]].set_visible(False)
-    handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3, frameon=False)
-    return figure

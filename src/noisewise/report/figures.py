@@ -105,14 +105,14 @@ def _drawn(
 
 
 @contextmanager
-def small_axis(height: float) -> Iterator[tuple[Any, list[str]]]:
-    """An axis to draw on, of the size of a card; the list holds its SVG afterwards."""
+def small_axis(height: float, width: float = 4.0) -> Iterator[tuple[Any, list[str]]]:
+    """An axis to draw on, by default of a card's width; the list holds its SVG afterwards."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     settings = {"svg.fonttype": "none", "svg.hashsalt": "noisewise", "font.size": 11, "axes.linewidth": 0.9}
     with mpl.rc_context({**mpl.rcParamsDefault, **settings, "backend": mpl.rcParams["backend"]}):
-        figure = Figure(figsize=(4.0, height), layout="constrained", facecolor="none")
+        figure = Figure(figsize=(width, height), layout="constrained", facecolor="none")
         axis = figure.subplots()
         axis.set_facecolor("none")
         drawn: list[str] = []

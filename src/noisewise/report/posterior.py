@@ -9,13 +9,14 @@ import numpy as np
 
 from noisewise.model.model import prior_generator
 from noisewise.numerics import Array
-from noisewise.report import figures, page, words
+from noisewise.report import check, figures, page, words
 from noisewise.report.information import Lost, lost
 from noisewise.report.markup import NONE, Html, bullets, joined, listed, number, tag
 from noisewise.report.page import Section
 from noisewise.report.verdict import Verdict, answers, judge
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
+from noisewise.results.replicates import Replicates
 from noisewise.studies.compare import Comparison
 from noisewise.studies.forecast import Forecast
 
@@ -40,6 +41,8 @@ class Report(page.Shown):
     fit: Fit | None = None
     conflict: Mapping[str, float] | None = None
     """Tail probabilities of the release under the prior; the forecast's, where there is one."""
+    replicates: Replicates | None = None
+    """Releases drawn anew from the posterior, `posterior.replicate(...)`: adds the section on the model's fit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -227,6 +230,10 @@ def _trust(report: Report) -> Section:
     return page.trust(report, how)
 
 
+def _check(report: Report) -> Section | None:
+    return None if report.replicates is None else check.section(report.replicates)
+
+
 def _cost(report: Report) -> Section | None:
     if not report.lost:
         return None
@@ -263,7 +270,7 @@ def _replay(report: Report) -> Section:
     return page.replay(report, command, facts, posterior.versions)
 
 
-SECTIONS = (_question, page.published, page.model, _answer, _naive, _trust, _cost, page.cite, _replay)
+SECTIONS = (_question, page.published, page.model, _answer, _naive, _trust, _check, _cost, page.cite, _replay)
 """In the order of reading; a section that has nothing to say returns None."""
 
 

@@ -34,7 +34,9 @@ def table(posterior: "Posterior", problem: Problem) -> Any:
     base = np.zeros(size) if posterior.log_weights is None else posterior.log_weights
     parts = groups.log_prior(problem.model, posterior.draws)
     densities, without = groups.log_likelihood(problem, posterior.draws)
-    scaled = {"prior": _total(parts, size), "likelihood": None if without else _total(densities, size)}
+    model = problem.model
+    shared = any(set(model.parents(name)) - set(model.parameters) for name in problem.release)  # of statistics
+    scaled = {"prior": _total(parts, size), "likelihood": None if without or shared else _total(densities, size)}
     labels: list[str] = []
     rows: list[dict[str, Any]] = []
     for name in (*posterior.parameters, *posterior.derived):

@@ -43,7 +43,10 @@ class Replicates:
         These are posterior predictive p-values: the release has been used to fit the model too, so they lie nearer to
         1/2 than uniform numbers, and p <= a has a chance of at most 2 a under the model (Meng 1994).
         """
-        columns, published = self._computed(functions)
+        return self.compared(*self._computed(functions))
+
+    def compared(self, columns: Mapping[str, Array], published: Mapping[str, Array]) -> Any:
+        """The table of `p_values` for values computed from each replicate, and from the release, by any name."""
         return self._frame(columns, lambda name, index, values: self._row(values, float(published[name][index])))
 
     def spread(self, **functions: Callable[..., Any]) -> Any:

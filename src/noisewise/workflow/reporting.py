@@ -4,17 +4,25 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from noisewise.engine import Threads
 from noisewise.errors import InputError, NoisewiseError, Unwritten
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose
+from noisewise.inference.status import POSTERIOR
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.report import FitReport, Report
+from noisewise.results.posterior import Posterior
+from noisewise.results.replicates import Replicates
 from noisewise.samplers.choosing.probe import probe_of
 from noisewise.workflow import folder as folders
 from noisewise.workflow.rescue import rescued
 from noisewise.workflow.results import Results
+
+MOST_REPLICATED = 10**7
+"""Numbers in all replicated releases, at most."""
 
 
 def write_report(folder: str | os.PathLike[str]) -> Path:
@@ -60,7 +68,20 @@ def report_on(results: Results, text: str, record: dict[str, Any]) -> Report | F
         return FitReport(model, release, results.fit, naive=results.naive_fit, **common)
     assert results.posterior is not None
     tails = _conflict(model, release, analysis.settings.seed)
-    return Report(model, release, results.posterior, naive=results.naive, conflict=tails, **common)
+    again = _replicates(model, release, results.posterior, analysis.settings.seed)
+    return Report(model, release, results.posterior, naive=results.naive, conflict=tails, replicates=again, **common)
+
+
+def _replicates(model: Model, release: Release, posterior: Posterior, seed: int) -> Replicates | None:
+    """Releases drawn anew; None where a statistic is no law, which may take long to simulate, or they are very many."""
+    entries = sum(np.size(item.value) for item in release.values())
+    laws = all(model.has_density(name) for name in model.statistics)
+    if not laws or POSTERIOR[posterior.status].numbers != "usable" or entries * len(posterior) > MOST_REPLICATED:
+        return None
+    try:
+        return posterior.replicate(model, release, seed=seed)
+    except NoisewiseError:  # the report is no place to fail in
+        return None
 
 
 def _conflict(model: Model, release: Release, seed: int) -> dict[str, float] | None:
