@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from browser import chromium  # noqa: F401
+from light_compiling import compile_lightly
 
 REFERENCE = Path(__file__).parent / "reference"
 
@@ -16,16 +17,20 @@ BROWSER = {"test_page"}
 """Like every test that drives a browser: in processes of their own, where Playwright's event loop goes on running."""
 NAMED = {"alone": ALONE, "browser": BROWSER}
 WORDS = {"alone": ["mark.alone"], "browser": ["mark.browser", "chromium"], "long": ["mark.long", "brief"]}
-WORDS["quick"] = ["mark.quick"]
+WORDS |= {"quick": ["mark.quick"], "bits": ["mark.bits"]}
 """What a file must say, or be named, to hold a test of a kind that is asked for by `-m`."""
 
 
 def pytest_configure(config):
     """A program is compiled once: JAX keeps compiled programs beside pytest's own cache, also for the next run.
 
+    With `--compile-lightly`, in a third of the time: helpers/light_compiling.py.
+
     Not for processes that tests start or kill: JAX writes these files in place, so that one may be found half written
     (pyproject.toml has the warning about it; the program is then compiled anew).
     """
+    if config.getoption("--compile-lightly"):
+        compile_lightly()
     import jax
 
     if hasattr(config, "cache"):
@@ -36,14 +41,18 @@ def pytest_configure(config):
 
 def pytest_ignore_collect(collection_path, config):
     """A run of one kind of test opens only files that speak of it: to import all takes longer than many such runs."""
-    kind = config.getoption("markexpr", "")
-    if kind not in WORDS or collection_path.suffix != ".py" or collection_path.stem in NAMED.get(kind, ()):
+    kinds = config.getoption("markexpr", "").split(" or ")
+    if not set(kinds) <= set(WORDS) or collection_path.suffix != ".py":
         return None
-    return True if not any(word in collection_path.read_text() for word in WORDS[kind]) else None
+    if any(collection_path.stem in NAMED.get(kind, ()) for kind in kinds):
+        return None
+    text = collection_path.read_text()
+    return None if any(word in text for kind in kinds for word in WORDS[kind]) else True
 
 
 def pytest_addoption(parser):
     parser.addoption("--seed-offset", type=int, default=0, help="added to every test's seed")
+    parser.addoption("--compile-lightly", action="store_true", help="programs that are sooner made, slower to run")
     parser.addoption("--long", action="store_true", help="run the longer tests too (make test-long)")
 
 

@@ -35,6 +35,18 @@ def variance_agrees(values, truth):
     return agrees((values - values.mean(axis=0)) ** 2, truth)
 
 
+def errors_agree(z, slack=0.0):
+    """Whether estimates scatter as their errors say: `z`, (estimate - truth) / error, has a mean square of 1.
+
+    By the law of a sum of squares, in both tails; `agrees(z**2, 1.0)` is no such check, since the spread of scores that
+    are all too large excuses them. `slack`: the share by which the errors may be off, being approximate themselves.
+    """
+    z = np.asarray(z, dtype=float)
+    low, high = stats.chi2(len(z)).ppf([FALSE_ALARM / 2, 1.0 - FALSE_ALARM / 2])
+    squares = np.sum(z**2, axis=0)
+    return bool(np.all((low * (1.0 - slack) ** 2 < squares) & (squares < high * (1.0 + slack) ** 2)))
+
+
 def counts_agree(observed, probabilities):
     """Pearson's test of observed counts against probabilities; cells expected below 10 are pooled."""
     observed, probabilities = np.asarray(observed, dtype=float), np.asarray(probabilities, dtype=float)

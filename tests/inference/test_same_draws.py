@@ -17,6 +17,7 @@ def test_every_digest_is_of_a_run_there_is():
     assert set(RUNS) == set(KEPT["digests"])
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("name", briefly(RUNS, BRIEFLY))
 def test_draws_are_those_of_the_version_before(name):
     """Where a change is meant, write the digests anew and say in the commit which changed, and why."""

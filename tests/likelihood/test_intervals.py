@@ -137,6 +137,7 @@ def test_an_interval_may_end_at_the_boundary():
     assert "boundary of theta's space, 0." in interval.message
 
 
+@pytest.mark.bits
 def test_an_interval_may_be_unbounded(monkeypatch):
     """All of five said yes, and noise on top: no log odds are too large.
 

@@ -24,6 +24,7 @@ from noisewise.cli.shared import (
     say_json,
     say_table,
     stop_unless_done,
+    write_new,
 )
 from noisewise.errors import NoisewiseError, refusal
 from noisewise.studies.calibrate import calibrate as calibrate_of
@@ -61,12 +62,7 @@ def new(
     """
     text = starter(kind)
     path = out if out is not None else Path(f"{kind}.toml")
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        advice = "Choose another name with --out."
-        raise refusal("new", "out", f"must be a new file in an existing folder ({error})", str(path), advice) from None
+    write_new(path, text, "new")
     typer.echo(f"Written: {path}. Edit it, then run: noisewise check {path}")
 
 

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from noisewise.cli.shared import Json, note, say_json
-from noisewise.errors import refusal
+from noisewise.cli.shared import Json, note, say_json, write_new
 from noisewise.release import Release
 from noisewise.report import croissant as portal
 from noisewise.report import described
@@ -40,7 +39,7 @@ def describe(file: File, json: Json = False) -> None:
 def registry(file: File, out: Out = None) -> None:
     """Write an entry for OpenDP's registry of deployments (YAML), as far as the release can fill it in."""
     entry = deployments.entry(Release.load(file))
-    _said(deployments.to_yaml(entry), out)
+    _said("registry", deployments.to_yaml(entry), out)
     for field in deployments.missing(entry):
         note(f"to be filled in: {field}")
 
@@ -54,18 +53,13 @@ def croissant(
     import json
 
     content = portal.sidecar(Release.load(file), file, url)
-    _said(json.dumps(content, indent=2, ensure_ascii=False) + "\n", out)
+    _said("croissant", json.dumps(content, indent=2, ensure_ascii=False) + "\n", out)
     for name in portal.missing(content):
         note(f"Croissant requires '{name}', which {'--url gives' if name == 'url' else 'the release does not state'}")
 
 
-def _said(text: str, out: Path | None) -> None:
+def _said(command: str, text: str, out: Path | None) -> None:
     if out is None:
         typer.echo(text, nl=False)
-        return
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        advice = "Choose another name."
-        raise refusal("out", "out", f"must be a new file that can be written ({error})", str(out), advice) from None
+    else:
+        write_new(out, text, command)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from noisewise.analysis import Analysis
+from noisewise.errors import refusal
 from noisewise.workflow.folder import check_folder
 from noisewise.workflow.results import plain
 
@@ -31,6 +32,16 @@ def fail(message: str, code: int) -> NoReturn:
     """End with a message on standard error."""
     typer.echo(f"noisewise: {message}", err=True)
     sys.exit(code)
+
+
+def write_new(path: Path, text: str, who: str) -> None:
+    """Write a file that does not exist yet."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        rule, advice = f"must be a new file in an existing folder ({error})", "Choose another name with --out."
+        raise refusal(who, "out", rule, str(path), advice) from None
 
 
 def note(message: str) -> None:

@@ -79,24 +79,11 @@ class MCEM(Estimator):
         iterations = Iterations(position, log, self.max_iterations)
         with progress:
             try:
-                status, message = Climb(self.schedule, position, iterations, progress).run()
-                settled = Settling(position, iterations, progress, self.final).run(newton=status != "boundary")
-                measured = Measurement(position, settled.clouds, settled.louis, self.final)
-                if settled.edge is not None:
-                    status, message = boundary(position, settled.edge)
-                elif status != "boundary" and (reason := measured.too_thin()):
-                    status, message = "thin", reason
-                elif not settled.at_root:
-                    status, message = "stalled", UNSETTLED
-                elif measured.is_rough():
-                    status, message = "rough", ROUGH
+                status, message, measured = self._climbed(position, iterations, progress)
                 height = measured.height()
             except KeyboardInterrupt:
-                position.look_at_all()
                 status, message = "interrupted", f"interrupted after {len(iterations.trace)} iterations."
-                clouds = position.here()
-                louis = position.objective.score_and_information(position.free, clouds)
-                measured = Measurement(position, clouds, louis, self.final)
+                measured = self._measured_here(position)
                 height = measured.height(simulate=False)
         if self.asked > position.room:
             message = f"{message} {CUT.format(room=position.room, asked=self.asked)}".lstrip()
@@ -120,3 +107,25 @@ class MCEM(Estimator):
             monte_carlo=True,
         )
         return finish(self, problem, seed, position.coordinates, end)
+
+    def _climbed(self, position: Position, iterations: Iterations, progress: Steps) -> tuple[str, str, Measurement]:
+        """To the top, and what is found there: status, message, measurement."""
+        status, message = Climb(self.schedule, position, iterations, progress).run()
+        settled = Settling(position, iterations, progress, self.final).run(newton=status != "boundary")
+        measured = Measurement(position, settled.clouds, settled.louis, self.final)
+        if settled.edge is not None:
+            status, message = boundary(position, settled.edge)
+        elif status != "boundary" and (reason := measured.too_thin()):
+            status, message = "thin", reason
+        elif not settled.at_root:
+            status, message = "stalled", UNSETTLED
+        elif measured.is_rough():
+            status, message = "rough", ROUGH
+        return status, message, measured
+
+    def _measured_here(self, position: Position) -> Measurement:
+        """Of the samples there are, after an interruption."""
+        position.look_at_all()
+        clouds = position.here()
+        louis = position.objective.score_and_information(position.free, clouds)
+        return Measurement(position, clouds, louis, self.final)

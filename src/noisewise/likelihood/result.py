@@ -40,26 +40,14 @@ class End:
 
 def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates: Coordinates, end: End) -> Fit:
     """Information by Louis's identity at the end, covariance on the parameters' own scale, Monte Carlo errors."""
-    status, message, louis = end.status, end.message, end.louis
+    louis = end.louis
     information = louis.information if end.information is None else end.information
+    score = louis.score
     if end.monte_carlo:
-        information = information - louis.information_bias
+        information, score = information - louis.information_bias, score - louis.bias
     inverse, definite = _inverse(information)
-    if not definite and status == "converged":
-        status = "flat"
-        message = (
-            f"the observed information is not positive definite (eigenvalues {np.linalg.eigvalsh(information)}): the "
-            "likelihood is flat or the estimate lies on a boundary. Intervals are not available in those directions."
-        )
-        doubtful = np.sqrt(np.diag(louis.information_noise)) > 0.5 * np.abs(np.diag(information))
-        if doubtful.any() and coordinates.is_square:
-            names = ", ".join(label for label, one in zip(coordinates.labels, doubtful, strict=True) if one)
-            message += f" The simulated sample hardly tells the information about {names}: a larger `final` may."
-    score = louis.score - louis.bias if end.monte_carlo else louis.score
     left = standard_errors_left(score, information)
-    if status == "converged" and left > STALLED and not end.monte_carlo:
-        status = "stalled"
-        message = f"no step rises, yet the score says that the top is {left:.2g} standard errors away. Start elsewhere."
+    status, message = _judged(end, coordinates, information, definite, left)
     best, _ = _inverse(louis.complete)
     spread = inverse @ louis.noise @ inverse  # of the maximiser, from the simulated score's own noise
     if not coordinates.is_square:
@@ -94,6 +82,27 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
     of_information = np.sqrt(variance) if coordinates.is_square else None
     of_score = np.sqrt(np.maximum(np.diag(louis.noise), 0.0))
     return replace(fit, monte_carlo_error=error, information_error=of_information, score_error=of_score)
+
+
+def _judged(end: End, coordinates: Coordinates, information: Array, definite: bool, left: float) -> tuple[str, str]:
+    """Status and message, now that information and score are known: what a climb took for its end may be none."""
+    if end.status != "converged":
+        return end.status, end.message
+    if not definite:
+        message = (
+            f"the observed information is not positive definite (eigenvalues {np.linalg.eigvalsh(information)}): the "
+            "likelihood is flat or the estimate lies on a boundary. Intervals are not available in those directions."
+        )
+        doubtful = np.sqrt(np.diag(end.louis.information_noise)) > 0.5 * np.abs(np.diag(information))
+        if doubtful.any() and coordinates.is_square:
+            names = ", ".join(label for label, one in zip(coordinates.labels, doubtful, strict=True) if one)
+            message += f" The simulated sample hardly tells the information about {names}: a larger `final` may."
+        return "flat", message
+    if left > STALLED and not end.monte_carlo:
+        return "stalled", (
+            f"no step rises, yet the score says that the top is {left:.2g} standard errors away. Start elsewhere."
+        )
+    return end.status, end.message
 
 
 def standard_errors_left(score: Array, information: Array) -> float:

@@ -115,15 +115,20 @@ class Calibration:
 
     def plot(self) -> Any:
         """A matplotlib figure: each quantity's distribution function, less the diagonal, within simultaneous bands."""
-        return plot_calibration(self)
+        if len(self.sizes) == 0:
+            raise refusal("Calibration.plot", "replicates", "must include one that completed", 0, "See .failures.")
+        title = f"{self._sampler_name}: {self.verdict}, {self.replicates} replicates"
+        return plot_calibration(self.positions, self.p_values, len(self.sizes), title)
+
+    @property
+    def _sampler_name(self) -> str:
+        return "the chosen sampler" if self.sampler is None else type(self.sampler).__name__
 
     def headline(self) -> str:
         """The verdict and what it rests on, in one line."""
-        name = "the chosen sampler" if self.sampler is None else type(self.sampler).__name__
-        headline = (
-            f"Calibration of {name}: {self.verdict}, p = {self.p_value:.3g} over {len(self.positions)} quantities"
-        )
-        headline += f", {self.replicates} replicates of {self.draws:,} draws, seed {self.seed}"
+        headline = f"Calibration of {self._sampler_name}: {self.verdict}, p = {self.p_value:.3g}"
+        headline += f" over {len(self.positions)} quantities, {self.replicates} replicates of {self.draws:,} draws"
+        headline += f", seed {self.seed}"
         if self.failures:
             first = self.failures[0]
             headline += f"; {len(self.failures)} failed (replicate {first['replicate']}: {first['status']}: "

@@ -5,7 +5,7 @@ one kind of device. See docs/engines.md.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,25 @@ from noisewise.model.total import BoundTotal
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, Compiled, double, placement, single
 
-if TYPE_CHECKING:
-    from noisewise.model.model import Model
-
 Columns = dict[str, Any]
+
+
+class Nodes(Protocol):
+    """What is needed of a model: its nodes, by name, and a place for compiled programs."""
+
+    compiled: dict[Any, Any]
+
+    def node(self, name: str) -> Any:
+        """Its law, total or simulator."""
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """The names that it depends on."""
+
+    def dtype(self, name: str) -> Any:
+        """That of its values."""
+
+    def place(self, name: str) -> str:
+        """Where the user wrote it."""
 
 
 def on_accelerator() -> bool:
@@ -109,7 +124,7 @@ def draw_total(total: BoundTotal, key: Any, values: Columns, rows: int) -> tuple
     return lax.fori_loop(0, jnp.max(n), step, start)
 
 
-def draw_names(model: "Model", key: Any, names: tuple[str, ...], values: Columns, rows: int) -> tuple[Columns, Any]:
+def draw_names(model: Nodes, key: Any, names: tuple[str, ...], values: Columns, rows: int) -> tuple[Columns, Any]:
     """All of `names`, each after its parents; and per name how many rows could not be drawn."""
     values = dict(values)
     wrong = {}
@@ -133,7 +148,7 @@ def draw_names(model: "Model", key: Any, names: tuple[str, ...], values: Columns
 
 
 def simulate(
-    model: "Model", rng: np.random.Generator, names: list[str], rows: int, given: Values, poll: Callable[[], None]
+    model: Nodes, rng: np.random.Generator, names: list[str], rows: int, given: Values, poll: Callable[[], None]
 ) -> dict[str, Array]:
     """`Model.draw` on the accelerator."""
     poll()
@@ -154,7 +169,7 @@ def simulate(
     return {**given, **{name: np.array(column, dtype=model.dtype(name)) for name, column in drawn.items()}}
 
 
-def _parents(model: "Model", names: list[str]) -> list[str]:
+def _parents(model: Nodes, names: list[str]) -> list[str]:
     return list(dict.fromkeys(parent for name in names for parent in model.parents(name)))
 
 
@@ -164,7 +179,7 @@ def as_inputs(columns: Columns) -> Columns:
     return {name: np.asarray(column).astype(kinds[np.asarray(column).dtype.kind]) for name, column in columns.items()}
 
 
-def refuse_wrong(model: "Model", wrong: dict[str, Any]) -> None:
+def refuse_wrong(model: Nodes, wrong: dict[str, Any]) -> None:
     """Refuse a block in which `draw_names` found rows that cannot be drawn."""
     for name, count in wrong.items():
         if int(count):

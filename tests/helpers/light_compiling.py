@@ -1,0 +1,28 @@
+"""Programs that are compiled in a third of the time, and run slower: most tests run a program once, on a few numbers.
+
+It is the same program in the same arithmetic; sums may be taken in another order, so results may differ in their last
+bits from those that a user gets. Tests that are about every bit are marked `bits` and run without this.
+"""
+
+import importlib.util
+import mmap
+import os
+from pathlib import Path
+
+FLAGS = {"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": "false"}
+
+
+def compile_lightly() -> None:
+    """For this process and those it starts; before JAX compiles anything. XLA ends a process on a flag it has not."""
+    known = [f"--{flag}={value}" for flag, value in FLAGS.items() if in_jaxlib(flag)]
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *known]).strip()
+
+
+def in_jaxlib(flag: str) -> bool:
+    """Whether the installed XLA has a flag of this name."""
+    spec = importlib.util.find_spec("jaxlib")
+    for library in Path(spec.origin).parent.glob("libjax_common*"):
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            if content.find(flag.encode()) >= 0:
+                return True
+    return False
