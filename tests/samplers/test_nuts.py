@@ -209,6 +209,7 @@ def test_windows_far_from_what_is_likely_are_noticed(seed, monkeypatch):
 
     Control: chains on what the window holds, without the bound of what it does not, go to 970 and see nothing amiss.
     """
+    monkeypatch.setattr(Sum, "_width", lambda self: 0)  # windows that follow the parameters would be right at once
     model = nw.Model({"lam": dist.LogNormal(-3.0, 0.8)}, {"count": lambda lam: dist.Poisson(lam)})
     release = nw.Release(count=nw.Laplace(scale=20.0).released(1000.0))
     # given the release, lam has a factor exp(lam (exp(1/20) - 1)): quadrature over log lam
@@ -222,6 +223,32 @@ def test_windows_far_from_what_is_likely_are_noticed(seed, monkeypatch):
     model.compiled.clear()
     wrong = nw.sample(model, release, SHORT, draws=4_000, seed=seed, on_failure="return")
     assert wrong["lam"].mean() > 100.0
+
+
+BY_RATIOS = {
+    "Poisson": (lambda u: dist.Poisson(jnp.exp(u)).expand([4]), nw.Laplace(scale=3.0)),
+    "binomial": (lambda u: dist.Binomial(10_000, logits=u - 7.0).expand([4]), nw.DiscreteGaussian(scale=4.0)),
+    "negative binomial": (
+        lambda u: dist.NegativeBinomial2(jnp.full(4, 9.0), jnp.exp(u)),
+        nw.DiscreteLaplace(scale=2.0),
+    ),
+}
+
+
+@pytest.mark.parametrize(("law", "mechanism"), BY_RATIOS.values(), ids=BY_RATIOS)
+def test_sums_by_ratios_are_those_over_the_grid(law, mechanism):
+    """Values and gradients, where the release is likely and where it is not."""
+    model = nw.Model({"u": dist.Normal(1.0, 1.0)}, {"count": law})
+    problem = Problem(model, nw.Release(count=mechanism.released(np.array([5, 0, 20, 9]))))
+    grid, fast = (Sum(problem, ("count",), 3, by_ratios=by_ratios) for by_ratios in (False, True))
+    assert (grid.width, fast.width > 0) == (0, True)
+    with double():
+        for u in (-4.0, 0.0, 2.0, 5.0):
+            both = [
+                jax.value_and_grad(lambda u, one=one: one.log_bound({"u": u}, {}, one.tables()))(jnp.float64(u))
+                for one in (grid, fast)
+            ]
+            assert np.allclose(*both, rtol=1e-11)
 
 
 def test_affine_tables_give_the_law(seed):

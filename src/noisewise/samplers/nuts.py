@@ -31,7 +31,7 @@ from noisewise.samplers.walking.gradient_programs import PIECE, Programs
 from noisewise.samplers.walking.starts import spread_out
 
 PILOT = 3
-"""Pieces of a chain by which its coordinates are chosen."""
+"""Pieces of a chain by which its coordinates are chosen: part of the warm-up, where that is twice as long."""
 CANDIDATES = 32
 """Draws of the prior for each chain, from which the starts are chosen."""
 NEGLECTED = 1e-10
@@ -133,11 +133,13 @@ class ChainsRun:
 
     def once(self) -> None:
         """Warm up and run all chains with the present windows, then draw what was summed out."""
-        self.target = Target(self.problem, self.widened)
+        self.target = Target(self.problem, self.widened, by_ratios=True)
+        piloted = PILOT * PIECE if self.target.located else 0
+        self.warmup = self.settings.warmup - (piloted if self.settings.warmup >= 2 * piloted else 0)
         self.programs = Programs(
             self.target,
             self.settings.dense_mass,
-            num_warmup=self.settings.warmup,
+            num_warmup=self.warmup,
             target_accept_prob=self.settings.target_accept,
             max_tree_depth=self.settings.max_tree_depth,
         )
@@ -243,7 +245,7 @@ class ChainsRun:
     def _chain(self, chain: int, free: Array, poll: Callable[[], None]) -> None:
         """One chain from start to end, piece by piece; iterations past the warm-up are its draws."""
         key = generator(self.seed, Purpose.CHAINS, self.attempt, chain).integers(2**32, size=2, dtype=np.uint32)
-        total = -(-(self.settings.warmup + self.length * self.settings.thin) // PIECE)
+        total = -(-(self.warmup + self.length * self.settings.thin) // PIECE)
         log, pieces = self.log.within("chain", self.attempt, chain), self.pieces[chain]
         with double():
             data = {"target": self.data, "scale": self.scale}
@@ -270,12 +272,12 @@ class ChainsRun:
 
     def _kept(self) -> int:
         """Draws that every chain has."""
-        done = min((len(pieces) for pieces in self.pieces), default=0) * PIECE - self.settings.warmup
+        done = min((len(pieces) for pieces in self.pieces), default=0) * PIECE - self.warmup
         return max(0, min(done // self.settings.thin, self.length))
 
     def _joined(self, name: str, every: int = 1) -> Array:
         """(chains, iterations, ...) of what the pieces hold after the warm-up, one iteration in `every`."""
-        first, thin = self.settings.warmup, self.settings.thin
+        first, thin = self.warmup, self.settings.thin
         whole = [np.concatenate([piece[name] for piece in pieces]) for pieces in self.pieces]
         return np.stack([chain[first : first + self._kept() * thin : every] for chain in whole])
 

@@ -92,9 +92,13 @@ def applies(law: Any, kind: str, mechanism: Mechanism, released: Any, width: int
     return _traced(law) and not _traced((mechanism, released, _total(law, kind)))
 
 
+def has_total(kind: str) -> bool:
+    """Whether it is a binomial law, which has a largest value."""
+    return kind in _FAMILIES and _FAMILIES[kind].d < 0
+
+
 def _total(law: Any, kind: str) -> Any:
-    """What a binomial statistic is at most."""
-    return law.total_count if _FAMILIES[kind].d < 0 else 0
+    return law.total_count if has_total(kind) else 0
 
 
 def _traced(tree: Any) -> bool:
@@ -103,14 +107,22 @@ def _traced(tree: Any) -> bool:
 
 def log_marginal(law: Any, kind: str, mechanism: Mechanism, released: Any, size: int, width: int) -> Any:
     """log of a bound of m(r), entry by entry; `width` is that of the table, `size` the least of windows that follow."""
-    family = _FAMILIES[kind]
-    released = np.asarray(released)
-    total = np.asarray(_total(law, kind))
+    released = np.broadcast_to(released, jnp.broadcast_shapes(law.batch_shape, np.shape(released)))
+    return by_table(law, kind, table_of(kind, mechanism, released, _total(law, kind), width), size)
+
+
+def table_of(kind: str, mechanism: Mechanism, released: Any, total: Any, width: int) -> Any:
+    """The noise about the released values, and the mechanism: plain data, which a compiled program may be given."""
     dtype = jnp.result_type(float)
-    shape = jnp.broadcast_shapes(law.batch_shape, released.shape)
-    parameters = tuple(jnp.broadcast_to(jnp.asarray(getattr(law, name), dtype), shape) for name in family.parameters)
-    fixed = _Table.of(mechanism, np.broadcast_to(released, shape), total, family.d < 0, width, dtype), mechanism
-    return _value((kind, max(size, enumeration.MOST)), parameters, fixed)
+    return _Table.of(mechanism, released, np.asarray(total), has_total(kind), width, dtype), mechanism
+
+
+def by_table(law: Any, kind: str, table: Any, size: int) -> Any:
+    """As `log_marginal`, from a table that is there already."""
+    shape, dtype = jnp.shape(table[0].start), jnp.result_type(float)
+    parameters = (getattr(law, name) for name in _FAMILIES[kind].parameters)
+    parts = tuple(jnp.broadcast_to(jnp.asarray(one, dtype), shape) for one in parameters)
+    return _value((kind, max(size, enumeration.MOST)), parts, table)
 
 
 @jax.tree_util.register_dataclass

@@ -13,13 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.inference.conditional import ratios
 from noisewise.inference.conditional.laws import bounds, constant_bounds, constant_of, entries, is_affine, rows_of
-from noisewise.inference.conditional.windows import window_of
+from noisewise.inference.conditional.windows import ROUNDED, window_of
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.model.coordinates import Space
 from noisewise.model.families import facts_of
 from noisewise.model.law import log_density
+from noisewise.model.wrappers import peel, unchecked
 from noisewise.numerics import Array, Compiled, double
 
 Values = Mapping[str, Any]
@@ -33,7 +35,8 @@ MOST_CELLS = 2**22
 class Sum:
     """Discrete statistics summed out together over a grid of values, or one of them entry by entry."""
 
-    def __init__(self, problem: Problem, names: tuple[str, ...], widened: int) -> None:
+    def __init__(self, problem: Problem, names: tuple[str, ...], widened: int, *, by_ratios: bool = False) -> None:
+        """With `by_ratios`, the sum's value comes from `ratios` where it can: fast where parameters are likely ones."""
         self.problem, self.names, self.space = problem, names, Space(problem.model)
         release = problem.release
         self.read_by = tuple(n for n in release if n not in _exact(problem) and _reads(problem, n) & set(names))
@@ -47,6 +50,8 @@ class Sum:
         """Whether the noise density over the grid depends on nothing that is sampled."""
         self.whole = not np.any(self.log_outside() > -np.inf)
         """Whether the grid holds every value there is, so that nothing beyond it needs a bound."""
+        self.width = self._width() if by_ratios else 0
+        """Values in a table of the noise, where the sum goes by ratios; 0 where it does not."""
 
     def _is_by_entry(self) -> bool:
         if len(self.names) > 1 or self.read_by != self.names or self.children:
@@ -60,6 +65,20 @@ class Sum:
             law = jax.eval_shape(jax.vmap(lambda row: entries(self.space.model.law_at(name, row), row[name])), value)
             eta = np.shape(item.mechanism.log_prob(item.value, value[name][0], **inputs))
         return law.shape[1:] == shape and eta == shape
+
+    def _width(self) -> int:
+        name = self.names[0]
+        if not self.by_entry or self.whole or not self.fixed_noise:
+            return 0
+        if ratios.has_total(self._kind) and self.totals[name] is None:
+            return 0
+        needed = ratios.width(self._kind, self.problem.release[name].mechanism)
+        width = ROUNDED * math.ceil(needed / ROUNDED)
+        return width if width * self.entries <= ratios.MOST else 0
+
+    @property
+    def _kind(self) -> str:
+        return self.problem.model.law(self.names[0]).form.kind
 
     # Sizes -----------------------------------------------------------------------------------------------
 
@@ -101,7 +120,7 @@ class Sum:
     def signature(self) -> tuple[Any, ...]:
         """What a compiled program depends on."""
         sizes = tuple(window.size for window in self.windows.values())
-        return self.names, self.by_entry, self.affine, self.fixed_noise, self.whole, sizes, self.points
+        return self.names, self.by_entry, self.affine, self.fixed_noise, self.whole, sizes, self.points, self.width
 
     # The grid --------------------------------------------------------------------------------------------
 
@@ -137,6 +156,13 @@ class Sum:
             grid = {name: starts[name] + offset for name, offset in self.offsets().items()}
             with np.errstate(over="ignore", under="ignore", divide="ignore"):
                 tables["log_eta"] = np.stack(self._log_eta_rows(grid)) if self.read_by else np.zeros((self.points, 1))
+        if self.width:
+            item, total = self.problem.release[self.names[0]], self.totals[self.names[0]]
+            released = np.broadcast_to(np.asarray(item.value), self.problem.model.shape(self.names[0]))
+            with double():
+                tables["ratios"] = ratios.table_of(
+                    self._kind, item.mechanism, released, 0 if total is None else total, self.width
+                )
         if self.affine:
             tables["share"] = self._share(starts[self.names[0]])
             tables["log_base"] = self._log_base(starts[self.names[0]], tables["share"])
@@ -260,6 +286,9 @@ class Sum:
         Where the grid holds all that counts, the second is nothing beside the first. Where it does not, the bound leads
         there, and `conditional` says so: a sum cut short would only lead elsewhere.
         """
+        if self.width:
+            law = peel(self.space.model.law_at(self.names[0], values))[0]
+            return jnp.sum(ratios.by_table(unchecked(law), self._kind, tables["ratios"], self.points))
         if self.affine and self.fixed_noise:
             anchored = self._anchored(values, tables["starts"][self.names[0]])
             held = tilted(tables["log_base"] + tables["log_eta"], tables["share"], *anchored)

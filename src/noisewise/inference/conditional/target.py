@@ -77,8 +77,18 @@ def _no_chart(problem: Problem, name: str) -> str | None:
 class Target:
     """The density that the chains explore: of the free coordinates of parameters and sampled statistics."""
 
-    def __init__(self, problem: Problem, widened: Mapping[tuple[str, ...], int], *, integrate: bool = False) -> None:
-        """With `integrate`, continuous statistics are integrated out by quadrature where that can be done."""
+    def __init__(
+        self,
+        problem: Problem,
+        widened: Mapping[tuple[str, ...], int],
+        *,
+        integrate: bool = False,
+        by_ratios: bool = False,
+    ) -> None:
+        """With `integrate`, continuous statistics are integrated out by quadrature where that can be done.
+
+        `by_ratios` is for chains, which stay where the release is likely: see `Sum`.
+        """
         self.problem, self.model, self.space = problem, problem.model, Space(problem.model)
         release = problem.release
         latent = [name for name in self.model.order if name in self.model.statistics and name in problem.needed]
@@ -86,7 +96,7 @@ class Target:
         hidden = [name for name in latent if name not in self.exact]
         discrete = [name for name in hidden if self.model.is_discrete(name)]
         self.folded = tuple(Folded(self.space, name) for name in hidden if self._folds(name))
-        sums = [Sum(problem, names, widened.get(names, 0)) for names in self._groups(discrete)]
+        sums = [Sum(problem, names, widened.get(names, 0), by_ratios=by_ratios) for names in self._groups(discrete)]
         apart = [sum_.names[0] for sum_ in sums if sum_.by_entry and sum_.excess()]
         if integrate:
             apart += [name for name in hidden if name not in discrete and not self._folds(name)]

@@ -191,7 +191,7 @@ def _augmentation(probe: Probe, draws: int, *_: Any) -> Estimate:
 ADAPTED = 3.0
 """What drawing and weighing one parameter from a fitted proposal costs, in numbers handled, beside half the square of
 the parameters for each of its components: measured on the count and on Lalonde's sample."""
-HIERARCHIES = 0.01
+HIERARCHIES = 0.003
 """Effective draws per row where parameters depend on parameters: drawn in turn, each holds the others back."""
 COSTS: dict[str, Cost] = {
     "Rejection": _rejection,
