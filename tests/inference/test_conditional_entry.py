@@ -11,6 +11,7 @@ import noisewise as nw
 from noisewise import mechanisms
 from noisewise.inference.conditional import entry, normal, quadrature
 from noisewise.inference.conditional.integrals import Integral
+from noisewise.inference.conditional.laws import entries
 from noisewise.inference.problem import Problem
 from noisewise.model.coordinates import Space
 from noisewise.numerics import double, gamma, kronrod
@@ -413,3 +414,16 @@ def test_the_marginal_of_a_statistic_is_the_product_over_its_entries():
         for r in (0.3, 2.0)
     ]
     assert float(found) == pytest.approx(sum(logs), abs=1e-9)
+
+
+@pytest.mark.parametrize("law", [dist.NegativeBinomial2(9.0, 3.0), dist.BetaBinomial(2.0, 5.0, 40)])
+def test_laws_keep_their_digits_where_they_are_expanded(law):
+    """NumPyro's own formulas have seven."""
+    k = np.arange(30)
+    if isinstance(law, dist.BetaBinomial):
+        exact = stats.betabinom.logpmf(k, 40, 2.0, 5.0)
+    else:
+        exact = stats.nbinom.logpmf(k, 3.0, 3.0 / 12.0)
+    with double():
+        for wrapped in (law.expand([30]), law.expand([30]).to_event(1)):
+            assert np.allclose(entries(wrapped, k), exact, rtol=1e-12)

@@ -13,7 +13,7 @@ from numpyro.distributions.distribution import Independent
 
 from noisewise.model import Model
 from noisewise.model.families import facts_of
-from noisewise.model.wrappers import peel
+from noisewise.model.wrappers import kind_of, peel
 from noisewise.numerics import Array, double
 from noisewise.numerics.gamma import log_beta, log_gamma
 
@@ -24,10 +24,11 @@ def entries(law: Distribution, value: Any) -> Any:
     """log density entry by entry where the law's entries are independent."""
     while isinstance(law, Independent):
         law = law.base_dist
-    if isinstance(law, (GammaPoisson, BetaBinomial)):
+    base = peel(law)[0]
+    if isinstance(base, (GammaPoisson, BetaBinomial)) and kind_of(law):
         low, high = bounds(law, jnp.shape(value))
         inside = (value >= low) & (value <= high)
-        return jnp.where(inside, log_mass(law, jnp.clip(value, low, high) * 1.0), -jnp.inf)
+        return jnp.where(inside, log_mass(base, jnp.clip(value, low, high) * 1.0), -jnp.inf)
     return law.log_prob(value)
 
 
