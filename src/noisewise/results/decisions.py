@@ -48,7 +48,8 @@ def error(posterior: "Posterior", held: Array) -> Array:
     if len(posterior) == 0:
         return np.full(held.shape[1:], np.nan)
     found = posterior.precision_of(held)["mcse"]
-    least = 1.0 / max(min(size for size in posterior.ess.values() if not np.isnan(size)), 1.0)
+    sizes = [size for size in posterior.ess.values() if not np.isnan(size)]
+    least = 1.0 / max(min(sizes, default=1.0), 1.0)
     return np.where(np.all(held == held[:1], axis=0), least, found)
 
 

@@ -53,14 +53,18 @@ def joint(values: Array, weights: Array | None, level: float) -> tuple[Array, Ar
     size = len(values)
     flat = values.reshape(size, -1)
     weight = np.full(size, 1.0 / size) if weights is None else weights
-    tails = [_tails(column, weight) for column in flat.T]
-    extreme = np.max([np.maximum(below, above) for below, above in tails], axis=0)
+    extreme = np.zeros(size)
+    for column in flat.T:
+        np.maximum(extreme, np.maximum(*_tails(column, weight)), out=extreme)
     order = np.argsort(extreme, kind="stable")
     reached = np.searchsorted(np.cumsum(weight[order]), level - ROUNDING)
     r = extreme[order[min(int(reached), size - 1)]] + ROUNDING
-    low = [np.min(column[above <= r]) for column, (_, above) in zip(flat.T, tails, strict=True)]
-    high = [np.max(column[below <= r]) for column, (below, _) in zip(flat.T, tails, strict=True)]
-    return np.reshape(low, values.shape[1:]), np.reshape(high, values.shape[1:])
+    ends = np.empty((2, flat.shape[1]))
+    for place, column in enumerate(flat.T):  # tails again: those of all entries at once would fill the memory
+        below, above = _tails(column, weight)
+        ends[:, place] = np.min(column[above <= r]), np.max(column[below <= r])
+    low, high = ends.reshape((2, *values.shape[1:]))
+    return low, high
 
 
 def _tails(column: Array, weight: Array) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ from noisewise.workflow import folder as folders
 from noisewise.workflow.rescue import rescued
 from noisewise.workflow.results import Results
 
-MOST_REPLICATED = 10**7
+MOST_REPLICATED = 3_000_000
 """Numbers in all replicated releases, at most."""
 
 
