@@ -12,6 +12,8 @@ from targets import count_model, count_release
 
 import noisewise as nw
 from noisewise.inference.conditional import normal
+from noisewise.inference.problem import Problem
+from noisewise.samplers.choosing import choice
 from noisewise.samplers.proposals import collapsed
 
 EXP = dist.transforms.ExpTransform()
@@ -195,6 +197,41 @@ def test_settings_go_to_files_and_back():
     assert nw.Importance.from_dict(COLLAPSED.to_dict()) == COLLAPSED
     older = {key: value for key, value in COLLAPSED.to_dict().items() if key != "collapse"}
     assert nw.Importance.from_dict(older) == nw.Importance(proposal="adapted")
+
+
+def answers(number, rng):
+    """A logistic regression of randomised answers."""
+    x = rng.normal(size=number)
+    told = rng.integers(0, 2, number)
+    model = nw.Model(
+        {"beta": dist.Normal(0.0, 1.0).expand([2])}, {"yes": lambda beta: dist.Bernoulli(logits=beta[0] + beta[1] * x)}
+    )
+    return x, told, Problem(model, nw.Release(yes=nw.RandomizedResponse(keep=0.75).released(told)))
+
+
+def test_answers_have_the_likelihood_of_their_channel_and_nothing_beyond(seed):
+    """Sums over yes and no hold every value; sums over counts do not."""
+    x, told, problem = answers(50, np.random.default_rng(seed))
+    collapse = collapsed.Collapse.of(problem)
+    beta = np.array([[0.3, -0.8], [2.0, 5.0]])
+    p = 1 / (1 + np.exp(-(beta[:, :1] + beta[:, 1:] * x)))
+    reported = 0.25 + 0.5 * np.where(told == 1, p, 1 - p)
+    assert collapse.log_likelihood({"beta": beta}) == pytest.approx(np.log(reported).sum(axis=1), rel=1e-12)
+    assert [total.whole for total in collapse.target.sums] == [True]
+    counts = collapsed.Collapse.of(Problem(count_model(25.0), count_release()))
+    assert [total.whole for total in counts.target.sums] == [False]
+
+
+def test_no_thousand_answers_are_simulated_where_they_can_be_summed_out(seed):
+    def tried(number):
+        _, _, problem = answers(number, np.random.default_rng(seed))
+        return nw.forecast(problem.model, problem.release, draws=1_000, seed=seed).ranking
+
+    few, many = ({choice.label(one.sampler) for one in tried(number)} for number in (60, 1_100))
+    simulated, summed = "Importance(proposal='adapted')", "Importance(proposal='adapted', collapse=True)"
+    assert {simulated, summed} <= few
+    assert summed in many
+    assert simulated not in many
 
 
 def test_sums_over_very_many_values_are_not_tried_unasked(seed):
