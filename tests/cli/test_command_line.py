@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -192,7 +193,9 @@ def test_draws_of_chains_say_which_chain_they_are_of(tmp_path):
     analysis = Analysis.from_text(starter("count"))
     chains = {"theta": np.arange(12.0), "count": np.arange(12)}
     found = nw.sample(analysis.model, analysis.release, draws=12, seed=1, on_failure="return")
-    results_folder.write(Results(analysis, "fit", replace(found, draws=chains, chains=3)), tmp_path / "found")
+    results_folder.write(
+        Results(analysis, "fit", replace(found, draws=chains, chains=3, derived=())), tmp_path / "found"
+    )
     table = pd.read_csv(tmp_path / "found/draws.csv")
     assert list(table.columns) == [".chain", ".iteration", "theta", "count"]
     held = nw.Posterior.load(tmp_path / "found/posterior.nc").to_arviz()["posterior"]["theta"]
@@ -214,7 +217,8 @@ def test_json_is_all_there_is_on_standard_output(noisewise, count):
     assert code == 0
     told = json.loads(out)
     assert told["folder"] == "count-results"
-    assert set(told["quantities"]) == {"theta", "count"}
+    assert list(told["quantities"]) == ["cases", "over_30", "theta", "count"], "what was asked for comes first"
+    assert told["answers"] == ["cases", "over_30"]
 
 
 def test_results_never_replace_what_is_not_theirs(noisewise, count, tmp_path):
@@ -449,7 +453,8 @@ def test_calibrate_passes_for_the_right_sampler_and_fails_for_a_wrong_one(noisew
     def wrong(model, release, sampler, **settings):
         found = honest(model, release, sampler, **settings)
         prior = model.simulate(len(found), settings["seed"] % 2**32)
-        return replace(found, draws={name: prior[name] for name in found.draws})
+        kept = {name: prior[name] for name in found.draws if name in prior}
+        return replace(found, draws=kept, derived=())
 
     monkeypatch.setattr(sys.modules["noisewise.studies.calibrate"], "sample", wrong)
     code, out, _ = noisewise(*arguments[:3], "100", *arguments[4:])
@@ -591,3 +596,49 @@ nw.sample(model, release, nw.Rejection(), draws=20_000, seed=1, progress=True)
     assert "Rejection" in done.stderr
     assert "draws/s" in done.stderr
     assert "accepted" in done.stderr
+
+
+def test_fit_says_verdict_and_answer_in_words(noisewise, count):
+    """What was asked for, with naive beside exact and the prior's part; counts are whole."""
+    code, out, _ = noisewise("fit", "count.toml", "--quiet")
+    assert code == 0
+    said = " ".join(out.split())
+    assert "Verdict: Trust it." in said
+    assert re.search(
+        r"- The number of cases is about \d\d cases: between \d\d and \d\d cases with probability 95%", said
+    )
+    assert re.search(r"- More than 30 cases has probability [\d.]+% \(ignoring the noise: more than 99.9%\)", said)
+    assert re.search(r"the prior put the number of cases between 1\d\.\d and \d\d\.\d cases; the release moved", said)
+    assert said.index("cases") < said.index("theta"), "what was asked for comes first in the table too"
+
+
+def test_a_published_value_that_can_only_be_a_mistake_is_not_run_on(noisewise, count):
+    count.write_text(count.read_text().replace("37.4", "3.7e9"))
+    for command in ("fit", "compare"):
+        code, out, err = noisewise(command, "count.toml", "--quiet")
+        assert (code, out) == (2, "")
+        assert re.search(
+            r"You published 3,700,000,000; your prior expects [\d.]+ to \d\d: a typo, or another unit\?", err
+        )
+        assert "--anyway" in err
+
+
+@pytest.mark.long
+def test_a_run_on_such_a_value_is_said_to_need_another_look(noisewise, count):
+    count.write_text(count.read_text().replace("37.4", "450"))
+    code, out, _ = noisewise(
+        "fit", "count.toml", "--quiet", "--draws", "2000", "--anyway", "--no-naive", "--out", "wild"
+    )
+    assert code == 0
+    said = " ".join(out.split())
+    assert "Verdict: Look again." in said
+    assert "You published 450; your prior expects" in said
+    assert "fewer than 1 in 200" in said
+
+
+@pytest.mark.long
+def test_a_surprise_is_said_and_run_on(noisewise, count):
+    count.write_text(count.read_text().replace("37.4", "120"))
+    code, out, _ = noisewise("fit", "count.toml", "--quiet", "--draws", "2000", "--no-naive")
+    assert code == 0
+    assert "You published 120; your prior expects" in " ".join(out.split())

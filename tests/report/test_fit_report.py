@@ -159,7 +159,8 @@ def test_data_that_is_no_fit_is_refused(fits):
 def test_a_folder_of_a_fit_gets_its_report(tmp_path):
     analysis = Analysis.from_text(starter("count") + "\n[likelihood]\nstart = { theta = 30.0 }\n", "count.toml")
     results = fit_results(analysis, "mle", progress=False)
-    folder = write(results, tmp_path / "count-mle")
+    folder = tmp_path / "count-mle"
+    write(results, folder)
     source = (folder / "report.html").read_text(encoding="utf-8")
     assert "A privatised count" in source
     assert "noisewise mle analysis.toml" in source

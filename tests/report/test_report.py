@@ -477,7 +477,9 @@ def folder(compared, tmp_path_factory):
     analysis = Analysis.from_text(starter("count"), "count.toml")
     exact = nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=2_000, seed=1)
     found = Results(analysis, "fit", exact, replace(compared.naive, release_hash=analysis.release.naive().hash))
-    return write(found, tmp_path_factory.mktemp("results") / "count")
+    folder = tmp_path_factory.mktemp("results") / "count"
+    write(found, folder)
+    return folder
 
 
 def test_a_results_folder_gets_its_report(folder):

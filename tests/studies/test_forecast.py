@@ -313,3 +313,21 @@ def test_refusals_in_the_table_are_refusals_of_sample():
             if why is not None:
                 with pytest.raises(nw.InputError, match="must apply to model and release"):
                     nw.sample(model, release, cls(), draws=1, seed=1)
+
+
+def test_the_range_that_the_prior_expects(seed):
+    """About 95% of the releases of the model lie in it; withheld values are not counted."""
+    from noisewise.engine import Threads
+    from noisewise.inference.problem import Problem
+    from noisewise.mechanisms import Thresholded
+    from noisewise.samplers.choosing.probe import probe_of
+
+    model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
+    noise = nw.DiscreteLaplace(scale=5.0)
+    rng = np.random.default_rng(seed)
+    simulated = noise.sample(rng, rng.poisson(rng.gamma(25.0, 1.0, 20_000)))
+    low, high = probe_of(Problem(model, nw.Release(count=noise.released(30))), seed, Threads()).expected["count"]
+    assert 0.85 < np.mean((simulated >= low) & (simulated <= high)) < 0.998
+    shown = nw.Release(count=Thresholded(noise, 30).released(31))
+    low, high = probe_of(Problem(model, shown), seed, Threads()).expected["count"]
+    assert low >= 30

@@ -14,7 +14,7 @@ from typing import Any, Self
 from noisewise import checks
 from noisewise._version import __version__
 from noisewise.analysis import toml as toml_text
-from noisewise.analysis.reader import Reader
+from noisewise.analysis.reader import TABLES, Reader
 from noisewise.analysis.release_table import to_table
 from noisewise.analysis.settings import Settings
 from noisewise.analysis.toml import FileError
@@ -96,8 +96,7 @@ class Analysis:
         inference = {"draws": self.settings.draws, "seed": self.settings.seed, "level": self.settings.level}
         content = {**self.content, "release": self._stated_release()}
         content["inference"] = {**inference, **self.content.get("inference", {})}
-        order = ("question", "parameters", "statistics", "totals", "dims", "release", "inference", "likelihood")
-        ordered = {name: content[name] for name in order if name in content}
+        ordered = {name: content[name] for name in TABLES if name in content}
         return f"# Written by noisewise {__version__}. Run it again with: noisewise fit FILE\n\n" + toml_text.write(
             ordered
         )

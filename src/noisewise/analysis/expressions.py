@@ -108,6 +108,15 @@ def parse_number(text: str, known: Iterable[str], label: Any = None) -> Expressi
     return parser.finish(parser.number(parser.root, 0).run)
 
 
+def parse_answer(text: str, known: Iterable[str], label: Any = None) -> Expression:
+    """What is asked for: a number or array such as `mu_1 - mu_2`, or a condition such as `treated > control`."""
+    parser = _Parser(text, known, label)
+    expression = parser.finish(parser.number(parser.root, 0, condition=True).run)
+    if not expression.names:
+        raise parser.error(parser.root, f"must use a parameter or a statistic. {_near('', known)}")
+    return expression
+
+
 class _Parser:
     """Translates one expression; every refusal carries the place."""
 
@@ -267,7 +276,7 @@ class _Parser:
         if isinstance(node.op, ast.UAdd):
             return inner
         if not isinstance(node.op, ast.USub):
-            raise self.error(node, "'not' and '~' can only stand in a condition of where().")
+            raise self.error(node, "'not' and '~' can only stand in a condition, as of where().")
         return _plain(-inner.value) if inner.is_number else _Piece(lambda values: -inner.run(values))
 
     def _binary(self, node: ast.BinOp, depth: int) -> _Piece:

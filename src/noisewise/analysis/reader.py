@@ -7,17 +7,29 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from noisewise import checks
-from noisewise.analysis.expressions import Expression, ExpressionError, parse_law, parse_number, together
+from noisewise.analysis.expressions import (
+    Expression,
+    ExpressionError,
+    parse_answer,
+    parse_law,
+    parse_number,
+    together,
+)
 from noisewise.analysis.release_table import parts_of, to_content
 from noisewise.analysis.settings import Settings, argument_below, read_settings, table
 from noisewise.analysis.toml import Document, FileError
+from noisewise.analysis.wording import axes_of, read_words
 from noisewise.errors import InputError, NoisewiseWarning, Path
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import CATALOGUE
 from noisewise.model import Model, Total
 from noisewise.release import Release
 
-TABLES = ("question", "parameters", "statistics", "totals", "dims", "release", "inference", "likelihood")
+TABLES = (
+    *("question", "answers", "parameters", "statistics", "totals", "dims", "words", "release", "inference"),
+    "likelihood",
+)
+"""In the order in which a file is written."""
 
 
 class Reader:
@@ -55,7 +67,7 @@ class Reader:
         laws = table(self.document, ("statistics",), None)
         totals = table(self.document, ("totals",), None)
         self.places = self._declared(priors, laws, totals)
-        outside = [name for name, path in self.places.items() if len(path) == 2]
+        outside = [name for name, path in self.places.items() if len(path) == 2 and path[0] != "answers"]
         prior = {name: self._law(("parameters", name), text, list(priors)) for name, text in priors.items()}
         if not laws and not totals:
             example = 'Add [statistics] with, say, count = "Poisson(theta)".'
@@ -63,9 +75,11 @@ class Reader:
         statistics: dict[str, Any] = {n: self._law(("statistics", n), text, outside) for n, text in laws.items()}
         statistics |= {name: self._total(name, outside) for name in totals}
         self._refuse_cycles()
+        derived = self._answers(outside)
+        dims, coords = axes_of(read_words(self.document, self._named()), self._dims())
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = self._located(lambda: Model(prior, statistics, dims=self._dims()))
+            model = self._located(lambda: Model(prior, statistics, dims=dims, coords=coords, derived=derived))
         for warning in caught:
             if isinstance(warning.message, NoisewiseWarning):
                 self.notes.append(warning.message.cause)
@@ -77,6 +91,7 @@ class Reader:
         """Every name of the model with its place; names that cannot be, and names used twice, are refused."""
         paths: list[Path] = [("parameters", name) for name in priors]
         paths += [("statistics", name) for name in laws] + [("totals", name) for name in totals]
+        paths += [("answers", name) for name in table(self.document, ("answers",), None)]
         for name in totals:
             table(self.document, ("totals", name), ("n", "contribution", "record"))
             record = table(self.document, ("totals", name, "record"), None)
@@ -95,13 +110,27 @@ class Reader:
             places[name] = path
         return places
 
+    def _named(self) -> dict[str, Path]:
+        """Parameters, statistics and answers, with their places."""
+        return {name: place for name, place in self.places.items() if len(place) == 2}
+
+    def _answers(self, outside: list[str]) -> dict[str, Callable[..., Any]]:
+        """The table [answers]: what is asked for, each by what stands above it."""
+        known, answers = list(outside), {}
+        for name, text in table(self.document, ("answers",), None).items():
+            path: Path = ("answers", name)
+            if not isinstance(text, str):
+                raise self.document.error(path, 'must be an expression in quotation marks, such as "mu_1 - mu_2".')
+            answers[name] = self._parsed(parse_answer, path, text, known).function()
+            known.append(name)
+        return answers
+
     def _dims(self) -> dict[str, tuple[str, ...]]:
         """The table [dims]: names of axes, in the words of the release's `names`."""
         dims = {}
         for name, axes in table(self.document, ("dims",), None).items():
-            if name not in self.places or len(self.places[name]) != 2:
-                known = [name for name, place in self.places.items() if len(place) == 2]
-                cause = f"'{name}' is not a parameter or a statistic. {checks.nearest(name, known)}"
+            if name not in self._named():
+                cause = f"'{name}' is not a parameter or a statistic. {checks.nearest(name, self._named())}"
                 raise self.document.error(("dims", name), cause, key=True)
             dims[name] = tuple(axes) if isinstance(axes, list) else (axes,)
         return dims

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,8 +27,10 @@ from noisewise.cli.shared import (
     write_new,
 )
 from noisewise.errors import NoisewiseError, refusal
+from noisewise.report.short_answer import in_order
 from noisewise.studies.calibrate import calibrate as calibrate_of
 from noisewise.studies.forecast import forecast as forecast_of
+from noisewise.workflow.expectations import Mistaken
 from noisewise.workflow.folder import check_folder
 from noisewise.workflow.reporting import write, write_report
 from noisewise.workflow.results import plain
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 ROUGH = 2
 """Significant digits of a forecast from a short probe."""
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default named after the file.")]
+Anyway = Annotated[
+    bool, typer.Option("--anyway", help="Run although a published value is far from all that the prior expects.")
+]
 Checkpoint = Annotated[
     Path | None, typer.Option(help="Keep progress in this file; the same command goes on after an interruption.")
 ]
@@ -124,6 +129,7 @@ def fit(
     out: Out = None,
     checkpoint: Checkpoint = None,
     naive: Annotated[bool, typer.Option(help="Also fit as if there were no noise, for comparison.")] = True,
+    anyway: Anyway = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -135,27 +141,39 @@ def fit(
     """
     analysis = loaded(file, draws, seed)
     folder = folder_for(file, out, "results")
-    results = run_posterior(analysis, "fit", checkpoint=checkpoint, naive=naive, progress=False if quiet else None)
-    _write_and_say(results, folder, lambda place: _say_posterior(results, place, json))
+    with _mistakes_advised():
+        results = run_posterior(
+            analysis, "fit", checkpoint=checkpoint, naive=naive, anyway=anyway, progress=False if quiet else None
+        )
+    _write_and_say(results, folder, lambda place, report: _say_posterior(results, place, json, report))
     stop_unless_done(results, folder)
 
 
-def _write_and_say(results: "Results", folder: Path, say: Callable[[Path | None], None]) -> None:
+@contextlib.contextmanager
+def _mistakes_advised() -> Iterator[None]:
+    """A value that can only be a mistake is refused, with the way to go on nevertheless."""
+    try:
+        yield
+    except Mistaken as error:
+        raise error.advising("If both are right, run again with --anyway.") from None
+
+
+def _write_and_say(results: "Results", folder: Path, say: Callable[[Path | None, Any], None]) -> None:
     """Write the folder and print the answer: also where writing fails, before the error that says so."""
     try:
-        write(results, folder)
+        report = write(results, folder)
     except NoisewiseError:
         with contextlib.suppress(Exception):  # what kept the answer from being written may keep it from being printed
-            say(None)
+            say(None, None)
         raise
-    say(folder)
+    say(folder, report)
 
 
 def _in_folder(folder: Path | None) -> dict[str, str]:
     return {} if folder is None else {"folder": str(folder)}
 
 
-def _say_posterior(results: "Results", folder: Path | None, json: bool = False) -> None:
+def _say_posterior(results: "Results", folder: Path | None, json: bool = False, report: Any = None) -> None:
     if json:
         say_json(results.summary() | _in_folder(folder))
         return
@@ -163,8 +181,10 @@ def _say_posterior(results: "Results", folder: Path | None, json: bool = False) 
     posterior, level = results.posterior, results.analysis.settings.level
     if results.analysis.title:
         typer.echo(results.analysis.title)
+    if report is not None:
+        _say_short(report)
     if len(posterior):
-        say_table(posterior.summary(level))
+        say_table(in_order(posterior, posterior.summary(level)))
     if posterior.without_moments:
         typer.echo(posterior.without_moments)
     typer.echo(f"{posterior.headline()}.")
@@ -172,6 +192,17 @@ def _say_posterior(results: "Results", folder: Path | None, json: bool = False) 
         typer.echo(f"Why this sampler: {posterior.reason}.")
     if folder is not None:
         _say_where(folder)
+
+
+def _say_short(report: Any) -> None:
+    """The verdict and the short answer, as the report has them."""
+    verdict = report.verdict
+    typer.echo(f"Verdict: {verdict.title}. {verdict.explanation if verdict.state != 'good' else ''}".rstrip())
+    for check in verdict.checks:
+        if check.state in ("look", "bad"):
+            typer.echo(f"  ! {check.explanation}")
+    for sentence in report.short:
+        typer.echo(f"  - {sentence}")
 
 
 def _say_where(folder: Path) -> None:
@@ -200,7 +231,7 @@ def mle(
     analysis = loaded(file, None, seed)
     folder = folder_for(file, out, "mle")
     results = fit_results(analysis, "mle", naive=naive, progress=False if quiet else None)
-    _write_and_say(results, folder, lambda place: _say_fit(results, place, json))
+    _write_and_say(results, folder, lambda place, _: _say_fit(results, place, json))
     stop_unless_done(results, folder)
 
 
@@ -222,6 +253,7 @@ def compare(
     draws: Draws = None,
     seed: Seed = None,
     out: Annotated[Path | None, typer.Option(help="Also write the results to this folder.")] = None,
+    anyway: Anyway = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -233,11 +265,12 @@ def compare(
     analysis = loaded(file, draws, seed)
     if out is not None:
         check_folder(out)
-    results = run_posterior(analysis, "compare", progress=False if quiet else None)
+    with _mistakes_advised():
+        results = run_posterior(analysis, "compare", anyway=anyway, progress=False if quiet else None)
     if out is None:
         _say_comparison(results, None, json)
     else:
-        _write_and_say(results, out, lambda place: _say_comparison(results, place, json))
+        _write_and_say(results, out, lambda place, _: _say_comparison(results, place, json))
     if results.comparison is None and results.no_naive:
         note(f"there is no naive analysis: {results.no_naive}")
     stop_unless_done(results, out)
@@ -248,7 +281,7 @@ def _say_comparison(results: "Results", folder: Path | None, json: bool) -> None
     if json or compared is None:
         _say_posterior(results, folder, json)
     else:
-        say_table(compared.table(results.analysis.settings.level))
+        say_table(in_order(compared.exact, compared.table(results.analysis.settings.level)))
         if folder is not None:
             _say_where(folder)
 

@@ -15,6 +15,7 @@ from noisewise.page import explore as other_budgets
 from noisewise.page.runs import VERSION
 from noisewise.report import Report, words
 from noisewise.report.page import why_not
+from noisewise.report.short_answer import in_order
 from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 from noisewise.workflow import folder as results_folder
@@ -72,10 +73,11 @@ def summary(report: Report) -> dict[str, Any]:
     posterior, level = report.posterior, report.level
     prior = _prior(report)
     naive = _rows(report.naive.summary(level)) if report.comparison is not None and report.naive is not None else {}
-    exact = _rows(report.summary) if report.has_answer else {}
+    exact = _rows(in_order(posterior, report.summary)) if report.has_answer else {}
     rows = [
         {
             "name": name,
+            "label": report.naming.listed(name),
             "parameter": name.split("[")[0] not in posterior.statistics,
             "prior": prior.get(name),
             "naive": naive.get(name) if name.split("[")[0] not in posterior.statistics else None,
@@ -114,6 +116,7 @@ def verdict_in_words(report: Report) -> dict[str, Any]:
     """The report's verdict, what was not good about the run, and what ignoring the noise would have claimed."""
     verdict, compared = report.verdict, report.comparison
     lines = [verdict.explanation, *(check.explanation for check in verdict.checks if check.state in ("look", "bad"))]
+    lines += report.short
     if not report.has_answer:
         pass
     elif compared is None:

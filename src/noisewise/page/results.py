@@ -223,7 +223,8 @@ def verdict_ui(verdict: Any) -> Any:
 def _rows(result: Any) -> list[Any]:
     rows = []
     for row in result["rows"]:
-        name = row["name"] if row["parameter"] else f"{row['name']} (confidential)"
+        called = row.get("label", row["name"])
+        name = called if row["parameter"] else f"{called}, confidential"
         kinds = [kind for kind in ("prior", "naive", "exact") if row[kind] is not None]
         for kind in kinds:
             mean, sd, low, high = map(short, row[kind])

@@ -92,7 +92,7 @@ def panel(
     values = posterior[name][at]
     values = values.astype(int) if values.dtype.kind == "b" else values
     low, high = weights.quantiles(values.astype(float), posterior.weights, [0.0005, 0.9995])
-    margin = 0.35 * max(high - low, 1e-12)
+    margin = 0.35 * max(high - low, 1e-12) if high > low else 0.5 * max(abs(low), 1.0)
     view = (low - margin, high + margin)
     axis.hist(
         values,
@@ -110,7 +110,17 @@ def panel(
     released = np.asarray(posterior.released.get(name, np.nan))
     if released.shape == posterior[name].shape[1:] and not np.isnan(released[index]):  # withheld, or of another kind
         released = released[index]
-        axis.plot([released], [0], "D", color=COLOURS["released"], clip_on=False, zorder=5, label="released value")
+        # one beyond the picture is an arrow at its edge: a mark out there would squeeze everything else
+        marker = "D" if view[0] <= released <= view[1] else ">" if released > view[1] else "<"
+        axis.plot(
+            [np.clip(released, *view)],
+            [0],
+            marker,
+            color=COLOURS["released"],
+            clip_on=False,
+            zorder=5,
+            label="released value",
+        )
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")
     label = label_of(name, index, posterior.axes)

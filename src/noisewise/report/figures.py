@@ -25,9 +25,11 @@ PAPER = {"#4477aa": "--exact", "#cc3311": "--naive", "#228833": "--prior", "#000
 def panels(
     posterior: Posterior, naive: Posterior | None, before: Mapping[str, Array], level: float
 ) -> list[tuple[str, Html, str]]:
-    """(label, SVG, what it shows in words) for each scalar, parameters first, at most MOST."""
+    """(label, SVG, what it shows in words) for each scalar, what was asked for first, at most MOST."""
     posterior = replace(posterior, released=_markable(posterior))
-    scalars = [(name, index) for name in posterior.draws for index in np.ndindex(posterior[name].shape[1:])]
+    asked = [name for name in posterior.derived if posterior[name].dtype.kind != "b"]  # a probability is no picture
+    names = [*asked, *(name for name in posterior.draws if name not in posterior.derived)]
+    scalars = [(name, index) for name in names for index in np.ndindex(posterior[name].shape[1:])]
     scalars = [(name, index) for name, index in scalars if np.all(np.isfinite(posterior[name][_at(index)]))]
     pictures = []
     for count, (name, index) in enumerate(scalars[:MOST]):

@@ -19,6 +19,7 @@ from noisewise.release import Release
 from noisewise.report import described, graph, words
 from noisewise.report.markup import Html, bullets, joined, listed, paragraphs, saved, table, tag, whole
 from noisewise.report.model_words import words_of_nodes
+from noisewise.report.naming import Naming
 from noisewise.report.verdict import Verdict
 from noisewise.results.fit import Fit
 from noisewise.results.labels import label_of
@@ -80,6 +81,11 @@ class Shown:
         if release_hash != self.release.hash:
             raise refusal(who, name, "must be of this release", release_hash, "Give the release it was made from.")
         checks.level(who, self.level)
+
+    @cached_property
+    def naming(self) -> Naming:
+        """What people call the quantities."""
+        return Naming.of(self.content)
 
     @cached_property
     def verdict(self) -> Verdict:

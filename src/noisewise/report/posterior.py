@@ -1,6 +1,6 @@
 """The report of a posterior: the answer, naive beside exact, whether it can be trusted, what privacy cost."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ from noisewise.report import check, figures, page, words
 from noisewise.report.information import Lost, lost
 from noisewise.report.markup import NONE, Html, bullets, joined, listed, number, tag
 from noisewise.report.page import Section
+from noisewise.report.short_answer import in_order, sentences
 from noisewise.report.verdict import Verdict, answers, judge
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
@@ -43,6 +44,8 @@ class Report(page.Shown):
     """Tail probabilities of the release under the prior; the forecast's, where there is one."""
     replicates: Replicates | None = None
     """Releases drawn anew from the posterior, `posterior.replicate(...)`: adds the section on the model's fit."""
+    far: Sequence[str] = ()
+    """Sentences on published values that the prior did not expect."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,12 +67,18 @@ class Report(page.Shown):
     def verdict(self) -> Verdict:
         """Whether the numbers may be used, and why."""
         with np.errstate(all="ignore"):  # draws beyond the range of numbers are shown as such
-            return judge(self.posterior, self.conflict)
+            return judge(self.posterior, self.conflict, self.far)
 
     @cached_property
     def summary(self) -> Any:
         """The posterior's table."""
         return self.posterior.summary(self.level)
+
+    @property
+    def short(self) -> list[str]:
+        """The short answer, unless the verdict is that the numbers should not be used."""
+        with np.errstate(all="ignore"):
+            return [] if self.verdict.state == "bad" or not self.has_answer else sentences(self)
 
     @cached_property
     def before(self) -> dict[str, Array]:
@@ -105,34 +114,20 @@ class Report(page.Shown):
 
 
 def _question(report: Report) -> Section:
-    return page.question(report, _answers)
-
-
-def _answers(report: Report) -> list[str]:
-    table_of = report.summary
-    low, high = table_of.columns[2:4]
-    sentences = []
-    for label, row in list(table_of.iterrows())[: page.MOST_SENTENCES]:
-        name = str(label).split("[")[0]
-        if report.posterior[name].dtype.kind == "b":
-            sentences.append(f"{label} holds with probability {number(row['mean'])}.")
-            continue
-        kind = ", confidential," if name in report.posterior.statistics else ""
-        interval = f"between {number(row[low])} and {number(row[high])} with probability {100 * report.level:g}%"
-        centre = row["median"] if label in report.posterior.heavy_tails else row["mean"]
-        sentences.append(f"{label}{kind} is about {number(centre)}: {interval}.")
-    return sentences
+    return page.question(report, sentences)
 
 
 def _answer(report: Report) -> Section | None:
     if not report.has_answer:
         return None
-    summary = report.summary
+    summary = in_order(report.posterior, report.summary)
     low, high = summary.columns[2:4]
     rows = []
     for label, row in summary.iterrows():
         kind = _kind(report.posterior, str(label).split("[")[0])
-        rows.append((label, kind, *(number(row[column], 4) for column in ("mean", "sd", low, high))))
+        rows.append(
+            (report.naming.listed(str(label)), kind, *(number(row[column], 4) for column in ("mean", "sd", low, high)))
+        )
     columns = ("Quantity", "Kind", "Mean", "Standard deviation", str(low), str(high))
     lead = (
         f"Given the model, the published values and the noise, each quantity lies within its interval with probability "
@@ -148,14 +143,14 @@ def _answer(report: Report) -> Section | None:
 
 def _kind(posterior: Posterior, name: str) -> str:
     if name in posterior.derived:
-        return "computed from others"
+        return "asked for"
     return "parameter" if name in posterior.parameters else "confidential statistic"
 
 
 def _pictures(report: Report) -> Html:
     drawn = figures.panels(report.posterior, report.naive, report.before, report.level)
     cards = [
-        tag("figure", svg, tag("figcaption", tag("strong", label), f". {caption}"), class_="card")
+        tag("figure", svg, tag("figcaption", tag("strong", report.naming.listed(label)), f". {caption}"), class_="card")
         for label, svg, caption in drawn
     ]
     keys = [("exact", "exact: counts the noise"), ("prior", "prior: before the release")]
@@ -199,11 +194,12 @@ def _naive(report: Report) -> Section | None:
             heading,
             tag("p", f"There is no naive analysis to set beside the exact one: {page.why_not(report)}."),
         )
-    table = comparison.table(report.level)
-    sentences = [
-        words.beside(str(label), row, report.level) for label, row in list(table.iterrows())[: page.MOST_SENTENCES]
+    table = in_order(report.posterior, comparison.table(report.level))
+    said = [
+        words.beside(report.naming.called(str(label)), row, report.level)
+        for label, row in list(table.iterrows())[: page.MOST_SENTENCES]
     ]
-    rows = [(label, *(number(value, 4) for value in row)) for label, row in table.iterrows()]
+    rows = [(report.naming.listed(str(label)), *(number(value, 4) for value in row)) for label, row in table.iterrows()]
     titles = ("Parameter", *(page.column_title(str(column)) for column in table.columns))
     note = (
         "Wider: the exact interval's width over the naive one's. Shift: the exact mean less the naive one, in naive "
@@ -216,7 +212,7 @@ def _naive(report: Report) -> Section | None:
     return (
         "naive",
         heading,
-        joined([tag("p", page.NAIVE), bullets(sentences), doubt, shown, tag("p", note, class_="quiet")]),
+        joined([tag("p", page.NAIVE), bullets(said), doubt, shown, tag("p", note, class_="quiet")]),
     )
 
 
@@ -237,7 +233,7 @@ def _check(report: Report) -> Section | None:
 def _cost(report: Report) -> Section | None:
     if not report.lost:
         return None
-    sentences = [words.cost(parameter, report.level) for parameter in report.lost[: page.MOST_SENTENCES]]
+    said = [words.cost(parameter, report.level) for parameter in report.lost[: page.MOST_SENTENCES]]
     rows = []
     for parameter in report.lost:
         share = NONE if parameter.noise_share is None else f"{number(100 * parameter.noise_share, 2)}%"
@@ -254,7 +250,7 @@ def _cost(report: Report) -> Section | None:
         information = tag(
             "p", f"Of the information in the confidential statistics, the release keeps: {listed(pairs)}."
         )
-    return "cost", "What privacy cost", joined([bullets(sentences), shown, information])
+    return "cost", "What privacy cost", joined([bullets(said), shown, information])
 
 
 def _replay(report: Report) -> Section:

@@ -1,6 +1,6 @@
 """May the numbers be used? Each diagnostic in plain words, and one verdict of them all."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,8 @@ from noisewise.report.markup import listed, number
 from noisewise.results.posterior import Posterior
 from noisewise.studies.forecast import SURPRISING, whole_release
 
+LEAST_TAIL = 1 / 200
+"""The least tail probability that the check of prior against release can give."""
 ENOUGH = 400
 """Independent draws that means and intervals need, as samplers' `min_ess`."""
 
@@ -57,12 +59,15 @@ def answers(posterior: Posterior) -> bool:
     return len(posterior) > 1 and (posterior.weights is None or bool(np.all(np.isfinite(posterior.weights))))
 
 
-def judge(posterior: Posterior, conflict: Mapping[str, float] | None) -> Verdict:
-    """All checks of a posterior, and of prior against release where `conflict` holds its tail probabilities."""
+def judge(posterior: Posterior, conflict: Mapping[str, float] | None, far: Sequence[str] = ()) -> Verdict:
+    """All checks of a posterior, and of prior against release where `conflict` holds its tail probabilities.
+
+    `far` says which published values lie far from what the prior expects.
+    """
     checks = [_run(posterior)]
     if answers(posterior):
         checks += [_size(posterior), *_error(posterior), *_moments(posterior), *_chains(posterior), *_tail(posterior)]
-    checks.append(_conflict(conflict))
+    checks.append(_conflict(conflict, far))
     return verdict_of(checks)
 
 
@@ -150,18 +155,19 @@ def _tail(posterior: Posterior) -> list[Check]:
     return [Check("good", "Weights", f"No few draws dominate ({shown}); {share}.")]
 
 
-def _conflict(conflict: Mapping[str, float] | None) -> Check:
+def _conflict(conflict: Mapping[str, float] | None, far: Sequence[str]) -> Check:
     title = "Prior and release"
     if not conflict:
         return Check("note", title, "It was not checked whether the release is surprising under the prior.")
     name, value = whole_release(conflict)
     if value < SURPRISING:
         what = "The release as a whole is" if name == "release" else f"The published {name} is"
+        share = "fewer than 1 in 200" if value <= LEAST_TAIL else f"only {number(100 * value, 2)}%"
         explanation = (
-            f"{what} surprising under the prior: only {number(100 * value, 2)}% of releases that the model expects are "
-            "as unusual. The numbers are right if the model is; ask whether prior and model are, before using them."
+            f"{what} surprising under the prior: {share} of the releases that the model expects are as unusual. "
+            "The numbers are right if the model is; ask whether prior and model are, before using them."
         )
-        return Check("look", title, explanation)
+        return Check("look", title, " ".join([*far, explanation]))
     explanation = (
         f"The release is no surprise under the prior: {number(100 * value, 2)}% of releases that the model expects"
     )

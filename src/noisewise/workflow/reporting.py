@@ -6,18 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.engine import Threads
 from noisewise.errors import InputError, NoisewiseError, Unwritten
-from noisewise.inference.problem import Problem
-from noisewise.inference.randomness import Purpose
 from noisewise.inference.status import POSTERIOR
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.report import FitReport, Report
 from noisewise.results.posterior import Posterior
 from noisewise.results.replicates import Replicates
-from noisewise.samplers.choosing.probe import probe_of
 from noisewise.workflow import folder as folders
+from noisewise.workflow.expectations import expectations
 from noisewise.workflow.rescue import rescued
 from noisewise.workflow.results import Results
 
@@ -38,8 +35,8 @@ def report_of(folder: str | os.PathLike[str]) -> Report | FitReport:
     return report_on(results, text, folders.run_record(place))
 
 
-def write(results: Results, folder: Path) -> Path:
-    """Write a run's folder, and the report in it, from what is in memory.
+def write(results: Results, folder: Path) -> Report | FitReport:
+    """Write a run's folder, and the report in it, from what is in memory; the report comes back.
 
     The folder comes into being only when all is written. Where it cannot be, what was computed is saved elsewhere, and
     the error says where: `InputError` where the disk refuses, `Unwritten` where the fault is ours.
@@ -47,12 +44,13 @@ def write(results: Results, folder: Path) -> Path:
     try:
         with folders.filling(folder) as partial:
             record = folders.write_files(results, partial)
-            report_on(results, results.analysis.to_text(), record).save(partial / "report.html")
+            report = report_on(results, results.analysis.to_text(), record)
+            report.save(partial / "report.html")
     except InputError as error:
         raise error.advising(rescued(results, folder)) from None
     except Exception as error:
         raise Unwritten(rescued(results, folder)) from error
-    return folder
+    return report
 
 
 def report_on(results: Results, text: str, record: dict[str, Any]) -> Report | FitReport:
@@ -67,9 +65,10 @@ def report_on(results: Results, text: str, record: dict[str, Any]) -> Report | F
     if results.fit is not None:
         return FitReport(model, release, results.fit, naive=results.naive_fit, **common)
     assert results.posterior is not None
-    tails = _conflict(model, release, analysis.settings.seed)
+    found = results.expected if results.expected is not None else expectations(analysis)
+    common |= {"conflict": found.tails, "far": found.sentences}
     again = _replicates(model, release, results.posterior, analysis.settings.seed)
-    return Report(model, release, results.posterior, naive=results.naive, conflict=tails, replicates=again, **common)
+    return Report(model, release, results.posterior, naive=results.naive, replicates=again, **common)
 
 
 def _replicates(model: Model, release: Release, posterior: Posterior, seed: int) -> Replicates | None:
@@ -81,12 +80,4 @@ def _replicates(model: Model, release: Release, posterior: Posterior, seed: int)
     try:
         return posterior.replicate(model, release, seed=seed)
     except NoisewiseError:  # the report is no place to fail in
-        return None
-
-
-def _conflict(model: Model, release: Release, seed: int) -> dict[str, float] | None:
-    """What `nw.forecast` finds of prior against release, with the same seed; None where there is no such check."""
-    try:
-        return probe_of(Problem(model, release), seed, Threads(), Purpose.CONFLICT_PILOT).tails
-    except NoisewiseError:  # the report is no place to fail in: it says that this was not checked
         return None

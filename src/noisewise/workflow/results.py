@@ -7,9 +7,11 @@ from typing import Any
 
 from noisewise.analysis import Analysis
 from noisewise.inference.status import FIT, POSTERIOR, Status
+from noisewise.report.short_answer import in_order
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
 from noisewise.studies.compare import Comparison
+from noisewise.workflow.expectations import Expectations
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Results:
     naive_fit: Fit | None = None
     ended: int = 0
     """The exit status that a signal asked for during the run: 130 on Ctrl-C, 143 on SIGTERM, 0 where none came."""
+    expected: Expectations | None = None
+    """What the prior expected of the release; None where it was not looked at yet."""
     fault: Exception | None = None
     """An unexpected error of the naive analysis, which leaves the exact one as it is."""
 
@@ -59,6 +63,8 @@ class Results:
         """The content of `summary.json`: status, and one entry per number of interest."""
         exact, level = self.exact, self.analysis.settings.level
         table = exact.summary(level)
+        if isinstance(exact, Posterior):
+            table = in_order(exact, table)
         content = {
             "status": exact.status,
             "message": exact.message,
@@ -67,6 +73,7 @@ class Results:
         }
         if isinstance(exact, Posterior):
             content |= {"draws": len(exact), "acceptance_rate": exact.acceptance_rate, "reason": exact.reason}
+            content |= {"answers": list(exact.derived)} if exact.derived else {}
             content |= {"log_evidence": exact.log_evidence, "log_evidence_se": exact.log_evidence_se}
         else:
             content |= {"log_likelihood": exact.log_likelihood, "efficiency": exact.efficiency}

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from noisewise.analysis import Analysis
@@ -15,6 +16,7 @@ from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.sample import sample
 from noisewise.studies.compare import naive_posterior
+from noisewise.workflow.expectations import expectations, refuse_mistakes
 from noisewise.workflow.results import Results
 
 IN_A_FILE = {
@@ -39,13 +41,18 @@ def run_posterior(
     *,
     checkpoint: str | os.PathLike[str] | None = None,
     naive: bool = True,
+    anyway: bool = False,
     progress: bool | None = None,
 ) -> Results:
     """The exact posterior, and the naive one where wanted and possible; a run that fell short returns what it has.
 
-    So does one that Ctrl-C or SIGTERM ended, and its `ended` says which.
+    So does one that Ctrl-C or SIGTERM ended, and its `ended` says which. A published value that can only be a mistake
+    under the prior is refused before anything runs, unless `anyway`.
     """
     model, release, settings = analysis.model, analysis.release, analysis.settings
+    expected = expectations(analysis)
+    if not anyway:
+        refuse_mistakes(expected)
     common: dict[str, Any] = {"draws": settings.draws, "seed": settings.seed, "progress": progress}
     exact, ended = _with_exit_status(
         lambda: sample(model, release, settings.method, on_failure="return", checkpoint=checkpoint, **common)
@@ -64,7 +71,8 @@ def run_posterior(
             reason, ended = INTERRUPTED, _status(end)
         except Exception as error:
             reason, fault = UNEXPECTED, error
-    return Results(analysis, command, exact, naive_draws, reason, ended=ended, fault=fault)
+    found = Results(analysis, command, exact, naive_draws, reason, ended=ended, fault=fault)
+    return replace(found, expected=expected)
 
 
 def _with_exit_status(run: Callable[[], Result]) -> tuple[Result, int]:

@@ -50,6 +50,32 @@ def tail_probabilities(problem: Problem, probed: Columns, seed: int, left_out: C
     return tails
 
 
+def expected_ranges(
+    problem: Problem, probed: Columns, seed: int, left_out: Collection[str]
+) -> dict[str, tuple[Array, Array]]:
+    """Between which values 95% of the releases that the prior expects lie, entry by entry, from those simulated.
+
+    For statistics whose noise acts on each entry by itself; withheld values are not counted.
+    """
+    kept = {
+        name
+        for name, item in problem.release.items()
+        if item.mechanism.event_dim == 0 and name not in left_out and not isinstance(item.mechanism, Exact)
+    }
+    noisy = [name for name in problem.release if name in kept]
+    if not noisy:
+        return {}
+    fresh = _simulated(generator(seed, Purpose.CONFLICT), problem, noisy, probed)
+    ranges = {}
+    for name in noisy:
+        values = np.array(fresh[name][1:], dtype=float)
+        shown = np.isfinite(values).any(axis=0)
+        with np.errstate(all="ignore"):
+            low, high = np.nanquantile(np.where(shown, values, 0.0), [0.025, 0.975], axis=0)
+        ranges[name] = np.where(shown, low, np.nan), np.where(shown, high, np.nan)
+    return ranges
+
+
 def unbiased(tail: float) -> float:
     """The tail probability itself, from the estimate that counts the release among those simulated: 0 at its least."""
     return (tail * (SIMULATED + 1) - 1.0) / SIMULATED

@@ -86,6 +86,11 @@ class Probe:
         return conflict.tail_probabilities(self.problem, self.values, self.seed, dear(self.problem))
 
     @cached_property
+    def expected(self) -> dict[str, tuple[Array, Array]]:
+        """Between which values 95% of the releases lie that the prior expects, entry by entry."""
+        return conflict.expected_ranges(self.problem, self.values, self.seed, dear(self.problem))
+
+    @cached_property
     def unseen(self) -> float:
         """Posterior mass, at most, of what the rows may all have missed (with probability 1 in 20, exp(-3)).
 

@@ -1,0 +1,114 @@
+"""The short answer: what was asked for in sentences, what ignoring the noise would have said, and the prior's part.
+
+The report, the page and the terminal all say it.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from noisewise.report.markup import number, whole
+from noisewise.results.posterior import Posterior
+
+MOST = 8
+"""Sentences, at most; the table has the rest."""
+MOST_OF_PRIOR = 3
+"""Quantities of which it is said how much the release told."""
+MOVED = 0.25
+"""Standard deviations of the prior that count as a move."""
+
+
+def in_order(posterior: Posterior, table: Any) -> Any:
+    """A table by quantity, what was asked for first."""
+    first = [label for label in table.index if _name(label) in posterior.derived]
+    return table.loc[[*first, *(label for label in table.index if _name(label) not in posterior.derived)]]
+
+
+def sentences(report: Any) -> list[str]:
+    """What was asked for or, where nothing was, every quantity; and how much of it is prior."""
+    posterior = report.posterior
+    table = in_order(posterior, report.summary)
+    asked = [label for label in table.index if not posterior.derived or _name(label) in posterior.derived]
+    naive = report.comparison.naive.summary(report.level) if report.comparison is not None else None
+    said = [_answer(report, str(label), table.loc[label], naive) for label in asked[:MOST]]
+    if len(asked) > MOST:
+        said.append(f"{len(asked) - MOST:,} more are in the table of answers.")
+    first = {_name(label): str(label) for label in reversed(asked)}
+    parts = [_prior_part(report, first[name]) for name in dict.fromkeys(map(_name, asked))]
+    return said + [part for part in parts if part][:MOST_OF_PRIOR]
+
+
+def _answer(report: Any, label: str, row: Any, naive: Any) -> str:
+    posterior, level, name = report.posterior, report.level, _name(label)
+    called, unit = report.naming.called(label), report.naming.unit(label)
+    kind = ", confidential," if name in posterior.statistics else ""
+    beside = (
+        naive.loc[label] if naive is not None and name not in posterior.statistics and label in naive.index else None
+    )
+    if posterior[name].dtype.kind == "b":
+        without = "" if beside is None else f" (ignoring the noise: {_percent(beside['mean'])})"
+        holds = "holds with probability" if called == label else "has probability"
+        return f"{called} {holds} {_percent(row['mean'])}{without}."
+    low, high = row.index[2:4]
+    shown = _counted if posterior[name].dtype.kind in "iu" else number
+    centre = row["median"] if label in posterior.heavy_tails else row["mean"]
+    interval = f"between {shown(row[low])} and {shown(row[high])}{unit} with probability {100 * level:g}%"
+    without = "" if beside is None else f" (ignoring the noise: {shown(beside[low])} to {shown(beside[high])})"
+    return f"{called}{kind} is about {shown(centre)}{unit}: {interval}{without}."
+
+
+def _prior_part(report: Any, label: str) -> str:
+    """How far the release narrowed what the prior said."""
+    name, posterior = _name(label), report.posterior
+    if name not in report.before or posterior[name].dtype.kind == "b" or name in posterior.statistics:
+        return ""
+    tails = [(1 - report.level) / 2, (1 + report.level) / 2]
+    rows = [str(row) for row in report.summary.index if _name(row) == name]
+    columns = report.before[name].astype(float).reshape(len(report.before[name]), -1)
+    low, high = np.quantile(columns[:, rows.index(label)], tails)
+    row = report.summary.loc[label]
+    after = row.iloc[3] - row.iloc[2]
+    if not np.isfinite(high - low) or high <= low or not np.isfinite(after):
+        return ""
+    prior = columns[:, rows.index(label)]
+    moved = float((row["mean"] - prior.mean()) / prior.std()) if np.isfinite(row["mean"]) else float("nan")
+    told = _told(after / (high - low), moved)
+    called, unit = report.naming.called(label), report.naming.unit(label)
+    called = f"the {called[4:]}" if called.startswith("The ") else called
+    return f"Before the release, the prior put {called} between {number(low)} and {number(high)}{unit}; {told}."
+
+
+def _told(kept: float, moved: float) -> str:
+    """What the release did: the share of the width that is left, and the move in standard deviations of the prior."""
+    changes = []
+    if abs(moved) >= MOVED:
+        changes.append(f"moved the centre by {number(abs(moved), 2)} prior standard deviations")
+    if abs(1 - kept) > 0.02:
+        way = "narrowed" if kept < 1 else "widened"
+        changes.append(f"{way} the interval by {number(100 * abs(1 - kept), 2)}%")
+    if not changes:
+        return "the release hardly changed that: this answer is the prior's"
+    told = f"the release {' and '.join(changes)}"
+    if kept < 0.5 or not abs(moved) < MOVED:
+        return told
+    return f"{told}: {'nearly all' if kept > 0.9 else 'much'} of this answer is the prior"
+
+
+def _counted(value: Any) -> str:
+    """A count: whole, unless it is a small mean."""
+    value = float(value)
+    return whole(round(value)) if abs(value) >= 10 or value.is_integer() else number(value, 2)
+
+
+def _percent(share: Any) -> str:
+    """A probability as a percentage; what is nearly sure is not called sure."""
+    share = float(share)
+    if 0 < share < 0.001:
+        return "less than 0.1%"
+    if 0.999 < share < 1:
+        return "more than 99.9%"
+    return f"{number(100 * share, 3)}%"
+
+
+def _name(label: Any) -> str:
+    return str(label).split("[")[0]
