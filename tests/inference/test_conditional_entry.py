@@ -427,3 +427,28 @@ def test_laws_keep_their_digits_where_they_are_expanded():
         for law, logs in exact.items():
             for wrapped in (law.expand([30]), law.expand([30]).to_event(1)):
                 assert np.allclose(entries(wrapped, k), logs, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.05, 2.0])
+def test_mixtures_are_integrated_out(scale):
+    """Against the sum over components of closed forms; a mixture with a narrow part among its own."""
+    released = np.array([-2.9, 0.3, 3.1, 40.0])
+    means, spreads, shares = np.array([-2.0, 3.0, 3.5]), np.array([1.0, 0.01, 2.0]), np.array([0.3, 0.1, 0.6])
+    exact = special.logsumexp(
+        np.log(shares) + stats.norm.logpdf(released[:, None], means, np.hypot(spreads, scale)), axis=1
+    )
+    with double():
+        mixed = dist.MixtureSameFamily(dist.Categorical(shares), dist.Normal(means, spreads)).expand([4])
+        found = entry.log_marginal(mixed, nw.Gaussian(scale=scale), released)
+        shifted = dist.MixtureSameFamily(dist.Categorical(shares), dist.Normal(means + 1e8, spreads)).expand([4])
+        afar = entry.log_marginal(shifted, nw.Gaussian(scale=scale), released + 1e8)
+        assert np.allclose(found.log_kept, exact, rtol=1e-12, atol=1e-12)
+        assert np.all(found.share < 1e-10)
+        assert np.allclose(afar.log_kept, exact, rtol=1e-6)
+
+
+def test_mixtures_of_whole_numbers_are_not_taken_for_densities():
+    law = dist.MixtureSameFamily(dist.Categorical(np.array([0.5, 0.5])), dist.Poisson(np.array([1.0, 9.0])))
+    assert "has atoms" in entry.unfit(law, nw.Laplace(scale=1.0))
+    scaled = dist.MixtureSameFamily(dist.Categorical(np.array([0.5, 0.5])), dist.Gamma(np.array([1.0, 9.0]), 1.0))
+    assert "not known here" in entry.unfit(scaled, nw.Laplace(scale=1.0))

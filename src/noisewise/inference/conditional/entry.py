@@ -62,7 +62,7 @@ def unfit(law: Distribution, mechanism: Mechanism) -> str | None:
         return f"the law {kind} has atoms"
     if mechanism.integers:
         return f"{noise} needs whole numbers, and {kind} gives others"
-    if not landmarks.known(kind):
+    if not landmarks.known(base, kind):
         return f"where the density of {kind} lies is not known here"
     if not isinstance(mechanism, normal.CLOSED) and mechanism.landmarks(0.0) is None:
         return f"where the density of {noise} changes is not known here"

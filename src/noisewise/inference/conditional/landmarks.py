@@ -11,11 +11,15 @@ from numpyro.distributions import Distribution
 
 from noisewise.mechanisms import GeneralizedCauchy, Mechanism
 from noisewise.mechanisms.processed import Processed
+from noisewise.model.wrappers import kind_of
 
 Landmarks = list[tuple[Any, Any, Any]]
 """Points of the line, each with the distance over which the density changes about it, and with a if it behaves like
 the power a - 1 of the distance there; 1 where it does not."""
 
+LOCATED = ("Normal", "Laplace", "Cauchy", "StudentT", "Logistic", "Gumbel")
+"""Laws on the whole line with one landmark, their location."""
+MIXTURE = "MixtureSameFamily"
 DEEP = 1e-9
 """Towards such an end panels become this much narrower than the law is wide."""
 
@@ -63,8 +67,15 @@ def _weibull(law: Any) -> Landmarks:
     return [(0.0, DEEP * law.scale, shape), (law.scale, law.scale / jnp.maximum(shape, 1.0), 1.0)]
 
 
+def _mixture(law: Any) -> Landmarks:
+    part = law.component_distribution
+    loc, scale = (jnp.broadcast_to(one, part.batch_shape) for one in (part.loc, part.scale))
+    return [(loc[..., index], scale[..., index], 1.0) for index in range(part.batch_shape[-1])]
+
+
 _KNOWN: dict[str, Callable[[Any], Landmarks]] = {
-    **dict.fromkeys(("Normal", "Laplace", "Cauchy", "StudentT", "Logistic", "Gumbel"), _located),
+    **dict.fromkeys(LOCATED, _located),
+    MIXTURE: _mixture,
     **dict.fromkeys(
         ("TwoSidedTruncatedDistribution", "LeftTruncatedDistribution", "RightTruncatedDistribution"), _truncated
     ),
@@ -82,9 +93,9 @@ _KNOWN: dict[str, Callable[[Any], Landmarks]] = {
 """By the name of the class."""
 
 
-def known(kind: str) -> bool:
-    """Whether the landmarks of a class of laws are known."""
-    return kind in _KNOWN
+def known(law: Distribution, kind: str) -> bool:
+    """Whether the landmarks of a law of one entry are known: of its class, or of what it mixes."""
+    return kind in _KNOWN and (kind != MIXTURE or kind_of(law.component_distribution) in LOCATED)
 
 
 def landmarks(law: Distribution, kind: str) -> Landmarks:
@@ -99,7 +110,7 @@ def has_pole(kind: str) -> bool:
 
 def is_heavy(kind: str) -> bool:
     """Whether the density may fall no faster than a power of the distance."""
-    return kind in ("Cauchy", "HalfCauchy", "StudentT", "Pareto", "InverseGamma", "LogNormal", "Weibull")
+    return kind in ("Cauchy", "HalfCauchy", "StudentT", "Pareto", "InverseGamma", "LogNormal", "Weibull", MIXTURE)
 
 
 def is_heavy_noise(mechanism: Mechanism) -> bool:

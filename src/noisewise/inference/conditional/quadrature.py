@@ -16,7 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import Distribution
 
-from noisewise.inference.conditional.landmarks import has_moving_end, has_pole, is_heavy, is_heavy_noise, landmarks
+from noisewise.inference.conditional.landmarks import (
+    LOCATED,
+    MIXTURE,
+    has_moving_end,
+    has_pole,
+    is_heavy,
+    is_heavy_noise,
+    landmarks,
+)
 from noisewise.inference.conditional.marginal import Marginal
 from noisewise.mechanisms import Mechanism
 from noisewise.mechanisms.additive import Additive
@@ -74,10 +82,15 @@ class Product:
             first, second = law.concentration1, law.concentration0
             inside = (first - 1.0) * jnp.log(base + offset) + (second - 1.0) * jnp.log((1.0 - base) - offset)
             return inside - log_beta(first, second)
-        if self.kind in ("Normal", "Laplace", "Cauchy", "StudentT", "Logistic", "Gumbel"):
+        if self.kind in LOCATED:
             moved = copy.copy(law)
             moved.loc = law.loc - base
             return moved.log_prob(offset)
+        if self.kind == MIXTURE:
+            parts = copy.copy(law.component_distribution)
+            parts.loc = parts.loc - jnp.asarray(base)[..., None]
+            shares = jax.nn.log_softmax(law.mixing_distribution.logits)
+            return jax.nn.logsumexp(shares + parts.log_prob(jnp.asarray(offset)[..., None]), axis=-1)
         return law.log_prob(base + offset)
 
     def log_noise(self, base: Any, offset: Any) -> Any:
