@@ -60,7 +60,7 @@ def test_noisy_rows_of_a_normal_law_by_default(seed):
     assert abs(posterior.log_evidence - log_evidence) < LIMIT * posterior.log_evidence_se
 
 
-@pytest.mark.parametrize("unit", [1e-9, 1e9])
+@pytest.mark.parametrize("unit", [1e-9, pytest.param(1e9, marks=pytest.mark.long)])
 def test_units_change_nothing(unit, seed):
     plain = nw.sample(*noisy_rows(), COLLAPSED, draws=2_000, seed=seed)
     other = nw.sample(*noisy_rows(unit=unit), COLLAPSED, draws=2_000, seed=seed)

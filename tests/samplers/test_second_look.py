@@ -47,7 +47,9 @@ def by_quadrature(mechanism, released, mean, sd):
     return sum(parts)
 
 
-@pytest.mark.parametrize("sampler", [nw.Importance(), nw.SMC()], ids=["Importance", "SMC"])
+@pytest.mark.parametrize(
+    "sampler", [nw.Importance(), pytest.param(nw.SMC(), marks=pytest.mark.long)], ids=["Importance", "SMC"]
+)
 def test_a_hill_that_prior_draws_do_not_reach_is_not_passed_over(sampler, seed):
     """Of the posterior, 62.6% lies beyond |t| = 10. Draws without it are refused, and by default it is found."""
     model, release = two_hills()
@@ -110,7 +112,10 @@ def test_a_right_posterior_is_not_refused_under_conflict(seed):
         assert abs(row["mean"] - 8.0 / math.sqrt(3.0)) < LIMIT * row["mcse"]
 
 
-@pytest.mark.parametrize(("size", "far"), [(2, 4.0), (4, 2.5), (6, 4.5)])
+@pytest.mark.parametrize(
+    ("size", "far"),
+    [(4, 2.5), pytest.param(2, 4.0, marks=pytest.mark.long), pytest.param(6, 4.5, marks=pytest.mark.long)],
+)
 def test_a_posterior_that_the_search_hardly_hits_is_not_refused(size, far, seed):
     """Noise of a hundredth of the prior's width, far out in it: of the search only near misses have weight."""
     model = nw.Model(
