@@ -34,7 +34,7 @@ def grouped_by_hand():
     return nw.Model(
         {
             "beta": lambda: dist.Normal(0.0, np.array([5.0, SPREAD])),
-            "region_sd": dist.Gamma(2.0, 4.0),
+            "region_sd": dist.HalfNormal(1.0),
             "region_effect": lambda region_sd: dist.Normal(0.0, region_sd).expand([2]),
         },
         {"cases": lambda beta, region_effect: dist.Poisson(jnp.exp(offset + DESIGN @ beta + region_effect[place]))},

@@ -53,7 +53,7 @@ def regression(
     Assumed: rows are independent given the coefficients `beta` (axis `term`), and covariates have no noise.
     Priors: the intercept ~ Normal(0, 5) for log rates and Normal(0, 2.5) for log odds; the coefficient of a column x ~
     Normal(0, 1 / sd(x)), or Normal(0, 2.5 / sd(x)) for log odds; region_effect ~ Normal(0, region_sd), region_sd ~
-    Gamma(2, 4), of mean 0.5. They mean little where a column lies far from zero, which is refused: write center(x).
+    HalfNormal(1). They mean little where a column lies far from zero, which is refused: write center(x).
 
     **A line from noisy sums** (family "gaussian"): `nw.regression("y ~ x", release, n=150, bounds={"x": (0, 1), "y":
     (0, 1.5)})`. Entries of the release hold sums over people of x, y, x*x, x*y, y*y, of values clamped to `bounds`;
@@ -105,7 +105,7 @@ def _by_row(parts: Formula, release: Release, family: str, data: Any, n: Any, pr
         levels, places = _levels(group, frame)
         before.append(named_array(f"{group}_of_row", places))
         effect, spread = f"{group}_effect", f"{group}_sd"
-        default[spread] = "dist.Gamma(2.0, 4.0)"
+        default[spread] = "dist.HalfNormal(1.0)"
         default[effect] = f"lambda {spread}: dist.Normal(0.0, {spread}).expand([{len(levels)}])"
         added.append(f"{effect}[{group}_of_row]")
         needs.append(effect)
