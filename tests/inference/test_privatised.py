@@ -13,6 +13,7 @@ import noisewise as nw
 from noisewise import mechanisms
 from noisewise.errors import InputError
 from noisewise.inference.conditional import noise
+from noisewise.inference.conditional.laws import entries
 from noisewise.numerics import double
 
 LAPLACE = nw.Laplace(scale=2.0)
@@ -267,6 +268,45 @@ def test_confidential_values_of_two_sites_are_independent_given_the_parameters()
     rows = 4000
     drawn = nw.confidential(twice, {"rate": np.full(rows, 5.0)}, seed=3)
     assert abs(np.corrcoef(drawn["first"], drawn["second"])[0, 1]) < 4.9 / np.sqrt(rows)
+
+
+def test_confidential_counts_of_a_law_whose_parameters_are_draws(monkeypatch):
+    """As by a model function, in one part or in many."""
+    rate, rows = np.array([2.0, 6.0, 3.0, 11.0]), 1000
+    law = nw.Privatised(dist.Poisson(np.broadcast_to(rate, (rows, 4))), LAPLACE)
+    counts = nw.confidential(law, COUNTS, seed=7)
+    assert counts.shape == (rows, 4)
+    k = np.arange(80)[:, None]
+    given = stats.poisson.pmf(k, rate) * stats.laplace.pdf(COUNTS - k, scale=2.0)
+    given /= given.sum(axis=0)
+    mean, square = (given * k).sum(axis=0), (given * k**2).sum(axis=0)
+    assert np.all(np.abs(counts.mean(axis=0) - mean) < 5.0 * np.sqrt((square - mean**2) / rows))
+    monkeypatch.setattr("noisewise.inference.confidential.CELLS", 40_000)
+    assert np.array_equal(counts, nw.confidential(law, COUNTS, seed=7))
+    monkeypatch.setattr("noisewise.inference.confidential.CELLS", 1200)
+    wide = dist.NegativeBinomial2(np.linspace(1.0, 9.0, 500)[:, None], 3.0).expand([500, 4]).to_event(1)
+    many = nw.confidential(nw.Privatised(wide, LAPLACE), COUNTS, seed=7)
+    monkeypatch.setattr("noisewise.inference.confidential.CELLS", 40_000)
+    assert np.array_equal(many, nw.confidential(nw.Privatised(wide, LAPLACE), COUNTS, seed=7))
+    with pytest.raises(InputError, match="must broadcast"):
+        nw.confidential(law, np.ones(3), seed=7)
+    with pytest.raises(InputError, match="must be left out with a law"):
+        nw.confidential(law, COUNTS, 3, seed=7)
+
+
+def test_expanded_laws_are_as_accurate_as_others():
+    """NumPyro's own formula of a negative binomial law has seven digits: it must not come back by way of `expand`."""
+    released = np.array([1.5, 40.25, 8.0])
+    k = np.arange(4000)[:, None]
+    terms = stats.nbinom.logpmf(k, 0.5, 0.5 / 9.5) - np.abs(released - k) / 2.0 - np.log(4.0)
+    with double():
+        plain = dist.NegativeBinomial2(9.0, 0.5)
+        for law in (plain, plain.expand([3]), plain.expand([3]).to_event(1), plain.expand([1]).expand([3])):
+            found = np.asarray(nw.Privatised(law, LAPLACE).log_prob(released))
+            assert np.allclose(found.sum(), special.logsumexp(terms, axis=0).sum(), rtol=0, atol=1e-10)
+        whole = np.arange(0, 2000, 400)
+        truth = stats.nbinom.logpmf(whole, 0.5, 0.5 / 9.5)
+        assert np.allclose(entries(plain.expand([5]), whole), truth, rtol=1e-12, atol=1e-10)
 
 
 def test_where_it_does_not_apply_it_says_so():

@@ -69,6 +69,19 @@ def test_leaving_one_out_is_exact(tree):
     assert arviz_stats.psense_summary(tree) is not None
 
 
+@pytest.mark.parametrize("picture", ["plot_loo_pit", "plot_ppc_dist", "plot_ppc_tstat", "plot_psense_dist"])
+def test_pictures_of_arviz_are_drawn(tree, picture, tmp_path):
+    arviz_plots = pytest.importorskip("arviz_plots")
+    try:
+        drawn = getattr(arviz_plots, picture)(tree, backend="matplotlib")
+    except TypeError as error:  # arviz-plots before 1.0 draws no grid at all with xarray from 2026 on
+        if "Passing a Dataset" not in str(error) or int(arviz_plots.__version__.split(".")[0]) > 0:
+            raise
+        pytest.skip(f"arviz-plots {arviz_plots.__version__} does not work with the xarray that is installed")
+    drawn.savefig(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
 def test_another_release_is_refused(posterior):
     other = nw.Release(count=nw.Laplace(scale=SCALE).released(VALUES + 1.0))
     with pytest.raises(InputError, match="must be the one that the draws come from"):

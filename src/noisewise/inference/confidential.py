@@ -1,9 +1,10 @@
-"""Draws of the confidential statistics behind a NumPyro model's releases, given draws of its parameters.
+"""Draws of the confidential statistics behind releases, given draws of the parameters: of a NumPyro model, or of a law.
 
 Each posterior draw of the parameters gets one draw of every statistic from p(s | theta, release), as `infer_discrete`
 does for discrete sites: with the parameters, these are draws of the joint posterior.
 """
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from numpyro.distributions.distribution import ExpandedDistribution, Independent
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.inference.privatised import Privatised
+from noisewise.model.wrappers import peel
 from noisewise.numerics import Array
 
 CELLS = 2**12
@@ -24,16 +26,64 @@ CELLS = 2**12
 
 
 def confidential(
-    model: Callable[..., Any], samples: Mapping[str, Any], *args: Any, seed: int, **kwargs: Any
-) -> dict[str, Array]:
-    """The confidential statistic of every observed site of a NumPyro model whose law is `Privatised`: exact draws.
+    model_or_law: Callable[..., Any] | Privatised, samples: Any, *args: Any, seed: int, **kwargs: Any
+) -> Any:
+    """Exact draws of the confidential statistics, one for each draw of the parameters.
 
-    `samples` are draws of the model's latent sites by name, draws first, as `mcmc.get_samples()` gives them; `args` and
-    `kwargs` are those of the model. One draw of each statistic comes back for each draw of the parameters.
+    Of a NumPyro model function: the statistic of every observed site whose law is `Privatised`, by name. `samples` are
+    draws of the model's latent sites by name, draws first, as `mcmc.get_samples()` gives them; `args` and `kwargs` are
+    those of the model. Of a `Privatised` law whose parameters are draws, draws first: one array; `samples` is what was
+    released.
     """
+    seed = checks.integer("confidential", "seed", seed, least=0, advice="Give a whole number.")
+    if not isinstance(model_or_law, Privatised):
+        return _of_model(model_or_law, samples, args, kwargs, seed)
+    if args or kwargs:
+        advice = "Give the law, what was released, and seed."
+        raise refusal("confidential", "args", "must be left out with a law", (*args, *kwargs), advice)
+    return _of_law(model_or_law, samples, seed)
+
+
+def _of_law(law: Privatised, released: Any, seed: int) -> Array:
+    """Rows by rows, so that windows of all of them need not be in memory at once."""
+    released = np.asarray(released)
+    try:
+        shape = np.broadcast_shapes(released.shape, law.shape())
+    except ValueError:
+        rule = f"must broadcast to the shape {law.shape()} of the law"
+        raise refusal("confidential", "samples", rule, released, "Give what was released, one per entry.") from None
+    released = np.broadcast_to(released, shape)
+    uniform = np.asarray(jax.random.uniform(jax.random.key(seed), shape, jnp.result_type(float)))
+    rows = shape[0] if shape else 1
+    many = max(1, CELLS * rows // max(math.prod(shape), 1))
+    if many >= rows or any(np.ndim(leaf) >= len(shape) for leaf in jax.tree.leaves(law.mechanism)):
+        return np.asarray(law.drawn(uniform, released))
+    parts = []
+    for start in range(0, rows, many):
+        index = np.arange(start, start + many) % rows  # as many in the last part: one program for all
+        parts.append(np.asarray(_rows(law, index, len(shape)).drawn(uniform[index], released[index])))
+    return np.concatenate(parts)[:rows]
+
+
+def _rows(law: Privatised, index: Array, dimensions: int) -> Privatised:
+    """The law of some draws of the parameters."""
+
+    def pick(leaf: Any) -> Any:
+        return leaf[index] if np.ndim(leaf) == dimensions and len(leaf) > 1 else leaf
+
+    part, base = copy.copy(law), jax.tree.map(pick, peel(law.law)[0])
+    base._batch_shape = (len(index), *np.broadcast_shapes(base.batch_shape, (1,) * dimensions)[1:])
+    part.law = base
+    return part
+
+
+def _of_model(
+    model: Callable[..., Any], samples: Any, args: tuple[Any, ...], kwargs: dict[str, Any], seed: int
+) -> dict[str, Array]:
     who = "confidential"
     if not callable(model):
-        raise refusal(who, "model", "must be a NumPyro model function", model, "Give the function that was sampled.")
+        advice = "Give the function that was sampled, or nw.Privatised(law, mechanism)."
+        raise refusal(who, "model_or_law", "must be a NumPyro model function, or a Privatised law", model, advice)
     if not isinstance(samples, Mapping) or not samples:
         advice = "Give mcmc.get_samples()."
         raise refusal(who, "samples", "must map names of sites to draws", samples, advice)
@@ -41,7 +91,6 @@ def confidential(
     if len(set(lengths.values())) > 1 or () in lengths.values():
         advice = "Give mcmc.get_samples(), without group_by_chain."
         raise refusal(who, "samples", "must have the same number of draws throughout", lengths, advice)
-    seed = checks.integer(who, "seed", seed, least=0, advice="Give a whole number.")
     rows = {name: jnp.asarray(value) for name, value in samples.items()}
     draws = len(next(iter(rows.values())))
 
@@ -59,7 +108,7 @@ def confidential(
     drawn = jax.eval_shape(at_row, first, keys[0])
     if not drawn:
         advice = "Observe the release: numpyro.sample(name, nw.Privatised(law, mechanism), obs=value)."
-        raise refusal(who, "model", "must have an observed site whose law is Privatised", model, advice)
+        raise refusal(who, "model_or_law", "must have an observed site whose law is Privatised", model, advice)
     entries = sum(math.prod(site.shape) for site in drawn.values())
     batch = max(1, min(draws, CELLS // max(entries, 1)))
     program = jax.jit(lambda rows, keys: jax.lax.map(lambda pair: at_row(*pair), (rows, keys), batch_size=batch))

@@ -135,5 +135,8 @@ class Privatised(Distribution):
     def confidential(self, key: Any, value: Any) -> Any:
         """The statistic given its release: exact draws, one for every entry of `value` and of the law."""
         shape = jnp.broadcast_shapes(jnp.shape(value), self.shape())
-        uniform = jax.random.uniform(key, shape, jnp.result_type(float))
-        return entry.draw(uniform, self.law, self.mechanism, jnp.broadcast_to(value, shape), self._route)
+        return self.drawn(jax.random.uniform(key, shape, jnp.result_type(float)), jnp.broadcast_to(value, shape))
+
+    def drawn(self, uniform: Any, value: Any) -> Any:
+        """`confidential` by inversion of uniform variates of the same shape as `value`."""
+        return entry.draw(uniform, self.law, self.mechanism, value, self._route)
