@@ -6,7 +6,10 @@ import platform
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-PARTS = ("samplers", "likelihood", "peers", "threads", "threads elsewhere", "scaling", "checkpoint", "device")
+PARTS = (
+    *("samplers", "numpyro models", "likelihood", "peers", "threads", "threads elsewhere"),
+    *("scaling", "checkpoint", "device"),
+)
 """Their order on the page."""
 HEAD = (
     "# Benchmarks\n\nEvery table is written by the command above it. Machines differ, and so do runs on one machine: "

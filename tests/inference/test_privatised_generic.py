@@ -132,8 +132,9 @@ def test_support(make, parameters, mechanism):
     assert not one.has_enumerate_support
     with pytest.raises(NotImplementedError):
         one.enumerate_support()
-    with pytest.warns(UserWarning, match="Out-of-support"):
-        one.log_prob(jnp.full(one.shape(), np.inf))
+    if not isinstance(mechanism, nw.Exact):  # whose support is the law's own, and NumPyro's have infinity in them
+        with pytest.warns(UserWarning, match="Out-of-support"):
+            one.log_prob(jnp.full(one.shape(), np.inf))
 
 
 def test_arguments_are_told_by_their_names():

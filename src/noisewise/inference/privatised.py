@@ -40,7 +40,7 @@ class _Integers(_Numbers):
     """Whole numbers, of either sign."""
 
     def __call__(self, x: Any) -> Any:
-        return jnp.floor(x) == x
+        return (jnp.floor(x) == x) & ~jnp.isinf(x)
 
     @property
     def is_discrete(self) -> bool:

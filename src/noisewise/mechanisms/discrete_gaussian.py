@@ -78,7 +78,7 @@ def _log_tail(xp: Any, start: Any, scale: Any) -> Any:
     Else Euler-Maclaurin about a = m - 1/2: the integral from a, and derivatives of f at a weighted by 1/24, -7/5760,
     31/967680, -127/154828800; there a / scale^2 <= 1/4 and scale > 14, and the next term is below 1e-13 of f(a).
     """
-    start = xp.minimum(start, 1e150 * scale)  # beyond, squares overflow
+    start = xp.minimum(start, 1e-4 * float(xp.finfo(scale.dtype).max) ** 0.5 * scale)  # beyond, squares overflow
     short = (scale <= 14.0) | (start >= 0.25 * scale * scale)
     first = -0.5 * (start / scale) ** 2
     terms = xp.zeros_like(first)
