@@ -21,6 +21,7 @@ from noisewise.cli.shared import (
     folder_for,
     loaded,
     note,
+    readable,
     say_json,
     say_table,
     stop_unless_done,
@@ -103,6 +104,19 @@ def check(
         for line in outlook.lines():
             typer.echo(line)
         say_table(outlook.table().drop(columns="note").dropna(), "Expected work (seconds are rough)", ROUGH)
+        seconds = float(outlook.table()["seconds"].iloc[0])
+        typer.echo(f"{_duration(seconds)}; next: noisewise fit {file}")
+    else:
+        typer.echo(f"Next: noisewise fit {file}")
+
+
+def _duration(seconds: float) -> str:
+    """A rough time in words; starting up and compiling take some seconds of their own."""
+    if seconds < 1:
+        return "About a second of sampling"
+    if seconds < 90:
+        return f"About {readable(seconds, 1)} seconds of sampling"
+    return f"About {readable(seconds / 60, 1)} minutes of sampling"
 
 
 def _checked(analysis: Any, outlook: Any) -> dict[str, Any]:

@@ -78,7 +78,8 @@ def summary(report: Report) -> dict[str, Any]:
         {
             "name": name,
             "label": report.naming.listed(name),
-            "parameter": name.split("[")[0] not in posterior.statistics,
+            "parameter": name.split("[")[0] in posterior.parameters,
+            "confidential": name.split("[")[0] in posterior.statistics,
             "prior": prior.get(name),
             "naive": naive.get(name) if name.split("[")[0] not in posterior.statistics else None,
             "exact": row,

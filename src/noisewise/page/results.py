@@ -224,7 +224,7 @@ def _rows(result: Any) -> list[Any]:
     rows = []
     for row in result["rows"]:
         called = row.get("label", row["name"])
-        name = called if row["parameter"] else f"{called}, confidential"
+        name = f"{called} (confidential)" if row.get("confidential", not row["parameter"]) else called
         kinds = [kind for kind in ("prior", "naive", "exact") if row[kind] is not None]
         for kind in kinds:
             mean, sd, low, high = map(short, row[kind])
