@@ -678,7 +678,7 @@ def test_fill_the_form_run_move_epsilon_and_download(window, chromium, server, t
     exact = nw.sample(analysis.model, analysis.release, draws=2000, seed=1)
     shown = page.inner_text("#result table")
     assert f"{exact.summary().loc['theta', 'mean']:.4g}" in shown
-    assert page.get_attribute("#result img", "alt").startswith("Densities of prior, naive and exact posterior. theta")
+    assert page.get_attribute("#result img", "alt").startswith("Densities of prior, naive and exact posterior. cases")
     assert page.evaluate("document.querySelector('#result img').naturalWidth") > 100
     page.focus("#epsilon")
     page.keyboard.press("ArrowLeft")
@@ -694,7 +694,7 @@ def test_fill_the_form_run_move_epsilon_and_download(window, chromium, server, t
     with page.expect_download() as caught:
         page.click("#result .files a:text-is('draws (CSV)')")
     caught.value.save_as(tmp_path / "draws.csv")
-    column = np.loadtxt(tmp_path / "draws.csv", delimiter=",", skiprows=1)[:, 0]
+    column = np.loadtxt(tmp_path / "draws.csv", delimiter=",", skiprows=1, usecols=0)
     np.testing.assert_allclose(column, exact["theta"])
     with page.expect_download() as caught:
         page.click("#result .files a:text-is('analysis file')")
@@ -716,7 +716,7 @@ def test_a_mistake_is_shown_with_a_caret_and_is_not_run(window, server, tmp_path
     page.fill("#analysis", COUNT.replace("Poisson(theta)", "Poison(theta)"))
     page.wait_for_selector("#check_message .wrong")
     told = page.inner_text("#check_message")
-    assert "line 18" in told
+    assert "line 23" in told
     assert "Poisson" in told
     assert "^" in told
     page.click("#run")
