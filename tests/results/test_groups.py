@@ -87,7 +87,8 @@ def test_another_release_is_refused(posterior):
     with pytest.raises(InputError, match="must be the one that the draws come from"):
         posterior.to_arviz(MODEL, other)
     with pytest.raises(InputError, match="must be a noisewise Model"):
-        posterior.to_arviz(prior=True)
+        posterior.to_arviz(release=other, prior=True)
+    assert "log_likelihood" in posterior.to_arviz(log_likelihood=True)
 
 
 def test_what_has_no_density_entry_by_entry_is_named():

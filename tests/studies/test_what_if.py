@@ -1,6 +1,7 @@
 """Had the noise been another: against closed forms, and against fresh runs."""
 
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +32,7 @@ def plain():
 @pytest.mark.quick
 @pytest.mark.parametrize("noise", [0.5, 0.9])
 def test_weighed_draws_are_those_of_the_other_noise(plain, noise):
-    other = nw.what_if(MODEL, RELEASE, plain, s=nw.Gaussian(scale=noise))
+    other = nw.what_if(plain, MODEL, RELEASE, s=nw.Gaussian(scale=noise))
     mean, variance, log_evidence = exact(noise)
     assert other.reason.startswith("weighed again, k-hat")
     assert np.all(np.abs(z_scores(other, "theta", mean, variance)) < LIMIT)
@@ -45,7 +46,7 @@ def test_weighted_and_dependent_draws_can_be_weighed(plain):
     weighted = nw.sample(MODEL, RELEASE, nw.Importance(), draws=8_000, seed=3)
     mean, variance, _ = exact(0.5)
     for posterior in (weighted, replace(plain, chains=4, log_evidence=None)):
-        other = nw.what_if(MODEL, RELEASE, posterior, s=nw.Gaussian(scale=0.5))
+        other = nw.what_if(posterior, MODEL, RELEASE, s=nw.Gaussian(scale=0.5))
         assert other.chains is None
         assert np.all(np.abs(z_scores(other, "theta", mean, variance)) < LIMIT)
     assert other.log_evidence is None
@@ -56,7 +57,7 @@ def test_a_fresh_run_says_the_same():
     model = nw.Model({"rate": dist.Gamma(5.0, 0.5)}, {"count": lambda rate: dist.Poisson(rate)})
     release = nw.Release(count=nw.Laplace(scale=5.0).released(21.3))
     posterior = nw.sample(model, release, nw.Rejection(), draws=4_000, seed=3)
-    other = nw.what_if(model, release, posterior, count=nw.Laplace(scale=6.0))
+    other = nw.what_if(posterior, model, release, count=nw.Laplace(scale=6.0))
     fresh = nw.sample(
         model, nw.Release(count=nw.Laplace(scale=6.0).released(21.3)), nw.Rejection(), draws=4_000, seed=4
     )
@@ -69,7 +70,7 @@ def test_a_fresh_run_says_the_same():
 
 def test_weights_that_fail_lead_to_a_fresh_run(plain):
     sharp = nw.sample(MODEL, RELEASE, nw.Rejection(), draws=500, seed=3)
-    other = nw.what_if(MODEL, RELEASE, sharp, s=nw.Gaussian(scale=0.02), seed=5)
+    other = nw.what_if(sharp, MODEL, RELEASE, s=nw.Gaussian(scale=0.02), seed=5)
     mean, variance, _ = exact(0.02)
     assert other.reason.startswith("sampled anew, since weights do not do")
     assert np.all(np.abs(z_scores(other, "theta", mean, variance)) < LIMIT)
@@ -80,7 +81,7 @@ def test_noise_with_an_edge_is_never_weighed(first):
     """All weights of draws without noise are equal: k-hat would see nothing."""
     release = nw.Release(s=first.released(PUBLISHED))
     posterior = nw.sample(MODEL, release, draws=1_000, seed=3)
-    other = nw.what_if(MODEL, release, posterior, s=nw.Gaussian(scale=NOISE))
+    other = nw.what_if(posterior, MODEL, release, s=nw.Gaussian(scale=NOISE))
     assert other.reason.startswith("sampled anew, since the first noise could not reach")
     assert other["s"].std() > 0.3
     mean, variance, _ = exact(NOISE)
@@ -98,4 +99,16 @@ def test_what_makes_no_sense_is_refused(plain):
     }
     for message, (release, posterior, mechanisms) in cases.items():
         with pytest.raises(nw.InputError, match=message):
-            nw.what_if(MODEL, release, posterior, **mechanisms)
+            nw.what_if(posterior, MODEL, release, **mechanisms)
+
+
+def test_a_posterior_knows_its_model_and_release_until_it_is_read_from_a_file(plain, tmp_path):
+    other = nw.what_if(plain, s=nw.Gaussian(scale=1.0))
+    assert np.array_equal(other["theta"], nw.what_if(plain, MODEL, RELEASE, s=nw.Gaussian(scale=1.0))["theta"])
+    assert other.problem.release["s"].mechanism.scale == 1.0
+    plain.save(tmp_path / "kept.nc")
+    read = nw.Posterior.load(tmp_path / "kept.nc")
+    for question in (lambda: nw.what_if(read, s=nw.Gaussian(scale=1.0)), lambda: read.replicate(seed=1)):
+        with pytest.raises(nw.InputError, match="must be given where a posterior was read from a file"):
+            question()
+    assert pickle.loads(pickle.dumps(plain)).problem is None

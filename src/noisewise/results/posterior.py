@@ -77,6 +77,11 @@ class Posterior:
     """Names of the draws' axes after the first, and the labels along them."""
     derived: tuple[str, ...] = ()
     """Names among the draws of quantities computed from others; see `derive`."""
+    problem: Problem | None = field(default=None, repr=False)
+    """Model and release, as long as the process lasts: files and pickles do not hold them."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"problem": None}
 
     def __post_init__(self) -> None:
         check_status("Posterior", self.status, POSTERIOR)
@@ -257,22 +262,22 @@ class Posterior:
 
     # Criticism ---------------------------------------------------------------------------------------
 
-    def replicate(self, model: Any, release: Any, *, seed: int) -> replicates.Replicates:
+    def replicate(self, model: Any = None, release: Any = None, *, seed: int) -> replicates.Replicates:
         """A new release for each draw of the parameters: `.draws`, and `.p_values()`, where the published one lies.
 
-        Everything but the parameters is drawn again: statistics from the model, then noise. `model` and `release` are
-        those that the draws come from.
+        Everything but the parameters is drawn again: statistics from the model, then noise. A posterior that was read
+        from a file needs the `model` and the `release` that its draws come from.
         """
         seed = checks.integer("Posterior.replicate", "seed", seed, least=0, advice="Give a whole number from 0 on.")
         problem = self._checked("Posterior.replicate", model, release)
         return replicates.replicated(self, problem, seed)
 
-    def prior_sensitivity(self, model: Any, release: Any) -> Any:
+    def prior_sensitivity(self, model: Any = None, release: Any = None) -> Any:
         """A pandas table: how far parameters and derived quantities move with the weight of prior and likelihood.
 
         Power-scaling (Kallioinen et al. 2024): change of the law per doubling of the prior's, and of the likelihood's,
         power; from 0.05 on it counts. Draws are weighed again, nothing is sampled. The likelihood is that of the
-        release, statistics integrated out; NaN where that has no formula.
+        release, statistics integrated out; NaN where that has no formula. Model and release as for `replicate`.
         """
         problem = self._checked("Posterior.prior_sensitivity", model, release)
         return power_scaling.table(self, problem)
@@ -324,14 +329,21 @@ class Posterior:
         return pd.DataFrame(columns)
 
     def to_arviz(
-        self, model: Any = None, release: Any = None, *, prior: bool = False, posterior_predictive: bool = False
+        self,
+        model: Any = None,
+        release: Any = None,
+        *,
+        log_likelihood: bool = False,
+        prior: bool = False,
+        posterior_predictive: bool = False,
     ) -> Any:
         """An xarray DataTree in ArviZ's layout, chain x draw.
 
         Weighted draws are first resampled to equal weight (systematically, reproducibly); the tree's attributes say so.
-        With the model and the release that the draws come from, there are also `log_likelihood` (of every released
-        entry, its statistic integrated out: to leave one out is to leave out a release, not a person), `log_prior` and
-        `sample_stats`; `prior` and `posterior_predictive` where asked for.
+        Where any of them is asked for, or model and release are given, there are also `log_likelihood` (of every
+        released entry, its statistic integrated out: to leave one out is to leave out a release, not a person),
+        `log_prior` and `sample_stats`; `prior` and `posterior_predictive` where asked for. Model and release as for
+        `replicate`.
         """
         draws, attributes = dict(self.draws), {"inference_library": "noisewise", "status": self.status}
         if self.log_weights is not None:
@@ -340,7 +352,7 @@ class Posterior:
             draws = {name: values[index] for name, values in draws.items()}
             attributes["resampled"] = "systematic resampling by importance weight; draws repeat"
         tree = self._tree(draws, attributes)
-        if model is not None or release is not None or prior or posterior_predictive:
+        if model is not None or release is not None or log_likelihood or prior or posterior_predictive:
             problem = self.problem_of("Posterior.to_arviz", model, release)
             columns, told = groups.of(problem, draws, self.seed, prior, posterior_predictive)
             for group, values in columns.items():
@@ -348,8 +360,13 @@ class Posterior:
             tree.attrs.update(told)
         return tree
 
-    def problem_of(self, who: str, model: Any, release: Any) -> Problem:
-        """Model and release together; refused where the draws come from another release."""
+    def problem_of(self, who: str, model: Any = None, release: Any = None) -> Problem:
+        """Model and release together, those of the run if none are given; refused where they are others."""
+        if model is None and release is None:
+            if self.problem is None:
+                rule, advice = "must be given where a posterior was read from a file", "Give model and release too."
+                raise refusal(who, "model", rule, None, advice)
+            return self.problem
         problem = Problem(model, release)
         if problem.release.hash != self.release_hash:
             rule, advice = "must be the one that the draws come from", "Give the release that nw.sample was given."

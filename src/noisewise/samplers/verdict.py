@@ -44,6 +44,7 @@ def posterior_of(sampler: Sampler, problem: Problem, seed: int, columns: dict[st
         seed=seed,
         axes=problem.axes.only([*names, *computed]),
         derived=tuple(computed),
+        problem=problem,
         **fields,
     )
 

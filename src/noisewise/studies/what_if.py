@@ -25,32 +25,32 @@ LOOKED_AT = 1024
 
 
 def what_if(
-    model: Model,
-    release: Release,
     posterior: Posterior,
+    model: Model | None = None,
+    release: Release | None = None,
     *,
     seed: int | None = None,
     engine: Engine | None = None,
     **mechanisms: Mechanism,
 ) -> Posterior:
-    """The posterior had other mechanisms published the same values: `what_if(..., count=nw.Laplace(scale=6.0))`.
+    """The posterior had other mechanisms published the same values: `what_if(posterior, count=nw.Laplace(scale=6.0))`.
 
-    `model` and `release` are those that `posterior` comes from. Its draws of the confidential statistics are weighed by
-    the ratio of the two noise densities. Where the weights fail their checks (k-hat, effective size), or the first
-    noise could not reach all confidential values (none, or bounded noise), `nw.sample` runs anew, by `seed` or the
-    posterior's. `reason` says which it was.
+    A posterior that was read from a file needs the `model` and the `release` that its draws come from. The draws of the
+    confidential statistics are weighed by the ratio of the two noise densities. Where the weights fail their checks
+    (k-hat, effective size), or the first noise could not reach all confidential values (none, or bounded noise),
+    `nw.sample` runs anew, by `seed` or the posterior's. `reason` says which it was.
     """
     before = posterior.problem_of(WHO, model, release) if isinstance(posterior, Posterior) else None
     if before is None:
         raise refusal(WHO, "posterior", "must be a Posterior", posterior, "Give what nw.sample returned.")
     if seed is not None:
         seed = checks.integer(WHO, "seed", seed, least=0, advice="Give a whole number from 0 on.")
-    after = Problem(model, _changed(release, mechanisms))
+    after = Problem(before.model, _changed(before.release, mechanisms))
     weighed, why = _weighed(posterior, before, after)
     if weighed is not None:
         return weighed
     again = sample(
-        model, after.release, draws=len(posterior), seed=posterior.seed if seed is None else seed, engine=engine
+        after.model, after.release, draws=len(posterior), seed=posterior.seed if seed is None else seed, engine=engine
     )
     return replace(again, reason=f"sampled anew, since {why}; {again.reason}")
 
@@ -94,6 +94,7 @@ def _weighed(posterior: Posterior, before: Problem, after: Problem) -> tuple[Pos
         draws=draws,
         log_weights=log_weights,
         release_hash=after.release.hash,
+        problem=after,
         diagnostics=numbers,
         chains=None,
         superchains=None,
