@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.release.schema import schema
+from noisewise.report import Report
 
 MEAN = np.array([[2.0, 1.0], [0.6, 1.5]])
 ROW, COLUMN = margins((2, 2))
@@ -172,3 +173,21 @@ def test_tables_are_not_summed_out_beside_their_measurements(tables):
     problem = Problem(rated, released(rows=(NOISE, {"sum": True}, 3)))
     assert "is a measurement" in nw.NUTS().unfit(problem)
     assert "is a measurement" in nw.Importance(collapse=True).unfit(problem)
+
+
+def test_calibration_takes_a_release_that_measures(seed):
+    model = nw.Model({"rate": dist.Gamma(4.0, 1.0)}, {"cells": lambda rate: dist.Poisson(rate).expand([2]).to_event(1)})
+    release = nw.Release(cell=NOISE.of("cells").released([3, 1]), total=NOISE.of("cells", sum=True).released(6))
+    calibration = nw.calibrate(model, release, nw.Rejection(), replicates=10, draws=100, seed=seed)
+    assert {"rate", "cells[0]", "total"} <= set(calibration.positions)
+    assert not calibration.failures
+
+
+def test_a_report_says_what_was_measured(tmp_path):
+    model = nw.Model({"rate": dist.Gamma(4.0, 1.0)}, {"cells": lambda rate: dist.Poisson(rate).expand([2]).to_event(1)})
+    release = nw.Release(total=NOISE.of("cells", sum=True).released(6))
+    posterior = nw.sample(model, release, nw.Rejection(), draws=500, seed=1)
+    Report(model, release, posterior).save(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "total, measured of cells, was published: 6" in text
+    assert "total (sums over cells) got whole-numbered normal noise" in text

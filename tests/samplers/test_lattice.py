@@ -100,7 +100,15 @@ def right(case, found):
     return counts_agree(tallied(found, tables), np.append(chance, 0.0))
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case.replace(" ", "_") for case in CASES])
+OFTEN = ("total noisy", "total exact", "both margins exact", "structural zero")
+"""Cases that every run of the tests looks at."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.long] * (case not in OFTEN)) for case in CASES],
+    ids=[case.replace(" ", "_") for case in CASES],
+)
 def test_every_table_comes_as_often_as_it_should(case, seed):
     found = moved(*prepared(case), seed)
     assert right(case, found)
@@ -261,7 +269,8 @@ def test_directions_of_a_batch_share_nothing():
     size, sums = 48, []
     for width in (1, 4, 8, 48):
         sums.append(directions.csc_array(np.kron(np.eye(size // width, dtype=int), np.ones((1, width), dtype=int))))
-    found = directions.families(fibre_of([], size), sums, rng)
+    scale = np.ones(sum(matrix.shape[0] for matrix in sums))
+    found = directions.families(fibre_of([], size), directions.Sums(sums, scale), rng)
     noisy = np.vstack([matrix.toarray() for matrix in sums])
     for family in found:
         for cells, gains in zip(family.cells, family.gains, strict=True):
@@ -272,3 +281,24 @@ def test_directions_of_a_batch_share_nothing():
     single = [family for family in found if family.cells.shape[2] == 1]
     moving = sum(np.count_nonzero(family.gains) for family in single)
     assert moving == size  # every cell moves by itself
+
+
+# Large counts ---------------------------------------------------------------------------------------------------------
+
+
+def test_large_counts_under_a_flat_law_are_generalised_least_squares(seed):
+    """Far from zero, under a flat law and normal noise, the posterior is normal: least squares and its covariance."""
+    scale = {"cell": 4.0, "rows": 3.0, "columns": 2.0}
+    matrices = {"cell": np.eye(6, dtype=int), "rows": ROW3, "columns": COLUMN3}
+    values = {"cell": [403.2, 297.5, 511.0, 350.1, 444.4, 389.0], "rows": [1214.0, 1180.9], "columns": [750, 742, 905]}
+    model = nw.Model({}, {"cells": nw.counts_up_to(2_000, shape=(6,))})
+    parts = {name: measured(nw.Gaussian(scale=scale[name]), matrices[name], values[name]) for name in scale}
+    found = moved(model, nw.Release(parts), seed, chains=3000, sweeps=40).astype(float)
+    design = np.vstack(list(matrices.values()))
+    weight = np.concatenate([np.full(len(matrices[name]), scale[name] ** -2.0) for name in scale])
+    covariance = np.linalg.inv(design.T @ (weight[:, None] * design))
+    estimate = covariance @ design.T @ (weight * np.concatenate([values[name] for name in scale]))
+    assert agrees(found, estimate)
+    centred = found - estimate
+    assert agrees(centred[:, :, None] * centred[:, None, :], covariance)
+    assert not agrees(centred[:, :, None] * centred[:, None, :], np.diag(np.diag(covariance)))

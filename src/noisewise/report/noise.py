@@ -24,6 +24,7 @@ def sentence(name: str, item: Released) -> str:
     """How `name` came to be published."""
     mechanism, size = item.mechanism, int(np.prod(item.shape))
     alone = size == 1 or mechanism.event_dim > 0 or not isinstance(mechanism, (Additive, catalogue.LatentScale, _WRAPS))
+    name = name if item.of is None or item.of.whole else f"{name} (sums over {item.of.statistic})"
     subject = name if alone else f"Each of the {size:,} entries of {name}"
     return f"{subject} {described(mechanism, item.shape)}."
 

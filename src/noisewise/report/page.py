@@ -210,7 +210,8 @@ def model(report: Shown) -> Section:
 
 def why_not(report: Shown) -> str:
     """Why there is no naive analysis, in words of the reader where they are known."""
-    silent = [name for name in report.release if not report.model.has_density(name)]
+    own = {name: name if item.of is None else item.of.statistic for name, item in report.release.items()}
+    silent = [name for name in report.release if not report.model.has_density(own[name])]
     if silent:
         return f"the model can simulate {listed(silent)} but has no formula to fit a value taken at its word"
     message = report.naive.message if report.naive is not None else "it was not asked for"

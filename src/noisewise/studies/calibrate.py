@@ -7,7 +7,7 @@ depends on the release too, see mistakes that ranks of parameters cannot (Modrak
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -21,11 +21,13 @@ from noisewise.diagnostics.uniformity import FALSE_ALARM
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.frozen import FrozenDict
+from noisewise.inference.measured import measurements, with_measurements
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact, Mechanism
+from noisewise.mechanisms.linear import Linear
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.plots.calibration import plot_calibration
@@ -165,8 +167,12 @@ def calibrate(
     draws = checks.integer("calibrate", "draws", draws, least=1, advice="Ask for 1_000, say.")
     seed = checks.integer("calibrate", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
     labels: dict[str, Coords] = {}
+    measured: dict[str, Linear] = {}
     if isinstance(mechanisms, Release):
         labels = {name: item.coords for name, item in mechanisms.items()}
+        measured = {name: item.of for name, item in mechanisms.items() if item.of is not None}
+        if measured and isinstance(model, Model):
+            model = with_measurements(model, measurements(model, mechanisms))
         mechanisms = {name: item.mechanism for name, item in mechanisms.items()}
     _check(model, mechanisms)
     start = time.monotonic()
@@ -174,7 +180,7 @@ def calibrate(
     sizes: list[int] = []
     failures: list[dict[str, Any]] = []
     with Progress(progress, "calibrate") as bar:
-        for number, (truth, release) in enumerate(simulated(model, mechanisms, replicates, seed, labels)):
+        for number, (truth, release) in enumerate(simulated(model, mechanisms, replicates, seed, labels, measured)):
             run_seed = int(generator(seed, Purpose.CALIBRATION_SEED, number).integers(2**62))
             status, message, posterior = _run(model, release, sampler, draws, run_seed, engine, number == 0)
             if status == "interrupted":
@@ -220,6 +226,7 @@ def simulated(
     replicates: int,
     seed: int,
     labels: Mapping[str, Coords] = FrozenDict(),
+    measured: Mapping[str, Linear] = FrozenDict(),
 ) -> Iterator[tuple[dict[str, Array], Release]]:
     """True values by name and the release made from them, replicate by replicate."""
     for first in range(0, replicates, BLOCK):
@@ -231,7 +238,8 @@ def simulated(
             noisy[name] = mechanism.sample(rng, values[name], **extra)
         for row in range(min(BLOCK, replicates - first)):
             released = {
-                name: mechanism.released(noisy[name][row], labels.get(name)) for name, mechanism in mechanisms.items()
+                name: replace(mechanism.released(noisy[name][row], labels.get(name)), of=measured.get(name))
+                for name, mechanism in mechanisms.items()
             }
             yield {name: column[row] for name, column in values.items()}, Release(released)
 

@@ -20,6 +20,9 @@ WIDTHS = (16, 256, 4096)
 """Sums of more cells than this are left as they are, in turn."""
 MATCHINGS = 4
 """Ways in which cells of one kind are paired at random, for each width."""
+LEAST_WINDOW, MOST_WINDOW = 8, 64
+SIGMAS = 6.0
+"""Length of a window in standard deviations of the noise along its direction."""
 MOST_COLOURS = 128
 """Most batches of one family; what finds no place moves one by one."""
 
@@ -37,6 +40,8 @@ class Family:
     rows: tuple[Array, ...]
     """(batch, direction, row) for each noisy measurement: the rows that a direction changes."""
     changes: tuple[Array, ...]
+    length: int
+    """Of the window in which a direction is drawn."""
 
     @property
     def batches(self) -> int:
@@ -59,27 +64,37 @@ class Family:
         return np.count_nonzero(np.any(self.gains != 0, axis=2), axis=1)
 
 
-def families(fibre: Fibre, measured: Sequence[csc_array], rng: np.random.Generator) -> list[Family]:
-    """All directions, in families of batches.
+@dataclass(frozen=True)
+class Sums:
+    """The noisy measurements: for each a matrix with a row for each sum and a column for each cell; scales of noise."""
 
-    `measured` are the matrices of the noisy measurements: a row for each sum, a column for each cell.
-    """
-    noisy = csc_array(vstack([csc_array((0, fibre.size), dtype=np.int64), *measured], format="csc"))
+    measured: Sequence[csc_array]
+    scale: Array
+    """One for each row, of all measurements in turn."""
+
+    def together(self, size: int) -> csc_array:
+        """All rows, of `size` columns."""
+        return csc_array(vstack([csc_array((0, size), dtype=np.int64), *self.measured], format="csc"))
+
+
+def families(fibre: Fibre, sums: Sums, rng: np.random.Generator) -> list[Family]:
+    """All directions, in families of batches."""
+    noisy, measured = sums.together(fibre.size), sums.measured
     width = np.bincount(noisy.indices, minlength=noisy.shape[0])
     groups = [_groups(fibre, matrix) for matrix in measured]
     found: list[Family] = []
     for most in WIDTHS:
         if np.any(width > most):
             kinds = _kinds(fibre, noisy, width > most)
-            found += _families(_narrow(fibre, kinds, rng), noisy, measured)
+            found += _families(_narrow(fibre, kinds, rng), noisy, sums)
             finest = [
                 own for own in groups if len(own) and np.bincount(own[own >= 0]).max(initial=0) in range(2, most + 1)
             ]
             exchanges = [_exchanges(fibre, kinds, own, rng) for own in finest]
-            found += _families([direction for part in exchanges for direction in part], noisy, measured)
+            found += _families([direction for part in exchanges for direction in part], noisy, sums)
     alike = [_matched(fibre.free[own[fibre.free] >= 0], _both(own, fibre.classes()), rng) for own in groups]
-    found += _families(_once(direction for part in alike for direction in part), noisy, measured)
-    found += _families([*_singles(fibre, fibre.free), *_pairs(fibre, rng), *_swaps(fibre)], noisy, measured, every=True)
+    found += _families(_once(direction for part in alike for direction in part), noisy, sums)
+    found += _families([*_singles(fibre, fibre.free), *_pairs(fibre, rng), *_swaps(fibre)], noisy, sums, every=True)
     return found
 
 
@@ -185,27 +200,44 @@ def _swaps(fibre: Fibre) -> list[Direction]:
     return found
 
 
-def _families(
-    directions: list[Direction], noisy: csc_array, measured: Sequence[csc_array], every: bool = False
-) -> list[Family]:
-    """Directions by the number of cells they move, in batches; of those without a place `every` one, one by one."""
+def _families(directions: list[Direction], noisy: csc_array, sums: Sums, every: bool = False) -> list[Family]:
+    """Directions by the number of cells they move and by the length of their window, in batches."""
     found = []
     for width in sorted({len(cells) for cells, _ in directions}):
         alike = [direction for direction in directions if len(direction[0]) == width]
         cells, gains = (np.array(part) for part in zip(*alike, strict=True))
-        touched = _touched(cells, *_rows(cells, gains, noisy), noisy.shape[1])
-        colours = _coloured(touched, len(alike))
-        spread = 1.5 * np.count_nonzero(colours >= 0) / (colours.max() + 1)
-        colours = _coloured(touched, int(np.ceil(spread)))  # batches of about one size leave little to pad
-        by_one = np.flatnonzero(colours < 0) if np.bincount(colours + 1)[1:].max() > 1 else np.arange(len(cells))
-        colours[by_one] = np.arange(len(by_one))
-        batched = np.setdiff1d(np.arange(len(cells)), by_one)
-        for chosen in (by_one, batched):
-            if len(chosen) and (every or chosen is batched or not len(batched)):
-                changed = [_rows(cells[chosen], gains[chosen], part) for part in measured]
-                parts = [cells[chosen], gains[chosen], *(part for pair in changed for part in pair)]
-                padded = _padded(parts, colours[chosen])
-                found.append(Family(padded[0], padded[1], padded[2::2], padded[3::2]))
+        lengths = _lengths(*_rows(cells, gains, noisy), sums.scale)
+        for length in np.unique(lengths):
+            own = lengths == length
+            found += _batched(cells[own], gains[own], noisy, sums, int(length), every)
+    return found
+
+
+def _lengths(rows: Array, changes: Array, scale: Array) -> Array:
+    """Lengths of windows, powers of two: some standard deviations of what the noise leaves along each direction."""
+    if not len(scale):
+        return np.full(len(rows), MOST_WINDOW)
+    with np.errstate(divide="ignore"):
+        spread = np.sum((changes / scale[rows]) ** 2, axis=1) ** -0.5
+    return 2 ** np.ceil(np.log2(np.clip(SIGMAS * spread, LEAST_WINDOW, MOST_WINDOW))).astype(int)
+
+
+def _batched(cells: Array, gains: Array, noisy: csc_array, sums: Sums, length: int, every: bool) -> list[Family]:
+    """Directions in batches that touch nothing in common; of those without a place `every` one, one by one."""
+    found = []
+    touched = _touched(cells, *_rows(cells, gains, noisy), noisy.shape[1])
+    colours = _coloured(touched, len(touched))
+    spread = 1.5 * np.count_nonzero(colours >= 0) / (colours.max() + 1)
+    colours = _coloured(touched, int(np.ceil(spread)))  # batches of about one size leave little to pad
+    by_one = np.flatnonzero(colours < 0) if np.bincount(colours + 1)[1:].max() > 1 else np.arange(len(cells))
+    colours[by_one] = np.arange(len(by_one))
+    batched = np.setdiff1d(np.arange(len(cells)), by_one)
+    for chosen in (by_one, batched):
+        if len(chosen) and (every or chosen is batched or not len(batched)):
+            changed = [_rows(cells[chosen], gains[chosen], part) for part in sums.measured]
+            parts = [cells[chosen], gains[chosen], *(part for pair in changed for part in pair)]
+            padded = _padded(parts, colours[chosen])
+            found.append(Family(padded[0], padded[1], padded[2::2], padded[3::2], length))
     return found
 
 

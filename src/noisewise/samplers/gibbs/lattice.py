@@ -29,7 +29,7 @@ from noisewise.mechanisms.truncated_laplace import TruncatedLaplace
 from noisewise.model import Model
 from noisewise.numerics import Array, double
 from noisewise.numerics.gamma import log_gamma
-from noisewise.samplers.gibbs.directions import Family, families
+from noisewise.samplers.gibbs.directions import Family, Sums, families
 from noisewise.samplers.gibbs.fibres import Fibre, Unknown, fibre_of, projected
 from noisewise.samplers.gibbs.joint import Joint, State
 from noisewise.samplers.gibbs.latent import pick
@@ -38,9 +38,6 @@ TABLES = ("MultinomialProbs", "MultinomialLogits")
 """Joint laws of a table whose density, but for a constant, is a product over cells, given their sum."""
 MOST_BATCHES, MOST_ALONE = 32, 32
 """Batches of one family in a sweep, and where each has one direction only."""
-LEAST_WINDOW, MOST_WINDOW = 8, 64
-SIGMAS = 6.0
-"""Length of a window in standard deviations of the noise along its direction."""
 Measurements = dict[str, tuple[Matrix, Mechanism, Any]]
 """By released name: matrix, mechanism and released value."""
 
@@ -198,19 +195,11 @@ class Lattice:
         self.fibre = fibre_for(joint.problem, name)
         self.measurements = measurements_of(joint.problem, name)
         self.noisy = [n for n, (_, mechanism, _) in self.measurements.items() if not isinstance(mechanism, Exact)]
-        matrices = [csc_of(self.measurements[other][0]) for other in self.noisy]
-        self.families = families(self.fibre, matrices, np.random.default_rng(0))
-        self.lengths = [self._window(family) for family in self.families]
+        parts = [self.measurements[other] for other in self.noisy]
+        scale = np.concatenate([np.zeros(0), *(_spread(mechanism, value) for _, mechanism, value in parts)])
+        sums = Sums([csc_of(matrix) for matrix, _, _ in parts], scale)
+        self.families = families(self.fibre, sums, np.random.default_rng(0))
         self.counts = [self._batches(family) for family in self.families]
-
-    def _window(self, family: Family) -> int:
-        """A length that covers what the noise leaves possible along most directions."""
-        precision = np.zeros(family.cells.shape[:2])
-        for other, rows, changes in zip(self.noisy, family.rows, family.changes, strict=True):
-            precision += np.sum((changes / _spread(*self.measurements[other][1:])[rows]) ** 2, axis=2)
-        moving = np.any(family.gains != 0, axis=2) & (precision > 0.0)
-        spread = float(np.median(precision[moving] ** -0.5)) if moving.any() else MOST_WINDOW
-        return int(np.clip(8 * np.ceil(SIGMAS * spread / 8.0), LEAST_WINDOW, MOST_WINDOW))
 
     def _batches(self, family: Family) -> int:
         """Batches in a sweep: enough for every cell to move about once."""
@@ -221,13 +210,13 @@ class Lattice:
         """Some batches of every family, one after the other: (accepted, tried), equal since all draws are exact."""
         chains = state.chains
         given = {parent: state.values[parent] for parent in self.model.parents(self.name)}
-        for number, (family, count) in enumerate(zip(self.families, self.counts, strict=True)):
+        for family, count in zip(self.families, self.counts, strict=True):
             chosen = rng.permutation(family.batches)[:count]
             batches = jax.tree.map(lambda part, at=chosen: part[at], family.arrays)
             place = (chains, count, family.cells.shape[1])
-            offset, uniform = rng.integers(0, self.lengths[number], place), rng.random(place)
-            purpose = ("lattice", self.name, tuple(self.noisy), self.lengths[number])
-            program = self.joint.program(purpose, partial(self._program, self.lengths[number]))
+            offset, uniform = rng.integers(0, family.length, place), rng.random(place)
+            purpose = ("lattice", self.name, tuple(self.noisy), family.length)
+            program = self.joint.program(purpose, partial(self._program, family.length))
             released = {other: self.joint.release[other] for other in self.noisy}
             before = state.values[self.name]
             drawn = self.joint.run(program, given, before, released, batches, offset, uniform)
@@ -283,7 +272,7 @@ class Lattice:
         design = csr_array(vstack(rows))
         weighted = csr_array(design.multiply(1.0 / scale[:, None]))
         low, high = self._ends(state)
-        tables = state.values[self.name].reshape(state.chains, -1)
+        tables = np.array(state.values[self.name]).reshape(state.chains, -1)
         for chain in range(state.chains):
             guess = np.clip(tables[chain].astype(float), low[chain], high[chain])
             aim = wanted + np.where(scale > 0.05, scale, 0.0) * rng.standard_normal(len(wanted))

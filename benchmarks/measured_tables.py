@@ -1,0 +1,118 @@
+"""A county's table measured as the 2020 Census measures persons: how long a sample of it takes, and how cost grows.
+
+    python benchmarks/measured_tables.py [--write]
+
+Tracts of 8 cells (voting age, ethnicity, kind of housing), with total, voting age, ethnicity and all cells measured in
+every tract and in the county, by discrete Gaussian noise of the Bureau's scales. One model for all: a share for each
+cell, a rate for each tract. Seconds count everything, compilation included; effective draws are those of the worst cell
+and of the worst parameter. A sweep renews all cells of four chains; memory is the process's peak.
+"""
+
+import csv
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import numpyro.distributions as dist
+import page
+
+import noisewise as nw
+from noisewise.diagnostics import chains as diagnostics
+from noisewise.inference.problem import Problem
+from noisewise.samplers.augmentation import closed_forms, one_sweep, plan, starting_values
+from noisewise.samplers.gibbs.joint import Joint, State
+
+SCALES = Path(__file__).parents[1] / "docs/data/census-pl94-person-scales.csv"
+DIMS = ("tract", "age", "ethnicity", "housing")
+QUERIES = {
+    "total": ("age", "ethnicity", "housing"),
+    "votingage": ("ethnicity", "housing"),
+    "hispanic": ("age", "housing"),
+    "detailed": (),
+}
+"""What the Bureau calls each query, and what it sums over."""
+CHAINS, DRAWS = 16, 3_200
+SIZES = (50, 500, 5_000, 12_500)
+HEAD = ("tracts", "cells", "seconds for a start", "seconds for a sweep", "microseconds a cell", "MiB")
+
+
+def scales():
+    """Standard deviations by level and query."""
+    with SCALES.open() as file:
+        return {(row["level"], row["query"]): float(row["sigma"]) for row in csv.DictReader(file)}
+
+
+def county(tracts, seed=1):
+    """Model, release, and the confidential table behind it."""
+    rng, scale = np.random.default_rng(seed), scales()
+    share, rate = rng.dirichlet(np.full(8, 2.0)), rng.gamma(20.0, 200.0, tracts)
+    cells = rng.poisson(rate[:, None] * share).reshape(tracts, 2, 2, 2)
+    measured = {}
+    for level, lead in (("Tract", ()), ("County", ("tract",))):
+        for query, inside in QUERIES.items():
+            over = (*lead, *inside)
+            mechanism = nw.DiscreteGaussian(scale=scale[level, query])
+            truth = cells.sum(axis=tuple(DIMS.index(axis) for axis in over))
+            noisy = np.asarray(mechanism.sample(rng, truth))
+            measured[f"{level.lower()}_{query}"] = mechanism.of("cells", axes=over or None).released(noisy)
+    model = nw.Model(
+        prior={
+            "share": dist.Dirichlet(np.ones(8)),
+            "rate": dist.Gamma(2.0, 0.0005).expand([tracts]).to_event(1),
+        },
+        statistics={
+            "cells": lambda rate, share: dist.Poisson((rate[:, None] * share).reshape(-1, 2, 2, 2)).to_event(4)
+        },
+        dims={"cells": DIMS, "rate": ("tract",)},
+    )
+    return model, nw.Release(measured), cells
+
+
+def effective(posterior, name):
+    """Effective draws of its worst entry."""
+    return float(diagnostics.bulk_size(diagnostics.by_chain(posterior[name], CHAINS)).min())
+
+
+def sampled():
+    """One sample of a county of 50 tracts: a line of text."""
+    model, release, _ = county(50)
+    start = time.perf_counter()
+    posterior = nw.sample(model, release, nw.Augmentation(chains=CHAINS), draws=DRAWS, seed=1, on_failure="return")
+    seconds = time.perf_counter() - start
+    worst = {name: effective(posterior, name) for name in ("cells", "share", "rate")}
+    worth = ", ".join(f"{worst[name]:,.0f} for every {name.removesuffix('s')}" for name in worst)
+    return (
+        f"50 tracts, 400 cells, {DRAWS:,} draws from {CHAINS} chains: {seconds:.0f} s, status '{posterior.status}'. "
+        f"The draws are worth, in independent ones, at least {worth}."
+    )
+
+
+def swept(tracts, times=3):
+    """Seconds for a start and for one sweep of four chains, after one to compile."""
+    model, release, cells = county(tracts)
+    joint, rng = Joint(Problem(model, release), {}), np.random.default_rng(1)
+    start = time.perf_counter()
+    state = State(starting_values(joint, rng, 4))
+    steps = plan(joint, closed_forms(joint, state))
+    begun = time.perf_counter() - start
+    one_sweep(rng, joint, steps, state, True)
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        one_sweep(rng, joint, steps, state, True)
+        seconds.append(time.perf_counter() - start)
+    best = min(seconds)
+    numbers = (f"{tracts:,}", f"{cells.size:,}", f"{begun:.1f}", f"{best:.3f}", f"{1e6 * best / cells.size / 4:.2f}")
+    return (*numbers, f"{page.peak():,.0f}")
+
+
+if __name__ == "__main__":
+    line = sampled()
+    print(line)
+    rows = [swept(tracts) for tracts in SIZES]
+    for row in (HEAD, *rows):
+        print(*row, sep="\t")
+    if sys.argv[1:] == ["--write"]:
+        told = [page.measured_by("python benchmarks/measured_tables.py --write"), __doc__.split("\n\n")[2], line]
+        page.write("tables", "\n\n".join(["## A table, measured several ways", *told, page.table([HEAD, *rows])]))
