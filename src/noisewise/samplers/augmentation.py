@@ -53,6 +53,8 @@ STARTS = 16
 """Different starting points, as many as there are superchains."""
 POOL = 1024
 """Draws of the model that starts are chosen from."""
+POOL_ENTRIES = 2**24
+"""Most entries of measured tables in these draws."""
 WARMUP, SHORT_WARMUP = 200, 60
 """Sweeps before the first draw, and where no step adapts."""
 
@@ -465,13 +467,14 @@ def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
     problem, model = joint.problem, joint.model
     names = [n for n in model.order if (n in model.parameters or n in problem.needed) and n not in joint.measured]
     pool: dict[str, Array] = {}
+    drawn = _pool_of(joint)
     for name in names:
         if name in joint.fixed:
-            value = np.broadcast_to(problem.release[name].value, (POOL, *model.shape(name)))
+            value = np.broadcast_to(problem.release[name].value, (drawn, *model.shape(name)))
             pool[name] = np.array(value)
         else:
-            pool = model.draw(rng, [name], POOL, pool)
-    log_eta = np.zeros(POOL)
+            pool = model.draw(rng, [name], drawn, pool)
+    log_eta = np.zeros(drawn)
     joint.measure(pool)
     for name in joint.release:
         if not (name in joint.measured and isinstance(joint.release[name][0], Exact)):
@@ -488,6 +491,12 @@ def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
             "released values, or use another sampler."
         )
     return state.values
+
+
+def _pool_of(joint: Joint) -> int:
+    """Draws of the model to choose from: fewer of a large measured table, which is settled by its measurements."""
+    entries = sum(int(np.prod(joint.model.shape(measured.statistic))) for measured in joint.measured.values())
+    return int(np.clip(POOL_ENTRIES // max(entries, 1), 4 * STARTS, POOL))
 
 
 def _log_noise(joint: Joint, name: str, values: dict[str, Array]) -> Array:
