@@ -27,6 +27,8 @@ NEGLIGIBLE = 1e-12
 """What may lie beyond the window, as a share of the sum; where it may be more, the sum is done again."""
 UNROLLED = 8
 """Terms of one turn of the loop; windows are multiples of it."""
+FOLLOWED = 256
+"""Values in windows that follow, at least: law and noise may both be wide there."""
 MOST = 2**22
 """Values of the noise in a table, at most."""
 
@@ -122,7 +124,7 @@ def by_table(law: Any, kind: str, table: Any, size: int) -> Any:
     shape, dtype = jnp.shape(table[0].start), jnp.result_type(float)
     parameters = (getattr(law, name) for name in _FAMILIES[kind].parameters)
     parts = tuple(jnp.broadcast_to(jnp.asarray(one, dtype), shape) for one in parameters)
-    return _value((kind, max(size, enumeration.MOST)), parts, table)
+    return _value((kind, max(size, FOLLOWED)), parts, table)
 
 
 @jax.tree_util.register_dataclass
