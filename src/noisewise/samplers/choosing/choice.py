@@ -30,6 +30,7 @@ from noisewise.samplers.choosing.probe import (
     dear,
     noise_free,
     per_row,
+    percent,
 )
 from noisewise.samplers.gibbs.joint import Joint
 from noisewise.samplers.gibbs.reported import Reported
@@ -112,7 +113,7 @@ def _rejection(probe: Probe, draws: int, *_: Any) -> Estimate:
 
 def _importance(probe: Probe, draws: int, *_: Any) -> Estimate:
     sampler, efficiency = Importance(), probe.efficiency
-    note = f"rows weighted from the prior are worth {100 * efficiency:.2g}% of as many independent draws"
+    note = f"rows weighted from the prior are worth {percent(efficiency)} of as many independent draws"
     work = draws * probe.cells / efficiency
     return Estimate(sampler, work, efficiency, note, _enough(sampler, draws, efficiency))
 
@@ -126,9 +127,7 @@ def _adapted(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     fitted = plan.proposal.mixture if isinstance(plan.proposal, Adapted) else None
     components = len(fitted.shares) if fitted else 0
     row = ADAPTED * unknowns + 0.5 * components * unknowns**2 + plan.simulations * (probe.cells - unknowns)
-    note = (
-        f"rows weighted from a proposal fitted in pilot rounds are worth {100 * efficiency:.2g}% of independent draws"
-    )
+    note = f"rows weighted from a proposal fitted in pilot rounds are worth {percent(efficiency)} of independent draws"
     work = draws * row / efficiency  # the rounds are spent, whatever is chosen
     return Estimate(
         sampler, work, efficiency, note, _enough(sampler, draws, efficiency), partial(sampler.run, pilot=plan)
@@ -144,7 +143,7 @@ def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     row = ADAPTED * unknowns + 2.0 * Collapse.of(problem).cells
     note = (
         f"rows weighted by the exact likelihood of the release, from a proposal fitted in pilot rounds, are worth "
-        f"{100 * efficiency:.2g}% of independent draws"
+        f"{percent(efficiency)} of independent draws"
     )
     work = draws * row / efficiency
     return Estimate(
@@ -280,7 +279,7 @@ def reason_for(ranking: list[Estimate], probe: Probe) -> str:
     if dear(probe.problem) and best == sparing(probe.problem):
         return best.note
     accepted, _ = probe.acceptance
-    share = f"{100 * accepted:.2g}% of prior draws" if probe.worth >= FEW else "next to none of the prior draws"
+    share = f"{percent(accepted)} of prior draws" if probe.worth >= FEW else "next to none of the prior draws"
     plain = isinstance(best.sampler, Rejection) or probe.conditioned
     start = best.note if plain else f"rejection accepts {share}; in its place, {best.note}"
     if isinstance(best.sampler, Rejection):
@@ -292,6 +291,8 @@ def reason_for(ranking: list[Estimate], probe: Probe) -> str:
         return f"{start}; no other that applies is expected to deliver"
     beaten = min(others, key=lambda estimate: estimate.work)
     times = beaten.work / best.work
+    if times < 1.0:
+        return f"{start}; {label(beaten.sampler)} might take less work, but its draws would have to be diagnosed"
     return f"{start}; by {label(beaten.sampler)}, the next, it would take about {times:.2g} times the work"
 
 

@@ -189,6 +189,11 @@ def _sums(model: Model, name: str) -> tuple[int, ...]:
     return () if bound is not None and records_apart(bound) else model.shape(name)
 
 
+def percent(share: float) -> str:
+    """A share in words: two digits below ten percent, whole percents above."""
+    return f"{100.0 * share:.2g}%" if share < 0.095 else f"{100.0 * share:.0f}%"
+
+
 def per_row(columns: list[Array], log_weights: Array) -> float:
     """Effective draws per weighted row; where too few rows carry the weight to tell, a tenth of Kish's number at most.
 

@@ -21,7 +21,7 @@ from noisewise.model.graph import Poll
 from noisewise.numerics import Array
 from noisewise.results.labels import labels_of
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.choosing.probe import MOST_UNSEEN, Probe, collapses, dear, probe_of
+from noisewise.samplers.choosing.probe import MOST_UNSEEN, Probe, collapses, dear, percent, probe_of
 from noisewise.samplers.importance_rejection import ImportanceRejection
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.adapted import search
@@ -129,12 +129,12 @@ def _missed(problem: Problem, posterior: Posterior, rows: Columns, log_weights: 
     beyond = np.where(away.any(axis=1), log_weights, -np.inf)
     share = math.exp(weights.log_mean(beyond) - log_evidence) if np.any(beyond > -np.inf) else 0.0
     if share > OUTSIDE and (own is not None or enough):
-        return f"about {100 * share:.2g}% of the posterior lies where no draw is: {place}"
+        return f"about {percent(share)} of the posterior lies where no draw is: {place}"
     away, place = _beyond(problem, posterior, rows, weight, INNER)
     shares = weight @ away
     errors = np.sqrt(np.square(weight) @ np.square(away - shares))
     if enough and np.any(shares - CERTAIN * errors > MOVED):
-        return f"about {100 * shares.max():.2g}% of the posterior lies where a tenth of the draws is: {place}"
+        return f"about {percent(shares.max())} of the posterior lies where a tenth of the draws is: {place}"
     if own is not None:
         error = math.hypot(weights.log_mean_se(log_weights), posterior.log_evidence_se or 0.0)
         more = weights.log_mean(log_weights) - own
