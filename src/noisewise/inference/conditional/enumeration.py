@@ -15,8 +15,7 @@ import numpy as np
 from numpyro.distributions import Distribution
 
 from noisewise.inference.conditional.laws import log_mass
-from noisewise.inference.conditional.marginal import Marginal
-from noisewise.inference.conditional.sums import log_sum
+from noisewise.inference.conditional.marginal import Marginal, log_sum
 from noisewise.inference.conditional.windows import FALL
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
 from noisewise.mechanisms.additive import Additive

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 
@@ -20,3 +21,11 @@ class Marginal(NamedTuple):
     def share(self) -> Any:
         """What may be missing, as a share of the two together."""
         return jnp.where(self.log_beyond > -jnp.inf, jnp.exp(self.log_beyond - self.log_bound), 0.0)
+
+
+def log_sum(terms: Any) -> Any:
+    """log sum exp over the first axis whose gradient is zero, not NaN, where every term is -inf."""
+    top = jax.lax.stop_gradient(jnp.max(terms, axis=0))
+    top = jnp.where(jnp.isfinite(top), top, 0.0)
+    total = jnp.sum(jnp.exp(terms - top), axis=0)
+    return jnp.where(total > 0.0, top + jnp.log(jnp.where(total > 0.0, total, 1.0)), -jnp.inf)

@@ -27,8 +27,8 @@ NEGLIGIBLE = 1e-12
 """What may lie beyond the window, as a share of the sum; where it may be more, the sum is done again."""
 UNROLLED = 8
 """Terms of one turn of the loop; windows are multiples of it."""
-FOLLOWED = 256
-"""Values in windows that follow, at least: law and noise may both be wide there."""
+FOLLOWED = (256, enumeration.MOST)
+"""Values in windows that follow, at least: first, and where law and noise are both so wide that these are too few."""
 MOST = 2**22
 """Values of the noise in a table, at most."""
 
@@ -124,7 +124,7 @@ def by_table(law: Any, kind: str, table: Any, size: int) -> Any:
     shape, dtype = jnp.shape(table[0].start), jnp.result_type(float)
     parameters = (getattr(law, name) for name in _FAMILIES[kind].parameters)
     parts = tuple(jnp.broadcast_to(jnp.asarray(one, dtype), shape) for one in parameters)
-    return _value((kind, max(size, FOLLOWED)), parts, table)
+    return _value((kind, size), parts, table)
 
 
 @jax.tree_util.register_dataclass
@@ -179,7 +179,8 @@ def _with_slopes_jvp(how: tuple[str, int], primals: Any, tangents: Any) -> Any:
     """Higher derivatives, rarely asked for, are those of the windows that follow."""
     parameters, fixed = primals
     value, slopes = _with_slopes(how, parameters, fixed)
-    turns = jax.jvp(lambda at: _enumerated(how, at, fixed)[1], (parameters,), (tangents[0],))[1]
+    longest = how[0], max(how[1], *FOLLOWED)
+    turns = jax.jvp(lambda at: _enumerated(longest, at, fixed)[1], (parameters,), (tangents[0],))[1]
     return (value, slopes), (_along(slopes, tangents), turns)
 
 
@@ -190,27 +191,33 @@ def _along(slopes: Any, tangents: Any) -> Any:
 def _both(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...]]:
     """Value and slopes: from the table, and where that does not reach far enough, from windows that follow."""
     value, slopes, fits = _tabulated(how[0], parameters, fixed[0])
+    for least in FOLLOWED:
+        follow = how[0], max(how[1], least)
 
-    def again(state: Any) -> Any:
-        # parameters that depend on the state, or the compiler would move the work out of the loop
-        needed = tuple(jnp.where(state[0], one, 0.5) for one in parameters)
-        return jnp.asarray(False), *_enumerated(how, needed, fixed)
+        def again(state: Any, follow: tuple[str, int] = follow) -> Any:
+            # parameters that depend on the state, or the compiler would move the work out of the loop
+            needed = tuple(jnp.where(state[0], one, 0.5) for one in parameters)
+            return jnp.asarray(False), *_enumerated(follow, needed, fixed)
 
-    # a loop of one turn or none: a branch would be taken for all chains that run side by side
-    _, *found = jax.lax.while_loop(lambda state: state[0], again, (~jnp.all(fits), value, slopes))
-    pick = partial(jnp.where, fits)
-    return pick(value, found[0]), tuple(pick(*pair) for pair in zip(slopes, found[1], strict=True))
+        # a loop of one turn or none: a branch would be taken for all chains that run side by side
+        _, *found = jax.lax.while_loop(lambda state: state[0], again, (~jnp.all(fits), value, slopes, fits))
+        pick = partial(jnp.where, fits)
+        value, slopes = pick(value, found[0]), tuple(pick(*pair) for pair in zip(slopes, found[1], strict=True))
+        fits |= found[2]
+    return value, slopes
 
 
-def _enumerated(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...]]:
+def _enumerated(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...], Any]:
+    """Value, slopes, and whether what lies beyond the window is negligible."""
     (kind, size), (table, mechanism) = how, fixed
 
     def value(parameters: Any) -> Any:
         law = unchecked(_FAMILIES[kind].law(*parameters, table.total))
-        return enumeration.log_marginal(law, kind, mechanism, table.released, size, False).log_bound
+        marginal = enumeration.log_marginal(law, kind, mechanism, table.released, size, False)
+        return marginal.log_bound, marginal.share
 
-    found, pull = jax.vjp(value, parameters)
-    return found, pull(jnp.ones_like(found))[0]
+    found, pull, share = jax.vjp(value, parameters, has_aux=True)
+    return found, pull(jnp.ones_like(found))[0], share < NEGLIGIBLE
 
 
 def _tabulated(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any, ...], Any]:

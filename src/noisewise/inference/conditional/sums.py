@@ -15,6 +15,7 @@ import numpy as np
 
 from noisewise.inference.conditional import ratios
 from noisewise.inference.conditional.laws import bounds, constant_bounds, constant_of, entries, is_affine, rows_of
+from noisewise.inference.conditional.marginal import log_sum
 from noisewise.inference.conditional.windows import ROUNDED, window_of
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
@@ -332,14 +333,6 @@ def _exact(problem: Problem) -> list[str]:
 
 def _reads(problem: Problem, name: str) -> set[str]:
     return {name, *problem.release[name].mechanism.inputs}
-
-
-def log_sum(terms: Any) -> Any:
-    """log sum exp over the first axis whose gradient is zero, not NaN, where every term is -inf."""
-    top = jax.lax.stop_gradient(jnp.max(terms, axis=0))
-    top = jnp.where(jnp.isfinite(top), top, 0.0)
-    total = jnp.sum(jnp.exp(terms - top), axis=0)
-    return jnp.where(total > 0.0, top + jnp.log(jnp.where(total > 0.0, total, 1.0)), -jnp.inf)
 
 
 @jax.custom_vjp
