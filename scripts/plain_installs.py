@@ -105,6 +105,10 @@ model = nw.regression("cases ~ x", release, family="poisson", data={"x": [-1.0, 
 print(nw.sample(model, release, draws=500, seed=1).summary())
 """
 PYMC = """
+import warnings
+
+# ArviZ, which PyMC imports, announces its next version
+warnings.filterwarnings("ignore", message="\\s*ArviZ is undergoing", category=FutureWarning)
 import pymc as pm
 import noisewise.pymc
 
