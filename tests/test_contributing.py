@@ -6,13 +6,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exactness import agrees, variance_agrees
+import same_draws
+from exactness import LIMIT, agrees, variance_agrees
 from mechanism_case import all_cases, families
 from targets import all_targets
 
 import noisewise as nw
 from noisewise import engine, mechanisms, samplers
+from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
+from noisewise.likelihood.e_step.cloud import exact_cloud
+from noisewise.likelihood.e_step.contract import Drawing
+from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.mechanisms import CATALOGUE, Mechanism
 from noisewise.release.schema import schema
 from noisewise.samplers.choosing.choice import public_samplers
@@ -92,9 +99,6 @@ PLACES_OF_MECHANISMS = {
     f"{TABLE}: TARGETS": lambda kind: kind is nw.Exact or kind.__name__ in aimed_at(),
     f"{TABLE}: audits": lambda kind: not needs_audit(kind) or kind.__name__ in audited(),
     "docs/mechanisms/<family>.md": lambda kind: kind.__name__ in text("docs/mechanisms.md") + pages("docs/mechanisms"),
-    "docs/reference/mechanisms.md": lambda kind: (
-        f"::: noisewise.mechanisms.{kind.__name__}\n" in text("docs/reference/mechanisms.md")
-    ),
     "src/noisewise/release/release.schema.json": lambda kind: kind.__name__ in schema()["$defs"],
 }
 
@@ -116,6 +120,10 @@ def has_row(file):
     return lambda kind: re.search(rf"\b{kind.__name__}\b", text(file)) is not None
 
 
+def has_word(file):
+    return lambda kind: re.search(rf"\b{kind.name}\b", text(file)) is not None
+
+
 PLACES_OF_SAMPLERS = {
     "src/noisewise/samplers/__init__.py": lambda kind: kind.__name__ in samplers.__all__,
     "src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
@@ -124,14 +132,17 @@ PLACES_OF_SAMPLERS = {
     "docs/derivations/<name>.md": has_pages("docs/derivations"),
     "docs/samplers/<name>.md": has_pages("docs/samplers"),
     "docs/samplers.md": has_row("docs/samplers.md"),
-    "docs/reference/samplers.md": has_row("docs/reference/samplers.md"),
+}
+PLACES_OF_E_STEPS = {
+    "src/noisewise/likelihood/e_step/table.py": lambda kind: kind in map(type, E_STEPS.values()),
+    "docs/likelihood.md": lambda kind: f'`"{kind.name}"`' in text("docs/likelihood.md"),
+    "docs/derivations/likelihood.md": has_word("docs/derivations/likelihood.md"),
 }
 PLACES_OF_ENGINES = {
     "src/noisewise/engine/__init__.py": lambda kind: kind.__name__ in engine.__all__,
     "src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
     "tests/engine/test_engines.py": lambda kind: kind is nw.Device or has_row("tests/engine/test_engines.py")(kind),
     "docs/engines.md": has_row("docs/engines.md"),
-    "docs/reference/engines.md": has_row("docs/reference/engines.md"),
 }
 
 
@@ -148,6 +159,11 @@ def test_a_mechanism_is_in_every_file_of_the_list(name):
 @pytest.mark.parametrize("name", sorted(public_samplers()))
 def test_a_sampler_is_in_every_file_of_the_list(name):
     assert not lacking(public_samplers()[name], PLACES_OF_SAMPLERS)
+
+
+@pytest.mark.parametrize("name", E_STEPS)
+def test_an_e_step_is_in_every_file_of_the_list(name):
+    assert not lacking(type(E_STEPS[name]), PLACES_OF_E_STEPS)
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
@@ -173,6 +189,11 @@ def test_the_example_of_a_sampler_lacks_every_file_of_the_list(plain_rejection, 
     monkeypatch.setattr(plain_rejection, "__module__", "noisewise.samplers.sample")  # a file that names no derivation
     assert lacking(plain_rejection, PLACES_OF_SAMPLERS) == list(PLACES_OF_SAMPLERS)
     assert listed("Adding a sampler") == set(PLACES_OF_SAMPLERS)
+
+
+def test_the_example_of_an_e_step_lacks_every_file_of_the_list():
+    assert lacking(example("Multinomial"), PLACES_OF_E_STEPS) == list(PLACES_OF_E_STEPS)
+    assert listed("Adding an E-step") == set(PLACES_OF_E_STEPS)
 
 
 def test_the_example_of_an_engine_lacks_every_file_of_the_list():
@@ -207,6 +228,26 @@ def test_the_example_of_a_sampler_refuses_what_it_cannot_do(plain_rejection):
     model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"s": lambda mu: dist.Normal(mu, 1.0)})
     with pytest.raises(nw.InputError, match="PlainRejection would never accept"):
         nw.sample(model, nw.Release(s=nw.Exact().released(0.3)), plain_rejection(), draws=10, seed=1)
+
+
+def test_the_example_of_an_e_step_is_right(monkeypatch, seed):
+    """Its clouds have the mean that sums give, and a fit that uses them ends where EM does. Negative controls: a mean
+    without the release; twelve Monte Carlo errors from the top."""
+    monkeypatch.setitem(E_STEPS, "multinomial", example("Multinomial")())
+    model, release = same_draws.count()
+    (part,) = parts_of(Problem(model, release))
+    values = {"theta": np.asarray(30.0)}
+    drawings = [Drawing(seed, nw.Threads(1), Purpose.E_STEP.step(number)) for number in range(60)]
+    clouds = [E_STEPS["multinomial"].cloud(drawing, part, values, 0, 2_000) for drawing in drawings]
+    means = [float(np.sum(cloud.weights[:, 0] * cloud.values)) for cloud in clouds]
+    exact = exact_cloud(part, values)
+    assert agrees(means, float(np.sum(exact.weights[:, 0] * exact.values)))
+    assert not agrees(means, 30.0)
+    top = nw.fit(model, release, nw.EM(), progress=False).estimate["theta"]
+    fit = nw.fit(model, release, nw.MCEM(e_step="multinomial", final=50_000), seed=seed, progress=False)
+    z = (fit.estimate["theta"] - top) / fit.monte_carlo_error["theta"]
+    assert fit.status == "converged"
+    assert abs(z) < LIMIT < abs(z + 12.0)
 
 
 def test_the_example_of_an_engine_gives_the_draws_of_threads(target, seed):

@@ -13,9 +13,20 @@ from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
+import noisewise
+from noisewise import engine, mechanisms, samplers
+from noisewise.inference.settings import Sampler
+
 ROOT = Path(__file__).parents[2]
 PAPERS = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "VISION.md": "vision.md"}
 OUTSIDE = re.compile(r"\[(?P<text>`?[^\]]+`?)\]\((?P<target>(?:\.\./)*(?:src|tests|benchmarks|README)[^)\s]*)\)")
+KINDS = {
+    "Mechanism": (mechanisms.Mechanism, mechanisms),
+    "Sampler": (Sampler, samplers),
+    "Engine": (engine.Engine, engine),
+}
+"""What the reference lists by kind: the base class, and the room whose `__all__` has the public ones."""
+EVERY = re.compile(r"^::: every (?P<base>\w+)$", re.MULTILINE)
 MATHS = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 TAG = re.compile(r"\\tag\{([^}]*)\}")
 MATHML = "{http://www.w3.org/1998/Math/MathML}"
@@ -24,34 +35,47 @@ TAKE_LIMITS = {"\u2211", "\u220f", "max", "min", "sup", "inf", "lim"}
 """Operators whose limits stand above and below them where there is room."""
 
 
+def listed(markdown: str) -> str:
+    """A page of the reference with `::: every Mechanism` written out, one line for each public class of the kind."""
+    return EVERY.sub(lambda match: "\n\n".join(f"::: {name}" for name in public(*KINDS[match["base"]])), markdown)
+
+
+def public(kind: type, room: Any) -> list[str]:
+    """Names of the public classes of a kind, each as users write it."""
+    classes = [each for each in map(room.__dict__.get, room.__all__) if isinstance(each, type)]
+    names = [each.__name__ for each in classes if issubclass(each, kind) and each is not kind]
+    return [f"noisewise.{name}" if name in noisewise.__all__ else f"{room.__name__}.{name}" for name in names]
+
+
 def on_files(files: Any, config: Any) -> Any:
     """Papers that live at the root of the repository become pages, and the navigation is fitted to the pages."""
     for name, page in PAPERS.items():
         files.append(File.generated(config, page, content=(ROOT / name).read_text(encoding="utf-8")))
     pages = {file.src_uri for file in files.documentation_pages()}
-    listed: set[str] = set()
-    config.nav = [entry for entry in (_kept(entry, pages, listed) for entry in config.nav) if entry]
-    unlisted = sorted(pages - listed)
+    named: set[str] = set()
+    config.nav = [entry for entry in (_kept(entry, pages, named) for entry in config.nav) if entry]
+    unlisted = sorted(pages - named)
     if unlisted:
         config.nav.append({"More": unlisted})
     return files
 
 
-def _kept(entry: Any, pages: set[str], listed: set[str]) -> Any:
+def _kept(entry: Any, pages: set[str], named: set[str]) -> Any:
     """A navigation entry without the pages that do not exist; None where nothing is left of it."""
     if isinstance(entry, str):
-        listed.add(entry)
+        named.add(entry)
         return entry if entry in pages else None
     [(title, below)] = entry.items()
     if isinstance(below, list):
-        kept = [one for one in (_kept(each, pages, listed) for each in below) if one]
+        kept = [one for one in (_kept(each, pages, named) for each in below) if one]
     else:
-        kept = _kept(below, pages, listed)
+        kept = _kept(below, pages, named)
     return {title: kept} if kept else None
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Links to the source become names (the site holds no source tree); links to the papers become links to pages."""
+    markdown = listed(markdown)
     here = posixpath.dirname(page.file.src_uri)
     for name, target in PAPERS.items():
         found = posixpath.relpath(target, here or ".")

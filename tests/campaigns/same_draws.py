@@ -22,6 +22,7 @@ import numpyro.distributions as dist
 import scipy
 
 import noisewise as nw
+from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.intervals import bootstrap
 
 FILE = Path(__file__).resolve().parents[1] / "reference" / "draws.json"
@@ -91,7 +92,8 @@ def runs() -> Iterator[tuple[str, Callable[[], Any]]]:
         ("EM", nw.EM(), ("count", "means")),
         *(
             (f"MCEM {e_step}", nw.MCEM(e_step=e_step, final=20_000), ("count",))
-            for e_step in ("importance", "mixture", "rejection", "resampled", "markov", "recycled")
+            for e_step in E_STEPS
+            if e_step != "augmented"
         ),
         ("MCEM importance", nw.MCEM(final=20_000), ("means", "clamped mean")),
         ("MCEM augmented", nw.MCEM(e_step="augmented", final=20_000), ("clamped mean",)),

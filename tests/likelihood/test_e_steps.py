@@ -30,7 +30,8 @@ def subclasses(cls):
 
 
 def test_every_e_step_is_in_the_table():
-    assert {type(e_step) for e_step in E_STEPS.values()} == subclasses(EStep) - {EStep}
+    own = {kind for kind in subclasses(EStep) - {EStep} if kind.__module__.startswith("noisewise.")}
+    assert {type(e_step) for e_step in E_STEPS.values()} == own
 
 
 def test_the_page_and_the_message_name_every_e_step():
