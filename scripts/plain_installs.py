@@ -174,7 +174,7 @@ STEPS: dict[str, list[Step]] = {
         script("docs/getting-started.md", page("docs/getting-started.md"), prints="Posterior: 10,000 draws"),
         # what is not installed is named, with the extra that has it
         typed("noisewise serve --no-browser", r"noisewise\[page\]", code=2),
-        typed("noisewise release people.csv plan.toml --out noisy.json", r"noisewise\[opendp\]", code=2),
+        typed("noisewise release people.csv plan.toml --yes --out noisy.json", r"noisewise\[opendp\]", code=2),
         script("nw.Processes", COUNT, SAME_DRAWS, PROCESSES, prints=r"noisewise\[processes\]", code=1),
         script("a table in Parquet", COUNT, WITHOUT_PARQUET, prints=r"noisewise\[parquet\]", code=1),
         script("nw.Dask", COUNT, "nw.sample(model, release, engine=nw.Dask())", prints=r"noisewise\[dask\]", code=1),
@@ -183,7 +183,11 @@ STEPS: dict[str, list[Step]] = {
     ],
     "page": [Step("noisewise serve --no-browser --port 0", ("serve",))],
     "opendp": [
-        typed("noisewise release people.csv plan.toml", "smokers.*epsilon.*Release", files=("release.json",)),
+        typed(
+            "noisewise release people.csv plan.toml --yes",
+            "smokers.*epsilon.*Release",
+            files=("release.json", "release.toml"),
+        ),
         script(
             "analyse the release", "import noisewise as nw\nprint(nw.Release.load('release.json'))", prints="smokers"
         ),

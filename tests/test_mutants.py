@@ -17,7 +17,7 @@ ROOMS = [
 BESIDES = [
     "pymc.py",
     "sensitivity.py",
-    *(f"curator/{name}.py" for name in ("drawing", "summaries", "measurements", "rounding")),
+    *(f"curator/{name}.py" for name in ("drawing", "summaries", "measurements", "rounding", "promise", "ledger")),
 ]
 WITHOUT = {
     "numerics/compiled.py": "compiles programs and keeps them",

@@ -98,6 +98,7 @@ COMMANDS = (
     "status",
     "serve",
     "release",
+    "ledger",
     "demo",
     "paper",
 )

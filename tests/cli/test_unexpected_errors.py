@@ -110,7 +110,7 @@ def test_of_confidential_records_only_the_kind_of_error_is_told(noisewise, tmp_p
         except ValueError as error:
             raise RuntimeError("Alice: 4711") from error
 
-    monkeypatch.setattr("noisewise.curator.release_file", fail)
+    monkeypatch.setattr("noisewise.curator.prepare", fail)
     code, out, err = noisewise("release", "people.csv", "plan.toml")
     assert code == 70
     assert "an unexpected error (RuntimeError)." in err

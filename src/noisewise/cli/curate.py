@@ -1,40 +1,133 @@
-"""The curator's command: release."""
+"""The curator's commands: release, ledger."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from noisewise import curator
-from noisewise.cli.shared import Json, say_json
+from noisewise.cli.shared import MISTAKE, Json, fail, note, say_json, write_new
 from noisewise.errors import refusal
+from noisewise.mechanisms.guarantee import NEIGHBOURS
+
+Data = Annotated[Path, typer.Argument(help="Confidential records: a CSV file with a header.", show_default=False)]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(release)
+    """Add the commands."""
+    for command in (release, ledger):
+        app.command()(command)
 
 
 def release(
-    data: Annotated[Path, typer.Argument(help="Confidential records: a CSV file with a header.", show_default=False)],
+    data: Data,
     plan: Annotated[
         Path, typer.Argument(help="What to publish: a TOML file, see docs/curators.md.", show_default=False)
     ],
     out: Annotated[Path, typer.Option(help="Where to write the release; must not exist yet.")] = Path("release.json"),
+    yes: Annotated[bool, typer.Option("--yes", help="Draw without asking; scripts need it.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, and draw from made-up rows; nothing is spent or kept.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """For curators: draw a release with OpenDP. Nothing confidential is printed or written."""
-    if out.exists() or not out.parent.is_dir():
-        advice = "Every run spends the budgets again: keep the old release, or choose another name."
-        raise refusal("release", "out", "must be a new file in an existing directory", str(out), advice)
-    drawn = curator.release_file(data, plan)
-    drawn.save(out)
-    if json:
-        say_json(drawn.to_dict() | {"file": str(out)})
+    beside = out.with_suffix(".toml")
+    for file in (out, beside):
+        if not dry_run and (file.exists() or not file.parent.is_dir() or out.suffix == ".toml"):
+            advice = "Every run spends the budgets again: keep the old release, or choose another name, as new.json."
+            raise refusal("release", "out", "must be a new file in an existing directory", str(file), advice)
+    prepared = curator.prepare(data, plan)
+    _tell(prepared)
+    if dry_run:
+        drawn = prepared.rehearse()
+        if json:
+            say_json(_without_values(drawn) | {"dry_run": True})
+            return
+        _say_statistics(drawn)
+        typer.echo("Rehearsed on made-up rows: nothing was spent, entered or written.")
         return
+    if not yes:
+        _confirm()
+    drawn = prepared.draw(str(out))
+    drawn.save(out)
+    text = curator.starter(prepared.plan, drawn, out.name, prepared.table.size)
+    write_new(beside, text, "release")
+    if json:
+        say_json(drawn.to_dict() | {"file": str(out), "analysis": str(beside)})
+        return
+    _say_statistics(drawn)
+    typer.echo(f"Release: {out}")
+    typer.echo(f"Analysis file to begin with: {beside}")
+
+
+def _tell(prepared: curator.Prepared) -> None:
+    """What would be promised, by this release and by all so far; to standard error, before anything is drawn."""
+    guarantee = prepared.plan.guarantee
+    typer.echo(curator.in_words(guarantee), err=True)
+    assert prepared.ledger is not None
+    after = prepared.ledger.after(guarantee)
+    if after != guarantee:
+        typer.echo(f"With all that was drawn before: {curator.in_words(after)}", err=True)
+    if prepared.ledger.total is None:
+        note(f"the ledger {prepared.ledger.path.name} states no total. Set one: noisewise ledger DATA --epsilon 1.0.")
+    large = curator.warning(after)
+    if large is not None:
+        note(large)
+
+
+def _confirm() -> None:
+    if not sys.stdin.isatty():
+        fail("release: nothing was drawn: there is no terminal to ask at. Add --yes to draw without asking.", MISTAKE)
+    if not typer.confirm("Draw the release, and spend this?", err=True):
+        fail("release: nothing was drawn.", MISTAKE)
+
+
+def _say_statistics(drawn: Any) -> None:
     for name, item in drawn.items():
         guarantee = item.mechanism.guarantee.to_dict() if item.mechanism.guarantee else {}
         budget = ", ".join(f"{key} = {guarantee[key]:g}" for key in ("epsilon", "rho") if key in guarantee)
         shape = "x".join(map(str, item.shape)) or "a number"
         typer.echo(f"{name}: {type(item.mechanism).__name__} ({shape}), {budget}, {guarantee.get('neighbours')}")
-    typer.echo(f"Release: {out}")
+
+
+def _without_values(drawn: Any) -> dict[str, Any]:
+    content: dict[str, Any] = drawn.to_dict()
+    for entry in content["statistics"].values():
+        del entry["value"]
+    return content
+
+
+def ledger(
+    data: Data,
+    epsilon: Annotated[float | None, typer.Option(help="From now on, the most to spend in all.")] = None,
+    delta: Annotated[float | None, typer.Option(help="With --epsilon, where Gaussian noise is drawn.")] = None,
+    rho: Annotated[float | None, typer.Option(help="The same in rho, in place of --epsilon.")] = None,
+    neighbours: Annotated[str, typer.Option(help=f"{NEIGHBOURS[0]} or {NEIGHBOURS[1]}.")] = NEIGHBOURS[0],
+    json: Json = False,
+) -> None:
+    """For curators: what has been drawn from a file of records, and the total that must not be exceeded."""
+    if not data.is_file():
+        raise refusal("ledger", "data", "must be an existing file", str(data), "Check the path.")
+    kept = curator.Ledger.beside(data)
+    stated = {key: value for key, value in (("epsilon", epsilon), ("delta", delta), ("rho", rho)) if value is not None}
+    if stated:
+        kept.set_total(neighbours, **stated)
+    entries, total, spent = kept.entries(), kept.total, kept.spent
+    if json:
+        summary = {"total": total and total.to_dict(), "spent": spent and spent.to_dict()}
+        say_json({"file": str(kept.path), "entries": entries, **summary})
+        return
+    for entry in entries:
+        what = "total" if "total" in entry else f"release {entry['out']} ({', '.join(entry['statistics'])})"
+        typer.echo(f"{entry['when']}  {entry['who']}  {what}: {_budget(entry.get('total') or entry['guarantee'])}")
+    typer.echo(f"Total: {'not stated' if total is None else _budget(total.to_dict())}")
+    typer.echo(f"Drawn so far: {'nothing' if spent is None else _budget(spent.to_dict())}")
+    if spent is not None:
+        typer.echo(curator.in_words(spent))
+
+
+def _budget(guarantee: dict[str, Any]) -> str:
+    parts = [f"{key} = {guarantee[key]:g}" for key in ("epsilon", "delta", "rho") if key in guarantee]
+    return ", ".join([*parts, str(guarantee.get("neighbours"))])

@@ -11,7 +11,7 @@ from typing import NoReturn
 from noisewise._version import current_versions
 from noisewise.cli.shared import FAULT, fail
 
-CONFIDENTIAL = ("release",)
+CONFIDENTIAL = ("release", "ledger")
 """Commands that read confidential records. An error's text may quote them, so that only its kind is said."""
 
 

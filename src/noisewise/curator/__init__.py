@@ -4,8 +4,27 @@
 statistic, choose the scale for the budget and add the noise; the result states the exact law of that noise.
 """
 
-from noisewise.curator.drawing import Query, Table, release, release_file
+from noisewise.curator.drawing import Prepared, prepare, release, release_file
+from noisewise.curator.ledger import Ledger
 from noisewise.curator.measurements import from_opendp_json
+from noisewise.curator.plan import Plan, Query
+from noisewise.curator.promise import in_words, warning
+from noisewise.curator.starter import starter
 from noisewise.curator.summaries import from_opendp_summary
+from noisewise.curator.table import Table
 
-__all__ = ["Query", "Table", "from_opendp_json", "from_opendp_summary", "release", "release_file"]
+__all__ = [
+    "Ledger",
+    "Plan",
+    "Prepared",
+    "Query",
+    "Table",
+    "from_opendp_json",
+    "from_opendp_summary",
+    "in_words",
+    "prepare",
+    "release",
+    "release_file",
+    "starter",
+    "warning",
+]

@@ -290,6 +290,7 @@ def test_float_noise_is_fine_grained(dp):
 
 # Releases ------------------------------------------------------------------------------------------------------
 
+THREE = dict(kind="histogram", column="region", categories=["north", "south", "west"], allow=["unlisted"])
 ADD_REMOVE = {
     "people": dict(kind="count", epsilon=0.5),
     "people_float": dict(kind="count", rho=0.5, mechanism="Gaussian"),
@@ -298,17 +299,15 @@ ADD_REMOVE = {
     "years": dict(kind="sum", column="age", bounds=[18, 90], rho=0.1),
     "years_float": dict(kind="sum", column="age", bounds=[18, 90], epsilon=0.1, mechanism="Laplace"),
     "money": dict(kind="sum", column="income", bounds=[0, 10], epsilon=1.0),
-    "regions": dict(kind="histogram", column="region", categories=["north", "south", "west"], rho=0.5),
-    "regions_float": dict(
-        kind="histogram", column="region", categories=["north", "south", "west"], epsilon=0.5, mechanism="Laplace"
-    ),
+    "regions": THREE | dict(rho=0.5),
+    "regions_float": THREE | dict(epsilon=0.5, mechanism="Laplace"),
 }
 REPLACE_ONE = {
     "users": dict(kind="count", column="used", value="yes", rho=0.5),
     "years": dict(kind="sum", column="age", bounds=[18, 90], epsilon=0.5),
     "age": dict(kind="mean", column="age", bounds=[18, 90], rho=0.1),
     "money": dict(kind="mean", column="income", bounds=[0, 10], epsilon=1.0),
-    "regions": dict(kind="histogram", column="region", categories=["north", "south", "west"], epsilon=0.5),
+    "regions": THREE | dict(epsilon=0.5),
     "use": dict(kind="answers", column="used", categories=["no", "yes"], epsilon=1.1),
     "region": dict(kind="answers", column="region", categories=["north", "south", "west", "elsewhere"], epsilon=2.0),
 }
@@ -386,7 +385,7 @@ def test_categories_are_compared_as_written(dp):
     """Whole numbers, floats that are whole, and truth values; what is not listed is not counted."""
     data = {"code": [1.0, 2.0, 2.0, np.nan, 7.0], "flag": [True, False, True, True, False]}
     wanted = {
-        "codes": dict(kind="histogram", column="code", categories=[1, 2], epsilon=1e6),
+        "codes": dict(kind="histogram", column="code", categories=[1, 2], allow=["unlisted"], epsilon=1e6),
         "flags": dict(kind="count", column="flag", value=True, epsilon=1e6),
     }
     release = curator.release(data, wanted)
@@ -400,7 +399,7 @@ def test_a_release_says_what_its_plan_says(dp, table):
     assert release["regions"].coords == {"region": ("north", "south", "west")}
     assert release["years"].about == {"bounds": (18.0, 90.0)}
     assert release["people"].about == {}
-    histogram = dict(kind="histogram", categories=["a", "b"], epsilon=1.0)
+    histogram = dict(kind="histogram", categories=["a", "b"], allow=["unlisted", "empty"], epsilon=1.0)
     data = {"home town": ["a", "b"], "letter": ["a", "b"]}
     assert curator.release(data, {"towns": {**histogram, "column": "home town"}})["towns"].coords == {}
     same_name = curator.release(data, {"letter": {**histogram, "column": "letter"}})
@@ -508,7 +507,7 @@ def test_masked_columns_are_refused(table):
 
 def test_long_float_sums_are_refused(monkeypatch, table):
     """OpenDP would silently leave out records beyond its limit."""
-    monkeypatch.setattr(curator.drawing, "LONGEST_FLOAT_SUM", 7)
+    monkeypatch.setattr(curator.table, "LONGEST_FLOAT_SUM", 7)
     with pytest.raises(nw.InputError, match="must be whole numbers where more than 7"):
         curator.release(table, {"it": dict(kind="sum", column="income", bounds=[0, 10], epsilon=1.0)})
 
@@ -531,6 +530,7 @@ epsilon = 0.5
 kind = "histogram"
 column = "region"
 categories = ["north", "south", "west"]
+allow = ["unlisted"]
 rho = 0.5
 """
 
@@ -544,13 +544,13 @@ def run(*arguments, cwd):
 def test_command(dp, table, tmp_path):
     table.to_csv(tmp_path / "data.csv", index=False)
     (tmp_path / "plan.toml").write_text(PLAN)
-    done = run("data.csv", "plan.toml", "--out", "published.json", cwd=tmp_path)
+    done = run("data.csv", "plan.toml", "--yes", "--out", "published.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "people: DiscreteLaplace (a number), epsilon = 0.5, add-remove" in done.stdout
     assert "regions: DiscreteGaussian (3), rho = 0.5, add-remove" in done.stdout
     release = nw.Release.load(tmp_path / "published.json")
     assert set(release) == {"people", "regions"}
-    again = run("data.csv", "plan.toml", "--out", "published.json", cwd=tmp_path)
+    again = run("data.csv", "plan.toml", "--yes", "--out", "published.json", cwd=tmp_path)
     assert again.returncode == 2
     assert "'out' must be a new file" in again.stderr
     assert nw.Release.load(tmp_path / "published.json") == release
@@ -571,7 +571,11 @@ def test_command(dp, table, tmp_path):
             "statistics.regions: 'column' must be a column of the data",
         ),
         ("data.csv", None, "release: 'data' must be an existing file; got 'data.csv'"),
-        ("data.csv", "", "release: 'data' must be a CSV file with a header (EmptyDataError); got 'data.csv'"),
+        (
+            "data.csv",
+            "",
+            "release: 'data' must be a CSV file with a header (nothing in its first line); got 'data.csv'",
+        ),
     ],
 )
 def test_mistakes_in_files(name, content, words, table, tmp_path, monkeypatch):
