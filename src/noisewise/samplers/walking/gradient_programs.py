@@ -86,7 +86,8 @@ class Programs:
                 free = self.target.free_from(row, data["centring"])
                 return free, self.target.potential(data)(free)
 
-            return jax.vmap(energy, in_axes=(0, None))
+            # one after the other: side by side, a sum whose windows one row needs long would be long for all
+            return lambda rows, data: jax.lax.map(partial(energy, data=data), rows)
 
         return self._program("energies", build)(rows, data)
 
