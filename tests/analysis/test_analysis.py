@@ -1,6 +1,8 @@
 """Analysis files: malformed ones give an error with line and cause, good ones give the model a program would."""
 
 import json
+import re
+import unicodedata
 
 import jax.numpy as jnp
 import malformed_analyses as malformed
@@ -331,3 +333,107 @@ def test_files_from_other_editors_are_read(tmp_path):
 def test_huge_and_deep_files_end_in_an_error_at_once():
     for text in ("a = " + "[" * 5000, "#" * 1_000_001, "a = " + "9" * 5000, "[" + "a." * 5000 + "a]\nb = 1"):
         assert "line 1" in str(refused(text))
+
+
+PYTHONS = re.compile(r"\b(?:nw|dist|jnp|np)\.|jax|Python|\bdict\b|\bNone\b|\bTrue\b|\bFalse\b|float64")
+
+
+def test_causes_speak_the_files_language():
+    causes = []
+    for text, *_ in [*malformed.MARKED[::7], *malformed.MARKED[-60:], *malformed.TYPED[::3]]:
+        with pytest.raises(FileError) as caught:
+            Analysis.from_text(text.replace("¦", ""))
+        causes.append(caught.value.cause)
+    assert not [cause for cause in causes if PYTHONS.search(cause)]
+
+
+ACCENTS = """
+[answers]
+"größe_über_3" = "größe > 3"
+[parameters]
+"größe" = "Gamma(25, 5)"
+[statistics]
+"fälle" = "Poisson(größe)"
+[words]
+"größe" = "Die Größe"
+[release."fälle"]
+value = 6.5
+mechanism = "Laplace"
+scale = 2.0
+"""
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_names_may_have_accents(form):
+    analysis = Analysis.from_text(unicodedata.normalize(form, ACCENTS))
+    assert (analysis.model.parameters, analysis.model.statistics) == (("größe",), ("fälle",))
+    assert Analysis.from_text(analysis.to_text()).release == analysis.release
+
+
+@pytest.mark.parametrize("line", ['größe = "Gamma(25, 5)"', '[größe]\nx = "Gamma(25, 5)"'])
+def test_an_accent_without_quotation_marks_is_told_the_remedy(line):
+    with pytest.raises(FileError, match='stands in quotation marks: "größe"'):
+        Analysis.from_text(f"[parameters]\n{line}\n")
+
+
+TWO_GROUPS = """
+[parameters]
+a = "LogNormal(3, 0.3)"
+b = "LogNormal(3, 0.3)"
+[means.first]
+n = 4
+contribution = "clip(income, 0, 60)"
+[means.first.record]
+income = "Gamma(2, 2 / a)"
+[means.second]
+n = 5
+contribution = "clip(income, 0, 60)"
+[means.second.record]
+income = "Gamma(2, 2 / b)"
+[release.first]
+value = 24.0
+mechanism = "Laplace"
+scale = 3.0
+[release.second]
+value = 21.0
+mechanism = "Laplace"
+scale = 3.0
+"""
+
+
+def test_means_over_records_are_totals_over_n_and_fields_may_share_a_name():
+    analysis = Analysis.from_text(TWO_GROUPS)
+    totals = Analysis.from_text(TWO_GROUPS.replace("[means.", "[totals."))
+    rng = [np.random.default_rng(1) for _ in range(2)]
+    drawn, summed = (
+        found.model.draw(one, list(found.model.order), 4096) for found, one in zip((analysis, totals), rng, strict=True)
+    )
+    for name, n in (("first", 4), ("second", 5)):
+        np.testing.assert_allclose(drawn[name], summed[name] / n)
+    assert abs(np.corrcoef(drawn["first"], drawn["second"])[0, 1]) < LIMIT / np.sqrt(4096), "records of their own"
+    clash = TWO_GROUPS.replace("income", "a", 1).replace('income = "Gamma(2, 2 / a)"', 'a = "Gamma(2, 1)"')
+    with pytest.raises(FileError, match="'a' is used twice"):
+        Analysis.from_text(clash)
+    with pytest.raises(FileError, match="'income' depends on itself"):
+        Analysis.from_text(TWO_GROUPS.replace('"Gamma(2, 2 / b)"', '"Gamma(2, 2 / income)"'))
+    with pytest.raises(FileError, match="model the sum"):
+        Analysis.from_text(TWO_GROUPS.replace("n = 5", 'n = "a"'))
+
+
+RESPONSE = starter("response")
+
+
+def test_yes_answers_of_randomised_response_are_written_as_people_say_them():
+    analysis = Analysis.from_text(RESPONSE)
+    assert analysis.release == nw.Release(yes=nw.RandomizedResponse(keep=0.75, on="ones", n=1000).released(462))
+    assert Analysis.from_text(analysis.to_text()).release == analysis.release
+    by_answer = RESPONSE.replace("value = 462", "value = { never = 310, once = 420, often = 270 }")
+    by_answer = by_answer.replace('"Beta(1, 1)"', '"Dirichlet([1, 1, 1])"').replace("Binomial", "Multinomial")
+    by_answer = by_answer.replace('"100 * share"', '"100 * share[0]"').replace('"share > 1/3"', '"share[0] > 1/3"')
+    found = Analysis.from_text(by_answer)
+    mechanism = nw.RandomizedResponse(keep=0.75, categories=3, on="counts", n=1000)
+    assert found.release["yes"].mechanism == mechanism
+    assert found.release["yes"].coords == {"yes_entry": ("never", "once", "often")}
+    assert Analysis.from_text(found.to_text()).release == found.release
+    with pytest.raises(FileError, match="numbers of ones among n = 1000"):
+        Analysis.from_text(RESPONSE.replace("value = 462", "value = 1462"))

@@ -423,7 +423,9 @@ def test_the_graph_shows_every_node_once_and_no_boxes_overlap():
 def test_laws_and_clamping_are_named():
     model, release = wide_model()
     said = {node.key: node.sentence for node in words_of_nodes(model, release, {})}
-    assert said["p:spread"] == "spread, unknown, has the prior HalfNormal (scale 1)."
+    assert (
+        said["p:spread"] == "spread, unknown, has the prior HalfNormal (scale 1): mean 0.80; 95% between 0.031 and 2.2."
+    )
     assert said["p:rate"] == "rate, unknown, has the prior LogNormal given spread, 3 values."
     assert "sum over 20 records" in said["s:sums"]
     assert "is clamped" in said["s:sums"]

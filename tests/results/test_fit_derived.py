@@ -123,3 +123,23 @@ def test_a_fit_that_has_not_converged_has_none():
 def test_the_profile_of_a_function_is_refused_with_advice(fit):
     with pytest.raises(nw.InputError, match=r"fit\.derive"):
         profile_interval(MODEL, RELEASE, fit, lambda p1, p2: p1 - p2)
+
+
+def test_a_models_derived_quantities_come_with_reasons_for_those_that_have_no_estimate():
+    from noisewise.results.derived import answers
+
+    asked = {"double": lambda rate: 2 * rate, "more": lambda double: double + 1, "many": lambda rate: rate > 3}
+    asked |= {"hidden": lambda count: count, "beyond": lambda hidden: hidden + 1}
+    model = nw.Model(
+        prior={"rate": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda rate: dist.Poisson(rate)}, derived=asked
+    )
+    release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
+    fit = nw.fit(model, release)
+    found, missing = answers(fit, model)
+    assert found.labels == ("double", "more")
+    assert float(found.standard_error["more"]) == pytest.approx(2 * float(fit.standard_error["rate"]))
+    assert missing == {
+        "many": "it asks for a probability, and an estimate has none",
+        "hidden": "'count' is confidential",
+        "beyond": "'hidden' is itself not estimated",
+    }

@@ -22,7 +22,7 @@ from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.release import Release
 
-STARTERS = ("count", "means", "histogram", "survey", "regression")
+STARTERS = ("count", "rate", "response", "means", "histogram", "survey", "regression")
 """Names of the commented starter files."""
 
 

@@ -63,6 +63,10 @@ class Expression:
     names: tuple[str, ...]
     run: Run
 
+    def divided_by(self, n: int) -> "Expression":
+        """The same over n."""
+        return Expression(self.text, self.names, lambda values: self.run(values) / n)
+
     def function(self) -> Callable[..., Any]:
         """A function whose arguments are the names, as `nw.Model` and `nw.Total` take it."""
         return _function(self.names, self.run)

@@ -26,10 +26,12 @@ from noisewise.model import Model, Total
 from noisewise.release import Release
 
 TABLES = (
-    *("question", "answers", "parameters", "statistics", "totals", "dims", "words", "release", "inference"),
+    *("question", "answers", "parameters", "statistics", "totals", "means", "dims", "words", "release", "inference"),
     "likelihood",
 )
 """In the order in which a file is written."""
+SUMS = ("totals", "means")
+"""Tables of statistics that are sums or means over records."""
 
 
 class Reader:
@@ -62,21 +64,21 @@ class Reader:
     # The model ---------------------------------------------------------------------------------------
 
     def model(self) -> Model:
-        """The tables [parameters], [statistics] and [totals]."""
+        """The tables [parameters], [statistics], [totals] and [means]."""
         priors = table(self.document, ("parameters",), None)
         laws = table(self.document, ("statistics",), None)
-        totals = table(self.document, ("totals",), None)
-        self.places = self._declared(priors, laws, totals)
-        outside = [name for name, path in self.places.items() if len(path) == 2 and path[0] != "answers"]
+        sums = [(kind, name) for kind in SUMS for name in table(self.document, (kind,), None)]
+        self.places = self._declared(priors, laws, sums)
+        outside = [name for name, path in self.places.items() if path[0] != "answers"]
         prior = {name: self._law(("parameters", name), text, list(priors)) for name, text in priors.items()}
-        if not laws and not totals:
+        if not laws and not sums:
             example = 'Add [statistics] with, say, count = "Poisson(theta)".'
             raise self.document.error(("statistics",), f"the file must name at least one statistic. {example}")
         statistics: dict[str, Any] = {n: self._law(("statistics", n), text, outside) for n, text in laws.items()}
-        statistics |= {name: self._total(name, outside) for name in totals}
+        statistics |= {path[1]: self._total(path, outside) for path in sums}
         self._refuse_cycles()
         derived = self._answers(outside)
-        dims, coords = axes_of(read_words(self.document, self._named()), self._dims())
+        dims, coords = axes_of(read_words(self.document, self.places), self._dims())
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = self._located(lambda: Model(prior, statistics, dims=dims, coords=coords, derived=derived))
@@ -87,32 +89,31 @@ class Reader:
                 warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         return model
 
-    def _declared(self, priors: dict[str, Any], laws: dict[str, Any], totals: dict[str, Any]) -> dict[str, Path]:
-        """Every name of the model with its place; names that cannot be, and names used twice, are refused."""
+    def _declared(self, priors: dict[str, Any], laws: dict[str, Any], sums: list[tuple[str, str]]) -> dict[str, Path]:
+        """Every parameter, statistic and answer with its place; names that cannot be, or are used twice, are refused.
+
+        Fields of records may have the same name in different tables, but not that of anything else.
+        """
         paths: list[Path] = [("parameters", name) for name in priors]
-        paths += [("statistics", name) for name in laws] + [("totals", name) for name in totals]
+        paths += [("statistics", name) for name in laws] + list(sums)
         paths += [("answers", name) for name in table(self.document, ("answers",), None)]
-        for name in totals:
-            table(self.document, ("totals", name), ("n", "contribution", "record"))
-            record = table(self.document, ("totals", name, "record"), None)
-            paths += [("totals", name, "record", field) for field in record]
+        fields: list[Path] = []
+        for own in sums:
+            table(self.document, own, ("n", "contribution", "record"))
+            fields += [(*own, "record", field) for field in table(self.document, (*own, "record"), None)]
         places: dict[str, Path] = {}
-        for path in paths:
+        for path in [*paths, *fields]:
             name = str(path[-1])
-            try:
-                checks.name("file", str(path[0]), name)
-            except InputError as error:
-                raise self.document.error(path, f"'{name}' cannot be a name: {error.cause}", key=True) from None
+            reason = _no_name(name)
+            if reason is not None:
+                raise self.document.error(path, f"'{name}' cannot be a name: {reason}.", key=True)
             if name in places:
                 earlier = ".".join(map(str, places[name][:-1]))
                 cause = f"'{name}' is used twice: it stands in [{earlier}] already. Rename one of them."
                 raise self.document.error(path, cause, key=True)
-            places[name] = path
+            if path in paths:
+                places[name] = path
         return places
-
-    def _named(self) -> dict[str, Path]:
-        """Parameters, statistics and answers, with their places."""
-        return {name: place for name, place in self.places.items() if len(place) == 2}
 
     def _answers(self, outside: list[str]) -> dict[str, Callable[..., Any]]:
         """The table [answers]: what is asked for, each by what stands above it."""
@@ -129,8 +130,8 @@ class Reader:
         """The table [dims]: names of axes, in the words of the release's `names`."""
         dims = {}
         for name, axes in table(self.document, ("dims",), None).items():
-            if name not in self._named():
-                cause = f"'{name}' is not a parameter or a statistic. {checks.nearest(name, self._named())}"
+            if name not in self.places:
+                cause = f"'{name}' is not a parameter or a statistic. {checks.nearest(name, self.places)}"
                 raise self.document.error(("dims", name), cause, key=True)
             dims[name] = tuple(axes) if isinstance(axes, list) else (axes,)
         return dims
@@ -147,12 +148,13 @@ class Reader:
             raise self.document.error(path, error.cause, at=error.start) from None
         return expression
 
-    def _total(self, name: str, outside: list[str]) -> Total:
-        path: Path = ("totals", name)
+    def _total(self, path: tuple[str, str], outside: list[str]) -> Total:
+        """A sum or mean over records."""
+        kind, name = path
         stated = table(self.document, path, ("n", "contribution", "record"))
         for key in ("n", "contribution", "record"):
             if key not in stated:
-                raise self.document.error(path, f"'{key}' is missing for the total '{name}'.")
+                raise self.document.error(path, f"'{key}' is missing for the {kind[:-1]} '{name}'.")
         record = table(self.document, (*path, "record"), None)
         if not record:
             raise self.document.error((*path, "record"), "a record needs at least one field.")
@@ -167,8 +169,10 @@ class Reader:
             listed = isinstance(stated["contribution"], list)
             place: Path = (*path, "contribution", number) if listed else (*path, "contribution")
             parts.append(self._parsed(parse_number, place, text, known))
-        contribution = together(parts) if isinstance(stated["contribution"], list) else parts[0].function()
         self._check_size(path, stated["n"], outside)
+        if kind == "means":
+            parts = [part.divided_by(stated["n"]) for part in parts]
+        contribution = together(parts) if isinstance(stated["contribution"], list) else parts[0].function()
         if not {used for part in parts for used in part.names} & set(record):
             cause = f"'contribution' must depend on the record. {checks.nearest('', record)}"
             raise self.document.error((*path, "contribution"), cause)
@@ -176,6 +180,9 @@ class Reader:
         return self._located(lambda: Total(laws, contribution, stated["n"]))
 
     def _check_size(self, path: Path, n: Any, outside: list[str]) -> None:
+        if isinstance(n, str) and path[0] == "means":
+            cause = "'n' of a mean must be a whole number. Where it is unknown, model the sum, as [totals.NAME]."
+            raise self.document.error((*path, "n"), cause)
         if isinstance(n, str) and n not in outside:
             cause = f"'n' must be a whole number, or the name of a parameter. {checks.nearest(n, outside)}"
             raise self.document.error((*path, "n"), cause)
@@ -186,10 +193,13 @@ class Reader:
         """Refuse a name that depends on itself, directly or through others, at the place where it does."""
         needs: dict[str, dict[str, Path]] = {}
         for path, expression in self.expressions.items():
-            own = str(path[3] if path[2:3] == ("record",) else path[1])
-            needs.setdefault(own, {}).update(dict.fromkeys(expression.names, path))
-            if len(path) > 2:  # a total needs what its records need
-                needs.setdefault(str(path[1]), {}).update(dict.fromkeys(expression.names, path))
+            within = path[:2] if len(path) > 2 else None  # a sum over records, whose fields are its own
+            fields = [] if within is None else table(self.document, (*within, "record"), None)
+            names = [f"{path[1]}: {name}" if name in fields else name for name in expression.names]
+            own = f"{path[1]}: {path[3]}" if path[2:3] == ("record",) else str(path[1])
+            needs.setdefault(own, {}).update(dict.fromkeys(names, path))
+            if within is not None:  # a total needs what its records need
+                needs.setdefault(str(path[1]), {}).update(dict.fromkeys(names, path))
         for name, direct in needs.items():
             for parent, path in direct.items():
                 reached, pending = set(), [parent]
@@ -199,6 +209,7 @@ class Reader:
                         reached.add(current)
                         pending.extend(needs.get(current, ()))
                 if name in reached:
+                    name, parent = (each.rpartition(": ")[2] for each in (name, parent))
                     mention = re.search(rf"\b{re.escape(parent)}\b", self.expressions[path].text)
                     cause = f"'{name}' depends on itself, through '{parent}'. Break the circle."
                     raise self.document.error(path, cause, at=mention.start() if mention else 0)
@@ -221,6 +232,8 @@ class Reader:
         path: Path = ()
         if error.path[:1] == ("release",):
             path = error.path
+        elif error.path[2:3] == ("record",):
+            path = (*self.places[str(error.path[1])], *error.path[2:])
         elif error.path:
             path = self.places.get(str(error.path[-1]), ())
         elif (named := re.match(r"dims\['(\w+)'\]", error.argument or "")) is not None:
@@ -330,6 +343,21 @@ class Reader:
             kind = type(settings.method).__name__
             cause = f"{kind} does not apply here: it {against}. Leave 'method' out, and one that applies is chosen."
             raise self.document.error(("inference", "method"), cause)
+
+
+def _no_name(name: str) -> str | None:
+    """Why a name of the file cannot be one, in words; None where it can."""
+    try:
+        checks.name("file", "name", name)
+    except InputError as error:
+        if not name.replace("_", "a").isalnum() or name[:1].isdigit():
+            return (
+                "it must be letters, digits and underscores, and begin with a letter. Labels for people are in [words]"
+            )
+        if not name.isidentifier() or (error.rule or "").startswith("must be names"):
+            return "the word has a meaning of its own. Rename it, for example to 'theta' or 'count'"
+        return f"it {error.rule}. {error.advice}".rstrip(".")
+    return None
 
 
 def _is_quoted_number(value: Any) -> bool:

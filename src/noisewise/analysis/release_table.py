@@ -44,12 +44,32 @@ def _entry_to_table(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _entry_from_table(name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    stated = _counted(_spelt_out(stated))
     entry = {key: value for key, value in stated.items() if key != "names"}
     if "names" in stated:
         names = stated["names"]
         by_axis = names if isinstance(names, dict) else {f"{name}_entry": names}
         entry["axes"] = [{"name": axis, "labels": labels} for axis, labels in by_axis.items()]
     return entry | ({"about": _about_from_table(entry["about"])} if "about" in entry else {})
+
+
+def _spelt_out(stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Values by category, { bus = 210, car = 540 }, as a list with names."""
+    value = stated.get("value")
+    if not isinstance(value, dict) or "names" in stated:
+        return stated
+    return {**stated, "value": list(value.values()), "names": list(value)}
+
+
+def _counted(stated: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Randomised answers of n people that were counted: how many said yes, or how many gave each answer."""
+    if stated.get("mechanism") != "RandomizedResponse" or "n" not in stated or "on" in stated:
+        return stated
+    value = stated.get("value")
+    if not isinstance(value, list):
+        return {**stated, "on": "ones"}
+    given = {} if "channel" in stated or "categories" in stated else {"categories": len(value)}
+    return {**stated, "on": "counts", **given}
 
 
 def _about_to_table(about: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ reason for a dependency.)
 import json
 import re
 import tomllib
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,14 +25,36 @@ PARTS = 50
 """Parts of a dotted key: `tomllib` takes memory and time in the square of them."""
 _DOTTED = re.compile(rf"""(?<![\w\\-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){{{PARTS}}}""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_ACCENTED = re.compile(r"""(?<!["'\w])\w*[^\W\x00-\x7f]\w*(?!["'\w])""")
 _ESCAPES = {"u": 4, "U": 8}
+
+
+_FILE_WORDS = (
+    (r"\bdist\.(?=[A-Z])", ""),
+    (r"(?<=; got )True\b", "true"),
+    (r"(?<=; got )False\b", "false"),
+    (r"(?<=; got )None\b", "nothing"),
+    (r"; or None for no limit", ""),
+    (r"10\*\*6, not 1e6", "1000000, not 1e6"),
+    (r"\ban array of\b", "a list of"),
+    (r"\bor array\b", "or list"),
+    (r"' of shape \(\) and type float\d+", "', a decimal number"),
+)
+"""What refusals for programs say, and what that is in a file."""
+
+
+def in_file_words(cause: str) -> str:
+    """A cause in the words of the file."""
+    for pattern, words in _FILE_WORDS:
+        cause = re.sub(pattern, words, cause)
+    return cause
 
 
 class FileError(InputError):
     """A mistake in a file: the place, the cause and the line itself with a caret under the place."""
 
     def __init__(self, where: str, text: str, offset: int, cause: str) -> None:
-        offset, cause = max(0, min(offset, len(text))), shortened(cause, LONGEST)
+        offset, cause = max(0, min(offset, len(text))), shortened(in_file_words(cause), LONGEST)
         start = text.rfind("\n", 0, offset) + 1
         line, column = text.count("\n", 0, offset) + 1, offset - start + 1
         quoted = text[start:].split("\n", 1)[0][:240]
@@ -89,7 +112,8 @@ class Document:
 
 def read(text: str, where: str) -> Document:
     """Parse TOML; a syntax error names line and column."""
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    # one spelling of letters with accents: some systems write them as two characters, and names would not be found
+    text = unicodedata.normalize("NFC", text.removeprefix("\ufeff").replace("\r\n", "\n"))
     if len(text) > LARGEST:
         raise FileError(where, text, 0, f"the file is longer than {LARGEST:,} characters.")
     dotted = _DOTTED.search(text)
@@ -129,7 +153,9 @@ def _hint(line: str, message: str) -> str:
         return " A quotation mark is missing where the text ends."
     if "twice" in message:
         return " Rename one of them, or take it away."
-    _, sign, value = line.partition("=")
+    key, sign, value = line.partition("=")
+    if (accented := _ACCENTED.search(key)) is not None:
+        return f' A name with letters beyond a to z stands in quotation marks: "{accented[0]}".'
     for pattern, hint in _HINTS if sign else _HINTS_WITHOUT_SIGN:
         if re.search(pattern, value.strip() if sign else line):
             return f" {hint}"

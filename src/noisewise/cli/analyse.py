@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisewise.analysis import starter
+from noisewise.analysis.analysis import STARTERS
 from noisewise.cli.shared import (
     FAILED,
     INTERRUPTED,
@@ -28,6 +29,7 @@ from noisewise.cli.shared import (
     write_new,
 )
 from noisewise.errors import NoisewiseError, refusal
+from noisewise.report.prior_words import prior_in_words
 from noisewise.report.short_answer import in_order
 from noisewise.studies.calibrate import calibrate as calibrate_of
 from noisewise.studies.forecast import forecast as forecast_of
@@ -58,13 +60,14 @@ def register(app: typer.Typer) -> None:
 
 
 def new(
-    kind: Annotated[str, typer.Argument(help="count, means, histogram, survey or regression.", show_default=False)],
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(STARTERS[:-1])} or {STARTERS[-1]}.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="Where to write it; by default KIND.toml.")] = None,
 ) -> None:
     """Write a commented analysis file to fill in.
 
-    count: one noisy count. means: two noisy means and their difference. histogram: noisy counts of groups. survey:
-    noisy numbers of yes answers by region, with partial pooling. regression: noisy clamped sums and a slope.
+    count: one noisy count. rate: a noisy count per 100,000 people. response: a delicate question by randomised
+    response. means: two noisy clamped means and their difference. histogram: noisy counts of groups. survey: noisy
+    numbers of yes answers by region, with partial pooling. regression: noisy clamped sums and a slope.
     """
     text = starter(kind)
     path = out if out is not None else Path(f"{kind}.toml")
@@ -93,7 +96,10 @@ def check(
         say_json(_checked(analysis, outlook))
         return
     typer.echo(f"{file}: in order." + (f" {analysis.title}." if analysis.title else ""))
-    typer.echo(f"Parameters: {', '.join(analysis.model.parameters)}.")
+    for name in analysis.model.parameters:
+        before = prior_in_words(analysis.model, name)
+        stated = analysis.content["parameters"][name]
+        typer.echo(f"Parameter {name}: before the release {stated}" + (f" ({before})." if before else "."))
     for name in analysis.model.statistics:
         item = analysis.release.get(name)
         publication = f"released as {plain(item.value)} by {item.mechanism!r}" if item is not None else "not released"
@@ -201,7 +207,7 @@ def _say_posterior(results: "Results", folder: Path | None, json: bool = False, 
         say_table(in_order(posterior, posterior.summary(level)))
     if posterior.without_moments:
         typer.echo(posterior.without_moments)
-    typer.echo(f"{posterior.headline()}.")
+    typer.echo(f"{posterior.headline(results.analysis.settings.seed)}.")
     if posterior.reason:
         typer.echo(f"Why this sampler: {posterior.reason}.")
     if folder is not None:
@@ -245,17 +251,21 @@ def mle(
     analysis = loaded(file, None, seed)
     folder = folder_for(file, out, "mle")
     results = fit_results(analysis, "mle", naive=naive, progress=False if quiet else None)
-    _write_and_say(results, folder, lambda place, _: _say_fit(results, place, json))
+    _write_and_say(results, folder, lambda place, report: _say_fit(results, place, json, report))
     stop_unless_done(results, folder)
 
 
-def _say_fit(results: "Results", folder: Path | None, json: bool) -> None:
+def _say_fit(results: "Results", folder: Path | None, json: bool, report: Any = None) -> None:
     if json:
         say_json(results.summary() | _in_folder(folder))
         return
     assert results.fit is not None
     fit = results.fit
-    say_table(fit.summary(results.analysis.settings.level))
+    if results.analysis.title:
+        typer.echo(results.analysis.title)
+    if report is not None:
+        _say_short(report)
+    say_table(results.table())
     height = "not known" if math.isnan(fit.log_likelihood) else f"{fit.log_likelihood:.6g}"
     typer.echo(f"Log likelihood {height}, by {type(fit.estimator).__name__}.")
     if folder is not None:

@@ -91,7 +91,8 @@ class Privatised(Distribution):
         if isinstance(mechanism, Exact):
             return self.law.support
         if isinstance(mechanism, RandomizedResponse):
-            one: Any = constraints.integer_interval(0, len(mechanism.channel[0]) - 1)
+            highest = mechanism.n if mechanism.on == "ones" else len(mechanism.channel[0]) - 1
+            one: Any = constraints.integer_interval(0, highest)
         elif mechanism.measure == "lattice":
             one = _Integers()
         elif isinstance(mechanism, (Processed, Product)):

@@ -22,6 +22,19 @@ def listen(listener: Listener | None) -> None:
     _listener = listener
 
 
+def say(show: bool | None, text: str) -> None:
+    """A line beside the bars, where bars would be shown, or to the listener."""
+    if _listener is not None:
+        _listener(text, 0, 0)
+    elif show or (show is None and _is_watched()):
+        print(text, file=sys.stderr, flush=True)
+
+
+def _is_watched() -> bool:
+    """Whether somebody looks on: in a terminal or a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
 class Progress:
     """Shows draws, rate, acceptance and time left. `show`: True, False, or None to decide by where it runs."""
 
@@ -70,7 +83,7 @@ class Progress:
         return self._bar is not None
 
     def _open(self, total: int | None) -> None:
-        if self.show is None and not (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        if self.show is None and not _is_watched():
             self.show = False
             return
         try:

@@ -26,6 +26,8 @@ class RandomizedResponse(Mechanism):
     `on="counts"`: the k counts of n records' true categories against the m counts of reported ones, `n` being public.
     The reported counts are sum_i Multinomial(s_i, channel[i]); `reported_counts` gives the exact probability, and the
     bound of it: attained when two categories are reported, a product of such bounds otherwise.
+    `on="ones"`: the number of ones (yes) among n records against the number of reported ones, entry by entry; the same
+    law, of two categories, with the zeros left out.
 
     Arguments: `channel` (k rows, m columns, rows summing to one); or `keep`, the probability that the true one of
     `categories` is reported, the others being equally likely; or `epsilon`, with keep = e^epsilon / (e^epsilon + k - 1)
@@ -42,7 +44,7 @@ class RandomizedResponse(Mechanism):
         "keep": {"type": "number", "minimum": 0, "maximum": 1},
         "epsilon": BUDGET,
         "categories": {"type": "integer", "minimum": 2},
-        "on": {"enum": ["records", "counts"]},
+        "on": {"enum": ["records", "counts", "ones"]},
         "n": {"type": "integer", "minimum": 1},
     }
     alternatives = (("channel",), ("keep",), ("epsilon",))
@@ -62,7 +64,7 @@ class RandomizedResponse(Mechanism):
         n: Any = None,
     ) -> None:
         who = type(self).__name__
-        checks.choice(who, "on", on, ["records", "counts"])
+        checks.choice(who, "on", on, ["records", "counts", "ones"])
         alternatives = {"channel": channel, "keep": keep, "epsilon": epsilon}
         if sum(value is not None for value in alternatives.values()) != 1:
             rule = "or keep, or epsilon must be given, exactly one of them"
@@ -71,23 +73,26 @@ class RandomizedResponse(Mechanism):
         guarantee = (
             Guarantee(epsilon=float(epsilon), neighbours="replace-one") if epsilon is not None else _guarantee(table)
         )
-        if on == "counts":
+        if on == "ones" and table.shape != (2, 2):
+            advice = "Give on='counts', and the counts of all categories."
+            raise refusal(who, "on", "must be 'counts' where there are more than two categories", on, advice)
+        if on != "records":
             advice = "Give the number of records, which this mechanism does not protect."
             n = checks.integer(who, "n", n, least=1, advice=advice)
             _check_size(who, table, n)
         elif n is not None:
-            raise refusal(who, "n", "must come with on='counts' only", n, "Leave it out.")
+            raise refusal(who, "n", "must come with on='counts' or on='ones' only", n, "Leave it out.")
         self._freeze(guarantee, channel=tuple(map(tuple, table.tolist())), on=on, n=n)
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        """0 on records, 1 on counts."""
+        """1 on counts, else 0."""
         return int(self.on == "counts")
 
     @property
     def measure(self) -> Measure:  # type: ignore[override]
         """Counting measure, on the categories or on the integers."""
-        return "lattice" if self.on == "counts" else "atoms"
+        return "atoms" if self.on == "records" else "lattice"
 
     @property
     def supremum(self) -> Supremum:  # type: ignore[override]
@@ -109,6 +114,9 @@ class RandomizedResponse(Mechanism):
         """Simulated release; not for publishing (see `Mechanism.sample`)."""
         table = np.array(self.channel)
         true = whole("RandomizedResponse.sample", "confidential", confidential)
+        if self.on == "ones":
+            _check_ones("RandomizedResponse.sample", "confidential", true, self.n)
+            return rng.binomial(true, table[1, 1]) + rng.binomial(self.n - true, table[0, 1])
         if self.on == "counts":
             _check_counts(true, table.shape[0], self.n)
             parts = [rng.multinomial(true[..., row], table[row]) for row in range(table.shape[0])]
@@ -124,6 +132,10 @@ class RandomizedResponse(Mechanism):
         if self.on == "counts":
             assert self.n is not None
             return reported_counts.log_prob(table, self.n, released, confidential)
+        if self.on == "ones":
+            assert self.n is not None
+            both = (self._with_zeros(released), self._with_zeros(confidential))
+            return reported_counts.log_prob(table, self.n, *both)
         xp = namespace(released, confidential)
         row, is_category = _index(xp, confidential, table.shape[0])
         column, possible = _index(xp, released, table.shape[1])
@@ -135,9 +147,18 @@ class RandomizedResponse(Mechanism):
         if self.on == "counts":
             assert self.n is not None
             return reported_counts.log_sup(table, self.n, released)
+        if self.on == "ones":
+            assert self.n is not None
+            return reported_counts.log_sup(table, self.n, self._with_zeros(released))
         xp = namespace(released)
         column, possible = _index(xp, released, table.shape[1])
         return xp.where(possible, xp.asarray(log(np, table.max(axis=0)))[column], -xp.inf)
+
+    def _with_zeros(self, ones: Any) -> Any:
+        """Counts of both categories, along a new last axis."""
+        xp = namespace(ones)
+        ones = xp.asarray(ones)
+        return xp.stack([self.n - ones, ones], axis=-1)
 
     # Released values ------------------------------------------------------------------------------------------------
 
@@ -155,6 +176,8 @@ class RandomizedResponse(Mechanism):
             if np.any(reports[..., ~possible] > 0):
                 rule = "must be zero where the channel never reports"
                 raise refusal(who, "value", rule, value, "Check the channel.")
+        elif self.on == "ones":
+            _check_ones(who, "value", reports, self.n)
         elif np.any((reports < 0) | (reports >= len(possible))) or not np.all(possible[reports]):
             rule = f"must be categories 0 to {len(possible) - 1} that the channel can report"
             raise refusal(who, "value", rule, value, "Number the reported categories from 0.")
@@ -164,17 +187,20 @@ class RandomizedResponse(Mechanism):
     def impossible(self, confidential: Any) -> str | None:
         """Records must be categories of the channel."""
         categories = len(self.channel)
+        if self.on == "ones":
+            inside = np.all((np.asarray(confidential) >= 0) & (np.asarray(confidential) <= self.n))
+            return None if inside else f"must be numbers of ones among n = {self.n} by construction"
         if self.on == "counts" or np.all((np.asarray(confidential) >= 0) & (np.asarray(confidential) < categories)):
             return None
         return f"must hold categories 0 to {categories - 1} by construction"
 
     def record_parts(self, shape: tuple[int, ...]) -> int:
-        """The first axis numbers the records, the others a record's answers; each table of counts may hold them all."""
-        return math.prod(shape[1:] if self.on == "records" else shape[:-1])
+        """The first axis numbers the records, the others a record's answers; each count or table may have all."""
+        return math.prod({"records": shape[1:], "counts": shape[:-1], "ones": shape}[self.on])
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
         """Shapes agree entry by entry, or but for the number of categories on the last axis."""
-        if self.on == "records":
+        if self.on != "counts":
             return super().misfit(released, confidential)
         expected = (*released[:-1], len(self.channel))
         return None if confidential == expected else f"must have shape {expected}, counts of the true categories"
@@ -252,6 +278,11 @@ def _check_counts(true: Any, categories: int, n: int | None) -> None:
         raise refusal(who, "confidential", rule, true, "Give one count per true category.")
     if np.any(true < 0) or np.any(true.sum(axis=-1) != n):
         raise refusal(who, "confidential", f"must be counts that sum to n = {n}", true, "Check the model and n.")
+
+
+def _check_ones(who: str, argument: str, ones: Any, n: int | None) -> None:
+    if np.any((ones < 0) | (ones > n)):
+        raise refusal(who, argument, f"must be numbers of ones among n = {n}", ones, "Check it, and n.")
 
 
 def _index(xp: Any, value: Any, size: int) -> tuple[Any, Any]:

@@ -136,13 +136,12 @@ class Model:
         return {name: self.shape(name) for name in self._order} | self._derived_shapes
 
     def _refuse_duplicates(self, statistics: Mapping[str, Any]) -> None:
-        seen = set(self.parameters)
-        fields = [field for body in statistics.values() if isinstance(body, Total) for field in body.record]
+        """Refuse a name of two things. Fields of different totals' records may share one: no function reads both."""
+        fields = {field for body in statistics.values() if isinstance(body, Total) for field in body.record}
         for name in [*self.statistics, *fields]:
-            if name in seen:
+            if name in self.parameters or (name in fields and name in self.statistics):
                 rule = "must not be used twice among parameters, statistics and record fields"
                 raise refusal("Model", name, rule, name, "Rename one of them.")
-            seen.add(name)
 
     def _graph(
         self, prior: Mapping[str, Any], statistics: Mapping[str, Any]

@@ -123,8 +123,8 @@ def verdict_in_words(report: Report) -> dict[str, Any]:
     elif compared is None:
         lines.append(f"There is no naive analysis to set beside the exact one: {why_not(report)}.")
     else:
-        rows = list(compared.table(report.level).iterrows())[:MOST_COMPARED]
-        lines += [words.beside(str(name), row, report.level) for name, row in rows]
+        rows = list(in_order(report.posterior, compared.table(report.level)).iterrows())[:MOST_COMPARED]
+        lines += [words.beside(report.naming.called(str(name)), row, report.level) for name, row in rows]
     return {"state": verdict.state, "title": verdict.title, "lines": lines}
 
 

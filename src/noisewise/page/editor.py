@@ -24,7 +24,9 @@ COMMON = ("Laplace", "Gaussian", "DiscreteLaplace", "DiscreteGaussian", "Randomi
 ORDERED = (*COMMON, *(name for name in release_text.MECHANISMS if name not in COMMON))
 STARTER_LABELS = {
     "count": "One count",
-    "means": "Two means and their difference",
+    "rate": "A count per 100,000 people",
+    "response": "A delicate question, by randomised response",
+    "means": "Two clamped means and their difference",
     "histogram": "A histogram",
     "survey": "A survey by region, partially pooled",
     "regression": "A regression from clamped sums",

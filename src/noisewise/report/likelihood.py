@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from noisewise.inference.status import FIT
+from noisewise.model import Model
 from noisewise.report import fit_figures, page, words
 from noisewise.report.markup import NONE, Html, bullets, joined, number, tag
 from noisewise.report.page import Section
 from noisewise.report.verdict import Check, Verdict, sentence, verdict_of
+from noisewise.results.derived import answers
 from noisewise.results.fit import Fit
 
 SMALL = 0.1
@@ -38,13 +40,35 @@ class FitReport(page.Shown):
 
     @cached_property
     def summary(self) -> Any:
-        """The fit's table."""
-        return self.fit.summary(self.level)
+        """The fit's table, what was asked for first."""
+        return with_answers(self.fit, self.model, self.level)
+
+    @cached_property
+    def claimed(self) -> Any:
+        """The same of the naive fit; None where there is none, or none to set beside."""
+        if self.naive is None or FIT[self.naive.status].numbers != "usable":
+            return None
+        return with_answers(self.naive, self.model, self.level)
+
+    @property
+    def short(self) -> list[str]:
+        """The short answer, unless the verdict is that the numbers should not be used."""
+        with np.errstate(all="ignore"):
+            return [] if self.verdict.state == "bad" else _answers(self)
 
     def html(self) -> str:
         """The whole file."""
         with np.errstate(all="ignore"):
             return page.around(self, SECTIONS)
+
+
+def with_answers(fit: Fit, model: Model, level: float) -> Any:
+    """The fit's table, with the model's derived quantities first where the estimate has them."""
+    import pandas as pd
+
+    asked = answers(fit, model)[0] if fit.status == "converged" else None
+    table = fit.summary(level)
+    return table if asked is None else pd.concat([asked.summary(level), table])
 
 
 # The verdict --------------------------------------------------------------------------------------------------------
@@ -114,19 +138,28 @@ def _question(report: FitReport) -> Section:
 
 
 def _answers(report: FitReport) -> list[str]:
+    """What was asked for or, where nothing was, every parameter; and why an estimate does not have the rest."""
     low, high = report.summary.columns[2:4]
+    asked, missing = answers(report.fit, report.model) if report.fit.status == "converged" else (None, {})
+    rows = list(report.summary.iterrows())[: len(asked.labels) if asked is not None else None]
     sentences = []
-    for label, row in list(report.summary.iterrows())[: page.MOST_SENTENCES]:
-        error = f"give or take {number(row['standard error'])} (its standard error)"
+    for label, row in rows[: page.MOST_SENTENCES]:
+        called, unit = report.naming.called(str(label)), report.naming.unit(str(label))
+        error = f"give or take {number(row['standard error'])}{unit} (its standard error)"
         interval = f"{100 * report.level:g}% interval from {number(row[low])} to {number(row[high])}"
-        sentences.append(f"{label} is estimated at {number(row['estimate'])}, {error}: {interval}.")
+        naive = report.claimed.loc[label] if report.claimed is not None and label in report.claimed.index else None
+        without = "" if naive is None else f" (ignoring the noise: {number(naive[low])} to {number(naive[high])})"
+        sentences.append(f"{called} is estimated at {number(row['estimate'])}{unit}, {error}: {interval}{without}.")
+    for name, why in missing.items():
+        called = report.naming.called(name)
+        sentences.append(f"{called}: no estimate, since {why}. The posterior (noisewise fit) answers it.")
     return sentences
 
 
 def _answer(report: FitReport) -> Section:
     summary = report.summary
-    rows = [(label, *(number(value, 4) for value in row)) for label, row in summary.iterrows()]
-    columns = ("Parameter", *(page.column_title(str(column)) for column in summary.columns))
+    rows = [(report.naming.listed(str(label)), *(number(v, 4) for v in row)) for label, row in summary.iterrows()]
+    columns = ("Quantity", *(page.column_title(str(column)) for column in summary.columns))
     lead = (
         "These are the parameter values under which the published values, noise included, were most likely. The prior "
         "laws say only which values a parameter can have. The standard errors count both what the confidential "

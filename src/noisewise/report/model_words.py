@@ -14,6 +14,7 @@ from noisewise.model.total import BoundTotal
 from noisewise.numerics import double
 from noisewise.release import Release
 from noisewise.report.markup import listed, whole
+from noisewise.report.prior_words import prior_in_words
 
 CLAMPS = {"clip", "clamp", "minimum", "maximum", "min", "max"}
 """Functions that a contribution clamps with."""
@@ -66,11 +67,13 @@ def _node(model: Model, name: str, content: Mapping[str, Any]) -> NodeWords:
     node = model.node(name)
     law, note = "", ""
     if isinstance(node, BoundTotal):
-        law, note, sentence = _total(name, node.total, content.get("totals", {}).get(name, {}))
+        law, note, sentence = _total(name, node.total, content)
     elif isinstance(node, Law):
         stated = content.get("parameters" if parameter else "statistics", {}).get(name)
         law = stated if isinstance(stated, str) else law_name(model, name)
-        sentence = f"{name}, unknown, has the prior {law}." if parameter else f"{name}, confidential, follows {law}."
+        before = prior_in_words(model, name) if parameter else ""
+        prior = f"{law}: {before}" if before else law
+        sentence = f"{name}, unknown, has the prior {prior}." if parameter else f"{name}, confidential, follows {law}."
     else:
         law = "simulated by a program"
         sentence = f"{name}, confidential, is simulated by a program that is given {listed(parents) or 'nothing'}."
@@ -80,10 +83,12 @@ def _node(model: Model, name: str, content: Mapping[str, Any]) -> NodeWords:
     )
 
 
-def _total(name: str, total: Total, stated: Mapping[str, Any]) -> tuple[str, str, str]:
-    """(law, clamping, sentence) of a sum over records."""
+def _total(name: str, total: Total, content: Mapping[str, Any]) -> tuple[str, str, str]:
+    """(law, clamping, sentence) of a sum or mean over records."""
+    kind = "means" if name in content.get("means", {}) else "totals"
+    stated = content.get(kind, {}).get(name, {})
     n = total.n if isinstance(total.n, str) else f"{total.n:,}"
-    law = f"sum over {n} records"
+    law = f"{'mean' if kind == 'means' else 'sum'} over {n} records"
     contribution = stated.get("contribution")
     texts = [contribution] if isinstance(contribution, str) else list(contribution or ())
     used = set(re.findall(r"\w+", " ".join(texts))) if texts else set(_called(total.contribution))

@@ -147,7 +147,8 @@ def _latent(mechanism: Any, shape: tuple[int, ...]) -> str:
 @_says(catalogue.RandomizedResponse)
 def _response(mechanism: Any) -> str:
     channel = np.asarray(mechanism.channel)
-    what = "counts answers that were randomised one by one" if mechanism.on == "counts" else "holds randomised answers"
+    counted = f"counts answers of {mechanism.n:,} people that were randomised one by one" if mechanism.n else ""
+    what = counted or "holds randomised answers"
     if channel.shape[0] == channel.shape[1]:
         return f"{what}: a true answer was kept with probability {_p(np.round(np.diag(channel), 6))}"
     return f"{what}: {channel.shape[0]} true answers became {channel.shape[1]} possible reports"

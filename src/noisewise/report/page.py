@@ -70,6 +70,8 @@ class Shown:
     replay: str = ""
     """The command that gives the same numbers again."""
     finished: str = ""
+    seed: int | None = None
+    """The seed that was given, where the algorithm's own may be another: that of a fallback."""
 
     def __post_init__(self) -> None:
         who, (name, kind, verb) = type(self).__name__, self.kind

@@ -212,7 +212,7 @@ def _naive(report: Report) -> Section | None:
     return (
         "naive",
         heading,
-        joined([tag("p", page.NAIVE), bullets(said), doubt, shown, tag("p", note, class_="quiet")]),
+        joined([tag("p", page.NAIVE), doubt, bullets(said), shown, tag("p", note, class_="quiet")]),
     )
 
 
@@ -259,7 +259,7 @@ def _replay(report: Report) -> Section:
         f"noisewise.sample(model, release, {posterior.sampler!r}, draws={len(posterior)}, seed={posterior.seed})"
     )
     facts = [
-        ("Seed", str(posterior.seed)),
+        ("Seed", str(posterior.seed if report.seed is None else report.seed)),
         ("Draws", f"{len(posterior):,}"),
         ("Sampler", repr(posterior.sampler)),
     ]

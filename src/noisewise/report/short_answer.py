@@ -3,10 +3,12 @@
 The report, the page and the terminal all say it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import number, whole
 from noisewise.results.posterior import Posterior
 
@@ -35,7 +37,16 @@ def sentences(report: Any) -> list[str]:
         said.append(f"{len(asked) - MOST:,} more are in the table of answers.")
     first = {_name(label): str(label) for label in reversed(asked)}
     parts = [_prior_part(report, first[name]) for name in dict.fromkeys(map(_name, asked))]
-    return said + [part for part in parts if part][:MOST_OF_PRIOR]
+    doubt = naive_doubt(report)
+    return said + ([doubt] if doubt else []) + [part for part in parts if part][:MOST_OF_PRIOR]
+
+
+def naive_doubt(report: Any) -> str:
+    """What is wrong with the naive analysis itself, where something is; it is said wherever its numbers are used."""
+    if report.comparison is None or POSTERIOR[report.naive.status].numbers == "usable":
+        return ""
+    meaning = POSTERIOR[report.naive.status].meaning
+    return f"Take what ignoring the noise would have said with care: that run itself fell short. {meaning}"
 
 
 def _answer(report: Any, label: str, row: Any, naive: Any) -> str:
@@ -47,13 +58,12 @@ def _answer(report: Any, label: str, row: Any, naive: Any) -> str:
     )
     if posterior[name].dtype.kind == "b":
         without = "" if beside is None else f" (ignoring the noise: {_percent(beside['mean'])})"
-        holds = "holds with probability" if called == label else "has probability"
-        return f"{called} {holds} {_percent(row['mean'])}{without}."
+        return f"{called}: probability {_percent(row['mean'])}{without}."
     low, high = row.index[2:4]
     shown = _counted if posterior[name].dtype.kind in "iu" else number
     centre = row["median"] if label in posterior.heavy_tails else row["mean"]
     interval = f"between {shown(row[low])} and {shown(row[high])}{unit} with probability {100 * level:g}%"
-    without = "" if beside is None else f" (ignoring the noise: {shown(beside[low])} to {shown(beside[high])})"
+    without = "" if beside is None else f" (ignoring the noise: {_between(shown, beside[low], beside[high])})"
     return f"{called}{kind} is about {shown(centre)}{unit}: {interval}{without}."
 
 
@@ -75,7 +85,8 @@ def _prior_part(report: Any, label: str) -> str:
     told = _told(after / (high - low), moved)
     called, unit = report.naming.called(label), report.naming.unit(label)
     called = f"the {called[4:]}" if called.startswith("The ") else called
-    return f"Before the release, the prior put {called} between {number(low)} and {number(high)}{unit}; {told}."
+    shown = _counted if posterior[name].dtype.kind in "iu" else number
+    return f"Before the release, the prior put {called} between {shown(low)} and {shown(high)}{unit}; {told}."
 
 
 def _told(kept: float, moved: float) -> str:
@@ -92,6 +103,11 @@ def _told(kept: float, moved: float) -> str:
     if kept < 0.5 or not abs(moved) < MOVED:
         return told
     return f"{told}: {'nearly all' if kept > 0.9 else 'much'} of this answer is the prior"
+
+
+def _between(shown: Callable[[Any], str], low: Any, high: Any) -> str:
+    """An interval; where it is one value, that."""
+    return shown(low) if low == high else f"{shown(low)} to {shown(high)}"
 
 
 def _counted(value: Any) -> str:

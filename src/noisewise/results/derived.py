@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.axes import Axes
-from noisewise.errors import refusal
-from noisewise.model import derived
+from noisewise.errors import InputError, refusal
+from noisewise.model import Model, derived
 from noisewise.numerics import Array, double
 from noisewise.results.estimated import Estimated, alike
 from noisewise.results.labels import labels_of
@@ -18,6 +18,8 @@ from noisewise.results.labels import labels_of
 if TYPE_CHECKING:
     from noisewise.results.fit import Fit
     from noisewise.results.posterior import Posterior
+
+NO_CHANCE = "must be a number: an estimate is no chance"
 
 
 def derive(posterior: "Posterior", functions: Mapping[str, Callable[..., Any]], dims: Any) -> "Posterior":
@@ -66,6 +68,27 @@ def of_fit(fit: "Fit", functions: Mapping[str, Callable[..., Any]], dims: Any) -
     return FitDerived(values, labels, jacobian @ fit.covariance @ jacobian.T, bound, axes)
 
 
+def answers(fit: "Fit", model: Model) -> tuple[FitDerived | None, dict[str, str]]:
+    """The model's derived quantities as far as an estimate has them; and why not, of those that it does not have."""
+    taken: dict[str, Callable[..., Any]] = {}
+    missing: dict[str, str] = {}
+    found = None
+    for name, needed in model.derived_from.items():
+        hidden = next((one for one in needed if one not in fit.estimate and one not in taken), None)
+        if hidden is not None:
+            what = "is itself not estimated" if hidden in missing else "is confidential"
+            missing[name] = f"'{hidden}' {what}"
+            continue
+        try:
+            functions = {**taken, name: model.derived[name]}
+            dims = {one: axes for one, axes in model.axes.dims.items() if one in functions}
+            found, taken = of_fit(fit, functions, dims), functions
+        except InputError as error:
+            known = "it asks for a probability, and an estimate has none"
+            missing[name] = known if error.rule == NO_CHANCE else error.cause
+    return found, missing
+
+
 def _linearised(
     who: str, functions: Mapping[str, Callable[..., Any]], takes: Mapping[str, tuple[str, ...]], point: dict[str, Array]
 ) -> tuple[dict[str, Array], Array]:
@@ -82,7 +105,7 @@ def _linearised(
         known[name] = derived.value_at(who, name, functions[name], {one: known[one] for one in needed})
         if known[name].dtype.kind == "b":
             advice = "Truth values have probabilities under a posterior: nw.sample(...).derive(...)."
-            raise refusal(who, name, "must be a number: an estimate is no chance", known[name].tolist(), advice)
+            raise refusal(who, name, NO_CHANCE, known[name].tolist(), advice)
     try:
         with double():
             values = jax.tree.map(np.asarray, all_of(jax.tree.map(jnp.asarray, point)))

@@ -466,11 +466,14 @@ class Posterior:
 
     # Display -----------------------------------------------------------------------------------------
 
-    def headline(self) -> str:
-        """How many draws, by what, and how it went, in one line."""
+    def headline(self, seed: int | None = None) -> str:
+        """How many draws, by what, and how it went, in one line.
+
+        `seed` is the one that was given, where the sampler was a fallback, which has one of its own.
+        """
         parts = [
             f"{len(self):,} draws by {type(self.sampler).__name__}",
-            f"seed {self.seed}",
+            f"seed {self.seed if seed is None else seed}",
             f"status {self.status}",
         ]
         if self.chains is not None:

@@ -13,7 +13,7 @@ from noisewise.checkpoint.opening import opened, settings_of
 from noisewise.engine import Engine, Threads, terminable
 from noisewise.errors import InferenceError, InputError, NoisewiseWarning, WrongMechanism, refusal
 from noisewise.inference.problem import Problem
-from noisewise.inference.progress import Progress
+from noisewise.inference.progress import Progress, say
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR
@@ -117,6 +117,7 @@ def _sample_by_choice(
         return posterior
     probe = None if spared else probe_of(problem, seed, engine)
     steps: list[str] = []
+    before = ""
     first_error: InferenceError | InputError | None = None
     longer: list[tuple[choice.Estimate, str]] = []
     ranked = _candidates(probe, draws, seed, engine) if probe else iter([(spared, spared.note)] if spared else [])
@@ -124,6 +125,9 @@ def _sample_by_choice(
     for number, (estimate, reason) in enumerate(candidates):
         sampler = estimate.sampler
         logger.info("%s: %s", type(sampler).__name__, reason)
+        if number:
+            say(progress, f"{before} fell short; trying another way: {type(sampler).__name__}")
+        before = type(sampler).__name__
         # A fallback starts on new streams: it was called for by what the run before it drew.
         own_seed = seed if number == 0 else int(generator(seed, Purpose.FALLBACK, number).integers(2**53))
         history, run = "; ".join([*steps, reason]), estimate.run if own_seed == seed else None

@@ -146,7 +146,7 @@ def write_files(results: Results, folder: Path) -> dict[str, Any]:
     (folder / "source.toml").write_text(analysis.text, encoding="utf-8")
     analysis.release.save(folder / "release.json")
     _write_results(results, folder)
-    results.exact.summary(analysis.settings.level).to_csv(folder / "summary.csv", index_label="name")
+    results.table().to_csv(folder / "summary.csv", index_label="name")
     write_json(folder / "summary.json", results.summary())
     compared = results.compared()
     if compared is not None:

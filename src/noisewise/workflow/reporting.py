@@ -58,7 +58,7 @@ def report_on(results: Results, text: str, record: dict[str, Any]) -> Report | F
     analysis = results.analysis
     model, release = analysis.model, analysis.release
     common: dict[str, Any] = {"question": analysis.question, "title": analysis.title, "content": analysis.content}
-    common |= {"level": analysis.settings.level, "no_naive": results.no_naive}
+    common |= {"level": analysis.settings.level, "no_naive": results.no_naive, "seed": analysis.settings.seed}
     common |= {"inputs": {"analysis.toml": text}}
     common |= {"replay": str(record.get("replay") or f"noisewise {results.command} analysis.toml --out replay")}
     common |= {"finished": str(record.get("finished") or "")}

@@ -7,6 +7,7 @@ from typing import Any
 
 from noisewise.analysis import Analysis
 from noisewise.inference.status import FIT, POSTERIOR, Status
+from noisewise.report.likelihood import with_answers
 from noisewise.report.short_answer import in_order
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
@@ -59,12 +60,17 @@ class Results:
         comparison = self.comparison
         return None if comparison is None else comparison.table(self.analysis.settings.level)
 
+    def table(self) -> Any:
+        """A pandas table of every quantity, what was asked for first."""
+        exact, level = self.exact, self.analysis.settings.level
+        if isinstance(exact, Posterior):
+            return in_order(exact, exact.summary(level))
+        return with_answers(exact, self.analysis.model, level)
+
     def summary(self) -> dict[str, Any]:
         """The content of `summary.json`: status, and one entry per number of interest."""
         exact, level = self.exact, self.analysis.settings.level
-        table = exact.summary(level)
-        if isinstance(exact, Posterior):
-            table = in_order(exact, table)
+        table = self.table()
         content = {
             "status": exact.status,
             "message": exact.message,

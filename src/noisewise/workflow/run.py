@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from noisewise.analysis import Analysis
+from noisewise.analysis.toml import in_file_words
 from noisewise.engine import Terminated
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.inference.status import POSTERIOR
@@ -115,4 +116,9 @@ def _fitted(analysis: Analysis, release: Release, progress: bool | None) -> Fit:
     try:
         return fit_of(analysis.model, release, settings.estimator, on_failure="return", **options)
     except InputError as error:
-        raise error.advising(*(IN_A_FILE[name] for name in error.instead)) from None
+        if not error.instead:
+            raise
+        cause = in_file_words(error.cause.removesuffix(error.advice or "").rstrip())
+        advice = " ".join(IN_A_FILE[name] for name in error.instead)
+        parts = {name: getattr(error, name) for name in ("argument", "rule", "value", "instead")}
+        raise InputError(f"{cause} {advice}", who="mle", advice=advice, **parts) from None

@@ -46,6 +46,7 @@ def best(mechanism, candidates):
 
 
 COUNTS = RandomizedResponse([[0.8, 0.2], [0.3, 0.7]], on="counts", n=12)
+ONES = RandomizedResponse([[0.8, 0.2], [0.3, 0.7]], on="ones", n=12)
 UNARY = UnaryEncoding(3, keep=0.7, add=0.2)
 
 CASES = [
@@ -91,6 +92,15 @@ CASES = [
         some_tables(6, 3),
         points=tables(6, 3),
         wrong=RandomizedResponse([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.24, 0.26, 0.5]], on="counts", n=6),
+    ),
+    Case(
+        "randomised-response-ones",
+        ONES,
+        7,
+        lambda rng, size: rng.integers(-2, 15, size),
+        attains=best(ONES, np.arange(13)),
+        points=np.arange(13),
+        wrong=RandomizedResponse([[0.8, 0.2], [0.31, 0.69]], on="ones", n=12),
     ),
     Case(
         "unary-encoding",
@@ -188,6 +198,24 @@ def _counts(name, alpha, channel, released):
     )
 
 
+# Ones --------------------------------------------------------------------------------------------------------------
+
+UNEQUAL = ((0.8, 0.2), (0.3, 0.7))
+
+
+def _ones_problem():
+    model = nw.Model(prior={"p": dist.Beta(2.0, 3.0)}, statistics={"yes": lambda p: dist.Binomial(25, p)})
+    return model, nw.Release(yes=RandomizedResponse(UNEQUAL, on="ones", n=25).released(11))
+
+
+def _ones_solution():
+    yes, n = np.arange(26), 25
+    chance = np.array([law_of_counts(UNEQUAL, (n - one, one))[n - 11, 11] for one in yes])
+    weight, log_evidence = _normalise(stats.betabinom.logpmf(yes, n, 2.0, 3.0) + np.log(chance))
+    mean, variance = (2.0 + yes) / (5.0 + n), _beta_variance(2.0 + yes, 3.0 + n - yes)
+    return _moments(weight, {"p": (mean, variance), "yes": (yes, 0 * yes)}) | {"log_evidence": log_evidence}
+
+
 # Unary encoding ------------------------------------------------------------------------------------------------------
 
 BITS = [[1, 0, 0], [0, 1, 1], [0, 0, 0], [0, 1, 0]]
@@ -227,6 +255,7 @@ TARGETS = [
     _counts("randomised-response-three-counts", (1.0, 2.0, 1.5), THREE, (4, 5, 3)),
     _counts("randomised-response-uneven-counts", (1.0, 2.0, 1.5), UNEVEN, (2, 5, 3)),
     _counts("randomised-response-two-bits", (1.0, 1.0, 1.0, 1.0), TWO_BITS, (3, 3, 1, 2)),
+    Target("randomised-response-ones", _ones_problem, _ones_solution, draws=20_000),
     Target("unary-encoding", _unary_problem, _unary_solution, draws=20_000),
 ]
 

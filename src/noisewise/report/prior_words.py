@@ -1,0 +1,57 @@
+"""A prior in words: 'mean 25; 95% between 16 and 36'."""
+
+import math
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from noisewise.diagnostics.tails import heavy_tails
+from noisewise.model import Model
+from noisewise.model.model import prior_generator
+from noisewise.numerics import double
+from noisewise.report.markup import number
+
+BLOCKS, ROWS = 25, 4096
+"""Draws of the prior where there is no formula, by blocks of the size that `Model.simulate` compiles for."""
+
+
+def prior_in_words(model: Model, name: str) -> str:
+    """Mean (or median, where there is none) and the middle 95% of a parameter's prior; nothing where it has entries.
+
+    Of a law that depends on other parameters, with these drawn from their priors too.
+    """
+    if model.shape(name) != ():
+        return ""
+    centre, median, low, high, positive = _spread(model, name)
+    if not np.isfinite(high - low):
+        return ""
+    if low == high:
+        return f"always {number(low)}"
+    has_mean = np.isfinite(centre)
+    shown = [_rounded(value, high - low, positive) for value in (centre if has_mean else median, low, high)]
+    return f"{'mean' if has_mean else 'median'} {shown[0]}; 95% between {shown[1]} and {shown[2]}"
+
+
+def _spread(model: Model, name: str) -> tuple[float, float, float, float, bool]:
+    """Mean, NaN where there is none, median and ends, and whether it is positive: by formula where the law has one."""
+    with suppress(NotImplementedError, ImportError, TypeError, ValueError), double():
+        law = None if model.parents(name) else model.example(name)
+        if law is not None:
+            low, median, high = (float(law.icdf(share)) for share in (0.025, 0.5, 0.975))
+            return float(law.mean), median, low, high, float(law.icdf(1e-9)) > 0
+    names = [*model.ancestors(name), name]
+    blocks = [model.draw(prior_generator(0, block), names, ROWS) for block in range(BLOCKS)]
+    values: Any = np.concatenate([block[name] for block in blocks]).astype(float)
+    low, median, high = map(float, np.quantile(values, [0.025, 0.5, 0.975]))
+    mean = float(values.mean()) if np.isnan(heavy_tails(values)) else float("nan")
+    return mean, median, low, high, bool(values.min() > 0)
+
+
+def _rounded(value: float, width: float, positive: bool) -> str:
+    """Two digits: of a positive quantity's value itself, else of the width, so that a mean of zero is called zero."""
+    if positive:
+        return number(value, 2)
+    places = 1 - math.floor(math.log10(width))
+    near = round(value, places)
+    return number(near, max(1, places + 1 + math.floor(math.log10(abs(near))))) if near else "0"
