@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import numpyro.distributions as dist
 from scipy import stats
+from scipy.special import logsumexp
 
 import noisewise as nw
 
@@ -64,3 +65,18 @@ def model_of(law, mean):
 def log_law_of(law, mean):
     """The log density of tables, one a row."""
     return lambda tables: LAWS[law][1](tables, np.ravel(mean)).sum(axis=1)
+
+
+def enumerated_likelihood(mean, release, matrices, most):
+    """The log likelihood of a release as a function of the parameters: Poisson cells of the means given, all tables."""
+    tables = np.array(list(product(range(most + 1), repeat=4)))
+    noise = np.zeros(len(tables))
+    for name, item in release.items():
+        log_eta = np.asarray(item.mechanism.log_prob(np.asarray(item.value), tables @ matrices[name].T))
+        noise = noise + log_eta.reshape(len(tables), -1).sum(axis=1)
+    tables, noise = tables[np.isfinite(noise)], noise[np.isfinite(noise)]
+
+    def height(parameters):
+        return logsumexp(noise + stats.poisson.logpmf(tables, mean(*parameters)).sum(axis=1))
+
+    return height

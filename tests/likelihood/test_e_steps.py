@@ -17,9 +17,9 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose
 from noisewise.likelihood.e_step.cloud import exact_cloud, weighted
 from noisewise.likelihood.e_step.contract import Drawing, EStep
-from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.simulated import joined, log_likelihood_error
-from noisewise.likelihood.e_step.simulated_records import parts_with_totals
+from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
 from noisewise.likelihood.e_step.table import E_STEPS
 
 PAGE = Path(__file__).parents[2] / "docs" / "likelihood.md"
@@ -105,7 +105,7 @@ def test_records_are_weighed_by_every_entry_of_their_total(seed):
     total = nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x: jnp.stack([x, x**2]), n=4)
     model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"t": total})
     problem = Problem(model, nw.Release(t=nw.Laplace(scale=[1.0, 3.0]).released([2.0, 5.0])))
-    (part,) = parts_with_totals(problem)
+    (part,) = parts_of(problem, SimulatedRecords)
     s = part.draw(np.random.default_rng(seed), {"mu": np.asarray(0.5)}, 20)
     x = s.reshape(20, 4)
     sums = np.column_stack([x.sum(axis=1), (x**2).sum(axis=1)])
@@ -120,7 +120,7 @@ def test_the_height_at_chains_over_records_is_the_likelihood(seed):
         nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"t": total}), nw.Release(t=nw.Gaussian(scale=2.0).released(4.0))
     )
     e_step, drawing = E_STEPS["augmented"], Drawing(seed, nw.Threads(1), Purpose.HEIGHT)
-    (part,) = parts_with_totals(problem, e_step.records)
+    (part,) = parts_of(problem, e_step.records)
     cloud = e_step.absolute(drawing, part, None, {"mu": np.asarray(0.5)}, 0, 4_000)
     bias, error = log_likelihood_error([cloud])
     assert abs(cloud.log_likelihood + bias - stats.norm(2.5, 3.0).logpdf(4.0)) < LIMIT * error
@@ -130,7 +130,7 @@ def test_the_height_at_chains_over_records_is_the_likelihood(seed):
 def test_a_sample_is_known_by_its_drawing_and_number(name, seed):
     model, release = same_draws.clamped_mean()
     e_step, values = E_STEPS[name], {"mu": np.asarray(0.4)}
-    (part,) = parts_with_totals(Problem(model, release), e_step.records)
+    (part,) = parts_of(Problem(model, release), e_step.records)
 
     def drawn(step, number):
         drawing = Drawing(seed, nw.Threads(2), Purpose.E_STEP.step(step))
@@ -146,7 +146,7 @@ def test_a_sample_is_known_by_its_drawing_and_number(name, seed):
 def test_only_chains_over_records_know_heights_relative_to_a_place(seed):
     model, release = same_draws.clamped_mean()
     for name, e_step in E_STEPS.items():
-        parts = parts_with_totals(Problem(model, release), e_step.records)
+        parts = parts_of(Problem(model, release), e_step.records)
         assert bool(e_step.relative(parts)) == (name == "augmented")
         assert e_step.unfit(parts) is None
     law = parts_of(Problem(*same_draws.count()))

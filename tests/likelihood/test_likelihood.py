@@ -11,7 +11,7 @@ from targets import brief_rows, briefly, count_model, count_release
 import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import Cloud, exact_cloud
-from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.sufficient import FAMILIES, condensed
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.m_step.coordinates import Coordinates

@@ -14,7 +14,7 @@ from noisewise.likelihood.e_step import entries_in_pieces
 from noisewise.likelihood.e_step.by_weight import Importance, mixture
 from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, weighted
 from noisewise.likelihood.e_step.entries_in_pieces import Piece, divides
-from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.fit import chosen
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective

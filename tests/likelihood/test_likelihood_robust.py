@@ -16,7 +16,7 @@ from targets import count_model, count_release
 import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud, inexact
-from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.em import ExactAscent

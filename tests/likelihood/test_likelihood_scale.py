@@ -14,7 +14,7 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step import cloud as clouds
 from noisewise.likelihood.e_step import streamed
 from noisewise.likelihood.e_step.cloud import Cloud, exact_cloud, moved
-from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.sufficient import condensed
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective

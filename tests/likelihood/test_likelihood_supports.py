@@ -13,7 +13,7 @@ from scipy import integrate, special, stats
 import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import exact_cloud
-from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.parts import parts_of
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,7 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step import augmented, simulated
 from noisewise.likelihood.e_step.augmented import Augmented
 from noisewise.likelihood.e_step.cloud import Cloud, exact_cloud, moved
-from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective
 from noisewise.likelihood.starts import best_of
@@ -392,7 +392,7 @@ def test_a_likelihood_of_few_totals_is_not_given(seed, monkeypatch):
     assert fit.status == "converged"
     assert np.isnan(fit.log_likelihood)
     assert np.isnan(fit.diagnostics["log_likelihood_error"])
-    assert "of 120 totals simulated for 'total'" in fit.message
+    assert "of 120 values simulated for 'total'" in fit.message
 
 
 def test_chains_that_remember_their_start_are_no_measurement(seed, monkeypatch):

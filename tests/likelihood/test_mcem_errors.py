@@ -18,7 +18,7 @@ from noisewise.likelihood.e_step import simulated
 from noisewise.likelihood.e_step.by_chance import in_batches
 from noisewise.likelihood.e_step.by_weight import mixture
 from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, weighted
-from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Louis, Objective, _louis

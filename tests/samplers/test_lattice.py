@@ -11,12 +11,12 @@ from scipy.special import gammaln
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
+from noisewise.inference.tables import directions
+from noisewise.inference.tables.fibres import Unknown, fibre_of
 from noisewise.mechanisms import GeneralizedCauchy, Staircase, TruncatedLaplace
 from noisewise.samplers.augmentation import Augmentation, State
-from noisewise.samplers.gibbs import directions
-from noisewise.samplers.gibbs.fibres import Unknown, fibre_of
 from noisewise.samplers.gibbs.joint import Joint
-from noisewise.samplers.gibbs.lattice import lattice_of
+from noisewise.samplers.gibbs.measured import Table
 
 MEAN = np.array([[2.0, 1.0], [0.6, 1.5]])
 WIDE = np.array([[1.0, 0.6, 0.4], [0.3, 1.2, 0.8]])
@@ -86,7 +86,7 @@ def truth(case):
 def moved(model, release, seed, chains=2000, sweeps=12, broken=None):
     """Independent chains of the step alone, from one start."""
     joint = Joint(Problem(model, release), {})
-    step, rng = lattice_of(joint, "cells"), np.random.default_rng(seed)
+    step, rng = Table.of(joint, "cells"), np.random.default_rng(seed)
     state = State({"cells": np.ones((4, *model.shape("cells")), dtype=np.int64)})
     step.settle(rng, state)
     state.values["cells"] = np.repeat(state.values["cells"][:1], chains, axis=0)
@@ -198,7 +198,18 @@ def test_parameters_and_cells_against_enumeration(sampler, seed):
     assert np.array_equal(posterior["by"], posterior["cells"] @ ROW.T)
 
 
-def test_a_continuous_statistic_measured_twice_has_its_closed_form(seed):
+CONTINUOUS = {
+    "chains": nw.Augmentation(chains=128, warmup=20),
+    "collapsed": nw.Importance(proposal="adapted", collapse=True),
+    "NUTS": nw.NUTS(chains=4, warmup=200),
+}
+
+
+@pytest.mark.parametrize(
+    "which",
+    ["chains", "collapsed", pytest.param("NUTS", marks=pytest.mark.long), pytest.param("none", marks=pytest.mark.long)],
+)
+def test_a_continuous_statistic_measured_twice_has_its_closed_form(which, seed):
     """Normal law and normal noise: precisions add up."""
     model = nw.Model(
         {"mean": dist.Normal(0.0, 3.0)}, {"x": lambda mean: dist.Normal(mean, 1.0).expand([3]).to_event(1)}
@@ -211,8 +222,43 @@ def test_a_continuous_statistic_measured_twice_has_its_closed_form(seed):
     prior = np.eye(3) + 9.0
     noise = np.diag([0.64, 0.64, 0.64, 0.09])
     gain = prior @ matrix.T @ np.linalg.inv(matrix @ prior @ matrix.T + noise)
-    posterior = nw.sample(model, release, nw.Augmentation(chains=128), draws=6400, seed=seed)
-    assert agrees(posterior["x"].reshape(128, 50, 3).mean(axis=1), gain @ [1.0, 2.0, 4.0, 2.4])
+    posterior = nw.sample(model, release, CONTINUOUS.get(which), draws=6400, seed=seed)
+    assert np.allclose(posterior["first"][:, 0], posterior["x"][:, :2].sum(axis=1))
+    mean, covariance = gain @ [1.0, 2.0, 4.0, 2.4], prior - gain @ matrix @ prior
+    if posterior.weights is not None:
+        centred = posterior["x"] - mean
+        assert agrees(posterior.weights[:, None] * centred * 6400, 0.0)
+        assert agrees(
+            posterior.weights[:, None, None] * (centred[:, :, None] * centred[:, None] - covariance) * 6400, 0.0
+        )
+    else:
+        chains = posterior.chains or 6400
+        each = posterior["x"].reshape(chains, -1, 3)
+        spreads = np.sqrt(np.diag(covariance) / posterior.summary().loc[["x[0]", "x[1]", "x[2]"], "ess"])
+        assert np.all(np.abs(each.mean(axis=(0, 1)) - mean) < 5.5 * spreads)
+        centred = each - mean
+        assert agrees((centred[..., None] * centred[..., None, :]).mean(axis=1), covariance) or chains < 16
+
+
+@pytest.mark.long
+def test_a_continuous_statistic_under_other_noise_by_gradients(seed):
+    """Laplace noise on a sum has no closed form: x is sampled, and every measurement weighs it."""
+    model = nw.Model(
+        {"mean": dist.Normal(0.0, 3.0)}, {"x": lambda mean: dist.Normal(mean, 1.0).expand([2]).to_event(1)}
+    )
+    release = nw.Release(
+        each=nw.Gaussian(scale=0.8).of("x").released([1.0, 2.0]),
+        total=nw.Laplace(scale=0.3).of("x", sum=True).released(4.4),
+    )
+    axis = np.linspace(-4.0, 8.0, 601)
+    x = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
+    logs = stats.multivariate_normal.logpdf(x, np.zeros(2), np.eye(2) + 9.0)
+    logs = logs + stats.norm.logpdf([1.0, 2.0], x, 0.8).sum(axis=-1) + stats.laplace.logpdf(4.4, x.sum(axis=-1), 0.3)
+    chance = np.exp(logs - logs.max())
+    mean = np.einsum("ij,ijk->k", chance, x) / chance.sum()
+    posterior = nw.sample(model, release, nw.NUTS(), draws=8000, seed=seed)
+    summary = posterior.summary().loc[["x[0]", "x[1]"]]
+    assert np.all(np.abs(summary["mean"] - mean) < 5.5 * summary["sd"] / np.sqrt(summary["ess"]))
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------

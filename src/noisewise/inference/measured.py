@@ -10,7 +10,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from scipy.sparse import csr_array
 
 from noisewise import checks
 from noisewise.errors import Place, refusal
@@ -41,10 +40,7 @@ class Measured:
 
     def of_rows(self, values: Array) -> Array:
         """What is measured of each row of values."""
-        place = (self.matrix.rows, self.matrix.columns)
-        matrix: Any = csr_array((self.matrix.entries, place), shape=self.matrix.shape)
-        rows: Array = (matrix @ values.reshape(len(values), -1).T).T.reshape(len(values), *self.shape)
-        return rows
+        return self.matrix.times_rows(values.reshape(len(values), -1)).reshape(len(values), *self.shape)
 
     def law(self, value: Any) -> dist.Distribution:
         """The point that the measured value is, given the statistic; traceable."""

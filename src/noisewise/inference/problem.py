@@ -11,6 +11,7 @@ from noisewise.axes import Axes
 from noisewise.errors import Place, WrongMechanism, refusal
 from noisewise.inference.measured import Measured, measurements, with_measurements
 from noisewise.mechanisms import Exact, Mechanism
+from noisewise.mechanisms.linear import Linear, Matrix
 from noisewise.model import Model
 from noisewise.model.atoms import atoms_move
 from noisewise.model.derived import axes_of
@@ -117,6 +118,18 @@ class Problem:
         """Everything a released statistic and its mechanism depend on, itself and latent inputs included."""
         direct = {name, *self.release[name].mechanism.inputs}
         return direct | set(self.model.ancestors(*direct))
+
+    def measurements_of(self, name: str) -> dict[str, tuple[Matrix, Mechanism, Any]]:
+        """All measurements of a statistic, one under its own name among them: matrix, mechanism and released value."""
+        found = {
+            other: (measured.matrix, self.release[other].mechanism, self.release[other].value)
+            for other, measured in self.measured.items()
+            if measured.statistic == name
+        }
+        if name in self.release:
+            whole = Linear.of("sample", name).matrix_for("sample", self.model.shape(name), ())[0]
+            found[name] = (whole, self.release[name].mechanism, self.release[name].value)
+        return found
 
     def log_eta(self, name: str, values: dict[str, Array]) -> Array:
         """log density of the released value given each row of the confidential ones."""

@@ -12,9 +12,11 @@ from noisewise.errors import InferenceError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Steps
 from noisewise.inference.settings import Estimator
+from noisewise.inference.tables import lattice
 from noisewise.likelihood.em import EM
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.mcem import MCEM
+from noisewise.likelihood.schedules import Ascent
 from noisewise.likelihood.starts import best_of, starting_points
 from noisewise.model import Model
 from noisewise.release import Release
@@ -72,5 +74,9 @@ def fit(
 
 
 def chosen(problem: Problem) -> Estimator:
-    """What `fit` uses if nothing is asked for: `EM` where it applies, else `MCEM`."""
-    return EM() if EM().unfit(problem) is None else MCEM()
+    """What `fit` uses if nothing is asked for: `EM` where it applies, else `MCEM`, by chains over measured tables."""
+    if EM().unfit(problem) is None:
+        return EM()
+    tables = {one.statistic for one in problem.measured.values() if problem.model.is_discrete(one.statistic)}
+    chains = tables and all(lattice.unfit(problem, name) is None for name in tables)
+    return MCEM(e_step="augmented", schedule=Ascent(most=20_000), final=20_000) if chains else MCEM()

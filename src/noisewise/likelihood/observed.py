@@ -12,7 +12,8 @@ from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import Clouds, inexact
 from noisewise.likelihood.e_step.entries_in_pieces import exact_clouds, exact_parts
-from noisewise.likelihood.e_step.independent_parts import Part, parts_of
+from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.sufficient import condensed
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import jax
 import numpy as np
+from scipy.sparse import csr_array
 
 from noisewise import checks
 from noisewise.errors import Place, refusal
@@ -108,6 +109,12 @@ class Matrix:
             return jax.numpy.asarray(self.dense) @ vector
         terms = vector[self.columns] * self.entries
         return jax.ops.segment_sum(terms, self.rows, self.shape[0], indices_are_sorted=True)
+
+    def times_rows(self, rows: Array) -> Array:
+        """The product with each of many vectors, the rows of an array."""
+        matrix: Any = csr_array((self.entries, (self.rows, self.columns)), shape=self.shape)
+        products: Array = (matrix @ rows.T).T
+        return products
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Matrix) or self.shape != other.shape:

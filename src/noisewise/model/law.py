@@ -372,8 +372,10 @@ class Law:
     def log_prob(self, value: Any, values: Values) -> Array:
         """log density of `value` (one, or one per row) for each row of the parents' values."""
         outer = {name: values[name] for name in self.parents}
-        rows = len(next(iter(outer.values()))) if outer else 1
-        shaped = np.broadcast_to(np.asarray(value, dtype=float), (rows, *self.form.shape))
+        given = np.asarray(value, dtype=float)
+        one_each = given.ndim > len(self.form.shape)
+        rows = len(next(iter(outer.values()))) if outer else (len(given) if one_each else 1)
+        shaped = np.broadcast_to(given, (rows, *self.form.shape))
         return self._run(self._density, outer, {}, shaped)
 
     def _bad_parameter(self, error: ValueError, values: Values, row: int | None = 0) -> InputError:

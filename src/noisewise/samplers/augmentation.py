@@ -24,11 +24,13 @@ from noisewise.checkpoint.log import NOTHING, Log, attributes_of
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine, gather
 from noisewise.errors import InferenceError, refusal
+from noisewise.inference.conditional.measured_normal import MeasuredNormal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.record_steps import RecordSteps, acceptance_floor, why_not_in_steps
 from noisewise.inference.settings import Sampler
+from noisewise.inference.tables import lattice
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import is_fixed
 from noisewise.model.coordinates import unwalkable
@@ -37,11 +39,10 @@ from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
 from noisewise.numerics.tracing import depends
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.gibbs import lattice
 from noisewise.samplers.gibbs.conjugate import Conjugate, ConjugateFamily, family_of
 from noisewise.samplers.gibbs.joint import Joint, State, has_free_entries
 from noisewise.samplers.gibbs.latent import Entries, Lines
-from noisewise.samplers.gibbs.lattice import Lattice, lattice_of
+from noisewise.samplers.gibbs.measured import Normal, Table
 from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, Tuned
 from noisewise.samplers.gibbs.renewal import Renewal
 from noisewise.samplers.gibbs.reported import Reported
@@ -354,7 +355,9 @@ def plan(joint: Joint, closed: dict[str, ConjugateFamily]) -> list[Any]:
     steps: list[Any] = []
     for name in latent:
         if name in tables and model.is_discrete(name):
-            steps.append(lattice_of(joint, name))
+            steps.append(Table.of(joint, name))
+        elif name in tables and MeasuredNormal.applies(joint.problem, name):
+            steps.append(Normal(joint, name))
         elif Reported.applies(joint, name):
             steps.append(Reported(joint, name))
         elif has_free_entries(joint, name):
@@ -452,8 +455,10 @@ def step_in_words(step: Any) -> str:
     if isinstance(step, Gradient):
         inside = f" ({', '.join(inner.name for inner in step.collapsed)} integrated out)" if step.collapsed else ""
         return f"{', '.join(step.chart.names)}: Hamiltonian{inside}"
-    if isinstance(step, Lattice):
+    if isinstance(step, Table):
         return f"{step.name}: along integer directions"
+    if isinstance(step, Normal):
+        return f"{step.name}: normal given its measurements"
     if isinstance(step, Reported):
         return f"{step.name}: given the reported counts"
     return f"{step.name}: {'entry by entry' if isinstance(step, Entries) else 'along lines'}"
@@ -526,7 +531,7 @@ def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:
     """Whether every chain starts where the joint density is positive, after moving entries that are not."""
     for name in sorted(_tables(joint) - joint.fixed):
         if joint.model.is_discrete(name):
-            lattice_of(joint, name).settle(rng, state)
+            Table.of(joint, name).settle(rng, state)
     joint.measure(state.values)
     for name in joint.release:
         if Reported.applies(joint, name):

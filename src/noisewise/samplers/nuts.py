@@ -298,12 +298,13 @@ class ChainsRun:
             uniform = [rng.random((rows, entries)) for entries in self.target.uniforms]
             with double():
                 drawn, left, moments = jax.tree.map(np.asarray, self.programs.finish(padded, self.data, uniform))
-            drawn |= self.target.draw_folded(rng, moments)
+            drawn |= self.target.draw_folded(rng, moments, rows)
             parts.append({name: value[: len(piece)] for name, value in (drawn | {"": left}).items()})
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         self.left = columns.pop("")
         for name in self.target.exact:
             columns[name] = np.broadcast_to(self.data["exact"][name], (len(free), *self.problem.model.shape(name)))
+        self.target.measure(columns)
         self.columns = columns
 
     def too_narrow(self) -> list[tuple[str, ...]]:

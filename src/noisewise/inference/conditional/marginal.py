@@ -29,3 +29,11 @@ def log_sum(terms: Any) -> Any:
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     total = jnp.sum(jnp.exp(terms - top), axis=0)
     return jnp.where(total > 0.0, top + jnp.log(jnp.where(total > 0.0, total, 1.0)), -jnp.inf)
+
+
+def pick(log_weights: Any, uniform: Any) -> Any:
+    """Index along the first axis, drawn in proportion to the weights by inverting their sums."""
+    weights = jnp.exp(log_weights - jnp.max(log_weights, axis=0))
+    sums = jnp.cumsum(weights, axis=0)
+    # at most the last index of positive weight, however the sums were rounded
+    return jnp.sum(sums <= uniform * sums[-1], axis=0)

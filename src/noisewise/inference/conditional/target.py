@@ -12,6 +12,7 @@ import numpy as np
 from numpyro.distributions import biject_to
 
 from noisewise.inference.conditional.integrals import Integral
+from noisewise.inference.conditional.measured_normal import MeasuredNormal
 from noisewise.inference.conditional.normal import CLOSED, Folded
 from noisewise.inference.conditional.sums import Sum, log_eta
 from noisewise.inference.problem import Problem
@@ -28,7 +29,7 @@ Values = Mapping[str, Any]
 def unfit(problem: Problem) -> str | None:
     """Why no density of continuous unknowns can be had, or None."""
     model = problem.model
-    latent = [name for name in model.statistics if name in problem.needed]
+    latent = [name for name in model.statistics if name in problem.needed and name not in problem.measured]
     exact = {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
     summed = {name for name in latent if name not in exact and model.is_discrete(name)}
     for name in model.parameters:
@@ -91,11 +92,15 @@ class Target:
         """
         self.problem, self.model, self.space = problem, problem.model, Space(problem.model)
         release = problem.release
-        latent = [name for name in self.model.order if name in self.model.statistics and name in problem.needed]
+        wanted = problem.needed - set(problem.measured)
+        latent = [name for name in self.model.order if name in self.model.statistics and name in wanted]
         self.exact = tuple(name for name in latent if name in release and isinstance(release[name].mechanism, Exact))
         hidden = [name for name in latent if name not in self.exact]
         discrete = [name for name in hidden if self.model.is_discrete(name)]
         self.folded = tuple(Folded(self.space, name) for name in hidden if self._folds(name))
+        tables = {measured.statistic for measured in problem.measured.values()}
+        closed = [name for name in hidden if name in tables and MeasuredNormal.applies(problem, name)]
+        self.closed = tuple(MeasuredNormal(problem, name) for name in closed)
         sums = [Sum(problem, names, widened.get(names, 0), by_ratios=by_ratios) for names in self._groups(discrete)]
         apart = [sum_.names[0] for sum_ in sums if sum_.by_entry and sum_.excess()]
         if integrate:
@@ -105,7 +110,7 @@ class Target:
         ]
         self.integrals = tuple(integral for integral in integrals if integral is not None)
         self.sums = tuple(sum_ for sum_ in sums if sum_.names not in [integral.names for integral in self.integrals])
-        aside = {*discrete, *(fold.name for fold in self.folded), *(integral.name for integral in self.integrals)}
+        aside = {*discrete, *closed, *(fold.name for fold in self.folded), *(one.name for one in self.integrals)}
         self.sampled = tuple(name for name in hidden if name not in aside)
         self.chart = Chart(self.model, self.sampled)
         self.size = self.space.size + self.chart.size
@@ -139,7 +144,7 @@ class Target:
     @property
     def signature(self) -> tuple[Any, ...]:
         """What a compiled program depends on, besides the shapes of its arguments."""
-        folded = tuple(fold.name for fold in self.folded)
+        folded = *(fold.name for fold in self.folded), *(closed.name for closed in self.closed)
         integrals = tuple((integral.name, integral.by) for integral in self.integrals)
         return self.exact, self.sampled, folded, integrals, tuple(sum_.signature for sum_ in self.sums)
 
@@ -148,7 +153,8 @@ class Target:
         """Values summed over for one row, nodes of integrals, and scalars in closed form."""
         folded = sum(int(np.prod(self.model.shape(fold.name))) for fold in self.folded)
         summed = sum(sum_.points * sum_.entries for sum_ in self.sums)
-        return summed + sum(integral.cells for integral in self.integrals) + 4 * folded
+        closed = sum(closed.cells for closed in self.closed)
+        return summed + sum(integral.cells for integral in self.integrals) + closed + 4 * folded
 
     @property
     def windows(self) -> dict[tuple[str, ...], int]:
@@ -179,10 +185,12 @@ class Target:
         release = self.problem.release
         read = [*self.sampled, *(fold.name for fold in self.folded), *(integral.name for integral in self.integrals)]
         read += [name for sum_ in self.sums if not sum_.fixed_noise for name in sum_.read_by]
+        read += [name for name, measured in self.problem.measured.items() if measured.statistic in self.sampled]
         return {
             "exact": {name: np.asarray(release[name].value) for name in self.exact},
             "items": {name: (release[name].mechanism, release[name].value) for name in read if name in release},
             "tables": [sum_.tables() for sum_ in self.sums],
+            "measured": [closed.released() for closed in self.closed],
             "centring": {},
         }
 
@@ -210,9 +218,13 @@ class Target:
                 value = jnp.asarray(data["exact"][name], float)
                 total = total + log_density(self.space.model.law_at(name, values), value)
         taken = {name for sum_ in self.sums for name in sum_.read_by}
+        measured = {n: m for n, m in self.problem.measured.items() if m.statistic in self.sampled}
+        values = {**values, **{name: one.of(values[one.statistic]) for name, one in measured.items()}}
         for name, item in data["items"].items():
-            if name in self.sampled and name not in taken:
+            if (name in self.sampled or name in measured) and name not in taken:
                 total = total + jnp.sum(log_eta(item, name, values))
+        for closed, released in zip(self.closed, data["measured"], strict=True):
+            total = total + closed.log_kept(values, released)
         for fold in self.folded:
             total = total + fold.log_kept(values, data["items"])
         for integral in self.integrals:
@@ -257,7 +269,7 @@ class Target:
 
     def completed(self, values: Values, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
         """Values by name with what was summed or integrated out drawn too; of each sum how much may be void, of each
-        integral how much may be missing; and the moments of what is folded.
+        integral how much may be missing; and the moments, or parents, of what is folded.
         """
         values = {**values, **data["exact"]}
         drawn, left = dict(values), []
@@ -269,13 +281,20 @@ class Target:
         for index, integral in enumerate(self.integrals, start=len(self.sums)):
             drawn[integral.name], missing = integral.completed(values, data["items"], uniform[index])
             left.append(missing)
-        moments = {fold.name: fold.moments(values) for fold in self.folded}
+        moments: dict[str, Any] = {fold.name: fold.moments(values) for fold in self.folded}
+        moments |= {c.name: {parent: values[parent] for parent in self.model.parents(c.name)} for c in self.closed}
         return drawn, jnp.stack(left) if left else jnp.zeros(0), moments
 
-    def draw_folded(self, rng: np.random.Generator, moments: Mapping[str, Any]) -> dict[str, Array]:
+    def draw_folded(self, rng: np.random.Generator, moments: Mapping[str, Any], rows: int) -> dict[str, Array]:
         """Draws of what is folded, for rows of its moments."""
         release = self.problem.release
-        return {
+        folded = {
             fold.name: fold.draw(rng, (release[fold.name].mechanism, release[fold.name].value), moments[fold.name])
             for fold in self.folded
         }
+        return folded | {closed.name: closed.drawn(rng, moments[closed.name], rows) for closed in self.closed}
+
+    def measure(self, columns: dict[str, Array]) -> None:
+        """Add what was measured of the statistics in `columns`, row by row."""
+        for name, measured in self.problem.measured.items():
+            columns[name] = measured.of_rows(columns[measured.statistic])

@@ -1,15 +1,16 @@
-"""A released `Total` by augmented records: Markov chains over the records, given the release and the parameters.
+"""Confidential values as states of Markov chains given the release and the parameters: the records behind a `Total`.
 
 Records simulated whole have weight only where their total happens to fall near the release. A chain replaces them one
 at a time instead (Ju, Awan, Gong and Rao 2022), so that its total stays there however small the noise. Chains begin
 anew in every E-step and run side by side: their independence gives the errors. Derivation:
-docs/derivations/likelihood.md.
+docs/derivations/likelihood.md. Measured tables, which move along integer directions, are in tables.py.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -54,17 +55,120 @@ not drift, so only this shows that its mean is still that of the beginnings.
 FALSE_ALARM = 1e-6
 
 
-class Augmented(SimulatedRecords):
+class Chained(ABC):
+    """A part of the likelihood whose confidential values are states of Markov chains."""
+
+    name: str
+    chains: int
+    """Chains side by side."""
+    what: ClassVar[str]
+    """What the chains run over."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> int:
+        """Numbers that one state takes."""
+
+    @property
+    @abstractmethod
+    def simulated_numbers(self) -> int:
+        """Numbers drawn to simulate one state whole."""
+
+    @property
+    @abstractmethod
+    def room(self) -> int:
+        """Most states that an E-step may hold, or have the time for."""
+
+    @abstractmethod
+    def begin(self, rng: np.random.Generator, given: Values) -> Any:
+        """The state of all chains at their beginning; `given` has the parameters, once for every chain."""
+
+    @abstractmethod
+    def sweep_of(self, rng: np.random.Generator, state: Any, given: Values) -> tuple[Any, float]:
+        """The state after one sweep, and how often everything was replaced in it, on average."""
+
+    @abstractmethod
+    def look_at(self, values: Values, state: Any) -> tuple[Array, Array]:
+        """What is kept of a state, (chains, ...), and the numbers by which chains are watched, (chains, numbers)."""
+
+    def blocks(self, size: int) -> tuple[int, int]:
+        """Blocks of chains that give about `size` states, and the states of each chain."""
+        each = max(1, round(size / self.chains))
+        longest = max(1, min(STRETCH, MOST_NUMBERS // (4 * self.chains * self.numbers)))
+        blocks = math.ceil(each / longest)
+        return blocks, math.ceil(each / blocks)
+
+    def run_chains(
+        self,
+        rng: np.random.Generator,
+        values: Values,
+        states: int,
+        poll: Callable[[], None],
+        burn: float = BURN,
+        looks: int = 1,
+    ) -> Columns:
+        """`states` states of every chain ("s"), what is watched `looks` times for each of them ("seen"), and whether
+        everything was replaced often enough before the first ("burnt").
+
+        Between two looks there are as many sweeps as replace everything once on average. That number comes from the
+        sweeps before the first look and is fixed from then on, so that no state is kept or left out because of what it
+        is.
+        """
+        chains = self.chains
+        given = {name: np.broadcast_to(one, (chains, *np.shape(one))) for name, one in values.items()}
+        state = self.begin(rng, given)
+        replaced, sweeps = 0.0, 0
+        while replaced < burn and sweeps < PATIENCE:
+            poll()
+            state, share = self.sweep_of(rng, state, given)
+            replaced, sweeps = replaced + share, sweeps + 1
+        between = math.ceil(sweeps / max(replaced, 1.0)) if sweeps else 1
+        states_kept, seen = [], []
+        for _ in range(states):
+            looked = []
+            for _ in range(looks):
+                for _ in range(between):
+                    poll()
+                    state, _ = self.sweep_of(rng, state, given)
+                s, watched = self.look_at(values, state)
+                looked.append(watched)
+            states_kept.append(s)
+            seen.append(np.stack(looked, axis=1))
+        burnt = np.full(states * chains, replaced >= burn)
+        return {"s": np.concatenate(states_kept), "seen": np.concatenate(seen), "burnt": burnt}
+
+    def looks(self, states: int) -> int:
+        """How often chains of a measurement are looked at for every state that is kept."""
+        return math.ceil(LONG / states)
+
+    def cloud(self, columns: Columns, states: int) -> Cloud:
+        """The cloud of all states, from blocks in which each chain gave `states` of them."""
+        s, seen = columns["s"], columns["seen"]
+        weights = np.full((len(s), 1), 1.0 / len(s))
+        looks, numbers = seen.shape[1:]
+        seen = np.moveaxis(seen.reshape(-1, states, self.chains, looks, numbers), 3, 2)
+        every = seen.reshape(-1, states * looks, self.chains, numbers)
+        rest = bool(columns["burnt"].all()) and bool(np.isfinite(seen).all()) and not drifts(every) and lasts(every)
+        return Cloud(s, weights, np.zeros(1), groups=self.chains, worth=worth(seen[:, :, -1]), at_rest=rest)
+
+    def sets(self, most: int) -> int:
+        """Values simulated whole by which the likelihood is estimated."""
+        return max(FEWEST, min(most, SIMULATED // self.simulated_numbers))
+
+
+class Augmented(SimulatedRecords, Chained):
     """The records behind one released total as states of Markov chains.
 
     A state is all n records; or, where every law that names a parameter is an exponential family, two values of each
     such field with the same sufficient statistics, each standing for n / 2 records.
     """
 
+    what = "records"
+
     def __init__(self, problem: Problem, name: str) -> None:
         super().__init__(problem, name)
         width = sum(max(1, math.prod(law.form.shape)) for law in self.laws.values())
-        self.chains = _power_of_two(min(CHAINS[1], SIDE_BY_SIDE // (self.n * width)))
+        self.chains = power_of_two(min(CHAINS[1], SIDE_BY_SIDE // (self.n * width)))
         families = {field: self._family(field) for field in self.fitted}
         self.families = {field: family for field, family in families.items() if family is not None}
         self.by_sums = bool(self.fitted) and len(self.families) == len(self.fitted)
@@ -131,71 +235,24 @@ class Augmented(SimulatedRecords):
 
     # Chains -------------------------------------------------------------------------------------------------------
 
-    def blocks(self, size: int) -> tuple[int, int]:
-        """Blocks of chains that give about `size` states, and the states of each chain."""
-        each = max(1, round(size / self.chains))
-        longest = max(1, min(STRETCH, MOST_NUMBERS // (4 * self.chains * self.numbers)))
-        blocks = math.ceil(each / longest)
-        return blocks, math.ceil(each / blocks)
+    def begin(self, rng: np.random.Generator, given: Values) -> Any:
+        """Records of the model."""
+        return self.steps.start(rng, given, self.chains)
 
-    def run_chains(
-        self,
-        rng: np.random.Generator,
-        values: Values,
-        states: int,
-        poll: Callable[[], None],
-        burn: float = BURN,
-        looks: int = 1,
-    ) -> Columns:
-        """`states` states of every chain ("s"), totals and heights `looks` times for each of them ("seen"), and whether
-        every record was replaced often enough before the first ("burnt").
+    def sweep_of(self, rng: np.random.Generator, state: Any, given: Values) -> tuple[Any, float]:
+        """Every record proposed anew once; the share of them that was replaced."""
+        state, info = self.steps.sweep(rng, state, given)
+        return state, info["accepted"] / info["tried"]
 
-        Chains begin with records of the model. Between two looks there are as many sweeps as replace every record once
-        on average. That number comes from the acceptance before the first look and is fixed from then on, so that no
-        state is kept or left out because of what it is.
-        """
-        chains = self.chains
-        given = {name: np.broadcast_to(one, (chains, *np.shape(one))) for name, one in values.items()}
-        state = self.steps.start(rng, given, chains)
-        replaced, sweeps = 0.0, 0
-        while replaced < burn and sweeps < PATIENCE:
-            poll()
-            state, info = self.steps.sweep(rng, state, given)
-            replaced, sweeps = replaced + info["accepted"] / info["tried"], sweeps + 1
-        between = math.ceil(sweeps / max(replaced, 1.0)) if sweeps else 1
-        states_kept, seen = [], []
-        for _ in range(states):
-            looked = []
-            for _ in range(looks):
-                for _ in range(between):
-                    poll()
-                    state, _ = self.steps.sweep(rng, state, given)
-                s, totals = self.state_of(state), np.asarray(state[self.name], float).reshape(chains, -1)
-                looked.append(np.concatenate([totals, self.log_prob_many(values, s)], axis=1))
-            states_kept.append(s)
-            seen.append(np.stack(looked, axis=1))
-        burnt = np.full(states * chains, replaced >= burn)
-        return {"s": np.concatenate(states_kept), "seen": np.concatenate(seen), "burnt": burnt}
+    def look_at(self, values: Values, state: Any) -> tuple[Array, Array]:
+        """What is kept of the records, and their totals and heights."""
+        s, totals = self.state_of(state), np.asarray(state[self.name], float).reshape(self.chains, -1)
+        return s, np.concatenate([totals, self.log_prob_many(values, s)], axis=1)
 
-    def looks(self, states: int) -> int:
-        """How often chains of a measurement are looked at for every state that is kept."""
-        return math.ceil(LONG / states)
-
-    def cloud(self, columns: Columns, states: int) -> Cloud:
-        """The cloud of all states, from blocks in which each chain gave `states` of them."""
-        s, seen = columns["s"], columns["seen"]
-        weights = np.full((len(s), 1), 1.0 / len(s))
-        looks, numbers = seen.shape[1:]
-        seen = np.moveaxis(seen.reshape(-1, states, self.chains, looks, numbers), 3, 2)
-        every = seen.reshape(-1, states * looks, self.chains, numbers)
-        rest = bool(columns["burnt"].all()) and bool(np.isfinite(seen).all()) and not drifts(every) and lasts(every)
-        return Cloud(s, weights, np.zeros(1), groups=self.chains, worth=worth(seen[:, :, -1]), at_rest=rest)
-
-    # The likelihood -----------------------------------------------------------------------------------------------
-
-    def sets(self, most: int) -> int:
-        """Sets of records by which the likelihood is estimated."""
-        return max(FEWEST, min(most, SIMULATED // (self.n * sum(self.widths.values()))))
+    @property
+    def simulated_numbers(self) -> int:
+        """Numbers drawn for one set of records."""
+        return self.n * sum(self.widths.values())
 
 
 @lru_cache(maxsize=4)
@@ -236,6 +293,6 @@ def drifts(seen: Array) -> bool:
     return bool(np.any(np.abs(change.mean(axis=0)) > limit * error))
 
 
-def _power_of_two(number: int) -> int:
+def power_of_two(number: int) -> int:
     """The largest power of two that is not above `number`; at least one."""
     return 1 << max(number, 1).bit_length() - 1

@@ -19,8 +19,7 @@ class Rejection(EStep):
         """Accepted values; of an entry for which none is, the likeliest."""
         if len(s) == 1:
             return _by_weight(s, log_weights)
-        log_sup = np.asarray(part.mechanism.log_sup(part.item.value), float).reshape(-1)
-        log_sup = np.broadcast_to(log_sup, log_weights.shape[1]) if part.by_entry else log_sup.sum(keepdims=True)
+        log_sup = part.log_sup()
         accepted = rng.standard_exponential(log_weights.shape) >= log_sup - log_weights
         accepted[np.argmax(log_weights, axis=0), np.arange(log_weights.shape[1])] |= ~accepted.any(axis=0)
         counts = accepted.sum(axis=0)

@@ -175,6 +175,11 @@ class Part:
             found = np.asarray(self.mechanism.log_prob(self.item.value, s)).reshape(len(s), -1)
         return found if self.by_entry else found.sum(axis=1, keepdims=True)
 
+    def log_sup(self) -> Array:
+        """The most that `log_eta` can be: one number per entry."""
+        found = np.asarray(self.mechanism.log_sup(self.item.value), float).reshape(-1)
+        return np.broadcast_to(found, self.entries) if self.by_entry else found.sum(keepdims=True)
+
     def compiled(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
         """A program of this part, kept on the model: other releases and calls use it again."""
         return self.model.compiled.setdefault((purpose, self.name, self.by_entry), Compiled(build))
@@ -236,33 +241,3 @@ def formula(made: Any, s: Any) -> Any:
     while isinstance(made, Independent):
         made = made.base_dist
     return unchecked(made).log_prob(s)
-
-
-def parts_of(problem: Problem) -> list[Part]:
-    """All released statistics as parts; refused where the model is more than a set of laws of parameters."""
-    model = problem.model
-    for name in problem.needed:
-        if name in model.parameters:
-            continue
-        if not model.has_density(name):
-            total = model.total(name) is not None
-            advice = "Use nw.MCEM(), which simulates the records." if total else "Give it as a law, or use nw.sample."
-            instead = (MCEM if total else SAMPLE,)
-            given = "a Total" if total else "a Simulator"
-            raise refusal("fit", Place.of("statistics", name), "must have a density", given, advice, instead=instead)
-        if name not in problem.release or set(model.parents(name)) - set(model.parameters):
-            rule = "must be released and depend on parameters only"
-            raise refusal(
-                "fit", Place.of("statistics", name), rule, model.parents(name), "Use nw.sample.", instead=(SAMPLE,)
-            )
-        if problem.release[name].mechanism.inputs:
-            rule = "must not take its scale from another statistic"
-            raise refusal(
-                "fit",
-                Place.of("release", name),
-                rule,
-                problem.release[name].mechanism,
-                "Use nw.sample.",
-                instead=(SAMPLE,),
-            )
-    return [Part(problem, name) for name in problem.release]

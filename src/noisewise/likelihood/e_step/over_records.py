@@ -1,4 +1,7 @@
-"""The E-step by chains over the records of released totals (`augmented.py`); other parts by importance weights."""
+"""The E-step by chains over the records of released totals (`augmented.py`) and over measured tables (`tables.py`).
+
+Other parts go by importance weights.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,65 +11,67 @@ import numpy as np
 
 from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns, Stream
-from noisewise.likelihood.e_step.augmented import Augmented
+from noisewise.likelihood.e_step.augmented import Augmented, Chained
 from noisewise.likelihood.e_step.by_weight import Importance
 from noisewise.likelihood.e_step.cloud import Cloud, weighted
 from noisewise.likelihood.e_step.contract import THICKEN, Drawing, rows_of
 from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.tables import ChainedTable
 from noisewise.numerics import Array
 
 Values = dict[str, Any]
 
 
 class OverRecords(Importance):
-    """States of Markov chains over the records, whose total stays near the release however small the noise."""
+    """States of Markov chains over records or tables, whose sums stay near the release however small the noise."""
 
     name = "augmented"
     eases = False
     measures = True
     records = Augmented
+    tables = ChainedTable
 
     def unfit(self, parts: Sequence[Part]) -> str | None:
-        """It needs a released total."""
+        """It needs a released total, or a measured table."""
         if self.relative(parts):
             return None
-        return "must be another where no Total is released: there are no records to augment"
+        return "must be another where no Total is released and no table measured: there is nothing to augment"
 
     def cloud(self, drawing: Drawing, part: Part, values: Values, number: int, size: int) -> Cloud:
-        """A cloud of about `size` states of chains, of a total."""
-        if isinstance(part, Augmented):
+        """A cloud of about `size` states of chains, where a part has any."""
+        if isinstance(part, Chained):
             return _chains(drawing, part, values, number, size)
         return super().cloud(drawing, part, values, number, size)
 
     def look(self, drawing: Drawing, part: Part, values: Values, number: int, size: int) -> tuple[Array, Array]:
-        """Some states, of a total."""
-        if isinstance(part, Augmented):
+        """Some states, where a part has chains."""
+        if isinstance(part, Chained):
             return _chains(drawing, part, values, number, size).values, np.empty(0)
         return super().look(drawing, part, values, number, size)
 
     def relative(self, parts: Sequence[Part]) -> list[Any]:
-        """Totals: chains know ratios of likelihoods only."""
-        return [part for part in parts if isinstance(part, Augmented)]
+        """Those with chains, which know ratios of likelihoods only."""
+        return [part for part in parts if isinstance(part, Chained)]
 
     def absolute(self, drawing: Drawing, part: Part, cloud: Cloud, values: Values, number: int, most: int) -> Cloud:
-        """Of a total: the weights of totals that are simulated whole, which are not kept themselves."""
-        if not isinstance(part, Augmented):
+        """Of a part with chains: the weights of values that are simulated whole, which are not kept themselves."""
+        if not isinstance(part, Chained):
             return cloud
 
         def work(rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]) -> Any:
             return {"log_weights": part.log_eta(part.draw(rng, values, rows))}, np.arange(rows)
 
-        stream = Stream(number, rows_of(part.n * sum(part.widths.values())), work, part.name)
+        stream = Stream(number, rows_of(part.simulated_numbers), work, part.name)
         log_weights = drawing.stream(stream, part.sets(most))["log_weights"]
         return weighted(log_weights, log_weights - math.log(len(log_weights)))
 
     def advice(self, problem: Problem, name: str) -> str:
-        """Chains over records are there already."""
+        """Chains are there already."""
         return THICKEN
 
 
-def _chains(drawing: Drawing, part: Augmented, values: Values, number: int, size: int) -> Cloud:
-    """A cloud of about so many states of chains over the records."""
+def _chains(drawing: Drawing, part: Chained, values: Values, number: int, size: int) -> Cloud:
+    """A cloud of about so many states of chains."""
     blocks, states = part.blocks(size)
     looks = part.looks(states) if drawing.measures else 1
 

@@ -6,7 +6,6 @@ eta(s_dp | total), and Q is the weighted sum of the records' log densities. See 
 """
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import jax
@@ -15,7 +14,7 @@ import numpy as np
 
 from noisewise.errors import Place, refusal
 from noisewise.inference.problem import Problem
-from noisewise.likelihood.e_step.independent_parts import Part, padded, parts_of
+from noisewise.likelihood.e_step.independent_parts import padded
 from noisewise.likelihood.instead import AUGMENTED, SAMPLE
 from noisewise.mechanisms import Exact
 from noisewise.model.law import log_density
@@ -139,6 +138,10 @@ class SimulatedRecords:
             log_eta = np.asarray(self.mechanism.log_prob(self.item.value, self.totals(s)))
         return log_eta.reshape(len(s), -1).sum(axis=1, keepdims=True)
 
+    def log_sup(self) -> Array:
+        """The most that `log_eta` can be."""
+        return np.asarray(self.mechanism.log_sup(self.item.value), float).sum(keepdims=True).reshape(1)
+
     def log_prob(self, values: Values, s: Any, place: Any) -> Any:
         """The sum of the records' log densities, up to a constant in the parameters; traceable."""
 
@@ -165,12 +168,3 @@ class SimulatedRecords:
             with double():
                 log_probs[start : start + len(piece)] = np.asarray(program(given, piece, self.place))[: len(s) - start]
         return log_probs
-
-
-def parts_with_totals(problem: Problem, records: type[SimulatedRecords] = SimulatedRecords) -> list[Part]:
-    """As `parts_of`, with released totals as their records."""
-    totals = {name for name in problem.release if problem.model.total(name) is not None}
-    rest = {name: problem.release[name] for name in problem.release if name not in totals}
-    view = SimpleNamespace(model=problem.model, release=rest, needed=problem.needed - totals)
-    others = {part.name: part for part in parts_of(cast(Problem, view))}
-    return [cast(Part, records(problem, name)) if name in totals else others[name] for name in problem.release]

@@ -13,7 +13,9 @@ from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Estimator
-from noisewise.likelihood.e_step.simulated_records import SimulatedRecords, parts_with_totals
+from noisewise.likelihood.e_step.measured import Measured
+from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.fit import fit as refit
 from noisewise.likelihood.mcem import MCEM
@@ -74,8 +76,8 @@ def bootstrap(
     if not isinstance(estimator, Estimator):
         raise refusal(who, "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
     problem = Problem(model, release)
-    records = E_STEPS[estimator.e_step].records if isinstance(estimator, MCEM) else SimulatedRecords
-    parts_with_totals(problem, records)  # refuses a model that is more than laws and totals of parameters
+    e_step = E_STEPS[estimator.e_step] if isinstance(estimator, MCEM) else None
+    parts_of(problem, e_step.records if e_step else SimulatedRecords, e_step.tables if e_step else Measured)  # refuses
     estimates: dict[str, list[Any]] = {name: [] for name in fit.estimate}
     failures: Counter[str] = Counter()
     for replicate in range(draws):
@@ -106,9 +108,14 @@ def _refit(
 
 
 def _simulated(problem: Problem, fit: Fit, rng: np.random.Generator) -> Release:
+    """A release of the same form, the confidential statistics drawn at the estimate and noise added."""
+    values = {name: np.asarray(value)[None] for name, value in fit.estimate.items()}
+    for measured in problem.measured.values():
+        if measured.statistic not in values:
+            values = problem.model.draw(rng, [measured.statistic], 1, values)
     items = {}
     for name, item in problem.release.items():
-        parents = {parent: np.asarray(fit.estimate[parent])[None] for parent in problem.model.parents(name)}
-        confidential = problem.model.draw(rng, [name], 1, parents)[name]
-        items[name] = replace(item, value=np.asarray(item.mechanism.sample(rng, confidential))[0])
+        if name not in values:
+            values = problem.model.draw(rng, [name], 1, values)
+        items[name] = replace(item, value=np.asarray(item.mechanism.sample(rng, values[name]))[0])
     return Release(items)

@@ -10,6 +10,7 @@ import numpy as np
 
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds
 from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.measured import NormalMeasured
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.units import unit_free
 from noisewise.numerics import Array, Compiled, double
@@ -112,6 +113,10 @@ class Objective:
         """Parameters from the coordinates in which information is reported."""
         return self.coordinates.split(x) if self.coordinates.is_square else self.coordinates.constrained(x)
 
+    def _in_double(self, x: Array) -> Any:
+        with double():
+            return jax.tree.map(np.asarray, self._values(jnp.asarray(x)))
+
     def q(self, free: Array, clouds: Iterable[Cloud]) -> tuple[float, Array, Array]:
         """Value, gradient and Hessian of Q."""
         size = self.coordinates.size
@@ -195,6 +200,10 @@ class Objective:
         return np.asarray(0.5 * (slope + slope.T))
 
     def _of_part(self, number: int, x: Array, cloud: Cloud) -> "Louis":
+        part = self.parts[number]
+        if isinstance(part, NormalMeasured):
+            behind = Objective([part.statistic], self.coordinates)._of_part(0, x, part.behind(self._in_double(x)))
+            return replace(_louis(self._sums(number, x, cloud.values, cloud.weights, None)), complete=behind.complete)
         if cloud.spread is not None:
             with double():
                 moments = self._affine[number](x, cloud.values, cloud.weights, cloud.spread, self.parts[number].place)

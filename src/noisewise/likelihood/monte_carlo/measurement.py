@@ -26,11 +26,11 @@ THIN = (
     "estimate nor its errors can be trusted. {advice}"
 )
 UNREST = (
-    "the chains over the records of '{name}' have not forgotten where they began: single records are hardly ever "
+    "the chains over {what} of '{name}' have not forgotten where they began: single {what} are hardly ever "
     "replaced, or few carry the total. Start nearer to the release, raise `final`, or use nw.sample."
 )
 UNKNOWN = (
-    "The log likelihood is not known: of {size:,} totals simulated for '{name}' the noise leaves only {ess:.3g} "
+    "The log likelihood is not known: of {size:,} values simulated for '{name}' the noise leaves only {ess:.3g} "
     "effective ones. Estimate and errors do not rest on them."
 )
 
@@ -94,7 +94,7 @@ class Measurement:
         position = self.position
         for part, cloud in zip(position.parts, self.clouds, strict=True):
             if not cloud.at_rest:
-                return UNREST.format(name=part.name)
+                return UNREST.format(name=part.name, what=getattr(part, "what", "values"))
         for name, sizes in self.clouds.sizes.items():
             bias, error = float(np.sum(sizes**-3.0)), math.sqrt(np.sum(1.0 / sizes))
             if np.sum(sizes) < FEW or sizes.min() < FEWEST or (len(sizes) > 1 and bias > 0.1 * error):

@@ -8,13 +8,14 @@ from noisewise.engine import Engine
 from noisewise.errors import Place, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Prefix, Purpose
-from noisewise.likelihood.e_step.augmented import Augmented
+from noisewise.likelihood.e_step.augmented import Chained
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds
 from noisewise.likelihood.e_step.contract import Drawing, EStep
 from noisewise.likelihood.e_step.entries_in_pieces import cut_up, divides, first_pieces, in_pieces
 from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.simulated import is_even
-from noisewise.likelihood.e_step.simulated_records import LEAST, MOST_NUMBERS, SimulatedRecords, parts_with_totals
+from noisewise.likelihood.e_step.simulated_records import LEAST, MOST_NUMBERS, SimulatedRecords
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective
@@ -39,7 +40,7 @@ class Position:
     def __init__(self, problem: Problem, e_step: EStep, start: Values, largest: int, seed: int, engine: Engine) -> None:
         self.problem, self.e_step, self.seed, self.engine = problem, e_step, seed, engine
         self.coordinates = Coordinates(problem.model, problem.axes)
-        whole = parts_with_totals(problem, e_step.records)
+        whole = parts_of(problem, e_step.records, e_step.tables)
         if (rule := e_step.unfit(whole)) is not None:
             raise refusal("MCEM", "e_step", rule, e_step.name, "Leave it out.")
         self.room = room_for(whole, start)
@@ -144,7 +145,7 @@ def room_for(parts: list[Part], values: Values) -> int:
     for part in parts:
         if part.exact:
             continue
-        if isinstance(part, Augmented):
+        if isinstance(part, Chained):
             room = min(room, part.room)
             continue
         most = (MOST_NUMBERS if isinstance(part, SimulatedRecords) else MOST_SIMULATED) // part.numbers

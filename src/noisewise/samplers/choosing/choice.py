@@ -216,7 +216,8 @@ def settled(probe: Probe, draws: int) -> list[Estimate]:
     """Rejection and weighting of prior draws, best first, where one of them settles the choice; else nothing.
 
     Rejection does where it is affordable, weighting where it is cheap or keeps much of every row: no other sampler is
-    then looked at, since all of them start with a pilot, a warm-up or a program to compile.
+    then looked at, since all of them start with a pilot, a warm-up or a program to compile. Where neither does and a
+    table is measured several ways, augmentation: a simulated table hardly ever agrees with all its measurements.
     """
     problem, ranking = probe.problem, []
     if not probe.conditioned and Rejection().unfit(problem) is None:
@@ -232,7 +233,15 @@ def settled(probe: Probe, draws: int) -> list[Estimate]:
         near = estimate.work <= AFFORDABLE or (good and estimate.work <= NEAR * ranking[0].work)
         if isinstance(estimate.sampler, Rejection) and estimate.delivers and near:
             return [estimate, *ranking[:number], *ranking[number + 1 :]]
-    return ranking if good else []
+    if good:
+        return ranking
+    return [_augmentation(probe, draws)] if moves_tables(problem) else []
+
+
+def moves_tables(problem: Problem) -> bool:
+    """Whether a table of whole numbers is measured several ways, and moves given all of its measurements."""
+    tables = [one.statistic for one in problem.measured.values() if problem.model.is_discrete(one.statistic)]
+    return bool(tables) and Sampler.known["Augmentation"]().unfit(problem) is None
 
 
 def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estimate]:
@@ -286,6 +295,8 @@ def reason_for(ranking: list[Estimate], probe: Probe) -> str:
         return f"{start}; that is affordable, and such draws need no diagnosis"
     if probe.conditioned and settled_by_weights(best):
         return f"'{noise_free(probe.problem)}' has no noise, so its own density weighs the draws: {start}"
+    if moves_tables(probe.problem) and type(best.sampler).__name__ == "Augmentation":
+        return f"{start}; a simulated table would hardly ever agree with all that was measured of it"
     others = [estimate for estimate in ranking[1:] if estimate.delivers]
     if not others:
         return f"{start}; no other that applies is expected to deliver"

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.inference.conditional.marginal import pick
 from noisewise.mechanisms.additive import Additive
 from noisewise.numerics import Array
 from noisewise.samplers.gibbs.joint import Joint, State, entry_log_prob, support_of
@@ -30,14 +31,6 @@ def window_for(joint: Joint, name: str) -> tuple[int, int | None]:
     scale = float(np.max(np.asarray(getattr(mechanism, "scale", 8.0), dtype=float)))
     length = 1 << int(np.ceil(np.log2(max(8.0 * scale, 1.0))))
     return int(np.clip(length, LEAST_WINDOW, MOST_WINDOW)), None
-
-
-def pick(log_weights: Any, uniform: Any) -> Any:
-    """Index along the first axis, drawn in proportion to the weights by inverting their sums."""
-    weights = jnp.exp(log_weights - jnp.max(log_weights, axis=0))
-    sums = jnp.cumsum(weights, axis=0)
-    # at most the last index of positive weight, however the sums were rounded
-    return jnp.sum(sums <= uniform * sums[-1], axis=0)
 
 
 class Entries:

@@ -76,7 +76,8 @@ class Collapse:
         program = self._program("complete", lambda: jax.vmap(self.target.completed, in_axes=(0, None, 0)))
         with double():
             drawn, left, moments = jax.tree.map(np.asarray, program(self._parameters(values), self.data, uniform))
-        drawn |= self.target.draw_folded(rng, moments)
+        drawn |= self.target.draw_folded(rng, moments, rows)
+        self.target.measure(drawn)
         exact = set(self.target.exact)  # as released: a naive analysis may put a count between whole numbers
         return {
             name: column if name in exact else column.astype(model.dtype(name), copy=False)
@@ -100,7 +101,7 @@ def unfit(problem: Problem) -> str | None:
 
 def _unfit(problem: Problem) -> str | None:
     model = problem.model
-    names = [name for name in model.statistics if name in problem.needed]
+    names = [name for name in model.statistics if name in problem.needed and name not in problem.measured]
     for name in names:
         if not model.has_density(name):
             return f"cannot integrate out '{name}', which is a Total or Simulator"

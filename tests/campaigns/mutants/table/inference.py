@@ -184,8 +184,8 @@ RECORD_STEPS = {
     ),
     "what is measured of rows of a statistic is measured of its first row": Mutant(
         "inference/measured.py",
-        "rows: Array = (matrix @ values.reshape(len(values), -1).T)",
-        "rows: Array = (matrix @ values.reshape(len(values), -1)[:1].repeat(len(values), 0).T)",
+        "self.matrix.times_rows(values.reshape(len(values), -1))",
+        "self.matrix.times_rows(values.reshape(len(values), -1)[:1].repeat(len(values), 0))",
         "samplers/test_lattice.py::test_parameters_and_cells_against_enumeration",
     ),
     "the supremum of a vector is that of its first entry": Mutant(
@@ -271,6 +271,12 @@ CONDITIONAL = {
         "side = np.where(rng.random(mu.shape) < 1.0 / (1.0 + np.exp(np.minimum(above - below, 700.0))), -1.0, 1.0)",
         "side = np.where(rng.random(mu.shape) < 0.5, -1.0, 1.0)",
         f"{NORMAL}::test_draws_are_of_the_conditional_law",
+    ),
+    "a normal statistic given its measurements is drawn without fresh noise": Mutant(
+        "inference/conditional/measured_normal.py",
+        "off = r - self.matrix @ s - scale * fresh[1]",
+        "off = r - self.matrix @ s",
+        "samplers/test_lattice.py::test_a_continuous_statistic_measured_twice_has_its_closed_form",
     ),
     "the conditional of a normal under Gaussian noise has the law's own spread": Mutant(
         "inference/conditional/normal.py",

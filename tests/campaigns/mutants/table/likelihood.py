@@ -11,10 +11,29 @@ RECORDS = "likelihood/test_mcem_augmented.py"
 ERRORS = "likelihood/test_mcem_errors.py"
 INTERVALS = "likelihood/test_intervals.py"
 UNITS = "likelihood/test_units.py"
+MEASURED = "likelihood/test_measured_fits.py"
 CLOUDS = f"{STEPS}::test_a_cloud_gives_the_mean_of_the_exact_one"
 PAPER = f"{MAIN}::test_em_gives_the_papers_numbers"
 
 EXPECTATION = {
+    "only the last measurement of a statistic weighs its values": Mutant(
+        "likelihood/e_step/measured.py",
+        "total = total + np.asarray(log_eta)",
+        "total = np.asarray(log_eta)",
+        f"{MEASURED}::test_all_measurements_weigh_a_value",
+    ),
+    "a statistic measured several ways is fitted as if each measurement had one of its own": Mutant(
+        "likelihood/e_step/parts.py",
+        "for name in dict.fromkeys(owners.values())]",
+        "for name in owners.values()]",
+        f"{MEASURED}::test_a_normal_law_with_normal_noise_is_fitted_in_closed_form",
+    ),
+    "chains over tables begin to count at once": Mutant(
+        "likelihood/e_step/tables.py",
+        "return self.lattice.sweep(rng, state, given), RENEWED",
+        "return state, RENEWED",
+        f"{MEASURED}::test_tables_are_fitted_by_chains",
+    ),
     "chains over records are worth as many values as they have": Mutant(
         "likelihood/e_step/augmented.py",
         "return float(min([1.0, *each]))",
@@ -282,8 +301,8 @@ INTERVALS_AND_TAILS = {
     ),
     "bootstrap releases have no noise": Mutant(
         "likelihood/intervals/parametric_bootstrap.py",
-        "value=np.asarray(item.mechanism.sample(rng, confidential))[0])",
-        "value=np.asarray(confidential)[0])",
+        "value=np.asarray(item.mechanism.sample(rng, values[name]))[0])",
+        "value=np.asarray(values[name])[0])",
         f"{INTERVALS}::test_releases_of_the_bootstrap_have_law_and_noise",
     ),
     "bootstrap intervals take both tails from one side": Mutant(

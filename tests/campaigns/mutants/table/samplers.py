@@ -78,32 +78,38 @@ INDEPENDENT = {
 
 ALONG = "samplers/test_lattice.py::test_every_table_comes_as_often_as_it_should"
 AUGMENTATION = {
+    "a measured normal statistic stays where it is": Mutant(
+        "samplers/gibbs/measured.py",
+        "state.values[self.name] = self.conditional.drawn(rng, given, state.chains)",
+        "self.conditional.drawn(rng, given, state.chains)",
+        "samplers/test_lattice.py::test_a_continuous_statistic_measured_twice_has_its_closed_form",
+    ),
     "a window along a direction always begins at the present table": Mutant(
-        "samplers/gibbs/lattice.py",
+        "inference/tables/lattice.py",
         "steps = jnp.arange(length)[:, None] - shift",
         "steps = jnp.arange(length)[:, None] - shift // length",
         f"{ALONG}[total_noisy]",
     ),
     "tables move without the noise of their sums": Mutant(
-        "samplers/gibbs/lattice.py",
+        "inference/tables/lattice.py",
         "weights += jnp.sum(_log_noise(released[other], row, at_row), axis=-1)",
         "weights += 0.0 * jnp.sum(_log_noise(released[other], row, at_row), axis=-1)",
         f"{ALONG}[total_noisy]",
     ),
     "pairs of cells do not keep an exact total": Mutant(
-        "samplers/gibbs/directions.py",
+        "inference/tables/directions.py",
         "return (int(min(a, b)), int(max(a, b))), (1, -1)",
         "return (int(min(a, b)), int(max(a, b))), (1, 1)",
         f"{ALONG}[total_exact]",
     ),
     "directions of a batch share noisy sums": Mutant(
-        "samplers/gibbs/directions.py",
+        "inference/tables/directions.py",
         "[[*own, *(size + row for row, change in zip(at, by, strict=True) if change)] for",
         "[[*own] for",
         "samplers/test_lattice.py::test_directions_of_a_batch_share_nothing",
     ),
     "a nested sum is taken for that of the cells it does not share": Mutant(
-        "samplers/gibbs/fibres.py",
+        "inference/tables/fibres.py",
         "left = value - sum(inside[o][1] for o in owners[held])",
         "left = value",
         "samplers/test_lattice.py::test_nested_sums_are_those_of_blocks",
@@ -141,7 +147,7 @@ AUGMENTATION = {
         f"{LEAVES}[lines_through_a_table]",
     ),
     "a value along a line is picked one too far": Mutant(
-        "samplers/gibbs/latent.py",
+        "inference/conditional/marginal.py",
         "return jnp.sum(sums <= uniform * sums[-1], axis=0)",
         "return jnp.minimum(jnp.sum(sums <= uniform * sums[-1], axis=0) + 1, len(sums) - 1)",
         f"{LEAVES}[all_values_of_a_count]",

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csc_array, vstack
 
+from noisewise.inference.tables.fibres import Fibre, grids
 from noisewise.numerics import Array
-from noisewise.samplers.gibbs.fibres import Fibre, grids
 
 WIDTHS = (16, 256, 4096)
 """Sums of more cells than this are left as they are, in turn."""

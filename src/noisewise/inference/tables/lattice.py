@@ -21,38 +21,22 @@ from scipy.sparse import csc_array, csr_array, vstack
 from scipy.sparse.linalg import lsqr
 
 from noisewise.inference.conditional.laws import bounds, constant_bounds, constant_of, log_mass
+from noisewise.inference.conditional.marginal import pick
 from noisewise.inference.problem import Problem
+from noisewise.inference.tables.directions import Family, Sums, families
+from noisewise.inference.tables.fibres import Fibre, Unknown, fibre_of, projected
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.mechanisms.additive import Additive
-from noisewise.mechanisms.linear import Linear, Matrix
+from noisewise.mechanisms.linear import Matrix
 from noisewise.mechanisms.truncated_laplace import TruncatedLaplace
 from noisewise.model import Model
-from noisewise.numerics import Array, double
+from noisewise.numerics import Array, Compiled, double
 from noisewise.numerics.gamma import log_gamma
-from noisewise.samplers.gibbs.directions import Family, Sums, families
-from noisewise.samplers.gibbs.fibres import Fibre, Unknown, fibre_of, projected
-from noisewise.samplers.gibbs.joint import Joint, State
-from noisewise.samplers.gibbs.latent import pick
 
 TABLES = ("MultinomialProbs", "MultinomialLogits")
 """Joint laws of a table whose density, but for a constant, is a product over cells, given their sum."""
 MOST_BATCHES, MOST_ALONE = 32, 32
 """Batches of one family in a sweep, and where each has one direction only."""
-Measurements = dict[str, tuple[Matrix, Mechanism, Any]]
-"""By released name: matrix, mechanism and released value."""
-
-
-def measurements_of(problem: Problem, name: str) -> Measurements:
-    """All measurements of a statistic, one under its own name among them."""
-    found = {
-        other: (measured.matrix, problem.release[other].mechanism, problem.release[other].value)
-        for other, measured in problem.measured.items()
-        if measured.statistic == name
-    }
-    if name in problem.release:
-        whole = Linear(name).of("sample", name).matrix_for("sample", problem.model.shape(name), ())[0]
-        found[name] = (whole, problem.release[name].mechanism, problem.release[name].value)
-    return found
 
 
 def unfit(problem: Problem, name: str) -> str | None:
@@ -61,7 +45,7 @@ def unfit(problem: Problem, name: str) -> str | None:
     others = [other for other in model.statistics if name in model.parents(other) and other not in problem.measured]
     if others or any(name in item.mechanism.inputs for item in problem.release.values()):
         return f"needs nothing but measurements to depend on '{name}'"
-    for other, (_, mechanism, _) in measurements_of(problem, name).items():
+    for other, (_, mechanism, _) in problem.measurements_of(name).items():
         if not isinstance(mechanism, Exact) and not _positive(mechanism):
             kind = type(mechanism).__name__
             return f"cannot tell which tables '{other}' leaves possible: its noise ({kind}) may rule some out"
@@ -133,7 +117,7 @@ def fibre_for(problem: Problem, name: str) -> Fibre:
     """The tables that exact measurements, and a law of tables with a known sum, leave possible."""
     model, shape = problem.model, problem.model.shape(name)
     rows = []
-    for matrix, mechanism, value in measurements_of(problem, name).values():
+    for matrix, mechanism, value in problem.measurements_of(name).values():
         if isinstance(mechanism, Exact):
             if np.any(np.asarray(value) != np.floor(value)):
                 raise Unknown("has exact measurements that no table of counts obeys")
@@ -180,20 +164,14 @@ def csc_of(matrix: Matrix) -> csc_array:
     return csc_array((matrix.entries, (matrix.rows, matrix.columns)), shape=matrix.shape)
 
 
-def lattice_of(joint: Joint, name: str) -> "Lattice":
-    """The step for one table, made once for a run: finding its directions takes time."""
-    step: Lattice = joint.kept.get(name) or joint.kept.setdefault(name, Lattice(joint, name))
-    return step
-
-
 class Lattice:
     """A table of whole numbers, moved along integer directions given its parameters and all its measurements."""
 
-    def __init__(self, joint: Joint, name: str) -> None:
-        self.joint, self.name, self.model = joint, name, joint.model
-        self.shape = joint.model.shape(name)
-        self.fibre = fibre_for(joint.problem, name)
-        self.measurements = measurements_of(joint.problem, name)
+    def __init__(self, problem: Problem, name: str) -> None:
+        self.problem, self.name, self.model = problem, name, problem.model
+        self.shape = problem.model.shape(name)
+        self.fibre = fibre_for(problem, name)
+        self.measurements = problem.measurements_of(name)
         self.noisy = [n for n, (_, mechanism, _) in self.measurements.items() if not isinstance(mechanism, Exact)]
         parts = [self.measurements[other] for other in self.noisy]
         scale = np.concatenate([np.zeros(0), *(_spread(mechanism, value) for _, mechanism, value in parts)])
@@ -206,25 +184,29 @@ class Lattice:
         most = MOST_ALONE if family.cells.shape[1] == 1 else MOST_BATCHES
         return int(min(family.batches, most, np.ceil(2.0 * self.fibre.size / family.sizes.mean())))
 
-    def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
-        """Some batches of every family, one after the other: (accepted, tried), equal since all draws are exact."""
-        chains = state.chains
-        given = {parent: state.values[parent] for parent in self.model.parents(self.name)}
+    def sweep(
+        self, rng: np.random.Generator, tables: Array, given: Mapping[str, Array], release: Any = None, axes: Any = None
+    ) -> Array:
+        """Some batches of every family, one after the other: the tables of all chains, moved given their parameters.
+
+        With `axes` every chain explains a release of its own: the axes of the released values in `release`.
+        """
+        noise = {n: (self.measurements[n][1:] if release is None else release[n]) for n in self.noisy}
+        own = None if axes is None else {n: axes[n] for n in self.noisy}
+        given = {parent: given[parent] for parent in self.model.parents(self.name)}
         for family, count in zip(self.families, self.counts, strict=True):
             chosen = rng.permutation(family.batches)[:count]
             batches = jax.tree.map(lambda part, at=chosen: part[at], family.arrays)
-            place = (chains, count, family.cells.shape[1])
+            place = (len(tables), count, family.cells.shape[1])
             offset, uniform = rng.integers(0, family.length, place), rng.random(place)
-            purpose = ("lattice", self.name, tuple(self.noisy), family.length)
-            program = self.joint.program(purpose, partial(self._program, family.length))
-            released = {other: self.joint.release[other] for other in self.noisy}
-            before = state.values[self.name]
-            drawn = self.joint.run(program, given, before, released, batches, offset, uniform)
-            state.values[self.name] = drawn.reshape(before.shape).astype(before.dtype)
-        return float(chains), float(chains)
+            key = ("lattice", self.name, tuple(self.noisy), family.length, axes is None)
+            program = self.model.compiled.setdefault(key, Compiled(partial(self._program, family.length, own)))
+            with double():
+                moved = np.asarray(program(given, tables, noise, batches, offset, uniform))
+            tables = moved.reshape(tables.shape).astype(tables.dtype)
+        return tables
 
-    def _program(self, length: int) -> Any:
-        axes = None if self.joint.axes is None else {other: self.joint.axes[other] for other in self.noisy}
+    def _program(self, length: int, axes: Any) -> Any:
         return jax.vmap(self._sweep(length), in_axes=(0, 0, axes, None, 0, 0))
 
     def _sweep(self, length: int) -> Any:
@@ -261,7 +243,7 @@ class Lattice:
 
     # A start ------------------------------------------------------------------------------------------------------
 
-    def settle(self, rng: np.random.Generator, state: State) -> None:
+    def settled(self, rng: np.random.Generator, guesses: Array, given: Mapping[str, Array]) -> Array:
         """Tables that exact measurements allow, near what the noisy ones say, each with noise of its own."""
         rows, scales, values = [], [], []
         for matrix, mechanism, value in self.measurements.values():
@@ -271,28 +253,28 @@ class Lattice:
         scale, wanted = np.concatenate(scales), np.concatenate(values)
         design = csr_array(vstack(rows))
         weighted = csr_array(design.multiply(1.0 / scale[:, None]))
-        low, high = self._ends(state)
-        tables = np.array(state.values[self.name]).reshape(state.chains, -1)
-        for chain in range(state.chains):
+        low, high = self._ends(given, len(guesses))
+        tables = np.array(guesses).reshape(len(guesses), -1)
+        for chain in range(len(tables)):
             guess = np.clip(tables[chain].astype(float), low[chain], high[chain])
             aim = wanted + np.where(scale > 0.05, scale, 0.0) * rng.standard_normal(len(wanted))
             guess = guess + lsqr(weighted, (aim - design @ guess) / scale, iter_lim=60)[0]
             whole = np.clip(np.round(guess), low[chain], high[chain])
             tables[chain] = projected(self.fibre, whole, high[chain], rng)
-        state.values[self.name] = tables.reshape(state.values[self.name].shape)
+        return tables.reshape(guesses.shape)
 
-    def _ends(self, state: State) -> tuple[Array, Array]:
+    def _ends(self, given: Mapping[str, Array], chains: int) -> tuple[Array, Array]:
         """Ends of every cell's support, chain by chain."""
         size = self.fibre.size
         if self.model.law(self.name).form.kind in TABLES:
-            return np.zeros((state.chains, size)), np.full((state.chains, size), np.inf)
+            return np.zeros((chains, size)), np.full((chains, size), np.inf)
 
         def ends(given: Any) -> Any:
             return [end.reshape(-1) for end in bounds(entrywise(self.model.law_at(self.name, given)), self.shape)]
 
-        given = {parent: jnp.asarray(state.values[parent]) for parent in self.model.parents(self.name)}
         with double():
-            low, high = jax.vmap(ends, axis_size=state.chains)(given)
+            own = {parent: jnp.asarray(given[parent]) for parent in self.model.parents(self.name)}
+            low, high = jax.vmap(ends, axis_size=chains)(own)
             return np.array(low), np.array(high)
 
 

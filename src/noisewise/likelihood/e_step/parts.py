@@ -1,0 +1,59 @@
+"""All released statistics as parts of the likelihood."""
+
+from typing import cast
+
+from noisewise.errors import Place, refusal
+from noisewise.inference.problem import Problem
+from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.measured import Measured, NormalMeasured
+from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
+from noisewise.likelihood.instead import MCEM, SAMPLE
+
+
+def parts_of(
+    problem: Problem, records: type[SimulatedRecords] | None = None, tables: type[Measured] = Measured
+) -> list[Part]:
+    """The parts; refused where the model is more than a set of laws of parameters.
+
+    Released totals are refused too, unless it is said what their `records` are. `tables` is what a statistic of whole
+    numbers is that is measured several ways.
+    """
+    measured = {one.statistic for one in problem.measured.values()}
+    for name in problem.needed - set(problem.measured) - set(problem.model.parameters):
+        _check(problem, name, name in measured, records is not None)
+    owners = {name: problem.measured[name].statistic if name in problem.measured else name for name in problem.release}
+    return [_part(problem, name, name in measured, records, tables) for name in dict.fromkeys(owners.values())]
+
+
+def _check(problem: Problem, name: str, measured: bool, simulated: bool) -> None:
+    """Refuse what is no law of parameters."""
+    model, place = problem.model, Place.of("statistics", name)
+    if not model.has_density(name):
+        total = model.total(name) is not None
+        if total and measured:
+            rule = "must not be a Total that is measured under other names"
+            raise refusal("fit", place, rule, "a Total", "Use nw.sample.", instead=(SAMPLE,))
+        if total and simulated and name in problem.release:
+            return
+        advice = "Use nw.MCEM(), which simulates the records." if total else "Give it as a law, or use nw.sample."
+        given = "a Total" if total else "a Simulator"
+        raise refusal("fit", place, "must have a density", given, advice, instead=(MCEM if total else SAMPLE,))
+    if not (name in problem.release or measured) or set(model.parents(name)) - set(model.parameters):
+        rule = "must be released and depend on parameters only"
+        raise refusal("fit", place, rule, model.parents(name), "Use nw.sample.", instead=(SAMPLE,))
+    for other, (_, mechanism, _) in problem.measurements_of(name).items():
+        if mechanism.inputs:
+            rule = "must not take its scale from another statistic"
+            raise refusal("fit", Place.of("release", other), rule, mechanism, "Use nw.sample.", instead=(SAMPLE,))
+
+
+def _part(
+    problem: Problem, name: str, measured: bool, records: type[SimulatedRecords] | None, tables: type[Measured]
+) -> Part:
+    if measured and NormalMeasured.applies(problem, name):
+        return NormalMeasured(problem, name)
+    if measured:
+        return tables(problem, name) if problem.model.is_discrete(name) else Measured(problem, name)
+    if records is not None and problem.model.total(name) is not None:
+        return cast(Part, records(problem, name))
+    return Part(problem, name)
