@@ -18,7 +18,7 @@ from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
 from noisewise.likelihood.e_step.cloud import exact_cloud
 from noisewise.likelihood.e_step.contract import Drawing
-from noisewise.likelihood.e_step.independent_parts import parts_of
+from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.mechanisms import CATALOGUE, Mechanism
 from noisewise.release.schema import schema

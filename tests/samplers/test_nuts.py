@@ -418,7 +418,7 @@ def test_ordinary_spreads_are_left_as_they_are():
 def test_draws_begin_after_the_warm_up():
     """Iterations by their numbers: the first that counts follows the last of the warm-up, then one in `thin`."""
     run = object.__new__(nuts.ChainsRun)
-    run.settings, run.length = NUTS(chains=2, warmup=150, thin=3), 40
+    run.settings, run.length, run.warmup = NUTS(chains=2, warmup=150, thin=3), 40, 150
     pieces = [{"free": nuts.PIECE * number + np.arange(nuts.PIECE)} for number in range(3)]
     run.pieces = [pieces, pieces]
     assert run._kept() == 40
