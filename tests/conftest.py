@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def pytest_configure(config):
         jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("programs")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+@pytest.fixture(autouse=True)
+def figures():
+    """What a test leaves open of matplotlib's figures is closed: twenty are a warning, and warnings are errors."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 def pytest_ignore_collect(collection_path, config):

@@ -59,18 +59,18 @@ def _written(given: Distribution) -> str | None:
         base = _written(given.base_dist)
         return base and f"{base}.to_event({given.reinterpreted_batch_ndims})"
     arguments = [name for name in inspect.signature(type(given)).parameters if hasattr(given, name)]
-    values = {name: _value(getattr(given, name)) for name in arguments if name != "validate_args"}
-    if not hasattr(dist, kind) or None in values.values():
+    values = {name: getattr(given, name) for name in arguments if name != "validate_args"}
+    texts = {name: _value(value) for name, value in values.items()}
+    if getattr(dist, kind, None) is not type(given) or None in texts.values():
         return None
-    text = f"dist.{kind}({', '.join(f'{name}={value}' for name, value in values.items())})"
     try:
-        again = eval(text, {"dist": dist, "np": np})
+        again = type(given)(**values)
     except Exception:  # whatever its constructor makes of these arguments
         return None
     alike = all(getattr(again, name) == getattr(given, name) for name in ("__class__", "batch_shape", "event_shape"))
     leaves = [jax.tree.leaves(one) for one in (again, given)]
     same = alike and len(leaves[0]) == len(leaves[1]) and all(map(np.array_equal, *leaves))
-    return text if same else None
+    return f"dist.{kind}({', '.join(f'{name}={text}' for name, text in texts.items())})" if same else None
 
 
 def _value(value: Any) -> str | None:

@@ -8,10 +8,36 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpyro.distributions as dist
 
 from noisewise.model import Model
 
 WIDTH = 118
+CALLS = {
+    "nw": {"Model", "Total"},
+    "np": {"array"},
+    "jnp": {"clip", "exp", "log", "ones", "stack"},
+    "dist": set(dist.__all__),
+    "": {"expand", "reshape", "sum", "to_event"},
+}
+"""What may be called, by the module it is of; of anything else, a few methods."""
+PLAIN = (
+    *(
+        ast.Module,
+        ast.Assign,
+        ast.Expr,
+        ast.FunctionDef,
+        ast.Return,
+        ast.Lambda,
+        ast.arguments,
+        ast.arg,
+        ast.Import,
+        ast.alias,
+    ),
+    *(ast.Call, ast.keyword, ast.Attribute, ast.Name, ast.Subscript, ast.Constant, ast.Dict, ast.List, ast.Tuple),
+    *(ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context),
+)
+"""The Python that models are written in."""
 IMPORTS = {
     "jnp.": "import jax.numpy as jnp",
     "np.": "import numpy as np",
@@ -52,7 +78,7 @@ class Written:
     def model(self) -> Model:
         """The model that the text makes; `model.code` is the text."""
         namespace: dict[str, Any] = {"__name__": "everyday"}
-        exec(compile(self.text, "<everyday>", "exec"), namespace)
+        exec(compile(harmless(self.text), "<everyday>", "exec"), namespace)
         model: Model = namespace["model"]
         model.code = Code.of(self)
         return model
@@ -84,6 +110,30 @@ class Code(str):
         code = cls(written.text)
         code.parts = written
         return code
+
+
+def harmless(text: str) -> ast.Module:
+    """The parsed text of a model; an error if it does anything but call laws and arithmetic.
+
+    Names and labels come from releases, and a release is data: nothing written in one may ever run. Names are
+    identifiers and labels are quoted, so nothing can; this makes sure of it.
+    """
+    tree = ast.parse(text)
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        allowed = isinstance(node, PLAIN)
+        if isinstance(node, ast.Import):
+            allowed = ast.unparse(node) in {*IMPORTS.values(), "import noisewise as nw"}
+        elif isinstance(node, ast.FunctionDef):
+            allowed = not node.decorator_list
+        elif isinstance(node, ast.Call):
+            allowed = isinstance(node.func, ast.Attribute)
+        elif isinstance(node, ast.Attribute):
+            module = node.value.id if isinstance(node.value, ast.Name) and node.value.id in CALLS else ""
+            allowed = id(node) in called and node.attr in CALLS[module]
+        if not allowed:
+            raise AssertionError(f"the code of a model must only call laws and arithmetic, not {ast.unparse(node)!r}")
+    return tree
 
 
 class _Names(ast.NodeTransformer):

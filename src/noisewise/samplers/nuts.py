@@ -111,6 +111,15 @@ def units(free: Array) -> Array:
     return np.where(far, 2.0 ** np.round(np.log2(spread)), 1.0)
 
 
+def usual(walked: Array) -> Array:
+    """Variances within chains, (chains, iterations, coordinates) of them, drawn a little towards 1e-3 as NumPyro does.
+
+    A chain that has hardly moved in some coordinate would else begin with no step there at all.
+    """
+    rows = walked.shape[0] * walked.shape[1]
+    return (rows * walked.var(axis=1).mean(axis=0) + 5.0 * 1e-3) / (rows + 5.0)
+
+
 @dataclass
 class ChainsRun:
     """One call of `NUTS.run`: the pieces of every chain as they come, and how it ended."""
@@ -214,6 +223,7 @@ class ChainsRun:
         with double():
             free, energy = jax.tree.map(np.asarray, self.programs.energies(self.candidates, self.data))
         self.scale = units(free)
+        self.variances = np.ones(self.target.size)
         return free, energy
 
     def _recentred(self, starts: Array) -> Array:
@@ -225,9 +235,12 @@ class ChainsRun:
         with double():
             standing = jax.tree.map(np.asarray, self.programs.standing(free, self.data))
             centring = {name: best_centring(*parts) for name, parts in standing.items()}
-            ends = np.asarray(self.programs.moved(np.stack([pieces[-1][-1] for pieces in walked]), self.data, centring))
+            last = np.concatenate([pieces[-1] for pieces in walked])
+            moved = np.asarray(self.programs.moved(last, self.data, centring)).reshape(len(walked), PIECE, -1)
         self.data = self.data | {"centring": centring}
         self._place()
+        self.variances = usual(moved / self.scale)
+        ends: Array = moved[:, -1]
         self.log.same(ends, "ends", self.attempt)
         return ends
 
@@ -236,7 +249,7 @@ class ChainsRun:
         key = generator(self.seed, Purpose.WARMUP, self.attempt, chain).integers(2**32, size=2, dtype=np.uint32)
         with double():
             data = {"target": self.data, "scale": self.scale}
-            state = jax.tree.map(np.asarray, self.programs.start(free, key, data))
+            state = jax.tree.map(np.asarray, self.programs.start(free, key, self.variances, data))
             for _ in range(PILOT):
                 poll()
                 state, seen = jax.tree.map(np.asarray, self.programs.advance(state, data))
@@ -249,7 +262,7 @@ class ChainsRun:
         log, pieces = self.log.within("chain", self.attempt, chain), self.pieces[chain]
         with double():
             data = {"target": self.data, "scale": self.scale}
-            state = jax.tree.map(np.asarray, self.programs.start(free, key, data))
+            state = jax.tree.map(np.asarray, self.programs.start(free, key, self.variances, data))
             state, records = self._resumed(log, pieces, state)
             saved = len(pieces)
             while len(pieces) < total:

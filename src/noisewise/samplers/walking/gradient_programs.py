@@ -30,7 +30,7 @@ class Programs:
         self.lock, self.ready = threading.Lock(), set[str]()
         self.options = options | {"dense_mass": target.size <= DENSE if dense is None else dense}
 
-    def _kernel(self, scaled: Any, key: Any, data: Any) -> tuple[Any, Any]:
+    def _kernel(self, scaled: Any, key: Any, data: Any, **begin: Any) -> tuple[Any, Any]:
         """NumPyro's state for one chain at the free vector `scaled` times `data["scale"]`, and its step.
 
         NumPyro draws its mass matrix towards one by an amount that has no unit: an unknown of size 1e-6 would be given
@@ -47,17 +47,21 @@ class Programs:
             trajectory_length=None,
             rng_key=jax.random.wrap_key_data(key, impl=KEYS),
             model_args=(data,),
+            **begin,
             **self.options,
         )
         return state, lambda before: step(before, (data,))
 
-    def start(self, free: Array, key: Array, data: Any) -> Any:
-        """The state of a chain."""
+    def start(self, free: Array, key: Array, variances: Array, data: Any) -> Any:
+        """The state of a chain whose mass matrix begins with these variances of the free vector over its scale."""
 
         def build() -> Any:
-            return lambda free, key, data: _plain(self._kernel(free / data["scale"], key, data)[0])
+            def state(free: Any, key: Any, variances: Any, data: Any) -> Any:
+                return _plain(self._kernel(free / data["scale"], key, data, inverse_mass_matrix=variances)[0])
 
-        return self._once("start", build, free, key, data)
+            return state
+
+        return self._once("start", build, free, key, variances, data)
 
     def advance(self, state: Any, data: Any) -> tuple[Any, dict[str, Any]]:
         """A piece of a chain: (the state after it, what happened in each iteration)."""

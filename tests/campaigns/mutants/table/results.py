@@ -91,19 +91,19 @@ POSTERIOR = {
         "results/intervals.py",
         "np.maximum(extreme, np.maximum(*_tails(column, weight)), out=extreme)",
         "np.maximum(extreme, _tails(column, weight)[0], out=extreme)",
-        "results/test_intervals.py::test_a_simultaneous_band_holds_exactly_its_share_of_whole_draws",
+        "results/test_posterior_intervals.py::test_a_simultaneous_band_holds_exactly_its_share_of_whole_draws",
     ),
     "a band for all entries forgets the weights": Mutant(
         "results/intervals.py",
         "weight = np.full(size, 1.0 / size) if weights is None else weights",
         "weight = np.full(size, 1.0 / size)",
-        "results/test_intervals.py::test_weights_count_in_a_band",
+        "results/test_posterior_intervals.py::test_weights_count_in_a_band",
     ),
     "chances of regions forget the weights": Mutant(
         "results/decisions.py",
         "weights.mean_and_sd(held.astype(float), posterior.weights)[0]",
         "weights.mean_and_sd(held.astype(float), None)[0]",
-        "results/test_intervals.py::test_chances_are_those_of_the_closed_form",
+        "results/test_posterior_intervals.py::test_chances_are_those_of_the_closed_form",
     ),
     "intervals of all entries of a fit are those of single ones": Mutant(
         "results/estimated.py",
