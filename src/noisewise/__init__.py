@@ -43,9 +43,12 @@ from noisewise.samplers import (
     RejectionControl,
 )
 from noisewise.samplers.sample import sample
+from noisewise.studies.allocate import Allocation, allocate
 from noisewise.studies.calibrate import Calibration, calibrate
 from noisewise.studies.compare import Comparison, compare
+from noisewise.studies.design import Design, design
 from noisewise.studies.forecast import Forecast, forecast
+from noisewise.studies.sample_size import SampleSize, sample_size
 from noisewise.studies.what_if import what_if
 
 __all__ = [
@@ -54,11 +57,13 @@ __all__ = [
     "MCMC",
     "NUTS",
     "SMC",
+    "Allocation",
     "Ascent",
     "Augmentation",
     "Calibration",
     "Comparison",
     "Dask",
+    "Design",
     "Device",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -84,16 +89,19 @@ __all__ = [
     "RejectionControl",
     "Release",
     "Replicates",
+    "SampleSize",
     "Simulator",
     "Staged",
     "Table",
     "Threads",
     "Total",
     "__version__",
+    "allocate",
     "calibrate",
     "compare",
     "confidential",
     "counts_up_to",
+    "design",
     "difference",
     "evidence",
     "fit",
@@ -106,6 +114,7 @@ __all__ = [
     "plot_trace",
     "regression",
     "sample",
+    "sample_size",
     "share_of",
     "sources",
     "table",

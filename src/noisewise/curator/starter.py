@@ -76,23 +76,21 @@ def _law(name: str, plan: Plan, people: str | None, whole: bool, size: int) -> t
 
 
 def _added(name: str, query: Query, number: str | None, whole: bool) -> tuple[Laws, str]:
-    """A sum or a mean of clamped values: nearly normal; of whole numbers, counts that scatter more than Poisson."""
+    """A sum or a mean of clamped values: nearly normal; of whole numbers from zero on, a count.
+
+    One sum says nothing of the spread of the values: a quarter of the bounds' width stands for it.
+    """
     assert query.bounds is not None
     low, high = query.bounds
+    if whole and low < 0:
+        return {}, f"DiscreteUniform({low * MOST:.0f}, {high * MOST:.0f})"
     parameters = {f"{name}_mean": f"Uniform({low:g}, {high:g})"}
     if number is None:
         number = f"{name}_people"
         parameters |= {number: "LogNormal(5, 3)"}
+    if whole:
+        return parameters, f"Poisson({number} * {name}_mean)"
+    spread = f"{(high - low) / 4:g}"
     if query.kind == "mean":
-        return parameters | {f"{name}_sd": f"HalfNormal({(high - low) / 2:g})"}, (
-            f"Normal({name}_mean, {name}_sd / sqrt({number}))"
-        )
-    if not whole:
-        return parameters | {f"{name}_sd": f"HalfNormal({(high - low) / 2:g})"}, (
-            f"Normal({number} * {name}_mean, {name}_sd * sqrt({number} + 1))"
-        )
-    if low < 0:
-        return {}, f"DiscreteUniform({low * MOST:.0f}, {high * MOST:.0f})"
-    return parameters | {f"{name}_scatter": "LogNormal(2, 2)"}, (
-        f"NegativeBinomial2({number} * {name}_mean + 0.001, {name}_scatter)"
-    )
+        return parameters, f"Normal({name}_mean, {spread} / sqrt({number}))"
+    return parameters, f"Normal({number} * {name}_mean, {spread} * sqrt({number} + 1))"

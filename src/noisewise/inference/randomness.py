@@ -61,6 +61,14 @@ class Purpose(Enum):
     """The seed of one of a calibration's runs: replicate."""
     CALIBRATION_RANKS = (8, 2)
     """The truth's place among draws of equal value, and which draws are compared: replicate."""
+    DESIGN_TRUTHS = (8, 3)
+    """True values of releases that a design simulates: batch."""
+    DESIGN_POOL = (8, 4)
+    """Prior rows that a design weighs for each of a batch's releases: batch."""
+    DESIGN_NOISE = (8, 5)
+    """Noise of a design's releases, the same at every budget: batch, statistic."""
+    DESIGN_SEED = (8, 6)
+    """The seed of a posterior that a design has to sample: batch, replicate, budget's place."""
     STARTS = (900,)
     """Where chains and climbs begin: nothing, or attempt, or group of chains."""
     BOOTSTRAP = (901,)

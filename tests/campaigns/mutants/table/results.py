@@ -140,7 +140,68 @@ GROUPS = {
     ),
 }
 
+DESIGNED = "studies/test_design.py"
 STUDIES = {
+    "a share of the budget is given to every statistic alike": Mutant(
+        "studies/designs/open_plan.py",
+        "make(budget * shares[name])",
+        "make(budget / len(shares))",
+        f"{DESIGNED}::test_two_statistics_of_unequal_sensitivities",
+    ),
+    "an interval of a design has all of its error on each side": Mutant(
+        "studies/designs/target.py",
+        "ends = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])",
+        "ends = np.array([1.0 - level, level])",
+        f"{DESIGNED}::test_simulation_agrees_with_closed_forms",
+    ),
+    "a design's releases have no noise": Mutant(
+        "studies/designs/simulation.py",
+        "released[name] = np.asarray(mechanism.sample(rng, truths[name], **extra))\n        return",
+        "released[name] = truths[name] + 0.0\n        return",
+        f"{DESIGNED}::test_simulation_agrees_with_closed_forms",
+    ),
+    "a count is summed out without its noise": Mutant(
+        "studies/designs/simulation.py",
+        "np.log(np.tensordot(chance, eta, axes=(1, 2)))",
+        "np.log(np.tensordot(chance, eta > 0.5, axes=(1, 2)))",
+        f"{DESIGNED}::test_the_privatised_count_by_enumeration",
+    ),
+    "closed forms take the noise's scale for its variance": Mutant(
+        "studies/designs/gaussian.py",
+        "np.ravel(mechanisms[name].scale) ** 2",
+        "np.ravel(mechanisms[name].scale)",
+        f"{DESIGNED}::test_the_least_budget_of_a_normal_mean",
+    ),
+    "power at a truth forgets the sampling variance": Mutant(
+        "studies/designs/gaussian.py",
+        "gain @ (self.at_truth[1] + np.diag(noise)) @ gain",
+        "gain @ np.diag(noise) @ gain",
+        f"{DESIGNED}::test_power_in_closed_form",
+    ),
+    "the error of a root is that of the curve": Mutant(
+        "studies/designs/search.py",
+        "error = root * noise / slope if",
+        "error = noise if",
+        f"{DESIGNED}::test_the_root_is_as_near_as_its_error_says",
+    ),
+    "a goal out of reach is taken for one that is met": Mutant(
+        "studies/design.py",
+        "if excess(grid[-1]) > 0.0:",
+        "if excess(grid[0]) < 0.0:",
+        f"{DESIGNED}::test_a_goal_out_of_reach_is_an_error_with_the_curve",
+    ),
+    "the largest target is looked for where the least is best": Mutant(
+        "studies/allocate.py",
+        "return sign * float(np.mean(batch_means(shares_of(free))))",
+        "return -sign * float(np.mean(batch_means(shares_of(free))))",
+        f"{DESIGNED}::test_two_statistics_of_unequal_sensitivities",
+    ),
+    "one person fewer is thought to do": Mutant(
+        "studies/sample_size.py",
+        "while n > lowest and self._meets(n - 1, budget):",
+        "while n > lowest and self._meets(n, budget):",
+        f"{DESIGNED}::test_the_number_of_people_in_closed_form",
+    ),
     "a verdict over several quantities does not correct for their number": Mutant(
         "studies/calibrate.py",
         "return min(1.0, len(self.p_values) * min(self.p_values.values())) if",

@@ -1,0 +1,59 @@
+"""Pictures of designs: what a budget, or a number of people, buys."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from noisewise.plots.posterior import COLOURS, grid_of_panels
+
+
+def plot_curve(
+    curve: Mapping[float, tuple[float, float]],
+    axis_name: str,
+    words: str,
+    goal: float,
+    found: tuple[float, float] | None,
+    floor: float | None,
+) -> Any:
+    """The target against the budget, with two standard errors; the goal, what was found, and what no noise gives."""
+    figure, (axis,) = grid_of_panels(1, 5.2, 0.6)
+    places = np.array(sorted(curve))
+    values, errors = np.array([curve[place] for place in places]).T
+    axis.fill_between(places, values - 2 * errors, values + 2 * errors, color=COLOURS["exact"], alpha=0.25, linewidth=0)
+    axis.plot(places, values, color=COLOURS["exact"], linewidth=1.6, marker="o", markersize=3, label="with noise")
+    axis.axhline(goal, color=COLOURS["released"], linewidth=0.8, label="asked for")
+    if floor is not None:
+        axis.axhline(floor, color=COLOURS["prior"], linewidth=1.2, linestyle="--", label="without noise")
+    if found is not None:
+        place, error = found
+        axis.axvspan(max(place - 2 * error, places[0]), place + 2 * error, color=COLOURS["naive"], alpha=0.2)
+        axis.axvline(place, color=COLOURS["naive"], linewidth=1.2, label=f"{axis_name} = {place:.3g}")
+    axis.set(xscale="log", xlabel=axis_name, ylabel=words)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def plot_sizes(
+    curves: Mapping[float, Mapping[int, tuple[float, float]]],
+    kind: str,
+    words: str,
+    goal: float,
+    found: Mapping[float, int],
+) -> Any:
+    """The target against the number of people, a line for each budget; where the goal is met, a mark."""
+    figure, (axis,) = grid_of_panels(1, 5.2, 0.6)
+    shades = np.linspace(0.35, 1.0, len(curves))
+    for shade, (budget, curve) in zip(shades, sorted(curves.items()), strict=True):
+        people = np.array(sorted(curve))
+        values, errors = np.array([curve[n] for n in people]).T
+        axis.fill_between(people, values - 2 * errors, values + 2 * errors, color=COLOURS["exact"], alpha=0.15 * shade)
+        axis.plot(people, values, color=COLOURS["exact"], alpha=shade, linewidth=1.6, label=f"{kind} = {budget:g}")
+        if budget in found:
+            axis.plot(found[budget], goal, marker="o", color=COLOURS["naive"], markersize=5)
+    axis.axhline(goal, color=COLOURS["released"], linewidth=0.8)
+    axis.set(xscale="log", xlabel="number of people", ylabel=words)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=9)
+    return figure

@@ -1,0 +1,118 @@
+"""The least budget, or the least number of people, that meets a goal: a root of a function known with noise.
+
+Evaluations at different places share their random numbers, so that differences are far better known than values. The
+search goes no further than the noise lets it see, and asks for more releases while the noise is too large.
+docs/derivations/design.md.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from noisewise.numerics import Array
+
+Evaluate = Callable[[list[float], int, int], Array]
+"""Averages by place and batch, at places, for batches from the first to before the last."""
+SEEN = 0.25
+"""Parts of a standard error within which a value cannot be told from the goal."""
+HALVINGS = 8
+"""Places tried between two of the grid."""
+
+
+@dataclass
+class Curve:
+    """Averages by batch at every place that was looked at."""
+
+    evaluate: Evaluate
+    batches: dict[float, Array] = field(default_factory=dict)
+
+    def look(self, places: list[float], batches: int) -> None:
+        """Make sure that there are so many batches at each place."""
+        fewest = {len(self.batches.get(place, ())) for place in places}
+        for there in sorted(fewest):
+            wanting = sorted(place for place in places if len(self.batches.get(place, ())) == there < batches)
+            if wanting:
+                more = self.evaluate(wanting, there, batches)
+                for place, row in zip(wanting, more, strict=True):
+                    self.batches[place] = np.concatenate([self.batches.get(place, np.empty(0)), row])
+
+    def mean(self, place: float) -> float:
+        """The target there."""
+        return float(np.mean(self.batches[place]))
+
+    def error(self, place: float) -> float:
+        """Its standard error; batches are independent."""
+        values = self.batches[place]
+        return float(np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
+@dataclass(frozen=True)
+class Root:
+    """Where the goal is met: the place, its standard error, and what was seen of it."""
+
+    place: float
+    error: float
+    status: str
+    """"complete"; "everywhere" or "nowhere" where all or none of the places meet it; "noisy" where the error is larger
+    than asked for."""
+
+
+def least(
+    curve: Curve, grid: list[float], goal: float, falls: bool, *, batches: int, most: int, tolerance: float
+) -> Root:
+    """The least place at which the target meets the goal, on a curve that falls (or rises) in the long run."""
+    sign = 1.0 if falls else -1.0
+
+    def excess(place: float) -> float:
+        return sign * (curve.mean(place) - goal)
+
+    curve.look(grid, batches)
+    smooth = falling(np.array([excess(place) for place in grid]))
+    if smooth[0] <= 0.0:
+        return Root(grid[0], 0.0, "everywhere")
+    if smooth[-1] > 0.0:
+        return Root(grid[-1], math.inf, "nowhere")
+    after = int(np.argmax(smooth <= 0.0))
+    while True:
+        near = grid[max(after - 2, 0) : after + 2]
+        curve.look(near, batches)
+        root = _between(curve, grid[after - 1], grid[after], excess, batches)
+        x = np.log(near)
+        slope = abs(float(np.polyfit(x, [curve.mean(place) for place in near], 1)[0]))
+        noise = curve.error(min(near, key=lambda place: abs(math.log(place / root))))
+        error = root * noise / slope if slope > 0.0 else math.inf
+        if error <= tolerance * root:
+            return Root(root, error, "complete")
+        if batches >= most:
+            return Root(root, error, "noisy")
+        batches = min(2 * batches, most)
+
+
+def _between(curve: Curve, low: float, high: float, excess: Callable[[float], float], batches: int) -> float:
+    """The root between two places, by interpolation in logarithms; it ends where noise hides the sign."""
+    curve.look([low, high], batches)
+    above, below = max(excess(low), 0.0), min(excess(high), 0.0)
+    for _ in range(HALVINGS):
+        share = above / (above - below) if above > below else 0.5
+        share = min(max(share, 0.1), 0.9)  # never so near to an end that nothing is learnt
+        middle = math.exp(math.log(low) + share * math.log(high / low))
+        curve.look([middle], batches)
+        value = excess(middle)
+        if abs(value) <= SEEN * curve.error(middle):
+            return middle
+        low, above, high, below = (middle, value, high, below) if value > 0.0 else (low, above, middle, value)
+    share = above / (above - below) if above > below else 0.5
+    return math.exp(math.log(low) + share * math.log(high / low))
+
+
+def falling(values: Array) -> Array:
+    """The nearest sequence that never rises, by pooling neighbours that do (isotonic regression)."""
+    blocks: list[tuple[float, int]] = []
+    for value in values:
+        blocks.append((float(value), 1))
+        while len(blocks) > 1 and blocks[-2][0] < blocks[-1][0]:
+            (second, m), (first, n) = blocks.pop(), blocks.pop()
+            blocks.append(((first * n + second * m) / (n + m), n + m))
+    return np.concatenate([np.full(size, value) for value, size in blocks])

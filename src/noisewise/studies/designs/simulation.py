@@ -1,0 +1,354 @@
+"""What analysts would conclude from releases that a plan could make: simulated, weighed, and sampled where need be.
+
+Releases come in batches. A batch has true values of its own, noise of its own that is the same random numbers at every
+budget, and prior rows of its own, which weighed by the noise density are the posterior of each of its releases.
+Averages of batches are independent, so that their scatter is the Monte Carlo error. docs/derivations/design.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noisewise.diagnostics import weights
+from noisewise.engine import Engine
+from noisewise.errors import InferenceError
+from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
+from noisewise.mechanisms import Exact, Mechanism
+from noisewise.model import Model
+from noisewise.numerics import Array
+from noisewise.release import Release
+from noisewise.samplers.sample import sample
+from noisewise.studies.designs.target import Target
+
+PER_BATCH = 4
+"""Releases of a batch."""
+ROWS = 2**14
+"""Prior rows of a batch, at most."""
+CELLS, FEWEST_ROWS = 2**20, 2**11
+"""Probabilities of counts that a batch holds at most, by row and count; rows of a batch at least."""
+LOST = 1e-10
+"""Probability of counts that are left out, for each row."""
+WIDENINGS = 6
+ENOUGH = 400.0
+"""Effective rows that a posterior must have: the width of its 95% interval is then off by less than 1% on average."""
+LARGEST_SHARE = 0.01
+"""Share that one more row could have at most, where the noise density is bounded."""
+DRAWS = 4_000
+"""Draws of a posterior that has to be sampled."""
+
+Mechanisms = Mapping[str, Mechanism]
+
+
+@dataclass
+class Rows:
+    """Draws of everything, whose density is the posterior's but for a factor that `log_base` is the inverse of."""
+
+    values: dict[str, Array]
+    log_base: Array | None
+    """None: rows of the prior."""
+    order: Array
+    """Places of the rows, by the quantity asked for."""
+    ordered: Array
+    counts: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
+    """Of statistics that are summed out: their values, and the probability of each, by row and value."""
+
+    @classmethod
+    def of(cls, values: dict[str, Array], target: Target, log_base: Array | None = None) -> "Rows":
+        """Rows with the order of the quantity."""
+        column = target.column(values)
+        order = np.argsort(column, kind="stable")
+        return cls(values, log_base, order, column[order])
+
+    def distinct(self, name: str) -> tuple[Array, Array] | None:
+        """Values of a statistic that is one number of few different values, and which of them each row has."""
+        if name not in self._distinct:
+            values = self.values[name]
+            found = np.unique(values, return_inverse=True) if values.ndim == 1 else None
+            self._distinct[name] = None if found is None or len(found[0]) > len(values) // 4 else found
+        return self._distinct[name]
+
+    @cached_property
+    def _distinct(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulated release, its true quantity, and what is known of it at the prior's rows."""
+
+    mechanisms: Mechanisms
+    released: dict[str, Any]
+    summed_out: dict[str, tuple[Array, float]]
+    """Of counts that are summed out: the log density of their release at each row, and a bound of it."""
+    truth: float
+    key: tuple[int, ...]
+
+
+@dataclass
+class Simulation:
+    """Targets of simulated releases, batch by batch."""
+
+    model: Model
+    target: Target
+    seed: int
+    engine: Engine | None = None
+    kept: int = 32
+    """Batches whose rows are kept; others are made again when they are asked for."""
+    sampled: int = 0
+    """Posteriors that had to be sampled, since no rows at hand could be weighed."""
+    weighed: int = 0
+    _batches: dict[int, tuple[dict[str, Array], Rows]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._collapsible = [name for name in self.model.statistics if _is_collapsible(self.model, name, self.target)]
+
+    def means(self, mechanisms: Mechanisms, first: int, last: int) -> Array:
+        """The target's average over the releases of each batch, for batches from `first` to before `last`."""
+        return self.curve([mechanisms], first, last)[0]
+
+    def curve(self, plans: list[Mechanisms], first: int, last: int) -> Array:
+        """The same for several plans, one row each; those with much noise come first, so that rows serve the next."""
+        found = np.empty((len(plans), last - first))
+        for batch in range(first, last):
+            truths, pool = self._batch(batch)
+            noisy = [self._released(truths, mechanisms, batch) for mechanisms in plans]
+            summed = _summed_out(pool, plans, noisy)
+            values = np.empty((len(plans), PER_BATCH))
+            for row in range(PER_BATCH):
+                truth = float(self.target.column({self.target.name: truths[self.target.name][row : row + 1]})[0])
+                rows = pool
+                for place, (mechanisms, released) in enumerate(zip(plans, noisy, strict=True)):
+                    one = {name: column[row] for name, column in released.items()}
+                    known = {name: (table[:, place, row], top[place, row]) for name, (table, top) in summed.items()}
+                    case = Case(mechanisms, one, known, truth, (batch, row, place))
+                    rows, values[place, row] = self._measured(rows, pool, case)
+            found[:, batch - first] = values.mean(axis=1)
+        return found
+
+    # One batch --------------------------------------------------------------------------------------------------
+
+    def _batch(self, batch: int) -> tuple[dict[str, Array], Rows]:
+        """True values and prior rows of a batch, derived quantities among them."""
+        if batch not in self._batches:
+            model, names = self.model, list(self.model.order)
+            rng = generator(self.seed, Purpose.DESIGN_TRUTHS, batch)
+            given = {}
+            if self.target.truth is not None:
+                given = {
+                    name: np.broadcast_to(value, (PER_BATCH, *value.shape)) for name, value in self.target.truth.items()
+                }
+            truths = model.draw(rng, [name for name in names if name not in given], PER_BATCH, given)
+            if len(self._batches) >= self.kept:
+                del self._batches[next(iter(self._batches))]
+            self._batches[batch] = truths | model.derive(truths), self._pool(batch)
+        return self._batches[batch]
+
+    def _pool(self, batch: int) -> Rows:
+        """Prior rows, with the probabilities of the counts that are summed out."""
+        model = self.model
+        values = model.draw(generator(self.seed, Purpose.DESIGN_POOL, batch), list(model.order), ROWS)
+        counts: dict[str, tuple[Array, Array]] = {}
+        for name in self._collapsible:
+            found = _counts(model, name, values)
+            if found is not None:
+                counts[name] = found
+                rows = len(found[1])
+                values = {other: column[:rows] for other, column in values.items()}
+        rows = len(next(iter(values.values())))
+        counts = {name: (each, chance[:rows]) for name, (each, chance) in counts.items()}
+        return replace(Rows.of(values | model.derive(values), self.target), counts=counts)
+
+    def _released(self, truths: dict[str, Array], mechanisms: Mechanisms, batch: int) -> dict[str, Array]:
+        """Simulated releases of a batch: the same random numbers whatever the budget."""
+        released = {}
+        for place, (name, mechanism) in enumerate(sorted(mechanisms.items())):
+            rng = generator(self.seed, Purpose.DESIGN_NOISE, batch, place)
+            extra = {other: truths[other] for other in mechanism.inputs}
+            released[name] = np.asarray(mechanism.sample(rng, truths[name], **extra))
+        return released
+
+    # One posterior ----------------------------------------------------------------------------------------------
+
+    def _measured(self, rows: Rows, pool: Rows, case: Case) -> tuple[Rows, float]:
+        """The target of one posterior, by the prior's rows, by those of the last one, or by sampling; and the rows."""
+        for candidate in [pool] if rows is pool else [pool, rows]:
+            weight = self._weight(candidate, case)
+            if weight is not None:
+                self.weighed += 1
+                measured = self.target.measured(candidate.ordered, weight[candidate.order], case.truth)
+                return (rows if candidate is pool else candidate), measured
+        fresh = self._sampled(case)
+        self.sampled += 1
+        weight = np.full(len(fresh.ordered), 1.0 / len(fresh.ordered))
+        return fresh, self.target.measured(fresh.ordered, weight, case.truth)
+
+    def _weight(self, rows: Rows, case: Case) -> Array | None:
+        """Weights that make the rows the posterior; None where too few carry them, or where one more could upset it."""
+        log_weight = self._log_eta(rows, case)
+        if rows.log_base is not None:
+            with np.errstate(invalid="ignore"):
+                log_weight = np.where(log_weight > -np.inf, log_weight - rows.log_base, -np.inf)
+        top = float(np.max(log_weight))
+        if not np.isfinite(top):
+            return None
+        weight = np.exp(log_weight - top)
+        total = float(weight.sum())
+        if total**2 < ENOUGH * float(np.square(weight).sum()):
+            return None
+        bound = _log_sup(case) if rows.log_base is None else np.inf
+        if np.isfinite(bound):
+            if np.exp(bound - top) > LARGEST_SHARE * total:
+                return None
+        elif weights.pareto_k(log_weight) > weights.LARGEST_K:
+            return None
+        return np.asarray(weight / total)
+
+    def _log_eta(self, rows: Rows, case: Case) -> Array:
+        """log density of a release at each row; of a statistic without noise, its law's own density at that value."""
+        size = len(rows.ordered)
+        released = case.released
+        without_noise = {name for name, mechanism in case.mechanisms.items() if isinstance(mechanism, Exact)}
+        exact = {name: np.broadcast_to(released[name], (size, *np.shape(released[name]))) for name in without_noise}
+        total: Any = 0.0
+        for name, mechanism in case.mechanisms.items():
+            if name in exact:
+                total = total + self.model.log_prob(name, exact[name], rows.values | exact)
+                continue
+            if rows.log_base is None and name in case.summed_out:
+                total = total + case.summed_out[name][0]
+                continue
+            distinct = rows.distinct(name) if not mechanism.inputs else None
+            values = rows.values[name] if distinct is None else distinct[0]
+            extra = {other: rows.values[other] for other in mechanism.inputs}
+            with np.errstate(over="ignore", under="ignore"):
+                entries = np.asarray(mechanism.log_prob(released[name], values, **extra)).reshape(len(values), -1)
+            log_eta = entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1)
+            total = total + (log_eta if distinct is None else log_eta[distinct[1]])
+        return np.asarray(total)
+
+    def _sampled(self, case: Case) -> Rows:
+        """Draws of the posterior, by `nw.sample`."""
+        release = release_of(case.mechanisms, case.released)
+        seed = int(generator(self.seed, Purpose.DESIGN_SEED, *case.key).integers(2**62))
+        common: dict[str, Any] = {"draws": DRAWS, "engine": self.engine, "progress": False, "on_failure": "return"}
+        posterior = sample(self.model, release, seed=seed, **common)
+        if posterior.status != "complete":
+            message = f"design: the posterior of a simulated release could not be had ({posterior.message})."
+            raise InferenceError(f"{message} Narrow the priors, or the range of budgets.", posterior)
+        draws = {name: posterior[name] for name in (*self.model.order, *self.model.derived)}
+        if posterior.log_weights is not None:
+            rng = generator(self.seed, Purpose.DESIGN_SEED, *case.key, 1)
+            kept = weights.systematic(rng, posterior.log_weights, DRAWS)
+            draws = {name: values[kept] for name, values in draws.items()}
+        rows = Rows.of(draws, self.target, np.zeros(DRAWS))
+        return replace(rows, log_base=self._log_eta(rows, case))
+
+
+def release_of(mechanisms: Mechanisms, released: Mapping[str, Any]) -> Release:
+    """Simulated values as a release."""
+    return Release({name: mechanism.released(released[name]) for name, mechanism in mechanisms.items()})
+
+
+def check(model: Model, mechanisms: Mechanisms, seed: int) -> None:
+    """Refuse, as `nw.sample` would, mechanisms that do not fit the model."""
+    values = model.draw(generator(seed, Purpose.DESIGN_TRUTHS, 0), list(model.order), PER_BATCH)
+    rng = generator(seed, Purpose.DESIGN_NOISE, 0)
+    released = {}
+    for name, mechanism in mechanisms.items():
+        extra = {other: values[other] for other in mechanism.inputs}
+        released[name] = np.asarray(mechanism.sample(rng, values[name], **extra))[0]
+    Problem(model, release_of(mechanisms, released))
+
+
+def _is_collapsible(model: Model, name: str, target: Target) -> bool:
+    """Whether a statistic is one whole number that nothing but its release depends on, and has a density."""
+    used = {other for each in (*model.order, *model.derived) for other in _takes(model, each)}
+    alone = name not in used and target.name != name and set(model.parents(name)) <= set(model.parameters)
+    return alone and model.has_density(name) and model.is_discrete(name) and model.shape(name) == ()
+
+
+def _takes(model: Model, name: str) -> tuple[str, ...]:
+    return model.derived_from[name] if name in model.derived else model.parents(name)
+
+
+def _acts_alone(mechanism: Mechanism) -> bool:
+    return not mechanism.inputs and not isinstance(mechanism, Exact)
+
+
+def _counts(model: Model, name: str, values: dict[str, Array]) -> tuple[Array, Array] | None:
+    """All values that a count may have, and the probability of each at each row, for as many rows as there is room.
+
+    None where so many values would have to be looked at that few rows are left.
+    """
+    low, high = int(values[name].min()), int(values[name].max())
+    for _ in range(WIDENINGS):
+        wider = (high - low) // 4 + 1
+        low, high = low - wider, high + wider
+        each = np.arange(low, high + 1)
+        rows = min(CELLS // len(each), len(values[name]))
+        if rows < FEWEST_ROWS:
+            return None
+        parents = {parent: np.repeat(values[parent][:rows], len(each), axis=0) for parent in model.parents(name)}
+        stated = np.tile(each, rows).astype(values[name].dtype)
+        chance = np.exp(model.log_prob(name, stated, parents)).reshape(rows, len(each))
+        if np.max(1.0 - chance.sum(axis=1)) < LOST:
+            possible = chance.max(axis=0) > 0.0
+            return each[possible], chance[:, possible]
+    return None
+
+
+def _summed_out(pool: Rows, plans: list[Mechanisms], noisy: list[dict[str, Array]]) -> dict[str, tuple[Array, Array]]:
+    """log density of the releases at each row, plan and replicate, counts summed out: sum over k of pi(k) eta(r | k).
+
+    And its bound over all rows, the largest eta(r | k).
+    """
+    tables = {}
+    for name, (each, chance) in pool.counts.items():
+        if not all(name in plan and _acts_alone(plan[name]) for plan in plans):
+            continue
+        with np.errstate(over="ignore", under="ignore", divide="ignore"):
+            log_eta = np.array(
+                [
+                    [plan[name].log_prob(value, each.astype(float)) for value in released[name]]
+                    for plan, released in zip(plans, noisy, strict=True)
+                ]
+            )
+            top = np.max(log_eta, axis=-1)
+            eta = np.exp(log_eta - np.where(np.isfinite(top), top, 0.0)[..., None])
+            tables[name] = np.log(np.tensordot(chance, eta, axes=(1, 2))) + top, top
+    return tables
+
+
+def _log_sup(case: Case) -> float:
+    """Certified bound of the release's density; infinite where a statistic has no noise."""
+    if any(isinstance(mechanism, Exact) for mechanism in case.mechanisms.values()):
+        return np.inf
+    bounds = {name: top for name, (_, top) in case.summed_out.items()}
+    for name, mechanism in case.mechanisms.items():
+        if name not in bounds:
+            bounds[name] = float(np.sum(mechanism.log_sup(case.released[name])))
+    return sum(bounds.values())
+
+
+def floor_of(model: Model, names: list[str], target: Target) -> dict[str, Mechanism] | None:
+    """Mechanisms that publish the confidential statistics as they are; None where that posterior is not to be had.
+
+    Each needs a density, and everything the quantity or another statistic takes from them must come before them.
+    """
+    roots = {target.name} if target.name in model.order else _roots(model, target.name)
+    behind = {root for name in roots for root in [name, *model.ancestors(name)]}
+    after = [name for name in model.statistics if name not in names and set(model.ancestors(name)) & set(names)]
+    if behind & set(names) or after or not all(model.has_density(name) for name in names):
+        return None
+    return {name: Exact() for name in names}
+
+
+def _roots(model: Model, derived: str) -> set[str]:
+    found: set[str] = set()
+    for name in model.derived_from[derived]:
+        found |= _roots(model, name) if name in model.derived else {name}
+    return found

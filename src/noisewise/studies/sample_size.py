@@ -1,0 +1,243 @@
+"""How many people a question needs, at given budgets."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from noisewise import checks
+from noisewise.engine import Engine
+from noisewise.errors import InferenceError, refusal
+from noisewise.inference.progress import Progress
+from noisewise.model import Model
+from noisewise.numerics import Array
+from noisewise.plots.design import plot_sizes
+from noisewise.studies.designs.gaussian import Joint
+from noisewise.studies.designs.open_plan import OpenPlan
+from noisewise.studies.designs.search import Curve, Root, least
+from noisewise.studies.designs.simulation import PER_BATCH, Simulation, check
+from noisewise.studies.designs.target import Target
+
+WHO = "sample_size"
+PLACES = 8
+"""Numbers of people on the curve."""
+MOST_TIMES = 4
+"""Times the replicates asked for, that the search may take to bring the error down."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampleSize:
+    """The least number of people by budget that meets a target, and the curves behind it."""
+
+    n: Mapping[float, int]
+    """By budget, the least number found; those at which none of the numbers looked at will do are left out."""
+    error: Mapping[float, float]
+    """Monte Carlo errors, standard errors; 0 where closed forms gave them."""
+    curves: Mapping[float, Mapping[int, tuple[float, float]]]
+    """By budget and number of people, the target and its standard error."""
+    kind: str
+    target: Target
+    closed: bool
+    seed: int
+    seconds: float = field(default=0.0)
+
+    def table(self) -> Any:
+        """A pandas table of the target: a row for each number of people, a column for each budget."""
+        import pandas as pd
+
+        frame = pd.DataFrame(
+            {budget: {n: value for n, (value, _) in curve.items()} for budget, curve in self.curves.items()}
+        ).sort_index()
+        frame.index.name = "n"
+        frame.columns.name = self.kind
+        return frame
+
+    def plot(self) -> Any:
+        """A matplotlib figure: the target against the number of people, a line for each budget, and the goal."""
+        assert self.target.goal is not None
+        return plot_sizes(self.curves, self.kind, self.target.words, self.target.goal, self.n)
+
+    def headline(self) -> str:
+        """The numbers of people, in one sentence."""
+        bound = "at most" if self.target.falls else "at least"
+        parts = []
+        for budget in self.curves:
+            told = f"more than {max(self.curves[budget]):,}"
+            if budget in self.n:
+                error = "" if self.closed else f" (standard error {self.error[budget]:.2g})"
+                told = f"{self.n[budget]:,}{error}"
+            parts.append(f"{told} at {self.kind} = {budget:g}")
+        return f"People for a {self.target.words} {bound} {self.target.goal:g}: {'; '.join(parts)}."
+
+    def __repr__(self) -> str:
+        return f"{self.headline()}\n{self.table().to_string(float_format=lambda x: f'{x:.4g}')}"
+
+    def _repr_html_(self) -> str:
+        return f"<div><p>{escape(self.headline())}</p>{self.table().to_html(float_format=lambda x: f'{x:.4g}')}</div>"
+
+
+def sample_size(
+    model: Callable[[int], Model],
+    plan: Callable[[int], Mapping[str, Any]] | Mapping[str, Any],
+    *,
+    target: Mapping[str, Any],
+    budgets: float | Sequence[float],
+    sizes: tuple[int, int] = (10, 100_000),
+    level: float = 0.95,
+    replicates: int = 128,
+    tolerance: float = 0.05,
+    seed: int = 1,
+    engine: Engine | None = None,
+    progress: bool | None = None,
+) -> SampleSize:
+    """The least number of people n at which releases meet `target`, for each of the `budgets`.
+
+    `model` is a function of n that returns the analyst's model of a release from n people. `plan` is as in `nw.design`,
+    or a function of n that returns one, where sensitivities depend on n. `target` is as there. Numbers between the two
+    of `sizes` are looked at. An `InferenceError` says that none of them will do, at any budget.
+    """
+    if not callable(model):
+        raise refusal(
+            WHO, "model", "must be a function of n that returns a Model", model, "Give lambda n: nw.Model(...)."
+        )
+    low, high = _sizes(sizes)
+    spent = [budgets] if isinstance(budgets, (int, float)) else list(budgets)
+    amounts = [checks.positive_number(WHO, "budgets", each, "Give positive numbers.") for each in spent]
+    level = checks.level(WHO, level)
+    replicates = checks.integer(WHO, "replicates", replicates, least=4 * PER_BATCH, advice="Ask for 128, say.")
+    tolerance = checks.positive_number(WHO, "tolerance", tolerance, "Give 0.05 for a standard error of 5%.")
+    seed = checks.integer(WHO, "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
+    start = time.monotonic()
+    study = _Sizes(model, plan, target, level, seed, engine)
+    grid = sorted({round(n) for n in np.geomspace(low, high, PLACES)})
+    batches = -(-replicates // PER_BATCH)
+    roots: dict[float, Root] = {}
+    curves = {}
+    with Progress(progress, WHO) as bar:
+        study.bar, study.work = bar, len(amounts) * PLACES * batches
+        for budget in amounts:
+            curve = Curve(study.evaluate(budget))
+            aim = study.at(grid[0]).target
+            assert aim.goal is not None
+            few, most = (2, 2) if study.closed else (batches, MOST_TIMES * batches)
+            places = [float(n) for n in grid]
+            roots[budget] = least(curve, places, aim.goal, aim.falls, batches=few, most=most, tolerance=tolerance)
+            curves[budget] = {round(n): (curve.mean(n), curve.error(n)) for n in sorted(curve.batches)}
+    met = {budget: root for budget, root in roots.items() if root.status != "nowhere"}
+    found = SampleSize(
+        n={budget: study.whole(root.place, budget, low) for budget, root in met.items()},
+        error={budget: root.error for budget, root in met.items()},
+        curves=curves,
+        kind=study.at(grid[0]).plan.kind,
+        target=study.at(grid[0]).target,
+        closed=study.closed,
+        seed=seed,
+        seconds=time.monotonic() - start,
+    )
+    if not met:
+        raise InferenceError(f"sample_size: {found.headline()}", found)
+    return found
+
+
+def _sizes(sizes: Any) -> tuple[int, int]:
+    advice = "Give the least and the largest number of people to look at, as (10, 100_000)."
+    if not isinstance(sizes, (tuple, list)) or len(sizes) != 2:
+        raise refusal(WHO, "sizes", "must be two whole numbers, the lower first", sizes, advice)
+    low, high = (checks.integer(WHO, "sizes", each, least=1, advice=advice) for each in sizes)
+    if not low < high:
+        raise refusal(WHO, "sizes", "must be two whole numbers, the lower first", sizes, advice)
+    return low, high
+
+
+@dataclass
+class _OneSize:
+    """Everything that depends on the number of people."""
+
+    model: Model
+    plan: OpenPlan
+    target: Target
+    joint: Joint | None
+    simulation: Simulation
+
+
+@dataclass
+class _Sizes:
+    """Models and plans by number of people, and the target at each."""
+
+    model: Callable[[int], Model]
+    plan: Any
+    stated: Mapping[str, Any]
+    level: float
+    seed: int
+    engine: Engine | None
+    bar: Progress | None = None
+    work: int = 0
+    done: int = 0
+    closed: bool = False
+    _made: dict[int, _OneSize] = field(default_factory=dict)
+
+    def at(self, n: int) -> _OneSize:
+        """The model, the plan and the target for n people."""
+        if n not in self._made:
+            model = self.model(n)
+            if not isinstance(model, Model):
+                raise refusal(WHO, "model", "must return a noisewise Model", model, "Give lambda n: nw.Model(...).")
+            plan = OpenPlan.read(WHO, self.plan(n) if callable(self.plan) else self.plan, model)
+            target = Target.read(WHO, self.stated, model, self.level)
+            mechanisms = plan.at(1.0, plan.shares(WHO, None))
+            check(model, mechanisms, self.seed)
+            joint = Joint.of(model, mechanisms, target)
+            self.closed = joint is not None
+            self._made[n] = _OneSize(
+                model, plan, target, joint, Simulation(model, target, self.seed, self.engine, kept=1)
+            )
+        return self._made[n]
+
+    def evaluate(self, budget: float) -> Callable[[list[float], int, int], Array]:
+        """Averages by number of people and batch, at one budget."""
+
+        def averages(places: list[float], first: int, last: int) -> Array:
+            rows = []
+            for place in places:
+                one = self.at(round(place))
+                mechanisms = one.plan.at(budget, one.plan.shares(WHO, None))
+                if one.joint is not None:
+                    rows.append(np.full(last - first, self._between(place, budget)))
+                    continue
+                rows.append(one.simulation.means(mechanisms, first, last))
+                self.done += last - first
+                if self.bar is not None:
+                    self.bar.update(min(self.done, self.work), self.work, lambda: 0)
+            return np.stack(rows)
+
+        return averages
+
+    def whole(self, place: float, budget: float, lowest: int) -> int:
+        """The number of people at a root: the next whole one, by closed forms the least that meets the goal."""
+        n = math.ceil(place)
+        if self.closed:
+            while n > lowest and self._meets(n - 1, budget):
+                n -= 1
+            while not self._meets(n, budget):
+                n += 1
+        return n
+
+    def _meets(self, n: int, budget: float) -> bool:
+        target, value = self.at(n).target, self._between(n, budget)
+        assert target.goal is not None
+        return value <= target.goal if target.falls else value >= target.goal
+
+    def _between(self, place: float, budget: float) -> float:
+        """A closed form at a number that need not be whole, by the two that are: a line in its logarithm."""
+        below, above = math.floor(place), math.ceil(place)
+        values = []
+        for n in (below, above):
+            one = self.at(n)
+            assert one.joint is not None
+            values.append(one.joint.value(one.plan.at(budget, one.plan.shares(WHO, None))))
+        share = 0.0 if above == below else math.log(place / below) / math.log(above / below)
+        return (1.0 - share) * values[0] + share * values[1]

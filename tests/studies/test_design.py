@@ -1,0 +1,482 @@
+"""Designs, allocations and sample sizes: closed forms, simulation against them, fresh simulations, the search."""
+
+import math
+
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import FALSE_ALARM, agrees, errors_agree
+from scipy import optimize, stats
+from targets import count_model
+
+import noisewise as nw
+from noisewise.mechanisms import Gaussian
+from noisewise.studies.allocate import best_split
+from noisewise.studies.designs.gaussian import Joint
+from noisewise.studies.designs.search import Curve, falling, least
+from noisewise.studies.designs.simulation import PER_BATCH, Simulation, floor_of
+from noisewise.studies.designs.target import Target
+
+Z = stats.norm.ppf(0.975)
+TAU, SIGMA, DELTA = 2.0, 0.5, 0.3
+
+
+def mean_model():
+    return nw.Model(prior={"mu": dist.Normal(0.0, TAU)}, statistics={"mean": lambda mu: dist.Normal(mu, SIGMA)})
+
+
+def mean_plan():
+    return {"mean": lambda rho: nw.Gaussian(rho=rho, sensitivity=DELTA)}
+
+
+def two_model():
+    """Two groups, whose means differ by what is asked for."""
+    return nw.Model(
+        prior={"a": dist.Normal(0.0, 2.0), "b": dist.Normal(1.0, 3.0)},
+        statistics={"x": lambda a: dist.Normal(a, 0.2), "y": lambda b: dist.Normal(1.0 + 2.0 * b, 0.1)},
+        derived={"gap": lambda a, b: a - b},
+    )
+
+
+def two_plan():
+    return {
+        "x": lambda rho: nw.Gaussian(rho=rho, sensitivity=0.3),
+        "y": lambda rho: nw.Gaussian(rho=rho, sensitivity=1.5),
+    }
+
+
+def gap_sd(rho_x, rho_y):
+    """Standard deviation of a - b: each group by itself is a conjugate normal."""
+    noise_x, noise_y = 0.3**2 / (2 * rho_x), 1.5**2 / (2 * rho_y)
+    var_a = 1 / (1 / 4.0 + 1 / (0.04 + noise_x))
+    var_b = 1 / (1 / 9.0 + 4.0 / (0.01 + noise_y))
+    return math.sqrt(var_a + var_b)
+
+
+# Closed forms -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.quick
+def test_the_least_budget_of_a_normal_mean():
+    found = nw.design(mean_model(), mean_plan(), target={"sd": "mu", "at_most": 0.8})
+    rho = 0.5 * DELTA**2 / (1 / (0.8**-2 - TAU**-2) - SIGMA**2)
+    assert found.closed
+    assert found.error == 0.0
+    assert found.budget == pytest.approx(rho, rel=1e-9)
+    assert found.floor == pytest.approx((TAU**-2 + SIGMA**-2) ** -0.5)
+    wide = nw.design(mean_model(), mean_plan(), target={"width": "mu", "at_most": 2 * Z * 0.8})
+    assert wide.budget == pytest.approx(rho, rel=1e-9)
+    assert found.mechanisms["mean"].guarantee.rho == pytest.approx(rho)
+    assert found.guarantee.rho == pytest.approx(rho)
+    assert "rho = 0.0879 gives a posterior standard deviation of mu at most 0.8 (by closed forms)" in repr(found)
+
+
+def test_two_statistics_of_unequal_sensitivities():
+    found = nw.design(two_model(), two_plan(), target={"sd": "gap", "at_most": 0.5}, shares={"x": 0.3, "y": 0.7})
+    rho = optimize.brentq(lambda rho: gap_sd(0.3 * rho, 0.7 * rho) - 0.5, 1e-3, 1e3, xtol=1e-14)
+    assert found.budget == pytest.approx(rho, rel=1e-9)
+    split = nw.allocate(two_model(), two_plan(), rho=1.0, target={"sd": "gap"})
+    best = optimize.minimize_scalar(lambda share: gap_sd(share, 1 - share), bounds=(0.01, 0.99), method="bounded")
+    assert split.shares["x"] == pytest.approx(best.x, abs=2e-3)
+    assert split.value == pytest.approx(best.fun, rel=1e-6)
+    assert split.equal == pytest.approx(gap_sd(0.5, 0.5))
+    assert split.status == "complete"
+    assert all(abs(slope) < 1e-3 for slope, _ in split.gradient.values())
+
+
+def by_power(rho, truth):
+    """P(interval excludes 0): the posterior mean is shrunken, and normal about the shrunken truth."""
+    noisy = SIGMA**2 + DELTA**2 / (2 * rho)
+    shrink = TAU**2 / (TAU**2 + noisy)
+    sd = math.sqrt(shrink * noisy)
+    law = stats.norm(shrink * truth, shrink * math.sqrt(noisy))
+    return law.sf(Z * sd) + law.cdf(-Z * sd)
+
+
+def test_power_in_closed_form():
+    target = {"power": "mu", "at_least": 0.5, "truth": {"mu": 1.5}}
+    found = nw.design(mean_model(), mean_plan(), target=target)
+    assert by_power(found.budget, 1.5) == pytest.approx(0.5, abs=1e-9)
+    assert found.closed
+
+
+def test_a_decisions_error_in_closed_form(seed):
+    """Against draws of truth and posterior mean; at a truth, against the tail of the posterior mean."""
+    joint = Joint.of(mean_model(), {"mean": Gaussian(scale=0.7)}, of({"error": "mu", "above": 0.4}))
+    noisy = SIGMA**2 + 0.49
+    shrink = TAU**2 / (TAU**2 + noisy)
+    rng = np.random.default_rng(seed)
+    mu = rng.normal(0.0, TAU, 200_000)
+    wrong = (shrink * rng.normal(mu, math.sqrt(noisy)) > 0.4) != (mu > 0.4)
+    value = joint.value({"mean": Gaussian(scale=0.7)})
+    assert agrees(wrong, value)
+    assert not agrees(wrong, 1.1 * value), "negative control"
+    joint = Joint.of(mean_model(), {"mean": Gaussian(scale=0.7)}, of({"error": "mu", "above": 0.4, "truth": {"mu": 1}}))
+    expected = stats.norm(shrink, shrink * math.sqrt(noisy)).cdf(0.4)
+    assert joint.value({"mean": Gaussian(scale=0.7)}) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("prior", "statistic", "noise"),
+    [
+        (dist.Normal(0.0, 1.0), lambda mu: dist.Normal(mu**2, 1.0), Gaussian(scale=1.0)),
+        (dist.Normal(0.0, 1.0), lambda mu: dist.Normal(mu, abs(mu) + 1.0), Gaussian(scale=1.0)),
+        (dist.Gamma(2.0, 1.0), lambda mu: dist.Normal(mu, 1.0), Gaussian(scale=1.0)),
+        (dist.Normal(0.0, 1.0), lambda mu: dist.Laplace(mu, 1.0), Gaussian(scale=1.0)),
+        (dist.Normal(0.0, 1.0), lambda mu: dist.Normal(mu, 1.0), nw.Laplace(scale=1.0)),
+    ],
+    ids=["a square", "a moving scale", "another prior", "another law", "other noise"],
+)
+def test_no_closed_form_where_something_is_not_normal(prior, statistic, noise):
+    model = nw.Model(prior={"mu": prior}, statistics={"s": statistic})
+    assert Joint.of(model, {"s": noise}, of({"sd": "mu"}, model)) is None
+
+
+# Simulation -------------------------------------------------------------------------------------------------------
+
+
+def of(content, model=None, level=0.95):
+    return Target.read("design", content, model or mean_model(), level, needs_goal=False)
+
+
+def batch_agrees(values, truth):
+    """Whether independent averages of batches have this mean, by their own scatter (Student's t)."""
+    t = (np.mean(values) - truth) / (np.std(values, ddof=1) / math.sqrt(len(values)))
+    return abs(t) < stats.t(len(values) - 1).isf(FALSE_ALARM / 2)
+
+
+SIMULATED = [{"sd": "mu"}, {"width": "mu"}, {"power": "mu", "truth": {"mu": 1.5}}, {"error": "mu", "above": 0.4}]
+
+
+@pytest.mark.parametrize("content", SIMULATED, ids=lambda content: next(iter(content)))
+def test_simulation_agrees_with_closed_forms(content, seed):
+    model, noise = mean_model(), {"mean": Gaussian(scale=0.7)}
+    simulation = Simulation(model, of(content), seed)
+    values = simulation.means(noise, 0, 48)
+    exact = Joint.of(model, noise, of(content)).value(noise)
+    assert simulation.sampled == 0
+    assert batch_agrees(values, exact)
+    other = {"mean": Gaussian(scale=1.4)}
+    assert not batch_agrees(simulation.means(other, 0, 48), exact), "negative control: another scale"
+
+
+def test_without_noise_rows_are_weighed_by_the_law(seed):
+    model, target = mean_model(), of({"sd": "mu"})
+    simulation = Simulation(model, target, seed)
+    values = simulation.means(floor_of(model, ["mean"], target), 0, 16)
+    assert batch_agrees(values, (TAU**-2 + SIGMA**-2) ** -0.5)
+
+
+def count_width(scale):
+    """Average width of the central 95% interval of the count's rate: by enumeration of counts and quadrature."""
+    theta = np.linspace(1e-3, 80.0, 1_601)
+    counts = np.arange(0, 130)
+    prior = stats.gamma(25.0).pdf(theta)
+    law = stats.poisson.pmf(counts[None, :], theta[:, None])
+    released = np.arange(-60.0, 160.0, 1.0)
+    eta = stats.laplace(counts[:, None], scale).pdf(released[None, :])
+    joint = prior[:, None] * (law @ eta)
+    cdf = np.cumsum(joint, axis=0)
+    evidence = cdf[-1]
+    ends = [theta[np.argmax(cdf >= level * evidence, axis=0)] for level in (0.025, 0.975)]
+    return float(np.sum((ends[1] - ends[0]) * evidence) / np.sum(evidence))
+
+
+def test_the_privatised_count_by_enumeration(seed):
+    model = count_model()
+    simulation = Simulation(model, of({"width": "theta"}, model), seed)
+    values = simulation.means({"count": nw.Laplace(scale=5.0)}, 0, 16)
+    assert batch_agrees(values, count_width(5.0))
+    assert not batch_agrees(values, count_width(25.0)), "negative control: another scale"
+
+
+@pytest.mark.long
+def test_rows_that_do_not_do_are_sampled(seed):
+    """A prior far wider than the posterior: no prior row is near, and draws of one budget serve the next."""
+    model = nw.Model(prior={"mu": dist.Normal(0.0, 1e4)}, statistics={"mean": lambda mu: dist.Normal(mu, SIGMA)})
+    target = of({"sd": "mu"}, model)
+    simulation = Simulation(model, target, seed)
+    plans = [{"mean": Gaussian(scale=scale)} for scale in (1.0, 0.9)]
+    values = simulation.curve(plans, 0, 2)
+    assert 0 < simulation.sampled < 2 * 2 * PER_BATCH
+    assert values[0].mean() == pytest.approx(math.hypot(1.0, SIGMA), rel=0.1)
+
+
+@pytest.mark.long
+def test_the_found_budget_gives_the_width_in_fresh_simulations(seed):
+    """400 releases at the budget found, each sampled by `nw.sample`, and compared with what was asked for."""
+    model = count_model()
+    plan = {"count": lambda epsilon: nw.Laplace(epsilon=epsilon, sensitivity=1.0)}
+    found = nw.design(model, plan, target={"width": "theta", "at_most": 16.0}, seed=seed + 1)
+    slope = (count_width(1 / found.budget * 0.95) - count_width(1 / found.budget * 1.05)) / 0.1
+    rng = np.random.default_rng(seed + 2)
+    widths = []
+    for number, count in enumerate(model.simulate(400, seed=seed + 3)["count"]):
+        mechanism = found.mechanisms["count"]
+        release = nw.Release(count=mechanism.released(mechanism.sample(rng, count)))
+        low, high = nw.sample(model, release, draws=4_000, seed=number).interval(0.95)["theta"]
+        widths.append(high - low)
+    assert agrees(widths, 16.0, truth_error=abs(slope) * found.error / found.budget)
+
+
+@pytest.mark.long
+def test_power_against_direct_simulation(seed):
+    model = count_model()
+    plan = {"count": lambda epsilon: nw.Laplace(epsilon=epsilon, sensitivity=1.0)}
+    target = {"power": "theta", "excludes": 35.0, "at_least": 0.75, "truth": {"theta": 20.0}}
+    found = nw.design(model, plan, target=target, seed=seed + 1)
+    rng = np.random.default_rng(seed + 2)
+    mechanism = found.mechanisms["count"]
+    excluded = []
+    for number in range(400):
+        release = nw.Release(count=mechanism.released(mechanism.sample(rng, rng.poisson(20.0))))
+        low, high = nw.sample(model, release, draws=2_000, seed=number).interval(0.95)["theta"]
+        excluded.append(low > 35.0 or high < 35.0)
+    by_budget = found.table()["target"]
+    slope = np.polyfit(np.log(by_budget.index), by_budget, 1)[0]
+    assert agrees(excluded, 0.75, truth_error=slope * found.error / found.budget)
+
+
+# The search -------------------------------------------------------------------------------------------------------
+
+
+def noisy_curve(rng, spread):
+    """1/x with noise that all places share, but for a little of their own."""
+    shared = rng.normal(0.0, spread, 4_096)
+
+    def evaluate(places, first, last):
+        return np.array([1.0 / x + shared[first:last] + rng.normal(0.0, 0.1 * spread, last - first) for x in places])
+
+    return Curve(evaluate)
+
+
+def test_the_root_is_as_near_as_its_error_says(seed):
+    rng = np.random.default_rng(seed)
+    grid = [float(x) for x in np.geomspace(0.1, 10.0, 20)]
+    scores = []
+    for _ in range(200):
+        root = least(noisy_curve(rng, 0.3), grid, 0.5, True, batches=64, most=64, tolerance=1.0)
+        scores.append((root.place - 2.0) / root.error)
+    assert errors_agree(scores, slack=0.25)
+    assert not errors_agree(2.0 * np.array(scores), slack=0.25), "negative control"
+
+
+def test_the_search_takes_more_until_the_error_is_small(seed):
+    rng = np.random.default_rng(seed)
+    grid = [float(x) for x in np.geomspace(0.1, 10.0, 20)]
+    curve = noisy_curve(rng, 0.5)
+    root = least(curve, grid, 0.5, True, batches=16, most=2_048, tolerance=0.05)
+    assert root.status == "complete"
+    assert root.error <= 0.05 * root.place
+    assert max(map(len, curve.batches.values())) > 16
+    assert min(map(len, curve.batches.values())) == 16, "places far from the root are not looked at again"
+    assert least(noisy_curve(rng, 9.0), grid, 0.5, True, batches=16, most=32, tolerance=0.01).status == "noisy"
+
+
+def test_goals_that_all_or_none_meet():
+    curve = Curve(lambda places, first, last: np.array([np.full(last - first, 1.0 / x) for x in places]))
+    settings = {"batches": 4, "most": 4, "tolerance": 0.1}
+    assert least(curve, [1.0, 2.0, 4.0], 1.5, True, **settings).status == "everywhere"
+    assert least(curve, [1.0, 2.0, 4.0], 0.1, True, **settings).status == "nowhere"
+    assert least(curve, [1.0, 2.0, 4.0], 0.4, True, **settings).place == pytest.approx(2.5, rel=1e-2)
+
+
+def test_pooling_gives_the_nearest_falling_sequence(seed):
+    assert falling(np.array([3.0, 1.0, 2.0, 0.0])).tolist() == [3.0, 1.5, 1.5, 0.0]
+    values = np.random.default_rng(seed).normal(size=7)
+    best = optimize.minimize(
+        lambda x: np.sum((x - values) ** 2),
+        np.zeros(7),
+        constraints=[{"type": "ineq", "fun": lambda x: x[:-1] - x[1:]}],
+    )
+    assert falling(values) == pytest.approx(best.x, abs=1e-3)
+
+
+# Allocations and sample sizes ---------------------------------------------------------------------------------------
+
+
+def test_a_noisy_split_is_found_and_seen_to_be_stationary(seed):
+    """Batches share their noise but for a little: the split is far better known than the value."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(0.0, 0.5, 64)
+
+    def means(shares):
+        return 1.0 / shares[0] + 4.0 / shares[1] + shared * (1.0 + 0.02 * shares[0])
+
+    found = best_split(means, 2, 1.0)
+    assert found["shares"][0] == pytest.approx(1 / 3, abs=0.02)
+    assert found["status"] == "complete"
+    assert found["tells"]
+    assert found["gain"] == pytest.approx(10.0 - 9.0, abs=0.05)
+    assert best_split(lambda shares: -means(shares), 2, -1.0)["shares"][0] == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_all_goes_to_the_smaller_sensitivity_and_it_says_so():
+    """One mean measured twice: precisions add, linear in the shares."""
+    model = nw.Model(
+        prior={"mu": dist.Normal(0.0, 10.0)},
+        statistics={"x": lambda mu: dist.Normal(mu, 1e-3), "y": lambda mu: dist.Normal(mu, 1e-3)},
+    )
+    plan = {
+        "x": lambda rho: nw.Gaussian(rho=rho, sensitivity=1.0),
+        "y": lambda rho: nw.Gaussian(rho=rho, sensitivity=2.0),
+    }
+    found = nw.allocate(model, plan, rho=0.1, target={"sd": "mu"})
+    assert found.status == "edge"
+    assert found.shares["x"] > 0.97
+    assert "consider leaving that statistic out" in found.headline()
+
+
+def test_a_target_that_does_not_tell_is_refused():
+    with pytest.raises(nw.InferenceError, match="does not tell one split of rho = 1e-09 from another"):
+        nw.allocate(two_model(), two_plan(), rho=1e-9, target={"sd": "gap"})
+
+
+@pytest.mark.long
+def test_a_split_by_simulation_is_that_of_the_closed_form(seed):
+    """Laplace noise of the same variances, which closed forms do not serve, is split nearly alike."""
+    plan = {
+        "x": lambda rho: nw.mechanisms.Laplace(scale=0.3 / math.sqrt(4.0 * rho)),
+        "y": lambda rho: nw.mechanisms.Laplace(scale=1.5 / math.sqrt(4.0 * rho)),
+    }
+    found = nw.allocate(two_model(), plan, rho=1.0, target={"sd": "gap"}, seed=seed + 1)
+    best = optimize.minimize_scalar(lambda share: gap_sd(share, 1 - share), bounds=(0.01, 0.99), method="bounded")
+    assert found.shares["x"] == pytest.approx(best.x, abs=0.08)
+    assert found.gain > 3 * found.gain_error
+    assert found.status == "complete"
+
+
+def people_model(n):
+    return nw.Model(
+        prior={"mu": dist.Normal(0.0, TAU)}, statistics={"mean": lambda mu: dist.Normal(mu, 10.0 / math.sqrt(n))}
+    )
+
+
+def people_plan(n):
+    return {"mean": lambda rho: nw.Gaussian(rho=rho, sensitivity=40.0 / n)}
+
+
+def people_sd(n, rho):
+    return (TAU**-2 + 1.0 / (100.0 / n + (40.0 / n) ** 2 / (2 * rho))) ** -0.5
+
+
+def test_the_number_of_people_in_closed_form():
+    target = {"sd": "mu", "at_most": 0.5}
+    found = nw.sample_size(people_model, people_plan, target=target, budgets=[0.01, 1.0], sizes=(20, 5_000))
+    assert found.closed
+    for rho in (0.01, 1.0):
+        assert people_sd(found.n[rho], rho) <= 0.5 < people_sd(found.n[rho] - 1, rho)
+    assert found.table().shape[1] == 2
+    assert "People for a posterior standard deviation of mu at most 0.5" in repr(found)
+    with pytest.raises(nw.InferenceError, match=r"more than 30 at rho = 0\.01") as caught:
+        nw.sample_size(people_model, people_plan, target=target, budgets=0.01, sizes=(20, 30))
+    assert caught.value.result.n == {}
+
+
+@pytest.mark.long
+def test_the_number_of_people_by_simulation(seed):
+    """A share of yes: checked by fresh simulations at the number found."""
+
+    def model(n):
+        return nw.Model(prior={"share": dist.Beta(2.0, 3.0)}, statistics={"yes": lambda share: dist.Binomial(n, share)})
+
+    plan = {"yes": lambda epsilon: nw.Laplace(epsilon=epsilon, sensitivity=1.0)}
+    target = {"width": "share", "at_most": 0.15}
+    found = nw.sample_size(model, plan, target=target, budgets=0.5, sizes=(30, 1_000), replicates=64, seed=seed + 1)
+    n = found.n[0.5]
+    values = Simulation(model(n), of(target, model(n)), seed + 2).means({"yes": nw.Laplace(scale=2.0)}, 0, 32)
+    spread = 0.15 * 0.5 * found.error[0.5] / n  # the width falls about as n^(-1/2)
+    assert np.mean(values) == pytest.approx(0.15, abs=6 * math.hypot(spread, np.std(values) / math.sqrt(32)))
+
+
+# The verb ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_goal_out_of_reach_is_an_error_with_the_curve():
+    with pytest.raises(nw.InferenceError, match=r"No rho up to 50 gives .* Without noise it would be 0.4851") as caught:
+        nw.design(mean_model(), mean_plan(), target={"sd": "mu", "at_most": 0.4})
+    found = caught.value.result
+    assert found.budget == math.inf
+    assert len(found.curve) == 20
+    easy = nw.design(mean_model(), mean_plan(), target={"sd": "mu", "at_most": 1.99999})
+    assert easy.status == "everywhere"
+    assert easy.budget == pytest.approx(5e-5)
+
+
+def test_one_seed_gives_one_design_and_pictures():
+    model = nw.Model(prior={"mu": dist.Normal(0.0, TAU)}, statistics={"mean": lambda mu: dist.Normal(mu, SIGMA)})
+    plan = {"mean": lambda epsilon: nw.Laplace(epsilon=epsilon, sensitivity=DELTA)}
+    settings = {"target": {"sd": "mu", "at_most": 1.4}, "replicates": 16, "tolerance": 0.5, "budgets": (0.1, 0.6)}
+    first, again = (nw.design(model, plan, **settings, seed=3) for _ in range(2))
+    assert first.budget == again.budget
+    assert not first.closed
+    assert list(first.table().columns) == ["target", "error", "times_floor"]
+    assert first._repr_html_().startswith("<div><p>epsilon = ")
+    import matplotlib.pyplot as plt
+
+    for picture in (
+        first.plot(),
+        nw.sample_size(people_model, people_plan, target=settings["target"], budgets=1.0, sizes=(20, 999)).plot(),
+    ):
+        assert picture.axes[0].get_xscale() == "log"
+        plt.close(picture)
+
+
+def refused(**changes):
+    arguments = {"model": mean_model(), "plan": mean_plan(), "target": {"sd": "mu", "at_most": 0.8}} | changes
+    return nw.design(arguments.pop("model"), arguments.pop("plan"), **arguments)
+
+
+REFUSED = {
+    "model": (lambda: refused(model=3), "'model' must be a noisewise Model"),
+    "no plan": (lambda: refused(plan={}), "'plan' must be a dict of statistics with functions of a budget"),
+    "another statistic": (lambda: refused(plan={"means": mean_plan()["mean"]}), "'plan' must name statistics.*'mean'"),
+    "two budgets": (lambda: refused(plan={"mean": lambda epsilon, rho: 1}), "must be a function of one budget, named"),
+    "no function": (lambda: refused(plan={"mean": 3.0}), "must be a function of a budget or a mechanism"),
+    "no mechanism": (lambda: refused(plan={"mean": lambda rho: rho}), "must return a mechanism"),
+    "nothing open": (lambda: refused(plan={"mean": Gaussian(scale=1.0)}), "must have functions of one kind of budget"),
+    "no target": (lambda: refused(target={"of": "mu"}), "'target' must name one of width, sd, power, error"),
+    "no goal": (lambda: refused(target={"sd": "mu"}), "'target' must say at_most"),
+    "another part": (lambda: refused(target={"sd": "mu", "at_least": 1}), r"'target\['at_least'\]' is not a part of"),
+    "another quantity": (lambda: refused(target={"sd": "nu", "at_most": 1}), "must be of a quantity of the model"),
+    "an entry of a number": (lambda: refused(target={"sd": "mu[0]", "at_most": 1}), "must be of one number"),
+    "no truth": (lambda: refused(target={"power": "mu", "at_least": 0.8}), "must say at which truth"),
+    "half a truth": (
+        lambda: refused(target={"power": "mu", "at_least": 0.8, "truth": {}}),
+        r"'target\['truth'\]' must name every parameter",
+    ),
+    "certainty": (lambda: refused(target={"error": "mu", "above": 0, "at_most": 1}), "must be a chance below 1"),
+    "no value": (lambda: refused(target={"error": "mu", "at_most": 0.1}), "must say above which value"),
+    "budgets": (lambda: refused(budgets=(2.0, 1.0)), "'budgets' must be two numbers, the lower first"),
+    "shares": (lambda: refused(shares={"mean": 0.5}), "'shares' must add up to 1"),
+    "other shares": (lambda: refused(shares={"x": 1.0}), "'shares' must name the statistics whose budget is open"),
+    "replicates": (lambda: refused(replicates=3), "'replicates' must be a whole number, at least 16"),
+    "tolerance": (lambda: refused(tolerance=0.0), "'tolerance' must be positive"),
+    "engine": (lambda: refused(engine=2), "'engine' must be an engine"),
+    "misfit": (
+        lambda: refused(plan={"mean": lambda rho: nw.DiscreteGaussian(rho=rho, sensitivity=1)}),
+        "must be whole numbers",
+    ),
+    "one statistic": (
+        lambda: nw.allocate(mean_model(), mean_plan(), rho=1.0, target={"sd": "mu"}),
+        "'plan' must have at least two statistics",
+    ),
+    "another budget": (
+        lambda: nw.allocate(two_model(), two_plan(), epsilon=1.0, target={"sd": "gap"}),
+        "'rho' must be given, and no other budget",
+    ),
+    "a model that is no function": (
+        lambda: nw.sample_size(mean_model(), mean_plan(), target={"sd": "mu", "at_most": 1}, budgets=1.0),
+        "'model' must be a function of n",
+    ),
+    "sizes": (
+        lambda: nw.sample_size(people_model, people_plan, target={"sd": "mu", "at_most": 1}, budgets=1.0, sizes=(9, 3)),
+        "'sizes' must be two whole numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED.values(), ids=REFUSED)
+def test_refusals(call, message):
+    with pytest.raises(nw.InputError, match=message):
+        call()
