@@ -199,7 +199,7 @@ def test_draws_of_chains_say_which_chain_they_are_of(tmp_path):
         Results(analysis, "fit", replace(found, draws=chains, chains=3, derived=())), tmp_path / "found"
     )
     table = pd.read_csv(tmp_path / "found/draws.csv")
-    assert list(table.columns) == [".chain", ".iteration", "theta", "count"]
+    assert list(table.columns) == [".chain", ".iteration", ".draw", "theta", "count"]
     held = nw.Posterior.load(tmp_path / "found/posterior.nc").to_arviz()["posterior"]["theta"]
     for _, row in table.iterrows():
         assert held.values[int(row[".chain"]) - 1, int(row[".iteration"]) - 1] == row["theta"]

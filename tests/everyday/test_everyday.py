@@ -240,6 +240,27 @@ def test_table_of_rates_by_quadrature():
         assert agrees(posterior, posterior["rate"][:, cell], mean, variance)
 
 
+def test_table_with_a_noisy_total_by_enumeration():
+    """Two cells and their sum, each measured: rates have gamma laws given the counts."""
+    release = nw.Release(
+        counts=LAPLACE.released([3.4, 8.8]), people=nw.Laplace(scale=0.5).of("counts", sum=True).released(18.2)
+    )
+    prior = {"rate": dist.Gamma(2.0, 0.2)}
+    model = nw.table_of(release, "counts", n="people", prior=prior)
+    assert model.code == nw.table_of(release, "counts", prior=prior).code
+    posterior = nw.sample(model, release, draws=4_000, seed=1)
+    k = np.arange(120.0)
+    law = stats.nbinom.logpmf(k, 2.0, 0.2 / 1.2)  # rates integrated out
+    noise = [-np.abs(released - k) / 3.0 for released in (3.4, 8.8)]
+    apart = (law + noise[0])[:, None] + law + noise[1]
+    height = apart - np.abs(18.2 - (k[:, None] + k)) / 0.5
+    for cell, count in enumerate((k[:, None] + 0 * k, 0 * k[:, None] + k)):
+        given = (count + 2.0) / 1.2, (count + 2.0) / 1.2**2
+        assert agrees(posterior, posterior["rate"][:, cell], *moments(height, *given))
+        assert not agrees(posterior, posterior["rate"][:, cell], *moments(apart, *given))  # as if without the total
+    assert posterior["share"].sum(axis=1) == pytest.approx(1.0)
+
+
 def test_mean_of_a_noisy_number_by_characteristic_functions():
     """Exponential records clamped to [0, 60]: their sum's density by inversion, for each number and mean."""
     release = nw.Release(

@@ -89,6 +89,28 @@ CASES = {
     "a share and a mean": (lambda: nw.difference(a=share(), b=mean()), "'groups' must be two means, or two shares"),
     "groups of the same entry": (lambda: nw.difference(a=share(), b=share(n=9)), "'groups' must not read the same"),
     "a number as a table": (lambda: nw.table_of(RELEASE, "yes"), "'counts' must be a table"),
+    "a total of no table": (
+        lambda: nw.table_of(RELEASE, "cases", n="people"),
+        r"'n' must measure the sum of 'cases'.*mechanism.of\('cases', sum=True\)",
+    ),
+    "an unknown total": (lambda: nw.table_of(RELEASE, "cases", n="pepole"), "'n' must be the name of a released entry"),
+    "numbers without bounds": (lambda: counts(family="gaussian"), "'bounds' must be given for default priors"),
+    "numbers with a prior of one parameter": (
+        lambda: counts("cases ~ x + (1 | g)", family="gaussian", prior={"beta": dist.Normal(0.0, 1.0)}),
+        "Give bounds.*or a prior for each of beta, sigma, g_sd",
+    ),
+    "bounds of covariates by row": (
+        lambda: counts(family="gaussian", bounds={"cases": (0, 1), "x": (0, 1)}),
+        "'bounds' must be those of the outcome, where rows are given",
+    ),
+    "products by row": (
+        lambda: counts(family="gaussian", bounds={"cases": (0, 1)}, products={"a": "x"}),
+        "'products' has no place where rows are given",
+    ),
+    "a number by row": (
+        lambda: counts(family="gaussian", bounds={"cases": (0, 1)}, n=3),
+        "'n' has no place with the family 'gaussian'",
+    ),
     "a total of a table of two axes": (lambda: nw.table_of(RELEASE, "table", n=5), "'n' must be left out"),
     "no formula": (lambda: counts("cases"), "'formula' must have the name of a released entry before"),
     "unknown outcome": (lambda: counts("case ~ x"), "'formula' must be the name of a released entry.*'cases'"),
@@ -117,7 +139,7 @@ CASES = {
     "no number of trials": (lambda: counts(family="binomial"), "'n' must be given with the family 'binomial'"),
     "unknown number of trials": (lambda: counts(family="binomial", n="m"), "'n' must name a column of data"),
     "fractional trials": (lambda: counts(family="binomial", n=[1, 2.5, 3, 4]), "'n' must be a whole number"),
-    "rows of a line": (lambda: line(data=DATA), "'data' has no place with the family 'gaussian'"),
+    "rows of a line": (lambda: line(data=DATA), "'products' has no place where rows are given"),
     "an offset of a line": (lambda: line("y ~ x + offset(x)"), "must have covariates only, where sums were"),
     "a function of a covariate": (lambda: line("y ~ log(x)"), r"made of covariates' names; got 'log\(x\)'"),
     "a line that cannot be read": (lambda: line("y ~ x + *"), "must be terms that formulaic reads"),

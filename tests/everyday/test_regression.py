@@ -8,7 +8,8 @@ import pytest
 from exactness import LIMIT, z_scores
 from realistic.quadrature import integrate
 from scipy import stats
-from scipy.special import expit, gammaln
+from scipy.interpolate import CubicSpline
+from scipy.special import expit, gammaln, log_ndtr
 from written_models import assert_same, draws_of
 
 import noisewise as nw
@@ -26,7 +27,8 @@ COUNTIES = pd.DataFrame(
 CASES = nw.DiscreteLaplace(scale=2.0).released(RNG.integers(0, 12, 8), coords={"county": COUNTIES["county"]})
 RELEASE = nw.Release(cases=CASES)
 DESIGN = np.column_stack([np.ones(8), COUNTIES["x"]])
-SPREAD = float(f"{1 / COUNTIES['x'].to_numpy().std():.3g}")
+SPREAD_OF_X = 1 / COUNTIES["x"].to_numpy().std()
+SPREAD = float(f"{SPREAD_OF_X:.3g}")
 
 
 def grouped_by_hand():
@@ -58,6 +60,37 @@ def test_counts_out_of_a_number_are_the_model_by_hand():
         {"cases": lambda beta: dist.Binomial(homes, logits=DESIGN @ beta)},
     )
     assert_same(model, hand, RELEASE)
+
+
+def test_clamped_numbers_by_row_are_the_model_by_hand():
+    """Numbers between 0 and 10: the width of the bounds is the scale of all priors."""
+    release = nw.Release(y=nw.Laplace(scale=2.0).released(np.linspace(-3.0, 14.0, 8)))
+    model = nw.regression("y ~ x + (1 | region)", release, family="gaussian", data=COUNTIES, bounds={"y": (0, 10)})
+    place = np.arange(8) % 2
+    hand = nw.Model(
+        {
+            "beta": lambda: dist.Normal(np.array([5.0, 0.0]), np.array([10.0, float(f"{5 * SPREAD_OF_X:.3g}")])),
+            "sigma": dist.HalfNormal(5.0),
+            "region_sd": dist.HalfNormal(5.0),
+            "region_effect": lambda region_sd: dist.Normal(0.0, region_sd).expand([2]),
+        },
+        {
+            "y_unclamped": lambda beta, sigma, region_effect: dist.Normal(DESIGN @ beta + region_effect[place], sigma),
+            "y": lambda y_unclamped: dist.Delta(jnp.clip(y_unclamped, 0.0, 10.0)),
+        },
+    )
+    assert_same(model, hand, release)
+
+
+def test_numbers_that_were_not_clamped_are_the_model_by_hand():
+    release = nw.Release(y=nw.Gaussian(scale=2.0).released(np.linspace(-3.0, 14.0, 8)))
+    prior = {"beta": dist.Normal(0.0, 5.0), "sigma": dist.HalfNormal(3.0)}
+    model = nw.regression("y ~ x", release, family="gaussian", data=COUNTIES, prior=prior)
+    hand = nw.Model(
+        {"beta": dist.Normal(0.0, 5.0).expand([2]), "sigma": dist.HalfNormal(3.0)},
+        {"y": lambda beta, sigma: dist.Normal(DESIGN @ beta, sigma)},
+    )
+    assert_same(model, hand, release)
 
 
 def test_rows_are_matched_by_label():
@@ -266,3 +299,114 @@ def test_randomised_answers_against_a_grid(number):
     estimate, height = fit.estimate["beta"], answers_height(x, told, 0.75, (1e6, 1e6))
     around = estimate + 1e-3 * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1], [1, -1], [-1, 1]])
     assert np.argmax(height(*around.T)) == 0
+
+
+def grid_of(height, *axes):
+    """Normalised weights of a log density on a grid, and the coordinates there."""
+    points = np.meshgrid(*axes, indexing="ij")
+    logs = height(*points)
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum(), points
+
+
+def agrees_on(posterior, values, weights, coordinate):
+    """Whether draws have mean and variance of a coordinate of a grid."""
+    seen = Seen(posterior, 0)
+    seen["value"] = values
+    mean = np.sum(weights * coordinate)
+    return np.abs(z_scores(seen, "value", mean, np.sum(weights * (coordinate - mean) ** 2))).max() < LIMIT
+
+
+def test_groups_against_brute_force():
+    """(1 | region): effects integrated out by the trapezoidal rule, then intercept and spread on a grid."""
+    scale, released = 1.5, np.array([2, 4, 3, 11, 14, 9])
+    release = nw.Release(cases=nw.DiscreteLaplace(scale=scale).released(released))
+    table = {"region": ["north"] * 3 + ["south"] * 3}
+    prior = {"beta": dist.Normal(1.0, 1.0)}
+    model = nw.regression("cases ~ 1 + (1 | region)", release, family="poisson", data=table, prior=prior)
+    posterior = nw.sample(model, release, draws=8_000, seed=1)
+    k = np.arange(100.0)
+    fine = np.linspace(-40.0, 12.0, 8001)
+    terms = np.exp(k * fine[:, None] - np.exp(fine)[:, None] - gammaln(k + 1))
+    with np.errstate(divide="ignore"):
+        of_row = [np.log(terms @ np.exp(-np.abs(r - k) / scale)) for r in released]
+    of_region = [CubicSpline(fine, np.maximum(sum(of_row[i : i + 3]), -1e4)) for i in (0, 3)]
+    z = np.linspace(-6.0, 6.0, 121)
+
+    def region(a, log_sd, which, power=0):
+        """The integral over one region's effect z sd, or that of a power of the effect."""
+        effect = np.exp(log_sd)[..., None] * z
+        density = np.exp(of_region[which](a[..., None] + effect) + stats.norm.logpdf(z))
+        return np.sum(density * effect**power, axis=-1)
+
+    def height(a, log_sd):
+        prior = stats.norm.logpdf(a, 1.0, 1.0) + stats.halfnorm.logpdf(np.exp(log_sd)) + log_sd
+        return prior + np.log(region(a, log_sd, 0)) + np.log(region(a, log_sd, 1))
+
+    weights, (a, log_sd) = grid_of(height, np.linspace(-3.0, 5.0, 101), np.linspace(-9.0, 1.7, 121))
+    assert agrees_on(posterior, posterior["beta"][:, 0], weights, a)
+    assert agrees_on(posterior, posterior["region_sd"], weights, np.exp(log_sd))
+    south = np.sum(weights * region(a, log_sd, 1, 1) / region(a, log_sd, 1))
+    summary = posterior.summary().loc["region_effect[south]"]
+    assert abs(summary["mean"] - south) < LIMIT * summary["mcse"]
+    common, (b,) = grid_of(lambda a: of_region[0](a) + of_region[1](a) + stats.norm.logpdf(a, 1.0, 1.0), a[:, 0])
+    assert not agrees_on(posterior, posterior["beta"][:, 0], common, b)  # as if there were no groups
+
+
+def numbers_height(row, prior_sigma=5.0):
+    """log density of intercept and log sigma, `row(a, sigma)` being that of all rows."""
+
+    def height(a, log_sigma):
+        sigma = np.exp(log_sigma)
+        prior = stats.norm.logpdf(a, 5.0, 10.0) + stats.halfnorm.logpdf(sigma, scale=prior_sigma) + log_sigma
+        return prior + row(a, sigma)
+
+    return height
+
+
+AXES = np.linspace(-25.0, 40.0, 261), np.linspace(-4.0, 3.5, 101)
+
+
+def test_numbers_by_row_against_a_grid():
+    """A normal plus a Laplace variate has a density in closed form."""
+    released = np.array([9.1, 11.3, 10.4, 6.2, 9.8, 10.9, 8.0, 10.2, 3.9, 9.5])
+    release = nw.Release(y=nw.Laplace(scale=2.0).released(released))
+    prior = {"beta": dist.Normal(5.0, 10.0), "sigma": dist.HalfNormal(5.0)}
+    model = nw.regression("y ~ 1", release, family="gaussian", data={"x": np.zeros(10)}, prior=prior)
+    posterior = nw.sample(model, release, draws=4_000, seed=1)
+
+    def rows(a, sigma, scale=2.0):
+        r, b = released.reshape(-1, 1, 1) - a, sigma / scale
+        halves = [s * r / scale + 0.5 * b * b + log_ndtr(-s * r / sigma - b) for s in (1, -1)]
+        return np.sum(np.logaddexp(*halves) - np.log(2 * scale), axis=0)
+
+    weights, (a, log_sigma) = grid_of(numbers_height(rows), *AXES)
+    assert agrees_on(posterior, posterior["beta"][:, 0], weights, a)
+    assert agrees_on(posterior, posterior["sigma"], weights, np.exp(log_sigma))
+    weights, _ = grid_of(numbers_height(lambda a, sigma: rows(a, sigma, 0.5)), *AXES)
+    assert not agrees_on(posterior, posterior["sigma"], weights, np.exp(log_sigma))  # as if there were less noise
+
+
+def test_clamped_numbers_against_a_grid():
+    """Each row's density: normal mass at both bounds, and an integral between them."""
+    low, high, released = 0.0, 10.0, np.array([9.1, 11.3, 10.4])
+    release = nw.Release(y=nw.Laplace(scale=1.0).released(released))
+    model = nw.regression("y ~ 1", release, family="gaussian", data={"x": np.zeros(3)}, bounds={"y": (low, high)})
+    posterior = nw.sample(model, release, nw.Importance(), draws=100_000, seed=1)
+    y, step = np.linspace(low, high, 201, retstep=True)
+    inside = np.where((y == low) | (y == high), 0.5, 1.0) * step
+
+    def rows(a, sigma, clamped=True):
+        between = stats.norm.pdf(y, a[..., None], sigma[..., None]) * inside
+        below, above = stats.norm.cdf(low, a, sigma), stats.norm.sf(high, a, sigma)
+        total = 0.0
+        for noise in np.exp(-np.abs(released[:, None] - y)):
+            ends = below * noise[0] + above * noise[-1] if clamped else 0.0
+            total = total + np.log(between @ noise + ends + 1e-300)
+        return total
+
+    weights, (a, log_sigma) = grid_of(numbers_height(rows), *AXES)
+    assert agrees_on(posterior, posterior["beta"][:, 0], weights, a)
+    assert agrees_on(posterior, posterior["sigma"], weights, np.exp(log_sigma))
+    weights, _ = grid_of(numbers_height(lambda a, sigma: rows(a, sigma, clamped=False)), *AXES)
+    assert not agrees_on(posterior, posterior["beta"][:, 0], weights, a)  # as if values beyond did not count

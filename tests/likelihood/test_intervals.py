@@ -53,6 +53,89 @@ def test_profile_of_the_count_ends_where_the_likelihood_has_fallen_enough():
     assert interval.low < narrow.low < narrow.high < interval.high
 
 
+@cache
+def two_shares():
+    model = nw.Model(
+        prior={"p1": dist.Beta(1.0, 1.0), "p2": dist.Beta(1.0, 1.0)},
+        statistics={"yes1": lambda p1: dist.Binomial(40, p1), "yes2": lambda p2: dist.Binomial(60, p2)},
+    )
+    noise = nw.Laplace(scale=2.0)
+    release = nw.Release(yes1=noise.released(31.5), yes2=noise.released(22.3))
+    return fitted(model, release, p1=0.5, p2=0.5)
+
+
+def log_likelihood_of_shares(p1, p2):
+    total = 0.0
+    for n, p, released in ((40, p1, 31.5), (60, p2, 22.3)):
+        k = np.arange(n + 1)
+        total += special.logsumexp(stats.binom.logpmf(k, n, p) - np.abs(released - k) / 2.0)
+    return total
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "most"),
+    [
+        (lambda p1, p2: p1 - p2, lambda c, p2: c + p2, lambda c: 1.0 - c),
+        (lambda p1, p2: jnp.log(p1 / p2), lambda c, p2: np.exp(c) * p2, lambda c: np.exp(-c)),
+    ],
+    ids=["difference", "log ratio"],
+)
+def test_profile_of_a_function_is_the_likelihood_where_it_has_that_value(function, first, most):
+    """`first` is p1 where the function is c and p2 at most `most`: p2 is maximised out here by itself."""
+    model, release, fit = two_shares()
+    interval = profile_interval(model, release, fit, function)
+    top = log_likelihood_of_shares(fit.estimate["p1"], fit.estimate["p2"])
+
+    def excess(c):
+        def fall(p2):
+            return top - log_likelihood_of_shares(first(c, p2), p2)
+
+        ends = 0.01, min(0.99, most(c) - 1e-6)
+        return 2 * optimize.minimize_scalar(fall, bounds=ends, options={"xatol": 1e-9}).fun - CHI_SQUARE
+
+    assert [excess(end) for end in interval] == pytest.approx([0.0, 0.0], abs=1e-5)
+    derived = fit.derive(value=function)
+    low, high = derived.interval()["value"]
+    assert interval.low < derived.estimate["value"] < interval.high
+    assert max(abs(excess(low)), abs(excess(high))) > 1e-2  # the delta method is no profile
+    assert interval.parameter == "the function of p1, p2"
+    assert (interval.low_end, interval.high_end) == ("crossing", "crossing")
+
+
+def test_profile_of_a_function_obeys_changes_of_scale():
+    model, release, fit = two_shares()
+
+    def log_odds(p1):
+        return jnp.log(p1) - jnp.log1p(-p1)
+
+    interval = profile_interval(model, release, fit, log_odds, level=0.9)
+    assert tuple(interval) == pytest.approx(special.logit(list(profile_interval(model, release, fit, "p1", 0.9))))
+    assert interval.parameter == "log_odds"
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda p3: p3, "must take what is known by name"),
+        (lambda p1: jnp.stack([p1, p1]), "must be one number, where it is a function"),
+        (lambda p1: p1 > 0.5, "must be one number, where it is a function"),
+        (lambda p1: float(p1) ** 2, "must be a function that JAX can differentiate"),
+        (lambda p1: 0.0 * p1, "must be finite, and change with the parameters"),
+    ],
+)
+def test_functions_without_a_profile_are_refused(function, said):
+    with pytest.raises(nw.InputError, match=said):
+        profile_interval(*two_shares(), function)
+
+
+def test_a_value_that_no_parameters_give_is_no_end():
+    """Twice the sine of p1 is nowhere above 2 sin(1): the likelihood has not fallen enough there."""
+    model = nw.Model({"p": dist.Beta(1.0, 1.0)}, {"yes": lambda p: dist.Binomial(3, p)})
+    model, release, fit = fitted(model, nw.Release(yes=nw.Laplace(scale=3.0).released(2.0)), p=0.5)
+    with pytest.raises(nw.InferenceError, match="perhaps no parameters give this value"):
+        profile_interval(model, release, fit, lambda p: 2.0 * jnp.sin(p))
+
+
 RELEASED = np.array([2.1, -0.7, 4.4, 1.9, 3.2, 0.4, 2.8, 6.1])
 
 

@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 import noisewise as nw
-from noisewise.likelihood.intervals import profile_interval
 
 MODEL = nw.Model(
     prior={"p1": dist.Beta(1.0, 1.0), "p2": dist.Beta(1.0, 1.0)},
@@ -118,11 +117,6 @@ def test_a_fit_that_has_not_converged_has_none():
     object.__setattr__(fit, "status", "flat")
     with pytest.raises(nw.InputError, match="must have converged"):
         fit.derive(first=lambda x: x[0])
-
-
-def test_the_profile_of_a_function_is_refused_with_advice(fit):
-    with pytest.raises(nw.InputError, match=r"fit\.derive"):
-        profile_interval(MODEL, RELEASE, fit, lambda p1, p2: p1 - p2)
 
 
 def test_a_models_derived_quantities_come_with_reasons_for_those_that_have_no_estimate():

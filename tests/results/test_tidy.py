@@ -1,7 +1,11 @@
 """Tables for papers: fixed columns, the digits that a number deserves, Markdown and LaTeX that others can read."""
 
+import re
+import sys
+
 import numpy as np
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 
 import noisewise as nw
@@ -45,6 +49,37 @@ def test_numbers_have_two_figures_of_their_standard_deviation(exact):
     assert wide["rate[A&B]"].startswith(f"{exact['rate'][:, 0].mean():.2f} (")
     assert wide["p_1"].startswith(f"{exact['p_1'].mean():.3f} (")
     assert wide["large"] == f"{exact['large'].mean():.3f}"
+
+
+def test_the_style_of_a_summary_shows_what_a_paper_prints(exact, fit):
+    summary = exact.summary()
+    assert type(summary.round(2)) is pd.DataFrame  # what is computed from it is a plain table
+    rows = re.findall("<tr>(.*?)</tr>", summary.style.to_html(), re.DOTALL)
+    head, *cells = [re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+    assert head[1:] == list(summary.columns)
+    assert [label for label, *_ in cells] == list(summary.index)
+    shown = pd.DataFrame([numbers for _, *numbers in cells], index=summary.index, columns=summary.columns)
+    row = summary.loc["rate[C|D]"]
+    assert list(shown.loc["rate[C|D]"])[:5] == [f"{row[i]:.0f}" for i in ("mean", "sd", "2.5%", "97.5%")] + ["4,000"]
+    assert shown.loc["rate[A&B]", "mean"] == f"{exact['rate'][:, 0].mean():.2f}"
+    assert shown.loc["p_1", "sd"] == f"{exact['p_1'].std(ddof=0):.3f}"
+    assert shown.loc["p_1", "mcse"] == f"{summary.loc['p_1', 'mcse']:.5f}"  # two figures of 0.00077
+    assert f"{fit.standard_error['p_1']:.3f}" in fit.summary().style.to_html()
+
+
+def test_style_of_chains_and_of_what_has_no_mean():
+    told = {"released": {}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1, "chains": 4}
+    x = np.random.default_rng(2).standard_cauchy(4_000)
+    shown = nw.Posterior({"x": x}, ("x",), **told).summary().style.to_html()
+    assert ">1.00<" in shown
+    assert "nan" not in shown
+
+
+def test_style_without_jinja_says_what_to_install(exact, monkeypatch):
+    summary = exact.summary()
+    monkeypatch.setitem(sys.modules, "pandas.io.formats.style", None)
+    with pytest.raises(nw.InputError, match="pip install jinja2"):
+        _ = summary.style
 
 
 def test_results_lie_side_by_side(exact, fit):

@@ -113,13 +113,17 @@ class Observed(Surface):
     def restricted(self, free: Array, moving: Array) -> tuple[Array, float]:
         """The maximum with some coordinates held; higher than the fit's own maximum is an error, never hidden."""
         free, value = self.maximise(free, moving)
+        self.refuse_higher(free, value)
+        return free, value
+
+    def refuse_higher(self, free: Array, value: float) -> None:
+        """Where a value is higher than the fit's own maximum, beyond rounding."""
         if value > self.top + 1e-6 and value > self.top + self._rounding(free, value):
             raise InferenceError(
                 f"intervals: the likelihood is higher by {value - self.top:.3g} at {self.coordinates.values(free)} "
                 "than at the fit: it has several tops. Fit again with this start.",
                 self.coordinates.values(free),
             )
-        return free, value
 
     def _rounding(self, free: Array, value: float) -> float:
         """By how much the value may be wrong: a density's formula may lose its digits where a parameter is huge.

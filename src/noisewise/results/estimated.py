@@ -48,8 +48,11 @@ class Estimated:
         return self.axes.taken(f"{who}.select", name, np.asarray(self.estimate[name]), 0, labels)[()]
 
     def summary(self, level: float = 0.95) -> Any:
-        """A pandas table: estimate, standard error, Wald interval, and the Monte Carlo error of the estimate."""
-        import pandas as pd
+        """A pandas table: estimate, standard error, Wald interval, and the Monte Carlo error of the estimate.
+
+        Its `style` is for a paper.
+        """
+        from noisewise.results.summary_table import SummaryTable
 
         tail = (1 - level) / 2
         low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
@@ -65,7 +68,7 @@ class Estimated:
         columns = {
             title: np.concatenate([np.ravel(values[name]) for name in self.estimate]) for title, values in flat.items()
         }
-        return pd.DataFrame(columns, index=list(self.labels))
+        return SummaryTable(columns, index=list(self.labels))
 
 
 def alike(estimate: Mapping[str, Array], flat: Array) -> dict[str, Array]:

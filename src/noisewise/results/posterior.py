@@ -25,6 +25,7 @@ from noisewise.numerics import Array
 from noisewise.results import decisions, groups, intervals, power_scaling, replicates
 from noisewise.results import derived as derivation
 from noisewise.results import posterior_file as result_file
+from noisewise.results.draws_table import draws_table
 from noisewise.results.labels import label_of, labels_of
 
 FORMAT = "noisewise-posterior"
@@ -205,9 +206,10 @@ class Posterior:
         """A pandas table: mean, sd, central interval, effective draws, Monte Carlo standard error.
 
         For chains also the effective draws in the tails and R-hat. A scalar whose tail is too heavy for mean and sd to
-        exist (`heavy_tails`) has NaN in their place; then the table has a column with medians, too.
+        exist (`heavy_tails`) has NaN in their place; then the table has a column with medians, too. Its `style` is for
+        a paper.
         """
-        import pandas as pd
+        from noisewise.results.summary_table import SummaryTable
 
         tail = (1 - checks.level("Posterior", level)) / 2
         low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
@@ -228,7 +230,7 @@ class Posterior:
             labels += labels_of(name, values.shape[1:], self.axes)
             for index in np.ndindex(values.shape[1:]):
                 rows.append({column: float(numbers[index]) for column, numbers in spread.items()})
-        return pd.DataFrame(rows, index=labels)
+        return SummaryTable(rows, index=labels)
 
     def interval(
         self, level: float = 0.95, kind: str = "equal-tailed", *, simultaneous: bool = False
@@ -434,6 +436,14 @@ class Posterior:
         if self.axes.dims:
             metadata["dims"] = {name: list(axes) for name, axes in self.axes.dims.items()}
         return metadata | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the draws as CSV, one row each, as R's package posterior reads them; see docs/in-r.md."""
+        try:
+            draws_table(self).to_csv(Path(path), index=False)
+        except OSError as error:
+            advice = "Check that the folder exists and can be written to."
+            raise refusal("Posterior.to_csv", "path", f"must be writable ({error})", str(path), advice) from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -7,13 +7,10 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from noisewise._version import current_versions
 from noisewise.analysis import Analysis
@@ -24,6 +21,7 @@ from noisewise.plots.posterior import plot
 from noisewise.plots.trace import plot_trace
 from noisewise.release import Release
 from noisewise.results import fit_file
+from noisewise.results.draws_table import draws_table
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
 from noisewise.workflow.results import Results, plain
@@ -245,21 +243,10 @@ def _write_results(results: Results, folder: Path) -> None:
             write_json(folder / name, fit_file.to_data(fit))
 
 
-def _table_of(posterior: Posterior) -> Any:
-    """One row per draw; of chains, which one and where in it, under the names and in the counting of R's posterior."""
-    draws = posterior.to_pandas()
-    if posterior.chains:
-        length = len(posterior) // posterior.chains
-        draws.insert(0, ".chain", np.arange(len(posterior)) // length + 1)
-        draws.insert(1, ".iteration", np.arange(len(posterior)) % length + 1)
-    return draws
-
-
 def _write_posterior(results: Results, posterior: Posterior, folder: Path) -> None:
-    draws = _table_of(posterior)
-    draws.to_csv(folder / "draws.csv", index=False)
-    if find_spec("pyarrow") is not None:
-        draws.to_parquet(folder / "draws.parquet", index=False)
+    posterior.to_csv(folder / "draws.csv")
+    with suppress(ImportError):  # pyarrow is not installed, or does not load
+        draws_table(posterior).to_parquet(folder / "draws.parquet", index=False)
     if len(posterior) > 1:
         figure = plot(posterior, prior=results.analysis.model, naive=results.naive)
         _write_figure(figure, folder / "figures", "posterior")

@@ -4,12 +4,12 @@
 
 holds for Poisson, binomial and negative binomial laws. With release and mechanism known, the noise is a table; a sum
 and its derivatives are products and additions, without a logarithm or an exponential per term. The window lies about
-the release. Where the parameters at hand take the largest terms out of it, the sum is done again by `enumeration`,
-whose windows follow them. Derivation: docs/derivations/conditional.md.
+the release. Where the parameters at hand take the largest terms of an entry out of it, that entry's sum is done again
+by `enumeration`, whose windows follow them. Derivation: docs/derivations/conditional.md.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,8 @@ FOLLOWED = (256, enumeration.MOST)
 """Values in windows that follow, at least: first, and where law and noise are both so wide that these are too few."""
 MOST = 2**22
 """Values of the noise in a table, at most."""
+TOGETHER = 32
+"""Entries that are given windows that follow at a time: only those that need them."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,8 @@ class _Table:
     """log of the largest noise density in the window."""
     noise: Any
     """The noise as a share of it: (values, *entries)."""
+    steps: Any
+    """What the ratio of the next probability to this one has besides parameters: 1 / (k + 1); binomial, times n - k."""
     log_fall: Any
     """log of how the noise changes with the last step to the left, and to the right."""
 
@@ -152,8 +156,9 @@ class _Table:
             log_noise = np.asarray(mechanism.log_prob(released, values))
             log_top = np.max(log_noise, axis=0)
             noise = np.exp(log_noise - log_top)
+            steps = (np.maximum(high - values, 0.0) if bounded else 1.0) / (values + 1.0)
             log_fall = np.stack([log_noise[0] - log_noise[1], log_noise[-1] - log_noise[-2]])
-        parts = (one.astype(dtype) for one in (start, high, log_top, noise, log_fall))
+        parts = (one.astype(dtype) for one in (start, high, log_top, noise, steps, log_fall))
         return _Table(released, total, *parts)
 
 
@@ -190,21 +195,37 @@ def _along(slopes: Any, tangents: Any) -> Any:
 
 def _both(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...]]:
     """Value and slopes: from the table, and where that does not reach far enough, from windows that follow."""
-    value, slopes, fits = _tabulated(how[0], parameters, fixed[0])
+    found = _tabulated(how[0], parameters, fixed[0])
     for least in FOLLOWED:
-        follow = how[0], max(how[1], least)
+        found = _followed((how[0], max(how[1], least)), parameters, fixed, *found)
+    return found[:2]
 
-        def again(state: Any, follow: tuple[str, int] = follow) -> Any:
-            # parameters that depend on the state, or the compiler would move the work out of the loop
-            needed = tuple(jnp.where(state[0], one, 0.5) for one in parameters)
-            return jnp.asarray(False), *_enumerated(follow, needed, fixed)
 
-        # a loop of one turn or none: a branch would be taken for all chains that run side by side
-        _, *found = jax.lax.while_loop(lambda state: state[0], again, (~jnp.all(fits), value, slopes, fits))
-        pick = partial(jnp.where, fits)
-        value, slopes = pick(value, found[0]), tuple(pick(*pair) for pair in zip(slopes, found[1], strict=True))
-        fits |= found[2]
-    return value, slopes
+def _followed(how: tuple[str, int], parameters: Any, fixed: Any, value: Any, slopes: Any, fits: Any) -> Any:
+    """The same with those entries that do not fit done again, some at a time, and what fits then."""
+    table, mechanism = fixed
+    shape, number = jnp.shape(value), max(jnp.size(value), 1)
+
+    def flat(one: Any) -> Any:
+        return jnp.reshape(one, number)
+
+    def again(state: Any) -> Any:
+        left, value, slopes, fits = state
+        index = jnp.nonzero(left, size=min(TOGETHER, number), fill_value=number)[0]
+
+        def picked(one: Any) -> Any:
+            return flat(jnp.broadcast_to(one, shape)).at[index].get(mode="clip") if jnp.ndim(one) else one
+
+        def put(old: Any, new: Any) -> Any:
+            return old.at[index].set(new, mode="drop")
+
+        some = replace(table, released=picked(jnp.broadcast_to(table.released, shape)), total=picked(table.total))
+        found = _enumerated(how, jax.tree.map(picked, parameters), (some, jax.tree.map(picked, mechanism)))
+        return put(left, False), *jax.tree.map(put, (value, slopes, fits), found)
+
+    state = jax.tree.map(flat, (~fits, value, slopes, fits))
+    _, *found = jax.lax.while_loop(lambda state: jnp.any(state[0]), again, state)
+    return jax.tree.map(lambda one: jnp.reshape(one, shape), tuple(found))
 
 
 def _enumerated(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...], Any]:
@@ -229,8 +250,7 @@ def _tabulated(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[An
         return log_mass(law, table.start), family.log_x(*parameters, table.total), family.c(*parameters, table.total)
 
     (log_first, log_x, c), pull = jax.vjp(pieces, parameters)
-    x = jnp.exp(log_x)
-    total, by_x, by_c = _nested(table, x, c, family.d)
+    total, by_x, by_c = _nested(table, jnp.exp(log_x), c, family.d)
     log_first_term = log_first + table.log_top
     value = log_first_term + jnp.log(total)
     (slopes,) = pull((jnp.ones_like(value), by_x / total, by_c / total))
@@ -257,16 +277,15 @@ def _nested(table: _Table, x: Any, c: Any, d: int) -> tuple[Any, Any, Any]:
 
     def step(carried: Any, term: Any) -> Any:
         total, by_x, by_c = carried
-        noise, offset = term
-        k = table.start + offset
-        share = x / (k + 1.0)
-        ratio = share * (jnp.maximum(c + d * k, 0.0) if d else c)
+        noise, step, offset = term
+        share = x * step
+        ratio = share * (c + table.start + offset) if d > 0 else share
         by_c = share * total + ratio * by_c if d > 0 else by_c
         return (noise + ratio * total, ratio * (total + by_x), by_c), None
 
     zero = jnp.zeros_like(x)
     offsets = np.arange(len(table.noise), dtype=x.dtype)
     (total, by_x, by_c), _ = jax.lax.scan(
-        step, (zero, zero, zero), (table.noise, offsets), reverse=True, unroll=UNROLLED
+        step, (zero, zero, zero), (table.noise, table.steps, offsets), reverse=True, unroll=UNROLLED
     )
     return total, by_x, by_c

@@ -4,7 +4,7 @@ Exact intervals are in exact_tails.py, the bootstrap in parametric_bootstrap.py;
 docs/derivations/likelihood.md. Which interval to use, and what each one covers: docs/likelihood-intervals.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from scipy.special import chdtrc, gammaincinv
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.likelihood.intervals.exact_tails import exact_interval
+from noisewise.likelihood.intervals.function_profile import function_interval
 from noisewise.likelihood.intervals.parametric_bootstrap import Bootstrap, bootstrap
 from noisewise.likelihood.intervals.scalar_interval import Interval, Line, first_of, scalar_of
 from noisewise.likelihood.m_step.coordinates import Coordinates
@@ -35,19 +36,24 @@ class LikelihoodRatioTest:
     estimate: Mapping[str, Array]
 
 
-def profile_interval(model: Model, release: Release, fit: Fit, name: str, level: float = 0.95) -> Interval:
+def profile_interval(
+    model: Model, release: Release, fit: Fit, name: str | Callable[..., Any], level: float = 0.95
+) -> Interval:
     """{x: 2 (l_max - l_profile(x)) <= chi-square quantile}, the other parameters maximised out at each x.
 
-    `name` is a scalar parameter or an entry such as "beta[1]". It needs a likelihood that `EM()` can compute. The ends
-    are the first crossings on either side of the estimate.
+    `name` is a scalar parameter, an entry such as "beta[1]", or a function of parameters by name, `lambda p1, p2: p1 -
+    p2`, of which l_profile(x) is the largest likelihood where it is x. It needs a likelihood that `EM()` can compute.
+    The ends are the first crossings on either side of the estimate.
     """
     who = "profile_interval"
     checks.level(who, level)
     observed = Observed(who, model, release, fit)
+    quantile = 2.0 * float(gammaincinv(0.5, level))  # of chi-squared, one degree of freedom
+    if callable(name):
+        return function_interval(who, observed, name, float(level), quantile)
     line = Line(observed, scalar_of(who, "name", observed, name))
     moving = np.ones(observed.coordinates.size, bool)
     moving[line.scalar.column] = False
-    quantile = 2.0 * float(gammaincinv(0.5, level))  # of chi-squared, one degree of freedom
     latest = observed.free.copy()  # the other parameters' last maximiser: a warm start for the next
 
     def criterion(u: float) -> float:

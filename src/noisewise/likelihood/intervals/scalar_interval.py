@@ -54,9 +54,6 @@ class Scalar:
 def scalar_of(who: str, argument: str, observed: Observed, name: Any) -> Scalar:
     """The scalar parameter or entry of this name; refused where it is tied to others."""
     coordinates = observed.coordinates
-    if callable(name):
-        advice = "Make the quantity a parameter of the model, or use fit.derive(...).interval(), the delta method."
-        raise refusal(who, argument, "must be a parameter, not a function of several", name, advice)
     label = name.replace(" ", "") if isinstance(name, str) and name not in coordinates.labels else name
     if label not in coordinates.labels:
         rule = "must be one scalar parameter, or one entry"

@@ -60,9 +60,15 @@ REGRESSION = {
     ),
     "priors of slopes grow with the spread of the covariate": Mutant(
         "everyday/regression.py",
-        "number(slope / spread)",
-        "number(slope * spread)",
+        "number(scale.slope / spread)",
+        "number(scale.slope * spread)",
         f"{LINES}::test_counts_with_offset_and_groups_are_the_model_by_hand",
+    ),
+    "numbers are clamped after their noise has been added": Mutant(
+        "everyday/regression.py",
+        "statistics = {own[-1]: statistics[outcome], outcome: before_noise}",
+        "statistics = {outcome: statistics[outcome]}",
+        f"{LINES}::test_clamped_numbers_by_row_are_the_model_by_hand",
     ),
     "rows are taken in the order of the table": Mutant(
         "everyday/rows.py",

@@ -281,6 +281,18 @@ INTERVALS_AND_TAILS = {
         "return min(observed.top - value - quantile, 1e6)",
         f"{INTERVALS}::test_profile_of_the_count_ends_where_the_likelihood_has_fallen_enough",
     ),
+    "the profile of a function falls by half as much": Mutant(
+        "likelihood/intervals/function_profile.py",
+        "return 2.0 * fall - most",
+        "return fall - most",
+        f"{INTERVALS}::test_profile_of_a_function_is_the_likelihood_where_it_has_that_value",
+    ),
+    "the profile of a function climbs along another gradient": Mutant(
+        "likelihood/intervals/function_profile.py",
+        "value, slope = self.observed.at(self.free(z))\n        if",
+        "value, slope = self.observed.at(self.free(z))\n        slope = 0.9 * slope[::-1]\n        if",
+        f"{INTERVALS}::test_profile_of_a_function_is_the_likelihood_where_it_has_that_value",
+    ),
     "a test of several parameters has one degree of freedom": Mutant(
         "likelihood/intervals/profile.py",
         "degrees = int(np.sum(~moving))",

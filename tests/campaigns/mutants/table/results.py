@@ -12,6 +12,18 @@ CRITICISM = {
         "low, high = (summary.columns[at] for at in (3, 2))",
         "results/test_tidy.py::test_columns_are_fixed_and_numbers_are_those_of_the_summary",
     ),
+    "the numbers of a summary have the digits of its Monte Carlo errors": Mutant(
+        "results/summary_table.py",
+        "decimals(self.loc[label, spread])",
+        "decimals(self.loc[label, ERRORS[0]])",
+        "results/test_tidy.py::test_the_style_of_a_summary_shows_what_a_paper_prints",
+    ),
+    "rows of a table of draws go through the chains in turn": Mutant(
+        "results/draws_table.py",
+        '{".chain": row // length, ".iteration": row % length',
+        '{".chain": row % length, ".iteration": row // length',
+        "test_in_r.py::test_rows_say_which_chain_they_are_of",
+    ),
     "replicates are the statistics, without new noise": Mutant(
         "results/replicates.py",
         "draws = groups.predicted(problem, posterior.draws, generator(seed, Purpose.PREDICTIVE))",
