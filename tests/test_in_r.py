@@ -15,7 +15,7 @@ import pytest
 import noisewise as nw
 
 PAGE = Path(__file__).parents[1] / "docs/in-r.md"
-BLOCK = re.compile(r"^```(r|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(r|output)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 TOLD = {"released": {}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1}
 DRAWS = {"x": np.arange(12.0), "share": np.arange(24.0).reshape(12, 2) / 24}
 
@@ -72,4 +72,4 @@ def test_the_script_of_the_page_runs_in_r(tmp_path):
     environment |= {"RETICULATE_PYTHON": sys.executable}
     ran = subprocess.run(["Rscript", "page.R"], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == "".join(block for kind, block in blocks if kind == "text").split()
+    assert ran.stdout.split() == "".join(block for kind, block in blocks if kind == "output").split()

@@ -1,4 +1,8 @@
-"""NUTS of NumPyro on `Privatised` and `nw.sample`, two ways to one posterior: means and squares of every parameter."""
+"""NUTS of NumPyro on `Privatised` and `nw.sample`, two ways to one posterior: means and squares of every parameter.
+
+Each comparison raises an alarm on correct code with probability 1e-6 (`exactness.py`): 2 for the count, 8 for Lalonde,
+4 for the regression, 104 for the hierarchy.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -105,26 +109,17 @@ def by_numpyro(function, seed):
         return {name: np.asarray(one) for name, one in found.items()}
 
 
-def moments(values, size, weights=None):
-    """Means of the values and of their squares, and the errors of both."""
-    both = np.stack([values, values**2])
-    mean = np.average(both, axis=1, weights=weights)
-    spread = np.average((both - mean[:, None]) ** 2, axis=1, weights=weights)
-    return mean, np.sqrt(spread / size)
-
-
 def scores(ours, posterior, name):
-    """z of the difference between both routes, for every entry and both moments."""
+    """z of the difference between both routes, for every entry: of means, and of means of squares."""
     chains = ours[name].reshape(*ours[name].shape[:2], -1)
-    theirs = posterior[name].reshape(len(posterior[name]), -1)
-    sizes = np.atleast_1d(posterior.ess[name]).ravel()
+    theirs = posterior[name].reshape(len(posterior), -1)
     found = []
-    for i in range(chains.shape[-1]):
-        column = chains[..., i]
-        size = min(float(effective_sample_size(column)), float(effective_sample_size(column**2)))
-        first = moments(column.ravel(), size)
-        second = moments(theirs[:, i], sizes[i], posterior.weights)
-        found.append((first[0] - second[0]) / np.hypot(first[1], second[1]))
+    for power in (1, 2):
+        first, second = chains**power, theirs**power
+        size = np.array([float(effective_sample_size(column)) for column in np.moveaxis(first, -1, 0)])
+        errors = first.std(axis=(0, 1)) / np.sqrt(size), posterior.precision_of(second)["mcse"]
+        off = first.mean(axis=(0, 1)) - np.average(second, axis=0, weights=posterior.weights)
+        found.append(off / np.hypot(*errors))
     return np.abs(np.array(found))
 
 
