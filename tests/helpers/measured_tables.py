@@ -42,7 +42,9 @@ def tallied(found, tables):
     return counts
 
 
+BOUNDS = np.array([[3, 0], [5, 2]])
 LAWS = {
+    "bounded": (lambda mean: nw.counts_up_to(BOUNDS), lambda k, mean: stats.randint.logpmf(k, 0, BOUNDS.ravel() + 1)),
     "Poisson": (dist.Poisson, stats.poisson.logpmf),
     "NegativeBinomial2": (
         lambda mean: dist.NegativeBinomial2(mean, 2.0),
@@ -59,7 +61,8 @@ LAWS = {
 
 def model_of(law, mean):
     """A model without parameters: only the table is unknown."""
-    return nw.Model({}, {"cells": lambda: LAWS[law][0](mean).to_event(mean.ndim)})
+    made = LAWS[law][0](mean)
+    return nw.Model({}, {"cells": lambda: made.to_event(mean.ndim - made.event_dim)})
 
 
 def log_law_of(law, mean):

@@ -7,14 +7,17 @@ import pytest
 from exactness import agrees, counts_agree
 from measured_tables import enumerated, log_law_of, margins, model_of, tallied
 from scipy import stats
+from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.inference.tables import directions
 from noisewise.inference.tables.fibres import Unknown, fibre_of
-from noisewise.mechanisms import GeneralizedCauchy, Staircase, TruncatedLaplace
+from noisewise.mechanisms import Clipped, GeneralizedCauchy, Rounded, Staircase, Thresholded, TruncatedLaplace, Tulap
 from noisewise.samplers.augmentation import Augmentation, State
+from noisewise.samplers.choosing import choice
+from noisewise.samplers.choosing.probe import probe_of
 from noisewise.samplers.gibbs.joint import Joint
 from noisewise.samplers.gibbs.measured import Table
 
@@ -64,6 +67,18 @@ CASES = {
     ),
     "uniform prior": ("DiscreteUniform", MEAN, {"rows": (NOISE, ROW, [4, 2]), "columns": (NOISE, COLUMN, [5, 3])}),
     "Staircase": ("Poisson", MEAN, {"rows": (Staircase(epsilon=1.0, sensitivity=1.0), ROW, [3.4, 1.1])}),
+    "bounds of single cells": (
+        *("bounded", MEAN),
+        {"rows": (NOISE, ROW, [4, 2]), "all": (nw.Exact(), ALL, [7])},
+    ),
+    "rounded": ("Poisson", MEAN, {"rows": (Rounded(nw.Laplace(scale=0.8), step=2.0), ROW, [4.0, 2.0])}),
+    "clipped": ("Poisson", MEAN, {"rows": (Clipped(nw.DiscreteLaplace(scale=0.8), low=0, high=5), ROW, [5, 0])}),
+    "withheld": (
+        *("Poisson", MEAN),
+        {"cell": (Thresholded(NOISE, 3), np.eye(4, dtype=int), [4, "suppressed", 3, "suppressed"])},
+    ),
+    "Tulap": ("Poisson", MEAN, {"rows": (Tulap(epsilon=1.0, delta=1e-3, sensitivity=1), ROW, [3.4, 1.1])}),
+    "discrete Laplace": ("Poisson", MEAN, {"rows": (nw.DiscreteLaplace(scale=0.8), ROW, [3, 1])}),
     "Cauchy": ("Poisson", MEAN, {"rows": (GeneralizedCauchy(scale=1.0, power=3), ROW, [3.4, 1.1])}),
     "differences": ("Poisson", MEAN, {"gap": (NOISE, [[1, -1, 0, 0], [2, 0, -1, 1]], [3, 2])}),
 }
@@ -259,6 +274,44 @@ def test_a_continuous_statistic_under_other_noise_by_gradients(seed):
     posterior = nw.sample(model, release, nw.NUTS(), draws=8000, seed=seed)
     summary = posterior.summary().loc[["x[0]", "x[1]"]]
     assert np.all(np.abs(summary["mean"] - mean) < 5.5 * summary["sd"] / np.sqrt(summary["ess"]))
+
+
+# The choice of a sampler ----------------------------------------------------------------------------------------------
+
+
+def of_the_census(law=dist.Poisson):
+    """A table of eight cells as in the documentation: each cell, its halves with labels, and its exact total."""
+    halves = np.kron(np.eye(2, dtype=int), np.ones((1, 4), dtype=int))
+    cells = np.array([310, 120, 40, 530, 200, 301, 23, 250])
+    model = nw.Model(
+        {"share": dist.Dirichlet(jnp.ones(8)), "rate": dist.Gamma(2.0, 0.01)},
+        {"cells": lambda share, rate: law(rate * share).to_event(1)},
+    )
+    release = nw.Release(
+        detailed=nw.DiscreteGaussian(variance=19.5).of("cells").released(cells + 3),
+        by_age=nw.DiscreteGaussian(variance=4.7)
+        .of("cells", matrix=csr_array(halves))
+        .released(halves @ cells - 2, {"age": ["child", "adult"]}),
+        total=nw.Exact().of("cells", sum=True).released(int(cells.sum())),
+    )
+    return model, release
+
+
+def test_tables_that_no_simulated_one_agrees_with_are_moved(seed):
+    problem = Problem(*of_the_census())
+    assert problem.axes.dims["by_age"] == ("age",)
+    probe = probe_of(problem, seed, nw.Threads(1))
+    ranking = choice.settled(probe, 4000)
+    assert ranking[0].sampler == nw.Augmentation()
+    assert "hardly ever agree" in choice.reason_for(ranking, probe)
+
+
+@pytest.mark.long
+def test_without_a_sampler_large_tables_complete(seed):
+    posterior = nw.sample(*of_the_census(), draws=4000, seed=seed)
+    assert isinstance(posterior.sampler, nw.Augmentation)
+    assert np.all(posterior["cells"].sum(axis=1) == 1774)
+    assert {"by_age[child]", "by_age[adult]", "total"} <= set(posterior.summary().index)
 
 
 # Refusals -------------------------------------------------------------------------------------------------------------

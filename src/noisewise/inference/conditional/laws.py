@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import xlogy
-from numpyro.distributions import BetaBinomial, Distribution, GammaPoisson, Poisson
+from numpyro.distributions import BetaBinomial, DiscreteUniform, Distribution, GammaPoisson, Poisson
 from numpyro.distributions.constraints import boolean
 from numpyro.distributions.distribution import Independent
 
@@ -43,6 +43,8 @@ def log_mass(law: Any, k: Any) -> Any:
         first, second, n = law.concentration1, law.concentration0, law.total_count
         log_count = -jnp.log(n + 1.0) - log_beta(k + 1.0, n - k + 1.0)
         return log_count + log_beta(k + first, n - k + second) - log_beta(first, second)
+    if isinstance(law, DiscreteUniform):  # NumPyro's own asks for the shape that the law was made with
+        return jnp.broadcast_to(-jnp.log(law.high - law.low + 1.0), jnp.shape(k))
     return law.log_prob(k.astype(int))
 
 

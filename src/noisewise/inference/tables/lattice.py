@@ -28,6 +28,7 @@ from noisewise.inference.tables.fibres import Fibre, Unknown, fibre_of, projecte
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.linear import Matrix
+from noisewise.mechanisms.processed import Processed
 from noisewise.mechanisms.truncated_laplace import TruncatedLaplace
 from noisewise.model import Model
 from noisewise.numerics import Array, Compiled, double
@@ -59,7 +60,12 @@ def unfit(problem: Problem, name: str) -> str | None:
 
 
 def _positive(mechanism: Mechanism) -> bool:
-    """Whether it adds noise whose density is positive everywhere, so that it cuts no table off from the others."""
+    """Whether its noise has a density that is positive everywhere, so that it cuts no table off from the others.
+
+    Rounded, clipped or withheld, a published value is possible wherever the noise beneath it is.
+    """
+    if isinstance(mechanism, Processed):
+        return not getattr(mechanism, "absent_when_zero", False) and _positive(mechanism.base)
     bounded = isinstance(mechanism, TruncatedLaplace) or mechanism.inputs
     return isinstance(mechanism, Additive) and not bounded and not mechanism.event_dim
 
@@ -258,7 +264,8 @@ class Lattice:
         for chain in range(len(tables)):
             guess = np.clip(tables[chain].astype(float), low[chain], high[chain])
             aim = wanted + np.where(scale > 0.05, scale, 0.0) * rng.standard_normal(len(wanted))
-            guess = guess + lsqr(weighted, (aim - design @ guess) / scale, iter_lim=60)[0]
+            off = np.nan_to_num((aim - design @ guess) / scale)  # what was withheld says nothing here
+            guess = guess + lsqr(weighted, off, iter_lim=60)[0]
             whole = np.clip(np.round(guess), low[chain], high[chain])
             tables[chain] = projected(self.fibre, whole, high[chain], rng)
         return tables.reshape(guesses.shape)
