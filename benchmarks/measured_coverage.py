@@ -21,7 +21,7 @@ from noisewise.samplers.augmentation import closed_forms, one_sweep, plan
 from noisewise.samplers.gibbs.joint import Joint, State
 from noisewise.samplers.gibbs.measured import Table
 
-RELEASES, WARM, SWEEPS = 500, 200, 1_500
+RELEASES, WARM, SWEEPS = 500, 200, 1_000
 MEANS = np.array([0.3, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]).reshape(2, 2, 2)
 DIMS = ("age", "ethnicity", "housing")
 HEAD = (

@@ -1,5 +1,7 @@
 """Maximum likelihood where a statistic is measured several ways: closed form, chains over tables, enumeration."""
 
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -11,6 +13,7 @@ import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.fit import chosen
+from noisewise.likelihood.intervals.parametric_bootstrap import _simulated
 
 LIMIT = 5.0
 """Monte Carlo errors that an estimate may be off: once in two million."""
@@ -188,6 +191,20 @@ def test_a_total_treated_as_noisy_is_seen(seed):
     estimator = nw.MCEM(e_step="augmented", schedule=nw.Ascent(most=2_000), final=4_000)
     fit = nw.fit(table_model(), table_release(), estimator, start={"rate": 1.0, "odds": 1.0}, seed=seed)
     assert not close(fit, truth, information)
+
+
+def test_a_simulated_release_measures_one_table(seed):
+    """Of a bootstrap: all measurements are of the same cells."""
+    exact = nw.Exact()
+    release = nw.Release(
+        cell=exact.of("cells").released([3, 1, 2, 1]),
+        total=exact.of("cells", sum=True).released(7),
+        rows=NOISE.of("cells", matrix=ROW).released([5, 2]),
+    )
+    estimate = SimpleNamespace(estimate={"rate": np.asarray(2.0), "odds": np.asarray(0.7)})
+    again = _simulated(Problem(table_model(), release), estimate, np.random.default_rng(seed))
+    assert again["total"].value == np.sum(again["cell"].value)
+    assert again["rows"].of == release["rows"].of
 
 
 def test_chains_are_what_fit_takes_for_tables():

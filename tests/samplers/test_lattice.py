@@ -276,6 +276,41 @@ def test_a_continuous_statistic_under_other_noise_by_gradients(seed):
     assert np.all(np.abs(summary["mean"] - mean) < 5.5 * summary["sd"] / np.sqrt(summary["ess"]))
 
 
+@pytest.mark.long
+def test_two_tables_of_one_rate_against_enumeration(seed):
+    """One is measured by cell and total, the other, with a cell that must be empty, by its noisy sum only."""
+    weights = {"a": np.array([1.0, 0.5]), "b": np.array([0.7, 0.3, 2.0])}
+    model = nw.Model(
+        {"rate": dist.Gamma(4.0, 1.0)},
+        {
+            name: lambda rate, own=own: dist.Poisson(rate * jnp.asarray(own)).to_event(1)
+            for name, own in weights.items()
+        },
+    )
+    parts = {
+        "each": (NOISE.of("a").released([4, 2]), np.eye(5, dtype=int)[:2]),
+        "sum": (nw.Exact().of("a", sum=True).released(5), np.array([[1, 1, 0, 0, 0]])),
+        "other": (nw.DiscreteLaplace(scale=0.8).of("b", sum=True).released(4), np.array([[0, 0, 1, 1, 1]])),
+        "none": (nw.Exact().of("b", matrix=[[0, 0, 1]]).released([0]), np.array([[0, 0, 0, 0, 1]])),
+    }
+    release = nw.Release({name: item for name, (item, _) in parts.items()})
+    own = np.concatenate(list(weights.values()))
+
+    def log_law(tables):
+        total = tables.sum(axis=1)
+        logs = tables @ np.log(own) - gammaln(tables + 1.0).sum(axis=1)
+        return logs + gammaln(4.0 + total) - (4.0 + total) * np.log(1.0 + own.sum())
+
+    flat = {n: item.mechanism.released(np.atleast_1d(item.value)) for n, (item, _) in parts.items()}
+    tables, chance = enumerated(log_law, flat, {name: matrix for name, (_, matrix) in parts.items()}, 11)
+    posterior = nw.sample(model, release, nw.Augmentation(chains=128), draws=6400, seed=seed)
+    found = np.concatenate([posterior["a"], posterior["b"]], axis=1).reshape(128, 50, 5).mean(axis=1)
+    assert agrees(found[:, :4], (chance @ tables)[:4])
+    assert np.all(found[:, 4] == 0.0)
+    rate = chance @ ((4.0 + tables.sum(axis=1)) / (1.0 + own.sum()))
+    assert agrees(posterior["rate"].reshape(128, 50).mean(axis=1), rate)
+
+
 # The choice of a sampler ----------------------------------------------------------------------------------------------
 
 

@@ -39,10 +39,11 @@ def fit(
 
     Prior densities are ignored; the prior's support is the parameter space. `EM()` is exact and needs no seed;
     `MCEM()` works for any law with a density and for totals; with little noise on them, `MCEM(e_step="augmented")`.
-    Left out, `EM()` where it applies, else `MCEM()`; for totals, which take long, that must be asked for. `start`: a
-    value for every parameter, or a list of such; left out, the best three or four of many draws from the prior. The
-    start that ends highest gives the result, and `diagnostics["starts"]` says where each ended. `checkpoint` is a file
-    in which `MCEM` keeps its iterations; called again after an interruption it goes on from there.
+    Left out, `EM()` where it applies, else `MCEM()`, by chains where a table is measured several ways; for totals,
+    which take long, that must be asked for. `start`: a value for every parameter, or a list of such; left out, the best
+    three or four of many draws from the prior. The start that ends highest gives the result, and
+    `diagnostics["starts"]` says where each ended. `checkpoint` is a file in which `MCEM` keeps its iterations; called
+    again after an interruption it goes on from there.
     """
     problem = Problem(model, release)
     if estimator is None:

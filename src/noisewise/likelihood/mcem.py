@@ -40,7 +40,7 @@ class MCEM(Estimator):
     simulates = True
 
     e_step: str = "importance"
-    """Values from the model with weights, or others; "augmented", for totals, runs chains over their records."""
+    """Values from the model with weights, or others; "augmented" runs chains over records or measured tables."""
     schedule: Ascent | Staged = field(default_factory=Ascent)
     max_iterations: int = 500
     final: int = 1_000_000
