@@ -99,6 +99,7 @@ COMMANDS = (
     "serve",
     "release",
     "ledger",
+    "design",
     "demo",
     "paper",
 )

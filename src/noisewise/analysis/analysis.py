@@ -14,6 +14,7 @@ from typing import Any, Self
 from noisewise import checks
 from noisewise._version import __version__
 from noisewise.analysis import toml as toml_text
+from noisewise.analysis.design_table import DesignSettings
 from noisewise.analysis.reader import TABLES, Reader
 from noisewise.analysis.release_table import to_table
 from noisewise.analysis.settings import Settings
@@ -46,19 +47,7 @@ class Analysis:
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, confined: bool = False) -> Self:
         """Read an analysis file. `confined`: the release file it may name must lie in the same folder or below."""
-        if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
-            advice = "Check the path, or write a starter with: noisewise new count."
-            raise refusal("Analysis.load", "path", "must be an existing file", str(path), advice)
-        try:
-            with Path(path).open("rb") as file:
-                raw = file.read(4 * toml_text.LARGEST + 4)  # longer ones are refused below
-            text = raw.decode("utf-8")
-        except OSError as error:
-            raise refusal("Analysis.load", "path", f"must be readable ({error})", str(path), "Check it.") from None
-        except UnicodeDecodeError as error:
-            before = raw[: error.start].decode("utf-8", errors="replace")
-            shown = raw.decode("utf-8", errors="replace")
-            raise FileError(str(path), shown, len(before), "not UTF-8 text. Save the file as UTF-8.") from None
+        text = text_of(path, "Analysis.load")
         return cls.from_text(text, str(path), folder=Path(path).parent, confined=confined)
 
     @classmethod
@@ -108,10 +97,50 @@ class Analysis:
         return to_table(self.release)
 
 
+@dataclass(frozen=True, eq=False)
+class DesignFile:
+    """An analysis file whose [design] is asked about; it need not hold a release: `DesignFile.load("plan.toml")`."""
+
+    model: Model
+    settings: Settings
+    design: DesignSettings
+    title: str = ""
+    question: str = ""
+    text: str = field(default="", repr=False)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read the file."""
+        return cls.from_text(text_of(path, "DesignFile.load"), str(path))
+
+    @classmethod
+    def from_text(cls, text: str, where: str = "plan.toml") -> Self:
+        """Read the file's text; `where` names it in messages."""
+        document = toml_text.read(text, where)
+        return cls(**Reader(document, None, True).planned(), text=document.text)
+
+
+def text_of(path: Any, who: str) -> str:
+    """The text of a file that a person wrote."""
+    if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
+        advice = "Check the path, or write a starter with: noisewise new count."
+        raise refusal(who, "path", "must be an existing file", str(path), advice)
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(4 * toml_text.LARGEST + 4)  # longer ones are refused where the text is read
+        return raw.decode("utf-8")
+    except OSError as error:
+        raise refusal(who, "path", f"must be readable ({error})", str(path), "Check it.") from None
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8", errors="replace")
+        shown = raw.decode("utf-8", errors="replace")
+        raise FileError(str(path), shown, len(before), "not UTF-8 text. Save the file as UTF-8.") from None
+
+
 def starter(name: str) -> str:
     """A commented analysis file to begin with."""
     checks.choice("new", "kind", name, STARTERS, checks.nearest(name, STARTERS))
     return resources.files("noisewise.analysis").joinpath("starters", f"{name}.toml").read_text(encoding="utf-8")
 
 
-__all__ = ["STARTERS", "Analysis", "FileError", "Settings", "starter"]
+__all__ = ["STARTERS", "Analysis", "DesignFile", "FileError", "Settings", "starter"]

@@ -7,6 +7,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from noisewise import checks
+from noisewise.analysis.design_table import DesignSettings, read_design
 from noisewise.analysis.expressions import (
     Expression,
     ExpressionError,
@@ -27,7 +28,7 @@ from noisewise.release import Release
 
 TABLES = (
     *("question", "answers", "parameters", "statistics", "totals", "means", "dims", "words", "release", "inference"),
-    "likelihood",
+    *("likelihood", "design"),
 )
 """In the order in which a file is written."""
 SUMS = ("totals", "means")
@@ -45,6 +46,20 @@ class Reader:
     def everything(self) -> dict[str, Any]:
         """Model, release, settings and the question, as `Analysis` takes them."""
         content = self.document.content
+        question = self._question()
+        model = self.model()
+        release = self.release(model)
+        settings = read_settings(self.document, model.parameters)
+        self._check_together(model, release, settings)
+        if "design" in content:
+            read_design(self.document, model)
+        title, text = question.get("title", ""), question.get("text", "")
+        parts = {"title": title, "question": text, "notes": tuple(self.notes)}
+        return parts | {"model": model, "release": release, "settings": settings}
+
+    def _question(self) -> dict[str, Any]:
+        """The table [question]; other tables than those of an analysis file are refused."""
+        content = self.document.content
         for name in content:
             if name not in TABLES:
                 cause = f"'{name}' is not a table of an analysis file. {checks.nearest(name, TABLES)}"
@@ -53,13 +68,18 @@ class Reader:
         for key, value in question.items():
             if not isinstance(value, str):
                 raise self.document.error(("question", key), f"'{key}' must be text in quotation marks.")
+        return question
+
+    def planned(self) -> dict[str, Any]:
+        """Model, settings and what [design] asks for, as `DesignFile` takes them; a release is not looked at."""
+        if "design" not in self.document.content:
+            raise self.document.error((), "the file must say what is to be designed. Add [design] with a target.")
+        question = self._question()
         model = self.model()
-        release = self.release(model)
+        design: DesignSettings = read_design(self.document, model)
         settings = read_settings(self.document, model.parameters)
-        self._check_together(model, release, settings)
         title, text = question.get("title", ""), question.get("text", "")
-        parts = {"title": title, "question": text, "notes": tuple(self.notes)}
-        return parts | {"model": model, "release": release, "settings": settings}
+        return {"title": title, "question": text, "model": model, "settings": settings, "design": design}
 
     # The model ---------------------------------------------------------------------------------------
 
@@ -258,6 +278,8 @@ class Reader:
         use = stated.get("use")
         if not entries:
             example = 'Add [release.NAME] with value and mechanism, or [release] with file = "release.json".'
+            if "design" in self.document.content:
+                example += " Without one, it is for: noisewise design."
             raise self.document.error(("release",), f"the file must hold a release. {example}")
         for name, entry in entries.items():
             self._check_entry(name, entry, model, used=not isinstance(use, list) or name in use)

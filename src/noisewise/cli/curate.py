@@ -1,4 +1,4 @@
-"""The curator's commands: release, ledger."""
+"""The curator's commands: release, ledger, design."""
 
 import sys
 from pathlib import Path
@@ -7,16 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from noisewise import curator
-from noisewise.cli.shared import MISTAKE, Json, fail, note, say_json, write_new
+from noisewise.analysis import DesignFile
+from noisewise.cli.shared import FAILED, MISTAKE, Json, Quiet, Seed, fail, note, say_json, say_table, write_new
 from noisewise.errors import refusal
 from noisewise.mechanisms.guarantee import NEIGHBOURS
+from noisewise.workflow import designing
 
 Data = Annotated[Path, typer.Argument(help="Confidential records: a CSV file with a header.", show_default=False)]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (release, ledger):
+    for command in (release, ledger, design):
         app.command()(command)
 
 
@@ -131,3 +133,35 @@ def ledger(
 def _budget(guarantee: dict[str, Any]) -> str:
     parts = [f"{key} = {guarantee[key]:g}" for key in ("epsilon", "delta", "rho") if key in guarantee]
     return ", ".join([*parts, str(guarantee.get("neighbours"))])
+
+
+def design(
+    file: Annotated[
+        Path, typer.Argument(help="An analysis file with [design]; no release is needed.", show_default=False)
+    ],
+    replicates: Annotated[
+        int | None, typer.Option(help="Simulated releases to begin with; in place of the file's.")
+    ] = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, typer.Option(help="Write a folder with report, curve and picture.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """For curators: which budget does a question need, and how should it be split? No confidential data are used.
+
+    Exit code 1 where no budget in the range does.
+    """
+    stated = designing.with_settings(DesignFile.load(file), seed, replicates)
+    found = designing.run_design(stated, progress=False if quiet else None)
+    if out is not None:
+        designing.write(found, out)
+    if json:
+        say_json(found.to_dict())
+    else:
+        for sentence in found.sentences:
+            typer.echo(sentence)
+        say_table(found.design.table().rename(index=lambda budget: f"{budget:.4g}"), found.design.kind)
+        if out is not None:
+            typer.echo(f"Report: {out / 'report.html'}")
+    if found.design.status == "nowhere":
+        fail("design: no budget in the range meets the target.", FAILED)

@@ -4,6 +4,7 @@ From the plan alone, and from the number of records where that is public: publis
 """
 
 import json
+import math
 from collections.abc import Mapping
 
 from noisewise.curator.plan import Plan, Query
@@ -23,10 +24,9 @@ def starter(plan: Plan, released: Mapping[str, Released], file: str, size: int) 
     """The text of the analysis file; `size` is the number of records, used only where it is public."""
     parameters: Laws = {}
     statistics: Laws = {}
-    people = _people(plan)
-    for name in sorted(plan.queries, key=lambda name: name != people):  # others may refer to the number of people
+    for name in plan.queries:
         whole = bool(released[name].mechanism.integers)
-        own, law = _law(name, plan, people, whole, size)
+        own, law = _law(name, plan, whole, size)
         parameters |= own
         statistics[name] = law
     return "\n".join(
@@ -52,12 +52,7 @@ def _table(name: str, entries: Laws) -> list[str]:
     return [f"[{name}]", *(f"{key} = {json.dumps(law)}" for key, law in entries.items()), ""]
 
 
-def _people(plan: Plan) -> str | None:
-    """The statistic that counts all records, if there is one."""
-    return next((name for name, query in plan.queries.items() if query.kind == "count" and query.column is None), None)
-
-
-def _law(name: str, plan: Plan, people: str | None, whole: bool, size: int) -> tuple[Laws, str]:
+def _law(name: str, plan: Plan, whole: bool, size: int) -> tuple[Laws, str]:
     """Priors of a statistic's parameters, and its law."""
     query, public = plan.queries[name], plan.neighbours == "replace-one"
     entries = len(query.categories)
@@ -72,25 +67,29 @@ def _law(name: str, plan: Plan, people: str | None, whole: bool, size: int) -> t
         if public:
             return {f"{name}_share": "Beta(1, 1)"}, f"Binomial({size}, {name}_share)"
         return {f"{name}_rate": "LogNormal(5, 3)"}, f"Poisson({name}_rate)"
-    return _added(name, query, str(size) if public else people, whole)
+    return _added(name, query, size if public else None, whole)
 
 
-def _added(name: str, query: Query, number: str | None, whole: bool) -> tuple[Laws, str]:
-    """A sum or a mean of clamped values: nearly normal; of whole numbers from zero on, a count.
+def _added(name: str, query: Query, number: int | None, whole: bool) -> tuple[Laws, str]:
+    """A sum or a mean of clamped values, whose `number` is public or None.
 
-    One sum says nothing of the spread of the values: a quarter of the bounds' width stands for it.
+    Of a public number of values it is nearly normal, and a quarter of the bounds' width stands for their spread, of
+    which one sum says nothing. Of an unknown number of values from zero on, it scatters about what is expected as a sum
+    over a Poisson number of people does, whose variance is at most the upper bound times the expectation.
     """
     assert query.bounds is not None
     low, high = query.bounds
+    spread = (high - low) / 4
     if whole and low < 0:
         return {}, f"DiscreteUniform({low * MOST:.0f}, {high * MOST:.0f})"
-    parameters = {f"{name}_mean": f"Uniform({low:g}, {high:g})"}
+    if number is None and low < 0:
+        return {f"{name}_total": f"Normal(0, {1000 * spread:g})"}, f"Normal({name}_total, {10 * spread:g})"
     if number is None:
-        number = f"{name}_people"
-        parameters |= {number: "LogNormal(5, 3)"}
+        total = {f"{name}_total": f"LogNormal({5 + math.log(high / 2):.3g}, 3)"}
+        return total, f"Poisson({name}_total)" if whole else f"Normal({name}_total, sqrt({high:g} * {name}_total))"
+    mean = {f"{name}_mean": f"Uniform({low:g}, {high:g})"}
     if whole:
-        return parameters, f"Poisson({number} * {name}_mean)"
-    spread = f"{(high - low) / 4:g}"
+        return mean, f"Poisson({number} * {name}_mean)"
     if query.kind == "mean":
-        return parameters, f"Normal({name}_mean, {spread} / sqrt({number}))"
-    return parameters, f"Normal({number} * {name}_mean, {spread} * sqrt({number} + 1))"
+        return mean, f"Normal({name}_mean, {spread:g} / sqrt({number}))"
+    return mean, f"Normal({number} * {name}_mean, {spread:g} * sqrt({number}))"

@@ -119,6 +119,19 @@ def around(report: Shown, makers: Sequence[Callable[[Any], Section | None]]) -> 
         )
         for key, heading, body in sections
     ]
+    body = tag(
+        "body",
+        tag("a", "Skip to the report", href="#content", class_="skip"),
+        tag("header", tag("p", "Report of an exact analysis of a private release", class_="kicker"), tag("h1", title)),
+        tag("nav", tag("ul", *links), aria_label="Sections"),
+        tag("main", *parts, id="content", tabindex="-1"),
+        tag("footer", tag("p", _footer(report))),
+    )
+    return page_of(title, body)
+
+
+def page_of(title: str, body: Html) -> str:
+    """A whole HTML file with the report's head: its style, and a policy that fetches nothing."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -128,14 +141,6 @@ def around(report: Shown, makers: Sequence[Callable[[Any], Section | None]]) -> 
         tag("meta", name="generator", content=f"noisewise {__version__}"),
         tag("title", f"{title}: report"),
         tag("style", Html(resources.files("noisewise.report").joinpath("style.css").read_text(encoding="utf-8"))),
-    )
-    body = tag(
-        "body",
-        tag("a", "Skip to the report", href="#content", class_="skip"),
-        tag("header", tag("p", "Report of an exact analysis of a private release", class_="kicker"), tag("h1", title)),
-        tag("nav", tag("ul", *links), aria_label="Sections"),
-        tag("main", *parts, id="content", tabindex="-1"),
-        tag("footer", tag("p", _footer(report))),
     )
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en-GB')}\n"
 
