@@ -13,6 +13,7 @@ from noisewise.inference.conditional import entry, ratios
 from noisewise.numerics import double
 
 EXACT = 1e-10
+LAPLACE = nw.Laplace(scale=2.0)
 RELEASED = np.array([-4, 0, 3, 9, 31])
 NOISES = {
     "Laplace": (nw.Laplace(scale=2.0), lambda z: -np.abs(z) / 2.0 - np.log(4.0)),
@@ -130,6 +131,30 @@ def test_side_by_side_and_in_32_bits():
         alone = [jax.jit(jax.value_and_grad(lambda t: value(make, mechanism)(t).sum()))(t) for t in places]
     assert np.allclose(wide[0], truth.sum(axis=1), rtol=0, atol=EXACT)
     assert np.allclose(wide[1], [slope for _, slope in alone], rtol=1e-12)
+
+
+def test_entries_that_leave_the_table_are_done_again_whatever_their_number():
+    """More of them than are gathered at a time, among others that fit, each with a noise scale of its own."""
+    number = 2 * ratios.TOGETHER + 7
+    rng = np.random.default_rng(4)
+    released, scales = rng.integers(0, 30, number), rng.uniform(0.5, 3.0, number)
+    rates = np.where(np.arange(number) % 8 == 0, 9.0, rng.uniform(200.0, 400.0, number))
+    k = np.arange(1500)[:, None]
+    truth = special.logsumexp(stats.poisson.logpmf(k, rates) + stats.laplace.logpdf(released - k, scale=scales), axis=0)
+    mean = np.exp(stats.poisson.logpmf(k, rates) + stats.laplace.logpdf(released - k, scale=scales) - truth)
+    slopes = (mean * (k / rates - 1.0)).sum(axis=0)
+    with double():
+        law = jax.jit(lambda rates: nw.Privatised(dist.Poisson(rates), nw.Laplace(scale=scales)).log_prob(released))
+        found, slope = jax.jvp(law, (rates,), (np.ones(number),))
+        some, _ = jax.jvp(jax.vmap(law), (np.stack([rates, rates[::-1]]),), (np.ones((2, number)),))
+    assert np.allclose(found, truth, rtol=0, atol=EXACT)
+    assert np.allclose(slope, slopes, rtol=1e-9, atol=EXACT)
+    assert np.allclose(some[0], truth, rtol=0, atol=EXACT)
+    narrow = jax.jit(jax.grad(lambda rates: nw.Privatised(dist.Poisson(rates), LAPLACE).log_prob(released).sum()))
+    with double():
+        wide = jax.jit(jax.grad(lambda rates: nw.Privatised(dist.Poisson(rates), LAPLACE).log_prob(released).sum()))
+        slopes = np.asarray(wide(rates))
+    assert np.allclose(narrow(rates.astype(np.float32)), slopes, rtol=1e-3, atol=1e-4)
 
 
 def test_what_has_no_table_goes_as_before():

@@ -5,6 +5,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from numpyro.contrib.control_flow import scan
 
 import noisewise as nw
 from noisewise.errors import InputError
@@ -107,9 +108,31 @@ def with_subsample():
         numpyro.sample("count", dist.Poisson(3.0))
 
 
+def with_scan():
+    def step(level, _):
+        level = numpyro.sample("level", dist.Normal(level, 0.3))
+        return level, level
+
+    scan(step, 1.0, None, length=3)
+    numpyro.sample("count", dist.Poisson(3.0))
+
+
+def with_release():
+    rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+    numpyro.sample("count", dist.Poisson(rate), obs=3)
+
+
+def with_state():
+    held = numpyro.primitives.mutable("held", {"seen": 0.0})
+    numpyro.sample("count", dist.Poisson(3.0 + held["seen"]))
+
+
 @pytest.mark.parametrize(
     ("function", "site", "said"),
     [
+        (with_scan, "level", "inside scan or cond"),
+        (with_release, "count", "is observed: call the function so that obs is None"),
+        (with_state, "held", "is mutable"),
         (with_factor, "penalty", "is a factor"),
         (with_data, "seen", "is observed"),
         (with_branch, "count", "control flow"),

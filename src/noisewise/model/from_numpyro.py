@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro import handlers
 from numpyro.distributions import Distribution
+from numpyro.ops.pytree import PytreeTrace
 from numpyro.primitives import Messenger
 
 from noisewise import checks
@@ -26,7 +27,6 @@ WHO = "Model.from_numpyro"
 _REFUSED = {
     "param": "is a param, which has no prior: give it one with numpyro.sample",
     "mutable": "is mutable: what it holds changes from run to run",
-    "control_flow": "is drawn inside scan or cond: write its steps out",
 }
 
 
@@ -57,6 +57,18 @@ class _Until(Messenger):
             raise _Found(message["fn"])
 
 
+class _Flow(Messenger):
+    """Refuses scan and cond by the name of a site inside them."""
+
+    def postprocess_message(self, message: dict[str, Any]) -> None:
+        """Look at what was traced inside; control flow without sites is a computation like any other."""
+        if message["type"] != "control_flow":
+            return
+        for part in jax.tree.leaves(message["value"], is_leaf=lambda one: isinstance(one, PytreeTrace)):
+            if isinstance(part, PytreeTrace) and part.trace:
+                raise _refused(next(iter(part.trace)), "is drawn inside scan or cond: write its steps out")
+
+
 def read(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], statistics: Any) -> Parts:
     """The parts of a NumPyro model function called with the given arguments."""
     if not callable(function):
@@ -73,7 +85,7 @@ def read(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], statis
         return function(*args, **kwargs)
 
     with double():
-        trace = handlers.trace(handlers.seed(model, jax.random.key(0))).get_trace()
+        trace = handlers.trace(_Flow(handlers.seed(model, jax.random.key(0)))).get_trace()
     _refuse(trace, list(statistics))
     sites = {name: site for name, site in trace.items() if site["type"] == "sample"}
     values = {name: np.asarray(site["value"]) for name, site in sites.items()}
@@ -111,7 +123,11 @@ def _refuse(trace: Mapping[str, Any], statistics: list[Any]) -> None:
         elif site["type"] == "sample" and site["is_observed"]:
             reason = "is observed: name it in statistics, call the function with obs None, and release it by Exact()"
         if reason is not None:
-            raise InputError(f"the site '{name}' {reason}.", who=WHO, advice="See docs/model-language.md.")
+            raise _refused(name, reason)
+
+
+def _refused(name: str, reason: str) -> InputError:
+    return InputError(f"the site '{name}' {reason}.", who=WHO, advice="See docs/model-language.md.")
 
 
 def _reach(model: Callable[[], Any], name: str, values: Mapping[str, Any]) -> Distribution:

@@ -335,6 +335,12 @@ CONDITIONAL = {
         "ratio * by_x, by_c), None",
         f"{RATIOS}::test_value_and_slope_are_those_of_the_sum",
     ),
+    "windows that follow are those of the first entries": Mutant(
+        "inference/conditional/ratios.py",
+        'flat(jnp.broadcast_to(one, shape)).at[index].get(mode="clip")',
+        'flat(jnp.broadcast_to(one, shape)).at[jnp.arange(len(index))].get(mode="clip")',
+        f"{RATIOS}::test_entries_that_leave_the_table_are_done_again_whatever_their_number",
+    ),
     "a table of the noise is trusted wherever the parameters are": Mutant(
         "inference/conditional/ratios.py",
         "finite & (beyond - value < np.log(NEGLIGIBLE))",
