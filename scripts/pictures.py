@@ -31,6 +31,8 @@ PICTURES = {
 }
 """Pictures, and the pages whose code makes them."""
 DEMO = "demo.png"
+SCREENSHOTS = ("report-count.png", "report-response.png", "report-means.png", "page-count.png")
+"""Taken in a browser, by screenshots.py."""
 
 
 @contextlib.contextmanager
@@ -59,11 +61,21 @@ def demo() -> None:
 def main(names: list[str]) -> None:
     """Make the pictures named, or all of them."""
     os.environ["MPLBACKEND"] = "Agg"
-    for name in names or [DEMO, *PICTURES]:
+    wanted = names or [DEMO, *PICTURES, *SCREENSHOTS]
+    for name in [name for name in wanted if name not in SCREENSHOTS]:
         print(name, flush=True)
         with with_data():
             demo() if name == DEMO else run(DOCS / PICTURES[name])
             shutil.copy(name, DOCS / "images" / name)
+    shown = [name for name in wanted if name in SCREENSHOTS]
+    if shown:
+        from screenshots import take
+
+        print(*shown, flush=True)
+        with with_data() as folder:
+            take(shown, folder)
+            for name in shown:
+                shutil.copy(name, DOCS / "images" / name)
 
 
 if __name__ == "__main__":

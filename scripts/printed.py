@@ -8,12 +8,16 @@ import contextlib
 import io
 import os
 import re
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
 from pictures import with_data
 
 BLOCK = re.compile(r"^```(python|text)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+CONSOLE = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def brought_up_to_date(text: str, name: str) -> str:
@@ -35,13 +39,30 @@ def brought_up_to_date(text: str, name: str) -> str:
     return BLOCK.sub(box, text)
 
 
+def typed_anew(text: str) -> str:
+    """A page without code, with what its commands print now: boxes of `$ noisewise ...` run one after the other."""
+
+    def box(found: re.Match[str]) -> str:
+        lines = [line for line in found[1].splitlines() if line.startswith("$ noisewise ")]
+        return "```console\n" + "".join(f"{line}\n{output(line)}" for line in lines) + "```"
+
+    return CONSOLE.sub(box, text)
+
+
+def output(line: str) -> str:
+    """What a command prints, without the ends of lines."""
+    command = [sys.executable, "-m", *shlex.split(line.removeprefix("$ "))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return "".join(f"{each.rstrip()}\n" for each in done.stdout.splitlines())
+
+
 def main(names: list[str]) -> None:
     """Rewrite the pages named."""
     os.environ["MPLBACKEND"] = "Agg"
     for page in [Path(name).resolve() for name in names]:
         before = page.read_text(encoding="utf-8")
         with with_data():
-            after = brought_up_to_date(before, page.name)
+            after = typed_anew(before) if page.name.startswith("no-code") else brought_up_to_date(before, page.name)
         page.write_text(after, encoding="utf-8")
         print(page.name, "as before" if after == before else "CHANGED: read its sentences again")
 

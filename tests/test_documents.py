@@ -70,6 +70,16 @@ def test_printed_output_can_be_brought_up_to_date(monkeypatch):
     assert printed.brought_up_to_date(page.format(2), "page") == page.format(2)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/tutorials").glob("no-code-*.md")), ids=name_of)
+def test_pages_without_code_show_what_their_commands_print(page, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    monkeypatch.chdir(tmp_path)
+    import printed
+
+    assert printed.typed_anew(page.read_text()).split() == page.read_text().split()
+
+
 def blocks(page, kind):
     return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
 

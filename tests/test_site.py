@@ -1,5 +1,6 @@
 """The documentation site: builds strictly, fetches nothing, leads everywhere, and makes its own pictures."""
 
+import json
 import re
 import subprocess
 import sys
@@ -116,6 +117,19 @@ def test_mathematics_is_shown_without_scripts(site):
     assert not left
 
 
+def test_every_tutorial_with_code_can_be_downloaded_as_a_notebook_with_its_output(site):
+    pages, folder = site
+    coded = [page for page in (DOCS / "tutorials").glob("*.md") if "```python" in page.read_text()]
+    assert len(coded) >= 10
+    for page in coded:
+        made = json.loads((folder / f"tutorials/{page.stem}.ipynb").read_text())
+        code = "\n".join(cell["source"] for cell in made["cells"] if cell["cell_type"] == "code")
+        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+        assert code == "\n".join(block.rstrip("\n") for block in blocks)
+        assert any(cell.get("outputs") for cell in made["cells"])
+        assert f'href="{page.stem}.ipynb"' in pages[f"tutorials/{page.stem}.html"].read_text()
+
+
 def test_equations_have_their_limits_and_gaps(monkeypatch):
     monkeypatch.syspath_prepend(DOCS / "theme")
     import hooks
@@ -144,6 +158,6 @@ def test_every_picture_is_made_by_the_script_and_shown(monkeypatch):
     for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
         shown |= {Path(target).name for target in re.findall(r"!\[[^\]]*\]\(([^)\s]+)\)", page.read_text())}
     there = {file.name for file in DOCS.rglob("*") if file.suffix in (".png", ".svg", ".jpg", ".gif")}
-    assert shown == there == {pictures.DEMO, *pictures.PICTURES}
+    assert shown == there == {pictures.DEMO, *pictures.PICTURES, *pictures.SCREENSHOTS}
     for name, page in pictures.PICTURES.items():
         assert f'savefig("{name}"' in (DOCS / page).read_text()

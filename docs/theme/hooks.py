@@ -1,6 +1,8 @@
 """What the site's generator does beyond Markdown: mathematics without scripts, the project's own papers as pages, a
 navigation that keeps up with the pages there are, a search that needs no server."""
 
+import base64
+import json
 import posixpath
 import re
 import xml.etree.ElementTree as ET
@@ -82,6 +84,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         markdown = re.sub(rf"\]\((?:\.\./)*{re.escape(name)}(#[^)]*)?\)", rf"]({found}\1)", markdown)
     if page.file.src_uri in PAPERS.values():
         markdown = re.sub(r"\]\(docs/", "](", markdown)
+    if _is_notebook(page.file.src_uri, markdown):
+        name = f"{Path(page.file.src_uri).stem}.ipynb"
+        markdown += f'\n\n<a href="{name}" download>This page as a notebook</a>, with its output.\n'
     return OUTSIDE.sub(lambda match: match["text"], markdown)
 
 
@@ -94,6 +99,51 @@ def on_post_build(config: Any) -> None:
     """The search index as a script too: pages that are opened from a folder may not read other files."""
     index = Path(config.site_dir) / "search" / "search_index.json"
     index.with_suffix(".js").write_text(f"var __index = {index.read_text(encoding='utf-8')}", encoding="utf-8")
+    for page in sorted((ROOT / "docs/tutorials").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if _is_notebook(f"tutorials/{page.name}", text):
+            made = json.dumps(notebook(text), indent=1, ensure_ascii=False) + "\n"
+            (Path(config.site_dir) / "tutorials" / f"{page.stem}.ipynb").write_text(made, encoding="utf-8")
+
+
+def _is_notebook(page: str, markdown: str) -> bool:
+    return page.startswith("tutorials/") and "```python" in markdown
+
+
+def notebook(markdown: str) -> dict[str, Any]:
+    """A page as a Jupyter notebook: its text, its code, and as output what the page shows, which the tests compare."""
+    cells: list[dict[str, Any]] = []
+    for part in re.split(r"(^```(?:python|text)\n.*?^```$)", markdown, flags=re.DOTALL | re.MULTILINE):
+        kind, _, inside = part.partition("\n")
+        body = inside.removesuffix("```").rstrip("\n")
+        if kind == "```python":
+            cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "source": body}
+            cells.append(cell | {"outputs": _pictures(body)})
+        elif kind == "```text" and cells and cells[-1]["cell_type"] == "code":
+            cells[-1]["outputs"].insert(0, {"output_type": "stream", "name": "stdout", "text": body + "\n"})
+        elif part.strip():
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": part.strip()})
+    codes = (cell for cell in cells if cell["cell_type"] == "code")
+    for number, cell in enumerate(codes, 1):
+        cell["execution_count"] = number
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return {"nbformat": 4, "nbformat_minor": 5, "metadata": {"kernelspec": kernel}, "cells": cells}
+
+
+def _pictures(code: str) -> list[dict[str, Any]]:
+    """The pictures that a cell saves, as its output."""
+    files = [ROOT / "docs/images" / name for name in re.findall(r'savefig\("([\w-]+\.png)"', code)]
+    return [
+        {
+            "output_type": "display_data",
+            "metadata": {},
+            "data": {"image/png": base64.b64encode(file.read_bytes()).decode()},
+        }
+        for file in files
+        if file.is_file()
+    ]
 
 
 def _mathml(latex: str, display: bool, where: str) -> str:

@@ -25,13 +25,14 @@ from scipy.stats import norm
 import noisewise as nw
 from noisewise.analysis import Analysis, starter
 from noisewise.analysis.analysis import STARTERS
+from noisewise.analysis.expected import law_between
 from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.inference.problem import Problem
 from noisewise.report.markup import number
 
 pytest.importorskip("shiny", reason="the page needs noisewise[page]")
 
-from noisewise.page import Server, budget, explore, guard, job_queue, release_text
+from noisewise.page import Server, budget, explore, form, guard, job_queue, release_text
 from noisewise.page.explore import ENOUGH
 from noisewise.page.results import run_state
 from noisewise.page.runs import AHEAD, FILES, MOST_WAITING, Run, Runs
@@ -282,6 +283,7 @@ def test_the_page_gives_the_numbers_of_the_library(finished):
     kept = nw.Posterior.load(finished.folder / "results" / "posterior.nc")
     np.testing.assert_array_equal(kept["theta"], found.exact["theta"])
     assert finished.result["rows"][0]["name"] == "cases", "what was asked for comes first"
+    assert finished.result["cards"][0]["label"] == "The number of cases (cases)"
     row = next(row for row in finished.result["rows"] if row["name"] == "theta")
     assert row["exact"] == pytest.approx(found.exact.summary().loc["theta"].to_list()[:4], rel=1e-12)
     assert row["naive"] == pytest.approx(found.naive.summary().loc["theta"].to_list()[:4], rel=1e-12)
@@ -603,6 +605,58 @@ def test_an_upload_that_is_no_release_is_refused(content):
         release_text.from_upload(content)
 
 
+# The form -----------------------------------------------------------------------------------------------------
+
+
+def test_the_form_shows_what_the_file_says():
+    shown = form.form_of(Analysis.from_text(starter("means")))
+    assert shown.values == {"mean_treated": "29.4", "mean_control": "22.6"}
+    assert shown.noise["mean_treated"] == ("epsilon", "1.0")
+    assert shown.priors["treated"] == ("11.2", "53.7")
+
+
+def test_a_number_of_the_form_changes_that_number_alone():
+    made = form.with_value(COUNT, "count", "value", "41.5")
+    assert made == COUNT.replace("value = 37.4", "value = 41.5")
+    listed = form.with_value(starter("histogram"), "counts", "value", "[1, 2, 3, 4]")
+    assert listed == starter("histogram").replace("[103, 188, 151, 66]", "[1, 2, 3, 4]")
+    for typed in ("4 1", "", "x", "1\n[other]"):
+        with pytest.raises(InputError):
+            form.with_value(COUNT, "count", "value", typed)
+
+
+def test_what_is_expected_becomes_the_prior():
+    made = form.with_prior(COUNT, "theta", "16", "36")
+    law = Analysis.from_text(made).content["parameters"]["theta"]
+    assert law.startswith("Gamma(")
+    assert made == COUNT.replace('"Gamma(25, 1)"', f'"{law}"')
+    low, high = form.form_of(Analysis.from_text(made)).priors["theta"]
+    assert (float(low), float(high)) == (pytest.approx(16, rel=0.02), pytest.approx(36, rel=0.02))
+
+
+@pytest.mark.parametrize(
+    ("ends", "present", "law"),
+    [
+        ((16.0, 36.0), "Gamma(1, 1)", "gamma"),
+        ((-3.0, 5.0), "Normal(0, 1)", "norm"),
+        ((0.1, 0.4), "Beta(1, 1)", "beta"),
+        ((1.0, 80.0), "LogNormal(0, 1)", "lognorm"),
+        ((-1.0, 4.0), "HalfNormal(1)", "norm"),
+    ],
+)
+def test_the_law_between_two_ends_has_its_middle_there(ends, present, law):
+    from scipy import stats
+
+    first, second = map(float, re.findall(r"[-\d.e+]+(?=[,)])", law_between(*ends, present)))
+    made = {
+        "gamma": lambda: stats.gamma(first, scale=1 / second),
+        "norm": lambda: stats.norm(first, second),
+        "beta": lambda: stats.beta(first, second),
+        "lognorm": lambda: stats.lognorm(second, scale=np.exp(first)),
+    }[law]()
+    assert made.cdf(ends) == pytest.approx([0.025, 0.975], abs=5e-4)
+
+
 # In a browser -----------------------------------------------------------------------------------------------
 
 
@@ -678,8 +732,9 @@ def test_fill_the_form_run_move_epsilon_and_download(window, chromium, server, t
     exact = nw.sample(analysis.model, analysis.release, draws=2000, seed=1)
     shown = page.inner_text("#result table")
     assert f"{exact.summary().loc['theta', 'mean']:.4g}" in shown
-    assert page.get_attribute("#result img", "alt").startswith("Densities of prior, naive and exact posterior. cases")
-    assert page.evaluate("document.querySelector('#result img').naturalWidth") > 100
+    card = page.locator("#result svg.panel").first
+    assert "Exact: mean" in card.locator("desc").inner_html()
+    assert card.bounding_box()["width"] > 100
     page.focus("#epsilon")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
@@ -795,7 +850,6 @@ def test_everything_can_be_done_by_keyboard(window, server, finished, tmp_path):
     page.fill("#analysis", COUNT)
     page.evaluate("document.activeElement.blur(); window.getSelection().removeAllRanges()")
     page.evaluate("document.body.tabIndex = -1; document.body.focus()")
-    tab_to("use_starter")
     tab_to("run")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     page.keyboard.press("Enter")
@@ -843,3 +897,57 @@ def test_axe_finds_nothing_serious(window, server, finished, scheme, tmp_path):
     assert window.wrong == []
     assert serious_findings(page) == []
     window.wrong.clear()  # axe itself asks for a style sheet that is not there
+
+
+def test_form_and_file_are_in_step_and_undo_brings_back(window, tmp_path):
+    page = window()
+    page.fill("#analysis", COUNT)
+    until(lambda: page.input_value("#form_value") == "37.4")
+    page.fill("#form_value", "41.5")
+    wait_for_value(page, "value = 41.5")
+    page.fill("#form_low", "20")
+    wait_for_value(page, 'theta = "Gamma(')
+    until(lambda: 'theta = "Gamma(25, 1)"' not in page.input_value("#analysis"))
+    page.fill("#analysis", page.input_value("#analysis").replace("value = 41.5", "value = 44.5"))
+    until(lambda: page.input_value("#form_value") == "44.5")
+    before = page.input_value("#analysis")
+    page.reload()
+    page.wait_for_selector("#check_message .found")
+    assert page.input_value("#analysis") == before, "kept across reloads"
+    asked = []
+    page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+    page.select_option("#starter", "rate")
+    page.click("#use_starter")
+    until(lambda: asked)
+    assert page.input_value("#analysis") == before, "never replaced without asking"
+
+
+def test_the_report_opens_in_a_tab_and_a_file_is_opened_again(window, server, finished):
+    page = window()
+    page.wait_for_selector("#verdict")
+    page.set_input_files("#open_file", {"name": "mine.toml", "mimeType": "text/plain", "buffer": COUNT.encode()})
+    wait_for_value(page, "draws = 2000")
+    page.locator(".reopen").last.click()
+    with page.context.expect_page() as caught:
+        page.click(f"#history a[href='report/{finished.number}']")
+    report = caught.value
+    assert report.locator("h1").inner_text() == "A privatised count"
+    assert "The number of cases is about" in report.inner_text("#question")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops by a signal")
+def test_a_server_that_is_gone_is_said_in_words(chromium, tmp_path):
+    command = [sys.executable, "-m", "noisewise", "serve", str(tmp_path / "runs"), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        page = chromium.new_page()
+        try:
+            page.goto(re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())[0])
+            page.wait_for_selector("#check_message .found", timeout=1000 * PATIENCE)
+            assert not page.is_visible("#gone")
+            process.kill()
+            page.wait_for_selector("#gone:not([hidden])", timeout=1000 * PATIENCE)
+            assert "Start noisewise serve again" in page.inner_text("#gone")
+            picture(page, kept("page-gone.png", tmp_path))
+        finally:
+            process.kill()
+            page.close()

@@ -293,3 +293,20 @@ def test_heavy_weights_are_not_heavy_tails():
     shared = {"parameters": ("x",), "released": {}, "release_hash": "", "sampler": nw.Importance(), "seed": 0}
     assert nw.Posterior(draws={"x": draws}, log_weights=logs, **shared).heavy_tails == {}
     assert set(nw.Posterior(draws={"x": draws}, log_weights=np.zeros(40_000), **shared).heavy_tails) == {"x"}
+
+
+def test_notebooks_show_model_release_and_results_as_tables_of_numbers_for_people():
+    model = nw.Model(
+        prior={"theta": dist.Gamma(25.0, 1.0)},
+        statistics={"count": lambda theta: dist.Poisson(theta)},
+        derived={"double": lambda theta: 2 * theta},
+    )
+    release = nw.Release(count=nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4))
+    shown = model._repr_html_()
+    for cell in ("theta", "Gamma", "confidential statistic", "Poisson", "double", "computed"):
+        assert f">{cell}</td>" in shown
+    assert "37.4" in release._repr_html_()
+    assert "Laplace(" in release._repr_html_()
+    posterior = nw.sample(model, release, draws=10_000, seed=1)
+    assert "10,000" in posterior._repr_html_()
+    assert "1e+04" not in posterior._repr_html_()

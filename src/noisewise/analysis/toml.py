@@ -341,7 +341,7 @@ class _Scanner:
 def write(content: Mapping[str, Any], table: Path = ()) -> str:
     """Content as TOML text: plain values first, then tables; what is None is left out."""
     plain = {key: value for key, value in content.items() if not isinstance(value, Mapping) and value is not None}
-    lines = [f"{_written_key(key)} = {_written(value)}" for key, value in plain.items()]
+    lines = [f"{_written_key(key)} = {written(value)}" for key, value in plain.items()]
     if table and (lines or not any(isinstance(value, Mapping) for value in content.values())):
         lines.insert(0, f"[{'.'.join(_written_key(str(name)) for name in table)}]")
     text = "\n".join(lines) + "\n" if lines else ""
@@ -353,10 +353,11 @@ def write(content: Mapping[str, Any], table: Path = ()) -> str:
 
 
 def _written_key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _written(key)
+    return key if _BARE.fullmatch(key) else written(key)
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
+    """A value as TOML spells it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -364,6 +365,6 @@ def _written(value: Any) -> str:
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, Mapping):
-        pairs = (f"{_written_key(key)} = {_written(item)}" for key, item in value.items() if item is not None)
+        pairs = (f"{_written_key(key)} = {written(item)}" for key, item in value.items() if item is not None)
         return "{ " + ", ".join(pairs) + " }"
-    return "[" + ", ".join(_written(item) for item in value) + "]"
+    return "[" + ", ".join(written(item) for item in value) + "]"

@@ -9,6 +9,8 @@ import typer
 import noisewise as nw
 from noisewise.errors import refusal
 from noisewise.paper import REDUCED, folder_at, reproduce, write
+from noisewise.plots import posterior as plots
+from noisewise.report import figures
 
 
 def register(app: typer.Typer) -> None:
@@ -34,10 +36,28 @@ def demo(
     comparison = nw.compare(model, release, draws=draws, seed=seed)
     _print_demo(comparison)
     try:
-        comparison.plot().savefig(out, dpi=150)
+        _picture(comparison).savefig(out, dpi=150)
     except OSError as error:
         raise refusal("demo", "out", f"must be writable ({error})", str(out), "Check that its folder exists.") from None
     typer.echo(f"Picture: {out}   ({time.monotonic() - start:.1f} s)")
+
+
+def _picture(comparison: "nw.Comparison") -> Any:
+    """Exact, naive and prior, with their intervals, in words."""
+    exact, naive = comparison.exact, comparison.naive
+    before = plots.prior_draws(comparison.model, exact.seed)
+    figure, axes = plots.grid_of_panels(2, 3.4, 0.6)
+    words = {"theta": "the rate: how many to expect", "count": "the confidential count: how many there really were"}
+    for axis, (name, label) in zip(axes, words.items(), strict=True):
+        plots.panel(axis, exact, name, (), before, naive, smooth=True)
+        figures.bars(axis, exact, naive, name, (), 0.95)
+        axis.set_xlabel(label)
+        axis.set_ylabel("")
+        axis.set_yticks([])
+        axis.spines["left"].set_visible(False)
+    plots.legend(figure, axes, "outside lower center")
+    figure.suptitle("Published: 37.4, with privacy noise. What is known? (Bars: 95% intervals.)", fontsize=11)
+    return figure
 
 
 def _print_demo(comparison: "nw.Comparison") -> None:

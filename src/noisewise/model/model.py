@@ -22,7 +22,8 @@ from noisewise.model.law import Law, Values
 from noisewise.model.on_device.draws import on_accelerator, simulate
 from noisewise.model.simulator import BoundSimulator, Simulator
 from noisewise.model.total import BoundTotal, Total
-from noisewise.model.wrappers import unchecked
+from noisewise.model.wrappers import peel, unchecked
+from noisewise.notebook import html_table
 from noisewise.numerics import Array, Compiled, double
 
 Node = Law | BoundTotal | BoundSimulator
@@ -351,6 +352,27 @@ class Model:
     def __repr__(self) -> str:
         lines = [f"{name}({', '.join(self._edges[name])})" for name in self._order]
         return f"Model(prior: {', '.join(lines[: len(self.parameters)])}; statistics: {', '.join(self.statistics)})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, "parameter" if name in self.parameters else "confidential statistic", *self._described(name))
+            for name in self._order
+        ]
+        rows += [(name, "derived", "computed", ", ".join(needed)) for name, needed in self.derived_from.items()]
+        return f"<div><p><strong>Model</strong></p>{html_table(('name', 'kind', 'law', 'given'), rows)}</div>"
+
+    def _described(self, name: str) -> tuple[str, str]:
+        """The law in a word or two, and what it depends on."""
+        node = self._nodes[name]
+        if isinstance(node, BoundTotal):
+            law = f"sum over {node.total.n} records"
+        elif isinstance(node, BoundSimulator):
+            law = "simulated"
+        else:
+            example = self.example(name)
+            law = "a law" if example is None else type(peel(example)[0]).__name__
+        shape = self.shape(name)
+        return law + (f", {' by '.join(map(str, shape))}" if shape else ""), ", ".join(self._edges[name]) or "nothing"
 
 
 def _of_one(function: Callable[[Any], Distribution], parent: str, **values: Any) -> Distribution:

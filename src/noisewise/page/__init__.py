@@ -105,7 +105,7 @@ def application(runs: "Runs", token: str, hosts: list[str] | None) -> "Guard":
     from starlette.routing import Mount, Route
 
     from noisewise.page.app import page_app
-    from noisewise.page.files import file_endpoint
+    from noisewise.page.files import file_endpoint, report_endpoint
     from noisewise.page.guard import Guard
 
     shiny_app = page_app(runs)
@@ -116,6 +116,7 @@ def application(runs: "Runs", token: str, hosts: list[str] | None) -> "Guard":
         await shiny_app.stop()
 
     routes = [
+        Route(f"/{token}/report/{{number:int}}", report_endpoint(runs), methods=["GET"]),
         Route(f"/{token}/files/{{number:int}}/{{name}}", file_endpoint(runs), methods=["GET"]),
         Mount(f"/{token}", app=shiny_app),
     ]

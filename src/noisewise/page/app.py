@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from shiny import App, Inputs, Outputs, Session, reactive, ui
 
 from noisewise.page.editor import editor_server, editor_ui
-from noisewise.page.results import results_server, results_ui
+from noisewise.page.results import bar_ui, results_server, results_ui
 
 if TYPE_CHECKING:
     from noisewise.page.runs import Runs
@@ -29,6 +29,14 @@ def page_ui() -> Any:
             ui.tags.script(src="assets/page.js", defer=""),
         ),
         ui.tags.header(ui.h1("noisewise"), ui.p(INTRODUCTION)),
+        ui.tags.div(
+            "The server is gone: it was stopped, or this computer slept. Start noisewise serve again and open the "
+            "address that it prints. Your text is kept in this window: copy it from here.",
+            id="gone",
+            role="alert",
+            hidden="",
+        ),
+        bar_ui(),
         ui.tags.main(ui.layout_columns(editor_ui(), results_ui(), col_widths=WIDTHS)),
         title="noisewise",
         lang="en",
@@ -40,7 +48,7 @@ def page_app(runs: "Runs") -> App:
 
     def server(input: Inputs, output: Outputs, session: Session) -> None:
         shown: reactive.Value[int | None] = reactive.Value(next((run.number for run in runs), None))
-        editor_server(input, runs, shown)
+        editor_server(input, session, runs, shown)
         results_server(input, session, runs, shown)
 
     return App(page_ui(), server, static_assets={"/assets": ASSETS})

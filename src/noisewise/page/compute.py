@@ -13,7 +13,7 @@ from noisewise.diagnostics.tails import heavy_tails
 from noisewise.page import budget
 from noisewise.page import explore as other_budgets
 from noisewise.page.runs import VERSION
-from noisewise.report import Report, words
+from noisewise.report import Report, figures, words
 from noisewise.report.page import why_not
 from noisewise.report.short_answer import in_order
 from noisewise.results.labels import label_of
@@ -29,6 +29,10 @@ RESULTS = "results"
 """Below a run's folder, what `noisewise compare` would have written."""
 MOST_COMPARED = 4
 """Parameters compared in words."""
+CONSTANT = 1e-12
+"""A standard deviation, beside the mean, that is rounding."""
+MOST_CARDS = 4
+"""Pictures on the page; the report has more."""
 MOST_SHOWN = 12
 """Scalars in the page's table; files hold all."""
 
@@ -59,7 +63,7 @@ def run(folder: Path, progress: Progress) -> dict[str, Any]:
     assert isinstance(report, Report)
     report.save(folder / RESULTS / "report.html")
     with np.errstate(all="ignore"):
-        shown: dict[str, Any] = plain(summary(report) | {"verdict": verdict_in_words(report)})
+        shown: dict[str, Any] = plain(summary(report) | {"verdict": verdict_in_words(report), "cards": cards(report)})
     shown["title"] = analysis.title or "untitled"
     (folder / "page.json").write_text(json.dumps(shown), encoding="utf-8")
     return shown
@@ -95,7 +99,7 @@ def summary(report: Report) -> dict[str, Any]:
 def _rows(table: Any) -> dict[str, list[float]]:
     """Mean, sd and interval of each scalar."""
     return {
-        str(name): [float(value) for value in row]
+        str(name): [float(row[0]), float(row[1]) if row[1] > CONSTANT * abs(row[0]) else 0.0, *map(float, row[2:])]
         for name, row in zip(table.index, table.iloc[:, :4].values, strict=True)
     }
 
@@ -113,6 +117,14 @@ def _prior(report: Report) -> dict[str, list[float]]:
     return rows
 
 
+def cards(report: Report) -> list[dict[str, str]]:
+    """Pictures of what was asked for first, as the report draws them."""
+    if not report.has_answer:
+        return []
+    drawn = figures.panels(report.posterior, report.naive, report.before, report.level, report.naming, MOST_CARDS)
+    return [{"label": report.naming.listed(label), "svg": str(svg)} for label, svg, _ in drawn]
+
+
 def verdict_in_words(report: Report) -> dict[str, Any]:
     """The report's verdict, what was not good about the run, and what ignoring the noise would have claimed."""
     verdict, compared = report.verdict, report.comparison
@@ -122,7 +134,7 @@ def verdict_in_words(report: Report) -> dict[str, Any]:
         pass
     elif compared is None:
         lines.append(f"There is no naive analysis to set beside the exact one: {why_not(report)}.")
-    else:
+    elif not report.posterior.derived:  # of what was asked for, it is said above
         rows = list(in_order(report.posterior, compared.table(report.level)).iterrows())[:MOST_COMPARED]
         lines += [words.beside(report.naming.called(str(name)), row, report.level) for name, row in rows]
     return {"state": verdict.state, "title": verdict.title, "lines": lines}

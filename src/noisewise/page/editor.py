@@ -1,17 +1,18 @@
-"""The left half of the page: the release, the analysis file, and the button that runs it."""
+"""The left half of the page: where to begin, the numbers in a form, and the analysis file, in step with each other."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shiny import Inputs, reactive, render, req, ui
+from shiny import Inputs, Session, reactive, render, req, ui
 
 from noisewise.analysis import Analysis, FileError, starter
 from noisewise.analysis.analysis import STARTERS
-from noisewise.errors import NoisewiseError
+from noisewise.errors import InputError, NoisewiseError
 from noisewise.page import release_text
+from noisewise.page.form import Form, form_of, with_prior, with_value
 from noisewise.page.guard import LARGEST_BODY
 from noisewise.page.job_queue import Full
 
@@ -43,6 +44,7 @@ class Checked:
     error: str = ""
     place: str = ""
     """The line of the error, with a caret."""
+    form: Form = field(default_factory=Form)
 
 
 @lru_cache(maxsize=32)
@@ -62,42 +64,66 @@ def check(text: str) -> Checked:
         f"In order. Parameters: {', '.join(analysis.model.parameters)}. Released: {', '.join(analysis.release)}. "
         f"{settings.draws:,} draws, seed {settings.seed}."
     )
-    return Checked(text, analysis.title or "untitled", " ".join([summary, *analysis.notes]))
+    said = " ".join([summary, *analysis.notes])
+    return Checked(text, analysis.title or "untitled", said, form=form_of(analysis))
 
 
 def editor_ui() -> Any:
-    """Release, model, and what to do with them."""
+    """Where to begin, the numbers in a form, and the file they stand in."""
     return ui.div(
         ui.tags.section(
-            ui.h2("1. Model", id="model-title"),
+            ui.h2("1. Begin", id="model-title"),
             ui.input_select("starter", "Start from", {name: STARTER_LABELS.get(name, name) for name in STARTERS}),
             ui.div(ui.input_action_button("use_starter", "Use this starter"), class_="actions"),
-            ui.p("It replaces the analysis file below.", class_="quiet"),
+            ui.input_file("open_file", "Or open an analysis file of yours", accept=[".toml"], button_label="Open file"),
+            ui.p("Either replaces the analysis file below; Undo brings it back.", class_="quiet"),
             aria_labelledby="model-title",
         ),
         ui.tags.section(
-            ui.h2("2. Release", id="release-title"),
-            ui.input_file("upload", "Load a release file", accept=[".json"], button_label="Choose file"),
-            ui.tags.details(
-                ui.tags.summary("Or type a published value"),
-                _form_ui(),
-            ),
+            ui.h2("2. Your numbers", id="release-title"),
+            ui.p("They are those of the analysis file, and change it.", class_="quiet"),
+            _numbers_ui(),
             ui.output_ui("release_message", role="status"),
+            ui.tags.details(
+                ui.tags.summary("Another kind of noise, or a release file"),
+                _form_ui(),
+                ui.input_file("upload", "Load a release file", accept=[".json"], button_label="Choose file"),
+            ),
             aria_labelledby="release-title",
         ),
         ui.tags.section(
             ui.h2("3. Analysis file", id="analysis-title"),
             ui.input_text_area(
                 "analysis",
-                "Edit it as you like: it is checked as you type",
+                "Edit it as you like: it is checked as you type, and kept when the page is loaded again",
                 starter(STARTERS[0]),
                 rows=22,
                 spellcheck="false",
             ),
+            ui.div(
+                ui.tags.button("Undo", id="undo", type="button", class_="btn btn-default", disabled=""),
+                class_="actions",
+            ),
             ui.output_ui("check_message", role="status"),
-            ui.div(ui.input_action_button("run", "Run", class_="btn-primary"), class_="actions"),
-            ui.output_ui("run_message", role="alert"),
             aria_labelledby="analysis-title",
+        ),
+    )
+
+
+def _numbers_ui() -> Any:
+    """The numbers that people change: the published value, how much noise it has, and what was expected before."""
+    return ui.div(
+        ui.input_select("form_statistic", "Published number of", {"": ""}),
+        ui.div(
+            ui.input_text("form_value", "Published value", ""),
+            ui.input_text("form_noise", "Noise", ""),
+            class_="pair",
+        ),
+        ui.input_select("form_parameter", "Before the release I expected, of", {"": ""}),
+        ui.div(
+            ui.input_text("form_low", "between", ""),
+            ui.input_text("form_high", "and (95% sure)", ""),
+            class_="pair",
         ),
     )
 
@@ -127,17 +153,18 @@ def message(text: str, wrong: bool = False, place: str = "") -> Any:
     return ui.div(ui.p(text), shown, class_="wrong" if wrong else "found")
 
 
-def editor_server(input: Inputs, runs: "Runs", shown: Any) -> None:
+def editor_server(input: Inputs, session: Session, runs: "Runs", shown: Any) -> None:
     """What the left half does."""
     said: reactive.Value[Any] = reactive.Value(None)
     checked = _checking(input)
-    _releasing(input, said)
 
-    @reactive.effect
-    @reactive.event(input.use_starter)
-    def _use_starter() -> None:
-        name = input.starter()
-        ui.update_text_area("analysis", value=starter(name if name in STARTERS else STARTERS[0]))
+    async def put(text: str, ask: bool = False) -> None:
+        """New text into the editor, by the browser: it keeps the old one for Undo, and asks where `ask`."""
+        await session.send_custom_message("noisewise-text", {"text": text, "ask": ask})
+
+    _releasing(input, said, put)
+    _in_step(input, said, put, checked)
+    _opening(input, runs, said, put)
 
     @render.ui
     def release_message() -> Any:
@@ -162,13 +189,118 @@ def editor_server(input: Inputs, runs: "Runs", shown: Any) -> None:
         except Full as error:
             answer.set(message(str(error), wrong=True))
             return
-        answer.set(ui.p(f"Run {run.number} was asked for: ", ui.tags.a("see the result", href="#result-title"), "."))
+        answer.set(None)
         shown.set(run.number)
 
     @render.ui
     def check_message() -> Any:
         outcome = checked.result()
         return message(outcome.error or outcome.summary, bool(outcome.error), outcome.place)
+
+
+def _opening(input: Inputs, runs: "Runs", said: Any, put: Any) -> None:
+    """The ways to begin with another file: a starter, a file from disk, the file of an earlier run."""
+
+    @reactive.effect
+    @reactive.event(input.use_starter)
+    async def _use_starter() -> None:
+        name = input.starter()
+        await put(starter(name if name in STARTERS else STARTERS[0]), ask=True)
+
+    @reactive.effect
+    @reactive.event(input.open_file)
+    async def _open() -> None:
+        content = _uploaded(req(input.open_file()))
+        try:
+            await put(content.decode("utf-8"), ask=True)
+        except UnicodeDecodeError:
+            said.set(message("That file is no text (UTF-8). Choose an analysis file, such as count.toml.", wrong=True))
+
+    @reactive.effect
+    @reactive.event(input.reopen)
+    async def _reopen() -> None:
+        number = input.reopen()
+        run = runs.get(number) if isinstance(number, int) else None
+        path = run.file("analysis.toml") if run is not None else None
+        if path is not None:
+            await put(path.read_text(encoding="utf-8"), ask=True)
+
+
+def _uploaded(files: Any) -> bytes:
+    with Path(files[0]["datapath"]).open("rb") as opened:  # where the server put it, under a name of its own
+        return opened.read(LARGEST_BODY + 1)
+
+
+def _in_step(input: Inputs, said: Any, put: Any, checked: Any) -> None:
+    """The form and the file: a change of either is brought to the other."""
+    own = {"text": ""}
+    """The text that the form itself made last: what is being typed is not written over."""
+    filled: dict[str, tuple[str, str | None]] = {}
+    """What was filled in last: a number that the file has not changed is left as it is."""
+
+    def fill(key: str, value: str, label: str | None = None) -> None:
+        if filled.get(key) != (value, label):
+            filled[key] = (value, label)
+            ui.update_text(key, value=value, label=label)
+
+    @reactive.effect
+    def _fill_choices() -> None:
+        outcome = checked.result()
+        if not outcome.error:
+            for key, names in (("form_statistic", outcome.form.values), ("form_parameter", outcome.form.priors)):
+                with reactive.isolate():
+                    present = input[key]()
+                chosen = present if present in names else next(iter(names), "")
+                ui.update_select(key, choices={name: name for name in names} or {"": "none here"}, selected=chosen)
+
+    @reactive.effect
+    def _fill() -> None:
+        outcome, name, parameter = checked.result(), input.form_statistic(), input.form_parameter()
+        if outcome.error or outcome.text == own["text"]:
+            return
+        key, amount = outcome.form.noise.get(name, ("none stated", ""))
+        low, high = outcome.form.priors.get(parameter, ("", ""))
+        fill("form_value", outcome.form.values.get(name, ""))
+        fill("form_noise", amount, label=f"Noise ({key})")
+        fill("form_low", low)
+        fill("form_high", high)
+
+    async def change(make: Any) -> None:
+        try:
+            text = make(input.analysis())
+        except InputError as error:
+            said.set(message(error.cause, wrong=True))
+            return
+        said.set(None)
+        own["text"] = text
+        filled.clear()
+        await put(text)
+
+    def current() -> Form | None:
+        """What the file says, where it is in order and has been read."""
+        with reactive.isolate():
+            outcome = check(input.analysis())
+        return None if outcome.error else outcome.form
+
+    @reactive.effect
+    @reactive.event(input.form_value, input.form_noise, ignore_init=True)
+    async def _typed_value() -> None:
+        form, name = current(), input.form_statistic()
+        if form is None or name not in form.values:
+            return
+        key, amount = form.noise.get(name, ("", ""))
+        if input.form_value().strip() not in ("", form.values[name]):
+            await change(lambda text: with_value(text, name, "value", input.form_value()))
+        elif key and input.form_noise().strip() not in ("", amount):
+            await change(lambda text: with_value(text, name, key, input.form_noise()))
+
+    @reactive.effect
+    @reactive.event(input.form_low, input.form_high, ignore_init=True)
+    async def _typed_prior() -> None:
+        form, name = current(), input.form_parameter()
+        typed = (input.form_low().strip(), input.form_high().strip())
+        if form is not None and name in form.priors and all(typed) and typed != form.priors[name]:
+            await change(lambda text: with_prior(text, name, *typed))
 
 
 def _checking(input: Inputs) -> Any:
@@ -186,25 +318,23 @@ def _checking(input: Inputs) -> Any:
     return checked
 
 
-def _releasing(input: Inputs, said: Any) -> None:
+def _releasing(input: Inputs, said: Any, put: Any) -> None:
     """The two ways to put a release into the text."""
 
-    def put(make: Any) -> None:
+    async def put_release(make: Any) -> None:
         try:
             text = make(input.analysis())
         except NoisewiseError as error:
             said.set(message(str(error), wrong=True))
             return
-        ui.update_text_area("analysis", value=text)
+        await put(text)
         said.set(message("The release is in the analysis file."))
 
     @reactive.effect
     @reactive.event(input.upload)
-    def _upload() -> None:
-        files = req(input.upload())
-        with Path(files[0]["datapath"]).open("rb") as opened:  # where the server put it, under a name of its own
-            content = opened.read(LARGEST_BODY + 1)
-        put(lambda text: release_text.with_release(text, release_text.from_upload(content)))
+    async def _upload() -> None:
+        content = _uploaded(req(input.upload()))
+        await put_release(lambda text: release_text.with_release(text, release_text.from_upload(content)))
 
     @render.ui
     def alternative_ui() -> Any:
@@ -225,12 +355,12 @@ def _releasing(input: Inputs, said: Any) -> None:
 
     @reactive.effect
     @reactive.event(input.use_value)
-    def _use_value() -> None:
+    async def _use_value() -> None:
         mechanism = _mechanism(input)
         names = [*_needed(input, mechanism), *release_text.optional(mechanism)]
         typed = {name: str(input[f"argument_{name}"]()) for name in names}
         name = input.statistic().strip()
-        put(
+        await put_release(
             lambda text: release_text.with_statistic(
                 text, name, release_text.from_form(name, input.value(), mechanism, typed)
             )

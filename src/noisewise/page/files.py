@@ -32,3 +32,16 @@ def file_endpoint(runs: "Runs") -> Callable[[Request], Awaitable[Response]]:
         return FileResponse(path, media_type=KINDS[path.suffix], filename=saved)  # an attachment: never shown as a page
 
     return endpoint
+
+
+def report_endpoint(runs: "Runs") -> Callable[[Request], Awaitable[Response]]:
+    """Answers `report/NUMBER`: the report as a page of its own. It has no script, and its policy allows none."""
+
+    async def endpoint(request: Request) -> Response:
+        run = runs.get(request.path_params["number"])
+        path = run.file("report.html") if run is not None else None
+        if path is None:
+            return PlainTextResponse("noisewise: no such report.\n", status_code=404)
+        return FileResponse(path, media_type=KINDS[path.suffix])
+
+    return endpoint

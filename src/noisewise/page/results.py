@@ -25,14 +25,24 @@ STEPS: tuple[int, int, float] = (-4, 4, 0.5)
 """The slider's range, in doublings of the budget."""
 
 
+def bar_ui() -> Any:
+    """Run, progress and Cancel, always in sight."""
+    return ui.tags.div(
+        ui.input_action_button("run", "Run", class_="btn-primary"),
+        ui.input_action_button("cancel", "Cancel", disabled=True),
+        ui.div(ui.output_ui("state", role="status"), ui.output_ui("bar"), class_="progress-of-run"),
+        ui.output_ui("run_message", role="alert"),
+        class_="runbar",
+        role="region",
+        aria_label="Run",
+    )
+
+
 def results_ui() -> Any:
-    """Progress, result, other budgets, history."""
+    """Result, other budgets, history."""
     return ui.div(
         ui.tags.section(
             ui.h2("Result", id="result-title"),
-            ui.output_ui("state", role="status"),
-            ui.output_ui("bar"),
-            ui.div(ui.input_action_button("cancel", "Cancel this run", disabled=True), class_="actions"),
             ui.output_ui("result"),
             aria_labelledby="result-title",
         ),
@@ -153,21 +163,42 @@ def _history(input: Inputs, runs: "Runs", shown: Any, states: Any) -> None:
         rows = [
             ui.tags.tr(
                 ui.tags.th(str(run.number), scope="row"),
-                ui.tags.td(run.title),
+                ui.tags.td(run.title, class_="title"),
+                ui.tags.td(first_answer(run)),
                 ui.tags.td(run_state(run)),
                 ui.tags.td(run.when),
-                ui.tags.td(
-                    ui.tags.a(
-                        "analysis file",
-                        href=f"files/{run.number}/analysis.toml",
-                        download="",
-                        aria_label=f"analysis file of run {run.number}",
-                    )
-                ),
+                ui.tags.td(_report_link(run)),
+                ui.tags.td(_reopening(run)),
             )
             for run in listed[:20]
         ]
-        return table(("run", "title", "state", "started", "file"), rows, "Runs")
+        return table(("run", "title", "first answer", "state", "started", "report", "file"), rows, "Runs")
+
+
+def first_answer(run: Run) -> str:
+    """What was asked for first, to compare runs by: its mean and interval."""
+    rows = run.result["rows"] if run.result is not None else []
+    if not rows:
+        return ""
+    mean, _, low, high = map(short, rows[0]["exact"])
+    return f"{rows[0]['name']}: {mean} ({low} to {high})"
+
+
+def _report_link(run: Run, text: str = "report") -> Any:
+    if run.file("report.html") is None:
+        return None
+    label = f"{text}: of run {run.number}, in a new tab"
+    return ui.tags.a(text, href=f"report/{run.number}", target="_blank", rel="noopener", aria_label=label)
+
+
+def _reopening(run: Run) -> Any:
+    return ui.tags.button(
+        "open again",
+        type="button",
+        class_="btn btn-link reopen",
+        data_run=str(run.number),
+        aria_label=f"open the analysis file of run {run.number} again",
+    )
 
 
 # What a finished run shows ------------------------------------------------------------------------------------
@@ -194,18 +225,30 @@ def result_ui(run: Run) -> Any:
         if run.file(name) is not None
     ]
     more = result["scalars"] - len(result["rows"])
-    picture, heads = None, ("", "", "mean", "sd", f"{100 * result['level']:g}% interval")
-    if run.file("figure.svg") is not None:
-        picture = scrolling(ui.img(src=f"files/{run.number}/figure.svg", alt=alternative_text(result)), "Picture")
+    heads = ("", "", "mean", "sd", f"{100 * result['level']:g}% interval")
     return ui.div(
         verdict_ui(result["verdict"]),
-        picture,
+        ui.p(_report_link(run, "Open the report"), class_="actions"),
+        cards_ui(result),
         table(heads, _rows(result), "Prior, naive and exact") if result["rows"] else None,
         ui.p(f"{more} more in the files.", class_="quiet") if more > 0 else None,
         ui.p(_how(result), class_="quiet"),
         ui.h3("Download"),
         ui.tags.ul(links, class_="files"),
     )
+
+
+def cards_ui(result: Any) -> Any:
+    """Prior, naive and exact of what was asked for first, drawn with their intervals."""
+    if not result["cards"]:
+        return None
+    kinds = (("exact", "exact: counts the noise"), ("naive", "naive: ignores the noise"), ("prior", "prior: before"))
+    keys = [ui.tags.li(ui.tags.span(class_=f"key {kind}", aria_hidden="true"), said) for kind, said in kinds]
+    figures = [
+        ui.tags.figure(ui.HTML(card["svg"]), ui.tags.figcaption(ui.tags.strong(card["label"])), class_="card-of-result")
+        for card in result["cards"]
+    ]
+    return ui.div(ui.tags.ul(keys, class_="legend"), ui.div(figures, class_="cards"))
 
 
 def _how(result: Any) -> str:
@@ -235,21 +278,10 @@ def _rows(result: Any) -> list[Any]:
 
 
 def short(number: float | None) -> str:
-    """Four significant digits."""
-    return "not known" if number is None else f"{number:.4g}"
-
-
-def alternative_text(result: Any) -> str:
-    """The picture in words."""
-    parts = []
-    for row in result["rows"][:4]:
-        kinds = [
-            f"{kind} {short(row[kind][0])}, give or take {short(row[kind][1])}"
-            for kind in ("prior", "naive", "exact")
-            if row[kind]
-        ]
-        parts.append(f"{row['name']}: {'; '.join(kinds)}")
-    return "Densities of prior, naive and exact posterior. " + ". ".join(parts) + "."
+    """A number for people, 10,000 rather than 1e+04: four significant digits, or all before the decimal point."""
+    if number is None:
+        return "not known"
+    return f"{number:,.0f}" if 999.95 <= abs(number) < 1e12 else f"{number:.4g}"
 
 
 # Other budgets ------------------------------------------------------------------------------------------------

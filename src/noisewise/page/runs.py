@@ -31,7 +31,7 @@ AHEAD = (1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0, -4.0)
 """Budgets, in doublings, that are explored before anybody asks, while nothing else is."""
 SIMULATING = "simulated releases"
 """The stage of an exploration that counts them."""
-VERSION = 1
+VERSION = 2
 """Of what a run leaves for the page to show again."""
 _FOLDER = re.compile(r"run-(\d{4,6})")
 

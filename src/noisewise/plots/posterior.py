@@ -41,11 +41,11 @@ def plot(
     panels = [(name, index) for name in wanted for index in np.ndindex(posterior[name].shape[1:])]
     if names is None:
         panels = panels[:MOST_PANELS]
-    before = _prior_draws(prior, posterior.seed) if prior is not None else {}
+    before = prior_draws(prior, posterior.seed) if prior is not None else {}
     figure, axes = grid_of_panels(len(panels), 3.2, 0.4)
     for axis, (name, index) in zip(axes, panels, strict=True):
         panel(axis, posterior, name, index, before, naive)
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -62,7 +62,7 @@ def grid_of_panels(number: int, height: float, margin: float) -> tuple[Any, list
     return figure, list(axes.flat[:number])
 
 
-def _prior_draws(model: Model, seed: int) -> dict[str, Array]:
+def prior_draws(model: Model, seed: int) -> dict[str, Array]:
     """Parameters, and statistics that are laws of them: sums over records would take long, and only draw a line."""
     names: list[str] = []
     for name in model.order:
@@ -85,24 +85,38 @@ def _check(posterior: Any, prior: Any, naive: Any) -> None:
 
 
 def panel(
-    axis: Any, posterior: Posterior, name: str, index: tuple[int, ...], before: Any, naive: Posterior | None
+    axis: Any,
+    posterior: Posterior,
+    name: str,
+    index: tuple[int, ...],
+    before: Any,
+    naive: Posterior | None,
+    smooth: bool = False,
 ) -> None:
-    """Draw one entry: the posterior's histogram, naive posterior and prior (`before`: its draws) as lines."""
+    """Draw one entry: the posterior's histogram, naive posterior and prior (`before`: its draws) as lines.
+
+    `smooth`: a density estimate in place of the histogram, unless the quantity is whole-numbered.
+    """
     at: Any = (slice(None), *index)
     values = posterior[name][at]
     values = values.astype(int) if values.dtype.kind == "b" else values
     low, high = weights.quantiles(values.astype(float), posterior.weights, [0.0005, 0.9995])
     margin = 0.35 * max(high - low, 1e-12) if high > low else 0.5 * max(abs(low), 1.0)
     view = (low - margin, high + margin)
-    axis.hist(
-        values,
-        bins=_bins(values, low, high),
-        weights=posterior.weights,
-        density=True,
-        color=COLOURS["exact"],
-        alpha=0.55,
-        label="exact posterior",
-    )
+    if smooth and values.dtype.kind == "f" and high > low:
+        _line(axis, values, posterior.weights, view, "-", "exact posterior")
+        drawn = axis.lines[-1]
+        axis.fill_between(drawn.get_xdata(), drawn.get_ydata(), color=COLOURS["exact"], alpha=0.25, linewidth=0)
+    else:
+        axis.hist(
+            values,
+            bins=_bins(values, low, high),
+            weights=posterior.weights,
+            density=True,
+            color=COLOURS["exact"],
+            alpha=0.55,
+            label="exact posterior",
+        )
     if naive is not None and name in (*naive.parameters, *naive.derived):
         _line(axis, naive[name][at], naive.weights, view, ":", "naive posterior")
     if name in before:
@@ -130,12 +144,12 @@ def panel(
     axis.set_ylim(bottom=0)
 
 
-def _legend(figure: Any, axes: Any) -> None:
+def legend(figure: Any, axes: Any, where: str = "outside upper center") -> None:
     """One legend for all panels, each meaning once."""
     handles: dict[str, Any] = {}
     for axis in axes:
         handles |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles), frameon=False)
+    figure.legend(handles.values(), handles.keys(), loc=where, ncols=len(handles), frameon=False)
 
 
 def _bins(values: Array, low: float, high: float) -> Any:

@@ -17,6 +17,7 @@ from noisewise.frozen import FrozenDict
 from noisewise.mechanisms import Exact, Guarantee, Released
 from noisewise.mechanisms.about import OF_RELEASE, about, plain
 from noisewise.mechanisms.packing import MOST_LISTED
+from noisewise.notebook import html_table
 from noisewise.release.entries import (
     FORMAT,
     VERSION,
@@ -35,6 +36,10 @@ LARGEST = 2**26
 
 
 FIELDS = ("format", "version", "statistics", "disjoint", "about", "part_of")
+
+
+MOST_SHOWN = 8
+"""Values of a statistic that a notebook shows."""
 
 
 class Release(Mapping[str, Released]):
@@ -350,6 +355,16 @@ class Release(Mapping[str, Released]):
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={item.mechanism!r}.released({item.value!r})" for name, item in self.items())
         return f"Release({inside})"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for name, item in self.items():
+            value = np.asarray(item.value)
+            shown = f"{value.size:,} values" if value.size > MOST_SHOWN else str(value.tolist())
+            promised = "" if item.mechanism.guarantee is None else str(item.mechanism.guarantee)
+            rows.append((name, shown, repr(item.mechanism), promised))
+        table = html_table(("statistic", "published", "mechanism", "promised"), rows)
+        return f"<div><p><strong>Release</strong></p>{table}</div>"
 
 
 def _place(where: str, name: str) -> Place:

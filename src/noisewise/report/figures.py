@@ -2,6 +2,7 @@
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,29 +14,37 @@ from noisewise.diagnostics import weights
 from noisewise.numerics import Array
 from noisewise.plots import posterior as plots
 from noisewise.report.markup import Html, number, text, whole
+from noisewise.report.naming import Naming
 from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 
 MOST = 12
 """Panels at most."""
+LINE = 44
+"""Characters that fit under a panel."""
 PAPER = {"#4477aa": "--exact", "#cc3311": "--naive", "#228833": "--prior", "#000000": "--ink", "#ffffff": "--page"}
 """Colours that matplotlib writes, and the page's variables that take their place."""
 
 
 def panels(
-    posterior: Posterior, naive: Posterior | None, before: Mapping[str, Array], level: float
+    posterior: Posterior,
+    naive: Posterior | None,
+    before: Mapping[str, Array],
+    level: float,
+    naming: Naming | None = None,
+    most: int = MOST,
 ) -> list[tuple[str, Html, str]]:
-    """(label, SVG, what it shows in words) for each scalar, what was asked for first, at most MOST."""
+    """(label, SVG, what it shows in words) for each scalar, what was asked for first, at most so many."""
     posterior = replace(posterior, released=_markable(posterior))
     asked = [name for name in posterior.derived if posterior[name].dtype.kind != "b"]  # a probability is no picture
     names = [*asked, *(name for name in posterior.draws if name not in posterior.derived)]
     scalars = [(name, index) for name in names for index in np.ndindex(posterior[name].shape[1:])]
     scalars = [(name, index) for name, index in scalars if np.all(np.isfinite(posterior[name][_at(index)]))]
     pictures = []
-    for count, (name, index) in enumerate(scalars[:MOST]):
+    for count, (name, index) in enumerate(scalars[:most]):
         label = label_of(name, index, posterior.axes)
         words = _words(posterior, naive, before, name, index, level)
-        drawn = _drawn(posterior, naive, before, name, index, level)
+        drawn = _drawn(posterior, naive, before, name, index, level, (naming or Naming()).with_unit(label))
         pictures.append((label, inline(drawn, f"panel{count}", f"Densities of {label}", words), words))
     return pictures
 
@@ -96,13 +105,15 @@ def _drawn(
     name: str,
     index: tuple[int, ...],
     level: float,
+    title: str,
 ) -> str:
     with small_axis(2.6) as (axis, drawn):
-        plots.panel(axis, posterior, name, index, before, naive)
+        plots.panel(axis, posterior, name, index, before, naive, smooth=True)
+        axis.set_xlabel(textwrap.fill(title, LINE), parse_math=False)
         axis.set_ylabel("")
         axis.set_yticks([])
         axis.spines["left"].set_visible(False)
-        _bars(axis, posterior, naive, name, index, level)
+        bars(axis, posterior, naive, name, index, level)
     return drawn[0]
 
 
@@ -125,7 +136,7 @@ def small_axis(height: float, width: float = 4.0) -> Iterator[tuple[Any, list[st
         drawn.append(stream.getvalue())
 
 
-def _bars(
+def bars(
     axis: Any, posterior: Posterior, naive: Posterior | None, name: str, index: tuple[int, ...], level: float
 ) -> None:
     """The intervals, under the densities."""

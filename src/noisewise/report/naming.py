@@ -31,6 +31,11 @@ class Naming:
         called = self.called(row)
         return row if called == row else f"{called} ({row})"
 
+    def with_unit(self, row: str) -> str:
+        """Its name in people's words, and the unit in brackets."""
+        unit = self.unit(row).strip()
+        return f"{self.called(row)} ({unit})" if unit else self.called(row)
+
     def unit(self, row: str) -> str:
         """Its unit, with a blank before it unless it is %."""
         unit = self.units.get(_parts(row)[0], "")

@@ -148,7 +148,7 @@ def _kind(posterior: Posterior, name: str) -> str:
 
 
 def _pictures(report: Report) -> Html:
-    drawn = figures.panels(report.posterior, report.naive, report.before, report.level)
+    drawn = figures.panels(report.posterior, report.naive, report.before, report.level, report.naming)
     cards = [
         tag("figure", svg, tag("figcaption", tag("strong", report.naming.listed(label)), f". {caption}"), class_="card")
         for label, svg, caption in drawn

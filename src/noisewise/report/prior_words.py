@@ -23,7 +23,7 @@ def prior_in_words(model: Model, name: str) -> str:
     """
     if model.shape(name) != ():
         return ""
-    centre, median, low, high, positive = _spread(model, name)
+    centre, median, low, high, positive = spread(model, name)
     if not np.isfinite(high - low):
         return ""
     if low == high:
@@ -33,7 +33,7 @@ def prior_in_words(model: Model, name: str) -> str:
     return f"{'mean' if has_mean else 'median'} {shown[0]}; 95% between {shown[1]} and {shown[2]}"
 
 
-def _spread(model: Model, name: str) -> tuple[float, float, float, float, bool]:
+def spread(model: Model, name: str) -> tuple[float, float, float, float, bool]:
     """Mean, NaN where there is none, median and ends, and whether it is positive: by formula where the law has one."""
     with suppress(NotImplementedError, ImportError, TypeError, ValueError), double():
         law = None if model.parents(name) else model.example(name)

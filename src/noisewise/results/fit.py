@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from noisewise.axes import Axes
 from noisewise.errors import refusal
 from noisewise.inference.settings import Estimator
 from noisewise.inference.status import FIT, check_status
+from noisewise.notebook import people
 from noisewise.numerics import Array
 from noisewise.results import derived as derivation
 from noisewise.results.derived import FitDerived
@@ -86,9 +88,8 @@ class Fit(Estimated):
         return f"{head}\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}"
 
     def _repr_html_(self) -> str:
-        return (
-            f"<div><p>{repr(self).splitlines()[0]}</p>{self.summary().to_html(float_format=lambda x: f'{x:.4g}')}</div>"
-        )
+        head = escape(repr(self).splitlines()[0])
+        return f"<div><p><strong>{head}</strong></p>{self.summary().to_html(float_format=people)}</div>"
 
 
 __all__ = ["Fit", "FitDerived", "alike"]

@@ -21,6 +21,7 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
+from noisewise.notebook import people
 from noisewise.numerics import Array
 from noisewise.results import decisions, groups, intervals, power_scaling, replicates
 from noisewise.results import derived as derivation
@@ -503,7 +504,7 @@ class Posterior:
         return f"Posterior: {self.headline()}{body}{note}"
 
     def _repr_html_(self) -> str:
-        table = self.summary().to_html(float_format=lambda x: f"{x:.4g}") if len(self) else ""
+        table = self.summary().to_html(float_format=people) if len(self) else ""
         said = [text for text in (self.message, self.without_moments) if text]
         message = "".join(f"<p>{escape(text)}</p>" for text in said)
         return f"<div><p><strong>Posterior</strong>: {escape(self.headline())}</p>{message}{table}</div>"

@@ -1,6 +1,7 @@
 """Naive beside exact: what ignoring the noise would have claimed."""
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from noisewise import checks
@@ -9,6 +10,7 @@ from noisewise.errors import NoisewiseError
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
 from noisewise.model import Model
+from noisewise.notebook import people
 from noisewise.plots.posterior import plot
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
@@ -58,7 +60,8 @@ class Comparison:
         return f"Comparison\n{self.table().to_string(float_format=lambda x: f'{x:.4g}')}{note}"
 
     def _repr_html_(self) -> str:
-        return str(self.table().to_html(float_format=lambda x: f"{x:.4g}"))
+        note = f"<p>No naive analysis: {escape(self.reason)}</p>" if self.reason else ""
+        return f"<div><p><strong>Comparison</strong></p>{self.table().to_html(float_format=people)}{note}</div>"
 
 
 def compare(

@@ -20,6 +20,7 @@ from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
 from noisewise.model import Model
+from noisewise.notebook import people
 from noisewise.release import Release
 from noisewise.samplers.choosing import choice as choosing
 from noisewise.samplers.choosing.conflict import SURPRISING, whole_release
@@ -93,7 +94,7 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         lines = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
-        return f"<div>{lines}{self.table().to_html(float_format=lambda x: f'{x:.3g}')}</div>"
+        return f"<div>{lines}{self.table().to_html(float_format=people)}</div>"
 
 
 def forecast(

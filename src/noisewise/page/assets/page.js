@@ -30,3 +30,36 @@
   }
   Shiny.inputBindings.register(new Range(), "noisewise.range");
 })();
+
+// The editor: kept across reloads, with undo for whatever replaced its text, and never replaced unasked after typing.
+(() => {
+  const KEY = "noisewise-analysis", MOST = 50;
+  const editor = document.getElementById("analysis"), undo = document.getElementById("undo");
+  const store = (text) => { try { sessionStorage.setItem(KEY, text); } catch (error) { /* no room: nothing is kept */ } };
+  const kept = sessionStorage.getItem(KEY);
+  const earlier = [];
+  let last = editor.value;
+  if (kept !== null) editor.value = kept;
+  const fill = (text) => {
+    editor.value = text;
+    editor.dispatchEvent(new Event("change", { bubbles: true })); // at once: Run may be pressed next
+    store(text);
+    undo.disabled = earlier.length === 0;
+  };
+  editor.addEventListener("input", () => store(editor.value));
+  undo.addEventListener("click", () => { if (earlier.length) fill(earlier.pop()); });
+  Shiny.addCustomMessageHandler("noisewise-text", (message) => {
+    if (message.text === editor.value) return;
+    const typed = editor.value !== last && editor.value.trim() !== "";
+    if (message.ask && typed && !window.confirm("Replace the analysis file that you have changed? Undo brings it back.")) return;
+    earlier.push(editor.value);
+    if (earlier.length > MOST) earlier.shift();
+    if (message.ask) last = message.text;
+    fill(message.text);
+  });
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest(".reopen");
+    if (button) Shiny.setInputValue("reopen", Number(button.dataset.run), { priority: "event" });
+  });
+  $(document).on("shiny:disconnected", () => { document.getElementById("gone").hidden = false; });
+})();

@@ -1,0 +1,113 @@
+"""The form beside the analysis file: what stands in the file, and the file with a number of it changed in place."""
+
+import copy
+import tomllib
+from dataclasses import dataclass, field
+from typing import Any
+
+from noisewise.analysis import Analysis
+from noisewise.analysis import toml as toml_text
+from noisewise.analysis.expected import law_between
+from noisewise.errors import InputError, Path
+from noisewise.report.prior_words import spread
+
+NOISE = ("epsilon", "scale", "rho", "mu", "keep")
+"""What says how much noise there is: the first of these that a released statistic states."""
+BY_HAND = "This cannot be changed by the form: change it in the analysis file."
+
+
+@dataclass(frozen=True)
+class Form:
+    """What the form shows of a file that is in order."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    """Published values by statistic, as the file has them."""
+    noise: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By statistic: which argument says how much noise, and its value."""
+    priors: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By parameter: the ends of the middle 95% of its prior."""
+
+
+def form_of(analysis: Analysis) -> Form:
+    """The form of an analysis, its release written out."""
+    stated = analysis.content.get("release")
+    entries = stated if isinstance(stated, dict) else {}
+    values = {name: _shown(entries[name]["value"]) for name in analysis.release if _has(entries, name, "value")}
+    noise: dict[str, tuple[str, str]] = {}
+    for name in values:
+        key = next((key for key in NOISE if _has(entries, name, key)), None)
+        if key is not None:
+            noise[name] = (key, _shown(entries[name][key]))
+    model = analysis.model
+    plain = [name for name in model.parameters if not model.parents(name) and model.shape(name) == ()]
+    return Form(
+        values, noise, {name: (f"{low:.3g}", f"{high:.3g}") for name in plain for low, high in [_ends(model, name)]}
+    )
+
+
+def _has(entries: dict[str, Any], name: str, key: str) -> bool:
+    return isinstance(entries.get(name), dict) and key in entries[name]
+
+
+def _ends(model: Any, name: str) -> tuple[float, float]:
+    _, _, low, high, _ = spread(model, name)
+    return low, high
+
+
+def _shown(value: Any) -> str:
+    return toml_text.written(value)
+
+
+def with_value(text: str, statistic: str, key: str, typed: str) -> str:
+    """The file with `value`, or an argument of the noise, of a released statistic changed."""
+    return replaced(text, ("release", statistic, key), typed.strip())
+
+
+def with_prior(text: str, parameter: str, low: str, high: str) -> str:
+    """The file with the prior whose middle 95% lies between the two ends."""
+    try:
+        ends = float(low), float(high)
+    except ValueError:
+        raise InputError("Give two numbers, the smaller first: between 16 and 36.") from None
+    present = toml_text.read(text, "analysis file").at(("parameters", parameter))
+    return replaced(text, ("parameters", parameter), f'"{law_between(*ends, str(present))}"')
+
+
+def replaced(text: str, path: Path, new: str) -> str:
+    """`text` with the value at `path` written as `new`; every other character stays."""
+    document = toml_text.read(text, "analysis file")
+    place = document.places.get(path)
+    if place is None:
+        raise InputError(BY_HAND)
+    end = _end(document.text, place)
+    changed = document.text[: place.value] + new + document.text[end:]
+    try:
+        after = tomllib.loads(changed)
+        wanted = copy.deepcopy(document.content)
+        inner: Any = wanted
+        for name in path[:-1]:
+            inner = inner[name]
+        inner[path[-1]] = tomllib.loads(f"x = {new}")["x"]
+    except (ValueError, RecursionError):
+        raise InputError("Give a number such as 37.4, or a list such as [103, 188].") from None
+    if after != wanted:
+        raise InputError(BY_HAND)
+    return changed
+
+
+def _end(text: str, place: toml_text.Place) -> int:
+    """Where the value ends: behind its quotation mark or last bracket, or at the end of the word."""
+    if place.characters:
+        return place.characters[-1] + 1
+    closing = {"[": "]", "{": "}"}.get(text[place.value])
+    if closing is None:
+        at = place.value
+        while at < len(text) and text[at] not in " \t\n,]}#":
+            at += 1
+        return at
+    depth = 0
+    for at in range(place.value, len(text)):
+        depth += (text[at] == text[place.value]) - (text[at] == closing)
+        if depth == 0:
+            return at + 1
+    return len(text)
