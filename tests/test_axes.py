@@ -86,7 +86,22 @@ def test_days_are_labels():
 
 def test_numbers_without_a_name_are_no_labels():
     assert LAPLACE.released(pd.Series([1.0, 2.0])).coords == {}
-    assert LAPLACE.released(pd.Series([1.0, 2.0], index=[7, 9])).coords == {}
+    with pytest.raises(nw.InputError, match=r"must name the axes of its index.*rename_axis.*reset_index"):
+        LAPLACE.released(pd.Series([1.0, 2.0], index=[36005, 36047]))
+    twice = pd.MultiIndex.from_product([["a", "b"], [1, 2]], names=["x", "x"])
+    with pytest.raises(nw.InputError, match="differently"):
+        LAPLACE.released(pd.Series(range(4), index=twice))
+
+
+@pytest.mark.parametrize("word", ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "New\u00a0York"])
+def test_joiners_and_hard_spaces_belong_into_words(word):
+    assert list(LAPLACE.released([1.0, 2.0], {"x": [word, "b"]}).coords["x"]) == [word, "b"]
+
+
+@pytest.mark.parametrize("labels", [{"a", "b"}, ["a\n", "b"], ["\u202ea", "b"], ["\x1b[1m", "b"]])
+def test_labels_without_an_order_or_with_control_characters_are_refused(labels):
+    with pytest.raises(nw.InputError, match="must be"):
+        LAPLACE.released([1.0, 2.0], {"x": labels})
 
 
 PAIRS = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)], names=["letter", "number"])

@@ -2,7 +2,7 @@
 
 import datetime
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -95,7 +95,7 @@ def coordinates(who: str, coords: Any, shape: Sequence[int]) -> FrozenDict:
 def labels_along(who: str, axis: str, labels: Any, length: int) -> tuple[Label, ...]:
     """One label for each of `length` entries: words, or whole numbers; dates are written as 2026-03-01."""
     place = f"coords['{axis}']"
-    if isinstance(labels, str) or not isinstance(labels, Iterable):
+    if isinstance(labels, (str, Set)) or not isinstance(labels, Iterable):
         raise refusal(who, place, "must be a list of labels", labels, EXAMPLE)
     found = tuple(labels)
     if not _plain(found):
@@ -155,7 +155,7 @@ def _plain(labels: tuple[Any, ...]) -> bool:
 def _label(who: str, place: str, label: Any) -> Label:
     if isinstance(label, str):
         text = str(label)
-        if not text or not text.isprintable():
+        if not text or not all(map(_shown, text)):
             raise refusal(who, place, "must be words that can be printed", text, "Write each label out.")
         return text
     if isinstance(label, (int, np.integer)) and not isinstance(label, bool):
@@ -163,9 +163,20 @@ def _label(who: str, place: str, label: Any) -> Label:
     if isinstance(label, np.datetime64) and not np.isnat(label):
         label = label.astype("datetime64[us]").item()
     if isinstance(label, datetime.date) and label == label:  # pandas has a date that equals nothing
-        return label.isoformat().removesuffix("T00:00:00")
+        return in_words(label)
     advice = "Write it as a word, or leave the entry out." if label != label or label is None else "Write it as a word."
     raise refusal(who, place, "must be words, whole numbers or dates", label, advice)
+
+
+def in_words(day: datetime.date) -> str:
+    """A date or a time in ISO form; midnight of a date is that date."""
+    return day.isoformat().removesuffix("T00:00:00")
+
+
+def _shown(character: str) -> bool:
+    """Whether a character belongs into words: also the joiners of Persian and Indic ones and spaces that do not break,
+    but nothing that moves a cursor, ends a line or turns the direction of writing."""
+    return character.isprintable() or character in "\u00a0\u200c\u200d\u202f"
 
 
 def _position(who: str, axis: str, label: Any, labels: Sequence[Label]) -> int:
@@ -178,20 +189,22 @@ def _position(who: str, axis: str, label: Any, labels: Sequence[Label]) -> int:
 
 
 def _series(who: str, series: Any) -> tuple[Any, dict[str, Any] | None]:
-    """A Series by its index; an unnamed index of numbers says nothing. Several levels must hold every combination."""
+    """A Series by its index; an unnamed index 0, 1, ... says nothing. Several levels must hold every combination."""
     import pandas as pd
 
     index, values = series.index, series.to_numpy()
     if index.nlevels == 1:
-        if index.name is None and index.dtype.kind in "iu":
+        if index.name is None and index.dtype.kind in "iu" and np.array_equal(index, np.arange(len(index))):
             return values, None
         levels = [index]
     else:
         levels = [index.get_level_values(level) for level in range(index.nlevels)]
-    advice = 'Name it: series.rename_axis("county").'
+    advice = 'Name it: series.rename_axis("county"); or drop it: series.reset_index(drop=True).'
     for level in levels:
         if not isinstance(level.name, str):
             raise refusal(who, "value", "must name the axes of its index", level.name, advice)
+    if len({level.name for level in levels}) < len(levels):
+        raise refusal(who, "value", "must name the axes of its index differently", list(index.names), advice)
     if len(levels) == 1:
         return values, {index.name: list(index)}
     if index.has_duplicates:

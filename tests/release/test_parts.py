@@ -41,6 +41,9 @@ def test_a_part_keeps_the_order_and_a_whole_is_itself():
     assert list(RELEASE.select("total", "north")) == ["north", "total"]
     assert RELEASE.select("total", "south", "north") is RELEASE
     assert RELEASE.drop() is RELEASE
+    assert RELEASE.select(["total", "north"]) == RELEASE.select("total", "north") == RELEASE.drop(["south"])
+    with pytest.raises(nw.InputError, match="must be of released statistics"):
+        RELEASE.select([["north"]])
     assert RELEASE.left_out == ()
 
 

@@ -180,9 +180,100 @@ MALFORMED = {
     "an unknown argument": (FRAME, {"sigma": 3.0}, "'sigma' is not an argument"),
     "a name that is none": (FRAME.rename(columns={"count": "the count"}), {"value": "the count"}, "Python arguments"),
     "not a table": (7, {}, "'table' must be a table"),
+    "NA": (FRAME.assign(count=pd.array([1, None, 2], "Int64")), {"threshold": -9}, "'count' in row 1 must be a finite"),
+    "a time": (
+        FRAME.assign(sigma=pd.to_timedelta([1, 2, 3], "s")),
+        {},
+        "'sigma' in row 0 must be a number, not a time",
+    ),
+    "underscores": (FRAME.assign(count=["1", "1_000", "2"]), {}, "'count' in row 1 must be a finite number"),
+    "labels that are fractions": (FRAME.assign(county=[1.0, 2.0, 3.0]), {}, "'county' in row 0 must be a word"),
+    "a date and then a list": (
+        FRAME.assign(county=[pd.Timestamp("2020-01-01"), "b", ("c",)]),
+        {},
+        "'county' in row 2 must be a word, a whole number or a date",
+    ),
+    "an index that is none": (FRAME, {"index": 5}, "must be names of columns"),
+    "expected without an order": (FRAME, {"threshold": -9, "expected": {"a"}}, "must be lists of labels"),
+    "expected twice": (FRAME, {"threshold": -9, "expected": ["a"] * 50_000}, "must not hold a label twice; got 'a'"),
+    "noise by place": (FRAME, {"scale": None, "mechanism": nw.Laplace(scale=[1.0, 2.0, 3.0])}, "one number for each"),
+    "below its own threshold": (
+        FRAME,
+        {"scale": None, "mechanism": nw.mechanisms.Thresholded(nw.DiscreteGaussian(scale=2.0), 0)},
+        "'count' in row 1 must not be below the threshold; got -4",
+    ),
     "another file": ("table.xlsx", {}, "must end in .csv"),
     "no file": ("table.csv", {}, "must be an existing file"),
 }
+
+
+SPOILT = {
+    "more fields than the header": "c,v\na,1,5\nb,2,6\n",
+    "one line that is longer": "c,v\na,1\nb,2,3\n",
+    "two columns of one name": "c,v,v\na,1,5\nb,2,6\n",
+}
+
+
+@pytest.mark.parametrize("text", SPOILT.values(), ids=SPOILT)
+def test_files_whose_columns_could_be_mistaken_are_refused(text, tmp_path):
+    file = tmp_path / "table.CSV"
+    file.write_text(text)
+    with pytest.raises(nw.InputError, match="table"):
+        nw.Release.from_table(file, value="v", index="c", mechanism="Laplace", scale=1.0)
+
+
+@pytest.mark.parametrize("cut", [20, 40])
+def test_a_packed_file_that_is_cut_short_is_refused(cut, tmp_path):
+    import gzip
+
+    file = tmp_path / "table.csv.gz"
+    file.write_bytes(gzip.compress(b"c,v\n" + b"a,1\n" * 5_000)[:cut])
+    with pytest.raises(nw.InputError, match="cannot be read"):
+        nw.Release.from_table(file, value="v", index="c", mechanism="Laplace", scale=1.0)
+
+
+NOISE = {"mechanism": "DiscreteLaplace", "scale": 2.0, "threshold": 5.0}
+
+
+def test_all_of_a_statistic_may_have_been_withheld():
+    table = pd.DataFrame({"q": ["men", "men"], "c": ["a", "b"], "v": [7, 9]})
+    expected = {"c": ["a", "b"], "q": ["men", "women"]}
+    release = nw.Release.from_table(table, value="v", index="c", statistic="q", expected=expected, **NOISE)
+    assert list(release) == ["men", "women"]
+    assert np.isnan(release["women"].value).all()
+    expected["q"] = ["women"]
+    with pytest.raises(nw.InputError, match="'q' in row 0 must be one of the expected statistics"):
+        nw.Release.from_table(table, value="v", index="c", statistic="q", expected=expected, **NOISE)
+    silence = nw.Release.from_table(table[:0], value="v", index="c", expected=["a", "b"], **NOISE)
+    assert np.isnan(silence["v"].value).all()
+
+
+def test_a_column_of_budgets_is_no_guarantee_of_the_table():
+    table = pd.DataFrame({"c": ["a", "b"], "v": [7.0, 9.0], "e": [1.0, 1.0]})
+    how = {"value": "v", "index": "c", "mechanism": "Laplace", "sensitivity": 2.0}
+    column = nw.Release.from_table(table, epsilon="e", **how)
+    number = nw.Release.from_table(table, epsilon=1.0, **how)
+    assert number.guarantee.epsilon == 1.0
+    assert column["v"].mechanism == nw.Laplace(scale=2.0)
+    assert column["v"].mechanism.guarantee is None
+
+
+def test_times_have_one_spelling_everywhere():
+    times = pd.to_datetime(["2020-01-01T00:00", "2020-01-01T01:00"])
+    table = pd.DataFrame({"t": times, "v": [7.0, 9.0]})
+    read = nw.Release.from_table(table, value="v", index="t", mechanism="Laplace", scale=1.0)["v"]
+    assert read == nw.Laplace(scale=1.0).released(table.set_index("t")["v"])
+    objects = table.assign(t=table["t"].astype(object))
+    assert nw.Release.from_table(objects, value="v", index="t", mechanism="Laplace", scale=1.0)["v"] == read
+    whole = nw.Release.from_table(
+        objects[:1],
+        value="v",
+        index="t",
+        mechanism="Laplace",
+        scale=1.0,
+        expected=pd.date_range("2020-01-01", periods=1),
+    )
+    assert list(whole["v"].coords["t"]) == ["2020-01-01"]
 
 
 @pytest.mark.parametrize("case", MALFORMED.values(), ids=MALFORMED)

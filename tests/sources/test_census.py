@@ -209,6 +209,11 @@ REFUSED = {
     "state": ({"state": "ZZ"}, "FIPS number or abbreviation"),
     "state without rows": ({"state": "NY"}, "must have been measured"),
     "areas": ({"areas": [5]}, "must be a geocode's beginning"),
+    "no areas": ({"areas": 5}, "must be a geocode's beginning"),
+    "an area that is not there": ({"areas": [COUNTIES[0], "999999"]}, "must be geocodes of the level County"),
+    "a query that is none": ({"query": 5}, "must be a name, or a list of names"),
+    "half a state": ({"state": 50.7}, "FIPS number or abbreviation"),
+    "another state": ({"state": "NY"}, "Check state and areas"),
     "path": ({"path": "nowhere"}, "must be an existing file or folder"),
 }
 
@@ -234,6 +239,13 @@ SPOILT = {
     "no variance": ([good(variance=None)], {}, "'variance' must be positive"),
     "twice": ([good(), good()], {}, "must measure 'hispanic_dpq' once in each area"),
     "product": ([good()], {"attributes": ("hispanic", "hhtype")}, "must be of a product whose attributes are known"),
+    "constraint": (
+        [good(), good(geocode="033", variance=0.0, sign="=")],
+        {"signs": True},
+        "either noisy or a constraint in all of them",
+    ),
+    "another level": ([good(geocode="050100011")], {}, "must be a geocode of the level State"),
+    "no geocode": ([good(geocode=None)], {}, "must be a geocode of the level State"),
     "unlike": ([good(), good(geocode="033", groupings={}, query_shape=[1], value=[4])], {}, "grouped alike"),
 }
 

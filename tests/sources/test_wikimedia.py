@@ -46,6 +46,30 @@ def test_a_page_without_a_row_was_withheld(tmp_path):
     assert list(part.coords["day"]) == ["2021-09-24"]
 
 
+def test_titles_are_found_as_people_spell_them(tmp_path):
+    write_views(tmp_path, "2021-09-22", australian(**{QUAKE: 7782, "É_x": 500}))
+    for spelt in ("2021 Mansfield earthquake", f" {QUAKE} "):
+        assert read(tmp_path, pages=spelt)["views"].value.tolist() == [7782]
+    assert read(tmp_path, pages="e\u0301 x")["views"].value.tolist() == [500]
+    assert np.isnan(read(tmp_path, pages="Withheld everywhere", unseen=True)["views"].value).all()
+
+
+def test_other_risks_than_the_lowest_have_a_first_day(tmp_path):
+    for day in ("2024-02-14", "2024-02-15"):
+        write_views(tmp_path, day, australian(**{QUAKE: 7782}))
+    assert read(tmp_path, days=np.array(["2024-02-15"], "M8[D]"), risk="medium")["views"].mechanism.threshold == 550
+    with pytest.raises(nw.InputError, match="must be lowest before 2024-02-15"):
+        read(tmp_path, risk="medium")
+
+
+def test_a_file_that_is_named_otherwise_is_not_passed_over(tmp_path):
+    write_views(tmp_path, "2021-09-22", australian(**{QUAKE: 7782}))
+    (tmp_path / "22-09-2021.tsv").write_text("")
+    (tmp_path / "README.md").write_text("")
+    with pytest.raises(nw.InputError, match=r"must be named by a day.*22-09-2021"):
+        read(tmp_path)
+
+
 def test_each_day_has_the_noise_of_its_time(tmp_path):
     days = {"2016-05-01": 3_500, "2017-02-08": 4_000, "2017-02-09": 450, "2023-02-05": 451, "2023-02-06": 90}
     for day, views in days.items():
@@ -96,6 +120,11 @@ REFUSED = {
     "country": ({"country": None}, "'country' must be a word"),
     "folder": ({"folder": "nowhere"}, "must be an existing file or folder"),
     "no path": ({"folder": 3}, "must be a folder, or a list of daily files"),
+    "bytes": ({"folder": b"w"}, "must be a folder, or a list of daily files"),
+    "numbers": ({"folder": [3]}, "must be a folder, or a list of daily files"),
+    "days": ({"days": 3}, "must be a list of days"),
+    "no days": ({"days": []}, "must name at least one day"),
+    "a title that is nowhere": ({"pages": "2021 Mansfeld earthquake"}, "Check its spelling"),
 }
 
 
@@ -113,7 +142,7 @@ SPOILT = {
     "fields": ("2021-09-22.tsv", "Australia\tAU\ten.wikipedia\n", "'2021-09-22.tsv, line 1' must have 7 fields a line"),
     "count": ("2021-09-22.tsv", ROW + "many\n", "'2021-09-22.tsv, line 1' must end in a whole number"),
     "twice": ("2021-09-22.tsv", (ROW + "700\n") * 2, "line 2 has it again"),
-    "below": ("2021-09-22.tsv", ROW + "449\n", "of at least 450"),
+    "below": ("2021-09-22.tsv", ROW + "449\n", "must be at least 450 on 2021-09-22"),
     "too early": ("2014-01-01.tsv", "", "must be named by a day from 2015-07-01 on"),
     "bytes": ("2021-09-22.tsv.gz", "no", "must be a text file"),
     "impossible": ("2021-02-30.tsv", "", "must be named by a day"),

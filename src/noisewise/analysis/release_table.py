@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from noisewise.mechanisms.packing import is_packed
 from noisewise.release import Release
 from noisewise.release.entries import FORMAT, VERSION
 
@@ -56,7 +57,7 @@ def _entry_from_table(name: str, stated: Mapping[str, Any]) -> dict[str, Any]:
 def _spelt_out(stated: Mapping[str, Any]) -> Mapping[str, Any]:
     """Values by category, { bus = 210, car = 540 }, as a list with names."""
     value = stated.get("value")
-    if not isinstance(value, dict) or "names" in stated:
+    if not isinstance(value, dict) or "names" in stated or is_packed(value):
         return stated
     return {**stated, "value": list(value.values()), "names": list(value)}
 

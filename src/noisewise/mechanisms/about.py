@@ -26,7 +26,10 @@ def about(who: str, fields: Mapping[str, Check], given: Mapping[str, Any]) -> Fr
 def _text(who: str, key: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise refusal(who, key, "must be words", value, "Write a sentence, or leave it out.")
-    return value
+    text = " ".join(value.split())  # one line: what is told of a release has lines of its own
+    if not text.isprintable():
+        raise refusal(who, key, "must be words that can be printed", value, "Leave control characters out.")
+    return text
 
 
 def _date(who: str, key: str, value: Any) -> str:

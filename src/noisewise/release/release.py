@@ -146,10 +146,7 @@ class Release(Mapping[str, Released]):
 
         The whole was published, so `guarantee` goes on to speak of the whole, and `left_out` names the rest.
         """
-        for name in names:
-            if name not in self._values:
-                advice = checks.nearest(name, self._values)
-                raise refusal("Release.select", "names", "must be of released statistics", name, advice)
+        names = self._listed("Release.select", names)
         if not names:
             advice = f'Give release.select("{next(iter(self))}").'
             raise refusal("Release.select", "names", "must name at least one statistic", names, advice)
@@ -163,13 +160,20 @@ class Release(Mapping[str, Released]):
 
     def drop(self, *names: str) -> "Release":
         """All statistics but these; as `select`."""
-        for name in names:
-            if name not in self._values:
-                advice = checks.nearest(name, self._values)
-                raise refusal("Release.drop", "names", "must be of released statistics", name, advice)
+        names = self._listed("Release.drop", names)
         if len(set(names)) == len(self):
             raise refusal("Release.drop", "names", "must leave at least one statistic", names, "Drop fewer.")
         return self.select(*(name for name in self if name not in names))
+
+    def _listed(self, who: str, names: tuple[Any, ...]) -> tuple[str, ...]:
+        """Names of statistics, given one by one or as a list."""
+        if len(names) == 1 and isinstance(names[0], (list, tuple)):
+            names = tuple(names[0])
+        for name in names:
+            if not isinstance(name, str) or name not in self._values:
+                advice = checks.nearest(str(name), self._values)
+                raise refusal(who, "names", "must be of released statistics", name, advice)
+        return names
 
     @property
     def left_out(self) -> tuple[str, ...]:

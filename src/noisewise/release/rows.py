@@ -2,7 +2,8 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms import CATALOGUE, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Released
+from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.base import Mechanism
+from noisewise.mechanisms.processed import Processed
 from noisewise.mechanisms.thresholded import Thresholded
 from noisewise.release.tables import Table
 
@@ -45,7 +48,8 @@ class Plan:
     @classmethod
     def of(cls, value: Any, mechanism: Any, index: Any, noise: Mapping[str, Any], **options: Any) -> "Plan":
         """Check every argument."""
-        names = () if index is None else (index,) if isinstance(index, str) else tuple(index)
+        listed = isinstance(index, Iterable) and not isinstance(index, str)
+        names: tuple[Any, ...] = () if index is None else tuple(index) if listed else (index,)
         for name in (value, *names):
             if not isinstance(name, str):
                 raise refusal(WHO, "value and index", "must be names of columns", name, 'Give value="count", say.')
@@ -54,9 +58,12 @@ class Plan:
         if options["statistic"] is not None and not isinstance(options["statistic"], str):
             rule = "must be the column that names the statistics"
             raise refusal(WHO, "statistic", rule, options["statistic"], "Leave it out for a single statistic.")
-        expected = _expected(options["expected"], names)
+        expected = _expected(options["expected"], names, options["statistic"])
         threshold = _number_or_column("threshold", options["threshold"])
         kind = _kind(mechanism)
+        if (names or options["statistic"]) and isinstance(kind, Mechanism) and _by_entry(kind):
+            rule = "must have one number for each of its arguments where rows are arranged by their labels"
+            raise refusal(WHO, "mechanism", rule, kind, 'Give mechanism="Laplace" and scale= as a column, say.')
         stated = {key: _number_or_column(key, entry) for key, entry in noise.items() if entry is not None}
         return cls(value, kind, names, options["statistic"], threshold, expected, _noise(kind, stated))
 
@@ -74,6 +81,9 @@ class Plan:
 def statistics(table: Any, plan: Plan) -> dict[str, Released]:
     """Every statistic of the table."""
     columns = Table(WHO, table, numbers=plan.numbers, words=plan.words)
+    if not columns.rows and plan.expected is None:
+        advice = "If all that was expected was withheld, say so: threshold= and expected=."
+        raise refusal(WHO, "table", "must have at least one row", plan.words + plan.numbers, advice)
     withheld = plan.threshold is not None or (isinstance(plan.mechanism, Mechanism) and _withholds(plan.mechanism))
     value = columns.numbers(plan.value, token=withheld)
     numbers = {name: columns.numbers(name) for name in plan.numbers[1:]}
@@ -92,10 +102,18 @@ def _groups(columns: Table, plan: Plan) -> Iterator[tuple[str, Any]]:
         return
     codes, names = pandas.factorize(columns.labels(plan.statistic))
     order = np.argsort(codes, kind="stable")
-    for name, rows in zip(names, np.split(order, np.cumsum(np.bincount(codes))[:-1]), strict=True):
+    found = dict(zip(names, np.split(order, np.cumsum(np.bincount(codes))[:-1]), strict=False))
+    for name, rows in found.items():
         if not isinstance(name, str) or not name.isidentifier():
             rule = "must name statistics by words that can be Python names"
             raise columns.refused(str(plan.statistic), int(rows[0]), rule, name, "Rename it, for example 'adults'.")
+    expected = (plan.expected or {}).get(plan.statistic)
+    for name in expected or ():
+        found.setdefault(name, np.arange(0))
+    for name, rows in found.items():
+        if expected is not None and name not in expected:
+            rule = "must be one of the expected statistics"
+            raise columns.refused(plan.statistic, int(rows[0]), rule, name, "Add it to expected=.")
         yield checks.name(WHO, plan.statistic, name), rows
 
 
@@ -123,7 +141,8 @@ class _Rows:
             values = np.empty(size, dtype=values.dtype)
         values[cells] = self.value[self.rows]
         stated = {key: self._by_cell(key, entry, shape, cells, absent) for key, entry in self.plan.noise.items()}
-        mechanism = _mechanism(self.plan.mechanism, stated)
+        by_row = any(isinstance(entry, str) for entry in self.plan.noise.values())
+        mechanism = _mechanism(self.plan.mechanism, stated, by_row)
         self._check_values(mechanism)
         if self.plan.threshold is not None:
             mechanism = Thresholded(mechanism, self._by_cell("threshold", self.plan.threshold, shape, cells, absent))
@@ -176,6 +195,9 @@ class _Rows:
         if not isinstance(entry, str):
             return entry
         numbers = self.numbers[entry][self.rows]
+        if not len(numbers):
+            advice = f"Give {key} as a number."
+            raise refusal(WHO, entry, "must have rows to read it from, where all of a statistic are absent", 0, advice)
         if key != "threshold":
             self._refuse(numbers <= 0, entry, "must be positive", "The noise has no such size.")
         if np.all(numbers == numbers[0]):
@@ -195,8 +217,10 @@ class _Rows:
             self._refuse(
                 (values != np.floor(values)) & ~np.isnan(values), self.plan.value, "must be a whole number", ""
             )
-        if self.plan.threshold is not None:
-            least = self.plan.threshold
+        least: Any = self.plan.threshold
+        if least is None and isinstance(mechanism, Thresholded) and np.ndim(mechanism.threshold) == 0:
+            least = mechanism.threshold
+        if least is not None:
             least = self.numbers[least][self.rows] if isinstance(least, str) else least
             advice = "The threshold is the least value that is published."
             self._refuse(values < least, self.plan.value, "must not be below the threshold", advice)
@@ -229,24 +253,26 @@ def _number_or_column(key: str, entry: Any) -> Any:
     return number
 
 
-def _expected(expected: Any, index: tuple[str, ...]) -> dict[str, list[Any]] | None:
-    """Labels by column."""
+def _expected(expected: Any, index: tuple[str, ...], statistic: str | None) -> dict[str, list[Any]] | None:
+    """Labels by column; the column of statistics may be among them."""
     if expected is None:
         return None
     advice = "Give a list of labels, or with several index columns a dict of lists, one per column."
     if not index:
         raise refusal(WHO, "expected", "must come with index", expected, "Name the column of the labels.")
     by_column = expected if isinstance(expected, Mapping) else {index[0]: expected}
-    if set(by_column) != set(index):
+    if set(by_column) - {statistic} != set(index):
         raise refusal(WHO, "expected", f"must have labels for {', '.join(index)}", list(by_column), advice)
     lists = {}
-    for name in index:
+    for name in by_column:
         labels = by_column[name]
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
+        if isinstance(labels, (str, Set)) or not isinstance(labels, Iterable):
             raise refusal(WHO, "expected", "must be lists of labels", labels, advice)
         found = Table(WHO, {name: list(labels)}, numbers=(), words=(name,)).labels(name).tolist()
+        if not found:
+            raise refusal(WHO, "expected", "must hold at least one label", labels, advice)
         if len(set(found)) < len(found):
-            twice = next(label for label in found if found.count(label) > 1)
+            twice = Counter(found).most_common(1)[0][0]
             raise refusal(WHO, "expected", "must not hold a label twice", twice, "Drop one.")
         lists[name] = found
     return lists
@@ -265,6 +291,18 @@ def _kind(mechanism: Any) -> Any:
         advice = 'Give "Laplace" or nw.Laplace with scale=, or a whole mechanism such as nw.Laplace(scale=5.0).'
         raise refusal(WHO, "mechanism", "must be a mechanism, its class or its name", mechanism, advice)
     return mechanism
+
+
+def _by_entry(mechanism: Any) -> bool:
+    """Whether noise, or what is done to it, has numbers that differ between entries."""
+    arguments: list[Any] = [getattr(mechanism, name, None) for name in (*mechanism.fields, *mechanism.static)]
+    if isinstance(mechanism, (Additive, Processed)) and any(np.ndim(entry) for entry in arguments if _numeric(entry)):
+        return True
+    return any(_by_entry(inner) for inner in arguments if isinstance(inner, Mechanism))
+
+
+def _numeric(entry: Any) -> bool:
+    return isinstance(entry, np.ndarray) or hasattr(entry, "__array__")
 
 
 def _noise(kind: Any, stated: dict[str, Any]) -> dict[str, Any]:
@@ -288,11 +326,14 @@ def _noise(kind: Any, stated: dict[str, Any]) -> dict[str, Any]:
     return stated
 
 
-def _mechanism(kind: Any, stated: dict[str, Any]) -> Mechanism:
-    """The mechanism with the stated noise; budgets that are single numbers give its guarantee too."""
+def _mechanism(kind: Any, stated: dict[str, Any], by_row: bool) -> Mechanism:
+    """The mechanism with the stated noise; a budget given as a number is that of the whole table, and its guarantee.
+
+    A column states the budget of each row by itself, which says nothing of all of them together.
+    """
     if isinstance(kind, Mechanism):
         return kind
     [size] = [key for key in stated if key != "sensitivity"]
-    if size == "scale" or (size != "variance" and not any(isinstance(entry, np.ndarray) for entry in stated.values())):
+    if size == "scale" or (size != "variance" and not by_row):
         return kind(**stated)
     return kind(scale=SCALES[kind][size](stated[size]) * stated.get("sensitivity", 1.0))

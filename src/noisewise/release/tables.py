@@ -5,14 +5,17 @@ Every refusal names column and row. Rows are counted from 0, as pandas does; a f
 
 import math
 import os
+import warnings
+import zlib
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from noisewise import checks
+from noisewise.axes import in_words
 from noisewise.errors import InputError, refusal
 from noisewise.mechanisms.processed import SUPPRESSED
 
@@ -32,12 +35,12 @@ class Table:
             if name not in self._columns:
                 raise refusal(who, name, "must be a column of the table", name, checks.nearest(name, self._columns))
         self.rows = len(frame)
-        if not self.rows:
-            raise refusal(who, "table", "must have at least one row", list(self._columns), "Check the table.")
 
     def numbers(self, column: str, *, token: bool = False) -> Any:
         """A column of finite numbers; with `token`, NaN where it has the word "suppressed"."""
         array = self._columns[column].to_numpy()
+        if array.dtype.kind in "mM" and len(array):
+            raise self.refused(column, 0, "must be a number, not a time", str(array[0]), "Give a number of units.")
         if array.dtype.kind not in "iuf":
             array = self._parsed(column, array, token)
             finite = np.isfinite(array) | (np.isnan(array) & token)
@@ -52,12 +55,12 @@ class Table:
     def _parsed(self, column: str, array: Any, token: bool) -> Any:
         """Numbers from text and objects, one by one."""
         numbers = np.empty(len(array))
-        for row, entry in enumerate(array.tolist()):
+        for row, entry in enumerate(map(_plain, array.tolist())):
             if token and entry == SUPPRESSED:
                 numbers[row] = math.nan
                 continue
             try:
-                if isinstance(entry, bool):
+                if isinstance(entry, bool) or (isinstance(entry, str) and "_" in entry):
                     raise TypeError
                 numbers[row] = float(entry)
             except (TypeError, ValueError):
@@ -69,19 +72,30 @@ class Table:
 
     def labels(self, column: str) -> Any:
         """A column of labels, as an array of objects: words, whole numbers; dates become words."""
-        array = self._columns[column].to_numpy()
+        series = self._columns[column]
+        zoned = getattr(getattr(series, "dtype", None), "time_zone", None)  # polars forgets zones in NumPy arrays
+        array = np.array(series.to_list(), dtype=object) if zoned else series.to_numpy()
         if array.dtype.kind == "M":
             array = _dates(array)
         if array.dtype.kind in "iu":
             return array
-        array = np.asarray(array, dtype=object)
-        missing = np.array([entry is None or entry != entry or entry == "" for entry in map(_plain, array.tolist())])
-        if missing.any():
-            row = int(np.argmax(missing))
-            raise self.refused(column, row, "must not be empty", array[row], "Every row needs its label.")
-        if isinstance(array[0], (date, datetime)):
-            array = np.array([entry.isoformat() for entry in array.tolist()], dtype=object)
-        return array
+        entries = list(map(_plain, np.asarray(array, dtype=object).tolist()))
+        if set(map(type, entries)) != {str} or "" in entries:
+            entries = [self._label(column, row, entry) for row, entry in enumerate(entries)]
+        labels = np.empty(len(entries), dtype=object)
+        labels[:] = entries
+        return labels
+
+    def _label(self, column: str, row: int, entry: Any) -> Any:
+        """One label that is not just a word."""
+        if entry is None or entry == "" or (isinstance(entry, float) and math.isnan(entry)):
+            raise self.refused(column, row, "must not be empty", entry, "Every row needs its label.")
+        if isinstance(entry, date):
+            return in_words(entry)
+        if isinstance(entry, (str, int)) and not isinstance(entry, bool):
+            return entry
+        advice = "Whole numbers: table[column].astype(int)." if isinstance(entry, float) else "Write it as a word."
+        raise self.refused(column, row, "must be a word, a whole number or a date", entry, advice)
 
     def refused(self, column: str, row: int, rule: str, value: Any, advice: str) -> InputError:
         """A refusal of one entry."""
@@ -94,16 +108,20 @@ def _plain(entry: Any) -> Any:
 
 
 def _dates(array: Any) -> Any:
-    """Dates in ISO form: days where all of them are midnights."""
+    """Dates in ISO form, as labels everywhere have it."""
     days = array.astype("datetime64[D]")
-    whole = np.all((days == array) | np.isnat(array))
-    words = np.datetime_as_string(days if whole else array, unit="D" if whole else "auto").astype(object)
+    if np.all((days == array) | np.isnat(array)):
+        words = np.datetime_as_string(days, unit="D").astype(object)
+    else:
+        words = np.array([entry and in_words(entry) for entry in array.astype("datetime64[us]").tolist()], dtype=object)
     return np.where(np.isnat(array), None, words)
 
 
 def _frame(who: str, table: Any, numbers: list[str], words: list[str]) -> Any:
-    if isinstance(table, (str, os.PathLike)):
-        return _read(who, Path(table), numbers, words)
+    if isinstance(table, (str, os.PathLike)) and isinstance(os.fspath(table), str):
+        return _read(who, Path(table).expanduser(), numbers, words)
+    if type(table).__module__.startswith("pyarrow"):
+        table = table.to_pandas()
     if isinstance(table, Mapping):
         import pandas
 
@@ -124,31 +142,35 @@ def _frame(who: str, table: Any, numbers: list[str], words: list[str]) -> Any:
 
 
 def _read(who: str, path: Path, numbers: list[str], words: list[str]) -> Any:
-    suffix = (path.with_suffix("") if path.suffix == ".gz" else path).suffix
+    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
     if suffix not in (*SEPARATORS, ".parquet"):
         advice = "Read other files with pandas, and give the frame."
         raise refusal(who, "table", "must end in .csv, .tsv (or these with .gz) or .parquet", str(path), advice)
     if not path.exists():
         raise refusal(who, "table", "must be an existing file", str(path), "Check the path.")
     try:
-        return _parquet(who, path, numbers + words) if suffix == ".parquet" else _csv(path, suffix, numbers, words)
+        return _parquet(who, path, numbers + words) if suffix == ".parquet" else _csv(who, path, suffix, words)
     except InputError:
         raise
-    except (OSError, ValueError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, ValueError, UnicodeDecodeError, zlib.error, Warning) as error:
         raise refusal(who, "table", f"cannot be read ({error})", str(path), "Check the file.") from None
 
 
-def _csv(path: Path, suffix: str, numbers: list[str], words: list[str]) -> Any:
+def _csv(who: str, path: Path, suffix: str, words: list[str]) -> Any:
+    """All columns: where only some are asked for, pandas does not count the fields of a line."""
     import pandas
 
     # Empty entries stay text, to be refused with their row; a label may be the word NA.
-    how: dict[str, Any] = {"sep": SEPARATORS[suffix], "keep_default_na": False}
+    how: dict[str, Any] = {"sep": SEPARATORS[suffix], "keep_default_na": False, "index_col": False}
     if tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1):  # since then numbers are always read exactly
         how["float_precision"] = "round_trip"
-    wanted = {*numbers, *words}
-    return pandas.read_csv(
-        path, usecols=lambda name: name in wanted, dtype=dict.fromkeys(words, object), low_memory=False, **how
-    )
+    header = pandas.read_csv(path, header=None, nrows=1, dtype=str, **how).iloc[0].tolist()
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise refusal(who, "table", "must not have two columns of one name", twice, f"Rename one in {path}.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pandas.errors.ParserWarning)  # lines longer than the header would be cut
+        return pandas.read_csv(path, dtype=dict.fromkeys(words, object), low_memory=False, **how)
 
 
 def _parquet(who: str, path: Path, wanted: list[str]) -> Any:

@@ -19,6 +19,8 @@ from noisewise.sources.census_codes import LEVELS, PRODUCTS, STATES, Grouping
 WHO = "census_nmf"
 WHOLE = ("total", "detailed")
 """Queries that are not named by the attributes they group."""
+OF_STATE = 3
+"""Characters of a state's geocode: one for American Indian areas, and the state's FIPS number."""
 SUFFIXES = {"noisy": "_dpq", "constraint": "_con"}
 
 
@@ -49,7 +51,13 @@ def census_nmf(
     for name, rows in found.items():
         if not rows:
             rule = f"must have been measured at the level {wanted.level} for the areas asked for"
-            raise refusal(WHO, "query", rule, name, checks.nearest(name, seen))
+            elsewhere = name in seen or not seen
+            advice = "Check state and areas: there is nothing of them." if elsewhere else checks.nearest(name, seen)
+            raise refusal(WHO, "query", rule, name, advice)
+        for code in wanted.areas if isinstance(wanted.areas, tuple) else ():
+            if code not in rows:
+                rule = f"must be geocodes of the level {wanted.level} with '{name}'"
+                raise refusal(WHO, "areas", rule, code, checks.nearest(code, rows))
     return _told(Release({_name_of(name): _statistic(name, rows) for name, rows in found.items()}), wanted, products)
 
 
@@ -107,7 +115,7 @@ def _level(level: Any) -> str:
 
 def _queries(query: Any) -> dict[str, None]:
     """Names as the files write them: `hispanic * cenrace_dpq`."""
-    queries = [query] if isinstance(query, str) else list(query)
+    queries = [query] if isinstance(query, str) else list(query) if isinstance(query, Iterable) else []
     if not queries or not all(isinstance(name, str) for name in queries):
         raise refusal(WHO, "query", "must be a name, or a list of names", query, 'Give "total", say.')
     names: dict[str, None] = {}
@@ -121,11 +129,9 @@ def _state(state: Any) -> int | None:
     if state is None:
         return None
     number: Any = STATES.get(state.upper()) if isinstance(state, str) and not state.isdigit() else state
-    try:
+    if isinstance(number, str) and number.isdigit():
         number = int(number)
-    except (TypeError, ValueError):
-        number = None
-    if number not in STATES.values():
+    if isinstance(number, (bool, float)) or number not in STATES.values():
         raise refusal(WHO, "state", "must be a state's FIPS number or abbreviation", state, "Give 'VT' or 50.")
     return int(number)
 
@@ -133,7 +139,7 @@ def _state(state: Any) -> int | None:
 def _areas(areas: Any) -> tuple[str, ...] | str | None:
     if areas is None or isinstance(areas, str):
         return areas
-    codes = tuple(areas)
+    codes = tuple(areas) if isinstance(areas, Iterable) else ()
     if not codes or not all(isinstance(code, str) for code in codes):
         advice = "Give geocodes as words, since they start with zeros."
         raise refusal(WHO, "areas", "must be a geocode's beginning, or a list of geocodes", areas, advice)
@@ -146,7 +152,7 @@ def _areas(areas: Any) -> tuple[str, ...] | str | None:
 def _files(path: Any, wanted: _Wanted) -> list[Path]:
     """The Parquet files of the level and state; folders are laid out as Level.parquet/DPQuery/State=050/..."""
     try:
-        root = Path(path)
+        root = Path(path).expanduser()
     except TypeError:
         raise refusal(WHO, "path", "must be a file's or folder's path", path, "Check the path.") from None
     if not root.exists():
@@ -192,10 +198,21 @@ def _rows(file: Path, wanted: _Wanted, seen: set[str]) -> Iterator[_Row]:
         names = content.read_row_group(group, columns=["query_name", "geocode"]).to_pydict()
         seen.update(names["query_name"])
         pairs = zip(names["query_name"], names["geocode"], strict=True)
-        keep = [row for row, (name, code) in enumerate(pairs) if name in wanted.queries and wanted.keeps(code)]
+        named = [(row, code) for row, (name, code) in enumerate(pairs) if name in wanted.queries]
+        for row, code in named:
+            if not isinstance(code, str) or not _of_level(code, wanted.level):
+                rule = f"must be a geocode of the level {wanted.level}, in row {row} of row group {group}"
+                raise refusal(WHO, "level", rule, code, f"Of which level is {file.name}?")
+        keep = [row for row, code in named if wanted.keeps(code)]
         if keep:
             for entry in content.read_row_group(group, columns=columns).take(keep).to_pylist():
                 yield _row(entry, product, attributes)
+
+
+def _of_level(geocode: str, level: str) -> bool:
+    """Whether a geocode can be of a level: a digit and the state's two; less for the nation, more for what is finer."""
+    length = len(geocode)
+    return length < OF_STATE if level == "US" else length == OF_STATE if level == "State" else length > OF_STATE
 
 
 def _product(file: Path, columns: list[str]) -> tuple[str, dict[str, Grouping]]:
@@ -260,8 +277,8 @@ def _statistic(query: str, rows: dict[str, _Row]) -> Released:
     geocodes = sorted(rows)
     first = rows[geocodes[0]]
     for code in geocodes:
-        if rows[code].axes != first.axes:
-            rule = "must be grouped alike in all areas"
+        if rows[code].axes != first.axes or rows[code].sign != first.sign:
+            rule = "must be grouped alike in all areas, and either noisy or a constraint in all of them"
             raise refusal(WHO, "query", rule, [name for name, _ in rows[code].axes], f"Look at area {code}.")
     value = np.stack([rows[code].value for code in geocodes])
     coords = {"geocode": geocodes, **{name: list(labels) for name, labels in first.axes}}
