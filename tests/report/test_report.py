@@ -651,3 +651,13 @@ def test_the_section_on_the_fit_has_the_p_values_of_the_replicates():
         assert label in section
         assert number(row["mean"], 4) in section
     assert "Does the model fit?" not in Report(model, release, posterior).html()
+
+
+def test_a_naive_run_that_fell_short_is_said_where_its_numbers_are_used():
+    model = nw.Model({"theta": dist.Gamma(25.0, 1.0)}, {"count": lambda theta: dist.Poisson(theta)})
+    release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
+    comparison = nw.compare(model, release, draws=1_000, seed=1)
+    assert not any("fell short" in said for said in Report.of(comparison).short)
+    doubtful = replace(comparison.naive, status="divergent", message="3 divergences")
+    said = Report.of(comparison, naive=doubtful).short
+    assert any("that run itself fell short. Parts of the answer may be missing." in each for each in said)

@@ -120,7 +120,7 @@ def test_a_chosen_run_replays_bit_for_bit(seed, caplog):
         assert np.array_equal(again["theta"], run["theta"])
 
 
-def test_a_run_that_misses_its_forecast_falls_back_on_new_streams(seed, monkeypatch):
+def test_a_run_that_misses_its_forecast_falls_back_on_new_streams(seed, monkeypatch, capsys):
     """Importance ends with high_k, by force: the next sampler runs with another seed, and both steps are told."""
     real = Importance.run
 
@@ -130,12 +130,14 @@ def test_a_run_that_misses_its_forecast_falls_back_on_new_streams(seed, monkeypa
     monkeypatch.setattr(Importance, "run", missed)
     monkeypatch.setattr(choice, "COSTS", {key: choice.COSTS[key] for key in ("Rejection", "Importance")})
     monkeypatch.setattr(choice, "AFFORDABLE", 2**20)
-    run = nw.sample(count_model(2.0), count_release(), draws=20_000, seed=seed)
+    run = nw.sample(count_model(2.0), count_release(), draws=20_000, seed=seed, progress=True)
+    assert "Importance fell short; trying another way: Rejection" in capsys.readouterr().err
     assert run.sampler == Rejection()
     assert run.status == "complete"
     assert "Importance (" in run.reason
     assert "ended with 'high_k' and was discarded; the next in the forecast" in run.reason
     assert run.seed != seed
+    assert f"seed {seed}," in run.headline(seed), "to a person, the seed is the one that was given"
     again = nw.sample(count_model(2.0), count_release(), run.sampler, draws=20_000, seed=run.seed)
     assert np.array_equal(again["theta"], run["theta"])
 
