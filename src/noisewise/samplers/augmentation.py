@@ -56,6 +56,8 @@ POOL = 1024
 """Draws of the model that starts are chosen from."""
 POOL_ENTRIES = 2**24
 """Most entries of measured tables in these draws."""
+LARGE_TABLE = 2**10
+"""Numbers in a row, with a measured table among them, beyond which there are few chains."""
 WARMUP, SHORT_WARMUP = 200, 60
 """Sweeps before the first draw, and where no step adapts."""
 
@@ -223,6 +225,8 @@ def _how_many(joint: Joint, draws: int) -> int:
     """Chains: many for small problems, at least about 50 draws each, and if possible a divisor of the draws."""
     cells = sum(joint.model.cost_of_row(name) for name in joint.model.order)
     most = 128 if cells <= 256 else 64
+    if joint.measured and cells > LARGE_TABLE:  # a sweep is dear, and so is the warm-up of each chain
+        most = 16
     options = [count for count in (*range(128, 16, -16), 16, 10, 8, 5, 4) if count <= most and draws // count >= 50]
     return next((count for count in options if draws % count == 0), options[0] if options else 4)
 
