@@ -169,6 +169,18 @@ STEPS: dict[str, list[Step]] = {
         typed(
             "noisewise mle count.toml --quiet", "theta.*by EM", files=("count-mle/report.html", "count-mle/fit.json")
         ),
+        *(
+            typed(
+                f"noisewise fit {kind}.toml --quiet", "Verdict: Trust it.*Report", files=(f"{kind}-results/draws.csv",)
+            )
+            for kind in STARTERS
+            if kind != "count"
+        ),
+        *(
+            typed(f"noisewise mle {kind}.toml --quiet", "Verdict: Trust it.*Report", files=(f"{kind}-mle/fit.json",))
+            for kind in ("rate", "histogram")  # response takes minutes; the others say why they cannot
+        ),
+        typed("noisewise calibrate count.toml --replicates 40 --draws 500 --quiet", "calibrated"),
         typed("noisewise demo", "Picture", files=("noisewise-demo.png",)),
         script("files and pictures", COUNT, FILES, prints="status complete", files=("posterior.png", "trace.png")),
         script("docs/getting-started.md", page("docs/getting-started.md"), prints="Posterior: 10,000 draws"),
