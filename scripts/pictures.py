@@ -27,6 +27,7 @@ PICTURES = {
     "line-from-sums.png": "tutorials/line-from-sums.md",
     "noise-on-every-row.png": "tutorials/noise-on-every-row.md",
     "model-check.png": "tutorials/model-check.md",
+    "which-release.png": "tutorials/which-release.md",
     "forest.png": "answers.md",
 }
 """Pictures, and the pages whose code makes them."""

@@ -167,19 +167,21 @@ def test_without_noise_rows_are_weighed_by_the_law(seed):
     assert batch_agrees(values, (TAU**-2 + SIGMA**-2) ** -0.5)
 
 
-def count_width(scale):
-    """Average width of the central 95% interval of the count's rate: by enumeration of counts and quadrature."""
+def count_intervals(scale, released):
+    """Central 95% intervals of the count's rate, and the evidence, by enumeration of counts and quadrature."""
     theta = np.linspace(1e-3, 80.0, 1_601)
     counts = np.arange(0, 130)
-    prior = stats.gamma(25.0).pdf(theta)
     law = stats.poisson.pmf(counts[None, :], theta[:, None])
-    released = np.arange(-60.0, 160.0, 1.0)
     eta = stats.laplace(counts[:, None], scale).pdf(released[None, :])
-    joint = prior[:, None] * (law @ eta)
-    cdf = np.cumsum(joint, axis=0)
-    evidence = cdf[-1]
-    ends = [theta[np.argmax(cdf >= level * evidence, axis=0)] for level in (0.025, 0.975)]
-    return float(np.sum((ends[1] - ends[0]) * evidence) / np.sum(evidence))
+    cdf = np.cumsum(stats.gamma(25.0).pdf(theta)[:, None] * (law @ eta), axis=0)
+    low, high = (theta[np.argmax(cdf >= level * cdf[-1], axis=0)] for level in (0.025, 0.975))
+    return low, high, cdf[-1]
+
+
+def count_width(scale):
+    """Average width of these intervals over releases."""
+    low, high, evidence = count_intervals(scale, np.arange(-60.0, 160.0, 1.0))
+    return float(np.sum((high - low) * evidence) / np.sum(evidence))
 
 
 def test_the_privatised_count_by_enumeration(seed):
@@ -202,13 +204,18 @@ def test_rows_that_do_not_do_are_sampled(seed):
     assert values[0].mean() == pytest.approx(math.hypot(1.0, SIGMA), rel=0.1)
 
 
+def error_there(found):
+    """The Monte Carlo error of the curve at the budget found: by so much the target may be off."""
+    nearest = min(found.curve, key=lambda budget: abs(math.log(budget / found.budget)))
+    return found.curve[nearest][1]
+
+
 @pytest.mark.long
 def test_the_found_budget_gives_the_width_in_fresh_simulations(seed):
     """400 releases at the budget found, each sampled by `nw.sample`, and compared with what was asked for."""
     model = count_model()
     plan = {"count": lambda epsilon: nw.Laplace(epsilon=epsilon, sensitivity=1.0)}
     found = nw.design(model, plan, target={"width": "theta", "at_most": 16.0}, seed=seed + 1)
-    slope = (count_width(1 / found.budget * 0.95) - count_width(1 / found.budget * 1.05)) / 0.1
     rng = np.random.default_rng(seed + 2)
     widths = []
     for number, count in enumerate(model.simulate(400, seed=seed + 3)["count"]):
@@ -216,25 +223,20 @@ def test_the_found_budget_gives_the_width_in_fresh_simulations(seed):
         release = nw.Release(count=mechanism.released(mechanism.sample(rng, count)))
         low, high = nw.sample(model, release, draws=4_000, seed=number).interval(0.95)["theta"]
         widths.append(high - low)
-    assert agrees(widths, 16.0, truth_error=abs(slope) * found.error / found.budget)
+    assert agrees(widths, 16.0, truth_error=error_there(found))
 
 
 @pytest.mark.long
 def test_power_against_direct_simulation(seed):
+    """400 releases at the truth, each with its posterior by enumeration and quadrature, without the library."""
     model = count_model()
     plan = {"count": lambda epsilon: nw.Laplace(epsilon=epsilon, sensitivity=1.0)}
     target = {"power": "theta", "excludes": 35.0, "at_least": 0.75, "truth": {"theta": 20.0}}
-    found = nw.design(model, plan, target=target, seed=seed + 1)
+    found = nw.design(model, plan, target=target, tolerance=0.3, budgets=(0.02, 1.0), seed=seed + 1)
     rng = np.random.default_rng(seed + 2)
-    mechanism = found.mechanisms["count"]
-    excluded = []
-    for number in range(400):
-        release = nw.Release(count=mechanism.released(mechanism.sample(rng, rng.poisson(20.0))))
-        low, high = nw.sample(model, release, draws=2_000, seed=number).interval(0.95)["theta"]
-        excluded.append(low > 35.0 or high < 35.0)
-    by_budget = found.table()["target"]
-    slope = np.polyfit(np.log(by_budget.index), by_budget, 1)[0]
-    assert agrees(excluded, 0.75, truth_error=slope * found.error / found.budget)
+    released = rng.poisson(20.0, 400) + rng.laplace(0.0, 1.0 / found.budget, 400)
+    low, high = count_intervals(1.0 / found.budget, released)[:2]
+    assert agrees((low > 35.0) | (high < 35.0), 0.75, truth_error=error_there(found))
 
 
 # The search -------------------------------------------------------------------------------------------------------
@@ -339,8 +341,8 @@ def test_a_split_by_simulation_is_that_of_the_closed_form(seed):
         "x": lambda rho: nw.mechanisms.Laplace(scale=0.3 / math.sqrt(4.0 * rho)),
         "y": lambda rho: nw.mechanisms.Laplace(scale=1.5 / math.sqrt(4.0 * rho)),
     }
-    found = nw.allocate(two_model(), plan, rho=1.0, target={"sd": "gap"}, seed=seed + 1)
-    best = optimize.minimize_scalar(lambda share: gap_sd(share, 1 - share), bounds=(0.01, 0.99), method="bounded")
+    found = nw.allocate(two_model(), plan, rho=0.05, target={"sd": "gap"}, replicates=32, seed=seed + 1)
+    best = optimize.minimize_scalar(lambda w: gap_sd(0.05 * w, 0.05 * (1 - w)), bounds=(0.01, 0.99), method="bounded")
     assert found.shares["x"] == pytest.approx(best.x, abs=0.08)
     assert found.gain > 3 * found.gain_error
     assert found.status == "complete"
@@ -381,12 +383,12 @@ def test_the_number_of_people_by_simulation(seed):
         return nw.Model(prior={"share": dist.Beta(2.0, 3.0)}, statistics={"yes": lambda share: dist.Binomial(n, share)})
 
     plan = {"yes": lambda epsilon: nw.Laplace(epsilon=epsilon, sensitivity=1.0)}
-    target = {"width": "share", "at_most": 0.15}
-    found = nw.sample_size(model, plan, target=target, budgets=0.5, sizes=(30, 1_000), replicates=64, seed=seed + 1)
+    target = {"width": "share", "at_most": 0.16}
+    found = nw.sample_size(model, plan, target=target, budgets=0.5, sizes=(60, 300), replicates=32, seed=seed + 1)
     n = found.n[0.5]
     values = Simulation(model(n), of(target, model(n)), seed + 2).means({"yes": nw.Laplace(scale=2.0)}, 0, 32)
-    spread = 0.15 * 0.5 * found.error[0.5] / n  # the width falls about as n^(-1/2)
-    assert np.mean(values) == pytest.approx(0.15, abs=6 * math.hypot(spread, np.std(values) / math.sqrt(32)))
+    spread = 0.16 * 0.5 * found.error[0.5] / n  # the width falls about as n^(-1/2)
+    assert np.mean(values) == pytest.approx(0.16, abs=6 * math.hypot(spread, np.std(values) / math.sqrt(32)))
 
 
 # The verb ---------------------------------------------------------------------------------------------------------
