@@ -217,10 +217,11 @@ def main():
             shown = [f"{one:.3g}" if np.isfinite(one) else "" for one in (rate, gradients, step)]
             table.append([problem, side, *shown, f"{first / rate:.2g}"])
             print(" | ".join(table[-1]), flush=True)
-    if given.write:
-        settings = f"--runs {runs} --draws {draws} --warmup {warmup}"
-        told = page.measured_by(f"python benchmarks/numpyro_models.py {settings} --write")
-        page.write("numpyro models", "\n\n".join(["## Inside NumPyro models", told, NOTE, page.table([HEAD, *table])]))
+        if given.write:  # what there is, after every problem: the last takes longest
+            settings = f"--runs {runs} --draws {draws} --warmup {warmup}"
+            told = page.measured_by(f"python benchmarks/numpyro_models.py {settings} --write")
+            text = ["## Inside NumPyro models", told, NOTE, page.table([HEAD, *table])]
+            page.write("numpyro models", "\n\n".join(text))
 
 
 HEAD = [

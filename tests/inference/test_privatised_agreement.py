@@ -103,7 +103,7 @@ def by_numpyro(function, seed):
     """Four chains: draws by name, chains first."""
     with double():
         how = {"num_chains": 4, "chain_method": "vectorized", "progress_bar": False}
-        chains = MCMC(NUTS(function, target_accept_prob=0.9), num_warmup=1000, num_samples=1000, **how)
+        chains = MCMC(NUTS(function, target_accept_prob=0.9), num_warmup=500, num_samples=1000, **how)
         chains.run(jax.random.key(seed))
         found = chains.get_samples(group_by_chain=True)
         return {name: np.asarray(one) for name, one in found.items()}
