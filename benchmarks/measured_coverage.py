@@ -19,7 +19,7 @@ import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.samplers.augmentation import closed_forms, one_sweep, plan
 from noisewise.samplers.gibbs.joint import Joint, State
-from noisewise.samplers.gibbs.measured import Table
+from noisewise.samplers.gibbs.measured import MeasuredTable
 
 RELEASES, WARM, SWEEPS = 500, 200, 1_000
 MEANS = np.array([0.3, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0]).reshape(2, 2, 2)
@@ -60,7 +60,7 @@ def exact(model, found, seed):
     joint, rng = Joint(Problem(model, nw.Release(first)), {}), np.random.default_rng(seed)
     values = model.draw(rng, model.order, RELEASES)
     state = State(values)
-    Table.of(joint, "cells").settle(rng, state)
+    MeasuredTable.of(joint, "cells").settle(rng, state)
     joint.axes = dict.fromkeys(found, (None, 0))
     joint.release = {name: (mechanism, noisy.astype(float)) for name, (mechanism, _, noisy) in found.items()}
     steps = plan(joint, closed_forms(joint, state))

@@ -1,5 +1,6 @@
 """CONTRIBUTING: its lists of files are complete, its examples work, and its picture of the rooms is the present one."""
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -264,6 +265,28 @@ def test_the_example_of_a_mechanism_says_what_it_did(logistic):
 
     said = sentence("income", logistic(scale=2.0).released(3.1))
     assert said.startswith("income got logistic noise of scale 2: half of the time less than")
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+ONE_MEANING = {
+    "Importance": "of samples from the model, by a sampler and by an E-step",
+    "Rejection": "of samples from the model, by a sampler and by an E-step",
+    "Lalonde": "the data set, and its exact posterior",
+    "Privatised": "the same law in NumPyro and in PyMC",
+    "Table": "what its user calls a table: the curator's confidential one, the analyst's of estimates; both are public",
+}
+"""Names of classes in several rooms, and why."""
+
+
+def test_a_class_of_one_name_has_one_meaning():
+    rooms = {}
+    for path in (ROOT / "src" / "noisewise").rglob("*.py"):
+        room = path.relative_to(ROOT / "src" / "noisewise").parts[0]
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                rooms.setdefault(node.name, set()).add(room)
+    assert {name for name, several in rooms.items() if len(several) > 1} <= set(ONE_MEANING)
 
 
 # The picture --------------------------------------------------------------------------------------------------------

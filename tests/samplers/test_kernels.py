@@ -23,7 +23,7 @@ from noisewise.samplers.gibbs.joint import Joint, State
 from noisewise.samplers.gibbs.latent import Entries
 from noisewise.samplers.gibbs.parameter_steps import Gradient, Refresh
 from noisewise.samplers.gibbs.renewal import Renewal
-from noisewise.samplers.proposals.mixture import Mixture
+from noisewise.samplers.proposals.mixture import StudentMixture
 from noisewise.samplers.proposals.weighted_candidates import log_average, pick_simulation
 from noisewise.samplers.walking.moves import whole_steps
 
@@ -265,7 +265,7 @@ def test_steps_of_whole_numbers_go_up_as_often_as_down(seed):
 
 def test_a_mixture_is_drawn_from_its_density(seed):
     """Averages of another density over this one, at its own draws, are one: in both places, heavy tails included."""
-    mixture = Mixture(
+    mixture = StudentMixture(
         np.array([0.3, 0.7]),
         np.array([[0.0, 0.0], [4.0, -1.0]]),
         np.array([[[1.0, 0.0], [0.5, 0.8]], [[0.5, 0.0], [-0.2, 0.3]]]),

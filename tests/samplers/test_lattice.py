@@ -19,7 +19,7 @@ from noisewise.samplers.augmentation import Augmentation, State
 from noisewise.samplers.choosing import choice
 from noisewise.samplers.choosing.probe import probe_of
 from noisewise.samplers.gibbs.joint import Joint
-from noisewise.samplers.gibbs.measured import Table
+from noisewise.samplers.gibbs.measured import MeasuredTable
 
 MEAN = np.array([[2.0, 1.0], [0.6, 1.5]])
 WIDE = np.array([[1.0, 0.6, 0.4], [0.3, 1.2, 0.8]])
@@ -101,7 +101,7 @@ def truth(case):
 def moved(model, release, seed, chains=2000, sweeps=12, broken=None):
     """Independent chains of the step alone, from one start."""
     joint = Joint(Problem(model, release), {})
-    step, rng = Table.of(joint, "cells"), np.random.default_rng(seed)
+    step, rng = MeasuredTable.of(joint, "cells"), np.random.default_rng(seed)
     state = State({"cells": np.ones((4, *model.shape("cells")), dtype=np.int64)})
     step.settle(rng, state)
     state.values["cells"] = np.repeat(state.values["cells"][:1], chains, axis=0)

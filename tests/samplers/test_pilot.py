@@ -10,9 +10,9 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.model.coordinates import Space
-from noisewise.samplers.proposals.adapted import Adapted, Table, search, uniform_tables
+from noisewise.samplers.proposals.adapted import Adapted, ValueTable, search, uniform_tables
 from noisewise.samplers.proposals.memory import Memory
-from noisewise.samplers.proposals.mixture import Mixture
+from noisewise.samplers.proposals.mixture import StudentMixture
 
 LIMIT = stats.norm.isf(0.5e-6)
 """One false alarm in a million for each comparison."""
@@ -33,8 +33,8 @@ def mixed():
 def laws(model):
     """Three proposals of different shapes, one of them the prior."""
     space, table = Space(model), uniform_tables(model)["z"]
-    narrow = Mixture(np.ones(1), np.array([[1.0]]), np.array([[[0.3]]]))
-    wide = Mixture(np.array([0.4, 0.6]), np.array([[-3.0], [2.0]]), np.array([[[2.0]], [[1.0]]]))
+    narrow = StudentMixture(np.ones(1), np.array([[1.0]]), np.array([[[0.3]]]))
+    wide = StudentMixture(np.array([0.4, 0.6]), np.array([[-3.0], [2.0]]), np.array([[[2.0]], [[1.0]]]))
     leaning = table.fitted(np.array([[4], [4], [3]]), np.array([0.5, 0.3, 0.2]))
     return space, [Adapted(space, narrow, 0.2, {"z": leaning}), Adapted(space, wide, 0.5, {"z": table}), None]
 
@@ -119,7 +119,7 @@ def test_tables_are_made_for_few_values_of_few_numbers():
 
 
 def test_a_table_draws_its_chances(seed):
-    table = Table(np.array([2, 5]), np.array([[0.2, 0.3, 0.5], [0.6, 0.4, 0.0]]))
+    table = ValueTable(np.array([2, 5]), np.array([[0.2, 0.3, 0.5], [0.6, 0.4, 0.0]]))
     values = table.draw(np.random.default_rng(seed), 30_000)
     for entry in range(2):
         for number, chance in enumerate(table.chances[entry]):

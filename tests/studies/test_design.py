@@ -12,10 +12,10 @@ from targets import count_model
 import noisewise as nw
 from noisewise.mechanisms import Gaussian
 from noisewise.studies.allocate import best_split
-from noisewise.studies.designs.gaussian import Joint
+from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.search import Curve, falling, least
 from noisewise.studies.designs.simulation import PER_BATCH, Simulation, floor_of
-from noisewise.studies.designs.target import Target
+from noisewise.studies.designs.target import Goal
 
 Z = stats.norm.ppf(0.975)
 TAU, SIGMA, DELTA = 2.0, 0.5, 0.3
@@ -102,7 +102,7 @@ def test_power_in_closed_form():
 
 def test_a_decisions_error_in_closed_form(seed):
     """Against draws of truth and posterior mean; at a truth, against the tail of the posterior mean."""
-    joint = Joint.of(mean_model(), {"mean": Gaussian(scale=0.7)}, of({"error": "mu", "above": 0.4}))
+    joint = JointNormal.of(mean_model(), {"mean": Gaussian(scale=0.7)}, of({"error": "mu", "above": 0.4}))
     noisy = SIGMA**2 + 0.49
     shrink = TAU**2 / (TAU**2 + noisy)
     rng = np.random.default_rng(seed)
@@ -111,7 +111,9 @@ def test_a_decisions_error_in_closed_form(seed):
     value = joint.value({"mean": Gaussian(scale=0.7)})
     assert agrees(wrong, value)
     assert not agrees(wrong, 1.1 * value), "negative control"
-    joint = Joint.of(mean_model(), {"mean": Gaussian(scale=0.7)}, of({"error": "mu", "above": 0.4, "truth": {"mu": 1}}))
+    joint = JointNormal.of(
+        mean_model(), {"mean": Gaussian(scale=0.7)}, of({"error": "mu", "above": 0.4, "truth": {"mu": 1}})
+    )
     expected = stats.norm(shrink, shrink * math.sqrt(noisy)).cdf(0.4)
     assert joint.value({"mean": Gaussian(scale=0.7)}) == pytest.approx(expected)
 
@@ -129,14 +131,14 @@ def test_a_decisions_error_in_closed_form(seed):
 )
 def test_no_closed_form_where_something_is_not_normal(prior, statistic, noise):
     model = nw.Model(prior={"mu": prior}, statistics={"s": statistic})
-    assert Joint.of(model, {"s": noise}, of({"sd": "mu"}, model)) is None
+    assert JointNormal.of(model, {"s": noise}, of({"sd": "mu"}, model)) is None
 
 
 # Simulation -------------------------------------------------------------------------------------------------------
 
 
 def of(content, model=None, level=0.95):
-    return Target.read("design", content, model or mean_model(), level, needs_goal=False)
+    return Goal.read("design", content, model or mean_model(), level, needs_goal=False)
 
 
 def batch_agrees(values, truth):
@@ -153,7 +155,7 @@ def test_simulation_agrees_with_closed_forms(content, seed):
     model, noise = mean_model(), {"mean": Gaussian(scale=0.7)}
     simulation = Simulation(model, of(content), seed)
     values = simulation.means(noise, 0, 48)
-    exact = Joint.of(model, noise, of(content)).value(noise)
+    exact = JointNormal.of(model, noise, of(content)).value(noise)
     assert simulation.sampled == 0
     assert batch_agrees(values, exact)
     other = {"mean": Gaussian(scale=1.4)}

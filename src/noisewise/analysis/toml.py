@@ -73,7 +73,7 @@ class FileError(InputError):
 
 
 @dataclass(frozen=True)
-class Place:
+class Offsets:
     """Offsets of a key and of its value; for a string, one for each of its characters and one for its end."""
 
     key: int
@@ -88,7 +88,7 @@ class Document:
     text: str
     where: str
     content: dict[str, Any]
-    places: Mapping[Path, Place]
+    places: Mapping[Path, Offsets]
 
     def at(self, path: Path) -> Any:
         """The value at a path; None where there is none."""
@@ -103,7 +103,7 @@ class Document:
         """An error at a value (its character `at`, for strings) or at its key; at the nearest table above if absent."""
         while path and path not in self.places:
             path, at = path[:-1], None
-        place = self.places.get(path, Place(0, 0))
+        place = self.places.get(path, Offsets(0, 0))
         offset = place.key if key else place.value
         if at is not None and place.characters:
             offset = place.characters[min(at, len(place.characters) - 1)]
@@ -187,7 +187,7 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self.places: dict[Path, Place] = {}
+        self.places: dict[Path, Offsets] = {}
         self.arrays: dict[Path, int] = {}
         self._document()
 
@@ -226,12 +226,12 @@ class _Scanner:
             last = number == len(names) - 1
             if double and last:
                 self.arrays[table] = self.arrays.get(table, -1) + 1
-            self.places.setdefault(table, Place(start, start))
+            self.places.setdefault(table, Offsets(start, start))
             if last and not double:
-                self.places[table] = Place(start, start)
+                self.places[table] = Offsets(start, start)
             if table in self.arrays:
                 table = (*table, self.arrays[table])
-                self.places.setdefault(table, Place(start, start))
+                self.places.setdefault(table, Offsets(start, start))
         return table
 
     def _key(self) -> list[str]:
@@ -258,7 +258,7 @@ class _Scanner:
         start = self.at
         names = self._key()
         for number in range(1, len(names)):
-            self.places.setdefault((*table, *names[:number]), Place(start, start))
+            self.places.setdefault((*table, *names[:number]), Offsets(start, start))
         self.at += 1  # the equals sign
         self._blank(newlines=False)
         self._value((*table, *names), start)
@@ -276,7 +276,7 @@ class _Scanner:
         else:
             while self.at < len(self.text) and self.text[self.at] not in ",]}#\n":
                 self.at += 1
-        self.places[path] = Place(key, start, characters)
+        self.places[path] = Offsets(key, start, characters)
 
     def _array(self, path: Path) -> None:
         self.at += 1

@@ -18,7 +18,7 @@ from noisewise.inference.progress import Steps
 from noisewise.inference.settings import Estimator
 from noisewise.likelihood.e_step.cloud import Clouds, inexact
 from noisewise.likelihood.e_step.entries_in_pieces import exact_parts, first_pieces, in_pieces
-from noisewise.likelihood.e_step.measured import Measured
+from noisewise.likelihood.e_step.measured import MeasuredPart
 from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.sufficient import condensed
 from noisewise.likelihood.m_step.coordinates import Coordinates
@@ -65,7 +65,7 @@ class EM(Estimator):
     def unfit(self, problem: Problem) -> str | None:
         """Why it cannot sum or integrate over one entry at a time. A model that no estimator takes is refused."""
         for part in parts_of(problem):
-            if isinstance(part, Measured):
+            if isinstance(part, MeasuredPart):
                 return f"sums or integrates entry by entry, but measurements of '{part.name}' tie its entries together"
             if not part.exact and not part.by_entry:
                 dependent = f"the entries of '{part.name}', or their noise, are not independent"

@@ -19,7 +19,7 @@ from noisewise.likelihood.e_step.simulated import smallest
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.monte_carlo.climb import Climb, boundary
 from noisewise.likelihood.monte_carlo.iterations import Iterations
-from noisewise.likelihood.monte_carlo.measurement import ROUGH, Measurement
+from noisewise.likelihood.monte_carlo.measurement import ROUGH, FinalMeasurement
 from noisewise.likelihood.monte_carlo.position import Position
 from noisewise.likelihood.monte_carlo.settling import UNSETTLED, Settling
 from noisewise.likelihood.result import End, finish
@@ -108,11 +108,13 @@ class MCEM(Estimator):
         )
         return finish(self, problem, seed, position.coordinates, end)
 
-    def _climbed(self, position: Position, iterations: Iterations, progress: Steps) -> tuple[str, str, Measurement]:
+    def _climbed(
+        self, position: Position, iterations: Iterations, progress: Steps
+    ) -> tuple[str, str, FinalMeasurement]:
         """To the top, and what is found there: status, message, measurement."""
         status, message = Climb(self.schedule, position, iterations, progress).run()
         settled = Settling(position, iterations, progress, self.final).run(newton=status != "boundary")
-        measured = Measurement(position, settled.clouds, settled.louis, self.final)
+        measured = FinalMeasurement(position, settled.clouds, settled.louis, self.final)
         if settled.edge is not None:
             status, message = boundary(position, settled.edge)
         elif status != "boundary" and (reason := measured.too_thin()):
@@ -123,9 +125,9 @@ class MCEM(Estimator):
             status, message = "rough", ROUGH
         return status, message, measured
 
-    def _measured_here(self, position: Position) -> Measurement:
+    def _measured_here(self, position: Position) -> FinalMeasurement:
         """Of the samples there are, after an interruption."""
         position.look_at_all()
         clouds = position.here()
         louis = position.objective.score_and_information(position.free, clouds)
-        return Measurement(position, clouds, louis, self.final)
+        return FinalMeasurement(position, clouds, louis, self.final)

@@ -12,7 +12,7 @@ from noisewise.analysis import Analysis, FileError, starter
 from noisewise.analysis.analysis import STARTERS
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.page import release_text
-from noisewise.page.form import Form, form_of, with_prior, with_value
+from noisewise.page.form import PageForm, form_of, with_prior, with_value
 from noisewise.page.guard import LARGEST_BODY
 from noisewise.page.job_queue import Full
 
@@ -44,7 +44,7 @@ class Checked:
     error: str = ""
     place: str = ""
     """The line of the error, with a caret."""
-    form: Form = field(default_factory=Form)
+    form: PageForm = field(default_factory=PageForm)
 
 
 @lru_cache(maxsize=32)
@@ -276,7 +276,7 @@ def _in_step(input: Inputs, said: Any, put: Any, checked: Any) -> None:
         filled.clear()
         await put(text)
 
-    def current() -> Form | None:
+    def current() -> PageForm | None:
         """What the file says, where it is in order and has been read."""
         with reactive.isolate():
             outcome = check(input.analysis())

@@ -17,7 +17,7 @@ BY_HAND = "This cannot be changed by the form: change it in the analysis file."
 
 
 @dataclass(frozen=True)
-class Form:
+class PageForm:
     """What the form shows of a file that is in order."""
 
     values: dict[str, str] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Form:
     """By parameter: the ends of the middle 95% of its prior."""
 
 
-def form_of(analysis: Analysis) -> Form:
+def form_of(analysis: Analysis) -> PageForm:
     """The form of an analysis, its release written out."""
     stated = analysis.content.get("release")
     entries = stated if isinstance(stated, dict) else {}
@@ -40,7 +40,7 @@ def form_of(analysis: Analysis) -> Form:
             noise[name] = (key, _shown(entries[name][key]))
     model = analysis.model
     plain = [name for name in model.parameters if not model.parents(name) and model.shape(name) == ()]
-    return Form(
+    return PageForm(
         values, noise, {name: (f"{low:.3g}", f"{high:.3g}") for name in plain for low, high in [_ends(model, name)]}
     )
 
@@ -95,7 +95,7 @@ def replaced(text: str, path: Path, new: str) -> str:
     return changed
 
 
-def _end(text: str, place: toml_text.Place) -> int:
+def _end(text: str, place: toml_text.Offsets) -> int:
     """Where the value ends: behind its quotation mark or last bracket, or at the end of the word."""
     if place.characters:
         return place.characters[-1] + 1

@@ -42,7 +42,7 @@ class Reproduction:
     """What was computed, and every number beside the paper's and the exact one."""
 
     numbers: list[Number]
-    panels: dict[float, count.Panel]
+    panels: dict[float, count.FigurePanel]
     rates: list[count.Rate]
     likelihood: count.Likelihood
     lalonde: lalonde.Fitted

@@ -38,7 +38,7 @@ def release() -> nw.Release:
 
 
 @dataclass(frozen=True)
-class Panel:
+class FigurePanel:
     """One posterior of Figures 1 and 2."""
 
     alpha: float
@@ -51,17 +51,17 @@ class Panel:
         return float(stats.kstest(self.draws, self.exact.cdf).statistic)
 
 
-def panels(draws: int, seed: int, progress: Progress) -> dict[float, Panel]:
+def panels(draws: int, seed: int, progress: Progress) -> dict[float, FigurePanel]:
     """Exact draws for each prior."""
     panels = {}
     for alpha in PRIORS:
         progress(f"Figures 1 and 2: {draws:,} exact draws with prior Gamma({alpha:g}, 1)")
         posterior = nw.sample(model(alpha), release(), nw.Rejection(), draws=draws, seed=seed, progress=False)
-        panels[alpha] = Panel(alpha, Count(alpha=alpha), np.asarray(posterior["theta"]))
+        panels[alpha] = FigurePanel(alpha, Count(alpha=alpha), np.asarray(posterior["theta"]))
     return panels
 
 
-def figure_numbers(panels: dict[float, Panel]) -> list[Number]:
+def figure_numbers(panels: dict[float, FigurePanel]) -> list[Number]:
     """How far the histograms are from the analytic posteriors, and moments of both (the paper prints none)."""
     numbers = []
     section = "Figures 1 and 2"

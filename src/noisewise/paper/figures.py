@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from noisewise.paper.count import Panel
+from noisewise.paper.count import FigurePanel
 from noisewise.paper.lalonde import LEVELS, QUANTITIES, Fitted
 
 STYLE = {
@@ -25,7 +25,7 @@ TITLES = {
 }
 
 
-def posterior_figure(panels: list[Panel], titles: list[str]) -> Any:
+def posterior_figure(panels: list[FigurePanel], titles: list[str]) -> Any:
     """Histogram of exact draws, analytic and naive posterior, prior, and the released value, a panel each."""
     import matplotlib.pyplot as plt
 
@@ -41,7 +41,7 @@ def posterior_figure(panels: list[Panel], titles: list[str]) -> Any:
     return figure
 
 
-def _posterior_panel(axis: Any, panel: Panel, title: str) -> None:
+def _posterior_panel(axis: Any, panel: FigurePanel, title: str) -> None:
     exact = panel.exact
     low = max(0.0, min(panel.draws.min(), stats.gamma.ppf(1e-3, exact.alpha), exact.released - 2.0))
     high = 1.05 * max(panel.draws.max(), stats.gamma.ppf(0.999, exact.alpha), exact.released + 2.0)

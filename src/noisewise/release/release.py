@@ -351,9 +351,11 @@ class Release(Mapping[str, Released]):
         labels or a dict of such lists, and that the table lacks were withheld, and stay as evidence. Without
         `expected` a row that is absent means nothing. See docs/tables.md.
         """
-        from noisewise.release.rows import Plan, statistics
+        from noisewise.release.rows import ColumnPlan, statistics
 
-        plan = Plan.of(value, mechanism, index, noise, statistic=statistic, threshold=threshold, expected=expected)
+        plan = ColumnPlan.of(
+            value, mechanism, index, noise, statistic=statistic, threshold=threshold, expected=expected
+        )
         return cls(statistics(table, plan))
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.base import Mechanism
 from noisewise.mechanisms.processed import Processed
 from noisewise.mechanisms.thresholded import Thresholded
-from noisewise.release.tables import Table
+from noisewise.release.tables import Columns
 
 WHO = "Release.from_table"
 NOISE = ("scale", "variance", "epsilon", "rho", "sensitivity")
@@ -34,7 +34,7 @@ SCALES: dict[type[Mechanism], dict[str, Callable[[Any], Any]]] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class ColumnPlan:
     """What `Release.from_table` was asked for, checked as far as it can be without the table."""
 
     value: str
@@ -46,7 +46,7 @@ class Plan:
     noise: dict[str, float | str]
 
     @classmethod
-    def of(cls, value: Any, mechanism: Any, index: Any, noise: Mapping[str, Any], **options: Any) -> "Plan":
+    def of(cls, value: Any, mechanism: Any, index: Any, noise: Mapping[str, Any], **options: Any) -> "ColumnPlan":
         """Check every argument."""
         listed = isinstance(index, Iterable) and not isinstance(index, str)
         names: tuple[Any, ...] = () if index is None else tuple(index) if listed else (index,)
@@ -78,9 +78,9 @@ class Plan:
         return [*self.index, *([self.statistic] if self.statistic else [])]
 
 
-def statistics(table: Any, plan: Plan) -> dict[str, Released]:
+def statistics(table: Any, plan: ColumnPlan) -> dict[str, Released]:
     """Every statistic of the table."""
-    columns = Table(WHO, table, numbers=plan.numbers, words=plan.words)
+    columns = Columns(WHO, table, numbers=plan.numbers, words=plan.words)
     if not columns.rows and plan.expected is None:
         advice = "If all that was expected was withheld, say so: threshold= and expected=."
         raise refusal(WHO, "table", "must have at least one row", plan.words + plan.numbers, advice)
@@ -93,7 +93,7 @@ def statistics(table: Any, plan: Plan) -> dict[str, Released]:
     }
 
 
-def _groups(columns: Table, plan: Plan) -> Iterator[tuple[str, Any]]:
+def _groups(columns: Columns, plan: ColumnPlan) -> Iterator[tuple[str, Any]]:
     """The rows of each statistic, in the order in which they first occur."""
     import pandas
 
@@ -121,8 +121,8 @@ def _groups(columns: Table, plan: Plan) -> Iterator[tuple[str, Any]]:
 class _Rows:
     """The rows of one statistic."""
 
-    plan: Plan
-    columns: Table
+    plan: ColumnPlan
+    columns: Columns
     rows: Any
     value: Any
     numbers: dict[str, Any]
@@ -268,7 +268,7 @@ def _expected(expected: Any, index: tuple[str, ...], statistic: str | None) -> d
         labels = by_column[name]
         if isinstance(labels, (str, Set)) or not isinstance(labels, Iterable):
             raise refusal(WHO, "expected", "must be lists of labels", labels, advice)
-        found = Table(WHO, {name: list(labels)}, numbers=(), words=(name,)).labels(name).tolist()
+        found = Columns(WHO, {name: list(labels)}, numbers=(), words=(name,)).labels(name).tolist()
         if not found:
             raise refusal(WHO, "expected", "must hold at least one label", labels, advice)
         if len(set(found)) < len(found):

@@ -23,7 +23,7 @@ SEPARATORS = {".csv": ",", ".tsv": "\t"}
 COUNTED = "Rows are counted from 0."
 
 
-class Table:
+class Columns:
     """Columns by name. `who` reads them, and says so in messages."""
 
     def __init__(self, who: str, table: Any, *, numbers: Iterable[str], words: Iterable[str]) -> None:

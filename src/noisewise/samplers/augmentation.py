@@ -42,7 +42,7 @@ from noisewise.results.posterior import Posterior
 from noisewise.samplers.gibbs.conjugate import Conjugate, ConjugateFamily, family_of
 from noisewise.samplers.gibbs.joint import Joint, State, has_free_entries
 from noisewise.samplers.gibbs.latent import Entries, Lines
-from noisewise.samplers.gibbs.measured import Normal, Table
+from noisewise.samplers.gibbs.measured import MeasuredTable, Normal
 from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, Tuned
 from noisewise.samplers.gibbs.renewal import Renewal
 from noisewise.samplers.gibbs.reported import Reported
@@ -359,7 +359,7 @@ def plan(joint: Joint, closed: dict[str, ConjugateFamily]) -> list[Any]:
     steps: list[Any] = []
     for name in latent:
         if name in tables and model.is_discrete(name):
-            steps.append(Table.of(joint, name))
+            steps.append(MeasuredTable.of(joint, name))
         elif name in tables and MeasuredNormal.applies(joint.problem, name):
             steps.append(Normal(joint, name))
         elif Reported.applies(joint, name):
@@ -459,7 +459,7 @@ def step_in_words(step: Any) -> str:
     if isinstance(step, Gradient):
         inside = f" ({', '.join(inner.name for inner in step.collapsed)} integrated out)" if step.collapsed else ""
         return f"{', '.join(step.chart.names)}: Hamiltonian{inside}"
-    if isinstance(step, Table):
+    if isinstance(step, MeasuredTable):
         return f"{step.name}: along integer directions"
     if isinstance(step, Normal):
         return f"{step.name}: normal given its measurements"
@@ -535,7 +535,7 @@ def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:
     """Whether every chain starts where the joint density is positive, after moving entries that are not."""
     for name in sorted(_tables(joint) - joint.fixed):
         if joint.model.is_discrete(name):
-            Table.of(joint, name).settle(rng, state)
+            MeasuredTable.of(joint, name).settle(rng, state)
     joint.measure(state.values)
     for name in joint.release:
         if Reported.applies(joint, name):

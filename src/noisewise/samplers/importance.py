@@ -25,7 +25,7 @@ from noisewise.mechanisms import Exact
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.proposals import collapsed
 from noisewise.samplers.proposals import proposal as proposals
-from noisewise.samplers.proposals.pilot import Plan, plan_of
+from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 from noisewise.samplers.verdict import posterior_of
 
@@ -75,7 +75,7 @@ class Importance(Sampler):
         engine: Engine,
         progress: Progress,
         log: Log = NOTHING,
-        pilot: Plan | None = None,
+        pilot: PilotPlan | None = None,
     ) -> Posterior:
         """Weigh draws of the proposal; `pilot` is one already made with this seed and these settings."""
         if pilot is None:
@@ -165,20 +165,20 @@ def without_density(problem: Problem) -> str | None:
     return problem.without_measure()
 
 
-def remaining(max_proposals: int | None, max_seconds: float | None, pilot: Plan) -> Budget:
+def remaining(max_proposals: int | None, max_seconds: float | None, pilot: PilotPlan) -> Budget:
     """The budget after a pilot: its seconds count, its rows do not. A row costs `simulations` proposals."""
     rows = None if max_proposals is None else max(1, max_proposals // pilot.simulations)
     seconds = None if max_seconds is None else max(1e-3, max_seconds - pilot.seconds)
     return Budget(rows, seconds)
 
 
-def log_bound(problem: Problem, pilot: Plan) -> float:
+def log_bound(problem: Problem, pilot: PilotPlan) -> float:
     """Bound of the log weights: the noise's densities, and the prior's share of the proposal."""
     if any(isinstance(item.mechanism, Exact) for item in problem.release.values()):
         return math.inf
     return sum(problem.log_sup(name) for name in problem.release) - math.log(pilot.proposal.share)
 
 
-def pilot_diagnostics(pilot: Plan) -> dict[str, Any]:
+def pilot_diagnostics(pilot: PilotPlan) -> dict[str, Any]:
     """What the pilot did, for the diagnostics."""
     return {"simulations": pilot.simulations, "pilot_rounds": pilot.rounds, "pilot_proposals": pilot.proposals}

@@ -8,7 +8,6 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
 from noisewise import checks
 from noisewise.engine import Engine
@@ -18,10 +17,10 @@ from noisewise.inference.progress import Progress
 from noisewise.mechanisms import Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
-from noisewise.studies.designs.gaussian import Joint
+from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.open_plan import OpenPlan
 from noisewise.studies.designs.simulation import PER_BATCH, Simulation, check
-from noisewise.studies.designs.target import Target
+from noisewise.studies.designs.target import Goal
 
 WHO = "allocate"
 SMALLEST = 0.01
@@ -60,7 +59,7 @@ class Allocation:
     stationary."""
     kind: str
     budget: float
-    target: Target
+    target: Goal
     mechanisms: Mapping[str, Mechanism]
     closed: bool
     replicates: int
@@ -136,14 +135,14 @@ def allocate(
         rule = f"must be given, and no other budget, as the plan is in {opened.kind}"
         raise refusal(WHO, opened.kind, rule, given, f"Give {opened.kind}=1.0.")
     budget = checks.positive_number(WHO, opened.kind, given[opened.kind], "Give one positive number.")
-    aim = Target.read(WHO, target, model, checks.level(WHO, level), needs_goal=False)
+    aim = Goal.read(WHO, target, model, checks.level(WHO, level), needs_goal=False)
     replicates = checks.integer(WHO, "replicates", replicates, least=4 * PER_BATCH, advice="Ask for 128, say.")
     seed = checks.integer(WHO, "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
     start = time.monotonic()
     names, batches = list(opened.makers), -(-replicates // PER_BATCH)
     first = opened.at(budget, opened.shares(WHO, None))
     check(model, first, seed)
-    joint = Joint.of(model, first, aim)
+    joint = JointNormal.of(model, first, aim)
     simulation = Simulation(model, aim, seed, engine)
     with Progress(progress, WHO) as bar:
         count = 0
@@ -196,6 +195,8 @@ def best_split(batch_means: Callable[[Array], Array], size: int, sign: float) ->
 
     def objective(free: Array) -> float:
         return sign * float(np.mean(batch_means(shares_of(free))))
+
+    from scipy.optimize import minimize  # slow to import
 
     options = {"maxfev": EVALUATIONS * (size - 1), "xatol": 1e-4, "fatol": 1e-12, "initial_simplex": _simplex(size)}
     result = minimize(objective, np.zeros(size - 1), method="Nelder-Mead", options=options)

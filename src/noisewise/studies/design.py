@@ -18,11 +18,11 @@ from noisewise.mechanisms import Guarantee, Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.plots.design import plot_curve
-from noisewise.studies.designs.gaussian import Joint
+from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.open_plan import OpenPlan
 from noisewise.studies.designs.search import Curve, least
 from noisewise.studies.designs.simulation import PER_BATCH, Mechanisms, Simulation, check, floor_of
-from noisewise.studies.designs.target import Target
+from noisewise.studies.designs.target import Goal
 
 WHO = "design"
 RANGE = {"epsilon": (0.01, 10.0), "rho": (5e-5, 50.0)}
@@ -50,7 +50,7 @@ class Design:
     floor: float | None
     """What the confidential statistics themselves would give; None where that is not to be had."""
     floor_error: float | None
-    target: Target
+    target: Goal
     status: str
     """"complete"; "noisy" where the error is larger than asked for; "everywhere" where every budget looked at meets the
     target, "nowhere" where none does."""
@@ -151,7 +151,7 @@ def design(
         raise refusal(WHO, "model", "must be a noisewise Model", model, "Build it with nw.Model.")
     level = checks.level(WHO, level)
     opened = OpenPlan.read(WHO, plan, model)
-    goal = Target.read(WHO, target, model, level)
+    goal = Goal.read(WHO, target, model, level)
     split = opened.shares(WHO, shares)
     grid = _grid(budgets, opened.kind)
     replicates = checks.integer(WHO, "replicates", replicates, least=4 * PER_BATCH, advice="Ask for 128, say.")
@@ -197,7 +197,7 @@ class Study:
     """One search along a grid of places (budgets, or numbers of people), by closed form or by simulation."""
 
     model: Model
-    target: Target
+    target: Goal
     seed: int
     replicates: int
     tolerance: float
@@ -208,7 +208,7 @@ class Study:
         """Place, error, status, curve and floor, and what they rest on."""
         names = list(plan_at(grid[0]))
         floor = floor_of(self.model, names, self.target)
-        joint = Joint.of(self.model, plan_at(grid[0]), self.target)
+        joint = JointNormal.of(self.model, plan_at(grid[0]), self.target)
         if joint is not None:
             exact = None if floor is None else joint.value(floor)
             return self._closed(lambda place: joint.value(plan_at(place)), grid) | {

@@ -16,11 +16,11 @@ from noisewise.inference.progress import Progress
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.plots.design import plot_sizes
-from noisewise.studies.designs.gaussian import Joint
+from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.open_plan import OpenPlan
-from noisewise.studies.designs.search import Curve, Root, least
+from noisewise.studies.designs.search import Curve, Solution, least
 from noisewise.studies.designs.simulation import PER_BATCH, Simulation, check
-from noisewise.studies.designs.target import Target
+from noisewise.studies.designs.target import Goal
 
 WHO = "sample_size"
 PLACES = 8
@@ -40,7 +40,7 @@ class SampleSize:
     curves: Mapping[float, Mapping[int, tuple[float, float]]]
     """By budget and number of people, the target and its standard error."""
     kind: str
-    target: Target
+    target: Goal
     closed: bool
     seed: int
     seconds: float = field(default=0.0)
@@ -115,7 +115,7 @@ def sample_size(
     study = _Sizes(model, plan, target, level, seed, engine)
     grid = sorted({round(n) for n in np.geomspace(low, high, PLACES)})
     batches = -(-replicates // PER_BATCH)
-    roots: dict[float, Root] = {}
+    roots: dict[float, Solution] = {}
     curves = {}
     with Progress(progress, WHO) as bar:
         study.bar, study.work = bar, len(amounts) * PLACES * batches
@@ -159,8 +159,8 @@ class _OneSize:
 
     model: Model
     plan: OpenPlan
-    target: Target
-    joint: Joint | None
+    target: Goal
+    joint: JointNormal | None
     simulation: Simulation
 
 
@@ -187,10 +187,10 @@ class _Sizes:
             if not isinstance(model, Model):
                 raise refusal(WHO, "model", "must return a noisewise Model", model, "Give lambda n: nw.Model(...).")
             plan = OpenPlan.read(WHO, self.plan(n) if callable(self.plan) else self.plan, model)
-            target = Target.read(WHO, self.stated, model, self.level)
+            target = Goal.read(WHO, self.stated, model, self.level)
             mechanisms = plan.at(1.0, plan.shares(WHO, None))
             check(model, mechanisms, self.seed)
-            joint = Joint.of(model, mechanisms, target)
+            joint = JointNormal.of(model, mechanisms, target)
             self.closed = joint is not None
             self._made[n] = _OneSize(
                 model, plan, target, joint, Simulation(model, target, self.seed, self.engine, kept=1)

@@ -65,7 +65,7 @@ class Panel(NamedTuple):
         return self.start + self.width * u * base, jnp.abs(self.width) * self.power * base
 
 
-class Product:
+class LawTimesNoise:
     """pi(s) eta(r | s) of every entry, at points given as distances from others: near these no digits are lost."""
 
     def __init__(self, law: Distribution, kind: str, mechanism: Mechanism, released: Any) -> None:
@@ -106,7 +106,7 @@ def log_marginal(law: Distribution, kind: str, mechanism: Mechanism, released: A
     Panels are placed without gradients: the rule is applied to the derivative of the integrand.
     """
     panels, log_rest = _chosen(*jax.lax.stop_gradient((law, mechanism, released)), kind)
-    log_values = _at_nodes(Product(law, kind, mechanism, released), panels)
+    log_values = _at_nodes(LawTimesNoise(law, kind, mechanism, released), panels)
     top = jax.lax.stop_gradient(jnp.max(log_values, axis=(0, 1)))
     top = jnp.where(jnp.isfinite(top), top, 0.0)
     values = 0.5 * jnp.exp(log_values - top)
@@ -136,7 +136,7 @@ def draw(uniform: Any, law: Distribution, kind: str, mechanism: Mechanism, relea
     panels, _ = _chosen(law, mechanism, released, kind)
     order = jnp.argsort(panels.base + (panels.start + 0.5 * panels.width), axis=0)
     panels = Panel(*(jnp.take_along_axis(part, order, axis=0) for part in panels))
-    log_values = _at_nodes(Product(law, kind, mechanism, released), panels)
+    log_values = _at_nodes(LawTimesNoise(law, kind, mechanism, released), panels)
     top = jnp.max(log_values, axis=(0, 1))
     values = jnp.exp(log_values - jnp.where(jnp.isfinite(top), top, 0.0))
     passed = jnp.cumsum(jnp.maximum(jnp.sum(_column(rule()[1], values.ndim) * values, axis=1), 0.0), axis=0)
@@ -170,7 +170,7 @@ def _legendre(coefficients: Any, t: Any) -> Any:
     return total
 
 
-def _at_nodes(product: Product, panels: Panel) -> Any:
+def _at_nodes(product: LawTimesNoise, panels: Panel) -> Any:
     """log of the product at every node of every panel, per unit of u: (panels, nodes, entries)."""
     wide = Panel(*(part[:, None] for part in panels))
     offsets, speed = wide.at(0.5 * (1.0 + _column(rule()[0], wide.start.ndim)))
@@ -200,7 +200,7 @@ def _column(values: Any, dimensions: int) -> Any:
 
 def _chosen(law: Distribution, mechanism: Mechanism, released: Any, kind: str) -> tuple[Panel, Any]:
     """The panels that matter, and log of what the others hold, roughly."""
-    product = Product(law, kind, mechanism, released)
+    product = LawTimesNoise(law, kind, mechanism, released)
     own, noise = landmarks(law, kind), [(*mark, 1.0) for mark in mechanism.landmarks(released) or ()]
     shapes = [jnp.shape(part) for mark in (*own, *noise) for part in mark]
     shape = jnp.broadcast_shapes(law.batch_shape, jnp.shape(released), *shapes)
@@ -257,7 +257,7 @@ def _layout(points: Any, scales: Any, poles: Any, low: Any, high: Any, reach: fl
     return Panel(*(jnp.broadcast_to(part, shape).reshape(-1, *points.shape[1:]) for part in parts))
 
 
-def _top(product: Product, points: Any, scales: Any, low: Any, high: Any) -> tuple[Any, Any]:
+def _top(product: LawTimesNoise, points: Any, scales: Any, low: Any, high: Any) -> tuple[Any, Any]:
     """Where the product is largest, looked for about the landmarks, and the distance over which it falls from there."""
     powers = 4.0 ** jnp.arange(-1.0, 22.0)
     steps = jnp.concatenate([-powers, powers]).reshape(-1, *(1,) * points.ndim)
@@ -283,7 +283,7 @@ def _top(product: Product, points: Any, scales: Any, low: Any, high: Any) -> tup
     return place, jnp.where(jnp.any(fallen, axis=0), jnp.take_along_axis(tries, index, axis=0)[0], first)
 
 
-def _fallen(product: Product, place: Any, steps: Any, low: Any, high: Any) -> Any:
+def _fallen(product: LawTimesNoise, place: Any, steps: Any, low: Any, high: Any) -> Any:
     """Whether the product has fallen by a part, or the support has ended, that far from `place`."""
     at = place + steps
     drop = product.log(place, jnp.zeros_like(place)) - product.log(jnp.broadcast_to(place, steps.shape), steps)

@@ -170,7 +170,7 @@ def csc_of(matrix: Matrix) -> csc_array:
     return csc_array((matrix.entries, (matrix.rows, matrix.columns)), shape=matrix.shape)
 
 
-class Lattice:
+class LatticeMoves:
     """A table of whole numbers, moved along integer directions given its parameters and all its measurements."""
 
     def __init__(self, problem: Problem, name: str) -> None:

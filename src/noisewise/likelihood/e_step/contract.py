@@ -19,7 +19,7 @@ from noisewise.inference.record_steps import why_not_in_steps
 from noisewise.inference.streams import Columns, Stream, run
 from noisewise.likelihood.e_step.cloud import Cloud
 from noisewise.likelihood.e_step.independent_parts import Part
-from noisewise.likelihood.e_step.measured import Measured
+from noisewise.likelihood.e_step.measured import MeasuredPart
 from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
 from noisewise.numerics import Array
 
@@ -71,7 +71,7 @@ class EStep(ABC):
     """Whether it draws the last sample too; else importance weights do, whose values are independent."""
     records: ClassVar[type[SimulatedRecords]] = SimulatedRecords
     """What a released total is to it."""
-    tables: ClassVar[type[Measured]] = Measured
+    tables: ClassVar[type[MeasuredPart]] = MeasuredPart
     """What a measured table of whole numbers is to it."""
 
     @abstractmethod

@@ -23,7 +23,7 @@ MOST_NORMAL = 2_048
 """Most entries, and most measured values, for which a normal law is fitted in closed form."""
 
 
-class Measured(Part):
+class MeasuredPart(Part):
     """One statistic with all its measurements; values of it are simulated whole."""
 
     def __init__(self, problem: Problem, name: str) -> None:
@@ -57,7 +57,7 @@ class NormalMeasured(Part):
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name, self.model, self.law = name, problem.model, problem.model.law(name)
-        self.statistic = Measured(problem, name)
+        self.statistic = MeasuredPart(problem, name)
         """What was measured."""
         self.conditional = MeasuredNormal(problem, name)
         self.released = self.conditional.released()

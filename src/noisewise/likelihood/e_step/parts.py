@@ -5,13 +5,13 @@ from typing import cast
 from noisewise.errors import Place, refusal
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.independent_parts import Part
-from noisewise.likelihood.e_step.measured import Measured, NormalMeasured
+from noisewise.likelihood.e_step.measured import MeasuredPart, NormalMeasured
 from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
 from noisewise.likelihood.instead import MCEM, SAMPLE
 
 
 def parts_of(
-    problem: Problem, records: type[SimulatedRecords] | None = None, tables: type[Measured] = Measured
+    problem: Problem, records: type[SimulatedRecords] | None = None, tables: type[MeasuredPart] = MeasuredPart
 ) -> list[Part]:
     """The parts; refused where the model is more than a set of laws of parameters.
 
@@ -48,12 +48,12 @@ def _check(problem: Problem, name: str, measured: bool, simulated: bool) -> None
 
 
 def _part(
-    problem: Problem, name: str, measured: bool, records: type[SimulatedRecords] | None, tables: type[Measured]
+    problem: Problem, name: str, measured: bool, records: type[SimulatedRecords] | None, tables: type[MeasuredPart]
 ) -> Part:
     if measured and NormalMeasured.applies(problem, name):
         return NormalMeasured(problem, name)
     if measured:
-        return tables(problem, name) if problem.model.is_discrete(name) else Measured(problem, name)
+        return tables(problem, name) if problem.model.is_discrete(name) else MeasuredPart(problem, name)
     if records is not None and problem.model.total(name) is not None:
         return cast(Part, records(problem, name))
     return Part(problem, name)

@@ -230,7 +230,7 @@ def _points(family: StreamedFamily, t0: Any, mean: list[Any], covariance: Any) -
 
 
 @dataclass(frozen=True)
-class Grid:
+class EntryPanels:
     """Panels for every entry, in the chart's coordinate, and how finely they must be cut."""
 
     centre: Array
@@ -269,7 +269,7 @@ class Sweep:
         self.released = self._flat(part.item.value)
         leaves, self._tree = jax.tree.flatten(part.mechanism)
         self._leaves = [self._flat(leaf) for leaf in leaves]
-        self.grid: Grid | None = None
+        self.grid: EntryPanels | None = None
         self.few_panels = self.kind in FAMILIES and type(part.mechanism) in (Laplace, Gaussian)
 
     def _flat(self, value: Any) -> Array:
@@ -328,7 +328,7 @@ class Sweep:
 
     # Continuous laws ------------------------------------------------------------------------------------------------
 
-    def windows(self, attributes: Values, run: Callable[[Grid, int], Any]) -> tuple[Grid, Any]:
+    def windows(self, attributes: Values, run: Callable[[EntryPanels, int], Any]) -> tuple[EntryPanels, Any]:
         """Windows for every entry, and what `run(grid, order)` gave on them if they are new.
 
         The order is raised until no entry's likelihood changes. Windows are kept while no entry's law moves much, so
@@ -339,7 +339,7 @@ class Sweep:
             return self.grid, None
         found = self.over(attributes, lambda given, cut: self._window(given, cut(centre), cut(spread)))
         starts, halves = found[0], found[1]
-        grid = Grid(centre, spread, starts, halves, found[2][0], found[3][0])
+        grid = EntryPanels(centre, spread, starts, halves, found[2][0], found[3][0])
         before = run(grid, ORDERS[0])
         for order in ORDERS[1:]:
             after = run(grid, order)
@@ -356,7 +356,7 @@ class Sweep:
         family, attributes = FAMILIES[self.kind], self.attributes(values)
         program = self.program("pass", lambda: _pass(self.kind, family))
 
-        def run(grid: Grid, order: int) -> Condensed:
+        def run(grid: EntryPanels, order: int) -> Condensed:
             rule = _rule(order)
             return Condensed(
                 *self.over(
@@ -372,7 +372,7 @@ class Sweep:
         """All nodes of the windows, weighed by `weigh(s, log weights)`; `limit` may refuse their number."""
         attributes = self.attributes(values)
 
-        def run(grid: Grid, order: int) -> Any:
+        def run(grid: EntryPanels, order: int) -> Any:
             count = len(grid.starts) * order
             limit(count)
             nodes, weights = roots_legendre(order)

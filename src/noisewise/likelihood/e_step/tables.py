@@ -9,9 +9,9 @@ import numpy as np
 from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.tables import lattice
-from noisewise.inference.tables.lattice import Lattice
+from noisewise.inference.tables.lattice import LatticeMoves
 from noisewise.likelihood.e_step.augmented import CHAINS, FEWEST, SIDE_BY_SIDE, Chained, power_of_two
-from noisewise.likelihood.e_step.measured import Measured, Values
+from noisewise.likelihood.e_step.measured import MeasuredPart, Values
 from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS
 from noisewise.likelihood.instead import SAMPLE
 from noisewise.numerics import Array
@@ -20,7 +20,7 @@ RENEWED = 0.5
 """How often a sweep counts as having replaced the table: cells move once, but each only as far as the others let it."""
 
 
-class ChainedTable(Measured, Chained):
+class ChainedTable(MeasuredPart, Chained):
     """One measured table; a state is all its cells."""
 
     what = "cells"
@@ -30,7 +30,7 @@ class ChainedTable(Measured, Chained):
         if reason := lattice.unfit(problem, name):
             rule = f"must apply to the release; it {reason}"
             raise refusal("MCEM", "e_step", rule, "augmented", "Leave it out, or use nw.sample.", instead=(SAMPLE,))
-        self.lattice = Lattice(problem, name)
+        self.lattice = LatticeMoves(problem, name)
         self.chains = max(CHAINS[0], power_of_two(min(CHAINS[1], SIDE_BY_SIDE // (64 * self.numbers))))
 
     @property

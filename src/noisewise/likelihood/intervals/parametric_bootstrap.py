@@ -13,7 +13,7 @@ from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Estimator
-from noisewise.likelihood.e_step.measured import Measured
+from noisewise.likelihood.e_step.measured import MeasuredPart
 from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
 from noisewise.likelihood.e_step.table import E_STEPS
@@ -77,7 +77,9 @@ def bootstrap(
         raise refusal(who, "estimator", "must be an estimator", estimator, "For example nw.EM() or nw.MCEM().")
     problem = Problem(model, release)
     e_step = E_STEPS[estimator.e_step] if isinstance(estimator, MCEM) else None
-    parts_of(problem, e_step.records if e_step else SimulatedRecords, e_step.tables if e_step else Measured)  # refuses
+    parts_of(
+        problem, e_step.records if e_step else SimulatedRecords, e_step.tables if e_step else MeasuredPart
+    )  # refuses
     estimates: dict[str, list[Any]] = {name: [] for name in fit.estimate}
     failures: Counter[str] = Counter()
     for replicate in range(draws):

@@ -35,7 +35,7 @@ UNKNOWN = (
 )
 
 
-class Measurement:
+class FinalMeasurement:
     """The last sample of a run at its position, with score and information from it."""
 
     def __init__(self, position: Position, clouds: Clouds, louis: Louis, final: int) -> None:

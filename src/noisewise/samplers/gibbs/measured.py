@@ -7,21 +7,21 @@ drawn at once (docs/derivations/conditional.md).
 import numpy as np
 
 from noisewise.inference.conditional.measured_normal import MeasuredNormal
-from noisewise.inference.tables.lattice import Lattice
+from noisewise.inference.tables.lattice import LatticeMoves
 from noisewise.samplers.gibbs.joint import Joint, State
 
 
-class Table:
+class MeasuredTable:
     """A table of whole numbers, moved along integer directions."""
 
     def __init__(self, joint: Joint, name: str) -> None:
         self.joint, self.name = joint, name
-        self.lattice = Lattice(joint.problem, name)
+        self.lattice = LatticeMoves(joint.problem, name)
 
     @staticmethod
-    def of(joint: Joint, name: str) -> "Table":
+    def of(joint: Joint, name: str) -> "MeasuredTable":
         """The step for one table, made once for a run: finding its directions takes time."""
-        step: Table = joint.kept.get(name) or joint.kept.setdefault(name, Table(joint, name))
+        step: MeasuredTable = joint.kept.get(name) or joint.kept.setdefault(name, MeasuredTable(joint, name))
         return step
 
     def settle(self, rng: np.random.Generator, state: State) -> None:

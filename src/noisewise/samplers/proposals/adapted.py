@@ -18,7 +18,7 @@ from noisewise.model import Model
 from noisewise.model.coordinates import Space
 from noisewise.model.law import log_density
 from noisewise.numerics import Array, Compiled, double
-from noisewise.samplers.proposals.mixture import Mixture
+from noisewise.samplers.proposals.mixture import StudentMixture
 from noisewise.samplers.proposals.proposal import Poll, blend, made_once, mixed_with_prior
 
 TABLED = 0.5
@@ -34,7 +34,7 @@ MOST_SEARCHED = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class ValueTable:
     """Probabilities of the values low, low + 1, ... of a parameter's entries: (entries, values)."""
 
     low: Array
@@ -53,31 +53,31 @@ class Table:
         with np.errstate(divide="ignore"):
             return np.log(self.chances[np.arange(len(self.low)), index])
 
-    def fitted(self, values: Array, weights: Array) -> "Table":
+    def fitted(self, values: Array, weights: Array) -> "ValueTable":
         """The values' own shares, by normalised weights, and a floor that is uniform."""
         entries, count = self.chances.shape
         chances = np.full((entries, count), FLOOR / count)
         for entry in range(entries):
             index = (values[:, entry] - self.low[entry]).astype(int)
             chances[entry] += (1.0 - FLOOR) * np.bincount(index, weights, minlength=count)
-        return Table(self.low, chances / chances.sum(axis=1, keepdims=True))
+        return ValueTable(self.low, chances / chances.sum(axis=1, keepdims=True))
 
 
-def uniform_tables(model: Model) -> dict[str, Table]:
+def uniform_tables(model: Model) -> dict[str, ValueTable]:
     """Uniform tables of the whole-numbered parameters whose entries are independent and have few values."""
-    tables: dict[str, Table] = made_once(model, "tables", lambda: _uniform_tables(model))
+    tables: dict[str, ValueTable] = made_once(model, "tables", lambda: _uniform_tables(model))
     return tables
 
 
-def _uniform_tables(model: Model) -> dict[str, Table]:
-    tables: dict[str, Table] = {}
+def _uniform_tables(model: Model) -> dict[str, ValueTable]:
+    tables: dict[str, ValueTable] = {}
     for name in model.parameters:
         if model.is_discrete(name) and _entry_by_entry(model, name):
             low, high = (np.ravel(end) for end in constant_bounds(model, name))
             if np.all(np.isfinite(high - low)) and np.max(high - low) < MOST_VALUES:
                 count = (high - low + 1).astype(int)
                 possible = np.arange(count.max()) < count[:, None]
-                tables[name] = Table(low.astype(np.int64), possible / count[:, None])
+                tables[name] = ValueTable(low.astype(np.int64), possible / count[:, None])
     return tables if sum(len(table.low) for table in tables.values()) <= MOST_TABLED else {}
 
 
@@ -95,10 +95,10 @@ class Adapted:
     """share * prior + (1 - share) * (mixture of the free coordinates, tables and prior of whole numbers)."""
 
     space: Space
-    mixture: Mixture | None
+    mixture: StudentMixture | None
     """None where every parameter is a whole number."""
     share: float
-    tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, ValueTable] = field(default_factory=dict)
 
     def __call__(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Draws of the defensive mixture with their density ratios."""
@@ -132,7 +132,7 @@ class Adapted:
         log_gain = self.log_gain(free, whole, log_prior, log_chances)
         return np.logaddexp(math.log(self.share), math.log1p(-self.share) + log_gain)
 
-    def _log_tabled(self, table: Table, values: Array, log_prior: Array) -> Array:
+    def _log_tabled(self, table: ValueTable, values: Array, log_prior: Array) -> Array:
         """log of (what whole numbers are drawn from) / prior, added up over the entries."""
         with np.errstate(invalid="ignore", over="ignore"):
             log_q = np.logaddexp(math.log1p(-TABLED) + log_prior, math.log(TABLED) + table.log_chance(values))
@@ -208,5 +208,5 @@ def search(space: Space, prior: Columns) -> Adapted | None:
         width = np.where(width > 0.0, width, np.maximum(1e-3 * np.abs(centre), 1e-12))
         factors = np.stack([np.diag(reach * width) for reach in REACHES])
         count = len(REACHES)
-        mixture = Mixture(np.full(count, 1.0 / count), np.stack([centre] * count), factors)
+        mixture = StudentMixture(np.full(count, 1.0 / count), np.stack([centre] * count), factors)
     return Adapted(space, mixture, 0.5, tables)

@@ -28,7 +28,7 @@ FINE = {"most": 8, "worthwhile": 0.01, "least": 1e-6}
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class StudentMixture:
     """Shares, centres and lower Cholesky factors of the scale matrices, one per component."""
 
     shares: Array
@@ -69,9 +69,9 @@ class Mixture:
             ]
         )
 
-    def inflated(self, factor: float) -> "Mixture":
+    def inflated(self, factor: float) -> "StudentMixture":
         """The same with scale matrices `factor` times as large."""
-        return Mixture(self.shares, self.centres, self.factors * math.sqrt(factor))
+        return StudentMixture(self.shares, self.centres, self.factors * math.sqrt(factor))
 
 
 def _product(normal: Array, factor: Array) -> Array:
@@ -104,7 +104,7 @@ def fit(
     most: int = MOST_COMPONENTS,
     worthwhile: float = WORTHWHILE,
     least: float = LEAST,
-) -> Mixture:
+) -> StudentMixture:
     """The mixture of at most `most` components that equally weighted `points`, worth `effective` draws, speak for.
 
     Components are added one at a time, until one more is not worth its cost. No variance of theirs is below `least`
@@ -128,7 +128,7 @@ def fit(
 
 def _maximise(
     rng: np.random.Generator, points: Array, components: int, spread: Array, effective: float, relative: float
-) -> tuple[Mixture, float]:
+) -> tuple[StudentMixture, float]:
     """The fit with so many components, and its mean log likelihood."""
     size = points.shape[1]
     centres = _spread_out(rng, points, components, spread)
@@ -140,7 +140,7 @@ def _maximise(
     ridge = np.diag(variances) * relative + np.diag(least)
     toward = size / (size + effective / components)
     factor = np.linalg.cholesky(_shrunk(spread, toward) + ridge)
-    mixture = Mixture(np.full(components, 1 / components), centres, np.stack([factor] * components))
+    mixture = StudentMixture(np.full(components, 1 / components), centres, np.stack([factor] * components))
     log_likelihood = -math.inf
     for _ in range(STEPS):
         parts = mixture.log_parts(points)
@@ -152,7 +152,7 @@ def _maximise(
     return mixture, log_likelihood
 
 
-def _step(points: Array, mixture: Mixture, owned: Array, ridge: Array, toward: float) -> Mixture:
+def _step(points: Array, mixture: StudentMixture, owned: Array, ridge: Array, toward: float) -> StudentMixture:
     """One step of expectation and maximisation."""
     size = points.shape[1]
     shares = np.maximum(owned.mean(axis=1), 1e-6)
@@ -165,7 +165,7 @@ def _step(points: Array, mixture: Mixture, owned: Array, ridge: Array, toward: f
         scale = np.einsum("ri,rj->ij", weight[:, None] * away, away) / max(float(membership.sum()), 1e-300)
         centres.append(centre)
         factors.append(np.linalg.cholesky(_shrunk(scale, toward) + ridge))
-    return Mixture(shares / shares.sum(), np.stack(centres), np.stack(factors))
+    return StudentMixture(shares / shares.sum(), np.stack(centres), np.stack(factors))
 
 
 def _shrunk(scale: Array, toward: float) -> Array:

@@ -21,7 +21,7 @@ from noisewise.inference.streams import Columns
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
-from noisewise.samplers.proposals.adapted import Adapted, Table, search, uniform_tables
+from noisewise.samplers.proposals.adapted import Adapted, ValueTable, search, uniform_tables
 from noisewise.samplers.proposals.collapsed import Collapse, WeighCollapsed
 from noisewise.samplers.proposals.memory import Memory
 from noisewise.samplers.proposals.proposal import (
@@ -43,7 +43,7 @@ MOST_SIMULATIONS = 64
 
 
 @dataclass(frozen=True)
-class Plan:
+class PilotPlan:
     """What the pilot settled: where parameters come from, and how many statistics are tried for each."""
 
     proposal: Proposal
@@ -59,7 +59,7 @@ class Plan:
 
 def plan_of(
     sampler: Proposing, problem: Problem, seed: int, engine: Engine, *, look: bool = False, log: Log = NOTHING
-) -> Plan:
+) -> PilotPlan:
     """Run what pilot the sampler's settings need: rounds to adapt a proposal, one more to `look` at its weights.
 
     Of the sampler, `proposal`, `prior_share`, `simulations` (1 where it has none) and `collapse` are looked at.
@@ -78,7 +78,7 @@ def plan_of(
         pilot.round(law)
     chosen = simulations or pilot.best_simulations(law)
     seconds = time.monotonic() - start
-    return Plan(law, chosen, pilot.log_weights, pilot.columns, pilot.proposals, seconds, pilot.rounds)
+    return PilotPlan(law, chosen, pilot.log_weights, pilot.columns, pilot.proposals, seconds, pilot.rounds)
 
 
 class _Pilot:
@@ -135,7 +135,7 @@ class _Pilot:
 
     def _fit(
         self, rng: np.random.Generator, space: Space, memory: Memory
-    ) -> tuple[mixture.Mixture | None, dict[str, Table], float] | None:
+    ) -> tuple[mixture.StudentMixture | None, dict[str, ValueTable], float] | None:
         """Laws fitted to the draws of all rounds by their weights, flattened so far that enough is left of the last."""
         last = memory.rounds[-1].log_weights
         positive = int(np.sum(last > -np.inf))

@@ -12,19 +12,18 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import stats
-from scipy.integrate import quad
+from scipy.special import ndtr, ndtri
 
 from noisewise.mechanisms import Exact, Gaussian, Mechanism
 from noisewise.model import Model
 from noisewise.model.law import Law
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
-from noisewise.studies.designs.target import Target
+from noisewise.studies.designs.target import Goal
 
 
 @dataclass(frozen=True)
-class Joint:
+class JointNormal:
     """The normal law of a quantity and of the statistics that are released, flattened and in the plan's order."""
 
     names: tuple[str, ...]
@@ -32,12 +31,12 @@ class Joint:
     mean: Array
     covariance: Array
     """First entry: the quantity; then the statistics."""
-    target: Target
+    target: Goal
     at_truth: tuple[Array, Array] | None
     """Mean and covariance of the statistics at the stated truth."""
 
     @classmethod
-    def of(cls, model: Model, mechanisms: Mapping[str, Mechanism], target: Target) -> Self | None:
+    def of(cls, model: Model, mechanisms: Mapping[str, Mechanism], target: Goal) -> Self | None:
         """The law; None where something is not normal, not affine or has other noise."""
         if not all(type(mechanism) in (Gaussian, Exact) for mechanism in mechanisms.values()):
             return None
@@ -88,7 +87,7 @@ class Joint:
         released = self.covariance[1:, 1:] + np.diag(noise)
         gain = np.linalg.solve(released, self.covariance[1:, 0])
         sd = math.sqrt(max(self.covariance[0, 0] - gain @ self.covariance[1:, 0], 0.0))
-        reach = float(stats.norm.ppf((1.0 + self.target.level) / 2.0)) * sd
+        reach = float(ndtri((1.0 + self.target.level) / 2.0)) * sd
         if self.target.kind == "sd":
             return sd
         if self.target.kind == "width":
@@ -101,13 +100,16 @@ class Joint:
 
     def _chance(self, centre: float, spread: float, sd: float, reach: float) -> float:
         """Power, or a decision's error, where the posterior mean less `against` is N(centre, spread^2)."""
-        law = stats.norm(centre, spread)
         if self.target.kind == "power":
-            return float(law.sf(reach) + law.cdf(-reach))
+            return float(ndtr((centre - reach) / spread) + ndtr((-reach - centre) / spread))
         if self.target.truth is None:
-            wrong, _ = quad(lambda z: stats.norm.sf(abs(centre + spread * z) / sd) * stats.norm.pdf(z), -12.0, 12.0)
-            return float(wrong)
-        return float(law.cdf(0.0) if self._truly_above else law.sf(0.0))
+            from scipy.integrate import quad  # slow to import
+
+            def wrong(z: float) -> float:
+                return float(ndtr(-abs(centre + spread * z) / sd)) * math.exp(-0.5 * z * z)
+
+            return float(quad(wrong, -12.0, 12.0)[0]) / math.sqrt(2.0 * math.pi)
+        return float(ndtr(-centre / spread) if self._truly_above else ndtr(centre / spread))
 
     @property
     def _truly_above(self) -> bool:
@@ -147,7 +149,7 @@ def _affine_law(model: Model, name: str) -> tuple[dict[str, Array], Array, Array
     )
 
 
-def _affine_quantity(model: Model, target: Target) -> tuple[dict[str, Array], float] | None:
+def _affine_quantity(model: Model, target: Goal) -> tuple[dict[str, Array], float] | None:
     """Slopes and constant of the quantity asked for, which may be a derived one of parameters or statistics."""
     if target.name in model.order:
         unit = np.zeros(model.shape(target.name))

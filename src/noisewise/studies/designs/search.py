@@ -49,7 +49,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Root:
+class Solution:
     """Where the goal is met: the place, its standard error, and what was seen of it."""
 
     place: float
@@ -61,7 +61,7 @@ class Root:
 
 def least(
     curve: Curve, grid: list[float], goal: float, falls: bool, *, batches: int, most: int, tolerance: float
-) -> Root:
+) -> Solution:
     """The least place at which the target meets the goal, on a curve that falls (or rises) in the long run."""
     sign = 1.0 if falls else -1.0
 
@@ -71,9 +71,9 @@ def least(
     curve.look(grid, batches)
     smooth = falling(np.array([excess(place) for place in grid]))
     if smooth[0] <= 0.0:
-        return Root(grid[0], 0.0, "everywhere")
+        return Solution(grid[0], 0.0, "everywhere")
     if smooth[-1] > 0.0:
-        return Root(grid[-1], math.inf, "nowhere")
+        return Solution(grid[-1], math.inf, "nowhere")
     after = int(np.argmax(smooth <= 0.0))
     while True:
         near = grid[max(after - 2, 0) : after + 2]
@@ -84,9 +84,9 @@ def least(
         noise = curve.error(min(near, key=lambda place: abs(math.log(place / root))))
         error = root * noise / slope if slope > 0.0 else math.inf
         if error <= tolerance * root:
-            return Root(root, error, "complete")
+            return Solution(root, error, "complete")
         if batches >= most:
-            return Root(root, error, "noisy")
+            return Solution(root, error, "noisy")
         batches = min(2 * batches, most)
 
 

@@ -22,7 +22,7 @@ from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.release import Release
 from noisewise.samplers.sample import sample
-from noisewise.studies.designs.target import Target
+from noisewise.studies.designs.target import Goal
 
 PER_BATCH = 4
 """Releases of a batch."""
@@ -57,7 +57,7 @@ class Rows:
     """Of statistics that are summed out: their values, and the probability of each, by row and value."""
 
     @classmethod
-    def of(cls, values: dict[str, Array], target: Target, log_base: Array | None = None) -> "Rows":
+    def of(cls, values: dict[str, Array], target: Goal, log_base: Array | None = None) -> "Rows":
         """Rows with the order of the quantity."""
         column = target.column(values)
         order = np.argsort(column, kind="stable")
@@ -93,7 +93,7 @@ class Simulation:
     """Targets of simulated releases, batch by batch."""
 
     model: Model
-    target: Target
+    target: Goal
     seed: int
     engine: Engine | None = None
     kept: int = 32
@@ -264,7 +264,7 @@ def check(model: Model, mechanisms: Mechanisms, seed: int) -> None:
     Problem(model, release_of(mechanisms, released))
 
 
-def _is_collapsible(model: Model, name: str, target: Target) -> bool:
+def _is_collapsible(model: Model, name: str, target: Goal) -> bool:
     """Whether a statistic is one whole number that nothing but its release depends on, and has a density."""
     used = {other for each in (*model.order, *model.derived) for other in _takes(model, each)}
     alone = name not in used and target.name != name and set(model.parents(name)) <= set(model.parameters)
@@ -334,7 +334,7 @@ def _log_sup(case: Case) -> float:
     return sum(bounds.values())
 
 
-def floor_of(model: Model, names: list[str], target: Target) -> dict[str, Mechanism] | None:
+def floor_of(model: Model, names: list[str], target: Goal) -> dict[str, Mechanism] | None:
     """Mechanisms that publish the confidential statistics as they are; None where that posterior is not to be had.
 
     Each needs a density, and everything the quantity or another statistic takes from them must come before them.

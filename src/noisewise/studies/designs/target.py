@@ -26,7 +26,7 @@ ADVICE = 'Give {"width": "theta", "at_most": 4.0}, say; the others are "sd", "po
 
 
 @dataclass(frozen=True)
-class Target:
+class Goal:
     """A number that says how good a posterior is, and how large or small it has to be."""
 
     kind: str
