@@ -10,7 +10,7 @@ import pytest
 from targets import count_model, count_release
 
 import noisewise as nw
-from noisewise.inference.status import FIT, POSTERIOR
+from noisewise.inference.status import DESIGN, FIT, POSTERIOR
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE, DOCS = ROOT / "src/noisewise", ROOT / "docs"
@@ -76,7 +76,7 @@ def set_or_asked_for(tree):
 def test_every_status_in_the_source_is_in_the_table():
     used = {(path, word) for path, tree in trees() for word in set_or_asked_for(tree)}
     assert {word for _, word in used} >= {"complete", "low_ess", "hopeless", "stuck", "converged", "thin", "inexact"}
-    allowed = {*POSTERIOR, *FIT, *OF_NO_RESULT}
+    allowed = {*POSTERIOR, *FIT, *DESIGN, *OF_NO_RESULT}
     strangers = {(path, word) for path, word in used if word not in allowed}
     assert strangers <= {("studies/calibrate.py", "error"), ("report/registry.py", "Draft")}
     for path, word in used:
@@ -88,8 +88,8 @@ def test_every_status_in_the_source_is_in_the_table():
 
 @pytest.mark.parametrize(
     ("table", "rooms"),
-    [(POSTERIOR, ("samplers", "inference", "diagnostics")), (FIT, ("likelihood",))],
-    ids=["posterior", "fit"],
+    [(POSTERIOR, ("samplers", "inference", "diagnostics")), (FIT, ("likelihood",)), (DESIGN, ("studies",))],
+    ids=["posterior", "fit", "design"],
 )
 def test_every_row_of_the_table_is_used(table, rooms):
     constants = {
@@ -119,8 +119,12 @@ def listed(page, heading):
 
 @pytest.mark.parametrize(
     ("heading", "table"),
-    [("## When a sampler cannot deliver", POSTERIOR), ("## When a fit cannot deliver", FIT)],
-    ids=["posterior", "fit"],
+    [
+        ("## When a sampler cannot deliver", POSTERIOR),
+        ("## When a fit cannot deliver", FIT),
+        ("## When a design cannot tell", DESIGN),
+    ],
+    ids=["posterior", "fit", "design"],
 )
 def test_the_page_of_messages_says_what_the_table_says(heading, table):
     rows = listed("messages.md", heading)

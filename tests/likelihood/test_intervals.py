@@ -76,7 +76,9 @@ def log_likelihood_of_shares(p1, p2):
     ("function", "first", "most"),
     [
         (lambda p1, p2: p1 - p2, lambda c, p2: c + p2, lambda c: 1.0 - c),
-        (lambda p1, p2: jnp.log(p1 / p2), lambda c, p2: np.exp(c) * p2, lambda c: np.exp(-c)),
+        pytest.param(
+            lambda p1, p2: jnp.log(p1 / p2), lambda c, p2: np.exp(c) * p2, lambda c: np.exp(-c), marks=pytest.mark.long
+        ),
     ],
     ids=["difference", "log ratio"],
 )

@@ -12,7 +12,7 @@ from exactness import LIMIT, z_of_mean
 from numpyro.infer.hmc import hmc
 from sampler_table import problem as target
 from scipy import stats
-from targets import briefly, count_model, count_release, lalonde_model, lalonde_release
+from targets import brief_rows, briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
 from noisewise.diagnostics import chains
@@ -204,6 +204,7 @@ def test_bound_covers_what_a_window_leaves_out():
             assert -1e-12 <= -np.expm1(float(whole - bound)) <= float(void)
 
 
+@pytest.mark.long  # test_collapsed.py has the same of the shared sums
 def test_windows_far_from_what_is_likely_are_noticed(seed, monkeypatch):
     """The release is 50 noise scales from all that the prior allows: the noise did it, whatever a window begins with.
 
@@ -235,7 +236,7 @@ BY_RATIOS = {
 }
 
 
-@pytest.mark.parametrize(("law", "mechanism"), BY_RATIOS.values(), ids=BY_RATIOS)
+@pytest.mark.parametrize(("law", "mechanism"), brief_rows(BY_RATIOS, ["Poisson"]))
 def test_sums_by_ratios_are_those_over_the_grid(law, mechanism):
     """Values and gradients, where the release is likely and where it is not."""
     model = nw.Model({"u": dist.Normal(1.0, 1.0)}, {"count": law})
@@ -347,6 +348,7 @@ def test_clock_is_reported(seed):
 def test_divergences_are_reported(seed, monkeypatch):
     model, release, _ = target("count-2")
     monkeypatch.setattr(nuts, "DIVERGENT", -1.0)
+    monkeypatch.setattr(nuts, "judge_chains", lambda *given: ("complete", "", {}))  # chains as short may well disagree
     found = nw.sample(model, release, SHORT, draws=2_000, seed=seed, on_failure="return")
     assert found.status == "divergent"
     assert "target_accept" in found.message

@@ -1,6 +1,6 @@
-"""How a run can end: the one table of statuses of posteriors and fits, and what each means.
+"""How a run can end: the one table of statuses of posteriors, fits and designs, and what each means.
 
-`Posterior` and `Fit` refuse a status that is not in it. docs/messages.md lists them with what to do.
+Results refuse a status that is not in it. docs/messages.md lists them with what to do.
 """
 
 from collections.abc import Mapping
@@ -66,6 +66,16 @@ FIT = _table(
     Status("interrupted", "The climb was interrupted.", "unusable", exit_code=130),
 )
 """Of an estimator's climb, by name."""
+
+
+DESIGN = _table(
+    Status("complete", "The budget, the number of people or the split is found.", "usable", exit_code=0),
+    Status("everywhere", "All that was looked at reaches the goal.", "usable", exit_code=0),
+    Status("nowhere", "Nothing that was looked at reaches the goal.", "unusable"),
+    Status("noisy", "The Monte Carlo error is larger than asked for.", "doubtful", exit_code=0),
+    Status("edge", "A share of the budget is as small as it may be.", "usable", exit_code=0),
+)
+"""Of a search for a budget, a number of people or a split, by name."""
 
 
 def check_status(who: str, name: str, table: Mapping[str, Status]) -> None:

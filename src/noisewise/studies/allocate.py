@@ -14,6 +14,7 @@ from noisewise.engine import Engine
 from noisewise.errors import InferenceError, refusal
 from noisewise.frozen import FrozenDict
 from noisewise.inference.progress import Progress
+from noisewise.inference.status import DESIGN, check_status
 from noisewise.mechanisms import Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
@@ -65,6 +66,9 @@ class Allocation:
     replicates: int
     seed: int
     seconds: float = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        check_status("nw.allocate", self.status, DESIGN)
 
     def table(self) -> Any:
         """A pandas table by statistic: its share, its budget, and the target's derivative with its error."""

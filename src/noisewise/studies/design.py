@@ -14,6 +14,7 @@ from noisewise.engine import Engine
 from noisewise.errors import InferenceError, refusal
 from noisewise.frozen import FrozenDict
 from noisewise.inference.progress import Progress
+from noisewise.inference.status import DESIGN, check_status
 from noisewise.mechanisms import Guarantee, Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
@@ -65,6 +66,9 @@ class Design:
     """Posteriors that could not be had by weighing rows and were sampled."""
     seed: int
     seconds: float = field(default=0.0)
+
+    def __post_init__(self) -> None:
+        check_status("nw.design", self.status, DESIGN)
 
     @property
     def guarantee(self) -> Guarantee | None:

@@ -328,6 +328,7 @@ CONDITIONAL = {
         "outside = np.full(shape, -np.inf) + 0.0 * (left + right + sup)",
         "samplers/test_nuts.py::test_bound_covers_what_a_window_leaves_out "
         "samplers/test_nuts.py::test_windows_far_from_what_is_likely_are_noticed",
+        long=True,
     ),
     "the slope of a sum by ratios lacks the term of its own ratio": Mutant(
         "inference/conditional/ratios.py",
