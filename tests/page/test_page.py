@@ -52,6 +52,9 @@ def until(condition, seconds=PATIENCE):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
+    from shiny.reactive import _core
+
+    _core._reactive_environment._lock = None  # of this process, and bound to the loop of a server before this one
     found = Server(tmp_path_factory.mktemp("page"))
     thread = threading.Thread(target=found.run)
     thread.start()
