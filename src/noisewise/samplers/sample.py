@@ -185,7 +185,8 @@ def _longer(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choic
     """The same chains with more work behind each draw, where those that ran had nearly met; else nothing."""
     sampler = posterior.sampler.longer() if posterior.status in ("disagree", "low_ess") else None
     nearly = float(posterior.diagnostics.get("r_hat", math.inf)) < NEARLY
-    if sampler is None or not nearly or LONGER * estimate.work > choice.MOST_FALLBACK:
+    # `work` is that of as many effective draws as were asked for; the chains give as many rows
+    if sampler is None or not nearly or LONGER * estimate.work * estimate.efficiency > choice.MOST_FALLBACK:
         return []
     again = replace(estimate, sampler=sampler, work=LONGER * estimate.work, run=None)
     return [(again, f"the same chains, {LONGER} times as long")]
