@@ -7,6 +7,7 @@ from exactness import LIMIT
 from scipy import stats
 
 import noisewise as nw
+from noisewise.samplers.nuts import usual
 from noisewise.samplers.walking.centring import best_centring
 
 
@@ -97,3 +98,12 @@ def test_a_hierarchy_resumes_to_the_same_draws(tmp_path, seed):
     again = nw.sample(model, release, nw.NUTS(chains=2, warmup=100), checkpoint=tmp_path / "run", **settings)
     for posterior in (kept, again):
         assert np.array_equal(posterior["x"], plain["x"])
+
+
+def test_mass_matrices_begin_with_the_variances_within_chains(seed):
+    """Not those between: chains that have not met yet lie far apart. A coordinate that stands still keeps a step."""
+    rng = np.random.default_rng(seed)
+    walked = rng.normal(0.0, [2.0, 0.1, 0.0], (4, 100, 3)) + 50.0 * np.arange(4)[:, None, None]
+    variances = usual(walked)
+    assert variances[:2] == pytest.approx([4.0, 0.01], rel=LIMIT * np.sqrt(2.0 / 396))  # 396 degrees of freedom
+    assert 0.0 < variances[2] < 1e-4

@@ -302,17 +302,37 @@ def test_pooling_gives_the_nearest_falling_sequence(seed):
 def test_a_noisy_split_is_found_and_seen_to_be_stationary(seed):
     """Batches share their noise but for a little: the split is far better known than the value."""
     rng = np.random.default_rng(seed)
-    shared = rng.normal(0.0, 0.5, 64)
+    searched, measured = rng.normal(0.0, 0.5, (2, 64))
 
-    def means(shares):
+    def means(shares, shared=searched):
         return 1.0 / shares[0] + 4.0 / shares[1] + shared * (1.0 + 0.02 * shares[0])
 
-    found = best_split(means, 2, 1.0)
+    def measure(shares):
+        return means(shares, measured)
+
+    found = best_split(means, 2, 1.0, measure)
     assert found["shares"][0] == pytest.approx(1 / 3, abs=0.02)
     assert found["status"] == "complete"
     assert found["tells"]
     assert found["gain"] == pytest.approx(10.0 - 9.0, abs=0.05)
-    assert best_split(lambda shares: -means(shares), 2, -1.0)["shares"][0] == pytest.approx(1 / 3, abs=0.02)
+    rising = best_split(lambda shares: -means(shares), 2, -1.0, lambda shares: -measure(shares))
+    assert rising["shares"][0] == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_what_is_gained_is_measured_on_releases_that_the_search_has_not_seen(seed):
+    """Where no split is better than another, the gain is zero on average. Negative control: on those it has seen."""
+    rng = np.random.default_rng(seed)
+    fresh, seen = [], []
+    for _ in range(60):
+        first, second = rng.normal(size=(2, 16))
+
+        def means(shares, noise=first):
+            return 1.0 + noise * (shares[0] - 0.5)
+
+        fresh.append(best_split(means, 2, 1.0, lambda shares, noise=second: means(shares, noise))["gain"])
+        seen.append(best_split(means, 2, 1.0, means)["gain"])
+    assert agrees(fresh, 0.0)
+    assert not agrees(seen, 0.0)
 
 
 def test_all_goes_to_the_smaller_sensitivity_and_it_says_so():

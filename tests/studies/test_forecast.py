@@ -333,3 +333,21 @@ def test_the_range_that_the_prior_expects(seed):
     shown = nw.Release(count=Thresholded(noise, 30).released(31))
     low, high = probe_of(Problem(model, shown), seed, Threads()).expected["count"]
     assert low >= 30
+
+
+@pytest.mark.parametrize(
+    ("r_hat", "work", "efficiency", "goes_on"),
+    [
+        (1.05, 2**31, 1.0, True),
+        (1.05, 2**33, 1.0, False),  # four times this is more than a fallback may take
+        (1.05, 2**33, 0.1, True),  # work counts effective draws, the chains give rows
+        (1.2, 2**31, 1.0, False),  # far from having met
+    ],
+)
+def test_chains_that_nearly_met_go_on(r_hat, work, efficiency, goes_on):
+    sampler = nw.NUTS()
+    estimate = choice.Estimate(sampler, work, efficiency, "")
+    posterior = SimpleNamespace(sampler=sampler, status="disagree", diagnostics={"r_hat": r_hat})
+    again = sampling._longer(estimate, posterior)
+    assert bool(again) == goes_on
+    assert not again or again[0][0].sampler == sampler.longer()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpyro.distributions as dist
 
+from noisewise.errors import refusal
 from noisewise.model import Model
 
 WIDTH = 118
@@ -113,7 +114,7 @@ class Code(str):
 
 
 def harmless(text: str) -> ast.Module:
-    """The parsed text of a model; an error if it does anything but call laws and arithmetic.
+    """The parsed text of a model; refused if it does anything but call laws and arithmetic.
 
     Names and labels come from releases, and a release is data: nothing written in one may ever run. Names are
     identifiers and labels are quoted, so nothing can; this makes sure of it.
@@ -132,7 +133,8 @@ def harmless(text: str) -> ast.Module:
             module = node.value.id if isinstance(node.value, ast.Name) and node.value.id in CALLS else ""
             allowed = id(node) in called and node.attr in CALLS[module]
         if not allowed:
-            raise AssertionError(f"the code of a model must only call laws and arithmetic, not {ast.unparse(node)!r}")
+            rule, advice = "must only call laws and arithmetic", "Write the model by hand, with nw.Model."
+            raise refusal("everyday models", "code", rule, ast.unparse(node), advice)
     return tree
 
 
