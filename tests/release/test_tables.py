@@ -186,6 +186,7 @@ MALFORMED = {
         {},
         "'sigma' in row 0 must be a number, not a time",
     ),
+    "thousands": (FRAME.assign(count=["1", "1,204", "2"]), {}, "Write it without separators of thousands."),
     "underscores": (FRAME.assign(count=["1", "1_000", "2"]), {}, "'count' in row 1 must be a finite number"),
     "labels that are fractions": (FRAME.assign(county=[1.0, 2.0, 3.0]), {}, "'county' in row 0 must be a word"),
     "a date and then a list": (

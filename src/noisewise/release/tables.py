@@ -66,7 +66,9 @@ class Columns:
             except (TypeError, ValueError):
                 numbers[row] = math.nan
             if not math.isfinite(numbers[row]):
+                separated = isinstance(entry, str) and entry.replace(",", "").replace(" ", "").isdigit()
                 advice = f'Where a threshold is given, a withheld value is the word "{SUPPRESSED}".'
+                advice = "Write it without separators of thousands." if separated else advice
                 raise self.refused(column, row, "must be a finite number", entry, advice)
         return numbers
 
