@@ -32,9 +32,9 @@ class Naming:
         return row if called == row else f"{called} ({row})"
 
     def with_unit(self, row: str) -> str:
-        """Its name in people's words, and the unit in brackets."""
-        unit = self.unit(row).strip()
-        return f"{self.called(row)} ({unit})" if unit else self.called(row)
+        """Its name in people's words, and in brackets the unit that they do not say."""
+        called, unit = self.called(row), self.unit(row).strip()
+        return called if not unit or unit in called.split() else f"{called} ({unit})"
 
     def unit(self, row: str) -> str:
         """Its unit, with a blank before it unless it is %."""
