@@ -20,6 +20,7 @@ from noisewise.mechanisms import (
     Gaussian,
     Laplace,
     RandomizedResponse,
+    Within,
 )
 from noisewise.model import Model, Simulator, Total, counts_up_to
 from noisewise.plots.forest import plot_forest
@@ -95,6 +96,7 @@ __all__ = [
     "Table",
     "Threads",
     "Total",
+    "Within",
     "__version__",
     "allocate",
     "calibrate",

@@ -8,6 +8,9 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import noisewise as nw
+from noisewise.inference.problem import Problem
+from noisewise.samplers.gibbs.joint import Joint, State
+from noisewise.samplers.gibbs.measured import MeasuredTable
 
 
 def margins(shape):
@@ -42,9 +45,25 @@ def tallied(found, tables):
     return counts
 
 
+def moved(model, release, seed, chains=2000, sweeps=12, broken=None):
+    """Independent chains of the step alone, from one start."""
+    joint = Joint(Problem(model, release), {})
+    step, rng = MeasuredTable.of(joint, "cells"), np.random.default_rng(seed)
+    state = State({"cells": np.ones((4, *model.shape("cells")), dtype=np.int64)})
+    step.settle(rng, state)
+    state.values["cells"] = np.repeat(state.values["cells"][:1], chains, axis=0)
+    for _ in range(sweeps):
+        step.step(broken(rng) if broken else rng, state, warm=False)
+    return state.values["cells"]
+
+
 BOUNDS = np.array([[3, 0], [5, 2]])
 LAWS = {
     "bounded": (lambda mean: nw.counts_up_to(BOUNDS), lambda k, mean: stats.randint.logpmf(k, 0, BOUNDS.ravel() + 1)),
+    "from two": (
+        lambda mean: dist.DiscreteUniform(2, 6).expand(mean.shape),
+        lambda k, mean: stats.randint.logpmf(k, 2, 7),
+    ),
     "Poisson": (dist.Poisson, stats.poisson.logpmf),
     "NegativeBinomial2": (
         lambda mean: dist.NegativeBinomial2(mean, 2.0),

@@ -56,6 +56,18 @@ def _count_solution(alpha):
     }
 
 
+# A count known by a declared range alone: enumeration over the count ------------------------------------------------
+
+
+def _declared_problem():
+    return count_model(), nw.Release(count=nw.Within(low=20, high=30).released(True))
+
+
+def _declared_solution():
+    s = np.arange(20, 31)
+    return _mixture(stats.nbinom.logpmf(s, 25.0, 0.5), s, (25.0 + s) / 2.0, (25.0 + s) / 4.0, "theta", "count")
+
+
 # Lalonde: four statistics that share parameters; the paper's own model --------------------------------------------
 
 lalonde_model, lalonde_release = lalonde.model, lalonde.release
@@ -318,6 +330,7 @@ TARGETS = [
         )
         for alpha, draws in ((2, 10_000), (5, 10_000), (25, 100_000), (50, 100_000), (75, 20_000))
     ),
+    Target("declared-range", _declared_problem, _declared_solution),
     Target("beta-binomial", _beta_binomial_problem, _beta_binomial_solution),
     Target("statistic-of-statistic", _chain_problem, _chain_solution),
     Target("unreleased-statistic", lambda: _chain_problem(False), lambda: _chain_solution(False)),

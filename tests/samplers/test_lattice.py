@@ -5,21 +5,20 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from exactness import agrees, counts_agree
-from measured_tables import enumerated, log_law_of, margins, model_of, tallied
+from measured_tables import enumerated, log_law_of, margins, model_of, moved, tallied
 from scipy import stats
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
-from noisewise.inference.tables import directions
+from noisewise.inference.tables import directions, lattice
 from noisewise.inference.tables.fibres import Unknown, fibre_of
 from noisewise.mechanisms import Clipped, GeneralizedCauchy, Rounded, Staircase, Thresholded, TruncatedLaplace, Tulap
-from noisewise.samplers.augmentation import Augmentation, State
+from noisewise.numerics import double
+from noisewise.samplers.augmentation import Augmentation
 from noisewise.samplers.choosing import choice
 from noisewise.samplers.choosing.probe import probe_of
-from noisewise.samplers.gibbs.joint import Joint
-from noisewise.samplers.gibbs.measured import MeasuredTable
 
 MEAN = np.array([[2.0, 1.0], [0.6, 1.5]])
 WIDE = np.array([[1.0, 0.6, 0.4], [0.3, 1.2, 0.8]])
@@ -78,6 +77,7 @@ CASES = {
         {"cell": (Thresholded(NOISE, 3), np.eye(4, dtype=int), [4, "suppressed", 3, "suppressed"])},
     ),
     "Tulap": ("Poisson", MEAN, {"rows": (Tulap(epsilon=1.0, delta=1e-3, sensitivity=1), ROW, [3.4, 1.1])}),
+    "truncated Laplace": ("Poisson", MEAN, {"rows": (TruncatedLaplace(scale=1.0, bound=1.4), ROW, [3.4, 0.9])}),
     "discrete Laplace": ("Poisson", MEAN, {"rows": (nw.DiscreteLaplace(scale=0.8), ROW, [3, 1])}),
     "Cauchy": ("Poisson", MEAN, {"rows": (GeneralizedCauchy(scale=1.0, power=3), ROW, [3.4, 1.1])}),
     "differences": ("Poisson", MEAN, {"gap": (NOISE, [[1, -1, 0, 0], [2, 0, -1, 1]], [3, 2])}),
@@ -96,18 +96,6 @@ def truth(case):
     _, release = prepared(case)
     matrices = {name: np.asarray(matrix) for name, (_, matrix, _) in parts.items()}
     return enumerated(log_law_of(law, mean), release, matrices, 12 if mean.size == 4 else 5)
-
-
-def moved(model, release, seed, chains=2000, sweeps=12, broken=None):
-    """Independent chains of the step alone, from one start."""
-    joint = Joint(Problem(model, release), {})
-    step, rng = MeasuredTable.of(joint, "cells"), np.random.default_rng(seed)
-    state = State({"cells": np.ones((4, *model.shape("cells")), dtype=np.int64)})
-    step.settle(rng, state)
-    state.values["cells"] = np.repeat(state.values["cells"][:1], chains, axis=0)
-    for _ in range(sweeps):
-        step.step(broken(rng) if broken else rng, state, warm=False)
-    return state.values["cells"]
 
 
 def right(case, found):
@@ -168,6 +156,32 @@ def test_multinomial_tables_keep_their_sums(seed):
     assert counts_agree(tallied(moved(model, release, seed), tables), np.append(chance, 0.0))
 
 
+ALONG = {
+    "Poisson": lambda: dist.Poisson(jnp.array([2.5, 0.0, 700.0])),
+    "NegativeBinomial2": lambda: dist.NegativeBinomial2(jnp.array([2.5, 1e-9, 700.0]), 1.7),
+    "MultinomialProbs": lambda: dist.Multinomial(900, probs=jnp.array([0.3, 0.0, 0.7])),
+    "MultinomialLogits": lambda: dist.Multinomial(900, logits=jnp.array([-900.0, -3e4, 3.0])),
+    "Binomial": lambda: dist.Binomial(6, jnp.array([0.3, 0.0, 0.7])),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_laws_along_a_direction_are_their_densities(name):
+    """By ratios of neighbours or not, up to a constant of the direction; impossible counts are impossible."""
+    cells, gains = np.array([[0, 2], [2, 0], [1, 1], [0, 0]]), np.array([[1, -1], [1, 0], [1, 0], [-1, 0]])
+    steps = np.arange(-5, 11)[:, None, None]
+    with double():
+        law = ALONG[name]()
+        counts = jnp.asarray(np.array([[3, 4], [2, 0], [0, 0], [5, 5]]) + steps * gains) * 1.0
+        found = np.asarray(lattice._log_law_along(law, (3,), cells, counts, gains))
+        each = lattice.cell_log_prob(law, (3,), cells, counts)
+        wanted = np.asarray(jnp.sum(jnp.where(gains == 0, 0.0, each), axis=-1))
+    possible = np.isfinite(wanted)
+    assert np.array_equal(np.isfinite(found), possible)
+    gap = np.where(possible, found - np.where(possible, wanted, 0.0), np.nan)
+    assert np.nanmax(np.nanmax(gap, axis=0) - np.nanmin(gap, axis=0)) < 1e-10
+
+
 # With parameters, by every route --------------------------------------------------------------------------------------
 
 WEIGHTS = np.array([1.0, 0.5, 0.7, 0.3])
@@ -211,6 +225,18 @@ def test_parameters_and_cells_against_enumeration(sampler, seed):
     assert agrees(by_chain["rate"], [rate])
     assert np.all(posterior["total"] == 11)
     assert np.array_equal(posterior["by"], posterior["cells"] @ ROW.T)
+
+
+@pytest.mark.long
+def test_particles_take_measured_tables(seed):
+    """The exact total is approached through ever narrower noise: docs/derivations/smc.md."""
+    posterior = nw.sample(*with_rate(), nw.SMC(), draws=8_000, seed=seed)
+    assert posterior.status == "complete"
+    assert np.all(posterior["cells"].sum(axis=1) == 11)
+    cells, rate = means_with_rate()
+    summary = posterior.summary().loc[[*(f"cells[{i}]" for i in range(4)), "rate"]]
+    z = (summary["mean"] - [*cells, rate]) / (summary["sd"] / np.sqrt(summary["ess"]))
+    assert np.all(np.abs(z) < 5.5)
 
 
 CONTINUOUS = {
@@ -387,10 +413,28 @@ def test_nested_sums_are_those_of_blocks():
 
 
 def test_noise_that_may_rule_tables_out_is_refused():
+    """Noise with a bound leaves ranges of the sums possible, as declared bounds do: these must be understood."""
     model = model_of("Poisson", MEAN)
-    bounded = TruncatedLaplace(epsilon=1.0, delta=1e-3, sensitivity=1.0)
-    problem = Problem(model, nw.Release(rows=measured(bounded, ROW, [3.0, 2.0])))
-    assert "may rule some out" in Augmentation().unfit(problem)
+    for bounded in (TruncatedLaplace(epsilon=1.0, delta=1e-3, sensitivity=1.0), Tulap(epsilon=1.0, delta=0.1)):
+        rows, columns = measured(bounded, ROW, [13.0, 12.0]), measured(bounded, COLUMN, [13.0, 12.0])
+        assert Augmentation().unfit(Problem(model, nw.Release(rows=rows))) is None
+        assert "sums that overlap" in Augmentation().unfit(Problem(model, nw.Release(rows=rows, columns=columns)))
+        rounded = measured(Rounded(bounded, step=1.0), ROW, [3.0, 2.0])
+        assert "may rule some out" in Augmentation().unfit(Problem(model, nw.Release(rows=rounded)))
+    endless = measured(Tulap(epsilon=1.0), ROW, [3.0, 2.0])
+    assert Augmentation().unfit(Problem(model, nw.Release(rows=endless))) is None
+
+
+def test_a_bound_of_noise_ends_at_the_last_sum_that_is_possible():
+    """Between 3.4 and 1 lies 2.4, but for rounding errors; with noise to 2.4, 2.5 or none at all."""
+    for bound in (2.4, np.nextafter(2.4, 0.0), np.nextafter(2.4, 3.0), 2.5, 0.1, [0.5, np.inf]):
+        mechanism = TruncatedLaplace(scale=1.0, bound=2.4)
+        object.__setattr__(mechanism, "bound", np.asarray(bound))
+        value = np.full(np.shape(bound) or (1,), 3.4)
+        low, high = lattice._reached(mechanism, value)
+        sums = np.arange(-20.0, 30.0)[:, None]
+        possible = np.asarray(mechanism.log_prob(value, sums)) > -np.inf
+        assert np.array_equal(possible, (low <= sums) & (sums <= high))
 
 
 def test_cells_that_exact_measurements_determine_stand_still():

@@ -10,10 +10,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import vstack
 
 from noisewise import checks
 from noisewise.errors import Place, refusal
-from noisewise.mechanisms import Exact
+from noisewise.inference.conditional.laws import constant_bounds
+from noisewise.mechanisms import Exact, Within
 from noisewise.mechanisms.linear import Linear, Matrix
 from noisewise.model import Model
 from noisewise.numerics import Array
@@ -66,6 +69,7 @@ def measurements(model: Model, release: Release) -> dict[str, Measured]:
             raise refusal("sample", place, rule, item.mechanism, "Give noise, or a law of whole numbers.")
         found[name] = _fitted(f"release['{name}']", model, release, item.of)
     _refuse_contradictions(release, found)
+    _refuse_impossible_bounds(model, release, found)
     return found
 
 
@@ -105,6 +109,30 @@ def _refuse_contradictions(release: Release, found: Mapping[str, Measured]) -> N
         if _distance(rows, values) > 1e-6 * (1.0 + np.abs(values).max()):
             rule = f"must not contradict another exact measurement of '{statistic}'"
             raise refusal("sample", Place.of("release", exact[-1]), rule, release[exact[-1]].value, ADVICE)
+
+
+def _refuse_impossible_bounds(model: Model, release: Release, found: Mapping[str, Measured]) -> None:
+    """Some real numbers in the law's range must obey declared bounds and exact measurements of one statistic."""
+    declared = {name: found[name].statistic for name in found if isinstance(release[name].mechanism, Within)}
+    for statistic in set(declared.values()):
+        parts, low, high = [], [], []
+        for name, measured in found.items():
+            mechanism, value = release[name].mechanism, release[name].value
+            if measured.statistic == statistic and isinstance(mechanism, (Exact, Within)):
+                parts.append(measured.matrix.sparse)
+                ends = mechanism.ends(value) if isinstance(mechanism, Within) else (value, value)
+                low.append(np.ravel(ends[0]))
+                high.append(np.ravel(ends[1]))
+        ends = np.concatenate(low), np.concatenate(high)
+        if model.is_discrete(statistic):
+            ends = np.ceil(ends[0]), np.floor(ends[1])
+        bounds = Bounds(*(np.ravel(end) for end in constant_bounds(model, statistic)))
+        possible = np.all(ends[0] <= ends[1])
+        limits = LinearConstraint(vstack(parts), *ends)
+        if not possible or milp(np.zeros(len(bounds.lb)), bounds=bounds, constraints=limits).x is None:
+            name = next(name for name in declared if declared[name] == statistic)
+            rule = f"must not contradict the law of '{statistic}', its exact measurements and other declared bounds"
+            raise refusal("sample", Place.of("release", name), rule, release[name].mechanism, ADVICE)
 
 
 def _distance(rows: Array, values: Array) -> float:

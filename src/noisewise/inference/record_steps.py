@@ -20,7 +20,8 @@ from numpyro.distributions.distribution import Independent
 
 from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
-from noisewise.mechanisms import Exact, Mechanism, Projected, TruncatedLaplace
+from noisewise.mechanisms import Exact, Mechanism, Projected, Within
+from noisewise.mechanisms.additive import Additive
 from noisewise.model import Model
 from noisewise.model.atoms import atoms_move
 from noisewise.model.law import log_density
@@ -357,7 +358,8 @@ def _unreachable(problem: Problem, name: str) -> str | None:
             continue
         gaps = "needs noise that reaches every total, so that single records can lead from any to any other, and "
         for part in _mechanisms(item.mechanism):
-            if isinstance(part, (Exact, TruncatedLaplace, Projected)):
+            ends = isinstance(part, Additive) and np.any(np.isfinite(part.noise_bound))
+            if ends or isinstance(part, (Exact, Projected, Within)):
                 return gaps + f"'{label}' has {type(part).__name__}"
         if not np.all(problem.log_eta(label, problem.model.simulate(LOOKED_AT, 0)) > -np.inf):
             return gaps + f"the noise of '{label}' does not"

@@ -29,6 +29,7 @@ from noisewise.mechanisms.top_selection import TopSelection
 from noisewise.mechanisms.truncated_laplace import TruncatedLaplace
 from noisewise.mechanisms.tulap import Tulap
 from noisewise.mechanisms.unary_encoding import UnaryEncoding
+from noisewise.mechanisms.within import Within
 
 __all__ = [
     "CATALOGUE",
@@ -61,5 +62,6 @@ __all__ = [
     "TruncatedLaplace",
     "Tulap",
     "UnaryEncoding",
+    "Within",
     "smooth",
 ]

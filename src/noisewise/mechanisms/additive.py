@@ -58,6 +58,11 @@ class Additive(Mechanism):
         """The released value, where the density has its top; not known without a `unit`."""
         return None if self.unit is None or self.event_dim else [(released, getattr(self, self.unit))]
 
+    @property
+    def noise_bound(self) -> Any:
+        """A size that the noise never exceeds; infinite where there is none."""
+        return np.inf
+
     # Intervals, for post-processing -----------------------------------------------------------------------
 
     def noise_log_cdf(self, z: Any) -> Any:

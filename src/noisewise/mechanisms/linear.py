@@ -103,6 +103,11 @@ class Matrix:
         full[self.rows, self.columns] = self.entries
         return full
 
+    @property
+    def sparse(self) -> Any:
+        """The matrix as SciPy's, row by row."""
+        return csr_array((self.entries, (self.rows, self.columns)), shape=self.shape)
+
     def times(self, vector: Any) -> Any:
         """The product with a vector; traceable."""
         if math.prod(self.shape) <= SHORT:
@@ -112,8 +117,7 @@ class Matrix:
 
     def times_rows(self, rows: Array) -> Array:
         """The product with each of many vectors, the rows of an array."""
-        matrix: Any = csr_array((self.entries, (self.rows, self.columns)), shape=self.shape)
-        products: Array = (matrix @ rows.T).T
+        products: Array = (self.sparse @ rows.T).T
         return products
 
     def __eq__(self, other: object) -> bool:

@@ -72,6 +72,11 @@ class TruncatedLaplace(Additive):
         log_tail = xp.where(inside, log_tail - math.log(2.0), -xp.inf)
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
 
+    @property
+    def noise_bound(self) -> Any:
+        """Where it is truncated."""
+        return self.bound
+
     def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
         """The released value, and the two ends of the noise about it."""
         return [(released + sign * self.bound, self.scale) for sign in (-1.0, 0.0, 1.0)]

@@ -76,6 +76,11 @@ class Tulap(Additive):
         log_tail = xp.where(inside & (mass > 0), log_mass, -xp.inf)
         return xp.where(z < 0, log_tail, xp.log1p(-xp.exp(log_tail)))
 
+    @property
+    def noise_bound(self) -> Any:
+        """t, in units of the released value; infinite for delta = 0."""
+        return self.sensitivity * self._bound(np)
+
     def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
         """The released value and the jumps on either side of it; not known where there are too many."""
         count = jumps_that_count(self.epsilon)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from noisewise.errors import InputError, refusal
-from noisewise.mechanisms import Exact
+from noisewise.mechanisms import Exact, Within
 from noisewise.mechanisms.base import CATALOGUE, Mechanism
 from noisewise.release import Release
 
@@ -22,7 +22,7 @@ def release_at(release: Release, factor: float) -> Release:
 
 def mechanism_at(mechanism: Mechanism, factor: float) -> Mechanism:
     """The mechanism calibrated to `factor` times its budget; refused where it has no budget to move."""
-    if isinstance(mechanism, Exact):
+    if isinstance(mechanism, (Exact, Within)):
         return mechanism
     entry = mechanism.to_dict()
     stated = entry.pop("guarantee", {})
@@ -91,6 +91,6 @@ def _same(left: Any, right: Any) -> bool:
 
 def stated_epsilon(release: Release) -> float | None:
     """The one epsilon that every noisy statistic was calibrated to, if there is one."""
-    noisy = [item.mechanism for item in release.values() if not isinstance(item.mechanism, Exact)]
+    noisy = [item.mechanism for item in release.values() if not isinstance(item.mechanism, (Exact, Within))]
     epsilons = {item.guarantee.epsilon if item.guarantee is not None else None for item in noisy}
     return epsilons.pop() if len(epsilons) == 1 else None

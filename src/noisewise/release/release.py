@@ -14,7 +14,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import InputError, Place, refusal
 from noisewise.frozen import FrozenDict
-from noisewise.mechanisms import Exact, Guarantee, Released
+from noisewise.mechanisms import Exact, Guarantee, Released, Within
 from noisewise.mechanisms.about import OF_RELEASE, about, plain
 from noisewise.mechanisms.packing import MOST_LISTED
 from noisewise.notebook import html_table
@@ -222,7 +222,8 @@ class Release(Mapping[str, Released]):
                 raise refusal(
                     "Release.naive", name, "must not be suppressed", "suppressed", "It has no naive analysis."
                 )
-        return Release({name: replace(item, mechanism=Exact()) for name, item in self.items()})
+        kept = {name: item.mechanism if isinstance(item.mechanism, Within) else Exact() for name, item in self.items()}
+        return Release({name: replace(item, mechanism=kept[name]) for name, item in self.items()})
 
     @property
     def hash(self) -> str:

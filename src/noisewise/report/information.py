@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisewise.diagnostics import weights
-from noisewise.mechanisms import Exact
+from noisewise.mechanisms import Exact, Within
 from noisewise.numerics import Array
 from noisewise.release import Release
 from noisewise.results.labels import label_of
@@ -63,7 +63,7 @@ def _statistics(posterior: Posterior, release: Release) -> Array:
     noisy = [
         posterior[name].reshape(len(posterior), -1).astype(float)
         for name, item in release.items()
-        if name in posterior and not isinstance(item.mechanism, Exact)
+        if name in posterior and not isinstance(item.mechanism, (Exact, Within))
     ]
     joined = np.concatenate(noisy, axis=1) if noisy else np.empty((len(posterior), 0))
     joined = joined[:, np.all(np.isfinite(joined), axis=0)]

@@ -44,15 +44,14 @@ def words_of_nodes(model: Model, release: Release, content: Mapping[str, Any]) -
     nodes = [_node(model, name, content) for name in model.order]
     for name, item in release.items():
         kind = type(item.mechanism).__name__
-        noise = "no noise" if kind == "Exact" else kind
+        clear = kind in ("Exact", "Within")
+        noise = "no noise" if clear else kind
         own = name if item.of is None else item.of.statistic
         needs = (f"s:{own}", *(_key(model, input_name) for input_name in item.mechanism.inputs))
         shown = whole(item.value) if np.ndim(item.value) == 0 and not np.isnan(item.value) else ""
         shown = shown or ("withheld" if np.ndim(item.value) == 0 else f"{int(np.size(item.value)):,} values")
         of = "" if own == name else f", measured of {own},"
-        sentence = (
-            f"{name}{of} was published: {shown}, {'without noise' if kind == 'Exact' else f'made noisy by {kind}'}."
-        )
+        sentence = f"{name}{of} was published: {shown}, {'without noise' if clear else f'made noisy by {kind}'}."
         nodes.append(NodeWords(f"r:{name}", name, "release", f"{noise}: {shown}", needs, sentence=sentence))
     return nodes
 

@@ -193,6 +193,16 @@ def _product(mechanism: Any, shape: tuple[int, ...]) -> str:
     return f"was published entry by entry: {'; '.join(shown)}{rest}"
 
 
+@_says(catalogue.Within)
+def _within_range(mechanism: Any) -> str:
+    low, high = (None if end is None else _p(end) for end in (mechanism.low, mechanism.high))
+    if low is None or high is None:
+        range_ = f"at least {low}" if high is None else f"at most {high}"
+    else:
+        range_ = f"from {low} to {high}"
+    return f"says whether the confidential value is {range_}, and nothing more"
+
+
 # Post-processing ----------------------------------------------------------------------------------------------------
 
 _WRAPS = (catalogue.Rounded, catalogue.Clipped, catalogue.Thresholded, catalogue.Affine)

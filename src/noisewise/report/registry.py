@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from noisewise.errors import InputError
-from noisewise.mechanisms import Exact, Guarantee
+from noisewise.mechanisms import Exact, Guarantee, Within
 from noisewise.release import Release
 from noisewise.report import noise
 from noisewise.report.described import promised
@@ -70,7 +70,7 @@ def _stated(release: Release) -> Guarantee | None:
 
 
 def _privacy(release: Release, guarantee: Guarantee | None) -> dict[str, Any]:
-    clear = [name for name, item in release.items() if isinstance(item.mechanism, Exact)]
+    clear = [name for name, item in release.items() if isinstance(item.mechanism, (Exact, Within))]
     clear += [f"the number of records of {name}" for name, item in release.items() if "records" in item.about]
     variant = {} if guarantee is None else {"variant_name": VARIANTS[guarantee.kind]}
     variant |= {"unprotected_quantities": f"Published without noise: {listed(clear)}."} if clear else {}

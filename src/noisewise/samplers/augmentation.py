@@ -31,7 +31,7 @@ from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.record_steps import RecordSteps, acceptance_floor, why_not_in_steps
 from noisewise.inference.settings import Sampler
 from noisewise.inference.tables import lattice
-from noisewise.mechanisms import Exact
+from noisewise.mechanisms import Exact, Within
 from noisewise.model.atoms import is_fixed
 from noisewise.model.coordinates import unwalkable
 from noisewise.model.families import facts_of
@@ -54,7 +54,7 @@ STARTS = 16
 """Different starting points, as many as there are superchains."""
 POOL = 1024
 """Draws of the model that starts are chosen from."""
-POOL_ENTRIES = 2**24
+POOL_ENTRIES = 2**22
 """Most entries of measured tables in these draws."""
 LARGE_TABLE = 2**10
 """Numbers in a row, with a measured table among them, beyond which there are few chains."""
@@ -486,7 +486,7 @@ def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
     log_eta = np.zeros(drawn)
     joint.measure(pool)
     for name in joint.release:
-        if not (name in joint.measured and isinstance(joint.release[name][0], Exact)):
+        if not (name in joint.measured and isinstance(joint.release[name][0], (Exact, Within))):
             log_eta = log_eta + _log_noise(joint, name, pool)
     for name in joint.fixed:
         log_eta = log_eta + model.log_prob(name, pool[name], pool)

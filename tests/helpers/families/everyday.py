@@ -64,6 +64,15 @@ CASES = [
         points=np.arange(0.0, 9.0),
         wrong=nw.DiscreteLaplace(scale=0.2),
     ),
+    Case(
+        "within",
+        nw.Within(low=2.0, high=5.5),
+        5.0,
+        whole(4, 5),
+        attains=lambda released: np.where(released == 1, 5.5, 1.5),
+        points=np.arange(2),
+        wrong=nw.Within(high=4.5),
+    ),
 ]
 
 

@@ -83,8 +83,8 @@ def families(fibre: Fibre, sums: Sums, rng: np.random.Generator) -> list[Family]
     width = np.bincount(noisy.indices, minlength=noisy.shape[0])
     groups = [_groups(fibre, matrix) for matrix in measured]
     found: list[Family] = []
-    for most in WIDTHS:
-        if np.any(width > most):
+    for most, next_ in itertools.pairwise((*WIDTHS, fibre.size)):
+        if np.any((width > most) & (width <= next_)):  # otherwise the moves would be those of the next width
             kinds = _kinds(fibre, noisy, width > most)
             found += _families(_narrow(fibre, kinds, rng), noisy, sums)
             finest = [
@@ -163,7 +163,8 @@ def _pairs(fibre: Fibre, rng: np.random.Generator) -> list[Direction]:
     """All pairs of cells of one class; where these are many, each cell with the next, and some at random."""
     classes = fibre.classes()
     if fibre.paired_all:
-        parts = [np.flatnonzero((classes == which) & (fibre.fixed < 0)) for which in np.unique(classes) if which >= 0]
+        kinds = fibre.partners()
+        parts = [np.flatnonzero((kinds == which) & (fibre.fixed < 0)) for which in np.unique(kinds) if which >= 0]
         return [_pair(a, b) for part in parts for a, b in itertools.combinations(part, 2)]
     cells = fibre.free[classes[fibre.free] >= 0]
     chain = cells[np.argsort(classes[cells], kind="stable")]
@@ -225,10 +226,14 @@ def _lengths(rows: Array, changes: Array, scale: Array) -> Array:
 def _batched(cells: Array, gains: Array, noisy: csc_array, sums: Sums, length: int, every: bool) -> list[Family]:
     """Directions in batches that touch nothing in common; of those without a place `every` one, one by one."""
     found = []
-    touched = _touched(cells, *_rows(cells, gains, noisy), noisy.shape[1])
-    colours = _coloured(touched, len(touched))
-    spread = 1.5 * np.count_nonzero(colours >= 0) / (colours.max() + 1)
-    colours = _coloured(touched, int(np.ceil(spread)))  # batches of about one size leave little to pad
+    touched = _touched(cells, *_rows(cells, gains, noisy), noisy.shape)
+    nothing, placed = sum(noisy.shape), len(touched)
+    number = int(np.bincount(touched[touched < nothing]).max())  # no fewer batches than touch one thing
+    if number > MOST_COLOURS:
+        colours = _coloured(touched, nothing, placed)
+        number, placed = int(colours.max()) + 1, int(np.count_nonzero(colours >= 0))
+    # batches of about one size leave little to pad
+    colours = _coloured(touched, nothing, int(np.ceil(1.5 * placed / number)))
     by_one = np.flatnonzero(colours < 0) if np.bincount(colours + 1)[1:].max() > 1 else np.arange(len(cells))
     colours[by_one] = np.arange(len(by_one))
     batched = np.setdiff1d(np.arange(len(cells)), by_one)
@@ -257,32 +262,33 @@ def _rows(cells: Array, gains: Array, noisy: csc_array) -> tuple[Array, Array]:
     return rows, changes
 
 
-def _touched(cells: Array, rows: Array, changes: Array, size: int) -> list[list[int]]:
-    """Numbers of the cells and of the noisy rows that each direction changes."""
-    triples = zip(cells.tolist(), rows.tolist(), changes.tolist(), strict=True)
-    return [[*own, *(size + row for row, change in zip(at, by, strict=True) if change)] for own, at, by in triples]
+def _touched(cells: Array, rows: Array, changes: Array, shape: tuple[int, int]) -> Array:
+    """Numbers of the cells and of the noisy rows that each direction changes; padded by one that stands for nothing."""
+    return np.concatenate([cells, np.where(changes != 0, shape[1] + rows, sum(shape))], axis=1)
 
 
-def _coloured(touched: list[list[int]], most: int) -> Array:
+def _coloured(touched: Array, nothing: int, most: int) -> Array:
     """A batch for each direction, none touching a thing in common within one; -1 where there is no place.
 
     Each takes the first batch that has a place, and at most so many are in one.
     """
-    taken: dict[int, int] = {}
+    taken = [0] * (nothing + 1)
     full, closed = (1 << MOST_COLOURS) - 1, 0
     counts, colours = [0] * MOST_COLOURS, np.full(len(touched), -1)
-    for direction, own in enumerate(touched):
+    for direction, own in enumerate(touched.tolist()):
         used = closed
         for thing in own:
-            used |= taken.get(thing, 0)
+            used |= taken[thing]
         if used == full:
             continue
         colour = (~used & (used + 1)).bit_length() - 1
         colours[direction] = colour
         counts[colour] += 1
         closed |= (counts[colour] == most) << colour
+        bit = 1 << colour
         for thing in own:
-            taken[thing] = taken.get(thing, 0) | 1 << colour
+            taken[thing] |= bit
+        taken[nothing] = 0
     return colours
 
 

@@ -6,11 +6,12 @@ tables (Diaconis and Sturmfels 1998). Proof: docs/derivations/measured-tables.md
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array, csr_array, eye_array, hstack, vstack
 from scipy.sparse.csgraph import connected_components
 
 from noisewise.numerics import Array
@@ -30,8 +31,21 @@ class Unknown(Exception):
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A sum of cells with whole coefficients, known to lie between two ends, either of which may be infinite."""
+
+    cells: Array
+    coefficients: Array
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Fibre:
-    """What exact measurements say of a table of `size` cells."""
+    """What exact measurements, and declared bounds (`facts.py`), say of a table of `size` cells.
+
+    Everything else counts from `least`, what each cell holds at least, or from 0 where it is -inf.
+    """
 
     fixed: Array
     """The value of each cell that is determined; -1 where it is not."""
@@ -41,11 +55,23 @@ class Fibre:
     """The same in the second partition, which crosses the first."""
     sums: tuple[Array, Array]
     """What the blocks of each partition add up to."""
+    least: Array
+    room: Array
+    """How much more than that each cell may hold."""
+    facts: tuple[Fact, ...] = ()
+    """Bounds of sums of cells that may move."""
+    joined: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """A number for each cell, shared by cells that move in pairs for the sake of facts; -1: none. Empty: no facts."""
 
     @property
     def size(self) -> int:
         """Cells."""
         return len(self.fixed)
+
+    @property
+    def origin(self) -> Array:
+        """From where the cells are counted."""
+        return np.where(np.isfinite(self.least), self.least, 0.0).astype(np.int64)
 
     @property
     def free(self) -> Array:
@@ -65,14 +91,29 @@ class Fibre:
     @property
     def paired_all(self) -> bool:
         """Whether the pairs of cells within classes are so few that all of them are tried."""
-        classes = self.classes()[self.free]
-        sizes = np.unique(classes[classes >= 0], return_counts=True)[1].astype(float)
+        partners = self.partners()[self.free]
+        sizes = np.unique(partners[partners >= 0], return_counts=True)[1].astype(float)
         return bool(np.sum(sizes * (sizes - 1) / 2) <= MOST_PAIRS)
+
+    @property
+    def needed(self) -> Array:
+        """Room that each cell must have if not all pairs are tried: a unit, or all that its margins let it hold."""
+        crossed = self.second >= 0
+        needed = np.where(self.first >= 0, 1, 0)
+        rows, columns = self.sums[0][self.first[crossed]], self.sums[1][self.second[crossed]]
+        needed[crossed] = np.minimum(rows, columns)
+        return needed
 
     def classes(self) -> Array:
         """A number for each cell; cells with the same number may exchange units. -1: a cell that moves by itself."""
         width = int(self.second.max(initial=-1)) + 2
         return np.where(self.first >= 0, self.first * width + self.second + 1, -1)
+
+    def partners(self) -> Array:
+        """A number for each cell; cells with the same number are moved in pairs. -1: a cell that needs none."""
+        classes = self.classes()
+        joined = self.joined if len(self.joined) else np.full(self.size, -1)
+        return np.where(classes < 0, np.where(joined >= 0, classes.max(initial=-1) + 1 + joined, -1), classes)
 
 
 def fibre_of(rows: Sequence[tuple[Array, Array, int]], size: int) -> Fibre:
@@ -95,7 +136,8 @@ def fibre_of(rows: Sequence[tuple[Array, Array, int]], size: int) -> Fibre:
         for number, (cells, _) in enumerate(part):
             label[cells] = number
     first, other = ([value for _, value in part] for part in (blocks, second))
-    fibre = Fibre(fixed, labels[0], labels[1], (np.array(first, dtype=np.int64), np.array(other, dtype=np.int64)))
+    both = (np.array(first, dtype=np.int64), np.array(other, dtype=np.int64))
+    fibre = Fibre(fixed, labels[0], labels[1], both, np.zeros(size), np.full(size, np.inf))
     if fibre.crossed:
         _check_complete(fibre)
     return fibre
@@ -196,8 +238,17 @@ def _check_complete(fibre: Fibre) -> None:
 
 
 def projected(fibre: Fibre, guess: Array, most: Array, rng: np.random.Generator) -> Array:
-    """A table of the fibre near a guess of whole numbers from 0 to `most`."""
-    table = np.where(fibre.fixed >= 0, fibre.fixed, guess)
+    """A table of the fibre near a guess of whole numbers, none above `most`."""
+    origin = fibre.origin
+    guess = np.maximum(guess, fibre.least) - origin
+    return origin + _counted(fibre, guess.astype(np.int64), np.minimum(fibre.room, most - origin), rng)
+
+
+def _counted(fibre: Fibre, guess: Array, most: Array, rng: np.random.Generator) -> Array:
+    """The same, counted from the origin."""
+    table = np.where(fibre.fixed >= 0, fibre.fixed, np.minimum(guess, most)).astype(np.int64)
+    if fibre.facts:
+        return _nearest(fibre, table, np.where(fibre.fixed >= 0, fibre.fixed, most))
     if fibre.crossed:
         for rows, columns in grids(fibre):
             _fill_grid(fibre, table, rows, columns, rng)
@@ -209,6 +260,38 @@ def projected(fibre: Fibre, guess: Array, most: Array, rng: np.random.Generator)
         if len(cells):
             table[cells] = _scaled(table[cells], int(value), most[cells])
     return table
+
+
+def _nearest(fibre: Fibre, guess: Array, most: Array) -> Array:
+    """The table of the fibre that differs least from the guess, by an integer program."""
+    size, least = fibre.size, np.maximum(fibre.fixed, 0)
+    parts, low, high = [], [], []
+    for label, sums in zip((fibre.first, fibre.second), fibre.sums, strict=True):
+        inside = np.flatnonzero(label >= 0)
+        parts.append(csr_array((np.ones(len(inside)), (label[inside], inside)), shape=(len(sums), size)))
+        low.append(sums)
+        high.append(sums)
+    rows = np.repeat(np.arange(len(fibre.facts)), [len(fact.cells) for fact in fibre.facts])
+    columns, entries = (
+        np.concatenate([getattr(fact, part) for fact in fibre.facts]) for part in ("cells", "coefficients")
+    )
+    parts.append(csr_array((entries, (rows, columns)), shape=(len(fibre.facts), size)))
+    low.append(np.array([fact.low for fact in fibre.facts]))
+    high.append(np.array([fact.high for fact in fibre.facts]))
+    sums, one = vstack(parts), eye_array(size)
+    design = vstack(
+        [hstack([sums, csr_array(sums.shape)]), hstack([one, one]), hstack([-one, one])]
+    )  # off >= |x - guess|
+    ends = np.concatenate([*low, guess, -guess]), np.concatenate([*high, np.full(2 * size, np.inf)])
+    found = milp(
+        np.repeat([0.0, 1.0], size),
+        integrality=np.repeat([1, 0], size),
+        bounds=Bounds(np.concatenate([least, np.zeros(size)]), np.concatenate([most, np.full(size, np.inf)])),
+        constraints=LinearConstraint(design, *ends),
+    )
+    if found.x is None:
+        raise Unknown("has exact measurements and declared bounds that no table of the model obeys")
+    return np.round(found.x[:size]).astype(np.int64)
 
 
 def _scaled(guess: Array, total: int, most: Array) -> Array:

@@ -15,27 +15,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import Distribution
+from numpyro.distributions import Distribution, GammaPoisson, Poisson
 from numpyro.distributions.distribution import ExpandedDistribution, Independent
 from scipy.sparse import csc_array, csr_array, vstack
 from scipy.sparse.linalg import lsqr
 
+from noisewise.errors import InferenceError
 from noisewise.inference.conditional.laws import bounds, constant_bounds, constant_of, log_mass
 from noisewise.inference.conditional.marginal import pick
 from noisewise.inference.problem import Problem
 from noisewise.inference.tables.directions import Family, Sums, families
-from noisewise.inference.tables.fibres import Fibre, Unknown, fibre_of, projected
-from noisewise.mechanisms import Exact, Mechanism
+from noisewise.inference.tables.facts import bounded_fibre, check_room
+from noisewise.inference.tables.fibres import Fact, Fibre, Unknown, projected
+from noisewise.mechanisms import DiscreteGaussian, Exact, Gaussian, Mechanism, Within
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.linear import Matrix
 from noisewise.mechanisms.processed import Processed
-from noisewise.mechanisms.truncated_laplace import TruncatedLaplace
 from noisewise.model import Model
 from noisewise.numerics import Array, Compiled, double
 from noisewise.numerics.gamma import log_gamma
 
 TABLES = ("MultinomialProbs", "MultinomialLogits")
 """Joint laws of a table whose density, but for a constant, is a product over cells, given their sum."""
+NORMAL = (Gaussian, DiscreteGaussian)
+"""Noise whose log density is quadratic along a direction: two numbers tell it for a whole window."""
 MOST_BATCHES, MOST_ALONE = 32, 32
 """Batches of one family in a sweep, and where each has one direction only."""
 
@@ -47,27 +50,29 @@ def unfit(problem: Problem, name: str) -> str | None:
     if others or any(name in item.mechanism.inputs for item in problem.release.values()):
         return f"needs nothing but measurements to depend on '{name}'"
     for other, (_, mechanism, _) in problem.measurements_of(name).items():
-        if not isinstance(mechanism, Exact) and not _positive(mechanism):
+        if not isinstance(mechanism, (Exact, Within)) and not _understood(mechanism):
             kind = type(mechanism).__name__
             return f"cannot tell which tables '{other}' leaves possible: its noise ({kind}) may rule some out"
     if model.law(name).form.kind not in TABLES and not _by_entry(model, name):
         return f"needs the entries of '{name}' to be independent given the parameters, or multinomial"
     try:
-        fibre_for(problem, name)
+        fibre = fibre_for(problem, name)
+        projected(fibre, fibre.origin, np.full(fibre.size, np.inf), np.random.default_rng(0))
     except Unknown as reason:
         return str(reason)
     return None
 
 
-def _positive(mechanism: Mechanism) -> bool:
-    """Whether its noise has a density that is positive everywhere, so that it cuts no table off from the others.
+def _understood(mechanism: Mechanism) -> bool:
+    """Whether the tables that it leaves possible are known: all, or those whose sums the noise can reach.
 
-    Rounded, clipped or withheld, a published value is possible wherever the noise beneath it is.
+    Rounded, clipped or withheld, a published value is possible wherever the noise beneath it is, if that is everywhere.
     """
     if isinstance(mechanism, Processed):
-        return not getattr(mechanism, "absent_when_zero", False) and _positive(mechanism.base)
-    bounded = isinstance(mechanism, TruncatedLaplace) or mechanism.inputs
-    return isinstance(mechanism, Additive) and not bounded and not mechanism.event_dim
+        base = mechanism.base
+        endless = not isinstance(base, Additive) or bool(np.all(np.isinf(base.noise_bound)))
+        return endless and not getattr(mechanism, "absent_when_zero", False) and _understood(base)
+    return isinstance(mechanism, Additive) and not mechanism.inputs and not mechanism.event_dim
 
 
 def _by_entry(model: Model, name: str) -> bool:
@@ -108,8 +113,7 @@ def gathered(law: Distribution, shape: tuple[int, ...], cells: Any) -> Distribut
 def cell_log_prob(law: Distribution, shape: tuple[int, ...], cells: Any, counts: Any) -> Any:
     """log density of `counts` in some cells, but for a constant; -inf off the support; traceable."""
     if type(law).__name__ in TABLES:
-        logs = law.logits if hasattr(law, "logits") and "logits" in vars(law) else jnp.log(law.probs)
-        logs = jnp.broadcast_to(logs, shape).reshape(-1)[cells]
+        logs = _logits(law, shape)[cells]
         counted = jnp.maximum(counts, 0.0)
         terms = jnp.where(counted > 0.0, counted * logs, 0.0) - log_gamma(counted + 1.0)
         return jnp.where(counts >= 0.0, terms, -jnp.inf)
@@ -119,19 +123,53 @@ def cell_log_prob(law: Distribution, shape: tuple[int, ...], cells: Any, counts:
     return jnp.where((counts >= low) & (counts <= high) & ~jnp.isnan(terms), terms, -jnp.inf)
 
 
+def _log_law_along(law: Distribution, shape: tuple[int, ...], cells: Any, counts: Any, gains: Any) -> Any:
+    """log density of the counts along each direction, but for a constant of the direction; traceable.
+
+    For the commonest laws by ratios of neighbouring probabilities, one logarithm for each of them, summed up from the
+    window's beginning; for others by the densities themselves.
+    """
+    if type(law).__name__ in TABLES:
+        log_rate, more = _logits(law, shape)[cells], None
+    elif isinstance(law, Poisson):
+        log_rate, more = jnp.log(gathered(law, shape, cells).rate), None
+    elif isinstance(law, GammaPoisson):
+        part = gathered(law, shape, cells)
+        log_rate, more = -jnp.log1p(part.rate), part.concentration
+    else:
+        return jnp.sum(cell_log_prob(law, shape, cells, counts), axis=-1)
+    possible = (counts >= 0.0) & ((counts == 0.0) | (log_rate > -jnp.inf))
+    lower = jnp.maximum(jnp.where(gains > 0, counts, counts - 1.0), 0.0)
+    ratio = (1.0 if more is None else lower + more) / (lower + 1.0)
+    log_ratio = jnp.where(log_rate > -jnp.inf, log_rate, 0.0) + jnp.log(ratio)
+    rises = jnp.sum(jnp.where(gains == 0, 0.0, gains * log_ratio), axis=-1)
+    heights = jnp.tensordot(jnp.tri(len(counts), k=-1, dtype=rises.dtype), rises, axes=1)
+    return jnp.where(jnp.all(possible, axis=-1), heights, -jnp.inf)
+
+
+def _logits(law: Any, shape: tuple[int, ...]) -> Any:
+    """log probabilities of the cells of a multinomial law, but for a constant."""
+    return jnp.broadcast_to(law.logits if "logits" in vars(law) else jnp.log(law.probs), shape).reshape(-1)
+
+
 def fibre_for(problem: Problem, name: str) -> Fibre:
-    """The tables that exact measurements, and a law of tables with a known sum, leave possible."""
+    """The tables that exact measurements, declared bounds and a law of tables with a known sum leave possible."""
     model, shape = problem.model, problem.model.shape(name)
-    rows = []
-    for matrix, mechanism, value in problem.measurements_of(name).values():
+    rows: list[Any] = []
+    facts: list[Fact] = []
+    for other, (matrix, mechanism, value) in problem.measurements_of(name).items():
+        starts = np.searchsorted(matrix.rows, np.arange(matrix.shape[0] + 1))
+        sums = [(matrix.columns[a:b], matrix.entries[a:b]) for a, b in itertools.pairwise(starts)]
         if isinstance(mechanism, Exact):
             if np.any(np.asarray(value) != np.floor(value)):
                 raise Unknown("has exact measurements that no table of counts obeys")
-            starts = np.searchsorted(matrix.rows, np.arange(matrix.shape[0] + 1))
-            parts = [slice(a, b) for a, b in itertools.pairwise(starts)]
-            pairs = zip(parts, np.ravel(value).astype(np.int64), strict=True)
-            rows += [(matrix.columns[part], matrix.entries[part], int(total)) for part, total in pairs]
+            rows += [(*own, int(total)) for own, total in zip(sums, np.ravel(value), strict=True)]
+        ends = _declared(other, mechanism, value) if isinstance(mechanism, Within) else _reached(mechanism, value)
+        if ends is not None:
+            pairs = zip(sums, *(np.ravel(end) for end in ends), strict=True)
+            facts += [Fact(cells, by, float(low), float(high)) for (cells, by), low, high in pairs]
     size = int(np.prod(shape))
+    least, most = np.zeros(size), np.full(size, np.inf)
     if model.law(name).form.kind in TABLES:
         totals = constant_of(model, name, "total_count")
         if totals is None:
@@ -139,30 +177,54 @@ def fibre_for(problem: Problem, name: str) -> Fibre:
         tables, width = np.arange(size).reshape(-1, shape[-1]), np.ones(shape[-1], dtype=np.int64)
         numbers = np.broadcast_to(totals, shape[:-1]).ravel().astype(np.int64)
         rows += [(cells, width, int(total)) for cells, total in zip(tables, numbers, strict=True)]
-    fibre = fibre_of(rows, size)
-    if fibre.bound and model.law(name).form.kind not in TABLES:
-        low, high = constant_bounds(model, name)
-        if np.any(low != 0.0) or (fibre.crossed and np.any(high < np.inf)):
-            raise Unknown(f"has exact measurements of '{name}', whose law has other bounds than zero")
-    if (fibre.crossed or not fibre.paired_all) and _may_be_empty(problem, name):
-        raise Unknown(f"has exact measurements of '{name}', cells of which the model leaves empty")
+    else:
+        least, most = (np.ravel(end) for end in constant_bounds(model, name))
+    fibre = bounded_fibre(rows, facts, least, most)
+    if fibre.crossed or not fibre.paired_all:
+        check_room(fibre, _room(problem, name, fibre))
     return fibre
 
 
-def _may_be_empty(problem: Problem, name: str) -> bool:
-    """Whether some cell can hold nothing at some simulated parameters: then units may not pass through it."""
-    model, shape = problem.model, problem.model.shape(name)
+def _declared(name: str, mechanism: Within, value: Any) -> tuple[Array, Array]:
+    """The ends that a declared bound gives each measured value."""
+    low, high = mechanism.ends(value)
+    if np.any(np.isinf(low) & np.isinf(high)):
+        raise Unknown(
+            f"has '{name}' outside of a range with two ends, and may not get from one side of it to the other"
+        )
+    return low, high
+
+
+def _reached(mechanism: Mechanism, value: Any) -> tuple[Array, Array] | None:
+    """Ends of the whole numbers from which noise that never exceeds a bound gives each value; None for other noise."""
+    if not isinstance(mechanism, Additive) or np.all(np.isinf(mechanism.noise_bound)):
+        return None
+    ends = []
+    for outward in (-1.0, 1.0):
+        near = np.asarray(value) + outward * np.asarray(mechanism.noise_bound)
+        whole = outward * np.floor(outward * np.where(np.isinf(near), value, near))
+        tried = np.stack([whole + outward * step for step in (1.0, 0.0, -1.0)])  # rounding errors decide between these
+        possible = np.asarray(mechanism.log_prob(value, tried)) > -np.inf
+        end = np.take_along_axis(tried, np.argmax(possible, axis=0)[None], axis=0)[0]
+        ends.append(np.where(np.isinf(near), near, np.where(np.any(possible, axis=0), end, -outward * np.inf)))
+    return ends[0], ends[1]
+
+
+def _room(problem: Problem, name: str, fibre: Fibre) -> Array:
+    """How much each cell may hold beyond its least, at most, at any of some simulated parameters."""
+    model, shape, size = problem.model, problem.model.shape(name), fibre.size
     given = model.draw(np.random.default_rng(0), model.ancestors(name), 64)
 
     def one(values: Mapping[str, Any]) -> Any:
         law = entrywise(model.law_at(name, values))
-        return cell_log_prob(law, shape, jnp.arange(int(np.prod(shape))), jnp.ones(int(np.prod(shape))))
+        more = cell_log_prob(law, shape, jnp.arange(size), jnp.asarray(fibre.origin + 1.0))
+        end = jnp.inf if type(law).__name__ in TABLES else bounds(law, shape)[1].reshape(-1) - fibre.origin
+        return jnp.where(jnp.isneginf(more), 0.0, jnp.broadcast_to(end, (size,)))
 
     with double():
-        logs = (
-            jax.vmap(one)({parent: jnp.asarray(given[parent]) for parent in model.parents(name)}) if given else one({})
-        )
-        return bool(np.any(np.isneginf(np.asarray(logs))))
+        own = {parent: jnp.asarray(given[parent]) for parent in model.parents(name)}
+        rooms = np.asarray(jax.vmap(one)(own) if own else one({})[None])
+    return np.minimum(fibre.room, rooms.min(axis=0))
 
 
 def csc_of(matrix: Matrix) -> csc_array:
@@ -229,9 +291,12 @@ class LatticeMoves:
                 (at, gains, rows, changes), shift, u = batch
                 steps = jnp.arange(length)[:, None] - shift
                 counts = cells[at] + steps[..., None] * gains
-                weights = jnp.sum(cell_log_prob(law, self.shape, at, counts * 1.0), axis=-1)
+                weights = _log_law_along(law, self.shape, at, counts * 1.0, gains)
                 for other, values, row, change in zip(self.noisy, sums, rows, changes, strict=True):
-                    if row is not None:
+                    if row is not None and type(released[other][0]) in NORMAL:
+                        slope, curvature = _parabola(released[other], row, values[row], change)
+                        weights += steps * (slope - 0.5 * curvature * steps)
+                    elif row is not None:
                         at_row = values[row] + steps[..., None] * change
                         weights += jnp.sum(_log_noise(released[other], row, at_row), axis=-1)
                 weights = jnp.where(weights < jnp.inf, weights, -jnp.inf)  # NaN, or a formula beyond its range
@@ -251,8 +316,10 @@ class LatticeMoves:
 
     def settled(self, rng: np.random.Generator, guesses: Array, given: Mapping[str, Array]) -> Array:
         """Tables that exact measurements allow, near what the noisy ones say, each with noise of its own."""
-        rows, scales, values = [], [], []
+        rows, scales, values = [csr_array((0, self.fibre.size))], [np.zeros(0)], [np.zeros(0)]
         for matrix, mechanism, value in self.measurements.values():
+            if isinstance(mechanism, Within):
+                continue
             rows.append(csr_array(csc_of(matrix)))
             scales.append(np.full(matrix.shape[0], 0.05) if isinstance(mechanism, Exact) else _spread(mechanism, value))
             values.append(np.ravel(value).astype(float))
@@ -265,9 +332,12 @@ class LatticeMoves:
             guess = np.clip(tables[chain].astype(float), low[chain], high[chain])
             aim = wanted + np.where(scale > 0.05, scale, 0.0) * rng.standard_normal(len(wanted))
             off = np.nan_to_num((aim - design @ guess) / scale)  # what was withheld says nothing here
-            guess = guess + lsqr(weighted, off, iter_lim=60)[0]
+            guess = guess + (lsqr(weighted, off, iter_lim=60)[0] if len(off) else 0.0)
             whole = np.clip(np.round(guess), low[chain], high[chain])
-            tables[chain] = projected(self.fibre, whole, high[chain], rng)
+            try:
+                tables[chain] = projected(self.fibre, whole, high[chain], rng)
+            except Unknown as reason:
+                raise InferenceError(f"Augmentation {reason}, for '{self.name}' at simulated parameters.") from None
         return tables.reshape(guesses.shape)
 
     def _ends(self, given: Mapping[str, Array], chains: int) -> tuple[Array, Array]:
@@ -286,9 +356,18 @@ class LatticeMoves:
 
 
 def _spread(mechanism: Mechanism, value: Any) -> Array:
-    """The noise's scale, one for each entry of the released value."""
-    scale = np.asarray(getattr(mechanism, "scale", 8.0), dtype=float)
+    """The noise's scale, one for each entry of the released value; infinite for a declared bound, which has none."""
+    scale = np.asarray(getattr(mechanism, "scale", np.inf if isinstance(mechanism, Within) else 8.0), dtype=float)
     return np.broadcast_to(scale, np.shape(value)).reshape(-1).copy()
+
+
+def _parabola(released: tuple[Any, Any], rows: Any, measured: Any, change: Any) -> tuple[Any, Any]:
+    """(b, a) of the log noise density along k, but for a constant: b k - a k^2 / 2 for each direction; traceable."""
+    mechanism, value = released
+    value = jnp.asarray(value)
+    weight = jnp.broadcast_to(1.0 / jnp.asarray(mechanism.scale) ** 2, value.shape).reshape(-1)[rows]
+    off = value.reshape(-1)[rows] - measured
+    return jnp.sum(weight * change * off, axis=-1), jnp.sum(weight * change * change, axis=-1)
 
 
 def _log_noise(released: tuple[Mechanism, Any], rows: Any, measured: Any) -> Any:

@@ -78,6 +78,12 @@ NOISE = {
         "return xp.where(released == xp.asarray(confidential), 0.0, 0.0)",
         f"{LAWS}::test_exact_elsewhere_is_minus_infinity",
     ),
+    "a declared range leaves out its upper end": Mutant(
+        "mechanisms/within.py",
+        "held = held & (xp.asarray(confidential) <= self.high)",
+        "held = held & (xp.asarray(confidential) < self.high)",
+        "mechanisms/test_catalogue.py::test_supremum_is_attained_or_approached_as_claimed",
+    ),
     "heavy-tailed noise has the wrong exponent in its sampler": Mutant(
         "mechanisms/generalized_cauchy.py",
         "(1.0 - rng.random(shape)) ** (-1.0 / (power - 1.0))",

@@ -94,7 +94,31 @@ AUGMENTATION = {
         "inference/tables/lattice.py",
         "weights += jnp.sum(_log_noise(released[other], row, at_row), axis=-1)",
         "weights += 0.0 * jnp.sum(_log_noise(released[other], row, at_row), axis=-1)",
+        f"{ALONG}[structural_zero]",
+    ),
+    "normal noise of a sum is half as curved along a direction": Mutant(
+        "inference/tables/lattice.py",
+        "weights += steps * (slope - 0.5 * curvature * steps)",
+        "weights += steps * (slope - 0.25 * curvature * steps)",
         f"{ALONG}[total_noisy]",
+    ),
+    "ratios of neighbouring probabilities are those of the next counts": Mutant(
+        "inference/tables/lattice.py",
+        "ratio = (1.0 if more is None else lower + more) / (lower + 1.0)",
+        "ratio = (1.0 if more is None else lower + more) / (lower + 2.0)",
+        "samplers/test_lattice.py::test_laws_along_a_direction_are_their_densities",
+    ),
+    "declared bounds of sums are moved the wrong way by what is known": Mutant(
+        "inference/tables/facts.py",
+        "return replace(fact, low=fact.low - by, high=fact.high - by)",
+        "return replace(fact, low=fact.low + by, high=fact.high + by)",
+        "samplers/test_declared_bounds.py::test_whatever_is_accepted_is_connected_by_enumeration",
+    ),
+    "ranges inside ranges are joined by single cells alone": Mutant(
+        "inference/tables/facts.py",
+        "return left, none if disjoint and apart else outermost",
+        "return left, none if apart else outermost",
+        "samplers/test_declared_bounds.py::test_a_range_inside_a_range_needs_pairs",
     ),
     "pairs of cells do not keep an exact total": Mutant(
         "inference/tables/directions.py",
@@ -104,8 +128,8 @@ AUGMENTATION = {
     ),
     "directions of a batch share noisy sums": Mutant(
         "inference/tables/directions.py",
-        "[[*own, *(size + row for row, change in zip(at, by, strict=True) if change)] for",
-        "[[*own] for",
+        "np.where(changes != 0, shape[1] + rows, sum(shape))",
+        "np.full_like(rows, sum(shape))",
         "samplers/test_lattice.py::test_directions_of_a_batch_share_nothing",
     ),
     "a nested sum is taken for that of the cells it does not share": Mutant(
