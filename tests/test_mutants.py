@@ -36,6 +36,8 @@ WITHOUT = {
     "results/fit_file.py": "a file's reader",
     "results/posterior_file.py": "a file's reader",
     "results/labels.py": "names of entries",
+    "studies/designs/run.py": "what is kept and shown of a run",
+    "studies/designs/setting.py": "model, plan and target together",
 }
 """Files of these rooms that have no mathematics in them, and what they have."""
 KNOWN = "diagnostics/test_tails.py::test_thinning_keeps_as_many_draws_as_all_are_worth"

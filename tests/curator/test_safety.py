@@ -12,6 +12,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from scipy import stats
+from spoiling import respelt, spoilt
 
 import noisewise as nw
 from noisewise import curator
@@ -442,25 +443,6 @@ def test_at_a_terminal_it_asks(files, answer, drawn):
 # Fuzz -------------------------------------------------------------------------------------------------------------
 
 
-def spoilt(rng, text, size):
-    """`text` with pieces left out, doubled, swapped or replaced."""
-    pieces = list(text)
-    for _ in range(size):
-        at, length = int(rng.integers(len(pieces))), int(rng.integers(1, 6))
-        match int(rng.integers(4)):
-            case 0:
-                del pieces[at : at + length]
-            case 1:
-                pieces[at:at] = pieces[at : at + length]
-            case 2:
-                pieces[at : at + length] = list(rng.choice(list('",\n=[]{}0-e.\0é'), size=length))
-            case _:
-                other = int(rng.integers(len(pieces)))
-                pieces[at], pieces[other] = pieces[other], pieces[at]
-        pieces = pieces or ["x"]
-    return "".join(pieces)
-
-
 @pytest.mark.parametrize("rounds", [60, pytest.param(3_000, marks=pytest.mark.long)])
 def test_spoilt_files_end_in_success_or_a_refusal_and_leak_nothing(files, noisewise, rounds, seed):
     rng = np.random.default_rng(seed)
@@ -468,7 +450,8 @@ def test_spoilt_files_end_in_success_or_a_refusal_and_leak_nothing(files, noisew
     for number in range(rounds):
         which = int(rng.integers(3))
         (files / "people.csv").write_text(data if which == 0 else spoilt(rng, data, int(rng.integers(1, 4))))
-        (files / "plan.toml").write_text(PLAN if which == 1 else spoilt(rng, PLAN, int(rng.integers(1, 4))))
+        spoil = spoilt if rng.random() < 0.5 else respelt
+        (files / "plan.toml").write_text(PLAN if which == 1 else spoil(rng, PLAN, int(rng.integers(1, 4))))
         code, out, err = noisewise(*RELEASE, "--out", f"r{number}.json")
         assert code in (0, 2), err
         assert "fault of noisewise" not in err

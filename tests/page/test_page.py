@@ -29,11 +29,11 @@ from noisewise.analysis.expected import law_between
 from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.inference.problem import Problem
 from noisewise.report.markup import number
+from noisewise.studies.designs.simulation import ENOUGH
 
 pytest.importorskip("shiny", reason="the page needs noisewise[page]")
 
 from noisewise.page import Server, budget, explore, form, guard, job_queue, release_text
-from noisewise.page.explore import ENOUGH
 from noisewise.page.results import run_state
 from noisewise.page.runs import AHEAD, FILES, MOST_WAITING, Run, Runs
 
@@ -463,7 +463,9 @@ def off_by(factor, seed, draws=4_000, mistaken=False):
     if mistaken:
         cloud = replace(cloud, log_base=np.zeros(len(cloud.log_base)))
     release = budget.release_at(analysis.release, factor)
-    found = explore.Explorer(analysis, cloud)._weighed(Problem(analysis.model, release), cloud)
+    explorer = explore.Explorer(analysis, posterior, cloud)
+    found = explorer.intervals(release)
+    assert explorer.simulation.sampled == 0
     error, law = np.sqrt(0.025 * 0.975 / ENOUGH), normal_posterior(1.5 / factor)
     return max(abs(law.cdf(end) - level) for end, level in zip(found["theta"], (0.025, 0.975), strict=True)) / error
 
@@ -480,13 +482,28 @@ def test_rows_taken_for_the_priors_give_another_one(seed, monkeypatch):
     assert off_by(0.25, seed, 40_000, mistaken=True) > LIMIT
 
 
+def test_expected_widths_are_those_of_the_closed_form(seed):
+    """Every release of a normal model has the same width: prior variance 4, noise of half the scale."""
+    analysis = normal_analysis()
+    posterior = nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=4_000, seed=seed)
+    cloud = explore.pooled_rows(Problem(analysis.model, analysis.release), posterior, seed)
+    explorer = explore.Explorer(analysis, posterior, cloud)
+    widths = explorer.widths(budget.release_at(analysis.release, 2.0))
+    assert widths.shape == (1, 8)
+    low, high = normal_posterior(0.75).ppf([0.025, 0.975])
+    assert widths[0] == pytest.approx(high - low, rel=0.2)  # ends off by 4 errors of 400 draws
+    assert np.mean(widths) == pytest.approx(high - low, rel=0.1)
+    assert explorer.simulation.sampled == 0
+
+
 def test_where_the_rows_are_worth_too_little_the_posterior_is_sampled(seed):
     analysis = normal_analysis()
     posterior = nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=500, seed=seed)
     cloud = explore.pooled_rows(Problem(analysis.model, analysis.release), posterior, seed)
-    explorer = explore.Explorer(analysis, replace(cloud, worth=1e-6))
-    low, high = explorer.intervals(analysis.release, seed)["theta"]
-    assert explorer.way[0] == explore.QUICK[0][0]
+    explorer = explore.Explorer(analysis, posterior, replace(cloud, worth=1e-6))
+    low, high = explorer.intervals(analysis.release)["theta"]
+    assert explorer.simulation.sampled == 1
+    assert explorer.simulation.sampler.way[0] == explore.QUICK[0][0]
     error, law = np.sqrt(0.025 * 0.975 / ENOUGH), normal_posterior(1.5)
     assert abs(law.cdf(low) - 0.025) < LIMIT * error
     assert abs(law.cdf(high) - 0.975) < LIMIT * error

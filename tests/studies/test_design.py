@@ -11,10 +11,11 @@ from targets import count_model
 
 import noisewise as nw
 from noisewise.mechanisms import Gaussian
-from noisewise.studies.allocate import best_split
 from noisewise.studies.designs.gaussian import JointNormal
+from noisewise.studies.designs.run import PER_BATCH
 from noisewise.studies.designs.search import Curve, falling, least
-from noisewise.studies.designs.simulation import PER_BATCH, Simulation, floor_of
+from noisewise.studies.designs.simulation import Simulation, floor_of
+from noisewise.studies.designs.split import judged, searched
 from noisewise.studies.designs.target import Goal
 
 Z = stats.norm.ppf(0.975)
@@ -153,7 +154,7 @@ SIMULATED = [{"sd": "mu"}, {"width": "mu"}, {"power": "mu", "truth": {"mu": 1.5}
 @pytest.mark.parametrize("content", SIMULATED, ids=lambda content: next(iter(content)))
 def test_simulation_agrees_with_closed_forms(content, seed):
     model, noise = mean_model(), {"mean": Gaussian(scale=0.7)}
-    simulation = Simulation(model, of(content), seed)
+    simulation = Simulation(model, (of(content),), seed)
     values = simulation.means(noise, 0, 48)
     exact = JointNormal.of(model, noise, of(content)).value(noise)
     assert simulation.sampled == 0
@@ -164,7 +165,7 @@ def test_simulation_agrees_with_closed_forms(content, seed):
 
 def test_without_noise_rows_are_weighed_by_the_law(seed):
     model, target = mean_model(), of({"sd": "mu"})
-    simulation = Simulation(model, target, seed)
+    simulation = Simulation(model, (target,), seed)
     values = simulation.means(floor_of(model, ["mean"], target), 0, 16)
     assert batch_agrees(values, (TAU**-2 + SIGMA**-2) ** -0.5)
 
@@ -188,7 +189,7 @@ def count_width(scale):
 
 def test_the_privatised_count_by_enumeration(seed):
     model = count_model()
-    simulation = Simulation(model, of({"width": "theta"}, model), seed)
+    simulation = Simulation(model, (of({"width": "theta"}, model),), seed)
     values = simulation.means({"count": nw.Laplace(scale=5.0)}, 0, 16)
     assert batch_agrees(values, count_width(5.0))
     assert not batch_agrees(values, count_width(25.0)), "negative control: another scale"
@@ -199,7 +200,7 @@ def test_rows_that_do_not_do_are_sampled(seed):
     """A prior far wider than the posterior: no prior row is near, and draws of one budget serve the next."""
     model = nw.Model(prior={"mu": dist.Normal(0.0, 1e4)}, statistics={"mean": lambda mu: dist.Normal(mu, SIGMA)})
     target = of({"sd": "mu"}, model)
-    simulation = Simulation(model, target, seed)
+    simulation = Simulation(model, (target,), seed)
     plans = [{"mean": Gaussian(scale=scale)} for scale in (1.0, 0.9)]
     values = simulation.curve(plans, 0, 2)
     assert 0 < simulation.sampled < 2 * 2 * PER_BATCH
@@ -277,6 +278,35 @@ def test_the_search_takes_more_until_the_error_is_small(seed):
     assert least(noisy_curve(rng, 9.0), grid, 0.5, True, batches=16, most=32, tolerance=0.01).status == "noisy"
 
 
+def test_a_chance_that_all_releases_agree_on_has_an_error_and_a_band():
+    """Of 64 releases none: the chance need not be 0. Widths have no such bounds, and closed forms no error."""
+
+    def constant(value):
+        return lambda places, first, last: np.full((len(places), last - first), value)
+
+    power = of({"power": "mu", "truth": {"mu": 1.5}})
+    for value, ends in ((0.0, (0.0, 0.0566)), (1.0, (0.9434, 1.0))):
+        curve = Curve(constant(value), power)
+        curve.look([1.0], 16)
+        assert curve.band(1.0) == pytest.approx(ends, abs=1e-4)
+        assert curve.error(1.0) == pytest.approx(0.5 / 65.0)
+    for target in (None, of({"sd": "mu"})):
+        curve = Curve(constant(1.0), target)
+        curve.look([1.0], 16)
+        assert curve.band(1.0) == (1.0, 1.0)
+        assert curve.error(1.0) == 0.0
+
+
+def test_the_band_of_a_chance_is_as_wide_as_the_scatter_says(seed):
+    """A mean of chances, with less scatter than answers yes or no have."""
+    values = np.random.default_rng(seed).beta(2.0, 20.0, 64)
+    curve = Curve(lambda places, first, last: values[None, first:last], of({"error": "mu", "above": 0.4}))
+    curve.look([1.0], 64)
+    low, high = curve.band(1.0)
+    assert high - low == pytest.approx(2.0 * Z * curve.error(1.0), rel=0.05)
+    assert low < curve.mean(1.0) < high
+
+
 def test_goals_that_all_or_none_meet():
     curve = Curve(lambda places, first, last: np.array([np.full(last - first, 1.0 / x) for x in places]))
     settings = {"batches": 4, "most": 4, "tolerance": 0.1}
@@ -302,21 +332,21 @@ def test_pooling_gives_the_nearest_falling_sequence(seed):
 def test_a_noisy_split_is_found_and_seen_to_be_stationary(seed):
     """Batches share their noise but for a little: the split is far better known than the value."""
     rng = np.random.default_rng(seed)
-    searched, measured = rng.normal(0.0, 0.5, (2, 64))
+    first, second = rng.normal(0.0, 0.5, (2, 64))
 
-    def means(shares, shared=searched):
+    def means(shares, shared=first):
         return 1.0 / shares[0] + 4.0 / shares[1] + shared * (1.0 + 0.02 * shares[0])
 
     def measure(shares):
-        return means(shares, measured)
+        return means(shares, second)
 
-    found = best_split(means, 2, 1.0, measure)
-    assert found["shares"][0] == pytest.approx(1 / 3, abs=0.02)
-    assert found["status"] == "complete"
-    assert found["tells"]
-    assert found["gain"] == pytest.approx(10.0 - 9.0, abs=0.05)
-    rising = best_split(lambda shares: -means(shares), 2, -1.0, lambda shares: -measure(shares))
-    assert rising["shares"][0] == pytest.approx(1 / 3, abs=0.02)
+    shares = searched(means, 2, 1.0)
+    found = judged(measure, shares, 1.0)
+    assert shares[0] == pytest.approx(1 / 3, abs=0.02)
+    assert found.status == "complete"
+    assert found.tells
+    assert found.gain == pytest.approx(10.0 - 9.0, abs=0.05)
+    assert searched(lambda shares: -means(shares), 2, -1.0)[0] == pytest.approx(1 / 3, abs=0.02)
 
 
 def test_what_is_gained_is_measured_on_releases_that_the_search_has_not_seen(seed):
@@ -329,8 +359,9 @@ def test_what_is_gained_is_measured_on_releases_that_the_search_has_not_seen(see
         def means(shares, noise=first):
             return 1.0 + noise * (shares[0] - 0.5)
 
-        fresh.append(best_split(means, 2, 1.0, lambda shares, noise=second: means(shares, noise))["gain"])
-        seen.append(best_split(means, 2, 1.0, means)["gain"])
+        shares = searched(means, 2, 1.0)
+        fresh.append(judged(lambda shares, noise=second: means(shares, noise), shares, 1.0).gain)
+        seen.append(judged(means, shares, 1.0).gain)
     assert agrees(fresh, 0.0)
     assert not agrees(seen, 0.0)
 
@@ -408,7 +439,7 @@ def test_the_number_of_people_by_simulation(seed):
     target = {"width": "share", "at_most": 0.16}
     found = nw.sample_size(model, plan, target=target, budgets=0.5, sizes=(60, 300), replicates=32, seed=seed + 1)
     n = found.n[0.5]
-    values = Simulation(model(n), of(target, model(n)), seed + 2).means({"yes": nw.Laplace(scale=2.0)}, 0, 32)
+    values = Simulation(model(n), (of(target, model(n)),), seed + 2).means({"yes": nw.Laplace(scale=2.0)}, 0, 32)
     spread = 0.16 * 0.5 * found.error[0.5] / n  # the width falls about as n^(-1/2)
     assert np.mean(values) == pytest.approx(0.16, abs=6 * math.hypot(spread, np.std(values) / math.sqrt(32)))
 
@@ -434,7 +465,7 @@ def test_one_seed_gives_one_design_and_pictures():
     first, again = (nw.design(model, plan, **settings, seed=3) for _ in range(2))
     assert first.budget == again.budget
     assert not first.closed
-    assert list(first.table().columns) == ["target", "error", "times_floor"]
+    assert list(first.table().columns) == ["target", "error", "low", "high", "times_floor"]
     assert first._repr_html_().startswith("<div><p>epsilon = ")
     import matplotlib.pyplot as plt
 

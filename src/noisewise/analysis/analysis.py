@@ -14,11 +14,11 @@ from typing import Any, Self
 from noisewise import checks
 from noisewise._version import __version__
 from noisewise.analysis import toml as toml_text
-from noisewise.analysis.design_table import DesignSettings
+from noisewise.analysis.design_table import PEOPLE, DesignSettings, choices_of
 from noisewise.analysis.reader import TABLES, Reader
 from noisewise.analysis.release_table import to_table
 from noisewise.analysis.settings import Settings
-from noisewise.analysis.toml import FileError
+from noisewise.analysis.toml import Document, FileError
 from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.release import Release
@@ -107,6 +107,9 @@ class DesignFile:
     title: str = ""
     question: str = ""
     text: str = field(default="", repr=False)
+    candidates: tuple[tuple[Mapping[str, Any], Model, Mapping[str, Any]], ...] = ()
+    """Choice, model and plan of each candidate of [design.over]; `model` and `design` are the first one's."""
+    document: Document | None = field(default=None, repr=False)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -117,7 +120,21 @@ class DesignFile:
     def from_text(cls, text: str, where: str = "plan.toml") -> Self:
         """Read the file's text; `where` names it in messages."""
         document = toml_text.read(text, where)
-        return cls(**Reader(document, None, True).planned(), text=document.text)
+        if "design" not in document.content:
+            raise document.error((), "the file must say what is to be designed. Add [design] with a target.")
+        read = [(choice, Reader(document, None, True, choice).planned()) for choice in choices_of(document)]
+        candidates = [(choice, parts["model"], parts["design"].plan) for choice, parts in read if len(read) > 1]
+        return cls(**read[0][1], text=document.text, candidates=tuple(candidates), document=document)
+
+    def of_size(self, n: int) -> tuple[Model, Mapping[str, Any]]:
+        """The model and the plan for n people, where the file leaves their number open."""
+        assert self.document is not None
+        parts = Reader(self.document, None, True, {PEOPLE: n}).planned()
+        return parts["model"], parts["design"].plan
+
+    def candidate(self, choice: Mapping[str, Any]) -> tuple[Model, Mapping[str, Any]]:
+        """The model and the plan of a choice."""
+        return next((model, plan) for each, model, plan in self.candidates if each == choice)
 
 
 def text_of(path: Any, who: str) -> str:

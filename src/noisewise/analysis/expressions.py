@@ -27,7 +27,8 @@ DEEPEST = 100
 """Levels of nesting; a sum of n terms has n."""
 WHOLE = 2**53
 """Whole numbers up to here are exact in double precision."""
-CONSTANTS = {"pi": math.pi}
+Constants = Mapping[str, int | float]
+CONSTANTS: Constants = {"pi": math.pi}
 EXAMPLE = "For example Normal(mu, 2 * sigma)."
 SYNONYMS = {
     **dict.fromkeys(("sd", "std", "stdev", "sigma"), ("scale",)),
@@ -100,21 +101,21 @@ def together(parts: Iterable[Expression]) -> Callable[..., Any]:
     return _function(names, lambda values: jnp.stack([jnp.asarray(part.run(values)) for part in expressions]))
 
 
-def parse_law(text: str, known: Iterable[str], label: Any = None) -> Expression:
+def parse_law(text: str, known: Iterable[str], label: Any = None, constants: Constants = CONSTANTS) -> Expression:
     """A law such as `Normal(mu, 1)`. `known` are the names it may use; `label` comes back with errors."""
-    parser = _Parser(text, known, label)
+    parser = _Parser(text, known, label, constants)
     return parser.finish(parser.law(parser.root))
 
 
-def parse_number(text: str, known: Iterable[str], label: Any = None) -> Expression:
+def parse_number(text: str, known: Iterable[str], label: Any = None, constants: Constants = CONSTANTS) -> Expression:
     """A number or array such as `clip(x, 0, 1)`."""
-    parser = _Parser(text, known, label)
+    parser = _Parser(text, known, label, constants)
     return parser.finish(parser.number(parser.root, 0).run)
 
 
-def parse_answer(text: str, known: Iterable[str], label: Any = None) -> Expression:
+def parse_answer(text: str, known: Iterable[str], label: Any = None, constants: Constants = CONSTANTS) -> Expression:
     """What is asked for: a number or array such as `mu_1 - mu_2`, or a condition such as `treated > control`."""
-    parser = _Parser(text, known, label)
+    parser = _Parser(text, known, label, constants)
     expression = parser.finish(parser.number(parser.root, 0, condition=True).run)
     if not expression.names:
         raise parser.error(parser.root, f"must use a parameter or a statistic. {_near('', known)}")
@@ -124,8 +125,8 @@ def parse_answer(text: str, known: Iterable[str], label: Any = None) -> Expressi
 class _Parser:
     """Translates one expression; every refusal carries the place."""
 
-    def __init__(self, text: str, known: Iterable[str], label: Any) -> None:
-        self.text, self.label, self.known = text, label, set(known)
+    def __init__(self, text: str, known: Iterable[str], label: Any, constants: Constants) -> None:
+        self.text, self.label, self.known, self.constants = text, label, set(known), constants
         self.used: dict[str, None] = {}
         # Positions stay: every kind of blank becomes one space, and only leading ones are taken off.
         flat = "".join(" " if character in "\n\r\t" else character for character in text)
@@ -265,8 +266,8 @@ class _Parser:
 
     def _name(self, node: ast.Name, depth: int) -> _Piece:
         name = node.id
-        if name not in self.known and name in CONSTANTS:
-            return _plain(CONSTANTS[name])
+        if name not in self.known and name in self.constants:
+            return _plain(self.constants[name])
         if name not in self.known:
             near = _near(name, self.known)
             if name in FUNCTIONS or name in LAWS:

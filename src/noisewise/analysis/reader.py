@@ -7,8 +7,10 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from noisewise import checks
-from noisewise.analysis.design_table import DesignSettings, read_design
+from noisewise.analysis.design_table import DesignSettings, chosen, read_design
 from noisewise.analysis.expressions import (
+    CONSTANTS,
+    Constants,
     Expression,
     ExpressionError,
     parse_answer,
@@ -38,8 +40,11 @@ SUMS = ("totals", "means")
 class Reader:
     """Reads one document. `folder` is where a release file is looked for; None refuses one."""
 
-    def __init__(self, document: Document, folder: FilePath | None, confined: bool) -> None:
+    def __init__(
+        self, document: Document, folder: FilePath | None, confined: bool, constants: Constants | None = None
+    ) -> None:
         self.document, self.folder, self.confined = document, folder, confined
+        self.constants = {**CONSTANTS, **(chosen(document) if constants is None else constants)}
         self.notes: list[str] = []
         self.expressions: dict[Path, Expression] = {}
 
@@ -52,7 +57,7 @@ class Reader:
         settings = read_settings(self.document, model.parameters)
         self._check_together(model, release, settings)
         if "design" in content:
-            read_design(self.document, model)
+            read_design(self.document, model, settings.level, self.constants)
         title, text = question.get("title", ""), question.get("text", "")
         parts = {"title": title, "question": text, "notes": tuple(self.notes)}
         return parts | {"model": model, "release": release, "settings": settings}
@@ -72,12 +77,10 @@ class Reader:
 
     def planned(self) -> dict[str, Any]:
         """Model, settings and what [design] asks for, as `DesignFile` takes them; a release is not looked at."""
-        if "design" not in self.document.content:
-            raise self.document.error((), "the file must say what is to be designed. Add [design] with a target.")
         question = self._question()
         model = self.model()
-        design: DesignSettings = read_design(self.document, model)
         settings = read_settings(self.document, model.parameters)
+        design: DesignSettings = read_design(self.document, model, settings.level, self.constants)
         title, text = question.get("title", ""), question.get("text", "")
         return {"title": title, "question": text, "model": model, "settings": settings, "design": design}
 
@@ -124,7 +127,9 @@ class Reader:
         places: dict[str, Path] = {}
         for path in [*paths, *fields]:
             name = str(path[-1])
-            reason = _no_name(name)
+            reason = (
+                "it stands for a number in [design]" if name in {*self.constants} - {*CONSTANTS} else _no_name(name)
+            )
             if reason is not None:
                 raise self.document.error(path, f"'{name}' cannot be a name: {reason}.", key=True)
             if name in places:
@@ -163,7 +168,7 @@ class Reader:
 
     def _parsed(self, parse: Callable[..., Expression], path: Path, text: str, known: list[str]) -> Expression:
         try:
-            expression = self.expressions[path] = parse(text, known, path)
+            expression = self.expressions[path] = parse(text, known, path, self.constants)
         except ExpressionError as error:
             raise self.document.error(path, error.cause, at=error.start) from None
         return expression
@@ -189,15 +194,16 @@ class Reader:
             listed = isinstance(stated["contribution"], list)
             place: Path = (*path, "contribution", number) if listed else (*path, "contribution")
             parts.append(self._parsed(parse_number, place, text, known))
-        self._check_size(path, stated["n"], outside)
+        size = self.constants.get(stated["n"], stated["n"]) if isinstance(stated["n"], str) else stated["n"]
+        self._check_size(path, size, outside)
         if kind == "means":
-            parts = [part.divided_by(stated["n"]) for part in parts]
+            parts = [part.divided_by(size) for part in parts]
         contribution = together(parts) if isinstance(stated["contribution"], list) else parts[0].function()
         if not {used for part in parts for used in part.names} & set(record):
             cause = f"'contribution' must depend on the record. {checks.nearest('', record)}"
             raise self.document.error((*path, "contribution"), cause)
         self._refuse_cycles()
-        return self._located(lambda: Total(laws, contribution, stated["n"]))
+        return self._located(lambda: Total(laws, contribution, size))
 
     def _check_size(self, path: Path, n: Any, outside: list[str]) -> None:
         if isinstance(n, str) and path[0] == "means":

@@ -39,6 +39,10 @@ _FILE_WORDS = (
     (r"\ban array of\b", "a list of"),
     (r"\bor array\b", "or list"),
     (r"' of shape \(\) and type float\d+", "', a decimal number"),
+    (r"target\['(?:truth'\]\[')?(\w+)'\]", r"\1"),
+    (r'\{"width": "theta", "at_most": 4\.0\}', '{ width = "theta", at_most = 4.0 }'),
+    (r'"truth": \{"(\w+)": \.\.\.\}', r"truth = { \1 = ... }"),
+    (r"\(0\.01, 10\.0\)", "[0.01, 10.0]"),
 )
 """What refusals for programs say, and what that is in a file."""
 

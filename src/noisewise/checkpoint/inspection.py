@@ -93,10 +93,13 @@ def _plainly(data: Any) -> Any:
 def describe(path: str | os.PathLike[str]) -> str:
     """What a checkpoint holds, how far its run has come, when it was last written, and whether all of it is good."""
     content = inspect(path)
+    is_design = "sampler" not in content and "estimator" not in content
     name = _dict(content.get("sampler") or content.get("estimator")).get("name", "a sampler that is chosen")
-    lines = [f"Checkpoint of nw.{shown(content.get('for'))} with {shown(name)}, seed {shown(content.get('seed'))}"]
+    by = "" if is_design else f" with {shown(name)}"
+    lines = [f"Checkpoint of nw.{shown(content.get('for'))}{by}, seed {shown(content.get('seed'))}"]
     names = shown(", ".join(_dict(content.get("model"))), 1_000)
-    lines.append(f"model:    {names}; release {shown(str(content.get('release'))[:12])}")
+    of = "a simulated release" if is_design else "release"
+    lines.append(f"model:    {names}; {of} {shown(str(content.get('release'))[:12])}")
     for number, run in content["runs"].items():
         label = shown(run.get("sampler") or f"run {number}")
         lines += [f"progress: {label}: {shown(line, 300)}" for line in _progress_of(run)]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # the problem is a layer above checkpoints
 
 LIMITS = ("max_seconds", "max_proposals", "min_ess")
 """Settings that decide when a run ends, not what it draws: a later run may change them."""
+ALGORITHMS = {"sample": "sampler", "fit": "estimator"}
+"""What an algorithm is called in the header; designs have none."""
 FORMAT = 1
 """Of the header: a checkpoint of another format is refused as one of another run."""
 ROWS = 64
@@ -41,7 +43,8 @@ def opened(
 ) -> Iterator[Log]:
     """The log of a run, new or to go on with; one that keeps nothing where `path` is None.
 
-    `algorithm` is the sampler or estimator, None where one is to be chosen; `more` is what else decides the numbers.
+    `algorithm` is the sampler or estimator, None where one is to be chosen or, for designs, there is none; `more` is
+    what else decides the numbers.
     """
     if path is None:
         yield NOTHING
@@ -84,7 +87,7 @@ def identity(
         "model": names,
         "release": problem.release.hash,
         "seed": seed,
-        ("sampler" if who == "sample" else "estimator"): settings_of(algorithm),
+        **({ALGORITHMS[who]: settings_of(algorithm)} if who in ALGORITHMS else {}),
         "engine": engine.kind,
         **more,
         "versions": versions,

@@ -13,6 +13,7 @@ from noisewise.analysis.analysis import STARTERS
 from noisewise.cli.shared import (
     FAILED,
     INTERRUPTED,
+    Checkpoint,
     Draws,
     File,
     Json,
@@ -47,9 +48,6 @@ ROUGH = 2
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default named after the file.")]
 Anyway = Annotated[
     bool, typer.Option("--anyway", help="Run although a published value is far from all that the prior expects.")
-]
-Checkpoint = Annotated[
-    Path | None, typer.Option(help="Keep progress in this file; the same command goes on after an interruption.")
 ]
 
 

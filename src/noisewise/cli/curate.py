@@ -8,7 +8,20 @@ import typer
 
 from noisewise import curator
 from noisewise.analysis import DesignFile
-from noisewise.cli.shared import FAILED, MISTAKE, Json, Quiet, Seed, fail, note, say_json, say_table, write_new
+from noisewise.cli.shared import (
+    FAILED,
+    MISTAKE,
+    Checkpoint,
+    Json,
+    Quiet,
+    Seed,
+    fail,
+    note,
+    readable,
+    say_json,
+    say_table,
+    write_new,
+)
 from noisewise.errors import refusal
 from noisewise.mechanisms.guarantee import NEIGHBOURS
 from noisewise.workflow import designing
@@ -144,15 +157,16 @@ def design(
     ] = None,
     seed: Seed = None,
     out: Annotated[Path | None, typer.Option(help="Write a folder with report, curve and picture.")] = None,
+    checkpoint: Checkpoint = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """For curators: which budget does a question need, and how should it be split? No confidential data are used.
+    """For curators: which budget, or how many people, does a question need? No confidential data are used.
 
-    Exit code 1 where no budget in the range does.
+    Exit code 1 where nothing in the range does.
     """
     stated = designing.with_settings(DesignFile.load(file), seed, replicates)
-    found = designing.run_design(stated, progress=False if quiet else None)
+    found = designing.run_design(stated, checkpoint=checkpoint, progress=False if quiet else None)
     if out is not None:
         designing.write(found, out)
     if json:
@@ -160,8 +174,9 @@ def design(
     else:
         for sentence in found.sentences:
             typer.echo(sentence)
-        say_table(found.design.table().rename(index=lambda budget: f"{budget:.4g}"), found.design.kind)
+        say_table(found.found.table().rename(index=readable), found.found.table().index.name)
         if out is not None:
             typer.echo(f"Report: {out / 'report.html'}")
-    if found.design.status == "nowhere":
-        fail("design: no budget in the range meets the target.", FAILED)
+    if not found.is_met:
+        sought = "budget" if stated.design.people is None else "number of people"
+        fail(f"design: no {sought} in the range meets the target.", FAILED)

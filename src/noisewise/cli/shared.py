@@ -27,6 +27,10 @@ Draws = Annotated[int | None, typer.Option(help="How many draws; in place of the
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else, to standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="Keep progress in this file; the same command goes on after an interruption.")
+]
+
 
 def fail(message: str, code: int) -> NoReturn:
     """End with a message on standard error."""

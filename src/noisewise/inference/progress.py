@@ -40,6 +40,8 @@ class Progress:
 
     fields: ClassVar[tuple[str, ...]] = ("rate", "accepted")
     """Texts that the bar shows beside the counts."""
+    unit: ClassVar[str] = "draws"
+    """What is counted."""
 
     def __init__(self, show: bool | None, label: str) -> None:
         self.show, self.label = show, label
@@ -61,16 +63,16 @@ class Progress:
             self._bar.stop()
 
     def update(self, done: int, total: int, proposals: Callable[[], int]) -> None:
-        """Move to `done` of `total` draws; `proposals()` counts the work behind them, asked only when shown."""
+        """Move to `done` of `total`, which may grow; `proposals()` counts the work behind them, if it is shown."""
         if _listener is not None:
             _listener(self.label, done, total)
             return
         if not self._is_due(total):
             return
         tried = proposals()
-        rate = f"{done / (time.monotonic() - self._start):,.0f} draws/s"
+        rate = f"{done / (time.monotonic() - self._start):,.0f} {self.unit}/s"
         accepted = f"accepted {done / tried:.2g} of proposals" if tried else ""
-        self._bar.update(self._task, completed=done, rate=rate, accepted=accepted)
+        self._bar.update(self._task, completed=done, total=total, rate=rate, accepted=accepted)
 
     def _is_due(self, total: int | None) -> bool:
         """Whether there is a bar, opened now if need be, that was last refreshed long enough ago."""
@@ -102,10 +104,16 @@ class Progress:
         return [
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.completed:,.0f}/{task.total:,.0f} draws"),
+            TextColumn(f"{{task.completed:,.0f}}/{{task.total:,.0f}} {self.unit}"),
             *(TextColumn(f"{{task.fields[{field}]}}") for field in self.fields),
             TimeRemainingColumn(),
         ]
+
+
+class Releases(Progress):
+    """The same where simulated releases are counted."""
+
+    unit = "releases"
 
 
 class Steps(Progress):

@@ -74,6 +74,7 @@ DESIGN = _table(
     Status("nowhere", "Nothing that was looked at reaches the goal.", "unusable"),
     Status("noisy", "The Monte Carlo error is larger than asked for.", "doubtful", exit_code=0),
     Status("edge", "A share of the budget is as small as it may be.", "usable", exit_code=0),
+    Status("tied", "Another candidate cannot be told from the best.", "usable", exit_code=0),
 )
 """Of a search for a budget, a number of people or a split, by name."""
 

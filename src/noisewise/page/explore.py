@@ -1,24 +1,27 @@
 """Other privacy budgets: what could be learnt from a release like this one, had it carried more noise or less.
 
-A run's posterior and the prior differ from the posterior at another budget by the noise density alone, so that draws of
-both, weighed anew, often give that posterior at once; where too few of them carry the weight, it is sampled.
+Releases are simulated and measured as by `nw.design`, but for where they come from: true values are the run's posterior
+draws. A run's posterior and the prior differ from the posterior at another budget by the noise density alone, so that
+draws of both, weighed anew, often give that posterior at once; where too few of them carry the weight, it is sampled.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from noisewise.analysis import Analysis
-from noisewise.axes import Axes
 from noisewise.diagnostics import weights
 from noisewise.errors import InferenceError, NoisewiseError
 from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress as Bar
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.mechanisms import Exact
+from noisewise.mechanisms import Exact, Mechanism
+from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.page import budget
 from noisewise.page.runs import REPLICATES, SIMULATING
@@ -27,6 +30,9 @@ from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 from noisewise.samplers import NUTS, Augmentation, Rejection
 from noisewise.samplers.sample import sample
+from noisewise.studies.designs.run import PER_BATCH, StudyRun
+from noisewise.studies.designs.simulation import Case, Rows, Simulation
+from noisewise.studies.designs.target import Goal, interval
 
 Progress = Callable[[str, int, int], None]
 Intervals = dict[str, tuple[float, float]]
@@ -42,31 +48,19 @@ QUICK: tuple[tuple[Sampler, int], ...] = (
 )
 """Samplers with their draws, tried in this order where the analysis names no method: cheap once compiled, or soon known
 to fall short."""
-ENOUGH = 400
-"""Effective draws that suffice where the run's own are weighed anew."""
 BLOCK, MOST_BLOCKS, CELLS = 4_096, 16, 2**22
 """Rows of the prior come in blocks of the size that `Model.simulate` compiles for; numbers handled at most."""
 MOST_LEARNT = 12
 """Scalars that are followed."""
 
 
-@dataclass(frozen=True)
-class PooledRows:
-    """Rows of parameters and statistics from prior and posterior together."""
+def pooled_rows(problem: Problem, posterior: Posterior, seed: int) -> Rows | None:
+    """Rows of prior and posterior together, with the density of their mixture; None where a statistic has no noise.
 
-    values: dict[str, Array]
-    log_base: Array
-    """log of n0 + n1 eta(release | s) / Z: the density the rows come from, relative to the prior (n0 rows of it)."""
-    worth: float
-    """Effective over nominal number of the posterior's draws, which may be correlated."""
-
-
-def pooled_rows(problem: Problem, posterior: Posterior, seed: int) -> PooledRows | None:
-    """The rows and the density of their mixture; None where a statistic has no noise to change.
-
-    The mixture needs Z, the evidence of the run: the self-consistent estimate from all rows (Geyer 1994), which solves
-    Z = sum_i eta_i / (n0 + n1 eta_i / Z). With it, each row's weight for another noise eta' is eta' / base: the balance
-    heuristic of multiple importance sampling (Veach and Guibas 1995).
+    That density, relative to the prior, is n0 + n1 eta(release | s) / Z, with n0 rows of the prior and n1 of the
+    posterior. It needs Z, the evidence of the run: the self-consistent estimate from all rows (Geyer 1994), which
+    solves Z = sum_i eta_i / (n0 + n1 eta_i / Z). With it, each row's weight for another noise eta' is eta' / base: the
+    balance heuristic of multiple importance sampling (Veach and Guibas 1995).
     """
     if any(isinstance(item.mechanism, Exact) for item in problem.release.values()):
         return None
@@ -83,7 +77,7 @@ def pooled_rows(problem: Problem, posterior: Posterior, seed: int) -> PooledRows
     size = len(after[names[0]])
     log_base = _log_base(log_eta, blocks * BLOCK, size)
     least = min(filter(np.isfinite, posterior.ess.values()), default=float(size))
-    return PooledRows(values, log_base, min(1.0, least / size))
+    return Rows(values, log_base, worth=min(1.0, least / size))
 
 
 def _equal(posterior: Posterior, names: list[str], rng: np.random.Generator) -> dict[str, Array] | None:
@@ -116,34 +110,18 @@ def _log_base(log_eta: Array, before: int, after: int) -> Array:
 
 
 @dataclass
-class Explorer:
-    """Intervals of the parameters for any release of the same model, by weighing the run's rows anew or by sampling."""
+class Quick:
+    """Posteriors with few draws, by the first sampler that delivers; by the library's own choice where none does."""
 
-    analysis: Analysis
-    cloud: PooledRows | None
+    model: Model
+    method: Sampler | None
+    """The one that the analysis names."""
     way: tuple[Sampler, int] | None = field(default=None)
-    """Sampler and draws that delivered for the last release that had to be sampled, tried first for the next."""
-    axes: Axes = field(default_factory=Axes)
+    """Sampler and draws that delivered last, tried first for the next."""
 
-    def intervals(self, release: Release, seed: int) -> Intervals:
-        """Central intervals by scalar."""
-        weighed = None if self.cloud is None else self._weighed(Problem(self.analysis.model, release), self.cloud)
-        return self._sampled(release, seed) if weighed is None else weighed
-
-    def _weighed(self, problem: Problem, cloud: PooledRows) -> Intervals | None:
-        """From the run's rows; None where they are worth too few draws, or a few of them carry too much."""
-        log_weights = _log_eta(problem, cloud.values) - cloud.log_base
-        if cloud.worth * weights.effective_size(log_weights) < ENOUGH:
-            return None
-        if weights.pareto_k(log_weights) > weights.LARGEST_K:
-            return None
-        normal = weights.normalised(log_weights)
-        positive = normal > 0
-        return self._of({name: cloud.values[name][positive] for name in problem.model.parameters}, normal[positive])
-
-    def _sampled(self, release: Release, seed: int) -> Intervals:
-        """By the first sampler that delivers; by the library's own choice where none of the quick ones does."""
-        problem = Problem(self.analysis.model, release)
+    def __call__(self, release: Release, seed: int) -> Posterior:
+        """The posterior of a release."""
+        problem = Problem(self.model, release)
         for number, (method, draws) in enumerate(self._ways()):
             if method is not None and method.unfit(problem) is not None:
                 continue
@@ -152,31 +130,97 @@ class Explorer:
             posterior = self._delivered(release, method, draws, own)
             if posterior is not None:
                 self.way = None if method is None else (method, draws)
-                return self._of({name: posterior[name] for name in posterior.parameters}, posterior.weights)
+                return posterior
         raise InferenceError("page: no sampler delivered.")
 
     def _ways(self) -> list[Way]:
-        if self.analysis.settings.method is not None:
-            return [(self.analysis.settings.method, DRAWS)]
+        if self.method is not None:
+            return [(self.method, DRAWS)]
         first = [] if self.way is None else [self.way]
         return [*first, *(way for way in (*QUICK, (None, DRAWS)) if way not in first)]
 
     def _delivered(self, release: Release, method: Sampler | None, draws: int, seed: int) -> Posterior | None:
         common: dict[str, Any] = {"draws": draws, "seed": seed, "progress": False, "on_failure": "return"}
         try:
-            posterior = sample(self.analysis.model, release, method, **common)
+            posterior = sample(self.model, release, method, **common)
         except InferenceError:  # nowhere to start from
             return None
         return posterior if posterior.status == "complete" else None
 
-    def _of(self, draws: dict[str, Array], weight: Array | None) -> Intervals:
-        level = self.analysis.settings.level
-        intervals: Intervals = {}
-        for name, values in draws.items():
-            low, high = weights.quantiles(values.astype(float), weight, [(1 - level) / 2, (1 + level) / 2])
-            for index in np.ndindex(values.shape[1:]):
-                intervals[label_of(name, index, self.axes)] = (float(low[index]), float(high[index]))
-        return intervals
+
+@dataclass
+class Explorer:
+    """Intervals at other budgets, of the very release of a run and of releases that the run makes likely."""
+
+    analysis: Analysis
+    posterior: Posterior
+    rows: Rows | None
+    """To be weighed anew; None: those of the prior, and what is sampled."""
+    run: StudyRun = field(default_factory=StudyRun)
+
+    @cached_property
+    def targets(self) -> dict[str, Goal]:
+        """The width of the interval of each scalar parameter that is followed, by label."""
+        model, level = self.analysis.model, self.analysis.settings.level
+        scalars = [(name, index) for name in model.parameters for index in np.ndindex(model.shape(name))]
+        axes = self.posterior.axes
+        return {label_of(n, index, axes): Goal("width", n, index, level) for n, index in scalars[:MOST_LEARNT]}
+
+    @cached_property
+    def simulation(self) -> Simulation:
+        """Releases whose confidential statistics are draws of the run's posterior."""
+        settings = self.analysis.settings
+        quick = Quick(self.analysis.model, settings.method)
+        targets = tuple(self.targets.values())
+        return Simulation(self.analysis.model, targets, settings.seed, source=self._likely, sampler=quick, run=self.run)
+
+    def _likely(self, batch: int) -> tuple[dict[str, Array], Rows | None]:
+        """Posterior draws in place of true values, by weight."""
+        rng = generator(self.analysis.settings.seed, Purpose.OTHER_RELEASES, batch)
+        posterior = self.posterior
+        if posterior.log_weights is None:
+            chosen = rng.choice(len(posterior), size=PER_BATCH)
+        else:
+            chosen = rng.permutation(weights.systematic(rng, posterior.log_weights, PER_BATCH))
+        return {name: posterior[name][chosen] for name in self.analysis.model.order}, self.rows
+
+    def intervals(self, release: Release) -> Intervals:
+        """Central intervals by scalar, for one release."""
+        mechanisms, values = mechanisms_of(release), {name: item.value for name, item in release.items()}
+        case = Case(mechanisms, values, {}, (), (REPLICATES,))
+        rows, weight = self.simulation.posterior([] if self.rows is None else [self.rows], case)
+        found = {}
+        for label, target in self.targets.items():
+            order, ordered = rows.by(target)
+            found[label] = interval(ordered, weight[order], target.level)
+        return found
+
+    def widths(self, release: Release) -> Array:
+        """Widths by scalar and simulated release; of releases whose posterior could not be had, none."""
+        found = []
+        for batch in range(REPLICATES // PER_BATCH):
+            try:
+                found.append(self.simulation.values([mechanisms_of(release)], batch)[:, 0, :])
+            except NoisewiseError:  # releases so unlucky that few draws do not do
+                self.run.tell(PER_BATCH)
+        return np.concatenate(found, axis=1) if found else np.empty((len(self.targets), 0))
+
+
+def mechanisms_of(release: Release) -> dict[str, Mechanism]:
+    """The mechanisms of a release, by statistic."""
+    return {name: item.mechanism for name, item in release.items()}
+
+
+class Sent(Bar):
+    """Progress that goes to a function."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__(False, SIMULATING)
+        self.progress = progress
+
+    def update(self, done: int, total: int, proposals: Callable[[], int]) -> None:
+        """So many releases are measured."""
+        self.progress(self.label, done, total)
 
 
 def explore(analysis: Analysis, posterior: Posterior, factor: float, progress: Progress) -> dict[str, Any]:
@@ -186,59 +230,23 @@ def explore(analysis: Analysis, posterior: Posterior, factor: float, progress: P
     width on average over releases simulated at that budget, from confidential statistics drawn from the posterior of
     the run: what an analyst may expect to learn, given all that is known now.
     """
-    level, seed = analysis.settings.level, analysis.settings.seed
     release = budget.release_at(analysis.release, factor)
     progress("starting", 0, 0)
-    explorer = Explorer(
-        analysis, pooled_rows(Problem(analysis.model, analysis.release), posterior, seed), axes=posterior.axes
-    )
-    same = _possible(explorer, release, seed)
-    rng = generator(seed, Purpose.OTHER_RELEASES)
-    simulated: list[Intervals | None] = []
-    for number, row in enumerate(_chosen(posterior, rng)):
-        progress(SIMULATING, number, REPLICATES)
-        simulated.append(_possible(explorer, _simulated(release, posterior, row, rng), seed + 1 + number))
-    widths = [
-        {name: high - low for name, (low, high) in intervals.items()}
-        for intervals in simulated
-        if intervals is not None
-    ]
-    rows = _learnt(same or {}, widths)
-    return {"factor": factor, "level": level, "failed": REPLICATES - len(widths), "rows": rows}
-
-
-def _possible(explorer: Explorer, release: Release, seed: int) -> Intervals | None:
-    """None for a release so unlucky that its posterior cannot be had with few draws."""
+    rows = pooled_rows(Problem(analysis.model, analysis.release), posterior, analysis.settings.seed)
+    explorer = Explorer(analysis, posterior, rows, StudyRun(bar=Sent(progress), total=REPLICATES))
     try:
-        return explorer.intervals(release, seed)
-    except NoisewiseError:
-        return None
+        same = explorer.intervals(release)
+    except NoisewiseError:  # so unlucky that its posterior cannot be had with few draws
+        same = {}
+    progress(SIMULATING, 0, REPLICATES)
+    widths = explorer.widths(release)
+    learnt = [_learnt(label, same.get(label), of) for label, of in zip(explorer.targets, widths, strict=True)]
+    failed = REPLICATES - widths.shape[1]
+    return {"factor": factor, "level": analysis.settings.level, "failed": failed, "rows": learnt}
 
 
-def _chosen(posterior: Posterior, rng: np.random.Generator) -> Any:
-    """Rows of the posterior, by weight."""
-    if posterior.log_weights is None:
-        return rng.choice(len(posterior), size=REPLICATES)
-    return rng.permutation(weights.systematic(rng, posterior.log_weights, REPLICATES))
-
-
-def _simulated(release: Release, posterior: Posterior, row: int, rng: np.random.Generator) -> Release:
-    """A release drawn anew, given the confidential values of one posterior draw."""
-    values = {}
-    for name, item in release.items():
-        confidential = posterior[name][row : row + 1]
-        extra = {input_name: posterior[input_name][row : row + 1] for input_name in item.mechanism.inputs}
-        values[name] = replace(item, value=item.mechanism.sample(rng, confidential, **extra)[0])
-    return Release(values)
-
-
-def _learnt(same: Intervals, widths: list[dict[str, float]]) -> list[dict[str, Any]]:
-    names = list(same) or list(widths[0] if widths else ())
-    rows = []
-    for name in names[:MOST_LEARNT]:
-        samples = [by_label[name] for by_label in widths]
-        mean = float(np.mean(samples)) if samples else None
-        spread = float(np.std(samples, ddof=1)) if len(samples) > 1 else None
-        interval = list(same[name]) if name in same else None
-        rows.append({"name": name, "same": interval, "expected": mean, "spread": spread, "releases": len(samples)})
-    return rows
+def _learnt(label: str, same: tuple[float, float] | None, widths: Array) -> dict[str, Any]:
+    mean = float(np.mean(widths)) if len(widths) else None
+    spread = float(np.std(widths, ddof=1)) if len(widths) > 1 else None
+    interval = None if same is None else list(same)
+    return {"name": label, "same": interval, "expected": mean, "spread": spread, "releases": len(widths)}

@@ -18,10 +18,10 @@ class DesignReport:
     title: str
     question: str
     answer: Sequence[str]
-    """Sentences: the budget, and how to split it."""
+    """Sentences: the budget and how to split it, or the number of people."""
     columns: Sequence[str]
     rows: Sequence[Sequence[float]]
-    """The curve: budget, target, error and times what no noise gives."""
+    """The curve: a budget, or a number of people, and what it gives."""
     picture: str
     """The curve as SVG."""
     inputs: str
@@ -32,12 +32,13 @@ class DesignReport:
         """The whole file."""
         title = self.title.strip() or "Which release would answer the question"
         cells = [[number(value) for value in row] for row in self.rows]
-        words = f"The target by {self.columns[0]}. " + " ".join(self.answer)
+        axis = f"The target by {self.columns[0]}"
+        words = f"{axis}. {' '.join(self.answer)}"
         sections = [
             ("question", "The question", paragraphs(self.question) if self.question.strip() else None),
             ("answer", "The answer", Html("".join(tag("p", sentence) for sentence in self.answer))),
-            ("curve", "The curve behind it", inline(self.picture, "curve-picture", "The target by budget", words)),
-            ("numbers", "The same in numbers", table("The target by budget", self.columns, cells, "curve-numbers")),
+            ("curve", "The curve behind it", inline(self.picture, "curve-picture", axis, words)),
+            ("numbers", "The same in numbers", table(axis, self.columns, cells, "curve-numbers")),
             ("file", "The file", tag("pre", self.inputs)),
         ]
         parts = [

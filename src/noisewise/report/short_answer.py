@@ -10,7 +10,9 @@ import numpy as np
 
 from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import number, whole
+from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
+from noisewise.studies.designs.target import Goal
 
 MOST = 8
 """Sentences, at most; the table has the rest."""
@@ -38,7 +40,29 @@ def sentences(report: Any) -> list[str]:
     first = {_name(label): str(label) for label in reversed(asked)}
     parts = [_prior_part(report, first[name]) for name in dict.fromkeys(map(_name, asked))]
     doubt = naive_doubt(report)
+    said += planned(report)
     return said + ([doubt] if doubt else []) + [part for part in parts if part][:MOST_OF_PRIOR]
+
+
+def planned(report: Any) -> list[str]:
+    """What the release was designed for, where the file says so, beside what it gave."""
+    content = (report.content or {}).get("design")
+    if not content:
+        return []
+    target = Goal.read("report", content["target"], report.model, report.level)
+    row = report.summary.loc[label_of(target.name, target.index, report.posterior.axes)]
+    low, high = float(row.iloc[2]), float(row.iloc[3])
+    asked = f"The release was designed for a {target.words} of at {'most' if target.falls else 'least'} {target.goal:g}"
+    if target.kind in ("width", "sd"):
+        reached = high - low if target.kind == "width" else float(row["sd"])
+        return [f"{asked}, on average; here it is {number(reached)}."] if np.isfinite(reached) else []
+    if target.kind == "power":
+        told = "excludes" if low > target.against or high < target.against else "does not exclude"
+        return [f"{asked}; here the interval {told} it."]
+    column = target.column(report.posterior.draws)
+    weight = report.posterior.weights
+    above = float(np.average(column > target.against, weights=weight))
+    return [f"{asked}; here the chance that it is above is {_percent(above)}."]
 
 
 def naive_doubt(report: Any) -> str:

@@ -1,8 +1,9 @@
 """The least budget at which a release would answer a question: what analysts would conclude, computed beforehand."""
 
 import math
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -13,16 +14,16 @@ from noisewise import checks
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError, refusal
 from noisewise.frozen import FrozenDict
-from noisewise.inference.progress import Progress
 from noisewise.inference.status import DESIGN, check_status
 from noisewise.mechanisms import Guarantee, Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.plots.design import plot_curve
-from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.open_plan import OpenPlan
+from noisewise.studies.designs.run import PER_BATCH, Effort
 from noisewise.studies.designs.search import Curve, least
-from noisewise.studies.designs.simulation import PER_BATCH, Mechanisms, Simulation, check, floor_of
+from noisewise.studies.designs.setting import Setting, is_model
+from noisewise.studies.designs.simulation import Mechanisms, floor_of
 from noisewise.studies.designs.target import Goal
 
 WHO = "design"
@@ -48,6 +49,8 @@ class Design:
     """What the budget is: "epsilon" or "rho"."""
     curve: Mapping[float, tuple[float, float]]
     """By budget, the target and its standard error."""
+    band: Mapping[float, tuple[float, float]]
+    """By budget, a 95% interval of the target; of a chance, Wilson's."""
     floor: float | None
     """What the confidential statistics themselves would give; None where that is not to be had."""
     floor_error: float | None
@@ -78,11 +81,17 @@ class Design:
         return Guarantee.compose(stated) if stated and len(stated) == len(parts) else None
 
     def table(self) -> Any:
-        """A pandas table by budget: the target, its standard error, and how many times what no noise gives."""
+        """A pandas table by budget: the target, its standard error and 95% band, and how many times the floor it is."""
         import pandas as pd
 
         rows = {
-            budget: {"target": value, "error": error, "times_floor": value / self.floor if self.floor else float("nan")}
+            budget: {
+                "target": value,
+                "error": error,
+                "low": self.band[budget][0],
+                "high": self.band[budget][1],
+                "times_floor": value / self.floor if self.floor else float("nan"),
+            }
             for budget, (value, error) in sorted(self.curve.items())
         }
         frame = pd.DataFrame.from_dict(rows, orient="index")
@@ -92,7 +101,8 @@ class Design:
     def plot(self) -> Any:
         """A matplotlib figure: the target against the budget, the goal, the budget found and the floor."""
         assert self.target.goal is not None
-        return plot_curve(self.curve, self.kind, self.target.words, self.target.goal, self._found, self.floor)
+        values = {budget: value for budget, (value, _) in self.curve.items()}
+        return plot_curve(values, self.band, self.kind, self.target.words, self.target.goal, self._found, self.floor)
 
     @property
     def _found(self) -> tuple[float, float] | None:
@@ -133,6 +143,7 @@ def design(
     tolerance: float = 0.05,
     seed: int = 1,
     engine: Engine | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Design:
     """The least budget at which releases by `plan` meet `target`, for analysts whose model this is.
@@ -149,42 +160,45 @@ def design(
     The curve has 20 budgets between the two of `budgets`. The search doubles the `replicates`, up to 16 times as many,
     while the error exceeds `tolerance` times the budget. Where all laws are normal and all noise is Gaussian, closed
     forms take the place of simulation. An `InferenceError` says that no budget in the range does; its `result` has the
-    curve.
+    curve. `checkpoint` is a file in which simulated releases are kept: called again after an interruption, the search
+    goes on from there, to the same result.
     """
-    if not isinstance(model, Model):
-        raise refusal(WHO, "model", "must be a noisewise Model", model, "Build it with nw.Model.")
-    level = checks.level(WHO, level)
-    opened = OpenPlan.read(WHO, plan, model)
-    goal = Goal.read(WHO, target, model, level)
-    split = opened.shares(WHO, shares)
-    grid = _grid(budgets, opened.kind)
-    replicates = checks.integer(WHO, "replicates", replicates, least=4 * PER_BATCH, advice="Ask for 128, say.")
+    effort = Effort.read(WHO, replicates, seed, engine, checkpoint, progress)
     tolerance = checks.positive_number(WHO, "tolerance", tolerance, "Give 0.05 for a standard error of 5%.")
-    seed = checks.integer(WHO, "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
-    if engine is not None and not isinstance(engine, Engine):
-        raise refusal(WHO, "engine", "must be an engine", engine, "For example nw.Threads(2).")
+    opened = OpenPlan.read(WHO, plan, is_model(WHO, model))
+    goal = Goal.read(WHO, target, model, checks.level(WHO, level))
+    split, grid = opened.shares(WHO, shares), grid_of(budgets, opened.kind)
     start = time.monotonic()
-    with Progress(progress, WHO) as bar:
-        study = Study(model, goal, seed, replicates, tolerance, engine, bar)
-        check(model, opened.at(grid[-1], split), seed)
-        found = study.found(lambda budget: opened.at(budget, split), grid)
-    held = found.pop("place")
-    design_found = Design(
-        budget=math.inf if found["status"] == "nowhere" else held,
+    setting = Setting.of(effort, model, opened, goal, grid[-1], split)
+
+    def plan_at(budget: float) -> Mechanisms:
+        return opened.at(budget, split)
+
+    with effort.running(setting.problem, goal, PLACES * effort.batches * PER_BATCH) as run:
+        setting.keep(run)
+        closed = setting.joint is not None
+        parts = (
+            _by_closed_form(setting, plan_at, grid) if closed else _simulated(setting, plan_at, grid, effort, tolerance)
+        )
+    place = parts.pop("place")
+    found = Design(
+        budget=math.inf if parts["status"] == "nowhere" else place,
         kind=opened.kind,
         target=goal,
-        mechanisms=FrozenDict(opened.at(held, split)),
+        mechanisms=FrozenDict(plan_at(place)),
         shares=FrozenDict(split),
-        seed=seed,
+        closed=closed,
+        seed=effort.seed,
         seconds=time.monotonic() - start,
-        **found,
+        **parts,
     )
-    if found["status"] == "nowhere":
-        raise InferenceError(f"design: {design_found.headline()}", design_found)
-    return design_found
+    if found.status == "nowhere":
+        raise InferenceError(f"design: {found.headline()}", found)
+    return found
 
 
-def _grid(budgets: Any, kind: str) -> list[float]:
+def grid_of(budgets: Any, kind: str) -> list[float]:
+    """The budgets on the curve, between the two that are given."""
     advice = f"Give the least and the largest {kind} to look at, as (0.01, 10.0)."
     if budgets is None:
         budgets = RANGE[kind]
@@ -196,80 +210,73 @@ def _grid(budgets: Any, kind: str) -> list[float]:
     return [float(budget) for budget in np.geomspace(low, high, PLACES)]
 
 
-@dataclass
-class Study:
-    """One search along a grid of places (budgets, or numbers of people), by closed form or by simulation."""
-
-    model: Model
-    target: Goal
-    seed: int
-    replicates: int
-    tolerance: float
-    engine: Engine | None
-    bar: Progress
-
-    def found(self, plan_at: Any, grid: list[float]) -> dict[str, Any]:
-        """Place, error, status, curve and floor, and what they rest on."""
-        names = list(plan_at(grid[0]))
-        floor = floor_of(self.model, names, self.target)
-        joint = JointNormal.of(self.model, plan_at(grid[0]), self.target)
-        if joint is not None:
-            exact = None if floor is None else joint.value(floor)
-            return self._closed(lambda place: joint.value(plan_at(place)), grid) | {
-                "floor": exact,
-                "floor_error": None if exact is None else 0.0,
-            }
-        simulation = Simulation(self.model, self.target, self.seed, self.engine)
-        batches = -(-self.replicates // PER_BATCH)
-        most = MOST_TIMES * batches
-
-        def evaluate(places: list[float], first: int, last: int) -> Array:
-            rows = []
-            for batch in range(first, last):
-                rows.append(simulation.curve([plan_at(place) for place in places], batch, batch + 1)[:, 0])
-                self.bar.update(batch + 1, most, lambda: 0)
-            return np.stack(rows, axis=1)
-
-        curve = Curve(evaluate)
-        assert self.target.goal is not None
-        limits = {"batches": batches, "most": most, "tolerance": self.tolerance}
-        root = least(curve, grid, self.target.goal, self.target.falls, **limits)  # type: ignore[arg-type]
-        lowest = floor_by_simulation(simulation, floor, batches)
-        return {
-            "place": root.place,
-            "error": root.error,
-            "status": root.status,
-            "curve": {place: (curve.mean(place), curve.error(place)) for place in curve.batches},
-            "floor": None if lowest is None else lowest[0],
-            "floor_error": None if lowest is None else lowest[1],
-            "closed": False,
-            "replicates": PER_BATCH * max(map(len, curve.batches.values())),
-            "sampled": simulation.sampled,
-        }
-
-    def _closed(self, value: Any, grid: list[float]) -> dict[str, Any]:
-        """The same where the target is a function that is known: a monotone one, since noise only takes away."""
-        from scipy.optimize import brentq
-
-        goal, sign = self.target.goal, 1.0 if self.target.falls else -1.0
-
-        def excess(place: float) -> float:
-            return float(sign * (value(place) - goal))
-
-        curve = {place: (value(place), 0.0) for place in grid}
-        root, status = grid[0], "everywhere"
-        if excess(grid[-1]) > 0.0:
-            root, status = grid[-1], "nowhere"
-        elif excess(grid[0]) > 0.0:
-            log_root = brentq(lambda x: excess(math.exp(x)), math.log(grid[0]), math.log(grid[-1]), xtol=CLOSED)
-            root, status = math.exp(log_root), "complete"
-        told = {"curve": curve, "closed": True, "replicates": 0, "sampled": 0}
-        return {"place": root, "error": 0.0, "status": status, **told}
+PlanAt = Callable[[float], Mechanisms]
 
 
-def floor_by_simulation(simulation: Simulation, floor: Mechanisms | None, batches: int) -> tuple[float, float] | None:
-    """The target without noise, and its standard error."""
-    if floor is None:
+def _simulated(
+    setting: Setting, plan_at: PlanAt, grid: list[float], effort: Effort, tolerance: float
+) -> dict[str, Any]:
+    """Place, error, status, curve and floor, and what they rest on."""
+    simulation, goal = setting.simulation, setting.target
+
+    def evaluate(places: list[float], first: int, last: int) -> Array:
+        return simulation.curve([plan_at(place) for place in places], first, last)
+
+    curve = Curve(evaluate, goal)
+    assert goal.goal is not None
+    most = MOST_TIMES * effort.batches
+    root = least(curve, grid, goal.goal, goal.falls, batches=effort.batches, most=most, tolerance=tolerance)
+    floor = _floor(setting, list(plan_at(grid[0])), effort.batches)
+    return {
+        "place": root.place,
+        "error": root.error,
+        "status": root.status,
+        "curve": {place: (curve.mean(place), curve.error(place)) for place in curve.seen},
+        "band": {place: curve.band(place) for place in curve.seen},
+        "floor": None if floor is None else floor.mean(math.inf),
+        "floor_error": None if floor is None else floor.error(math.inf),
+        "replicates": max(map(curve.releases, curve.seen)),
+        "sampled": simulation.sampled,
+    }
+
+
+def _floor(setting: Setting, names: list[str], batches: int) -> Curve | None:
+    """The target without noise, as if at an infinite budget."""
+    exact = floor_of(setting.model, names, setting.target)
+    if exact is None:
         return None
-    values = simulation.means(floor, 0, batches)
-    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
+    floor = Curve(lambda _, first, last: setting.simulation.curve([exact], first, last), setting.target)
+    floor.look([math.inf], batches)
+    return floor
+
+
+def _by_closed_form(setting: Setting, plan_at: PlanAt, grid: list[float]) -> dict[str, Any]:
+    """The same where the target is a function that is known: a monotone one, since noise only takes away."""
+    from scipy.optimize import brentq
+
+    joint, goal, sign = setting.joint, setting.target.goal, 1.0 if setting.target.falls else -1.0
+    assert joint is not None
+    assert goal is not None
+
+    def excess(place: float) -> float:
+        return sign * (joint.value(plan_at(place)) - goal)
+
+    root, status = grid[0], "everywhere"
+    if excess(grid[-1]) > 0.0:
+        root, status = grid[-1], "nowhere"
+    elif excess(grid[0]) > 0.0:
+        log_root = brentq(lambda x: excess(math.exp(x)), math.log(grid[0]), math.log(grid[-1]), xtol=CLOSED)
+        root, status = math.exp(log_root), "complete"
+    values = {place: joint.value(plan_at(place)) for place in grid}
+    exact = floor_of(setting.model, list(plan_at(grid[0])), setting.target)
+    return {
+        "place": root,
+        "error": 0.0,
+        "status": status,
+        "curve": {place: (value, 0.0) for place, value in values.items()},
+        "band": {place: (value, value) for place, value in values.items()},
+        "floor": None if exact is None else joint.value(exact),
+        "floor_error": None if exact is None else 0.0,
+        "replicates": 0,
+        "sampled": 0,
+    }

@@ -1,6 +1,7 @@
 """How many people a question needs, at given budgets."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,14 +13,14 @@ import numpy as np
 from noisewise import checks
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError, refusal
-from noisewise.inference.progress import Progress
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.plots.design import plot_sizes
-from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.open_plan import OpenPlan
+from noisewise.studies.designs.run import PER_BATCH, Effort, StudyRun
 from noisewise.studies.designs.search import Curve, Solution, least
-from noisewise.studies.designs.simulation import PER_BATCH, Simulation, check
+from noisewise.studies.designs.setting import Setting
+from noisewise.studies.designs.simulation import Mechanisms
 from noisewise.studies.designs.target import Goal
 
 WHO = "sample_size"
@@ -39,6 +40,8 @@ class SampleSize:
     """Monte Carlo errors, standard errors; 0 where closed forms gave them."""
     curves: Mapping[float, Mapping[int, tuple[float, float]]]
     """By budget and number of people, the target and its standard error."""
+    bands: Mapping[float, Mapping[int, tuple[float, float]]]
+    """By budget and number of people, a 95% interval of the target; of a chance, Wilson's."""
     kind: str
     target: Goal
     closed: bool
@@ -59,7 +62,8 @@ class SampleSize:
     def plot(self) -> Any:
         """A matplotlib figure: the target against the number of people, a line for each budget, and the goal."""
         assert self.target.goal is not None
-        return plot_sizes(self.curves, self.kind, self.target.words, self.target.goal, self.n)
+        values = {budget: {n: value for n, (value, _) in curve.items()} for budget, curve in self.curves.items()}
+        return plot_sizes(values, self.bands, self.kind, self.target.words, self.target.goal, self.n)
 
     def headline(self) -> str:
         """The numbers of people, in one sentence."""
@@ -92,55 +96,51 @@ def sample_size(
     tolerance: float = 0.05,
     seed: int = 1,
     engine: Engine | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> SampleSize:
     """The least number of people n at which releases meet `target`, for each of the `budgets`.
 
     `model` is a function of n that returns the analyst's model of a release from n people. `plan` is as in `nw.design`,
     or a function of n that returns one, where sensitivities depend on n. `target` is as there. Numbers between the two
-    of `sizes` are looked at. An `InferenceError` says that none of them will do, at any budget.
+    of `sizes` are looked at. An `InferenceError` says that none of them will do, at any budget. `checkpoint` is as in
+    `nw.design`.
     """
-    if not callable(model):
-        raise refusal(
-            WHO, "model", "must be a function of n that returns a Model", model, "Give lambda n: nw.Model(...)."
-        )
-    low, high = _sizes(sizes)
-    spent = [budgets] if isinstance(budgets, (int, float)) else list(budgets)
-    amounts = [checks.positive_number(WHO, "budgets", each, "Give positive numbers.") for each in spent]
-    level = checks.level(WHO, level)
-    replicates = checks.integer(WHO, "replicates", replicates, least=4 * PER_BATCH, advice="Ask for 128, say.")
+    effort = Effort.read(WHO, replicates, seed, engine, checkpoint, progress)
     tolerance = checks.positive_number(WHO, "tolerance", tolerance, "Give 0.05 for a standard error of 5%.")
-    seed = checks.integer(WHO, "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
-    start = time.monotonic()
-    study = _Sizes(model, plan, target, level, seed, engine)
+    if not callable(model):
+        advice = "Give lambda n: nw.Model(...)."
+        raise refusal(WHO, "model", "must be a function of n that returns a Model", model, advice)
+    amounts = _amounts(budgets)
+    low, high = _sizes(sizes)
     grid = sorted({round(n) for n in np.geomspace(low, high, PLACES)})
-    batches = -(-replicates // PER_BATCH)
-    roots: dict[float, Solution] = {}
-    curves = {}
-    with Progress(progress, WHO) as bar:
-        study.bar, study.work = bar, len(amounts) * PLACES * batches
-        for budget in amounts:
-            curve = Curve(study.evaluate(budget))
-            aim = study.at(grid[0]).target
-            assert aim.goal is not None
-            few, most = (2, 2) if study.closed else (batches, MOST_TIMES * batches)
-            places = [float(n) for n in grid]
-            roots[budget] = least(curve, places, aim.goal, aim.falls, batches=few, most=most, tolerance=tolerance)
-            curves[budget] = {round(n): (curve.mean(n), curve.error(n)) for n in sorted(curve.batches)}
-    met = {budget: root for budget, root in roots.items() if root.status != "nowhere"}
+    start = time.monotonic()
+    study = _Sizes(model, plan, target, checks.level(WHO, level), effort)
+    first = study.at(grid[0])
+    with effort.running(first.problem, first.target, len(amounts) * len(grid) * effort.batches * PER_BATCH) as run:
+        study.keep(run)
+        searches = {budget: study.search(budget, grid, tolerance) for budget in amounts}
+    met = {budget: root for budget, (_, root) in searches.items() if root.status != "nowhere"}
+    curves = {budget: curve for budget, (curve, _) in searches.items()}
     found = SampleSize(
         n={budget: study.whole(root.place, budget, low) for budget, root in met.items()},
         error={budget: root.error for budget, root in met.items()},
-        curves=curves,
-        kind=study.at(grid[0]).plan.kind,
-        target=study.at(grid[0]).target,
+        curves={b: {round(n): (curve.mean(n), curve.error(n)) for n in curve.seen} for b, curve in curves.items()},
+        bands={b: {round(n): curve.band(n) for n in curve.seen} for b, curve in curves.items()},
+        kind=first.plan.kind,
+        target=first.target,
         closed=study.closed,
-        seed=seed,
+        seed=effort.seed,
         seconds=time.monotonic() - start,
     )
     if not met:
         raise InferenceError(f"sample_size: {found.headline()}", found)
     return found
+
+
+def _amounts(budgets: Any) -> list[float]:
+    spent = list(budgets) if isinstance(budgets, (Sequence, np.ndarray)) and len(budgets) else [budgets]
+    return [checks.positive_number(WHO, "budgets", each, "Give positive numbers.") for each in spent]
 
 
 def _sizes(sizes: Any) -> tuple[int, int]:
@@ -154,17 +154,6 @@ def _sizes(sizes: Any) -> tuple[int, int]:
 
 
 @dataclass
-class _OneSize:
-    """Everything that depends on the number of people."""
-
-    model: Model
-    plan: OpenPlan
-    target: Goal
-    joint: JointNormal | None
-    simulation: Simulation
-
-
-@dataclass
 class _Sizes:
     """Models and plans by number of people, and the target at each."""
 
@@ -172,15 +161,12 @@ class _Sizes:
     plan: Any
     stated: Mapping[str, Any]
     level: float
-    seed: int
-    engine: Engine | None
-    bar: Progress | None = None
-    work: int = 0
-    done: int = 0
+    effort: Effort
+    run: StudyRun = field(default_factory=StudyRun)
     closed: bool = False
-    _made: dict[int, _OneSize] = field(default_factory=dict)
+    _made: dict[int, Setting] = field(default_factory=dict)
 
-    def at(self, n: int) -> _OneSize:
+    def at(self, n: int) -> Setting:
         """The model, the plan and the target for n people."""
         if n not in self._made:
             model = self.model(n)
@@ -188,31 +174,35 @@ class _Sizes:
                 raise refusal(WHO, "model", "must return a noisewise Model", model, "Give lambda n: nw.Model(...).")
             plan = OpenPlan.read(WHO, self.plan(n) if callable(self.plan) else self.plan, model)
             target = Goal.read(WHO, self.stated, model, self.level)
-            mechanisms = plan.at(1.0, plan.shares(WHO, None))
-            check(model, mechanisms, self.seed)
-            joint = JointNormal.of(model, mechanisms, target)
-            self.closed = joint is not None
-            self._made[n] = _OneSize(
-                model, plan, target, joint, Simulation(model, target, self.seed, self.engine, kept=1)
-            )
+            setting = Setting.of(self.effort, model, plan, target, 1.0)
+            setting.keep(self.run, n, batches=1)
+            self.closed = setting.joint is not None
+            self._made[n] = setting
         return self._made[n]
 
-    def evaluate(self, budget: float) -> Callable[[list[float], int, int], Array]:
+    def keep(self, run: StudyRun) -> None:
+        """From now on all simulations are part of a run."""
+        self.run = run
+        for n, setting in self._made.items():
+            setting.keep(run, n, batches=1)
+
+    def search(self, budget: float, grid: list[int], tolerance: float) -> tuple[Curve, Solution]:
+        """The least number of people at one budget, and the curve behind it."""
+        target, batches = self.at(grid[0]).target, self.effort.batches
+        assert target.goal is not None
+        few, most = (2, 2) if self.closed else (batches, MOST_TIMES * batches)
+        curve = Curve(self._evaluate(budget), None if self.closed else target)
+        places = [float(n) for n in grid]
+        return curve, least(curve, places, target.goal, target.falls, batches=few, most=most, tolerance=tolerance)
+
+    def _evaluate(self, budget: float) -> Callable[[list[float], int, int], Array]:
         """Averages by number of people and batch, at one budget."""
 
         def averages(places: list[float], first: int, last: int) -> Array:
-            rows = []
-            for place in places:
-                one = self.at(round(place))
-                mechanisms = one.plan.at(budget, one.plan.shares(WHO, None))
-                if one.joint is not None:
-                    rows.append(np.full(last - first, self._between(place, budget)))
-                    continue
-                rows.append(one.simulation.means(mechanisms, first, last))
-                self.done += last - first
-                if self.bar is not None:
-                    self.bar.update(min(self.done, self.work), self.work, lambda: 0)
-            return np.stack(rows)
+            if self.closed:
+                return np.stack([np.full(last - first, self._between(place, budget)) for place in places])
+            settings = [self.at(round(place)) for place in places]
+            return np.stack([one.means(_shared(one, budget), first, last) for one in settings])
 
         return averages
 
@@ -238,6 +228,11 @@ class _Sizes:
         for n in (below, above):
             one = self.at(n)
             assert one.joint is not None
-            values.append(one.joint.value(one.plan.at(budget, one.plan.shares(WHO, None))))
+            values.append(one.joint.value(_shared(one, budget)))
         share = 0.0 if above == below else math.log(place / below) / math.log(above / below)
         return (1.0 - share) * values[0] + share * values[1]
+
+
+def _shared(setting: Setting, budget: float) -> Mechanisms:
+    """The plan where all statistics have equal shares of the budget."""
+    return setting.plan.at(budget, setting.plan.shares(WHO, None))

@@ -11,64 +11,103 @@ from noisewise.errors import InferenceError, refusal
 from noisewise.report.design import DesignReport
 from noisewise.studies.allocate import Allocation, allocate
 from noisewise.studies.design import Design, design
+from noisewise.studies.sample_size import SampleSize, sample_size
 from noisewise.workflow.results import plain
 
-FILES = ("design.json", "curve.csv", "split.csv", "curve.png", "curve.svg", "plan.toml", "report.html")
+FILES = (
+    *("design.json", "curve.csv", "split.csv", "candidates.csv"),
+    *("curve.png", "curve.svg", "plan.toml", "report.html"),
+)
 
 
 @dataclass(frozen=True)
 class Designed:
-    """What was found for a file: the budget, and the split where one was asked for."""
+    """What was found for a file: the budget or the number of people, and the split where one was asked for."""
 
     file: DesignFile
-    design: Design
-    split: Allocation | None
+    found: Design | SampleSize
+    split: Allocation | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether something that was looked at meets the target."""
+        return self.found.status != "nowhere" if isinstance(self.found, Design) else bool(self.found.n)
 
     @property
     def sentences(self) -> list[str]:
         """The split and the budget in words."""
-        return [*([] if self.split is None else [self.split.headline()]), self.design.headline()]
+        return [*([] if self.split is None else [self.split.headline()]), self.found.headline()]
 
     def to_dict(self) -> dict[str, Any]:
         """The same as data."""
-        found = self.design
-        content = {
-            "status": found.status,
-            "kind": found.kind,
-            "budget": found.budget,
-            "error": found.error,
-            "floor": found.floor,
-            "target": dict(self.file.design.target),
-            "shares": dict(found.shares),
-            "curve": [{found.kind: at, "target": value, "error": error} for at, (value, error) in found.curve.items()],
-            "mechanisms": {name: mechanism.to_dict() for name, mechanism in found.mechanisms.items()},
-            "closed": found.closed,
-            "replicates": found.replicates,
-            "sampled": found.sampled,
-            "seed": found.seed,
-            "sentences": self.sentences,
-        }
+        found = self.found
+        content: dict[str, Any] = {"kind": found.kind, "target": dict(self.file.design.target)}
+        content |= {"closed": found.closed, "seed": found.seed, "sentences": self.sentences}
+        if isinstance(found, Design):
+            choice = {} if self.split is None else dict(self.split.choice)
+            content |= {name: getattr(found, name) for name in ("status", "budget", "error", "floor")}
+            content |= {"replicates": found.replicates, "sampled": found.sampled, "shares": dict(found.shares)}
+            content |= {"choice": choice, "curve": _rows(found.kind, found.curve, found.band)}
+            content["mechanisms"] = {name: mechanism.to_dict() for name, mechanism in found.mechanisms.items()}
+        else:
+            content["people"] = [
+                {found.kind: budget, "n": found.n.get(budget), "error": found.error.get(budget)}
+                | {"curve": _rows("n", curve, found.bands[budget])}
+                for budget, curve in found.curves.items()
+            ]
         return dict(plain(content))
 
 
-def run_design(file: DesignFile, *, progress: bool | None = None) -> Designed:
-    """Split the budget where that is asked for, and find the least one; one out of reach is found with its status."""
+def _rows(axis: str, curve: Any, band: Any) -> list[dict[str, float]]:
+    """A curve as a list of places."""
+    return [
+        {axis: at, "target": value, "error": error, "low": band[at][0], "high": band[at][1]}
+        for at, (value, error) in curve.items()
+    ]
+
+
+def run_design(file: DesignFile, *, checkpoint: Path | None = None, progress: bool | None = None) -> Designed:
+    """Split the budget where that is asked for, and find the least one, or the least number of people.
+
+    What is out of reach is found with its status. A split keeps what it has done in a file of its own: beside
+    `checkpoint`, one of the same name with "-split".
+    """
     common: dict[str, Any] = {"level": file.settings.level, "seed": file.settings.seed, "progress": progress}
     stated, options = file.design, dict(file.design.options)
-    split = None
+    split, model, plan = None, file.model, stated.plan
     if stated.split is not None:
-        aim = {key: value for key, value in stated.target.items() if key not in ("at_most", "at_least")}
-        more: dict[str, Any] = {key: options[key] for key in ("replicates",) if key in options}
-        more |= stated.split
-        split = allocate(file.model, stated.plan, target=aim, **common, **more)
+        beside = None if checkpoint is None else checkpoint.with_stem(f"{checkpoint.stem}-split")
+        split = _split(file, common | {"checkpoint": beside})
         options["shares"] = dict(split.shares)
+        if file.candidates:
+            model, plan = file.candidate(split.choice)
+    common |= {"target": stated.target, "checkpoint": checkpoint, **options}
     try:
-        found = design(file.model, stated.plan, target=stated.target, **common, **options)
+        if stated.people is not None:
+            found = sample_size(lambda n: file.of_size(n)[0], lambda n: file.of_size(n)[1], **stated.people, **common)
+            return Designed(file, found)
+        return Designed(file, design(model, plan, **common), split)
     except InferenceError as error:
-        if not isinstance(error.result, Design):
+        if not isinstance(error.result, Design | SampleSize):
             raise
-        found = error.result
-    return Designed(file, found, split)
+        return Designed(file, error.result, split)
+
+
+def _split(file: DesignFile, common: dict[str, Any]) -> Allocation:
+    """The best split of the budget that the file states; with candidates, of the one that does best."""
+    stated = file.design
+    target = {key: value for key, value in stated.target.items() if key not in ("at_most", "at_least")}
+    more: dict[str, Any] = {key: value for key, value in stated.options.items() if key == "replicates"}
+    more |= {**common, **(stated.split or {})}
+    if not file.candidates:
+        return allocate(file.model, stated.plan, target=target, **more)
+    return allocate(
+        lambda **choice: file.candidate(choice)[0],
+        lambda **choice: file.candidate(choice)[1],
+        target=target,
+        over=stated.over,
+        **more,
+    )
 
 
 def write(results: Designed, folder: Path) -> None:
@@ -78,15 +117,17 @@ def write(results: Designed, folder: Path) -> None:
         rule = "must be a new or empty folder, or hold an earlier design and nothing else"
         raise refusal("design", "out", rule, str(folder), "Choose another with --out.")
     folder.mkdir(exist_ok=True)
-    found = results.design
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
     content = json.dumps(results.to_dict(), indent=2, allow_nan=False)
     (folder / "design.json").write_text(content + "\n", encoding="utf-8")
     (folder / "plan.toml").write_text(results.file.text, encoding="utf-8")
-    curve = found.table()
-    curve.to_csv(folder / "curve.csv")
+    results.found.table().to_csv(folder / "curve.csv")
     if results.split is not None:
         results.split.table().to_csv(folder / "split.csv")
-    figure = found.plot()
+        if results.split.candidates:
+            results.split.candidate_table().to_csv(folder / "candidates.csv", index=False)
+    figure = results.found.plot()
     for ending in ("png", "svg"):
         figure.savefig(folder / f"curve.{ending}", dpi=150)
     report_of(results, figure).save(folder / "report.html")
@@ -97,12 +138,15 @@ def report_of(results: Designed, figure: Any) -> DesignReport:
     """The report, with the curve as a picture."""
     import matplotlib as mpl
 
-    curve = results.design.table()
     drawn = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none"}):
         figure.savefig(drawn, format="svg", transparent=True)
-    file = results.file
-    columns = [results.design.kind, results.design.target.words, "standard error", "times what no noise gives"]
+    file, found = results.file, results.found
+    curve = found.table()
+    if isinstance(found, Design):
+        columns = [found.kind, found.target.words, "standard error", "95% from", "to", "times what no noise gives"]
+    else:
+        columns = ["people", *(f"{found.target.words}, {found.kind} = {budget:g}" for budget in curve.columns)]
     rows = [(float(at), *map(float, row)) for at, row in zip(curve.index, curve.to_numpy(), strict=True)]
     return DesignReport(file.title, file.question, results.sentences, columns, rows, drawn.getvalue(), file.text)
 

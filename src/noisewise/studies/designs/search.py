@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from noisewise.diagnostics.proportions import Z95, wilson
 from noisewise.numerics import Array
+from noisewise.studies.designs.run import PER_BATCH
+from noisewise.studies.designs.target import Goal
 
 Evaluate = Callable[[list[float], int, int], Array]
 """Averages by place and batch, at places, for batches from the first to before the last."""
@@ -26,6 +29,8 @@ class Curve:
     """Averages by batch at every place that was looked at."""
 
     evaluate: Evaluate
+    target: Goal | None = None
+    """What is measured, where it is simulated: chances have errors of their own."""
     batches: dict[float, Array] = field(default_factory=dict)
 
     def look(self, places: list[float], batches: int) -> None:
@@ -38,12 +43,41 @@ class Curve:
                 for place, row in zip(wanting, more, strict=True):
                     self.batches[place] = np.concatenate([self.batches.get(place, np.empty(0)), row])
 
+    @property
+    def seen(self) -> list[float]:
+        """The places that were looked at, in their order."""
+        return sorted(self.batches)
+
     def mean(self, place: float) -> float:
         """The target there."""
         return float(np.mean(self.batches[place]))
 
     def error(self, place: float) -> float:
-        """Its standard error; batches are independent."""
+        """Its standard error; batches are independent. Of a chance that is counted, at least Wilson's.
+
+        Where all releases answered alike there is no scatter, but the chance need not be 0 or 1.
+        """
+        scatter = self._scatter(place)
+        if self.target is None or not self.target.is_counted:
+            return scatter
+        low, high = wilson(self.mean(place), self.releases(place), 1.0)
+        return max(scatter, 0.5 * (high - low))
+
+    def band(self, place: float) -> tuple[float, float]:
+        """A 95% interval of the target there: Wilson's for a chance, which stays within 0 and 1."""
+        value, scatter = self.mean(place), self._scatter(place)
+        if self.target is None or not self.target.is_chance:
+            return value - Z95 * scatter, value + Z95 * scatter
+        size = value * (1.0 - value) / scatter**2 if scatter > 0.0 else math.inf
+        if self.target.is_counted or scatter == 0.0:
+            size = min(size, self.releases(place))
+        return wilson(value, size)
+
+    def releases(self, place: float) -> int:
+        """Simulated releases there."""
+        return PER_BATCH * len(self.batches[place])
+
+    def _scatter(self, place: float) -> float:
         values = self.batches[place]
         return float(np.std(values, ddof=1) / math.sqrt(len(values)))
 

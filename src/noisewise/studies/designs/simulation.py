@@ -5,13 +5,15 @@ budget, and prior rows of its own, which weighed by the noise density are the po
 Averages of batches are independent, so that their scatter is the Monte Carlo error. docs/derivations/design.md.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from noisewise.checkpoint.log import Log, fingerprint
+from noisewise.checkpoint.opening import numbers_of
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError
@@ -21,11 +23,11 @@ from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.release import Release
+from noisewise.results.posterior import Posterior
 from noisewise.samplers.sample import sample
+from noisewise.studies.designs.run import PER_BATCH, StudyRun
 from noisewise.studies.designs.target import Goal
 
-PER_BATCH = 4
-"""Releases of a batch."""
 ROWS = 2**14
 """Prior rows of a batch, at most."""
 CELLS, FEWEST_ROWS = 2**20, 2**11
@@ -41,6 +43,10 @@ DRAWS = 4_000
 """Draws of a posterior that has to be sampled."""
 
 Mechanisms = Mapping[str, Mechanism]
+Source = Callable[[int], tuple[dict[str, Array], "Rows | None"]]
+"""True values of the releases of a batch, and rows to weigh for them; None: the prior's."""
+Drawn = Callable[[Release, int], Posterior]
+"""The posterior of a release, by a seed."""
 
 
 @dataclass
@@ -48,20 +54,23 @@ class Rows:
     """Draws of everything, whose density is the posterior's but for a factor that `log_base` is the inverse of."""
 
     values: dict[str, Array]
-    log_base: Array | None
+    log_base: Array | None = None
     """None: rows of the prior."""
-    order: Array
-    """Places of the rows, by the quantity asked for."""
-    ordered: Array
     counts: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
     """Of statistics that are summed out: their values, and the probability of each, by row and value."""
+    worth: float = 1.0
+    """Effective over nominal number, of rows that are dependent."""
 
-    @classmethod
-    def of(cls, values: dict[str, Array], target: Goal, log_base: Array | None = None) -> "Rows":
-        """Rows with the order of the quantity."""
-        column = target.column(values)
-        order = np.argsort(column, kind="stable")
-        return cls(values, log_base, order, column[order])
+    def __len__(self) -> int:
+        return len(next(iter(self.values.values())))
+
+    def by(self, target: Goal) -> tuple[Array, Array]:
+        """Places of the rows in the order of the quantity asked for, and its values in that order."""
+        if target.of not in self._ordered:
+            column = target.column(self.values)
+            order = np.argsort(column, kind="stable")
+            self._ordered[target.of] = order, column[order]
+        return self._ordered[target.of]
 
     def distinct(self, name: str) -> tuple[Array, Array] | None:
         """Values of a statistic that is one number of few different values, and which of them each row has."""
@@ -75,16 +84,21 @@ class Rows:
     def _distinct(self) -> dict[str, Any]:
         return {}
 
+    @cached_property
+    def _ordered(self) -> dict[str, tuple[Array, Array]]:
+        return {}
+
 
 @dataclass(frozen=True)
 class Case:
-    """One simulated release, its true quantity, and what is known of it at the prior's rows."""
+    """One simulated release, the true quantities, and what is known of it at the prior's rows."""
 
     mechanisms: Mechanisms
     released: dict[str, Any]
     summed_out: dict[str, tuple[Array, float]]
     """Of counts that are summed out: the log density of their release at each row, and a bound of it."""
-    truth: float
+    truths: tuple[float, ...]
+    """Of each target's quantity."""
     key: tuple[int, ...]
 
 
@@ -93,64 +107,114 @@ class Simulation:
     """Targets of simulated releases, batch by batch."""
 
     model: Model
-    target: Goal
+    targets: tuple[Goal, ...]
+    """All are measured of the same posteriors; true values are those that the first one states, or the prior's."""
     seed: int
     engine: Engine | None = None
     kept: int = 32
     """Batches whose rows are kept; others are made again when they are asked for."""
+    source: Source | None = None
+    """Where true values come from; None: from the prior, or at the stated truth."""
+    sampler: Drawn | None = None
+    """How a posterior is sampled that no rows serve; None: by `nw.sample`."""
+    run: StudyRun = field(default_factory=StudyRun)
+    scope: int = 0
+    """Its number among the simulations of the run."""
     sampled: int = 0
     """Posteriors that had to be sampled, since no rows at hand could be weighed."""
     weighed: int = 0
     _batches: dict[int, tuple[dict[str, Array], Rows]] = field(default_factory=dict)
+    _is_confirmed: bool = False
 
     def __post_init__(self) -> None:
-        self._collapsible = [name for name in self.model.statistics if _is_collapsible(self.model, name, self.target)]
+        statistics = self.model.statistics
+        self._collapsible = [name for name in statistics if _is_collapsible(self.model, name, self.targets)]
 
     def means(self, mechanisms: Mechanisms, first: int, last: int) -> Array:
-        """The target's average over the releases of each batch, for batches from `first` to before `last`."""
+        """The first target's average over the releases of each batch, for batches from `first` to before `last`."""
         return self.curve([mechanisms], first, last)[0]
 
     def curve(self, plans: list[Mechanisms], first: int, last: int) -> Array:
         """The same for several plans, one row each; those with much noise come first, so that rows serve the next."""
         found = np.empty((len(plans), last - first))
         for batch in range(first, last):
-            truths, pool = self._batch(batch)
-            noisy = [self._released(truths, mechanisms, batch) for mechanisms in plans]
-            summed = _summed_out(pool, plans, noisy)
-            values = np.empty((len(plans), PER_BATCH))
-            for row in range(PER_BATCH):
-                truth = float(self.target.column({self.target.name: truths[self.target.name][row : row + 1]})[0])
-                rows = pool
-                for place, (mechanisms, released) in enumerate(zip(plans, noisy, strict=True)):
-                    one = {name: column[row] for name, column in released.items()}
-                    known = {name: (table[:, place, row], top[place, row]) for name, (table, top) in summed.items()}
-                    case = Case(mechanisms, one, known, truth, (batch, row, place))
-                    rows, values[place, row] = self._measured(rows, pool, case)
-            found[:, batch - first] = values.mean(axis=1)
+            found[:, batch - first] = self.values(plans, batch)[0].mean(axis=1)
         return found
+
+    def values(self, plans: list[Mechanisms], batch: int) -> Array:
+        """Every target of every plan and release of one batch; from the checkpoint, where it has them.
+
+        The first that it has are computed all the same, and must come out the same.
+        """
+        key = ("batch", _digest(plans), batch) if self._log else ()
+        has = self._log.has(*key)
+        if has and self._is_confirmed:
+            kept = self._log.get(*key)
+            self.sampled += kept["sampled"]
+            values = kept["values"]
+        else:
+            before = self.sampled
+            values = self._computed(plans, batch)
+            record = {"values": values, "sampled": self.sampled - before}
+            if has:
+                self._log.confirm(record, *key)
+            else:
+                self._log.put(record, *key)
+            self._is_confirmed = True
+        self.run.tell(len(plans) * PER_BATCH)
+        return np.asarray(values)
+
+    def forget(self) -> None:
+        """Let go of the rows of all batches; those that are asked for again are made again."""
+        self._batches.clear()
+
+    @cached_property
+    def _log(self) -> Log:
+        log = self.run.log.within(self.scope)
+        if log:
+            log.same(numbers_of(self.model), "model")
+        return log
+
+    def _computed(self, plans: list[Mechanisms], batch: int) -> Array:
+        truths, pool = self._batch(batch)
+        noisy = [self._released(truths, mechanisms, batch) for mechanisms in plans]
+        summed = _summed_out(pool, plans, noisy)
+        values = np.empty((len(self.targets), len(plans), PER_BATCH))
+        for row in range(PER_BATCH):
+            one_truth = {name: column[row : row + 1] for name, column in truths.items()}
+            known_truths = tuple(float(target.column(one_truth)[0]) for target in self.targets)
+            rows = pool
+            for place, (mechanisms, released) in enumerate(zip(plans, noisy, strict=True)):
+                one = {name: column[row] for name, column in released.items()}
+                known = {name: (table[:, place, row], top[place, row]) for name, (table, top) in summed.items()}
+                case = Case(mechanisms, one, known, known_truths, (batch, row, place))
+                rows, values[:, place, row] = self._measured(rows, pool, case)
+        return values
 
     # One batch --------------------------------------------------------------------------------------------------
 
     def _batch(self, batch: int) -> tuple[dict[str, Array], Rows]:
         """True values and prior rows of a batch, derived quantities among them."""
         if batch not in self._batches:
-            model, names = self.model, list(self.model.order)
-            rng = generator(self.seed, Purpose.DESIGN_TRUTHS, batch)
-            given = {}
-            if self.target.truth is not None:
-                given = {
-                    name: np.broadcast_to(value, (PER_BATCH, *value.shape)) for name, value in self.target.truth.items()
-                }
-            truths = model.draw(rng, [name for name in names if name not in given], PER_BATCH, given)
+            truths, pool = self._truths(batch) if self.source is None else self.source(batch)
             if len(self._batches) >= self.kept:
                 del self._batches[next(iter(self._batches))]
-            self._batches[batch] = truths | model.derive(truths), self._pool(batch)
+            pool = self._pool(batch) if pool is None else pool
+            self._batches[batch] = truths | self.model.derive(truths), pool
         return self._batches[batch]
+
+    def _truths(self, batch: int) -> tuple[dict[str, Array], None]:
+        """True values from the prior, or from the model at the stated truth."""
+        rng = generator(self.seed, Purpose.DESIGN_TRUTHS, batch)
+        stated = self.targets[0].truth or {}
+        given = {name: np.broadcast_to(value, (PER_BATCH, *value.shape)) for name, value in stated.items()}
+        return self.model.draw(rng, [n for n in self.model.order if n not in given], PER_BATCH, given), None
 
     def _pool(self, batch: int) -> Rows:
         """Prior rows, with the probabilities of the counts that are summed out."""
         model = self.model
         values = model.draw(generator(self.seed, Purpose.DESIGN_POOL, batch), list(model.order), ROWS)
+        values |= model.derive(values)
         counts: dict[str, tuple[Array, Array]] = {}
         for name in self._collapsible:
             found = _counts(model, name, values)
@@ -160,7 +224,7 @@ class Simulation:
                 values = {other: column[:rows] for other, column in values.items()}
         rows = len(next(iter(values.values())))
         counts = {name: (each, chance[:rows]) for name, (each, chance) in counts.items()}
-        return replace(Rows.of(values | model.derive(values), self.target), counts=counts)
+        return Rows(values, counts=counts)
 
     def _released(self, truths: dict[str, Array], mechanisms: Mechanisms, batch: int) -> dict[str, Array]:
         """Simulated releases of a batch: the same random numbers whatever the budget."""
@@ -173,18 +237,25 @@ class Simulation:
 
     # One posterior ----------------------------------------------------------------------------------------------
 
-    def _measured(self, rows: Rows, pool: Rows, case: Case) -> tuple[Rows, float]:
-        """The target of one posterior, by the prior's rows, by those of the last one, or by sampling; and the rows."""
-        for candidate in [pool] if rows is pool else [pool, rows]:
-            weight = self._weight(candidate, case)
+    def _measured(self, rows: Rows, pool: Rows, case: Case) -> tuple[Rows, list[float]]:
+        """Targets of one posterior, and the rows that the next may try besides the pool."""
+        used, weight = self.posterior([pool] if rows is pool else [pool, rows], case)
+        found = []
+        for target, truth in zip(self.targets, case.truths, strict=True):
+            order, ordered = used.by(target)
+            found.append(target.measured(ordered, weight[order], truth))
+        return (rows if used is pool else used), found
+
+    def posterior(self, candidates: list[Rows], case: Case) -> tuple[Rows, Array]:
+        """Rows and weights that are the posterior of a release: of the first that serve, or sampled."""
+        for rows in candidates:
+            weight = self._weight(rows, case)
             if weight is not None:
                 self.weighed += 1
-                measured = self.target.measured(candidate.ordered, weight[candidate.order], case.truth)
-                return (rows if candidate is pool else candidate), measured
+                return rows, weight
         fresh = self._sampled(case)
         self.sampled += 1
-        weight = np.full(len(fresh.ordered), 1.0 / len(fresh.ordered))
-        return fresh, self.target.measured(fresh.ordered, weight, case.truth)
+        return fresh, np.full(len(fresh), 1.0 / len(fresh))
 
     def _weight(self, rows: Rows, case: Case) -> Array | None:
         """Weights that make the rows the posterior; None where too few carry them, or where one more could upset it."""
@@ -197,7 +268,7 @@ class Simulation:
             return None
         weight = np.exp(log_weight - top)
         total = float(weight.sum())
-        if total**2 < ENOUGH * float(np.square(weight).sum()):
+        if rows.worth * total**2 < ENOUGH * float(np.square(weight).sum()):
             return None
         bound = _log_sup(case) if rows.log_base is None else np.inf
         if np.isfinite(bound):
@@ -209,14 +280,14 @@ class Simulation:
 
     def _log_eta(self, rows: Rows, case: Case) -> Array:
         """log density of a release at each row; of a statistic without noise, its law's own density at that value."""
-        size = len(rows.ordered)
+        size = len(rows)
         released = case.released
         without_noise = {name for name, mechanism in case.mechanisms.items() if isinstance(mechanism, Exact)}
         exact = {name: np.broadcast_to(released[name], (size, *np.shape(released[name]))) for name in without_noise}
         total: Any = 0.0
         for name, mechanism in case.mechanisms.items():
             if name in exact:
-                total = total + self.model.log_prob(name, exact[name], rows.values | exact)
+                total = total + _log_prob(self.model, name, exact[name], rows.values | exact)
                 continue
             if rows.log_base is None and name in case.summed_out:
                 total = total + case.summed_out[name][0]
@@ -234,8 +305,7 @@ class Simulation:
         """Draws of the posterior, by `nw.sample`."""
         release = release_of(case.mechanisms, case.released)
         seed = int(generator(self.seed, Purpose.DESIGN_SEED, *case.key).integers(2**62))
-        common: dict[str, Any] = {"draws": DRAWS, "engine": self.engine, "progress": False, "on_failure": "return"}
-        posterior = sample(self.model, release, seed=seed, **common)
+        posterior = (self.sampler or self._sample)(release, seed)
         if posterior.status != "complete":
             message = f"design: the posterior of a simulated release could not be had ({posterior.message})."
             raise InferenceError(f"{message} Narrow the priors, or the range of budgets.", posterior)
@@ -244,8 +314,14 @@ class Simulation:
             rng = generator(self.seed, Purpose.DESIGN_SEED, *case.key, 1)
             kept = weights.systematic(rng, posterior.log_weights, DRAWS)
             draws = {name: values[kept] for name, values in draws.items()}
-        rows = Rows.of(draws, self.target, np.zeros(DRAWS))
-        return replace(rows, log_base=self._log_eta(rows, case))
+        rows = Rows(draws)
+        rows.log_base = np.zeros(len(rows))  # no rows of the prior: nothing is summed out for them
+        rows.log_base = self._log_eta(rows, case)
+        return rows
+
+    def _sample(self, release: Release, seed: int) -> Posterior:
+        common: dict[str, Any] = {"draws": DRAWS, "engine": self.engine, "progress": False, "on_failure": "return"}
+        return sample(self.model, release, seed=seed, **common)
 
 
 def release_of(mechanisms: Mechanisms, released: Mapping[str, Any]) -> Release:
@@ -253,21 +329,27 @@ def release_of(mechanisms: Mechanisms, released: Mapping[str, Any]) -> Release:
     return Release({name: mechanism.released(released[name]) for name, mechanism in mechanisms.items()})
 
 
-def check(model: Model, mechanisms: Mechanisms, seed: int) -> None:
-    """Refuse, as `nw.sample` would, mechanisms that do not fit the model."""
-    values = model.draw(generator(seed, Purpose.DESIGN_TRUTHS, 0), list(model.order), PER_BATCH)
-    rng = generator(seed, Purpose.DESIGN_NOISE, 0)
+def _digest(plans: list[Mechanisms]) -> str:
+    """By which the plans' releases are found in a checkpoint."""
+    return fingerprint([{name: mechanism.to_dict() for name, mechanism in plan.items()} for plan in plans])
+
+
+def checked(model: Model, mechanisms: Mechanisms) -> Problem:
+    """The problem that some release poses; mechanisms that do not fit the model are refused, as by `nw.sample`."""
+    values = model.draw(generator(0, Purpose.DESIGN_TRUTHS, 0), list(model.order), PER_BATCH)
+    rng = generator(0, Purpose.DESIGN_NOISE, 0)
     released = {}
     for name, mechanism in mechanisms.items():
         extra = {other: values[other] for other in mechanism.inputs}
         released[name] = np.asarray(mechanism.sample(rng, values[name], **extra))[0]
-    Problem(model, release_of(mechanisms, released))
+    return Problem(model, release_of(mechanisms, released))
 
 
-def _is_collapsible(model: Model, name: str, target: Goal) -> bool:
+def _is_collapsible(model: Model, name: str, targets: tuple[Goal, ...]) -> bool:
     """Whether a statistic is one whole number that nothing but its release depends on, and has a density."""
     used = {other for each in (*model.order, *model.derived) for other in _takes(model, each)}
-    alone = name not in used and target.name != name and set(model.parents(name)) <= set(model.parameters)
+    asked = any(target.name == name for target in targets)
+    alone = name not in used and not asked and set(model.parents(name)) <= set(model.parameters)
     return alone and model.has_density(name) and model.is_discrete(name) and model.shape(name) == ()
 
 
@@ -294,11 +376,23 @@ def _counts(model: Model, name: str, values: dict[str, Array]) -> tuple[Array, A
             return None
         parents = {parent: np.repeat(values[parent][:rows], len(each), axis=0) for parent in model.parents(name)}
         stated = np.tile(each, rows).astype(values[name].dtype)
-        chance = np.exp(model.log_prob(name, stated, parents)).reshape(rows, len(each))
+        chance = np.exp(_log_prob(model, name, stated, parents)).reshape(rows, len(each))
         if np.max(1.0 - chance.sum(axis=1)) < LOST:
             possible = chance.max(axis=0) > 0.0
             return each[possible], chance[:, possible]
     return None
+
+
+def _log_prob(model: Model, name: str, stated: Array, values: Mapping[str, Array]) -> Array:
+    """log density at each row, of as many rows as a power of two: a program is compiled for every number of rows."""
+    size = len(stated)
+    more = (1 << (size - 1).bit_length()) - size
+
+    def filled(column: Array) -> Array:
+        return np.concatenate([column, np.repeat(column[-1:], more, axis=0)])
+
+    parents = {parent: filled(values[parent]) for parent in model.parents(name)}
+    return model.log_prob(name, filled(stated), parents)[:size]
 
 
 def _summed_out(pool: Rows, plans: list[Mechanisms], noisy: list[dict[str, Array]]) -> dict[str, tuple[Array, Array]]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import refusal
+from noisewise.errors import Place, refusal
 from noisewise.frozen import FrozenDict
 from noisewise.model import Model
 from noisewise.numerics import Array
@@ -43,30 +43,30 @@ class Goal:
         """A target from a dict: `{"width": "theta", "at_most": 4.0}`."""
         kinds = [key for key in KINDS if isinstance(content, Mapping) and key in content]
         if len(kinds) != 1:
-            raise refusal(who, "target", f"must name one of {', '.join(KINDS)}", content, ADVICE)
+            raise refusal(who, _part(), f"must name one of {', '.join(KINDS)}", content, ADVICE)
         kind = kinds[0]
         bound = "at_least" if kind == "power" else "at_most"
         known = (kind, bound, "truth", *KINDS[kind])
         for key, value in content.items():
             if key not in known:
-                raise refusal(who, f"target['{key}']", f"is not a part of '{kind}'", value, checks.nearest(key, known))
-        name, index = _quantity(who, content[kind], model)
+                raise refusal(who, _part(key), f"is not a part of '{kind}'", value, checks.nearest(key, known))
+        name, index = _quantity(who, Place("target", ("target", kind)), content[kind], model)
         goal = None
         if needs_goal or bound in content:
             if bound not in content:
-                raise refusal(who, "target", f"must say {bound}", dict(content), ADVICE)
-            goal = checks.positive_number(who, f"target['{bound}']", content[bound], ADVICE)
+                raise refusal(who, _part(), f"must say {bound}", dict(content), ADVICE)
+            goal = checks.positive_number(who, _part(bound), content[bound], ADVICE)
             if kind in ("power", "error") and goal >= 1.0:
-                raise refusal(who, f"target['{bound}']", "must be a chance below 1", goal, ADVICE)
+                raise refusal(who, _part(bound), "must be a chance below 1", goal, ADVICE)
         if kind == "error" and "above" not in content:
-            raise refusal(who, "target", "must say above which value", dict(content), ADVICE)
+            raise refusal(who, _part(), "must say above which value", dict(content), ADVICE)
         against = content.get(KINDS[kind][0], 0.0) if KINDS[kind] else 0.0
         if isinstance(against, bool) or not isinstance(against, (int, float)) or not np.isfinite(against):
-            raise refusal(who, f"target['{KINDS[kind][0]}']", "must be a number", against, ADVICE)
+            raise refusal(who, _part(KINDS[kind][0]), "must be a number", against, ADVICE)
         truth = _truth(who, content["truth"], model) if "truth" in content else None
         if kind == "power" and truth is None:
             advice = f'Add "truth": {{"{model.parameters[0]}": ...}}.' if model.parameters else "The model has none."
-            raise refusal(who, "target", "must say at which truth the power is meant", dict(content), advice)
+            raise refusal(who, _part(), "must say at which truth the power is meant", dict(content), advice)
         return cls(kind, name, index, level, goal, float(against), truth)
 
     @property
@@ -78,6 +78,16 @@ class Goal:
     def falls(self) -> bool:
         """Whether less of it is better."""
         return self.kind != "power"
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether it lies between 0 and 1."""
+        return self.kind in ("power", "error")
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether each release answers yes or no, so that the target is how often."""
+        return self.kind == "power" or (self.kind == "error" and self.truth is not None)
 
     @property
     def words(self) -> str:
@@ -93,8 +103,8 @@ class Goal:
         """The target of one posterior: `ordered` values of the quantity, ascending, with weights that add up to one."""
         match self.kind:
             case "sd":
-                mean = weight @ ordered
-                return float(np.sqrt(weight @ (ordered - mean) ** 2))
+                mean = np.sum(weight * ordered)  # a product of vectors would wake the threads of BLAS each time
+                return float(np.sqrt(np.sum(weight * (ordered - mean) ** 2)))
             case "error":
                 above = float(weight[int(np.searchsorted(ordered, self.against, side="right")) :].sum())
                 if self.truth is None:  # given the release, the better decision is wrong with this chance
@@ -112,27 +122,32 @@ def interval(ordered: Array, weight: Array, level: float) -> tuple[float, float]
     return float(low), float(high)
 
 
-def _quantity(who: str, stated: Any, model: Model) -> tuple[str, tuple[int, ...]]:
+def _part(*keys: str) -> Place:
+    """A part of the target, as it is called in messages and as a path."""
+    return Place("target" + "".join(f"['{key}']" for key in keys), ("target", *keys))
+
+
+def _quantity(who: str, place: Place, stated: Any, model: Model) -> tuple[str, tuple[int, ...]]:
     match = _ENTRY.fullmatch(stated) if isinstance(stated, str) else None
     known = [*model.order, *model.derived]
     if match is None or match[1] not in known:
-        raise refusal(who, "target", "must be of a quantity of the model", stated, checks.nearest(stated, known))
+        raise refusal(who, place, "must be of a quantity of the model", stated, checks.nearest(stated, known))
     index = tuple(int(part) for part in match[2].split(",")) if match[2] else ()
     shape = model.shapes[match[1]]
     if len(index) != len(shape) or any(place >= size for place, size in zip(index, shape, strict=True)):
         rule = f"must be of one number; '{match[1]}' has the shape {shape}"
-        raise refusal(who, "target", rule, stated, f"Name an entry, as '{match[1]}[0]'.")
+        raise refusal(who, place, rule, stated, f"Name an entry, as '{match[1]}[0]'.")
     return match[1], index
 
 
 def _truth(who: str, stated: Any, model: Model) -> FrozenDict:
     advice = f"Give a value for each of {', '.join(model.parameters)}."
     if not isinstance(stated, Mapping) or set(stated) != set(model.parameters):
-        raise refusal(who, "target['truth']", "must name every parameter", stated, advice)
+        raise refusal(who, _part("truth"), "must name every parameter", stated, advice)
     truth = {}
     for name, value in stated.items():
-        number = np.asarray(checks.numeric(who, f"truth['{name}']", value, advice))
+        number = np.asarray(checks.numeric(who, _part("truth", name), value, advice))
         if number.shape != model.shape(name):
-            raise refusal(who, f"truth['{name}']", f"must have the shape {model.shape(name)}", value, advice)
+            raise refusal(who, _part("truth", name), f"must have the shape {model.shape(name)}", value, advice)
         truth[name] = number.astype(model.dtype(name))
     return FrozenDict(truth)

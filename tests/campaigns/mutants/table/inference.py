@@ -60,6 +60,12 @@ DIAGNOSTICS = {
     "tails are measured from zero, not from the median": Mutant(
         "diagnostics/tails.py", "distances = np.abs(flat - np.median(flat, axis=0))", "distances = np.abs(flat)", TAILS
     ),
+    "the interval of a proportion has no width where nothing was seen": Mutant(
+        "diagnostics/proportions.py",
+        "middle = share + z * z / (2.0 * size)",
+        "middle = share",
+        "diagnostics/test_proportions.py",
+    ),
     "the test of uniformity counts one tail as if it were two": Mutant(
         "diagnostics/uniformity.py",
         "np.minimum(1.0, 2.0 * np.minimum(below, above))",

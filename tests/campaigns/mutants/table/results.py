@@ -196,6 +196,18 @@ STUDIES = {
         "error = noise if",
         f"{DESIGNED}::test_the_root_is_as_near_as_its_error_says",
     ),
+    "a chance that all releases agree on has no error": Mutant(
+        "studies/designs/search.py",
+        "return max(scatter, 0.5 * (high - low))",
+        "return scatter",
+        f"{DESIGNED}::test_a_chance_that_all_releases_agree_on_has_an_error_and_a_band",
+    ),
+    "a design goes on with the numbers of another batch": Mutant(
+        "studies/designs/simulation.py",
+        'key = ("batch", _digest(plans), batch) if',
+        'key = ("batch", _digest(plans), batch // 2) if',
+        "studies/test_design_checkpoints.py::test_a_run_cut_anywhere_ends_with_the_same_result",
+    ),
     "a goal out of reach is taken for one that is met": Mutant(
         "studies/design.py",
         "if excess(grid[-1]) > 0.0:",
@@ -203,10 +215,22 @@ STUDIES = {
         f"{DESIGNED}::test_a_goal_out_of_reach_is_an_error_with_the_curve",
     ),
     "the largest target is looked for where the least is best": Mutant(
-        "studies/allocate.py",
+        "studies/designs/split.py",
         "return sign * float(np.mean(batch_means(shares_of(free))))",
         "return -sign * float(np.mean(batch_means(shares_of(free))))",
         f"{DESIGNED}::test_two_statistics_of_unequal_sensitivities",
+    ),
+    "a candidate is judged on the releases that chose it": Mutant(
+        "studies/designs/candidates.py",
+        "return self._means(shares, first=self.batches)",
+        "return self._means(shares, first=0)",
+        "studies/test_candidates.py::test_the_winner_is_judged_on_releases_that_did_not_choose_it",
+    ),
+    "the worst candidate is taken": Mutant(
+        "studies/allocate.py",
+        "best = min(ways, key=lambda way: sign * way.seen)",
+        "best = max(ways, key=lambda way: sign * way.seen)",
+        "studies/test_candidates.py::test_how_often_to_measure_in_closed_form",
     ),
     "one person fewer is thought to do": Mutant(
         "studies/sample_size.py",
