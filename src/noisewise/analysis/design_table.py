@@ -86,10 +86,10 @@ def choices_of(document: Document) -> list[dict[str, Any]]:
     if people is not None:
         return [{PEOPLE: people["sizes"][0]}]
     over = over_of(document)
-    found = [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
-    if len(found) > MOST:
-        raise document.error(("design", "over"), f"there must be at most {MOST} candidates; there are {len(found):,}.")
-    return found
+    number = math.prod(map(len, over.values()))
+    if number > MOST:
+        raise document.error(("design", "over"), f"there must be at most {MOST} candidates; there are {number:,}.")
+    return [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
 
 
 def chosen(document: Document) -> dict[str, Any]:

@@ -58,14 +58,13 @@ def choices(who: str, over: Any, model: Any, plan: Any) -> list[dict[str, Any]]:
     if not isinstance(over, Mapping) or not over or not all(isinstance(name, str) for name in over):
         raise refusal(who, "over", "must be a dict of names with the values to compare", over, advice)
     lists = {n: list(each) if isinstance(each, (list, tuple, range, np.ndarray)) else [] for n, each in over.items()}
-    found = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
-    if not 2 <= len(found) <= MOST:
+    if not 2 <= math.prod(map(len, lists.values())) <= MOST:
         rule = f"must leave between 2 and {MOST} candidates, each name with a list of values"
         raise refusal(who, "over", rule, over, advice)
     if isinstance(model, Model) and isinstance(plan, Mapping):
         rule = f"must be a function of {', '.join(over)}, or the plan must"
         raise refusal(who, "model", rule, model, f"Give lambda {', '.join(over)}: nw.Model(...).")
-    return found
+    return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
 
 
 def common_budget(who: str, ways: "Sequence[Way]", given: Mapping[str, Any]) -> tuple[str, float]:

@@ -367,20 +367,28 @@ def _counts(model: Model, name: str, values: dict[str, Array]) -> tuple[Array, A
     None where so many values would have to be looked at that few rows are left.
     """
     low, high = int(values[name].min()), int(values[name].max())
+    first, last, chance = low, low, np.empty((len(values[name]), 0))  # there are columns from first to before last
     for _ in range(WIDENINGS):
         wider = (high - low) // 4 + 1
         low, high = low - wider, high + wider
-        each = np.arange(low, high + 1)
-        rows = min(CELLS // len(each), len(values[name]))
+        rows = min(CELLS // (high + 1 - low), len(values[name]))
         if rows < FEWEST_ROWS:
             return None
-        parents = {parent: np.repeat(values[parent][:rows], len(each), axis=0) for parent in model.parents(name)}
-        stated = np.tile(each, rows).astype(values[name].dtype)
-        chance = np.exp(_log_prob(model, name, stated, parents)).reshape(rows, len(each))
+        new = np.concatenate([np.arange(low, first), np.arange(last, high + 1)])
+        found = _chances(model, name, new, values, rows)
+        chance = np.hstack([found[:, : first - low], chance[:rows], found[:, first - low :]])
+        first, last = low, high + 1
         if np.max(1.0 - chance.sum(axis=1)) < LOST:
             possible = chance.max(axis=0) > 0.0
-            return each[possible], chance[:, possible]
+            return np.arange(first, last)[possible], chance[:, possible]
     return None
+
+
+def _chances(model: Model, name: str, each: Array, values: Mapping[str, Array], rows: int) -> Array:
+    """The probability of each count, one column each, at the first rows."""
+    parents = {parent: np.repeat(values[parent][:rows], len(each), axis=0) for parent in model.parents(name)}
+    stated = np.tile(each, rows).astype(values[name].dtype)
+    return np.exp(_log_prob(model, name, stated, parents)).reshape(rows, len(each))
 
 
 def _log_prob(model: Model, name: str, stated: Array, values: Mapping[str, Array]) -> Array:

@@ -232,10 +232,10 @@ STUDIES = {
         "best = max(ways, key=lambda way: sign * way.seen)",
         "studies/test_candidates.py::test_how_often_to_measure_in_closed_form",
     ),
-    "one person fewer is thought to do": Mutant(
+    "the sensitivities of ten people serve for any number of them": Mutant(
         "studies/sample_size.py",
-        "while n > lowest and self._meets(n - 1, budget):",
-        "while n > lowest and self._meets(n, budget):",
+        "self.plan(n) if callable(self.plan)",
+        "self.plan(10) if callable(self.plan)",
         f"{DESIGNED}::test_the_number_of_people_in_closed_form",
     ),
     "a verdict over several quantities does not correct for their number": Mutant(
