@@ -9,7 +9,7 @@ rate has a Gamma(1/2, 1/100) prior, central intervals of whole numbers. Each tra
 share near 0.95 has a standard error of 0.010. The promise of exact intervals is about tables as their law expects them:
 the last row has means drawn from the Gamma law itself, all cells together (standard error 0.003). Intervals of whole
 numbers hold the truth more often than 95% where counts are small, since they cannot be cut finer. The flat law expects
-counts in the hundreds, and at given small means it moves people from large cells to small ones.
+a thousand people in every cell: at given small means it puts more of a sum into its small cells.
 """
 
 import sys

@@ -265,6 +265,28 @@ def test_one_seed_gives_one_result_on_any_number_of_threads(seed):
     assert all(np.array_equal(one[name], four[name]) for name in one.draws)
 
 
+def test_trajectories_that_would_come_back_are_cut_at_the_end_of_the_warm_up(seed):
+    """Sixty whitened normal coordinates: eleven steps of 0.6 end near their beginning. Negative control: left so."""
+    model = nw.Model(
+        {"x": dist.Normal(0.0, 1.0).expand([60]).to_event(1)}, {"count": lambda x: dist.Poisson(jnp.exp(0.01 * x[0]))}
+    )
+    joint = Joint(Problem(model, nw.Release(count=nw.Laplace(scale=1.0).released(1.0))), {})
+
+    def correlation(cut):
+        rng, step = np.random.default_rng(seed), Gradient(joint, ["x"])
+        step.begin(np.log(0.6))
+        assert step.leaps == 11
+        if cut:
+            step.freeze()
+            assert step.leaps == 4
+        state = State(model.draw(rng, model.order, 64))
+        before = state.values["x"]
+        step.step(rng, state, warm=False)
+        return np.mean(before * state.values["x"])
+
+    assert correlation(cut=True) < 0.0 < 0.5 < correlation(cut=False)
+
+
 def test_a_tuned_step_is_frozen_at_its_average_over_the_last_quarter_of_the_warm_up(seed):
     model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"count": lambda mu: dist.Poisson(jnp.exp(mu))})
     joint = Joint(Problem(model, nw.Release(count=nw.Laplace(scale=1.0).released(3.0))), {})

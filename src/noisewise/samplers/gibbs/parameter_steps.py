@@ -23,6 +23,8 @@ DENSE = 48
 """Coordinates up to which the metric is a full matrix."""
 AIM = 0.8
 """Mean acceptance that the step size is tuned to."""
+LONG, BEST = 5.2, 2.4
+"""Lengths of trajectories in standard deviations: near 2 pi they end where they began; what they are then cut to."""
 
 
 class Tuned:
@@ -145,6 +147,13 @@ class Gradient(Tuned):
             self.tune(0.7 * (float(rate.mean()) - AIM))
             self.seen.append(free)
         return float(rate.sum()), float(chains)
+
+    def freeze(self) -> None:
+        """Keep the average length of a step, and no more steps than a trajectory is good for."""
+        super().freeze()
+        size = float(np.exp(self.log_step))
+        if self.leaps * size > LONG:
+            self.leaps = int(np.ceil(BEST / size))
 
     def learn(self) -> None:
         """A new metric from what was seen since the last, over chains and sweeps, pulled towards its diagonal."""
