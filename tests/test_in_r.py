@@ -50,6 +50,17 @@ def test_weights_have_the_name_that_r_gives_them(tmp_path):
     assert "log_weight" not in table
 
 
+def test_truth_values_are_numbers(tmp_path):
+    posterior = nw.Posterior(DRAWS, ("x", "share"), **TOLD).derive(
+        large=lambda x: x > 7, both=lambda share: share > 0.5
+    )
+    posterior.to_csv(tmp_path / "draws.csv")
+    assert "True" not in (tmp_path / "draws.csv").read_text()
+    table = pd.read_csv(tmp_path / "draws.csv")
+    assert np.array_equal(table["large"], 1 * posterior["large"])
+    assert np.array_equal(table["both[1]"], 1 * posterior["both"][:, 1])
+
+
 def test_no_draws_and_no_folder(tmp_path):
     nothing = nw.Posterior({"x": np.zeros(0)}, ("x",), **TOLD, status="interrupted")
     assert list(read(nothing, tmp_path).columns) == [".chain", ".iteration", ".draw", "x"]

@@ -121,6 +121,14 @@ def test_same_draws_as_the_model_by_hand_and_as_the_printed_code(case):
     assert_same(make(), hand(), RELEASE.select(*entries))
 
 
+def test_what_the_release_says_of_itself_need_not_be_said_again():
+    total = RELEASE["total"].described(bounds=(0.0, 80.0), records=10)
+    release = nw.Release(total=total, yes=RELEASE["yes"].described(records=40))
+    assert nw.mean_of(release, "total").code == nw.mean_of(RELEASE, "total", n=10, bounds=(0, 80)).code
+    assert nw.mean_of(release, "total", n=10, bounds=(0, 80)).code == nw.mean_of(release, "total").code
+    assert nw.share_of(release, "yes").code == nw.share_of(RELEASE, "yes", n=40).code
+
+
 def test_labels_of_a_table_are_those_of_its_parameters():
     posterior = nw.sample(
         nw.table_of(RELEASE, "grid"), RELEASE.select("grid"), nw.Importance(), draws=50, seed=1, on_failure="return"

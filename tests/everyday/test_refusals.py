@@ -25,9 +25,16 @@ RELEASE = nw.Release(
     sums=NOISE.released(np.ones(2)),
 )
 DATA = pd.DataFrame(
-    {"x": [1.0, -1.0, 0.5, 0.2], "far": [900.0, 901.0, 902.0, 903.0], "g": list("uuvv"), "one": list("zzzz")}
+    {
+        "x": [1.0, -1.0, 0.5, 0.2],
+        "far": [900.0, 901.0, 902.0, 903.0],
+        "g": list("uuvv"),
+        "one": list("zzzz"),
+        "term": list("abab"),
+    }
 )
 BOUNDS = {"x": (0, 1), "y": (0, 2)}
+STATED = NOISE.released(5.0).described(bounds=(0.0, 1.0), records=10)
 
 
 def mean(**changes):
@@ -63,6 +70,15 @@ CASES = {
         lambda: mean(bounds=(-1, 1), law="Gamma"),
         "'bounds' must not begin below zero for the law 'Gamma'",
     ),
+    "other bounds than the release's": (
+        lambda: nw.mean_of(nw.Release(total=STATED), "total", n=10, bounds=(0, 2)),
+        r"'bounds' must be the bounds that the release states, \(0.0, 1.0\); got \(0, 2\)",
+    ),
+    "another number than the release's": (
+        lambda: nw.mean_of(nw.Release(total=STATED), "total", n=9),
+        "'n' must be the number of records that the release states, 10; got 9",
+    ),
+    "no number at all": (lambda: mean(n=None), "'n' must be a whole number, at least 1; got None"),
     "unknown law": (lambda: mean(law="normal"), "'law' must be one of .*; got 'normal'. Did you mean 'Normal'"),
     "no number": (lambda: mean(n=2.5), "'n' must be a whole number"),
     "noisy number without a limit": (lambda: mean(n="people"), "'most' must be given where the number"),
@@ -88,27 +104,36 @@ CASES = {
     ),
     "a share and a mean": (lambda: nw.difference(a=share(), b=mean()), "'groups' must be two means, or two shares"),
     "groups of the same entry": (lambda: nw.difference(a=share(), b=share(n=9)), "'groups' must not read the same"),
+    "a group that makes a parameter of an entry": (
+        lambda: nw.difference(
+            a=nw.share_of(nw.Release(share_a=NOISE.released(3.0)), "share_a", n=9), b=share(count="total")
+        ),
+        r"'groups' must not give a parameter the name of a released entry; got 'share_a'. Name the groups otherwise",
+    ),
     "a number as a table": (lambda: nw.table_of(RELEASE, "yes"), "'counts' must be a table"),
     "a total of no table": (
         lambda: nw.table_of(RELEASE, "cases", n="people"),
         r"'n' must measure the sum of 'cases'.*mechanism.of\('cases', sum=True\)",
     ),
     "an unknown total": (lambda: nw.table_of(RELEASE, "cases", n="pepole"), "'n' must be the name of a released entry"),
-    "numbers without bounds": (lambda: counts(family="gaussian"), "'bounds' must be given for default priors"),
+    "numbers without bounds": (
+        lambda: counts(family="gaussian"),
+        r"'prior' must be given for numbers that were not clamped.*cases=nw.mechanisms.Clamped\(release\['cases'\]",
+    ),
     "numbers with a prior of one parameter": (
         lambda: counts("cases ~ x + (1 | g)", family="gaussian", prior={"beta": dist.Normal(0.0, 1.0)}),
-        "Give bounds.*or a prior for each of beta, sigma, g_sd",
+        "Give one for each of beta, sigma, g_sd",
     ),
-    "bounds of covariates by row": (
-        lambda: counts(family="gaussian", bounds={"cases": (0, 1), "x": (0, 1)}),
-        "'bounds' must be those of the outcome, where rows are given",
+    "bounds by row": (
+        lambda: counts(family="gaussian", bounds={"cases": (0, 1)}),
+        r"'bounds' must be said by the release.*cases=nw.mechanisms.Clamped\(release\['cases'\].mechanism, 0, 80\)",
     ),
     "products by row": (
         lambda: counts(family="gaussian", bounds={"cases": (0, 1)}, products={"a": "x"}),
         "'products' has no place where rows are given",
     ),
     "a number by row": (
-        lambda: counts(family="gaussian", bounds={"cases": (0, 1)}, n=3),
+        lambda: counts(family="gaussian", prior={"beta": dist.Normal(0.0, 1.0), "sigma": dist.HalfNormal(1.0)}, n=3),
         "'n' has no place with the family 'gaussian'",
     ),
     "a total of a table of two axes": (lambda: nw.table_of(RELEASE, "table", n=5), "'n' must be left out"),
@@ -125,10 +150,18 @@ CASES = {
     "a group of one level": (lambda: counts("cases ~ (1 | one)"), "must have groups of two levels or more"),
     "a group with gaps": (lambda: counts("cases ~ (1 | g)", data=DATA.assign(g=["u", None, "v", "v"])), "missing"),
     "an offset of words": (lambda: counts("cases ~ offset(g)"), "must have an offset of one column"),
+    "an offset of one word": (lambda: counts("cases ~ offset(one)"), "must have an offset of one column"),
+    "groups by the axis of coefficients": (lambda: counts("cases ~ x + (1 | term)"), "must not have groups by 'term'"),
+    "groups about nothing": (
+        lambda: counts("cases ~ 0 + (1 | g)"),
+        r"must have an intercept or a covariate; got '0'. Leave '0 \+' out",
+    ),
     "a column that others give": (lambda: counts("cases ~ x + I(2 * x)"), "must not have a column that the others"),
     "a column with gaps": (lambda: counts(data=DATA.assign(x=[1.0, np.nan, 0.0, 2.0])), "formulaic can make"),
     "an endless column": (lambda: counts("cases ~ log(x + 1)"), "must give finite numbers in every row"),
-    "a column far from zero": (lambda: counts("cases ~ far"), r"Write center\(far\)"),
+    "a column far from zero": (lambda: counts("cases ~ far"), r"Center it, center\(far\), in the formula"),
+    "a product far from zero": (lambda: counts("cases ~ far:far.abs()"), r"Center its covariates, center\(x\),"),
+    "labels of many kinds": (lambda: counts(data=DATA.assign(county=["a", 3, None, "d"])), "in its column 'county'"),
     "no data": (lambda: counts(data=None), "'data' must be a table of covariates"),
     "columns of many lengths": (lambda: counts(data={"x": [1], "g": [1, 2]}), "'data' must have columns of one"),
     "too few rows": (lambda: counts(data=DATA.iloc[:3]), "'data' must have one row for each entry"),
@@ -142,6 +175,16 @@ CASES = {
     "rows of a line": (lambda: line(data=DATA), "'products' has no place where rows are given"),
     "an offset of a line": (lambda: line("y ~ x + offset(x)"), "must have covariates only, where sums were"),
     "a function of a covariate": (lambda: line("y ~ log(x)"), r"made of covariates' names; got 'log\(x\)'"),
+    "a line of nothing": (lambda: line("y ~ 0"), "must have an intercept or a covariate; got '0'"),
+    "an outcome named like a parameter": (
+        lambda: line("sigma ~ x", bounds={"x": (0, 1), "sigma": (0, 1)}, products={"sums": ["x", "sigma"]}),
+        "must not use a name that this model has another use for; got 'sigma'",
+    ),
+    "a covariate named like a module": (
+        lambda: line("y ~ jnp", bounds={"jnp": (0, 1), "y": (0, 1)}, products={"sums": ["jnp", "y"]}),
+        "must not use a name that this model has another use for; got 'jnp'",
+    ),
+    "a power that is none": (lambda: line(products={"sums": ["x", "x^20"]}), "must be products of variables.*'x\\^20'"),
     "a line that cannot be read": (lambda: line("y ~ x + *"), "must be terms that formulaic reads"),
     "no bounds of a line": (lambda: line(bounds=None), "'bounds' must be a dict of bounds by name"),
     "bounds of one variable": (lambda: line(bounds={"x": (0, 1)}), "one is missing; got 'y'"),

@@ -13,6 +13,7 @@ from scipy.special import expit, gammaln, log_ndtr
 from written_models import assert_same, draws_of
 
 import noisewise as nw
+from noisewise.mechanisms import Clamped
 
 RNG = np.random.default_rng(5)
 COUNTIES = pd.DataFrame(
@@ -64,8 +65,8 @@ def test_counts_out_of_a_number_are_the_model_by_hand():
 
 def test_clamped_numbers_by_row_are_the_model_by_hand():
     """Numbers between 0 and 10: the width of the bounds is the scale of all priors."""
-    release = nw.Release(y=nw.Laplace(scale=2.0).released(np.linspace(-3.0, 14.0, 8)))
-    model = nw.regression("y ~ x + (1 | region)", release, family="gaussian", data=COUNTIES, bounds={"y": (0, 10)})
+    release = nw.Release(y=Clamped(nw.Laplace(scale=2.0), 0, 10).released(np.linspace(-3.0, 14.0, 8)))
+    model = nw.regression("y ~ x + (1 | region)", release, family="gaussian", data=COUNTIES)
     place = np.arange(8) % 2
     hand = nw.Model(
         {
@@ -74,10 +75,7 @@ def test_clamped_numbers_by_row_are_the_model_by_hand():
             "region_sd": dist.HalfNormal(5.0),
             "region_effect": lambda region_sd: dist.Normal(0.0, region_sd).expand([2]),
         },
-        {
-            "y_unclamped": lambda beta, sigma, region_effect: dist.Normal(DESIGN @ beta + region_effect[place], sigma),
-            "y": lambda y_unclamped: dist.Delta(jnp.clip(y_unclamped, 0.0, 10.0)),
-        },
+        {"y": lambda beta, sigma, region_effect: dist.Normal(DESIGN @ beta + region_effect[place], sigma)},
     )
     assert_same(model, hand, release)
 
@@ -101,6 +99,80 @@ def test_rows_are_matched_by_label():
     unlabelled = nw.Release(cases=CASES.mechanism.released(CASES.value))
     other = nw.regression("cases ~ x + offset(log(people)) + (1 | region)", unlabelled, family="poisson", data=shuffled)
     assert not np.array_equal(draws_of(other, unlabelled)["weights"], hand["weights"])
+
+
+def test_an_index_of_labels_says_which_row_is_which():
+    """Without a name too; other words than the labels are refused, numbers in a row mean nothing."""
+    formula = "cases ~ x + offset(log(people)) + (1 | region)"
+    shuffled = COUNTIES.iloc[::-1].set_index("county")
+    expected = nw.regression(formula, RELEASE, family="poisson", data=COUNTIES).code
+    for index in ("county", None):
+        assert nw.regression(formula, RELEASE, family="poisson", data=shuffled.rename_axis(index)).code == expected
+    with pytest.raises(nw.InputError, match="each label of the outcome once; got 'c0'"):
+        nw.regression(formula, RELEASE, family="poisson", data=shuffled.rename_axis(None).rename(index={"c0": "c00"}))
+    numbered = nw.Release(cases=CASES.mechanism.released(CASES.value, coords={"county": [11, 10, 9, 8, 7, 6, 5, 4]}))
+    by_number = COUNTIES.drop(columns="county").set_axis([11, 10, 9, 8, 7, 6, 5, 4])
+    one, other = (nw.regression("cases ~ x", numbered, family="poisson", data=d) for d in (by_number, by_number[::-1]))
+    assert one.code == other.code
+
+
+def test_trials_go_with_their_rows():
+    given = {"family": "binomial", "prior": {"beta": dist.Normal(0.0, 1.5)}}
+    expected = nw.regression("cases ~ x", RELEASE, data=COUNTIES, n="homes", **given).code
+    shuffled = COUNTIES.iloc[::-1]
+    for n in (shuffled["homes"], shuffled["homes"].tolist(), "homes"):
+        assert nw.regression("cases ~ x", RELEASE, data=shuffled, n=n, **given).code == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("log(people) - log(1000)", np.log(COUNTIES["people"]) - np.log(1000.0)),
+        ("2 * log(people)", 2 * np.log(COUNTIES["people"])),
+        ("log(people) + x", np.log(COUNTIES["people"]) + COUNTIES["x"]),
+    ],
+)
+def test_an_offset_is_arithmetic(written, value):
+    """Where a sign would add or leave out terms of a formula."""
+    model = nw.regression(f"cases ~ offset({written})", RELEASE, family="poisson", data=COUNTIES)
+    design, offset = np.ones((8, 1)), value.to_numpy()
+    hand = nw.Model(
+        {"beta": lambda: dist.Normal(0.0, np.array([5.0]))},
+        {"cases": lambda beta: dist.Poisson(jnp.exp(offset + design @ beta))},
+    )
+    assert_same(model, hand, RELEASE)
+
+
+def test_levels_without_an_intercept_have_its_prior():
+    """Each is a level of the outcome, so slopes' priors about zero would not be weak."""
+    release = nw.Release(y=Clamped(nw.Laplace(scale=2.0), 100, 200).released(np.linspace(100.0, 200.0, 8)))
+    slope = float(f"{50 * SPREAD_OF_X:.3g}")
+    for terms in ("0 + C(region) + x", "x - 1 + region"):
+        code = nw.regression(f"y ~ {terms}", release, data=COUNTIES).code
+        levels = [150.0, 150.0, 0.0], [100.0, 100.0, slope]
+        if terms.startswith("x"):
+            levels = [0.0, 150.0, 150.0], [slope, 100.0, 100.0]
+        assert f"dist.Normal(np.array({levels[0]}), np.array({levels[1]}))" in code
+    code = nw.regression("cases ~ 0 + region", RELEASE, family="poisson", data=COUNTIES).code
+    assert "dist.Normal(0.0, np.array([5.0, 5.0]))" in code
+    assert "np.array([5.0, 2.0])" in nw.regression("cases ~ region", RELEASE, family="poisson", data=COUNTIES).code
+
+
+def test_a_common_level_and_columns_in_other_units_are_no_reason_to_refuse():
+    """An indicator of nearly all rows lies far from zero in its standard deviations, and so near to it all the same."""
+    release = nw.Release(cases=nw.DiscreteLaplace(scale=2.0).released(np.arange(20)))
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(
+        {"g": ["a"] + ["b"] * 19, "large": 1e9 * rng.normal(size=20), "small": 1e-9 * np.arange(-9, 11)}
+    )
+    model = nw.regression("cases ~ g + large + small", release, family="poisson", data=table)
+    assert model.axes.coords["term"] == ("Intercept", "g[T.b]", "large", "small")
+
+
+def test_a_name_in_backticks_may_hold_signs():
+    table = COUNTIES.rename(columns={"x": "a + (b"})
+    model = nw.regression("cases ~ `a + (b`", RELEASE, family="poisson", data=table)
+    assert model.axes.coords["term"] == ("Intercept", "a + (b")
 
 
 def test_a_group_for_every_row_has_the_labels_of_the_rows():
@@ -192,6 +264,20 @@ def test_products_of_covariates_and_no_intercept():
     law = total.record["y"](x=2.0, z=0.5, beta=np.array([3.0, 5.0]), sigma=0.1)
     assert float(law.loc) == pytest.approx(2.0 * 3.0 + 2.0 * 0.5 * 5.0)
     assert total.n == "people"
+
+
+def test_priors_of_products_count_where_the_others_lie():
+    """z lies at 100: where it is zero, the slope of x differs by 100 times the coefficient of x:z."""
+    bounds = {"x": (0, 2), "z": (99, 101), "y": (0, 8)}
+    release = nw.Release(a=NOISE.released(1.0))
+    code = nw.regression("y ~ x * z", release, n=10, bounds=bounds, products={"a": "x*y"}).code
+    spreads = [
+        np.hypot(8, np.hypot(4 * 1, np.hypot(4 * 100, 2 * 1 * 100))),
+        np.hypot(4, 2 * 100),
+        np.hypot(4, 2 * 1),
+        2,
+    ]
+    assert f"np.array([4.0, 0.0, 0.0, 0.0]), np.array({[float(f'{s:.3g}') for s in spreads]})" in code
 
 
 @pytest.mark.long
@@ -387,26 +473,39 @@ def test_numbers_by_row_against_a_grid():
     assert not agrees_on(posterior, posterior["sigma"], weights, np.exp(log_sigma))  # as if there were less noise
 
 
+LOW, HIGH = 0.0, 10.0
+NEAR_THE_TOP = np.array([9.1, 11.3, 10.4, 8.2, 10.9, 4.4, 9.9, 12.2, 9.4, 10.1])
+
+
+def clamped_rows(a, sigma, clamped=True):
+    """log density of ten rows: normal mass at both bounds, and an integral between them."""
+    y, step = np.linspace(LOW, HIGH, 201, retstep=True)
+    between = stats.norm.pdf(y, a[..., None], sigma[..., None]) * np.where((y == LOW) | (y == HIGH), 0.5, 1.0) * step
+    below, above = stats.norm.cdf(LOW, a, sigma), stats.norm.sf(HIGH, a, sigma)
+    total = 0.0
+    for noise in np.exp(-np.abs(NEAR_THE_TOP[:, None] - y)):
+        ends = below * noise[0] + above * noise[-1] if clamped else 0.0
+        total = total + np.log(between @ noise + ends + 1e-300)
+    return total
+
+
+def clamped_model():
+    release = nw.Release(y=Clamped(nw.Laplace(scale=1.0), LOW, HIGH).released(NEAR_THE_TOP))
+    return nw.regression("y ~ 1", release, family="gaussian", data={"x": np.zeros(10)}), release
+
+
 def test_clamped_numbers_against_a_grid():
-    """Each row's density: normal mass at both bounds, and an integral between them."""
-    low, high, released = 0.0, 10.0, np.array([9.1, 11.3, 10.4])
-    release = nw.Release(y=nw.Laplace(scale=1.0).released(released))
-    model = nw.regression("y ~ 1", release, family="gaussian", data={"x": np.zeros(3)}, bounds={"y": (low, high)})
-    posterior = nw.sample(model, release, nw.Importance(), draws=100_000, seed=1)
-    y, step = np.linspace(low, high, 201, retstep=True)
-    inside = np.where((y == low) | (y == high), 0.5, 1.0) * step
-
-    def rows(a, sigma, clamped=True):
-        between = stats.norm.pdf(y, a[..., None], sigma[..., None]) * inside
-        below, above = stats.norm.cdf(low, a, sigma), stats.norm.sf(high, a, sigma)
-        total = 0.0
-        for noise in np.exp(-np.abs(released[:, None] - y)):
-            ends = below * noise[0] + above * noise[-1] if clamped else 0.0
-            total = total + np.log(between @ noise + ends + 1e-300)
-        return total
-
-    weights, (a, log_sigma) = grid_of(numbers_height(rows), *AXES)
+    posterior = nw.sample(*clamped_model(), draws=4_000, seed=1)
+    weights, (a, log_sigma) = grid_of(numbers_height(clamped_rows), *AXES)
     assert agrees_on(posterior, posterior["beta"][:, 0], weights, a)
     assert agrees_on(posterior, posterior["sigma"], weights, np.exp(log_sigma))
-    weights, _ = grid_of(numbers_height(lambda a, sigma: rows(a, sigma, clamped=False)), *AXES)
+    weights, _ = grid_of(numbers_height(lambda a, sigma: clamped_rows(a, sigma, clamped=False)), *AXES)
     assert not agrees_on(posterior, posterior["beta"][:, 0], weights, a)  # as if values beyond did not count
+
+
+@pytest.mark.long
+def test_the_likelihood_of_clamped_numbers_has_its_top_at_the_fit():
+    fit = nw.fit(*clamped_model(), seed=1)
+    estimate = np.array([fit.estimate["beta"][0], fit.estimate["sigma"]])
+    around = estimate + 0.02 * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1], [1, -1], [-1, 1]])
+    assert np.argmax(clamped_rows(*around.T)) == 0

@@ -82,6 +82,7 @@ def test_a_model_that_does_not_fit_has_a_small_p_value():
     assert bad.p_values(**spread).loc["spread", "p"] < 0.001
     assert good.p_values(**spread).loc["spread", "p"] > 0.1
     assert list(good.p_values().index)[1] == "count[b]"
+    assert list(good.p_values(less=lambda count: count - count.mean()).index)[1] == "less[b]"
     figure = nw.plot_replicates(bad, **spread)
     assert figure.axes[0].get_yticklabels()[0].get_text() == "spread"
     assert len(nw.plot_replicates(good).axes[0].get_yticklabels()) == 6
@@ -135,6 +136,12 @@ def test_counts_have_the_evidence_of_a_sum():
     }
     ratio, error = nw.evidence(posteriors).bayes_factor("gamma", "point")
     assert abs(ratio - exact[0] / exact[1]) < LIMIT * error
+
+
+def test_a_factor_beyond_all_numbers_is_infinite():
+    found = nw.Evidence({"a": -3.0, "b": -1_003.0}, {"a": 0.1, "b": 0.1}, {"a": 0.5, "b": 0.5})
+    assert found.bayes_factor("a", "b") == (math.inf, math.inf)
+    assert found.bayes_factor("b", "a") == (0.0, 0.0)
 
 
 def test_errors_of_probabilities_are_those_of_repetition():
@@ -227,6 +234,54 @@ def test_it_is_that_of_arviz(plain):
     for kind in ("prior", "likelihood"):
         theirs = float(arviz_stats.psense(tree, group=kind, var_names=["theta"])["theta"])
         assert table.loc["theta", kind] == pytest.approx(theirs, rel=0.02)
+
+
+def test_the_prior_of_groups_is_that_of_what_they_share():
+    """theta_j ~ Normal(mu, 1) are the model; mu ~ Normal(0, 10) is the prior: the precision of that is multiplied."""
+    groups, own, wide, released = 4, 1.0, 10.0, np.array([3.1, 1.2, 2.4, 2.9])
+    model = nw.Model(
+        {
+            "mu": dist.Normal(0.0, wide),
+            "theta": lambda mu: dist.Normal(mu, own).expand([groups]),
+        },
+        {"s": lambda theta: dist.Normal(theta, SIGMA)},
+    )
+    release = nw.Release(s=nw.Gaussian(scale=NOISE).released(released))
+    noise = SIGMA**2 + NOISE**2
+
+    def mu(power, spread):
+        precision = power / wide**2 + groups / (spread + noise)
+        return stats.norm(released.sum() / (spread + noise) / precision, precision**-0.5)
+
+    def exact(power_of_groups, low, high):
+        x = np.linspace(low, high, 20_001)
+        slopes = []
+        for power in (0.99, 1.01):
+            one, other = mu(1.0, own), mu(power, own / (power if power_of_groups else 1.0))
+            slopes.append(max(distance(one.cdf, other.cdf, x), distance(one.sf, other.sf, x)) / abs(math.log2(power)))
+        return np.mean(slopes)
+
+    drawn = mu(1.0, own).ppf((np.arange(8_000) + 0.5) / 8_000)  # even steps: no randomness in what is compared
+    precision, z = 1.0 / own + 1.0 / noise, np.random.default_rng(3).normal(size=(8_000, groups))
+    theta = (drawn[:, None] / own + released / noise) / precision + z * precision**-0.5
+    told = {"released": dict(s=released), "release_hash": release.hash, "sampler": nw.NUTS(), "seed": 1}
+    posterior = nw.Posterior({"mu": drawn, "theta": theta, "s": theta}, ("mu", "theta"), **told)
+    found = posterior.prior_sensitivity(model, release).loc["mu", "prior"]
+    ends = drawn.min(), drawn.max()
+    assert found == pytest.approx(exact(False, *ends), rel=0.02)
+    assert exact(True, *ends) > 2.0 * exact(False, *ends)  # laws of groups scaled too: another answer
+
+
+def test_draws_that_could_not_have_given_the_release_have_no_say():
+    """Bounded noise about a bounded statistic: at many draws of the prior the likelihood is zero, and has no power."""
+    noise = nw.mechanisms.TruncatedLaplace(scale=1.0, bound=2.0)
+    release = nw.Release(s=noise.released(2.5))
+    model = nw.Model({"theta": dist.Normal(0.0, 3.0)}, {"s": lambda theta: dist.Uniform(theta, theta + 1.0)})
+    posterior = nw.sample(model, release, nw.Importance(), draws=4_000, seed=3)
+    assert np.mean(posterior.log_weights == -np.inf) > 0.3
+    table = posterior.prior_sensitivity()
+    assert 0.0 < table.loc["theta", "prior"] < 1.0
+    assert 0.0 < table.loc["theta", "likelihood"] < 1.0
 
 
 def test_disagreement_and_weak_releases_are_told_apart():

@@ -113,6 +113,16 @@ def test_functions_of_numpy_and_with_branches_are_called_draw_by_draw(trial):
     assert np.all(plain["one"] == 1.5)
 
 
+def test_functions_that_count_up_to_a_draw_are_called_draw_by_draw():
+    told = {"released": {}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1}
+    posterior = nw.Posterior({"count": np.array([0, 3, 2])}, ("count",), **told)
+    found = posterior.derive(
+        total=lambda count: sum(k for k in range(count + 1)), fee=lambda count: [0.0, 1.5, 2.5, 9.0][count]
+    )
+    assert found["total"].tolist() == [0, 6, 3]
+    assert found["fee"].tolist() == [0.0, 9.0, 2.5]
+
+
 def test_labels_carry_over_to_arrays_of_the_same_shape(counties):
     assert counties.derived == ("share",)
     assert list(counties.summary().index[-3:]) == ["share[Bronx]", "share[Kings]", "share[Queens]"]

@@ -93,12 +93,34 @@ def test_weights_count_in_a_band(weighted):
     assert high[0] == pytest.approx(-math.log(0.05), abs=0.2)
 
 
-def test_ties_are_counted_outwards():
+def test_ties_lie_within_together():
+    """Of 0, 1, 2, 3 with chances 0.5, 0.3, 0.15, 0.05: the first three are the fewest that hold 0.9."""
     x = np.repeat(np.arange(4), [500, 300, 150, 50])[:, None] * np.ones((1, 2), int)
     low, high = posterior_of({"x": x}).interval(LEVEL, simultaneous=True)["x"]
-    held = np.mean(np.all((x >= low) & (x <= high), axis=1))
-    assert held >= LEVEL
-    assert (low[0], high[0]) == (0.0, 3.0)
+    assert np.mean(np.all((x >= low) & (x <= high), axis=1)) >= LEVEL
+    assert (low[0], high[0]) == (0.0, 2.0)
+
+
+@pytest.mark.parametrize("extra", [np.ones(4_000), np.arange(4_000) < 20], ids=["constant", "nearly"])
+def test_an_entry_that_does_not_vary_changes_no_others(vector, extra):
+    """A ratio to itself, a count that is nearly always zero: the band of the others is, or nearly is, as without it."""
+    low, high = vector.interval(LEVEL, simultaneous=True)["x"]
+    wider = posterior_of({"x": np.column_stack([vector["x"], extra])}).interval(LEVEL, simultaneous=True)["x"]
+    slack = 0.0 if extra.dtype != bool else 0.1
+    assert np.allclose(wider[0][:-1], low, rtol=slack, atol=0.0)
+    assert np.allclose(wider[1][:-1], high, rtol=slack, atol=0.0)
+
+
+def test_draws_without_weight_are_no_ends_and_no_doubt():
+    x = np.append(np.linspace(0.0, 1.0, 101), [-5.0, 0.005, 7.0])
+    posterior = posterior_of({"x": x[:, None]}, log_weights=np.append(np.zeros(101), np.full(3, -np.inf)))
+    for options in ({"simultaneous": True}, {"kind": "hdi"}, {}):
+        low, high = posterior.interval(0.99, **options)["x"]
+        assert -1e-9 <= low[0] < high[0] <= 1.0 + 1e-9
+        assert low[0] != 0.005
+    row = posterior.decide(x=2.0).loc["x[0]"]
+    assert (row["below"], row["above"]) == pytest.approx((1.0, 0.0))
+    assert row["mcse above"] == pytest.approx(1 / 101)  # not zero because a draw without weight lies there
 
 
 def test_chances_are_those_of_the_closed_form(weighted):

@@ -70,9 +70,11 @@ def test_the_style_of_a_summary_shows_what_a_paper_prints(exact, fit):
 def test_style_of_chains_and_of_what_has_no_mean():
     told = {"released": {}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1, "chains": 4}
     x = np.random.default_rng(2).standard_cauchy(4_000)
-    shown = nw.Posterior({"x": x}, ("x",), **told).summary().style.to_html()
+    posterior = nw.Posterior({"x": 1_000.0 * x}, ("x",), **told)
+    shown = posterior.summary().style.to_html()
     assert ">1.00<" in shown
     assert "nan" not in shown
+    assert f">{posterior.interval()['x'][0]:.0f}<" in shown  # thousands have no four decimals, without an sd too
 
 
 def test_style_without_jinja_says_what_to_install(exact, monkeypatch):
@@ -126,6 +128,15 @@ def test_a_forest_plot_has_a_row_for_each_entry_and_a_mark_for_each_result(exact
     low, high = (float(end[1]) for end in exact.interval()["rate"])
     assert tuple(axis.lines[2].get_xdata()) == (low, high)
     assert len(nw.plot_forest(exact).legends) == 0
+
+
+def test_pictures_say_the_unit_that_the_release_states():
+    release = nw.Release(total=nw.Laplace(scale=2.0).released(31.0).described(unit="euros"))
+    model = nw.Model({"theta": dist.Normal(30.0, 5.0)}, {"total": lambda theta: dist.Normal(theta, 1.0)})
+    posterior = nw.sample(model, release, nw.Rejection(), draws=200, seed=1)
+    assert [axis.get_xlabel() for axis in nw.plot(posterior).axes] == ["theta", "total (confidential, euros)"]
+    forest = nw.plot_forest({"exact": posterior}, names=["total", "theta"])
+    assert [axis.get_xlabel() for axis in forest.axes] == ["total (euros), 95% intervals", "theta, 95% intervals"]
 
 
 REFUSED = {

@@ -76,9 +76,13 @@ def test_weights_that_fail_lead_to_a_fresh_run(plain):
     assert np.all(np.abs(z_scores(other, "theta", mean, variance)) < LIMIT)
 
 
-@pytest.mark.parametrize("first", [nw.Exact(), nw.mechanisms.TruncatedLaplace(scale=0.5, bound=1.0)])
+@pytest.mark.parametrize(
+    "first", [nw.Exact(), *(nw.mechanisms.TruncatedLaplace(scale=0.5, bound=bound) for bound in (1.0, 9.0))]
+)
 def test_noise_with_an_edge_is_never_weighed(first):
-    """All weights of draws without noise are equal: k-hat would see nothing."""
+    """All weights of draws without noise are equal, and of the prior hardly a draw lies 9 from the release: none of it
+    would k-hat see.
+    """
     release = nw.Release(s=first.released(PUBLISHED))
     posterior = nw.sample(MODEL, release, draws=1_000, seed=3)
     other = nw.what_if(posterior, MODEL, release, s=nw.Gaussian(scale=NOISE))

@@ -37,6 +37,10 @@ def difference(**groups: Model) -> Model:
         advice = "Each group needs entries of its own; a number of records too."
         raise refusal(WHO, "groups", "must not read the same entry", shared[0], advice)
     one, other = (part.renamed(name) for name, part in parts.items())
+    for name in (*one.prior, *other.prior):
+        if name in first.statistics or name in second.statistics:
+            advice = f"Name the groups otherwise, or rename the entry: nw.Release(published_{name}=release['{name}'])."
+            raise refusal(WHO, "groups", "must not give a parameter the name of a released entry", name, advice)
     subtracted = f"lambda {one.quantity}, {other.quantity}: {one.quantity} - {other.quantity}"
     return Written(
         {**one.prior, **other.prior},

@@ -1,4 +1,4 @@
-"""What everyday functions read of a release: names, shapes and labels of its entries, never their values."""
+"""What everyday functions read of a release: names, shapes, labels and descriptions of entries, never their values."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -36,13 +36,20 @@ def single(who: str, argument: str, release: Any, name: Any, own: Iterable[str] 
     return str(name)
 
 
-def size(who: str, release: Any, n: Any, most: Any, own: Iterable[str] = ()) -> tuple[int | str, dict[str, str]]:
+def size(
+    who: str, release: Any, n: Any, most: Any, own: Iterable[str] = (), stated: int | None = None
+) -> tuple[int | str, dict[str, str]]:
     """The number of records, or the name of its entry; and the law of that entry as text.
 
-    A public number is itself. A released one is uniform on 1, ..., `most` before the release is seen.
+    A public number is itself, and the one that the release has `stated` where none is given. A released one is uniform
+    on 1, ..., `most` before the release is seen.
     """
+    n = stated if n is None else n
     if not isinstance(n, str):
         n = checks.integer(who, "n", n, least=1, advice="Give the public number of records, or the name of its entry.")
+        if stated is not None and n != stated:
+            advice = "Leave it out, or have the release corrected."
+            raise refusal(who, "n", f"must be the number of records that the release states, {stated}", n, advice)
         if most is not None:
             raise refusal(who, "most", "belongs to a number that was released with noise", most, "Leave it out.")
         return n, {}
@@ -54,8 +61,9 @@ def size(who: str, release: Any, n: Any, most: Any, own: Iterable[str] = ()) -> 
     return n, {n: f"dist.DiscreteUniform(1, {most})"}
 
 
-def bounds_of(who: str, argument: str, bounds: Any) -> tuple[float, float]:
-    """Two finite numbers in order."""
+def bounds_of(who: str, argument: str, bounds: Any, stated: tuple[float, float] | None = None) -> tuple[float, float]:
+    """Two finite numbers in order; those that the release has `stated` where none are given."""
+    bounds = stated if bounds is None else bounds
     advice = "Give the two numbers that the curator clamped each value to, such as (0, 80); ask for them if need be."
     values = () if isinstance(bounds, str) or not np.iterable(bounds) else tuple(bounds)
     numbers = len(values) == 2 and all(
@@ -63,4 +71,8 @@ def bounds_of(who: str, argument: str, bounds: Any) -> tuple[float, float]:
     )
     if not numbers or not (np.isfinite(values).all() and values[0] < values[1]):
         raise refusal(who, argument, "must be the lower and the upper bound", bounds, advice)
-    return float(values[0]), float(values[1])
+    ends = float(values[0]), float(values[1])
+    if stated is not None and ends != tuple(stated):
+        advice = "Leave them out, or have the release corrected."
+        raise refusal(who, argument, f"must be the bounds that the release states, {tuple(stated)}", bounds, advice)
+    return ends

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,8 @@ WHO = "regression"
 EXAMPLE = "Write 'cases ~ x + offset(log(people)) + (1 | region)', say."
 GROUP = re.compile(r"\((.*)\|(.*)\)", re.DOTALL)
 OFFSET = re.compile(r"offset\((.*)\)", re.DOTALL)
+AXIS = "term"
+"""The axis that coefficients are labelled along."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Formula:
     """Terms for formulaic."""
     offset: str | None
     groups: tuple[str, ...]
-    """Columns that have an intercept for each of their levels."""
+    """DesignMatrix that have an intercept for each of their levels."""
 
     @classmethod
     def read(cls, text: Any) -> "Formula":
@@ -55,15 +57,19 @@ def _group(term: str, varying: str, group: str) -> str:
     if varying != "1" or not group.isidentifier():
         advice = "Only intercepts vary, by the levels of one column; write other models with nw.Model."
         raise refusal(WHO, "formula", "must have groups of the form (1 | region)", term, advice)
+    if group == AXIS:
+        advice = "Rename that column."
+        raise refusal(WHO, "formula", f"must not have groups by '{AXIS}', the axis of coefficients", term, advice)
     return checks.name(WHO, "formula", group)
 
 
 def _terms(side: str) -> list[str]:
-    """What stands between plus signs outside all parentheses."""
-    terms, depth = [""], 0
+    """What stands between plus signs outside all parentheses and names in backticks."""
+    terms, depth, quoted = [""], 0, False
     for letter in side:
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "+" and depth == 0:
+        quoted ^= letter == "`"
+        depth += 0 if quoted else (letter in "([{") - (letter in ")]}")
+        if letter == "+" and depth == 0 and not quoted:
             terms.append("")
         else:
             terms[-1] += letter
@@ -85,12 +91,36 @@ def formulaic() -> Any:
     return formulaic
 
 
-def columns(terms: str, data: Any) -> tuple[list[str], Array]:
-    """Names of the columns that terms make of a table, and the columns."""
+class DesignMatrix(NamedTuple):
+    """What terms make of a table."""
+
+    names: list[str]
+    values: Array
+    """A row for each of the table's, a column for each name."""
+    terms: list[slice]
+    """Which columns each term has made."""
+
+    @property
+    def levels(self) -> Array:
+        """Whether the coefficient of a column is the outcome's own level: a constant, or one of a term's indicators of
+        which each row has exactly one, as those of a category without an intercept."""
+        found = np.ptp(self.values, axis=0) == 0.0
+        for term in self.terms:
+            part = self.values[:, term]
+            found[term] |= bool(np.isin(part, (0.0, 1.0)).all() and np.all(part.sum(axis=1) == 1.0))
+        return found
+
+
+def columns(terms: str, data: Any) -> DesignMatrix:
+    """What terms make of a table; refused where that is not finite numbers."""
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused below
             matrix = formulaic().Formula(terms).get_model_matrix(data, na_action="raise", context={}, output="pandas")
-        names, values = list(matrix.columns), np.asarray(matrix, dtype=np.float64)
+        made = DesignMatrix(
+            list(matrix.columns),
+            np.asarray(matrix, dtype=np.float64),
+            list(matrix.model_spec.term_slices.values()),
+        )
     except InputError:
         raise
     except Exception as error:  # formulaic's own, and those of functions in terms
@@ -99,17 +129,23 @@ def columns(terms: str, data: Any) -> tuple[list[str], Array]:
         raise refusal(
             WHO, "formula", "must be terms that formulaic can make of the table's columns", terms, advice
         ) from None
-    if not np.isfinite(values).all():
-        name = names[int(np.argmin(np.isfinite(values).all(axis=0)))]
+    finite = np.isfinite(made.values).all(axis=0)
+    if not finite.all():
+        name = made.names[int(np.argmin(finite))]
         raise refusal(WHO, "formula", "must give finite numbers in every row", name, "Mend the rows of the table.")
-    return names, values
+    return made
 
 
-def design(terms: str, data: Any) -> tuple[list[str], Array]:
-    """As `columns`, refused where a column is a combination of those before it."""
-    names, values = columns(terms, data)
-    for number in range(1, len(names) + 1):
-        if np.linalg.matrix_rank(values[:, :number]) < number:
+def design(terms: str, data: Any) -> DesignMatrix:
+    """As `columns`, refused where there are none, or where a column is a combination of those before it."""
+    made = columns(terms, data)
+    if not made.names:
+        advice = "Leave '0 +' out: groups vary about a common intercept."
+        raise refusal(WHO, "formula", "must have an intercept or a covariate", terms, advice)
+    largest = np.abs(made.values).max(axis=0)
+    unitless = made.values / np.where(largest > 0.0, largest, 1.0)  # rank is told by sizes, and units are no matter
+    for number in range(1, len(made.names) + 1):
+        if np.linalg.matrix_rank(unitless[:, :number]) < number:
             advice = "Leave it out: the data cannot tell it from the others."
-            raise refusal(WHO, "formula", "must not have a column that the others give", names[number - 1], advice)
-    return names, values
+            raise refusal(WHO, "formula", "must not have a column that the others give", made.names[number - 1], advice)
+    return made

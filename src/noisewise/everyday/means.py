@@ -21,8 +21,8 @@ def mean_of(
     *,
     mean: str | None = None,
     squares: str | None = None,
-    n: int | str,
-    bounds: tuple[float, float],
+    n: int | str | None = None,
+    bounds: tuple[float, float] | None = None,
     law: str = "Normal",
     most: int | None = None,
     prior: Mapping[str, Any] | None = None,
@@ -31,7 +31,8 @@ def mean_of(
 
     `sum` names the released sum of values that were clamped to `bounds` one by one; or `mean` names their released
     mean, and `squares` the released sum of their squares. `n` is the number of records where it is public, or the name
-    of its noisy count; there are then at most `most`.
+    of its noisy count; there are then at most `most`. Bounds and a public number may be left out where the release
+    states them, `described(bounds=..., records=...)`.
 
     Assumed: records are independent and follow `law`, before they were clamped: "Normal" (mean, sd), "LogNormal"
     (mean, sigma), "Gamma" (mean, shape), "Exponential" (mean), or "Beta" (mean, size) between the bounds. `mean` is
@@ -42,9 +43,10 @@ def mean_of(
     shape ~ LogNormal(0.5, 1), size ~ LogNormal(1.5, 1); a noisy n is uniform on 1, ..., `most`. Change any by
     `prior={"mean": dist.Normal(50.0, 20.0)}`, or change `model.code`, the Python that makes the model.
     """
-    low, high = bounds_of(WHO, "bounds", bounds)
     published = _published(release, sum, mean, squares)
-    number, counted = size(WHO, release, n, most, (*OWN, *published))
+    stated = release[published[0]].about
+    low, high = bounds_of(WHO, "bounds", bounds, stated.get("bounds"))
+    number, counted = size(WHO, release, n, most, (*OWN, *published), stated.get("records"))
     if mean is not None and counted:
         advice = "The mean is then a ratio of two unknown numbers: have the sum released, and give sum=..."
         raise refusal(WHO, "n", "must be public where the mean was released", n, advice)

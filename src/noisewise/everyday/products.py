@@ -9,7 +9,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.everyday.entries import RESERVED, bounds_of, entry, size
-from noisewise.everyday.formula import WHO, Formula, formulaic
+from noisewise.everyday.formula import AXIS, WHO, Formula, formulaic
 from noisewise.everyday.priors import law, with_given
 from noisewise.everyday.records import LAWS, record
 from noisewise.everyday.written import Written, array, number, quoted
@@ -44,8 +44,8 @@ def from_products(
         {name: given[name] for name in default},
         {name: given[name] for name in counted} | statistics,
         before=(_contribution(fields, limits, sums),),
-        dims={"beta": ("term",)},
-        coords={"term": [":".join(term) or "Intercept" for term in terms]},
+        dims={"beta": (AXIS,)},
+        coords={AXIS: [":".join(term) or "Intercept" for term in terms]},
     ).model()
 
 
@@ -61,8 +61,15 @@ def _terms(parts: Formula) -> list[Product]:
     except formulaic().errors.FormulaicError as error:
         raise refusal(WHO, "formula", "must be terms that formulaic reads", parts.fixed, f"{error}.") from None
     found = [() if term == ["1"] else tuple(term) for term in terms]
+    if not found:
+        advice = "Leave '0' out, or name a covariate."
+        raise refusal(WHO, "formula", "must have an intercept or a covariate", parts.fixed, advice)
+    for name in (parts.outcome, *(factor for term in found for factor in term)):
+        if name in (*OWN, *RESERVED):
+            rule = "must not use a name that this model has another use for"
+            raise refusal(WHO, "formula", rule, name, "Call it otherwise, here, in bounds and in products.")
     for factor in (factor for term in found for factor in term):
-        if not factor.isidentifier() or factor in (parts.outcome, *OWN, *RESERVED):
+        if not factor.isidentifier() or factor == parts.outcome:
             advice = "Write names of covariates, and a:b for their products."
             raise refusal(WHO, "formula", "must be made of covariates' names", factor, advice)
     return found
@@ -113,12 +120,12 @@ def _labelled(release: Any, n: Any) -> dict[str, Any]:
 def _product(text: Any, fields: Iterable[str]) -> Product:
     factors: list[str] = []
     for part in str(text).replace("**2", "^2").split("*"):
-        name, square, _ = part.strip().partition("^2")
+        name = part.strip().removesuffix("^2")
         if name not in (*fields, "1"):
             raise refusal(
                 WHO, "products", "must be products of variables in the formula", text, checks.nearest(name, fields)
             )
-        factors += [name] * (2 if square else 1)
+        factors += [name] * (2 if part.strip() != name else 1)
     return tuple(sorted(factor for factor in factors if factor != "1"))
 
 
@@ -161,14 +168,24 @@ def _covariates(fields: list[str], covariates: Any, limits: Limits) -> tuple[dic
 
 
 def _beta(terms: list[Product], limits: Limits, outcome: str) -> str:
-    """Priors of the coefficients: slopes that cross the bounds of y between those of x."""
+    """Priors of the coefficients: slopes that cross the bounds of y between those of x.
+
+    About the middles of covariates, that is; a coefficient is the slope where the others are zero, which differs by
+    what the terms that hold its own do between there and the middles.
+    """
     low, high = limits[outcome]
-    slopes = [(high - low) / math.prod(limits[name][1] - limits[name][0] for name in term) for term in terms]
-    middles = [math.prod(sum(limits[name]) / 2 for name in term) if term else 0.0 for term in terms]
-    moved = math.hypot(high - low, *(slope * middle for slope, middle in zip(slopes, middles, strict=True)))
+    slopes = {term: (high - low) / math.prod(limits[name][1] - limits[name][0] for name in term) for term in terms}
+
+    def spread(term: Product) -> float:
+        moved = [
+            slope * math.prod(sum(limits[name]) / 2 for name in other if name not in term)
+            for other, slope in slopes.items()
+            if set(term) <= set(other)
+        ]
+        return float(number(math.hypot(*moved)))
+
     centres = [0.0 if term else float(number((low + high) / 2)) for term in terms]
-    spreads = [float(number(slope if term else moved)) for term, slope in zip(terms, slopes, strict=True)]
-    return f"lambda: dist.Normal({array(centres)}, {array(spreads)})"
+    return f"lambda: dist.Normal({array(centres)}, {array([spread(term) for term in terms])})"
 
 
 def _sigma(limits: tuple[float, float]) -> str:

@@ -3,6 +3,7 @@
 from noisewise.mechanisms import smooth
 from noisewise.mechanisms.affine import Affine
 from noisewise.mechanisms.base import CATALOGUE, Mechanism
+from noisewise.mechanisms.clamped import Clamped
 from noisewise.mechanisms.clipped import Clipped
 from noisewise.mechanisms.discrete_gaussian import DiscreteGaussian
 from noisewise.mechanisms.discrete_laplace import DiscreteLaplace
@@ -34,6 +35,7 @@ from noisewise.mechanisms.within import Within
 __all__ = [
     "CATALOGUE",
     "Affine",
+    "Clamped",
     "Clipped",
     "DiscreteGaussian",
     "DiscreteLaplace",

@@ -17,6 +17,7 @@ Functions = Mapping[str, Callable[..., Any]]
 UNTRACEABLE = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
     jax.errors.NonConcreteBooleanIndexError,
 )
 """What JAX raises at functions of NumPy, and at control flow on values."""

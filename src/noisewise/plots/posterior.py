@@ -137,11 +137,18 @@ def panel(
         )
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")
-    label = label_of(name, index, posterior.axes)
-    axis.set_xlabel(f"{label} (confidential)" if name in posterior.statistics else label, parse_math=False)
+    notes = [*(["confidential"] if name in posterior.statistics else []), *filter(None, [unit_of(posterior, name)])]
+    label = label_of(name, index, posterior.axes) + (f" ({', '.join(notes)})" if notes else "")
+    axis.set_xlabel(label, parse_math=False)
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_xlim(*view)
     axis.set_ylim(bottom=0)
+
+
+def unit_of(result: Any, name: str) -> str:
+    """The unit of a released statistic, where the release states it and the result knows its release."""
+    problem = result.problem if isinstance(result, Posterior) else None
+    return "" if problem is None or name not in problem.release else str(problem.release[name].about.get("unit", ""))
 
 
 def legend(figure: Any, axes: Any, where: str = "outside upper center") -> None:

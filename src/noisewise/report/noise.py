@@ -205,13 +205,18 @@ def _within_range(mechanism: Any) -> str:
 
 # Post-processing ----------------------------------------------------------------------------------------------------
 
-_WRAPS = (catalogue.Rounded, catalogue.Clipped, catalogue.Thresholded, catalogue.Affine)
+_WRAPS = (catalogue.Rounded, catalogue.Clipped, catalogue.Thresholded, catalogue.Affine, catalogue.Clamped)
 
 
 def _inside(mechanism: Any, shape: tuple[int, ...]) -> str:
     base = mechanism.base
     error = f" ({off(typical_error(base, shape), base)})" if isinstance(base, Additive) else ""
     return what_was_done(base, shape) + error
+
+
+@what_was_done.register(catalogue.Clamped)
+def _clamped(mechanism: Any, shape: tuple[int, ...]) -> str:
+    return f"was clamped to between {_p(mechanism.low)} and {_p(mechanism.high)}, and then {_inside(mechanism, shape)}"
 
 
 @what_was_done.register(catalogue.Rounded)

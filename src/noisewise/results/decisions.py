@@ -41,7 +41,7 @@ def table(posterior: "Posterior", bounds: Mapping[str, Any]) -> Any:
 
 
 def error(posterior: "Posterior", held: Array) -> Array:
-    """Monte Carlo error of a probability. Where all draws agree, 1 / n of n effective ones.
+    """Monte Carlo error of a probability. Where all draws that have weight agree, 1 / n of n effective ones.
 
     An event of that chance escapes n independent draws with probability 1/e.
     """
@@ -50,7 +50,8 @@ def error(posterior: "Posterior", held: Array) -> Array:
     found = posterior.precision_of(held)["mcse"]
     sizes = [size for size in posterior.ess.values() if not np.isnan(size)]
     least = 1.0 / max(min(sizes, default=1.0), 1.0)
-    return np.where(np.all(held == held[:1], axis=0), least, found)
+    counted = held if posterior.weights is None else held[posterior.weights > 0.0]
+    return np.where(np.all(counted == counted[:1], axis=0), least, found)
 
 
 def _ends(name: str, wanted: Any, shape: tuple[int, ...]) -> tuple[Array, Array]:

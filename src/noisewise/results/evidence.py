@@ -31,7 +31,8 @@ class Evidence:
         """How much more probable `model` made the release than `other`, and the Monte Carlo error of that ratio."""
         for name in (model, other):
             checks.choice("Evidence.bayes_factor", "model", name, self.log_evidence)
-        ratio = math.exp(self.log_evidence[model] - self.log_evidence[other])
+        with np.errstate(over="ignore"):  # infinite beyond the largest number there is
+            ratio = float(np.exp(self.log_evidence[model] - self.log_evidence[other]))
         error = 0.0 if model == other else math.hypot(self.standard_error[model], self.standard_error[other])
         return ratio, ratio * error
 

@@ -48,8 +48,11 @@ def joint(values: Array, weights: Array | None, level: float) -> tuple[Array, Ar
     """Intervals that hold all entries of `level` of the draws at once: Besag, Green, Higdon and Mengersen (1995, 6.3).
 
     For each draw, the most extreme rank of its entries, in either tail; a draw lies within the band at r if that is at
-    most r. r is the smallest that `level` of the draws reach. Ranks are shares of the weight, ties counted outwards.
+    most r. r is the smallest that `level` of the draws reach. Ranks are shares of the weight, those of ties the same
+    and inwards: an entry that hardly varies is extreme in no draw, and leaves the others as they would be without it.
     """
+    if weights is not None:  # draws without weight are no ends
+        values, weights = values[weights > 0.0], weights[weights > 0.0]
     size = len(values)
     flat = values.reshape(size, -1)
     weight = np.full(size, 1.0 / size) if weights is None else weights
@@ -68,8 +71,8 @@ def joint(values: Array, weights: Array | None, level: float) -> tuple[Array, Ar
 
 
 def _tails(column: Array, weight: Array) -> tuple[Array, Array]:
-    """For each draw, the weight at or below it, and the weight at or above it."""
+    """For each draw, the weight below it, and the weight above it."""
     _, place = np.unique(column, return_inverse=True)
     mass = np.bincount(place, weights=weight)
     upwards = np.cumsum(mass)
-    return upwards[place], (upwards[-1] - upwards + mass)[place]
+    return (upwards - mass)[place], (upwards[-1] - upwards)[place]

@@ -279,8 +279,9 @@ class Posterior:
         """A pandas table: how far parameters and derived quantities move with the weight of prior and likelihood.
 
         Power-scaling (Kallioinen et al. 2024): change of the law per doubling of the prior's, and of the likelihood's,
-        power; from 0.05 on it counts. Draws are weighed again, nothing is sampled. The likelihood is that of the
-        release, statistics integrated out; NaN where that has no formula. Model and release as for `replicate`.
+        power; from 0.05 on it counts. Draws are weighed again, nothing is sampled. The prior is that of parameters that
+        depend on no others; the likelihood is that of the release, statistics integrated out, NaN where that has no
+        formula. Model and release as for `replicate`.
         """
         problem = self._checked("Posterior.prior_sensitivity", model, release)
         return power_scaling.table(self, problem)

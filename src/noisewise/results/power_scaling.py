@@ -26,21 +26,24 @@ SENSITIVE = 0.05
 def table(posterior: "Posterior", problem: Problem) -> Any:
     """A row for each scalar parameter and derived quantity: its sensitivity to prior and likelihood, and what it means.
 
-    Draws are weighed again by the prior's and by the likelihood's density to a small power; nothing is sampled.
+    Draws are weighed again by the prior's and by the likelihood's density to a small power; nothing is sampled. The
+    prior is that of parameters that depend on no others: laws of groups given their spread are part of the model.
     """
     import pandas as pd
 
-    size = len(posterior)
-    base = np.zeros(size) if posterior.log_weights is None else posterior.log_weights
-    parts = groups.log_prior(problem.model, posterior.draws)
-    densities, without = groups.log_likelihood(problem, posterior.draws)
+    base = np.zeros(len(posterior)) if posterior.log_weights is None else posterior.log_weights
+    counted = base > -np.inf  # elsewhere a likelihood of zero has no power
+    base, size = base[counted], int(counted.sum())
+    draws = {name: values[counted] for name, values in posterior.draws.items()}
     model = problem.model
+    parts = {name: part for name, part in groups.log_prior(model, draws).items() if not model.parents(name)}
+    densities, without = groups.log_likelihood(problem, draws)
     shared = any(set(model.parents(name)) - set(model.parameters) for name in problem.release)  # of statistics
     scaled = {"prior": _total(parts, size), "likelihood": None if without or shared else _total(densities, size)}
     labels: list[str] = []
     rows: list[dict[str, Any]] = []
     for name in (*posterior.parameters, *posterior.derived):
-        values = posterior[name].astype(float)
+        values = draws[name].astype(float)
         labels += labels_of(name, values.shape[1:], posterior.axes)
         for column in values.reshape(size, -1).T:
             row: dict[str, Any] = {

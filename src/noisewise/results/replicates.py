@@ -15,10 +15,12 @@ from noisewise.model import derived
 from noisewise.numerics import Array
 from noisewise.results import groups
 from noisewise.results.decisions import error
-from noisewise.results.labels import labels_of
+from noisewise.results.labels import NUMBERED, labels_of
 
 if TYPE_CHECKING:
     from noisewise.results.posterior import Posterior
+
+WHO = "Replicates.p_values"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -43,11 +45,12 @@ class Replicates:
         These are posterior predictive p-values: the release has been used to fit the model too, so they lie nearer to
         1/2 than uniform numbers, and p <= a has a chance of at most 2 a under the model (Meng 1994).
         """
-        return self.compared(*self._computed(functions))
+        columns, published = self._computed(functions)
+        return self.compared(columns, published, self._axes_of(functions, columns))
 
-    def compared(self, columns: Mapping[str, Array], published: Mapping[str, Array]) -> Any:
+    def compared(self, columns: Mapping[str, Array], published: Mapping[str, Array], axes: Axes = NUMBERED) -> Any:
         """The table of `p_values` for values computed from each replicate, and from the release, by any name."""
-        return self._frame(columns, lambda name, index, values: self._row(values, float(published[name][index])))
+        return self._frame(columns, lambda name, index, values: self._row(values, float(published[name][index])), axes)
 
     def spread(self, **functions: Callable[..., Any]) -> Any:
         """A pandas table of quantiles of the replicates, for the rows of `p_values`."""
@@ -59,25 +62,34 @@ class Replicates:
             ends = weights.quantiles(values[there], kept, list(levels)) if there.any() else np.full(len(levels), np.nan)
             return {f"{100 * level:g}%": float(end) for level, end in zip(levels, ends, strict=True)}
 
-        return self._frame(self._computed(functions)[0], row)
+        columns = self._computed(functions)[0]
+        return self._frame(columns, row, self._axes_of(functions, columns))
 
     def _computed(self, functions: Mapping[str, Callable[..., Any]]) -> tuple[Mapping[str, Array], dict[str, Array]]:
         """Replicated and published values, or what the functions make of them."""
         released = {name: np.asarray(value) for name, value in self.posterior.released.items()}
         if not functions:
             return self.draws, released
-        who, rows = "Replicates.p_values", {name: value[None] for name, value in released.items()}
-        published = derived.evaluated(who, functions, rows)
-        return derived.evaluated(who, functions, self.draws), {name: value[0] for name, value in published.items()}
+        published = derived.evaluated(WHO, functions, {name: value[None] for name, value in released.items()})
+        return derived.evaluated(WHO, functions, self.draws), {name: value[0] for name, value in published.items()}
 
-    def _frame(self, columns: Mapping[str, Array], row: Callable[[str, tuple[int, ...], Array], Any]) -> Any:
+    def _axes_of(self, functions: Mapping[str, Callable[..., Any]], columns: Mapping[str, Array]) -> Axes:
+        """Axes of what was computed: those of the released value of the same shape that went into it."""
+        if not functions:
+            return self.axes
+        shapes = {name: values.shape[1:] for name, values in {**self.draws, **columns}.items()}
+        return derived.axes_of(WHO, derived.arguments(WHO, functions, self.draws), shapes, self.axes, None)
+
+    def _frame(
+        self, columns: Mapping[str, Array], row: Callable[[str, tuple[int, ...], Array], Any], axes: Axes
+    ) -> Any:
         """A pandas table with a row for each scalar."""
         import pandas as pd
 
         labels: list[str] = []
         rows = []
         for name, values in columns.items():
-            labels += labels_of(name, values.shape[1:], self.axes)
+            labels += labels_of(name, values.shape[1:], axes)
             for index in np.ndindex(values.shape[1:]):
                 at: Any = (slice(None), *index)
                 rows.append(row(name, index, values[at].astype(float)))

@@ -42,7 +42,8 @@ class SummaryTable(pd.DataFrame):
         wide = [name for name in self.columns if name not in (*ERRORS, *COUNTS, "r_hat")]
         [spread] = [name for name in SPREADS if name in self.columns]
         for label in self.index:
-            shown = shown.format(precision=decimals(self.loc[label, spread]), na_rep="", subset=([label], wide))
+            digits = decimals(self.loc[label, spread], *self.loc[label].iloc[2:4])  # the ends of the interval
+            shown = shown.format(precision=digits, na_rep="", subset=([label], wide))
             for name in (name for name in ERRORS if name in self.columns):
                 digits = decimals(self.loc[label, name])
                 shown = shown.format(precision=digits, na_rep="", subset=([label], [name]))

@@ -145,13 +145,17 @@ def _cell(row: Any) -> str:
     if row["kind"] == "probability":
         digits = 3 if not row["mcse"] > 0 else min(max(-math.floor(math.log10(row["mcse"])), 2), 4)
         return f"{row['estimate']:.{digits}f}"
-    unit = row["sd"] if row["sd"] > 0 else (row["high"] - row["low"]) / 4.0
-    numbers = [f"{row[key]:.{decimals(unit)}f}" for key in ("estimate", "low", "high")]
+    digits = decimals(row["sd"], row["low"], row["high"])
+    numbers = [f"{row[key]:.{digits}f}" for key in ("estimate", "low", "high")]
     return f"{numbers[0]} ({numbers[1]} to {numbers[2]})"
 
 
-def decimals(unit: float) -> int:
-    """How many decimals show two figures of `unit`; four where it is no positive number."""
+def decimals(unit: float, low: float = math.nan, high: float = math.nan) -> int:
+    """How many decimals show two figures of `unit`, or of a quarter of an interval where it is no positive number.
+
+    Four where there is neither.
+    """
+    unit = unit if unit > 0 else (high - low) / 4.0
     return max(0, 1 - math.floor(math.log10(unit))) if unit > 0 and math.isfinite(unit) else 4
 
 

@@ -152,13 +152,13 @@ def widened(mechanism: Mechanism, t: float, released: Any, confidential: Any, in
         return np.stack(columns, axis=-1)
     if isinstance(mechanism, Exact):
         return -(t / (1.0 - t)) * np.abs(released - confidential)
-    if has_bounds(mechanism, released, np.shape(confidential), inputs):
+    if has_bounds(mechanism, released):
         return mechanism.log_prob(released, released - t * (released - confidential), **inputs)
     log_eta = np.asarray(mechanism.log_prob(released, confidential, **inputs))
     return t * log_eta
 
 
-def has_bounds(mechanism: Mechanism, released: Any, shape: tuple[int, ...], inputs: dict[str, Any]) -> bool:
+def has_bounds(mechanism: Mechanism, released: Any) -> bool:
     """Whether its noise ends somewhere, and releases are on the scale of the confidential values."""
     if not isinstance(mechanism, (Additive, LatentScale, Rounded, Clipped)) or mechanism.integers:
         return False

@@ -16,6 +16,7 @@ from noisewise.numerics import Array
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.sample import sample
+from noisewise.samplers.smc import has_bounds
 
 WHO = "what_if"
 LEAST = 400.0
@@ -106,12 +107,16 @@ def _weighed(posterior: Posterior, before: Problem, after: Problem) -> tuple[Pos
 
 
 def _has_edge(before: Problem, after: Problem) -> bool:
-    """Whether a mechanism that is changed could not have published its value from some statistic of the prior.
+    """Whether a mechanism that is changed could not have published its value from some statistic.
 
-    Then the draws lie within an edge that the other mechanism need not have, and no weight would show it.
+    Then the draws lie within an edge that the other mechanism need not have, and no weight would show it. Noise that
+    ends somewhere has one; of other mechanisms, draws of the prior tell.
     """
-    rows = before.model.simulate(LOOKED_AT, 0)
     changed = [name for name in before.release if before.release[name] != after.release[name]]
+    first = [before.release[name] for name in changed]
+    if any(has_bounds(item.mechanism, item.value) for item in first):
+        return True
+    rows = before.model.simulate(LOOKED_AT, 0)
     return any(bool(np.any(before.log_eta(name, rows) == -np.inf)) for name in changed)
 
 

@@ -1,4 +1,4 @@
-"""Post-processed releases, projected noise and products; nests are tested further in `test_processed.py`.
+"""Post-processed releases, clamped values, projected noise, products; nests are tested further in `test_processed.py`.
 
 Targets by enumeration of counts, or by closed forms for normal statistics.
 """
@@ -12,6 +12,7 @@ from targets import Target, _log_discrete_laplace, _mixture, _moments, _normalis
 
 import noisewise as nw
 from noisewise.mechanisms.affine import Affine
+from noisewise.mechanisms.clamped import Clamped
 from noisewise.mechanisms.clipped import Clipped
 from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.projected import Projected
@@ -170,6 +171,41 @@ CASES = [
         wrong=Affine(Clipped(nw.Laplace(scale=2.06), 0.0, 10.0), 1.0, 2.0),
     ),
     Case(
+        "clamped",
+        Clamped(nw.Laplace(epsilon=0.2, sensitivity=10.0), 0.0, 10.0),
+        13.0,
+        near(3.0, 20.0),
+        attains=lambda released: np.clip(released, 0.0, 10.0),
+        pieces=((-1400.0, 10.0), (10.0, 1420.0)),
+        wrong=Clamped(nw.Laplace(scale=50.0), 0.0, 11.5),
+    ),
+    Case(
+        "clamped-inside",
+        Clamped(nw.Gaussian(scale=1.5), -1.0, 10.0),
+        3.25,
+        near(3.0, 2.0),
+        attains=lambda released: np.clip(released, -1.0, 10.0),
+        pieces=((-12.0, 3.25), (3.25, 18.5)),
+        wrong=Clamped(nw.Gaussian(scale=1.5), -1.0, 3.2),
+    ),
+    Case(
+        "clamped-integers",
+        Clamped(nw.DiscreteLaplace(scale=3.0), 0, 4),
+        9,
+        whole(4, 5),
+        attains=lambda released: np.clip(released, 0, 4),
+        points=np.arange(-96, 105),
+        wrong=Clamped(nw.DiscreteLaplace(scale=3.0), 0, 5),
+    ),
+    Case(
+        "clamped-rounded",
+        Clamped(Rounded(nw.Laplace(scale=2.0), 1.5), 0.0, 5.0),
+        -7.0,
+        near(3.0, 4.0),
+        points=1.5 * np.arange(-40, 41),
+        wrong=Clamped(Rounded(nw.Laplace(scale=2.0), 1.5), -0.1, 5.0),
+    ),
+    Case(
         "projected",
         Projected(2.0, MATRIX, TOTALS),
         VECTOR,
@@ -239,6 +275,16 @@ def _normal_solution(low, high):
     return found | {"log_evidence": float(np.log(mass))}
 
 
+def _normal_by_quadrature(log_noise):
+    """s is normal with variance 2 before the release, on a fine grid; mu regresses on s with slope 1/2."""
+    s = np.linspace(-15.0, 15.0, 600_001)
+    weight, log_sum = _normalise(stats.norm.logpdf(s, 0.0, np.sqrt(2.0)) + log_noise(s))
+    mean = np.sum(weight * s)
+    variance = np.sum(weight * (s - mean) ** 2)
+    found = {"mu": (0.5 * mean, 0.5 + 0.25 * variance), "s": (mean, variance)}
+    return found | {"log_evidence": float(log_sum + np.log(s[1] - s[0]))}
+
+
 # A table with a known total -------------------------------------------------------------------------------------------
 
 ALPHA = np.array([1.0, 2.0, 3.0])
@@ -303,6 +349,15 @@ TARGETS = [
         laplace_between(17.5, np.inf, 5.0),
     ),
     count("affine", Affine(LAPLACE, 1.0, -0.5), -13.0, lambda s: stats.laplace.logpdf(28.0, s, 5.0) + np.log(2.0)),
+    count("clamped", Clamped(LAPLACE, 0.0, 30.0), 33.5, lambda s: stats.laplace.logpdf(33.5, np.minimum(s, 30), 5.0)),
+    count(
+        "clamped-integers", Clamped(DISCRETE, 22, 26), 25, lambda s: _log_discrete_laplace(25 - np.clip(s, 22, 26), 2.0)
+    ),
+    Target(
+        "normal-clamped",
+        lambda: _normal_problem(Clamped(nw.Laplace(scale=0.5), -1.0, 0.75), 1.2),
+        lambda: _normal_by_quadrature(lambda s: stats.laplace.logpdf(1.2, np.clip(s, -1.0, 0.75), 0.5)),
+    ),
     Target(
         "normal-suppressed",
         lambda: _normal_problem(Thresholded(nw.Gaussian(scale=1.0), 0.75), "suppressed"),

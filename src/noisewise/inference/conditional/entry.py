@@ -64,7 +64,7 @@ def unfit(law: Distribution, mechanism: Mechanism) -> str | None:
         return f"{noise} needs whole numbers, and {kind} gives others"
     if not landmarks.known(base, kind):
         return f"where the density of {kind} lies is not known here"
-    if not isinstance(mechanism, normal.CLOSED) and mechanism.landmarks(0.0) is None:
+    if not normal.is_closed(mechanism) and mechanism.landmarks(0.0) is None:
         return f"where the density of {noise} changes is not known here"
     return None
 
@@ -79,7 +79,7 @@ def route(law: Distribution, mechanism: Mechanism, size: int | None = None) -> R
             return Route("window", kind, size)
         needed, whole = enumeration.window_size(base, mechanism)
         return Route("window", kind, needed, whole, 0 if whole else ratios.width(kind, mechanism))
-    if kind == "Normal" and type(mechanism) in normal.CLOSED:
+    if kind == "Normal" and normal.is_closed(mechanism):
         return Route("closed", kind)
     return Route("panels", kind)
 

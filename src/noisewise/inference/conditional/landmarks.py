@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from numpyro.distributions import Distribution
 
-from noisewise.mechanisms import GeneralizedCauchy, Mechanism
+from noisewise.mechanisms import Clamped, Clipped, GeneralizedCauchy, Mechanism, Thresholded
 from noisewise.mechanisms.processed import Processed
 from noisewise.model.wrappers import kind_of
 
@@ -114,10 +114,15 @@ def is_heavy(kind: str) -> bool:
 
 
 def is_heavy_noise(mechanism: Mechanism) -> bool:
-    """The same of noise, whatever is done to it afterwards."""
+    """The same of noise, whatever is done to it, as a function of the confidential value.
+
+    Where values are clamped before it, or releases clipped or withheld after it, it need not fall at all to one side.
+    """
     while isinstance(mechanism, Processed):
+        if isinstance(mechanism, (Clipped, Thresholded)):
+            return True
         mechanism = mechanism.base
-    return isinstance(mechanism, GeneralizedCauchy)
+    return isinstance(mechanism, (GeneralizedCauchy, Clamped))
 
 
 def has_moving_end(kind: str) -> bool:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.mechanisms import Exact, Gaussian, Laplace, Mechanism, Product, RandomizedResponse
+from noisewise.mechanisms import Clamped, Exact, Gaussian, Laplace, Mechanism, Product, RandomizedResponse
 from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.mechanisms.processed import Processed
 from noisewise.mechanisms.thresholded import Thresholded
@@ -23,7 +23,7 @@ def unfit(mechanism: Mechanism) -> str | None:
     """Why its noise cannot be drawn here, or None."""
     if isinstance(mechanism, Product):
         return next((reason for part in mechanism.parts if (reason := unfit(part))), None)
-    if isinstance(mechanism, Processed):
+    if isinstance(mechanism, (Processed, Clamped)):
         return unfit(mechanism.base)
     if isinstance(mechanism, Exact) or (isinstance(mechanism, RandomizedResponse) and mechanism.on == "records"):
         return None
@@ -40,6 +40,8 @@ def released(key: Any, mechanism: Mechanism, confidential: Any) -> Any:
         keys = jax.random.split(key, len(mechanism.parts))
         columns = zip(keys, mechanism.parts, jnp.moveaxis(confidential, -1, 0), strict=True)
         return jnp.stack([released(own, part, column) for own, part, column in columns], axis=-1)
+    if isinstance(mechanism, Clamped):
+        return released(key, mechanism.base, mechanism.clamp(confidential))
     if isinstance(mechanism, Processed):
         value = mechanism.apply(released(key, mechanism.base, confidential) * 1.0)
         absent = isinstance(mechanism, Thresholded) and mechanism.absent_when_zero

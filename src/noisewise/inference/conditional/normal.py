@@ -1,4 +1,4 @@
-"""A normal statistic given its release, in closed form: under Gaussian noise, and under Laplace noise.
+"""A normal statistic given its release, in closed form: under Gaussian or Laplace noise, clamped before it or not.
 
     s ~ Normal(mu, sigma),  r = s + noise:  log m(r | mu, sigma) = log int pi(s) eta(r | s) ds,  and draws of s given r.
 
@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from noisewise.mechanisms import Gaussian, Laplace, Mechanism
+from noisewise.mechanisms import Clamped, Gaussian, Laplace, Mechanism
+from noisewise.mechanisms.additive import log_difference
 from noisewise.model.coordinates import Space
 from noisewise.model.wrappers import peel
-from noisewise.numerics import Array, log_ndtr, namespace
+from noisewise.numerics import Array, double, log_ndtr, namespace
 
 Values = Mapping[str, Any]
 
@@ -26,8 +27,17 @@ CLOSED = (Gaussian, Laplace)
 """Kinds of noise with a closed form."""
 
 
+def is_closed(mechanism: Mechanism) -> bool:
+    """Whether a normal statistic has a closed form under this mechanism."""
+    return type(mechanism.base if isinstance(mechanism, Clamped) else mechanism) in CLOSED
+
+
 def log_marginal(mechanism: Mechanism, released: Any, mu: Any, sigma: Any) -> Any:
     """log density of the release given the law's mean and standard deviation, entry by entry; NumPy or JAX."""
+    if isinstance(mechanism, Clamped):
+        below, left, right, above = _log_pieces(mechanism, released, mu, sigma)
+        xp = namespace(below, above)
+        return xp.logaddexp(xp.logaddexp(below, left), xp.logaddexp(right, above))
     scale = _scale_of(mechanism)
     xp = namespace(released, mu, sigma, scale)
     if isinstance(mechanism, Gaussian):
@@ -78,6 +88,9 @@ def _log_scaled_tail(x: Any) -> Any:
 def draw(rng: np.random.Generator, mechanism: Mechanism, released: Any, mu: Array, sigma: Array) -> Array:
     """Exact draws of the statistic given its release, one for each entry of `mu`."""
     mu, sigma = np.broadcast_arrays(np.asarray(mu, float), np.asarray(sigma, float))
+    if isinstance(mechanism, Clamped):
+        with double():
+            return np.asarray(invert(rng.random(mu.shape), mechanism, released, mu, sigma))
     value = np.broadcast_to(np.asarray(released, float), mu.shape)
     scale = np.broadcast_to(np.asarray(_scale_of(mechanism), float), mu.shape)
     if isinstance(mechanism, Gaussian):
@@ -92,6 +105,8 @@ def draw(rng: np.random.Generator, mechanism: Mechanism, released: Any, mu: Arra
 
 def invert(uniform: Any, mechanism: Mechanism, released: Any, mu: Any, sigma: Any) -> Any:
     """The statistic given its release, for one uniform variate per entry: its quantile; traceable."""
+    if isinstance(mechanism, Clamped):
+        return _invert_clamped(jnp.asarray(uniform), mechanism, released, mu, sigma)
     scale = _scale_of(mechanism)
     if isinstance(mechanism, Gaussian):
         spread = jnp.hypot(sigma, scale)
@@ -143,6 +158,93 @@ def _excess(rng: np.random.Generator, alpha: Array) -> Array:
         flat[waiting[accepted]] = step[accepted]
         waiting = waiting[~accepted]
     return flat.reshape(alpha.shape)
+
+
+# Clamped before the noise -------------------------------------------------------------------------------------------
+
+
+def _log_pieces(mechanism: Clamped, released: Any, mu: Any, sigma: Any) -> tuple[Any, Any, Any, Any]:
+    """log of the integral over s below the bounds, between them up to the release and from it on, and above them.
+
+    Under Gaussian noise all that lies between is one piece, the first. No difference here loses digits that count
+    beside the sum of all four: what is taken away is at most one of the outer pieces.
+    """
+    scale, low, high = _scale_of(mechanism.base), mechanism.low, mechanism.high
+    xp = namespace(released, mu, sigma, mechanism)
+    below = mechanism.base.log_prob(released, low) + log_ndtr((low - mu) / sigma)
+    above = mechanism.base.log_prob(released, high) + log_ndtr((mu - high) / sigma)
+    if isinstance(mechanism.base, Gaussian):
+        centre, spread = _given_gaussian(released, mu, sigma, scale)
+        start, end = (low - centre) / spread, (high - centre) / spread
+        flip = released < low  # the side on which nothing larger than the other outer piece is taken away
+        larger, smaller = xp.where(flip, -start, end), xp.where(flip, -end, start)
+        inside = log_difference(xp, log_ndtr(larger), log_ndtr(smaller))
+        left = inside + log_marginal(mechanism.base, released, mu, sigma)
+        return below, left, xp.full_like(left, -xp.inf), above
+    cut = xp.clip(released, low, high)
+    at_low, at_cut, at_high = (log_sides(place - mu, sigma, scale) for place in (low, cut, high))
+    left = log_difference(xp, (cut - released) / scale + at_cut[0], (low - released) / scale + at_low[0])
+    right = log_difference(xp, (released - cut) / scale + at_cut[1], (released - high) / scale + at_high[1])
+    return below, left - xp.log(2.0 * scale), right - xp.log(2.0 * scale), above
+
+
+def _given_gaussian(released: Any, mu: Any, sigma: Any, scale: Any) -> tuple[Any, Any]:
+    """Mean and standard deviation of s given s plus Gaussian noise."""
+    total = namespace(released, mu, sigma, scale).hypot(sigma, scale)
+    return mu + (sigma / total) ** 2 * (released - mu), sigma / total * scale
+
+
+@jax.jit
+def _invert_clamped(uniform: Any, mechanism: Clamped, released: Any, mu: Any, sigma: Any) -> Any:
+    """The quantile: one of the pieces by its share, from left to right, and the place within it."""
+    low, high, scale = mechanism.low, mechanism.high, _scale_of(mechanism.base)
+    released, mu, sigma = (jnp.broadcast_to(one, uniform.shape) for one in (released, mu, sigma))
+    logs = jnp.stack(_log_pieces(mechanism, released, mu, sigma))
+    passed = jnp.cumsum(jax.nn.softmax(logs, axis=0), axis=0)
+    wanted = uniform * passed[-1]
+    index = jnp.minimum(jnp.sum(passed <= wanted, axis=0), 3)[None]
+    end = jnp.take_along_axis(passed, index, axis=0)[0]
+    start = jnp.where(index[0] > 0, jnp.take_along_axis(passed, jnp.maximum(index - 1, 0), axis=0)[0], 0.0)
+    width = jnp.where(end > start, end - start, 1.0)
+    within, rest = (wanted - start) / width, (end - wanted) / width  # the two add up to one
+    if isinstance(mechanism.base, Gaussian):
+        centre, spread = _given_gaussian(released, mu, sigma, scale)
+        left = right = _between(within, rest, low, high, (low - centre) / spread, (centre - high) / spread, spread)
+    else:
+        cut, ratio = jnp.clip(released, low, high), sigma / scale
+        to_low, to_cut, to_high = ((place - mu) / sigma for place in (low, cut, high))
+        left = _between(within, rest, low, cut, to_low - ratio, ratio - to_cut, sigma)
+        right = _between(within, rest, cut, high, to_cut + ratio, -to_high - ratio, sigma)
+    below = low, -sigma, (mu - low) / sigma, within
+    above = high, sigma, (high - mu) / sigma, rest
+    parts = zip(below, left, right, above, strict=True)
+    stacked = [jnp.stack([jnp.broadcast_to(one, uniform.shape) for one in part]) for part in parts]
+    origin, step, alpha, share = (jnp.take_along_axis(part, index, axis=0)[0] for part in stacked)
+    return origin + step * _excess_at(jnp.clip(share, jnp.finfo(share.dtype).tiny, 1.0), alpha)
+
+
+def _between(
+    within: Any, rest: Any, low: Any, high: Any, from_low: Any, from_high: Any, spread: Any
+) -> tuple[Any, Any, Any, Any]:
+    """A normal variate between two bounds, at the place that the share `within` of it lies below, `rest` above.
+
+    That is a bound plus a step times the excess of a standard normal variate over alpha, at a share of it: these four.
+    `from_low` and `from_high` are how far the bounds lie beyond its mean, each to its own side, in units of `spread`.
+    It is measured from the bound that lies farther out.
+    """
+    down = from_high > from_low
+    alpha = jnp.where(down, from_high, from_low)
+    least = jnp.exp(_log_left(alpha, (high - low) / spread))
+    share = least + jnp.where(down, within, rest) * (1.0 - least)
+    return jnp.where(down, high, low), jnp.where(down, -spread, spread), alpha, share
+
+
+def _log_left(alpha: Any, width: Any) -> Any:
+    """log of P(z > alpha + width) / P(z > alpha), z standard normal."""
+    inside = alpha <= 0.0
+    a = jnp.where(inside, 1.0, alpha)
+    far = -a * width - 0.5 * width**2 + _log_scaled_tail(-(a + width)) - _log_scaled_tail(-a)
+    return jnp.where(inside, log_ndtr(-(alpha + width)) - log_ndtr(-alpha), far)
 
 
 @dataclass(frozen=True)

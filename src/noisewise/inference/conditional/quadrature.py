@@ -37,8 +37,8 @@ PANELS = 40
 REACH, FAR = 1e4, 1e10
 """How far the outermost panels go, in units of all distances and scales together: FAR where law and noise are heavy."""
 KEPT, MORE = 48, 120
-"""Panels that are integrated, besides two for every landmark; more where law and noise have heavy tails, or the law
-a pole, so that many scales count. The others are only looked at."""
+"""Panels that are integrated, besides two for every landmark; more where the noise has a heavy tail, or the law a pole,
+so that many scales count. The others are only looked at."""
 POWER = 12.0
 """Beside a pole s^(a - 1) the variable is s^(a / POWER): there the integrand is smooth."""
 ZOOMS = 12
@@ -211,7 +211,8 @@ def _chosen(law: Distribution, mechanism: Mechanism, released: Any, kind: str) -
     points = jnp.clip(jnp.where(jnp.isfinite(points), points, points[0]), low, high)
     top, scale = _top(product, points, scales, low, high)
     points, scales = jnp.append(points, top[None], axis=0), jnp.append(scales, scale[None], axis=0)
-    heavy = is_heavy(kind) and is_heavy_noise(mechanism)
+    wide = is_heavy_noise(mechanism)
+    heavy = is_heavy(kind) and wide
     poles = jnp.append(poles, jnp.ones_like(top)[None], axis=0)
     panels = _layout(points, scales, poles, low, high, FAR if heavy else REACH)
     steps = _column(np.array([0.05, 0.95]), panels.start.ndim + 1)
@@ -220,7 +221,7 @@ def _chosen(law: Distribution, mechanism: Mechanism, released: Any, kind: str) -
     rough = jnp.max(jnp.where(jnp.isnan(seen), -jnp.inf, seen), axis=1)
     rough = jnp.where(some, rough + jnp.log(jnp.where(some, jnp.abs(panels.width), 1.0)), -jnp.inf)
     order = jnp.argsort(-rough, axis=0)
-    kept = (MORE if heavy or has_pole(kind) else KEPT) + 2 * len(points)
+    kept = (MORE if wide or has_pole(kind) else KEPT) + 2 * len(points)
     panels = Panel(*(jnp.take_along_axis(part, order[:kept], axis=0) for part in panels))
     # An empty panel is taken to a place where nothing is infinite, and keeps no mass there.
     some = jnp.abs(panels.width) > 0.0

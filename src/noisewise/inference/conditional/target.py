@@ -13,7 +13,7 @@ from numpyro.distributions import biject_to
 
 from noisewise.inference.conditional.integrals import Integral
 from noisewise.inference.conditional.measured_normal import MeasuredNormal
-from noisewise.inference.conditional.normal import CLOSED, Folded
+from noisewise.inference.conditional.normal import Folded, is_closed
 from noisewise.inference.conditional.sums import Sum, log_eta
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
@@ -121,8 +121,7 @@ class Target:
         """Whether it is normal, has noise with a closed form, and nothing else reads it."""
         if self.model.is_discrete(name) or not self._alone(name):
             return False
-        closed = type(self.problem.release[name].mechanism) in CLOSED
-        return closed and self.model.law(name).form.kind == "Normal"
+        return is_closed(self.problem.release[name].mechanism) and self.model.law(name).form.kind == "Normal"
 
     def _alone(self, name: str) -> bool:
         """Whether it is released, and nothing else reads it."""

@@ -19,6 +19,7 @@ from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.noise_scale import noise_scale
 from noisewise.likelihood.e_step.streamed import Condensed, Sweep
 from noisewise.likelihood.instead import MCEM
+from noisewise.mechanisms import Clamped
 from noisewise.mechanisms.additive import Additive
 from noisewise.numerics import Array
 
@@ -335,15 +336,16 @@ def _upright(numbers: Array, part: Part) -> Array:
 
 def _integrated(part: Part, values: Values) -> Cloud:
     """Composite Gauss-Legendre over panels that grow geometrically from the release and from the law's centre."""
-    cloud, before = _panels(part, values, FINE // 2), np.inf
+    order, before = FINE, np.inf
+    cloud = _panels(part, values, order // 2)
     while True:
-        finer = _panels(part, values, 2 * (len(cloud.values) // PANELS))
+        finer = _panels(part, values, order)
         errors = np.maximum(np.abs(np.expm1(finer.log_likelihoods - cloud.log_likelihoods)), finer.neglected)
         error = float(errors.max())
         rounding = error <= TOLERATED and error > 0.5 * before  # more nodes do not help: digits cancel
-        if error <= NEGLECTED or rounding or len(finer.values) // PANELS > 200:
+        if error <= NEGLECTED or rounding or order > 200:
             return replace(finer, neglected=errors)
-        cloud, before = finer, error
+        cloud, before, order = finer, error, 2 * order
 
 
 POWERS = np.concatenate([[0.0], 2.0 ** np.arange(-3, 12)])
@@ -361,6 +363,7 @@ def _panels(part: Part, values: Values, order: int) -> Cloud:
     scale = np.broadcast_to(noise_scale(part.mechanism, spread), part.shape)
     released = np.broadcast_to(np.asarray(part.item.value, dtype=np.float64), part.shape)
     cuts = [c + s * side * p for c, s in ((released, scale), (centre, spread)) for side in (-1.0, 1.0) for p in POWERS]
+    cuts += [np.broadcast_to(end, part.shape) for end in _bounds(part.mechanism)]
     edges = np.clip(np.sort(np.stack(cuts), axis=0), *part.bounds(values))
     half = 0.5 * np.diff(edges, axis=0)
     points = (edges[:-1] + half)[:, None] + half[:, None] * _upright(nodes, part)[None]
@@ -371,6 +374,11 @@ def _panels(part: Part, values: Values, order: int) -> Cloud:
     log_law = np.where(np.isnan(log_law), -np.inf, log_law)
     missed = _missed(np.exp(log_law).sum(axis=0), (sample < edges[0]) | (sample > edges[-1]))
     return weighted(points, log_law + part.log_eta(points), missed)
+
+
+def _bounds(mechanism: Any) -> tuple[Any, ...]:
+    """Where values were clamped before the noise, at which its density has a kink."""
+    return (mechanism.low, mechanism.high) if isinstance(mechanism, Clamped) else ()
 
 
 def _missed(mass: Array, outside: Array) -> Array:

@@ -60,26 +60,26 @@ REGRESSION = {
     ),
     "priors of slopes grow with the spread of the covariate": Mutant(
         "everyday/regression.py",
-        "number(scale.slope / spread)",
-        "number(scale.slope * spread)",
+        "number(scale.intercept if level else scale.slope / spread)",
+        "number(scale.intercept if level else scale.slope * spread)",
         f"{LINES}::test_counts_with_offset_and_groups_are_the_model_by_hand",
     ),
-    "numbers are clamped after their noise has been added": Mutant(
+    "the intercept of clamped numbers is looked for about zero": Mutant(
         "everyday/regression.py",
-        "statistics = {own[-1]: statistics[outcome], outcome: before_noise}",
-        "statistics = {outcome: statistics[outcome]}",
+        "return Scale((low + high) / 2, high - low, (high - low) / 2, (high - low) / 2)",
+        "return Scale(0.0, high - low, (high - low) / 2, (high - low) / 2)",
         f"{LINES}::test_clamped_numbers_by_row_are_the_model_by_hand",
     ),
     "rows are taken in the order of the table": Mutant(
         "everyday/rows.py",
-        "return frame.iloc[[place[label] for label in labels]].reset_index(drop=True)",
-        "return frame",
+        "return np.array([place[label] for label in labels])",
+        "return np.arange(len(labels))",
         f"{LINES}::test_rows_are_matched_by_label",
     ),
     "a column that others give is kept": Mutant(
         "everyday/formula.py",
-        "np.linalg.matrix_rank(values[:, :number]) < number",
-        "np.linalg.matrix_rank(values[:, :number]) < 1",
+        "np.linalg.matrix_rank(unitless[:, :number]) < number",
+        "np.linalg.matrix_rank(unitless[:, :number]) < 1",
         "everyday/test_refusals.py::test_refused_in_the_one_form",
     ),
     "products are summed without clamping": Mutant(
@@ -90,8 +90,26 @@ REGRESSION = {
     ),
     "the intercept's prior forgets where covariates lie": Mutant(
         "everyday/products.py",
-        "slope if term else moved",
-        "slope",
+        "if set(term) <= set(other)",
+        "if term == other",
         f"{LINES}::test_a_line_from_labelled_sums_is_the_model_by_hand",
+    ),
+    "what is taken away in an offset is left out": Mutant(
+        "everyday/regression.py",
+        'columns(f"0 + I({expression})", frame)',
+        'columns(f"0 + {expression}", frame)',
+        f"{LINES}::test_an_offset_is_arithmetic",
+    ),
+    "numbers of trials stay in the order of the table": Mutant(
+        "everyday/regression.py",
+        "_trials(n, frame)[order]",
+        "_trials(n, frame)",
+        f"{LINES}::test_trials_go_with_their_rows",
+    ),
+    "levels of a category without an intercept have the prior of a slope": Mutant(
+        "everyday/formula.py",
+        "np.all(part.sum(axis=1) == 1.0)",
+        "np.all(part == 1.0)",
+        f"{LINES}::test_levels_without_an_intercept_have_its_prior",
     ),
 }

@@ -278,6 +278,24 @@ CONDITIONAL = {
         "side = np.where(rng.random(mu.shape) < 0.5, -1.0, 1.0)",
         f"{NORMAL}::test_draws_are_of_the_conditional_law",
     ),
+    "what lies above the bounds of clamping is left out": Mutant(
+        "inference/conditional/normal.py",
+        "return xp.logaddexp(xp.logaddexp(below, left), xp.logaddexp(right, above))",
+        "return xp.logaddexp(xp.logaddexp(below, left), right)",
+        "inference/test_conditional_clamped.py::test_the_marginal_density_is_the_integral",
+    ),
+    "draws between bounds are measured from the wrong end": Mutant(
+        "inference/conditional/normal.py",
+        "return jnp.where(down, high, low), jnp.where(down, -spread, spread), alpha, share",
+        "return jnp.where(down, low, high), jnp.where(down, spread, -spread), alpha, share",
+        "inference/test_conditional_clamped.py::test_draws_are_quantiles",
+    ),
+    "noise that does not fall is taken to have fallen": Mutant(
+        "inference/conditional/landmarks.py",
+        "if isinstance(mechanism, (Clipped, Thresholded)):",
+        "if False:",
+        "inference/test_conditional_clamped.py::test_a_heavy_law_under_noise_that_does_not_fall",
+    ),
     "a normal statistic given its measurements is drawn without fresh noise": Mutant(
         "inference/conditional/measured_normal.py",
         "off = r - self.matrix @ s - scale * fresh[1]",

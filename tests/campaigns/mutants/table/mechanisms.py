@@ -167,6 +167,12 @@ AFTER = {
         "between((self.high, True), (xp.inf, False))",
         f"{PROCESSED}::test_nests_on_the_integers_match_enumeration",
     ),
+    "values are clamped from one side": Mutant(
+        "mechanisms/clamped.py",
+        "clamped = xp.clip(confidential, self.low, self.high)",
+        "clamped = xp.maximum(confidential, self.low)",
+        "inference/test_conditional_clamped.py::test_the_marginal_density_is_the_integral",
+    ),
     "a cell of rounding is one step to one side": Mutant(
         "mechanisms/rounded.py",
         "return ((index - 0.5) * self.step, False), ((index + 0.5) * self.step, False)",

@@ -14,8 +14,8 @@ CRITICISM = {
     ),
     "the numbers of a summary have the digits of its Monte Carlo errors": Mutant(
         "results/summary_table.py",
-        "decimals(self.loc[label, spread])",
-        "decimals(self.loc[label, ERRORS[0]])",
+        "decimals(self.loc[label, spread],",
+        "decimals(self.loc[label, ERRORS[0]],",
         "results/test_tidy.py::test_the_style_of_a_summary_shows_what_a_paper_prints",
     ),
     "rows of a table of draws go through the chains in turn": Mutant(
@@ -38,8 +38,8 @@ CRITICISM = {
     ),
     "Bayes factors are upside down": Mutant(
         "results/evidence.py",
-        "ratio = math.exp(self.log_evidence[model] - self.log_evidence[other])",
-        "ratio = math.exp(self.log_evidence[other] - self.log_evidence[model])",
+        "ratio = float(np.exp(self.log_evidence[model] - self.log_evidence[other]))",
+        "ratio = float(np.exp(self.log_evidence[other] - self.log_evidence[model]))",
         "results/test_criticism.py::test_bayes_factors_are_those_of_the_closed_form",
     ),
     "errors of models' probabilities forget that they sum to one": Mutant(
@@ -53,6 +53,12 @@ CRITICISM = {
         "moved = weights.normalised(base + (power - 1.0) * (log_density - np.max(log_density)))",
         "moved = weights.normalised(base + 2.0 * (power - 1.0) * (log_density - np.max(log_density)))",
         "results/test_criticism.py::test_sensitivity_is_that_of_the_scaled_normal_posterior",
+    ),
+    "power-scaling scales laws of groups with the prior": Mutant(
+        "results/power_scaling.py",
+        "if not model.parents(name)",
+        "if name",
+        "results/test_criticism.py::test_the_prior_of_groups_is_that_of_what_they_share",
     ),
     "draws are weighed by the other noise alone": Mutant(
         "studies/what_if.py",
@@ -110,6 +116,12 @@ POSTERIOR = {
         "weight = np.full(size, 1.0 / size) if weights is None else weights",
         "weight = np.full(size, 1.0 / size)",
         "results/test_posterior_intervals.py::test_weights_count_in_a_band",
+    ),
+    "in a band for all entries, ties are extreme": Mutant(
+        "results/intervals.py",
+        "return (upwards - mass)[place], (upwards[-1] - upwards)[place]",
+        "return upwards[place], (upwards[-1] - upwards + mass)[place]",
+        "results/test_posterior_intervals.py::test_an_entry_that_does_not_vary_changes_no_others",
     ),
     "chances of regions forget the weights": Mutant(
         "results/decisions.py",
