@@ -1,6 +1,5 @@
 """Checkpoints of designs, allocations and sample sizes: cut anywhere, they go on to the same result."""
 
-import os
 import re
 import signal
 import subprocess
@@ -171,8 +170,9 @@ def test_a_batch_that_comes_out_otherwise_is_refused(tmp_path, monkeypatch):
 
 KILLED = """
 import os, signal, sys
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {paths!r}
 import test_design_checkpoints as tests
+tests.design_module.PLACES = 6
 from noisewise.studies.designs import simulation
 computed, left = simulation.Simulation._computed, iter(range(3))
 def counting(self, plans, batch):
@@ -184,9 +184,12 @@ tests.designed(checkpoint={path!r})
 
 
 @pytest.mark.long
-def test_a_killed_process_goes_on_to_the_same_result(tmp_path):
+def test_a_killed_process_goes_on_to_the_same_result(tmp_path, monkeypatch):
     path = tmp_path / "run.nwc"
-    program = KILLED.format(tests=str(Path(__file__).parent), path=str(path))
-    ended = subprocess.run([sys.executable, "-c", program], check=False, env=dict(os.environ), cwd=tmp_path)
+    program = KILLED.format(paths=[str(Path(__file__).parent), *sys.path], path=str(path))
+    ended = subprocess.run([sys.executable, "-c", program], check=False, cwd=tmp_path)
     assert ended.returncode == -signal.SIGKILL
-    assert content(designed(checkpoint=path)) == content(designed())
+    expected = content(designed())
+    computed = cut_after(monkeypatch, 10**9)
+    assert content(designed(checkpoint=path)) == expected
+    assert computed[:3] == [0, 3, 0], "one of the three again, as a check; then the rest of the grid, then other places"
