@@ -118,12 +118,20 @@ def states(folder: Path) -> None:
             page.wait_for_selector("#verdict")
             keep("5-result")
             keep("top")
+            page.fill("#analysis", starter("count").replace("value = 37.4", "value = 41.5"))
+            page.wait_for_selector("#check_message .found")
+            page.click("#run")
+            until(lambda page=page: page.locator(".compare").count() >= 2 and "finished" in page.inner_text("#state"))
+            for at in range(2):
+                page.locator(".compare").nth(at).check()
+            page.wait_for_selector("#side_by_side table")
+            keep("6-side-by-side")
             page.close()
         page = opened(browser, server.url)
         page.wait_for_selector("#check_message .found")
         server.stop()
         page.wait_for_selector("#gone:not([hidden])")
-        page.screenshot(path=folder / "6-gone.png")
+        page.screenshot(path=folder / "7-gone.png")
 
 
 if __name__ == "__main__":

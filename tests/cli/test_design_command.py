@@ -106,7 +106,7 @@ def test_the_command_finds_what_the_library_finds(noisewise, tmp_path):
     (tmp_path / "found/mine.txt").write_text("")
     code, _, err = noisewise("design", "plan.toml", "--quiet", "--out", "found")
     assert code == 2
-    assert "'out' must be a new or empty folder" in err
+    assert "--out must be a new or empty folder" in err
 
 
 def test_json_and_a_goal_out_of_reach(noisewise):
@@ -230,7 +230,7 @@ def test_a_search_goes_on_from_its_checkpoint(noisewise, monkeypatch):
     monkeypatch.setattr(Simulation, "_computed", computed)
     code, out, _ = noisewise("status", "run.nwc")
     assert code == 0
-    assert "Checkpoint of nw.design, seed 1" in out
+    assert "Checkpoint of noisewise design, seed 1" in out
     assert "ended:    not yet" in out
     assert noisewise(*command, "--checkpoint", "run.nwc", text=text) == noisewise(*command, text=text)
 

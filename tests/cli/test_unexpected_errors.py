@@ -177,7 +177,7 @@ def test_a_full_disk_is_no_fault_of_ours_and_loses_nothing(noisewise, tmp_path, 
     monkeypatch.setattr(folders, "_write_posterior", failing(OSError(28, "No space left on device")))
     code, _, err = noisewise(*FIT)
     assert code == 2
-    assert "'out' must be writable ([Errno 28] No space left on device)" in err
+    assert "--out must be writable ([Errno 28] No space left on device)" in err
     assert f"What was computed is in {tmp_path / 'count-results-rescued'}." in err
     assert len(nw.Posterior.load(tmp_path / "count-results-rescued/posterior.nc")) == 300
     assert not (tmp_path / "count-results").exists()
@@ -330,7 +330,7 @@ def test_a_folder_whose_replacement_was_cut_short_does_not_look_whole(noisewise,
     monkeypatch.setattr(folders.shutil, "move", honest)
     code, _, err = noisewise("report", "count-results")
     assert code == 2
-    assert "'folder' must be written to its end" in err
+    assert "'count-results' must be written to its end" in err
     assert noisewise(*FIT)[0] == 0
     assert noisewise("report", "count-results")[0] == 0
 

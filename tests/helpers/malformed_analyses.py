@@ -307,7 +307,7 @@ def by_hand():
         (count, "[release]\n¦count = 3\n", "must be a table"),
         (count, "", "must be released"),
         (sums, "", "must be released"),
-        (sums, '[release.sums]\nvalue = ¦[1.0, 2.0]\nmechanism = "Laplace"\nscale = 1.0\n', "shape"),
+        (sums, '[release.sums]\nvalue = ¦[1.0, 2.0]\nmechanism = "Laplace"\nscale = 1.0\n', "2 entries"),
         (sums, '[release.sums]\nvalue = 11\nmechanism = "DiscreteLaplace"\nscale = 1.0\n', "whole number"),
         (
             sums,

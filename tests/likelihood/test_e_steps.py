@@ -59,6 +59,58 @@ def test_a_cloud_gives_the_mean_of_the_exact_one(name, seed):
     assert not agrees(means, 30.0)
 
 
+def randomised(n, ones):
+    """`ones` reported among `n` people, each of whom told the truth with probability 3/4."""
+    model = nw.Model(
+        prior={"share": dist.Beta(1.0, 1.0)}, statistics={"yes": lambda share: dist.Binomial(n, probs=share)}
+    )
+    return model, nw.Release(yes=nw.RandomizedResponse(keep=0.75, on="ones", n=n).released(ones))
+
+
+def test_noise_is_computed_once_in_a_window_however_many_steps_there_are(monkeypatch):
+    """Costly noise: counts of randomised answers. The estimate has a closed form."""
+    honest, windows = nw.RandomizedResponse.log_prob, []
+
+    def counted(self, released, confidential):
+        windows.append(np.shape(confidential))
+        return honest(self, released, confidential)
+
+    monkeypatch.setattr(nw.RandomizedResponse, "log_prob", counted)
+    model, release = randomised(100, 46)
+    fit = nw.fit(model, release, nw.EM(), start={"share": 0.1})
+    assert fit.estimate["share"] == pytest.approx((0.46 - 0.25) / 0.5, abs=1e-6)
+    assert fit.standard_error["share"] == pytest.approx(math.sqrt(0.46 * 0.54 / 100) / 0.5, rel=1e-3)
+    assert len(fit.trace) > 10
+    assert len(windows) == len(set(windows)), "each window once"
+
+
+def test_a_window_widens_until_next_to_nothing_is_left_out():
+    """The first window, 0 to 200, reaches the lower end of the support; the law lies beyond the other."""
+    model = nw.Model(prior={"theta": dist.Gamma(4.0, 0.01)}, statistics={"count": lambda theta: dist.Poisson(theta)})
+    release = nw.Release(count=nw.DiscreteLaplace(scale=3.0).released(100))
+    (part,) = parts_of(Problem(model, release))
+    cloud = exact_cloud(part, {"theta": np.asarray(400.0)})
+    counts = np.arange(2_000)
+    noise = np.tanh(0.5 / 3.0) * np.exp(-np.abs(100 - counts) / 3.0)
+    assert cloud.log_likelihood == pytest.approx(math.log(np.sum(noise * stats.poisson.pmf(counts, 400.0))), rel=1e-9)
+    assert 0.0 < np.max(cloud.neglected) < 1e-10
+
+
+def test_a_window_that_holds_the_whole_support_leaves_nothing_out():
+    """However small the likelihood: here e^-160, of which no finite window of unbounded noise would be sure."""
+    (part,) = parts_of(Problem(*randomised(400, 300)))
+    cloud = exact_cloud(part, {"share": np.asarray(1e-9)})
+    counts = np.arange(401)
+    reported = [
+        np.sum(stats.binom.pmf(np.arange(301), yes, 0.75) * stats.binom.pmf(300 - np.arange(301), 400 - yes, 0.25))
+        for yes in counts
+    ]
+    truth = math.log(np.sum(np.array(reported) * stats.binom.pmf(counts, 400, 1e-9)))
+    assert cloud.log_likelihood == pytest.approx(truth, rel=1e-9)
+    assert np.max(cloud.neglected) == 0.0
+    assert len(cloud.values) == 801
+
+
 def sample_of_a_normal(rng, size):
     """Values of Normal(0, 1) with the log density of a release of 1 by noise of Normal(0, 1)."""
     s = rng.standard_normal(size)

@@ -97,6 +97,15 @@ def test_pieces_add_up_to_the_whole(name, seed):
         assert not np.allclose(found.q(free, clouds)[0], truth.q(free, [whole])[0], rtol=1e-6)
 
 
+def test_a_piece_keeps_noise_of_its_own():
+    """What the whole has computed of its noise is of other entries."""
+    part = part_of(*LAWS["Binomial"])
+    whole = exact_cloud(part, VALUES)
+    for start in range(4):
+        piece = exact_cloud(Piece(part, start, 4), VALUES)
+        assert piece.log_likelihoods == pytest.approx(whole.log_likelihoods[start::4], rel=1e-12)
+
+
 def test_values_of_a_piece_have_its_law(seed):
     """Drawn entry by entry: each has the mean and variance of its own."""
     part = part_of(lambda a, b: dist.Gumbel(a * X, b), LAPLACE)

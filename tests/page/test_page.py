@@ -955,6 +955,25 @@ def test_the_report_opens_in_a_tab_and_a_file_is_opened_again(window, server, fi
     assert "The number of cases is about" in report.inner_text("#question")
 
 
+def test_runs_that_are_ticked_stand_side_by_side(window, server, finished, tmp_path):
+    other = server.runs.start(COUNT.replace("value = 37.4", "value = 41.5"), "Another count")
+    until(lambda: other.over)
+    page = window()
+    for run in (finished, other):
+        page.check(f".compare[data-run='{run.number}']")
+    page.wait_for_selector("#side_by_side table")
+    shown = page.inner_text("#side_by_side")
+    assert re.search(r"\[release\.count\] value\s+37\.4\s+41\.5", shown)
+    assert "Trust it" in shown
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert overflow(page)[0] <= 0
+    picture(page, kept("page-side-by-side.png", tmp_path), full_page=True)
+    assert serious_findings(page) == []
+    window.wrong.clear()  # axe itself asks for a style sheet that is not there
+    page.uncheck(f".compare[data-run='{other.number}']")
+    wait_for_text(page, "#side_by_side", "Tick two")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="stops by a signal")
 def test_a_server_that_is_gone_is_said_in_words(chromium, tmp_path):
     command = [sys.executable, "-m", "noisewise", "serve", str(tmp_path / "runs"), "--no-browser"]

@@ -4,6 +4,7 @@ Laws and contributions are expressions (expressions.py), never code. Every refus
 column, the line itself with a caret, the cause, the nearest valid name. docs/analysis-file.md.
 """
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -140,7 +141,8 @@ class DesignFile:
 def text_of(path: Any, who: str) -> str:
     """The text of a file that a person wrote."""
     if not isinstance(path, (str, os.PathLike)) or not Path(path).is_file():
-        advice = "Check the path, or write a starter with: noisewise new count."
+        hint = _alike(Path(path)) if isinstance(path, (str, os.PathLike)) else ""
+        advice = f"{hint}Check the path, or write a starter with: noisewise new count."
         raise refusal(who, "path", "must be an existing file", str(path), advice)
     try:
         with Path(path).open("rb") as file:
@@ -154,9 +156,17 @@ def text_of(path: Any, who: str) -> str:
         raise FileError(str(path), shown, len(before), "not UTF-8 text. Save the file as UTF-8.") from None
 
 
+def _alike(path: Path) -> str:
+    """A file in the same folder whose name is nearly this one, as a question."""
+    files = [each.name for each in path.parent.glob("*.toml") if each.is_file()]
+    close = difflib.get_close_matches(path.name, files, n=1)
+    return f"Did you mean '{close[0]}'? " if close else ""
+
+
 def starter(name: str) -> str:
     """A commented analysis file to begin with."""
-    checks.choice("new", "kind", name, STARTERS, checks.nearest(name, STARTERS))
+    if name not in STARTERS:
+        raise refusal("new", "kind", "must be the name of a starter", name, checks.nearest(name, STARTERS))
     return resources.files("noisewise.analysis").joinpath("starters", f"{name}.toml").read_text(encoding="utf-8")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from noisewise import checks
 from noisewise.analysis.expressions import CONSTANTS, Constants, ExpressionError, parse_number
+from noisewise.analysis.mistakes import cause_in_words
 from noisewise.analysis.settings import argument_below, table
 from noisewise.analysis.toml import Document, FileError
 from noisewise.analysis.vocabulary import FUNCTIONS, LAWS
@@ -198,7 +199,7 @@ def _maker(
         try:
             return CATALOGUE[kind].from_dict({**rest, **amount}, f"design.plan.{name}")
         except InputError as error:
-            raise document.error(argument_below(document, path, error), error.cause) from None
+            raise document.error(argument_below(document, path, error), cause_in_words(error)) from None
 
     if budget is None:
         return made()

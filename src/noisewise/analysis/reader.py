@@ -18,6 +18,8 @@ from noisewise.analysis.expressions import (
     parse_number,
     together,
 )
+from noisewise.analysis.file_words import in_file_words
+from noisewise.analysis.mistakes import cause_in_words, in_words
 from noisewise.analysis.release_table import parts_of, to_content
 from noisewise.analysis.settings import Settings, argument_below, read_settings, table
 from noisewise.analysis.toml import Document, FileError
@@ -107,7 +109,7 @@ class Reader:
             model = self._located(lambda: Model(prior, statistics, dims=dims, coords=coords, derived=derived))
         for warning in caught:
             if isinstance(warning.message, NoisewiseWarning):
-                self.notes.append(warning.message.cause)
+                self.notes.append(in_file_words(warning.message.cause))
             else:
                 warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         return model
@@ -267,7 +269,7 @@ class Reader:
         elif error.argument is not None:  # model and release do not fit
             value: Path = ("release", error.argument, "value")
             path = value if value in self.document.places else self.places.get(error.argument, ("release",))
-        return self.document.error(argument_below(self.document, path, error), error.cause)
+        return self.document.error(argument_below(self.document, path, error), cause_in_words(error))
 
     # The release -------------------------------------------------------------------------------------
 
@@ -341,7 +343,7 @@ class Reader:
             path = path[:-1]
         place = argument_below(self.document, path, error)
         hint = " Leave out the quotation marks." if _is_quoted_number(self.document.at(place)) else ""
-        return self.document.error(place, error.cause + hint)
+        return self.document.error(place, cause_in_words(error) + hint)
 
     def _release_file(self, path: Path, name: str) -> Release:
         if self.folder is None:
@@ -356,7 +358,8 @@ class Reader:
         except FileError:
             raise
         except (ValueError, OSError) as error:  # InputError among them
-            raise self.document.error(path, f"the release file cannot be used: {error}") from None
+            reason = in_words(error) if isinstance(error, InputError) else str(error)
+            raise self.document.error(path, f"the release file cannot be used: {reason}") from None
 
     def _check_together(self, model: Model, release: Release, settings: Settings) -> None:
         """Refuse a release or a method that the model does not fit."""

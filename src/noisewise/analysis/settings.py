@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from noisewise import checks
+from noisewise.analysis.mistakes import cause_in_words
 from noisewise.analysis.toml import Document
 from noisewise.errors import InputError, Path
 from noisewise.inference.settings import Estimator, Sampler
@@ -95,7 +96,7 @@ def _algorithm(document: Document, path: Path, stated: Any, methods: Mapping[str
     try:
         return methods[name](**settings)
     except InputError as error:
-        raise document.error(argument_below(document, path, error), error.cause) from None
+        raise document.error(argument_below(document, path, error), cause_in_words(error)) from None
     except (TypeError, ValueError) as error:
         raise document.error(path, f"{name} cannot be set up so: {error}.") from None
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from noisewise.analysis.file_words import in_file_words
 from noisewise.errors import InputError, Path, shortened
 
 LARGEST = 1_000_000
@@ -27,31 +28,6 @@ _DOTTED = re.compile(rf"""(?<![\w\\-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ACCENTED = re.compile(r"""(?<!["'\w])\w*[^\W\x00-\x7f]\w*(?!["'\w])""")
 _ESCAPES = {"u": 4, "U": 8}
-
-
-_FILE_WORDS = (
-    (r"\bdist\.(?=[A-Z])", ""),
-    (r"(?<=; got )True\b", "true"),
-    (r"(?<=; got )False\b", "false"),
-    (r"(?<=; got )None\b", "nothing"),
-    (r"; or None for no limit", ""),
-    (r"10\*\*6, not 1e6", "1000000, not 1e6"),
-    (r"\ban array of\b", "a list of"),
-    (r"\bor array\b", "or list"),
-    (r"' of shape \(\) and type float\d+", "', a decimal number"),
-    (r"target\['(?:truth'\]\[')?(\w+)'\]", r"\1"),
-    (r'\{"width": "theta", "at_most": 4\.0\}', '{ width = "theta", at_most = 4.0 }'),
-    (r'"truth": \{"(\w+)": \.\.\.\}', r"truth = { \1 = ... }"),
-    (r"\(0\.01, 10\.0\)", "[0.01, 10.0]"),
-)
-"""What refusals for programs say, and what that is in a file."""
-
-
-def in_file_words(cause: str) -> str:
-    """A cause in the words of the file."""
-    for pattern, words in _FILE_WORDS:
-        cause = re.sub(pattern, words, cause)
-    return cause
 
 
 class FileError(InputError):

@@ -8,8 +8,10 @@ from typing import Any
 import typer
 
 from noisewise._version import __version__
+from noisewise.analysis.mistakes import in_words
 from noisewise.cli import analyse, curate, describe, examples, watch
 from noisewise.cli.faults import end_with_fault
+from noisewise.cli.mistakes import said
 from noisewise.cli.shared import FAILED, INTERRUPTED, MISTAKE, fail, note
 from noisewise.errors import InferenceError, NoisewiseError, NoisewiseWarning, Unwritten
 
@@ -62,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
 
         def show(message: Any, category: Any, *rest: Any, **options: Any) -> None:
             if issubclass(category, NoisewiseWarning):
-                note(str(message))
+                note(in_words(message))
             else:
                 show_warning(message, category, *rest, **options)
 
@@ -73,9 +75,9 @@ def main(arguments: list[str] | None = None) -> None:
         except Unwritten as error:
             end_with_fault(error.__cause__ or error, command, error.saved)
         except InferenceError as error:
-            fail(str(error), FAILED)
+            fail(in_words(error), FAILED)
         except NoisewiseError as error:
-            fail(str(error), MISTAKE)
+            fail(said(error, app, command), MISTAKE)
         except KeyboardInterrupt:
             fail("interrupted", INTERRUPTED)
         except BrokenPipeError:  # the reader of our output went away

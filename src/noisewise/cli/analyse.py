@@ -10,6 +10,7 @@ import typer
 
 from noisewise.analysis import starter
 from noisewise.analysis.analysis import STARTERS
+from noisewise.analysis.file_words import in_file_words
 from noisewise.cli.shared import (
     FAILED,
     INTERRUPTED,
@@ -30,8 +31,10 @@ from noisewise.cli.shared import (
     write_new,
 )
 from noisewise.errors import NoisewiseError, refusal
+from noisewise.inference.settings import method_in_words
+from noisewise.report import noise
 from noisewise.report.prior_words import prior_in_words
-from noisewise.report.short_answer import in_order
+from noisewise.report.short_answer import in_order, percent
 from noisewise.studies.calibrate import calibrate as calibrate_of
 from noisewise.studies.forecast import forecast as forecast_of
 from noisewise.workflow.expectations import Mistaken
@@ -100,15 +103,17 @@ def check(
         typer.echo(f"Parameter {name}: before the release {stated}" + (f" ({before})." if before else "."))
     for name in analysis.model.statistics:
         item = analysis.release.get(name)
-        publication = f"released as {plain(item.value)} by {item.mechanism!r}" if item is not None else "not released"
-        typer.echo(f"Statistic {name}: {publication}.")
+        typer.echo(f"Statistic {name}: " + ("not published." if item is None else f"published as {plain(item.value)}."))
+        if item is not None:
+            typer.echo(f"  {noise.sentence(name, item)}")
     if settings.method is not None:
-        typer.echo(f"Method asked for: {settings.method!r}.")
+        typer.echo(f"Method asked for: {method_in_words(settings.method)}.")
     if outlook is not None:
         for line in outlook.lines():
-            typer.echo(line)
-        say_table(outlook.table().drop(columns="note").dropna(), "Expected work (seconds are rough)", ROUGH)
-        seconds = float(outlook.table()["seconds"].iloc[0])
+            typer.echo(in_file_words(line))
+        work = outlook.table().drop(columns="note").dropna()
+        say_table(work.rename(index=in_file_words), "Expected work (seconds are rough)", ROUGH)
+        seconds = float(work["seconds"].iloc[0])
         typer.echo(f"{_duration(seconds)}; next: noisewise fit {file}")
     else:
         typer.echo(f"Next: noisewise fit {file}")
@@ -202,14 +207,23 @@ def _say_posterior(results: "Results", folder: Path | None, json: bool = False, 
     if report is not None:
         _say_short(report)
     if len(posterior):
-        say_table(in_order(posterior, posterior.summary(level)))
+        say_table(_for_people(posterior, in_order(posterior, posterior.summary(level))))
     if posterior.without_moments:
         typer.echo(posterior.without_moments)
-    typer.echo(f"{posterior.headline(results.analysis.settings.seed)}.")
+    typer.echo(f"How: {posterior.headline(results.analysis.settings.seed)}.")
     if posterior.reason:
-        typer.echo(f"Why this sampler: {posterior.reason}.")
+        typer.echo(f"Why so: {posterior.reason}.")
     if folder is not None:
         _say_where(folder)
+
+
+def _for_people(posterior: Any, table: Any) -> Any:
+    """The summary without the columns for experts, which summary.csv has; of a yes-or-no question, its probability."""
+    shown = table.drop(columns=["ess", "mcse"]).astype(object)
+    for label in shown.index:
+        if posterior[str(label).split("[")[0]].dtype.kind == "b":
+            shown.loc[label] = [percent(table.loc[label, "mean"]), *[""] * (shown.shape[1] - 1)]
+    return shown
 
 
 def _say_short(report: Any) -> None:
@@ -226,7 +240,7 @@ def _say_short(report: Any) -> None:
 def _say_where(folder: Path) -> None:
     typer.echo(f"Results: {folder}")
     if (folder / "report.html").exists():
-        typer.echo(f"Report: {folder / 'report.html'}")
+        typer.echo(f"Report: {folder / 'report.html'} (open it in a browser)")
     for naive in (folder / "naive.nc", folder / "naive.json"):
         if naive.exists():
             beside = folder / "comparison.csv"

@@ -9,6 +9,7 @@ import typer
 
 from noisewise.analysis import Analysis
 from noisewise.errors import refusal
+from noisewise.report.verdict import sentence
 from noisewise.workflow.folder import check_folder
 from noisewise.workflow.results import plain
 
@@ -109,6 +110,7 @@ def stop_unless_done(results: "Results", folder: Path | None) -> None:
         raise results.fault
     exact, where = results.exact, "" if folder is None else f" What there is: {folder}."
     if results.end.exit_code:
-        fail(f"status '{exact.status}': {exact.message}{where}", results.ended or results.end.exit_code)
+        why = f"{results.end.meaning} (It ended with status '{exact.status}'.){sentence(exact.message)}"
+        fail(f"{why}{where}", results.ended or results.end.exit_code)
     if results.ended:
         fail(f"interrupted before the naive analysis was done; the exact one is complete.{where}", results.ended)

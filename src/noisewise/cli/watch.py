@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from noisewise.analysis.file_words import in_file_words
 from noisewise.checkpoint import describe
 from noisewise.errors import refusal
 from noisewise.page import serve as serve_page
@@ -24,7 +25,7 @@ def status(
         advice = "Give the file of: noisewise fit FILE --checkpoint run.nwc."
         raise refusal("status", "file", "must be an existing checkpoint", str(file), advice)
 
-    typer.echo(describe(file))
+    typer.echo(in_file_words(describe(file)))
 
 
 def serve(

@@ -1,5 +1,6 @@
 """Frozen settings of one algorithm: the base that samplers share, and their way to and from files."""
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -119,3 +120,12 @@ class Estimator(ABC):
     def identity(self) -> dict[str, Any]:
         """Name and settings as a checkpoint keeps them, to recognise the run."""
         return {"name": type(self).__name__, **{name: repr(value) for name, value in vars(self).items()}}
+
+
+def method_in_words(method: Sampler | Estimator) -> str:
+    """Its name, with plain settings that are not the defaults: 'Rejection with max_proposals = 5000'."""
+    default = vars(type(method)())
+    changed = {name: value for name, value in vars(method).items() if value != default[name]}
+    plain = {name: value for name, value in changed.items() if isinstance(value, (str, bool, int, float))}
+    settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in plain.items())
+    return type(method).__name__ + (f" with {settings}" if settings else "")

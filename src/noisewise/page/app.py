@@ -1,4 +1,4 @@
-"""The page itself: what stands where. editor.py and results.py hold its two halves."""
+"""The page itself: what stands where. editor.py and results.py hold its two halves, history.py the list of runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from shiny import App, Inputs, Outputs, Session, reactive, ui
 
 from noisewise.page.editor import editor_server, editor_ui
+from noisewise.page.history import history_server, history_ui
 from noisewise.page.results import bar_ui, results_server, results_ui
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def page_ui() -> Any:
             hidden="",
         ),
         bar_ui(),
-        ui.tags.main(ui.layout_columns(editor_ui(), results_ui(), col_widths=WIDTHS)),
+        ui.tags.main(ui.layout_columns(editor_ui(), ui.div(results_ui(), history_ui()), col_widths=WIDTHS)),
         title="noisewise",
         lang="en",
     )
@@ -50,5 +51,6 @@ def page_app(runs: "Runs") -> App:
         shown: reactive.Value[int | None] = reactive.Value(next((run.number for run in runs), None))
         editor_server(input, session, runs, shown)
         results_server(input, session, runs, shown)
+        history_server(input, runs, shown)
 
     return App(page_ui(), server, static_assets={"/assets": ASSETS})

@@ -84,6 +84,7 @@ def summary(report: Report) -> dict[str, Any]:
             "label": report.naming.listed(name),
             "parameter": name.split("[")[0] in posterior.parameters,
             "confidential": name.split("[")[0] in posterior.statistics,
+            "chance": posterior[name.split("[")[0]].dtype.kind == "b",
             "prior": prior.get(name),
             "naive": naive.get(name) if name.split("[")[0] not in posterior.statistics else None,
             "exact": row,

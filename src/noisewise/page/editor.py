@@ -10,6 +10,7 @@ from shiny import Inputs, Session, reactive, render, req, ui
 
 from noisewise.analysis import Analysis, FileError, starter
 from noisewise.analysis.analysis import STARTERS
+from noisewise.analysis.mistakes import in_words
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.page import release_text
 from noisewise.page.form import PageForm, form_of, with_prior, with_value
@@ -58,7 +59,7 @@ def check(text: str) -> Checked:
     except FileError as error:
         return Checked(text, error=error.headline, place=error.excerpt)
     except NoisewiseError as error:
-        return Checked(text, error=str(error))
+        return Checked(text, error=in_words(error))
     settings = analysis.settings
     summary = (
         f"In order. Parameters: {', '.join(analysis.model.parameters)}. Released: {', '.join(analysis.release)}. "
@@ -233,74 +234,98 @@ def _uploaded(files: Any) -> bytes:
 
 def _in_step(input: Inputs, said: Any, put: Any, checked: Any) -> None:
     """The form and the file: a change of either is brought to the other."""
-    own = {"text": ""}
-    """The text that the form itself made last: what is being typed is not written over."""
-    filled: dict[str, tuple[str, str | None]] = {}
-    """What was filled in last: a number that the file has not changed is left as it is."""
-
-    def fill(key: str, value: str, label: str | None = None) -> None:
-        if filled.get(key) != (value, label):
-            filled[key] = (value, label)
-            ui.update_text(key, value=value, label=label)
+    form = _Form(input, said, put)
 
     @reactive.effect
     def _fill_choices() -> None:
-        outcome = checked.result()
-        if not outcome.error:
-            for key, names in (("form_statistic", outcome.form.values), ("form_parameter", outcome.form.priors)):
-                with reactive.isolate():
-                    present = input[key]()
-                chosen = present if present in names else next(iter(names), "")
-                ui.update_select(key, choices={name: name for name in names} or {"": "none here"}, selected=chosen)
+        form.fill_choices(checked.result())
 
     @reactive.effect
     def _fill() -> None:
-        outcome, name, parameter = checked.result(), input.form_statistic(), input.form_parameter()
-        if outcome.error or outcome.text == own["text"]:
-            return
-        key, amount = outcome.form.noise.get(name, ("none stated", ""))
-        low, high = outcome.form.priors.get(parameter, ("", ""))
-        fill("form_value", outcome.form.values.get(name, ""))
-        fill("form_noise", amount, label=f"Noise ({key})")
-        fill("form_low", low)
-        fill("form_high", high)
-
-    async def change(make: Any) -> None:
-        try:
-            text = make(input.analysis())
-        except InputError as error:
-            said.set(message(error.cause, wrong=True))
-            return
-        said.set(None)
-        own["text"] = text
-        filled.clear()
-        await put(text)
-
-    def current() -> PageForm | None:
-        """What the file says, where it is in order and has been read."""
-        with reactive.isolate():
-            outcome = check(input.analysis())
-        return None if outcome.error else outcome.form
+        form.fill(checked.result(), input.form_statistic(), input.form_parameter())
 
     @reactive.effect
     @reactive.event(input.form_value, input.form_noise, ignore_init=True)
     async def _typed_value() -> None:
-        form, name = current(), input.form_statistic()
-        if form is None or name not in form.values:
-            return
-        key, amount = form.noise.get(name, ("", ""))
-        if input.form_value().strip() not in ("", form.values[name]):
-            await change(lambda text: with_value(text, name, "value", input.form_value()))
-        elif key and input.form_noise().strip() not in ("", amount):
-            await change(lambda text: with_value(text, name, key, input.form_noise()))
+        await form.take_value(input.form_statistic(), input.form_value().strip(), input.form_noise().strip())
 
     @reactive.effect
     @reactive.event(input.form_low, input.form_high, ignore_init=True)
     async def _typed_prior() -> None:
-        form, name = current(), input.form_parameter()
-        typed = (input.form_low().strip(), input.form_high().strip())
-        if form is not None and name in form.priors and all(typed) and typed != form.priors[name]:
-            await change(lambda text: with_prior(text, name, *typed))
+        await form.take_prior(input.form_parameter(), input.form_low().strip(), input.form_high().strip())
+
+
+class _Form:
+    """The form in one window: what it was filled with, and what it brings to the file."""
+
+    def __init__(self, input: Inputs, said: Any, put: Any) -> None:
+        self.input, self.said, self.put = input, said, put
+        self.own = ""
+        """The text that the form itself made last: what is being typed is not written over."""
+        self.filled: dict[str, tuple[str, str | None]] = {}
+        """What was filled in last: a number that the file has not changed is left as it is."""
+
+    def fill_choices(self, outcome: Checked) -> None:
+        """Offer the statistics and the parameters of a file that is in order."""
+        if outcome.error:
+            return
+        for key, names in (("form_statistic", outcome.form.values), ("form_parameter", outcome.form.priors)):
+            with reactive.isolate():
+                present = self.input[key]()
+            chosen = present if present in names else next(iter(names), "")
+            choices = {name: outcome.form.called[name] for name in names}
+            ui.update_select(key, choices=choices or {"": "none here"}, selected=chosen)
+
+    def fill(self, outcome: Checked, statistic: str, parameter: str) -> None:
+        """Show the numbers of a file that somebody else than the form has changed."""
+        if outcome.error or outcome.text == self.own:
+            return
+        key, amount = outcome.form.noise.get(statistic, ("none stated", ""))
+        low, high = outcome.form.priors.get(parameter, ("", ""))
+        self._fill_one("form_value", outcome.form.values.get(statistic, ""))
+        self._fill_one("form_noise", amount, label=f"Noise ({key})")
+        self._fill_one("form_low", low)
+        self._fill_one("form_high", high)
+
+    def _fill_one(self, key: str, value: str, label: str | None = None) -> None:
+        if self.filled.get(key) != (value, label):
+            self.filled[key] = (value, label)
+            ui.update_text(key, value=value, label=label)
+
+    async def take_value(self, statistic: str, value: str, noise: str) -> None:
+        """Bring a published value, or how much noise it has, to the file."""
+        form = self._current()
+        if form is None or statistic not in form.values:
+            return
+        key, amount = form.noise.get(statistic, ("", ""))
+        if value not in ("", form.values[statistic]):
+            await self._change(lambda text: with_value(text, statistic, "value", value))
+        elif key and noise not in ("", amount):
+            await self._change(lambda text: with_value(text, statistic, key, noise))
+
+    async def take_prior(self, parameter: str, low: str, high: str) -> None:
+        """Bring what was expected to the file, as a prior."""
+        form = self._current()
+        is_new = form is not None and parameter in form.priors and (low, high) != form.priors[parameter]
+        if is_new and low and high:
+            await self._change(lambda text: with_prior(text, parameter, low, high))
+
+    def _current(self) -> PageForm | None:
+        """What the file says, where it is in order and has been read."""
+        with reactive.isolate():
+            outcome = check(self.input.analysis())
+        return None if outcome.error else outcome.form
+
+    async def _change(self, make: Any) -> None:
+        try:
+            text = make(self.input.analysis())
+        except InputError as error:
+            self.said.set(message(in_words(error), wrong=True))
+            return
+        self.said.set(None)
+        self.own = text
+        self.filled.clear()
+        await self.put(text)
 
 
 def _checking(input: Inputs) -> Any:
@@ -325,7 +350,7 @@ def _releasing(input: Inputs, said: Any, put: Any) -> None:
         try:
             text = make(input.analysis())
         except NoisewiseError as error:
-            said.set(message(str(error), wrong=True))
+            said.set(message(in_words(error), wrong=True))
             return
         await put(text)
         said.set(message("The release is in the analysis file."))

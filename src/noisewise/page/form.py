@@ -9,6 +9,7 @@ from noisewise.analysis import Analysis
 from noisewise.analysis import toml as toml_text
 from noisewise.analysis.expected import law_between
 from noisewise.errors import InputError, Path
+from noisewise.report.naming import Naming
 from noisewise.report.prior_words import spread
 
 NOISE = ("epsilon", "scale", "rho", "mu", "keep")
@@ -26,6 +27,8 @@ class PageForm:
     """By statistic: which argument says how much noise, and its value."""
     priors: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By parameter: the ends of the middle 95% of its prior."""
+    called: dict[str, str] = field(default_factory=dict)
+    """What people call the statistics and parameters, with their names in the file."""
 
 
 def form_of(analysis: Analysis) -> PageForm:
@@ -40,9 +43,9 @@ def form_of(analysis: Analysis) -> PageForm:
             noise[name] = (key, _shown(entries[name][key]))
     model = analysis.model
     plain = [name for name in model.parameters if not model.parents(name) and model.shape(name) == ()]
-    return PageForm(
-        values, noise, {name: (f"{low:.3g}", f"{high:.3g}") for name in plain for low, high in [_ends(model, name)]}
-    )
+    priors = {name: (f"{low:.3g}", f"{high:.3g}") for name in plain for low, high in [_ends(model, name)]}
+    naming = Naming.of(analysis.content)
+    return PageForm(values, noise, priors, {name: naming.listed(name) for name in (*values, *priors)})
 
 
 def _has(entries: dict[str, Any], name: str, key: str) -> bool:

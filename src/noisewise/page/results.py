@@ -1,4 +1,4 @@
-"""The right half of the page: the run that is shown, other privacy budgets, and the history."""
+"""The right half of the page: the run that is shown, and other privacy budgets."""
 
 import asyncio
 import base64
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shiny import Inputs, Session, reactive, render, req, ui
 
 from noisewise.page.runs import FILES, REPLICATES, SIMULATING, Run
+from noisewise.report.short_answer import percent
 
 if TYPE_CHECKING:
     from noisewise.page.runs import Runs
@@ -39,7 +40,7 @@ def bar_ui() -> Any:
 
 
 def results_ui() -> Any:
-    """Result, other budgets, history."""
+    """Result and other budgets."""
     return ui.div(
         ui.tags.section(
             ui.h2("Result", id="result-title"),
@@ -53,12 +54,6 @@ def results_ui() -> Any:
             ui.div(ui.input_action_button("stop", "Stop exploring", disabled=True), class_="actions"),
             ui.output_ui("explored"),
             aria_labelledby="epsilon-title",
-        ),
-        ui.tags.section(
-            ui.h2("Runs", id="runs-title"),
-            ui.input_select("shown", "Show", {"": "none yet"}),
-            ui.output_ui("history"),
-            aria_labelledby="runs-title",
         ),
     )
 
@@ -91,7 +86,6 @@ def results_server(input: Inputs, session: Session, runs: "Runs", shown: Any) ->
         return runs.get(shown())
 
     _progress(input, runs, current, news, states)
-    _history(input, runs, shown, states)
     _exploration(input, session, runs, current, states)
 
     @render.ui
@@ -142,63 +136,12 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
             runs.cancel(run.number)
 
 
-def _history(input: Inputs, runs: "Runs", shown: Any, states: Any) -> None:
-    @reactive.effect
-    def _choices() -> None:
-        choices = {str(run.number): f"{run.number}: {run.title} ({run_state(run)})" for run in states()}
-        ui.update_select("shown", choices=choices or {"": "none yet"}, selected=str(shown() or ""))
-
-    @reactive.effect
-    @reactive.event(input.shown)
-    def _choose() -> None:
-        number = input.shown()
-        if isinstance(number, str) and number.isdigit() and runs.get(int(number)) is not None:
-            shown.set(int(number))
-
-    @render.ui
-    def history() -> Any:
-        listed = states()
-        if not listed:
-            return None
-        rows = [
-            ui.tags.tr(
-                ui.tags.th(str(run.number), scope="row"),
-                ui.tags.td(run.title, class_="title"),
-                ui.tags.td(first_answer(run)),
-                ui.tags.td(run_state(run)),
-                ui.tags.td(run.when),
-                ui.tags.td(_report_link(run)),
-                ui.tags.td(_reopening(run)),
-            )
-            for run in listed[:20]
-        ]
-        return table(("run", "title", "first answer", "state", "started", "report", "file"), rows, "Runs")
-
-
-def first_answer(run: Run) -> str:
-    """What was asked for first, to compare runs by: its mean and interval."""
-    rows = run.result["rows"] if run.result is not None else []
-    if not rows:
-        return ""
-    mean, _, low, high = map(short, rows[0]["exact"])
-    return f"{rows[0]['name']}: {mean} ({low} to {high})"
-
-
-def _report_link(run: Run, text: str = "report") -> Any:
+def report_link(run: Run, text: str = "report") -> Any:
+    """The way to a run's report, in a tab of its own; nothing where there is none."""
     if run.file("report.html") is None:
         return None
     label = f"{text}: of run {run.number}, in a new tab"
     return ui.tags.a(text, href=f"report/{run.number}", target="_blank", rel="noopener", aria_label=label)
-
-
-def _reopening(run: Run) -> Any:
-    return ui.tags.button(
-        "open again",
-        type="button",
-        class_="btn btn-link reopen",
-        data_run=str(run.number),
-        aria_label=f"open the analysis file of run {run.number} again",
-    )
 
 
 # What a finished run shows ------------------------------------------------------------------------------------
@@ -228,7 +171,7 @@ def result_ui(run: Run) -> Any:
     heads = ("", "", "mean", "sd", f"{100 * result['level']:g}% interval")
     return ui.div(
         verdict_ui(result["verdict"]),
-        ui.p(_report_link(run, "Open the report"), class_="actions"),
+        ui.p(report_link(run, "Open the report"), class_="actions"),
         cards_ui(result),
         table(heads, _rows(result), "Prior, naive and exact") if result["rows"] else None,
         ui.p(f"{more} more in the files.", class_="quiet") if more > 0 else None,
@@ -270,11 +213,16 @@ def _rows(result: Any) -> list[Any]:
         name = f"{called} (confidential)" if row.get("confidential", not row["parameter"]) else called
         kinds = [kind for kind in ("prior", "naive", "exact") if row[kind] is not None]
         for kind in kinds:
-            mean, sd, low, high = map(short, row[kind])
             first = ui.tags.th(name, scope="rowgroup", rowspan=str(len(kinds))) if kind == kinds[0] else None
-            cells = [ui.tags.td(text) for text in (kind, mean, sd, f"{low} to {high}")]
+            cells = [ui.tags.td(text) for text in (kind, *_numbers(row[kind], row.get("chance", False)))]
             rows.append(ui.tags.tr(first, cells, class_=f"kind-{kind}"))
     return rows
+
+
+def _numbers(numbers: Any, is_chance: bool) -> tuple[str, str, str]:
+    """Mean, standard deviation and interval; of a yes-or-no question, its probability alone."""
+    mean, sd, low, high = numbers
+    return (percent(mean), "", "") if is_chance else (short(mean), short(sd), f"{short(low)} to {short(high)}")
 
 
 def short(number: float | None) -> str:

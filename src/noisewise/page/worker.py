@@ -87,6 +87,7 @@ def main() -> None:
     os.dup2(2, 1)
     link = Link(sys.stdin, answers)
     threading.Thread(target=link.read, daemon=True).start()
+    from noisewise.analysis.mistakes import in_words
     from noisewise.errors import NoisewiseError
     from noisewise.inference import progress
 
@@ -98,7 +99,7 @@ def main() -> None:
         except Cancelled:
             link.say(kind="cancelled")
         except NoisewiseError as error:
-            link.say(kind="failed", message=str(error))
+            link.say(kind="failed", message=in_words(error))
         except MemoryError:
             link.say(kind="failed", message="The computer's memory did not suffice. Ask for fewer draws.")
         except Exception as error:  # a bug: say so on the page, and keep serving

@@ -108,33 +108,14 @@ def panel(
         drawn = axis.lines[-1]
         axis.fill_between(drawn.get_xdata(), drawn.get_ydata(), color=COLOURS["exact"], alpha=0.25, linewidth=0)
     else:
-        axis.hist(
-            values,
-            bins=_bins(values, low, high),
-            weights=posterior.weights,
-            density=True,
-            color=COLOURS["exact"],
-            alpha=0.55,
-            label="exact posterior",
-        )
+        _histogram(axis, values, posterior.weights, _bins(values, low, high))
     if naive is not None and name in (*naive.parameters, *naive.derived):
         _line(axis, naive[name][at], naive.weights, view, ":", "naive posterior")
     if name in before:
         _line(axis, before[name][at], None, view, "--", "prior")
     released = np.asarray(posterior.released.get(name, np.nan))
     if released.shape == posterior[name].shape[1:] and not np.isnan(released[index]):  # withheld, or of another kind
-        released = released[index]
-        # one beyond the picture is an arrow at its edge: a mark out there would squeeze everything else
-        marker = "D" if view[0] <= released <= view[1] else ">" if released > view[1] else "<"
-        axis.plot(
-            [np.clip(released, *view)],
-            [0],
-            marker,
-            color=COLOURS["released"],
-            clip_on=False,
-            zorder=5,
-            label="released value",
-        )
+        _mark(axis, float(released[index]), view)
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")
     notes = [*(["confidential"] if name in posterior.statistics else []), *filter(None, [unit_of(posterior, name)])]
@@ -149,6 +130,18 @@ def unit_of(result: Any, name: str) -> str:
     """The unit of a released statistic, where the release states it and the result knows its release."""
     problem = result.problem if isinstance(result, Posterior) else None
     return "" if problem is None or name not in problem.release else str(problem.release[name].about.get("unit", ""))
+
+
+def _histogram(axis: Any, values: Array, weight: Array | None, bins: Any) -> None:
+    style: dict[str, Any] = {"color": COLOURS["exact"], "alpha": 0.55, "label": "exact posterior"}
+    axis.hist(values, bins=bins, weights=weight, density=True, **style)
+
+
+def _mark(axis: Any, released: float, view: tuple[float, float]) -> None:
+    """The released value; beyond the view, an arrow at its edge: a mark out there would squeeze everything else."""
+    marker = "D" if view[0] <= released <= view[1] else ">" if released > view[1] else "<"
+    style: dict[str, Any] = {"color": COLOURS["released"], "clip_on": False, "zorder": 5, "label": "released value"}
+    axis.plot([np.clip(released, *view)], [0], marker, **style)
 
 
 def legend(figure: Any, axes: Any, where: str = "outside upper center") -> None:

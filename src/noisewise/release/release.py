@@ -264,6 +264,8 @@ class Release(Mapping[str, Released]):
         if not isinstance(statistics, dict) or not statistics:
             advice = 'Give {"count": {"value": 37.4, "mechanism": "Laplace", "scale": 5.0}}.'
             raise refusal(where, "statistics", "must be a non-empty object", statistics, advice)
+        for name in statistics:
+            checks.name(where, "statistics", name)
         release: Any = cls(
             {name: restored(entry, _place(where, name), content["version"]) for name, entry in statistics.items()}
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.inference.settings import method_in_words
 from noisewise.inference.status import FIT
 from noisewise.model import Model
 from noisewise.report import fit_figures, page, words
@@ -260,7 +261,7 @@ def _information_kept(fit: Fit) -> dict[str, float]:
 def _replay(report: FitReport) -> Section:
     fit = report.fit
     command = report.replay or f"noisewise.fit(model, release, {fit.estimator!r}, seed={fit.seed})"
-    facts = [("Seed", "none" if fit.seed is None else str(fit.seed)), ("Estimator", repr(fit.estimator))]
+    facts = [("Seed", "none" if fit.seed is None else str(fit.seed)), ("Estimator", method_in_words(fit.estimator))]
     return page.replay(report, command, facts, fit.versions)
 
 

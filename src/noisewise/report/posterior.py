@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.inference.settings import method_in_words
 from noisewise.model.model import prior_generator
 from noisewise.numerics import Array
 from noisewise.report import check, figures, page, words
@@ -261,7 +262,7 @@ def _replay(report: Report) -> Section:
     facts = [
         ("Seed", str(posterior.seed if report.seed is None else report.seed)),
         ("Draws", f"{len(posterior):,}"),
-        ("Sampler", repr(posterior.sampler)),
+        ("Sampler", method_in_words(posterior.sampler)),
     ]
     return page.replay(report, command, facts, posterior.versions)
 

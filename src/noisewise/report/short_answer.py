@@ -62,7 +62,7 @@ def planned(report: Any) -> list[str]:
     column = target.column(report.posterior.draws)
     weight = report.posterior.weights
     above = float(np.average(column > target.against, weights=weight))
-    return [f"{asked}; here the chance that it is above is {_percent(above)}."]
+    return [f"{asked}; here the chance that it is above is {percent(above)}."]
 
 
 def naive_doubt(report: Any) -> str:
@@ -81,8 +81,8 @@ def _answer(report: Any, label: str, row: Any, naive: Any) -> str:
         naive.loc[label] if naive is not None and name not in posterior.statistics and label in naive.index else None
     )
     if posterior[name].dtype.kind == "b":
-        without = "" if beside is None else f" (ignoring the noise: {_percent(beside['mean'])})"
-        return f"{called}: probability {_percent(row['mean'])}{without}."
+        without = "" if beside is None else f" (ignoring the noise: {percent(beside['mean'])})"
+        return f"{called}: probability {percent(row['mean'])}{without}."
     low, high = row.index[2:4]
     shown = _counted if posterior[name].dtype.kind in "iu" else number
     centre = row["median"] if label in posterior.heavy_tails else row["mean"]
@@ -106,18 +106,26 @@ def _prior_part(report: Any, label: str) -> str:
         return ""
     prior = columns[:, rows.index(label)]
     moved = float((row["mean"] - prior.mean()) / prior.std()) if np.isfinite(row["mean"]) else float("nan")
-    told = _told(after / (high - low), moved)
+    shown = _counted if posterior[name].dtype.kind in "iu" else number
+    centres = f"from {shown(_as_known(prior))} to {shown(row['mean'])}" if np.isfinite(row["mean"]) else ""
+    told = _told(after / (high - low), moved, centres)
     called, unit = report.naming.called(label), report.naming.unit(label)
     called = f"the {called[4:]}" if called.startswith("The ") else called
-    shown = _counted if posterior[name].dtype.kind in "iu" else number
     return f"Before the release, the prior put {called} between {shown(low)} and {shown(high)}{unit}; {told}."
 
 
-def _told(kept: float, moved: float) -> str:
-    """What the release did: the share of the width that is left, and the move in standard deviations of the prior."""
+def _as_known(draws: Any) -> float:
+    """The mean of draws, rounded to what their number tells: the mean of a prior is not known to more digits here."""
+    error = 3.0 * float(draws.std()) / len(draws) ** 0.5
+    step = 10.0 ** np.ceil(np.log10(error)) if 0 < error < np.inf else 0.0
+    return float(step * np.round(draws.mean() / step)) if step else float(draws.mean())
+
+
+def _told(kept: float, moved: float, centres: str) -> str:
+    """What the release did: `kept` is the share of the width, `moved` in standard deviations of the prior."""
     changes = []
     if abs(moved) >= MOVED:
-        changes.append(f"moved the centre by {number(abs(moved), 2)} prior standard deviations")
+        changes.append(f"moved the centre {centres}")
     if abs(1 - kept) > 0.02:
         way = "narrowed" if kept < 1 else "widened"
         changes.append(f"{way} the interval by {number(100 * abs(1 - kept), 2)}%")
@@ -140,7 +148,7 @@ def _counted(value: Any) -> str:
     return whole(round(value)) if abs(value) >= 10 or value.is_integer() else number(value, 2)
 
 
-def _percent(share: Any) -> str:
+def percent(share: Any) -> str:
     """A probability as a percentage; what is nearly sure is not called sure."""
     share = float(share)
     if 0 < share < 0.001:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from noisewise.analysis import Analysis
-from noisewise.analysis.toml import in_file_words
+from noisewise.analysis.file_words import in_file_words
+from noisewise.analysis.mistakes import in_words, without_code
 from noisewise.engine import Terminated
-from noisewise.errors import InputError, NoisewiseError
+from noisewise.errors import NoisewiseError
 from noisewise.inference.status import POSTERIOR
 from noisewise.likelihood.fit import fit as fit_of
-from noisewise.likelihood.instead import AUGMENTED, MCEM, SAMPLE
 from noisewise.release import Release
 from noisewise.results.fit import Fit
 from noisewise.results.posterior import Posterior
@@ -20,12 +20,6 @@ from noisewise.studies.compare import naive_posterior
 from noisewise.workflow.expectations import expectations, refuse_mistakes
 from noisewise.workflow.results import Results
 
-IN_A_FILE = {
-    MCEM: 'In the analysis file: [likelihood] with method = "MCEM".',
-    AUGMENTED: 'In the analysis file: method = { name = "MCEM", e_step = "augmented" }.',
-    SAMPLE: "On the command line: noisewise fit.",
-}
-"""What advice for programs means for an analysis file."""
 NOT_ASKED = "it was not asked for"
 INTERRUPTED = "the run was interrupted"
 UNEXPECTED = "it ended with an unexpected error, a fault of noisewise"
@@ -66,8 +60,9 @@ def run_posterior(
     elif naive:
         try:
             naive_draws, reason = naive_posterior(model, release, **common)
+            reason = in_file_words(without_code(reason))
         except NoisewiseError as error:
-            reason = str(error)
+            reason = in_words(error)
         except (KeyboardInterrupt, Terminated) as end:  # the exact answer is there, and is kept
             reason, ended = INTERRUPTED, _status(end)
         except Exception as error:
@@ -83,8 +78,15 @@ def _with_exit_status(run: Callable[[], Result]) -> tuple[Result, int]:
     except Terminated as end:
         if end.result is None:
             raise
-        return end.result, SIGTERM
-    return result, CTRL_C if result.status == "interrupted" else 0
+        return _in_file_words(end.result), SIGTERM
+    return _in_file_words(result), CTRL_C if result.status == "interrupted" else 0
+
+
+def _in_file_words(result: Result) -> Result:
+    """The result with what it says of itself in the words of files."""
+    if isinstance(result, Posterior):
+        return replace(result, message=in_file_words(result.message), reason=in_file_words(result.reason))
+    return replace(result, message=in_file_words(result.message))
 
 
 def _status(end: BaseException) -> int:
@@ -102,7 +104,7 @@ def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progres
             naive_fit, ended = _with_exit_status(lambda: _fitted(analysis, analysis.release.naive(), progress))
             naive_fit, reason = (None, INTERRUPTED) if ended else (naive_fit, "")
         except NoisewiseError as error:
-            reason = str(error)
+            reason = in_words(error)
         except (KeyboardInterrupt, Terminated) as end:
             reason, ended = INTERRUPTED, _status(end)
         except Exception as error:
@@ -113,12 +115,4 @@ def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progres
 def _fitted(analysis: Analysis, release: Release, progress: bool | None) -> Fit:
     settings = analysis.settings
     options: dict[str, Any] = {"start": settings.start, "seed": settings.seed, "progress": progress}
-    try:
-        return fit_of(analysis.model, release, settings.estimator, on_failure="return", **options)
-    except InputError as error:
-        if not error.instead:
-            raise
-        cause = in_file_words(error.cause.removesuffix(error.advice or "").rstrip())
-        advice = " ".join(IN_A_FILE[name] for name in error.instead)
-        parts = {name: getattr(error, name) for name in ("argument", "rule", "value", "instead")}
-        raise InputError(f"{cause} {advice}", who="mle", advice=advice, **parts) from None
+    return fit_of(analysis.model, release, settings.estimator, on_failure="return", **options)

@@ -262,15 +262,18 @@ def _enumerated(part: Part, values: Values, widest: float) -> Cloud:
     if part.entries * (2.0 * reach + 1.0) > LARGE and streamed.applies(part):
         return _streamed_whole(part, values, centre, reach, widest)
     low, high = part.bounds(values)
+    farthest = float(np.max(np.maximum(high - centre, centre - low)))
+    if not additive and part.entries * (2.0 * farthest + 1.0) <= LARGE:  # all there is, at once
+        reach = farthest
     while True:
         _refuse_beyond(part, int(2.0 * reach) + 1)
         nodes = centre + _upright(np.arange(-reach, reach + 1.0), part)
         inside = ((nodes >= low) & (nodes <= high)).reshape(len(nodes), -1)
         log_law = part.log_prob_many(values, nodes)
         log_law = np.where(inside & ~np.isnan(log_law), log_law, -np.inf)  # formulas go on beyond the support
-        log_weights = log_law + part.log_eta(nodes)
+        log_weights = log_law + _noise_at(part, reach, nodes)
         mass = np.exp(logsumexp(log_law, axis=0))
-        neglected = _left_out(part, centre, reach, mass, logsumexp(log_weights, axis=0))
+        neglected = _left_out(part, values, centre, reach, mass, logsumexp(log_weights, axis=0))
         if neglected.max() <= NEGLECTED:
             return weighted(nodes, log_weights, neglected)
         if reach * part.entries > widest or (reach > 1e5 and _hopeless(part, values, centre)):
@@ -286,21 +289,38 @@ def _enumerated(part: Part, values: Values, widest: float) -> Cloud:
         reach *= 2.0
 
 
+def _noise_at(part: Part, reach: float, nodes: Array) -> Array:
+    """log eta at the nodes of a window: the same at every step, and kept where it is small, since it may cost much."""
+    if reach in part.noise_at:
+        return part.noise_at[reach]
+    log_eta = part.log_eta(nodes)
+    if log_eta.size <= LARGE:
+        part.noise_at[reach] = log_eta
+    return log_eta
+
+
 def _hopeless(part: Part, values: Values, centre: Array) -> bool:
     """Whether some entry's law lies beyond the widest window: known before that is filled."""
     away = np.min(np.abs(_sample(part, values) - centre), axis=0)
     return bool(np.any(away * part.entries > WIDEST))
 
 
-def _left_out(part: Part, centre: Array, reach: float, mass: Array, log_likelihoods: Array) -> Array:
-    """Bound on what lies outside centre - reach, ..., centre + reach, relative to the likelihood inside."""
+def _left_out(part: Part, values: Values, centre: Array, reach: float, mass: Array, log_likelihoods: Array) -> Array:
+    """Bound on what lies outside centre - reach, ..., centre + reach, relative to the likelihood inside.
+
+    Nothing does where the law's whole support lies inside, however small the likelihood is there.
+    """
+    low, high = part.bounds(values)
+    whole = ((centre - reach <= low) & (high <= centre + reach)).reshape(-1)
+    if whole.all():
+        return np.zeros(part.entries)
     if isinstance(part.mechanism, Additive):
         outside = part.log_eta(centre + _upright(reach * np.array([-1.0, 1.0]), part)).max(axis=0)
     else:
         outside = np.broadcast_to(np.asarray(part.mechanism.log_sup(part.item.value)).reshape(-1), part.entries)
     missing = np.maximum(1.0 - mass, 1e-15)
     with np.errstate(over="ignore"):
-        return np.asarray(missing * np.exp(outside - log_likelihoods))
+        return np.where(whole, 0.0, missing * np.exp(outside - log_likelihoods))
 
 
 def _streamed_whole(part: Part, values: Values, centre: Array, reach: float, widest: float) -> Cloud:
@@ -308,7 +328,7 @@ def _streamed_whole(part: Part, values: Values, centre: Array, reach: float, wid
     while True:
         low, high = (0.0, 1.0) if part.kind.startswith("Bernoulli") and not centre.any() else (-reach, reach)
         sums = _sweep(part).condense_whole(values, centre, low, high)
-        neglected = _left_out(part, centre, reach, sums.mass, sums.log_likelihoods)
+        neglected = _left_out(part, values, centre, reach, sums.mass, sums.log_likelihoods)
         if neglected.max() <= NEGLECTED:
             return _from_sums(part, sums, neglected)
         if reach > 1e5 or reach * part.entries > 1e3 * widest:

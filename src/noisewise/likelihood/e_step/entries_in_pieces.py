@@ -36,7 +36,8 @@ class Piece(Part):
 
     def __init__(self, whole: Part, start: int, step: int) -> None:
         vars(self).update(vars(whole))
-        self.whole, self.place, self.step, self.sweep = whole, np.int64(start), step, None
+        self.whole, self.place, self.step = whole, np.int64(start), step
+        self.sweep, self.noise_at = None, {}
         self.shape = (len(range(start, whole.entries, step)),)
 
         def cut(leaf: Any) -> Any:

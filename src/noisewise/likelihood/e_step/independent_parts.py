@@ -51,6 +51,7 @@ class Part:
         if self.exact:
             self._refuse_the_impossible()
         self.sweep: Any = None  # an E-step over very many entries keeps its windows here from one step to the next
+        self.noise_at: dict[float, Array] = {}  # log eta in windows of whole numbers, by their reach: also kept
 
     def _entry_shape(self) -> tuple[int, ...]:
         structs = {name: jax.ShapeDtypeStruct((1, *self.model.shape(name)), float) for name in self.law.parents}

@@ -61,5 +61,10 @@
     const button = event.target.closest(".reopen");
     if (button) Shiny.setInputValue("reopen", Number(button.dataset.run), { priority: "event" });
   });
+  document.addEventListener("change", (event) => {
+    if (!event.target.matches(".compare")) return;
+    const ticked = [...document.querySelectorAll(".compare:checked")].map((box) => Number(box.dataset.run));
+    Shiny.setInputValue("compared", ticked);
+  });
   $(document).on("shiny:disconnected", () => { document.getElementById("gone").hidden = false; });
 })();

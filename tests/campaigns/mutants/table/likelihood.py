@@ -84,6 +84,12 @@ EXPECTATION = {
         f"{MAIN}::test_em_maximises_the_convolution "
         f"{MAIN}::test_regression_with_noise_on_the_response_has_its_closed_form",
     ),
+    "a window that reaches one end of the support is taken for all of it": Mutant(
+        "likelihood/e_step/cloud.py",
+        "whole = ((centre - reach <= low) & (high <= centre + reach)).reshape(-1)",
+        "whole = (centre - reach <= low).reshape(-1)",
+        f"{STEPS}::test_a_window_widens_until_next_to_nothing_is_left_out",
+    ),
     "a cloud that is moved keeps its old weights": Mutant(
         "likelihood/e_step/cloud.py",
         "log_weights = np.where(cloud.weights > 0, np.log(cloud.weights) + ratio, -np.inf)",

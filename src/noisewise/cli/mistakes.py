@@ -1,0 +1,37 @@
+"""Mistakes in the words of the command line: options by their names, and a file that was named by its own."""
+
+import typer
+
+from noisewise.analysis import FileError
+from noisewise.analysis.file_words import in_file_words
+from noisewise.analysis.mistakes import in_words, is_code
+from noisewise.errors import InputError, NoisewiseError
+
+ALSO_IN_FILES = ("draws", "seed", "replicates")
+"""Options that a file may state too: they are meant where they were given."""
+
+
+def said(error: NoisewiseError, app: typer.Typer, words: list[str]) -> str:
+    """What is refused, by the names that the command `words` has for it."""
+    if not isinstance(error, InputError) or isinstance(error, FileError) or error.rule is None:
+        return in_words(error)
+    if error.who is not None and not is_code(error.who):  # of a file
+        return in_words(error)
+    names = _parameters(app, words)
+    argument = "path" if error.argument is None else str(error.argument)
+    if names.get(argument) == "" or (argument == "path" and "" in names.values()):
+        return in_file_words(f"{error.value} {error.rule}. {error.advice}")
+    option = names.get(argument)
+    given = option is not None and any(word.split("=")[0] == option for word in words)
+    if option is None or (argument in ALSO_IN_FILES and not given):
+        return in_words(error)
+    return in_file_words(f"{option} {error.rule}; got {error.value}. {error.advice}")
+
+
+def _parameters(app: typer.Typer, words: list[str]) -> dict[str, str]:
+    """What the command takes, by the names it has in the program: an option as it is written, or nothing for a file."""
+    group = typer.main.get_command(app)
+    command = getattr(group, "commands", {}).get(words[0] if words else "")
+    if command is None:
+        return {}
+    return {str(one.name): one.opts[0] if one.param_type_name == "option" else "" for one in command.params if one.name}
