@@ -131,6 +131,7 @@ def test_trials_go_with_their_rows():
         ("2 * log(people)", 2 * np.log(COUNTIES["people"])),
         ("log(people) + x", np.log(COUNTIES["people"]) + COUNTIES["x"]),
     ],
+    ids=["minus", "times", "plus"],
 )
 def test_an_offset_is_arithmetic(written, value):
     """Where a sign would add or leave out terms of a formula."""

@@ -209,6 +209,12 @@ def test_a_model_refuses_what_it_cannot_compute():
         two_arms(derived={"yes1": lambda p1: p1})
 
 
+def test_arviz_summarises_truth_values(trial):
+    arviz_stats = pytest.importorskip("arviz_stats")
+    table = arviz_stats.summary(trial.to_arviz(), var_names=["better"], round_to="none")
+    assert float(table.loc["better", "mean"]) == pytest.approx(trial["better"].mean())
+
+
 def test_arviz_draws_pairs_of_parameters_and_derived_quantities(tmp_path):
     arviz_plots = pytest.importorskip("arviz_plots")
     rng = np.random.default_rng(1)

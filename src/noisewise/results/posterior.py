@@ -344,12 +344,14 @@ class Posterior:
         """An xarray DataTree in ArviZ's layout, chain x draw.
 
         Weighted draws are first resampled to equal weight (systematically, reproducibly); the tree's attributes say so.
+        Truth values are 1 and 0, which ArviZ can average.
         Where any of them is asked for, or model and release are given, there are also `log_likelihood` (of every
         released entry, its statistic integrated out: to leave one out is to leave out a release, not a person),
         `log_prior` and `sample_stats`; `prior` and `posterior_predictive` where asked for. Model and release as for
         `replicate`.
         """
-        draws, attributes = dict(self.draws), {"inference_library": "noisewise", "status": self.status}
+        attributes = {"inference_library": "noisewise", "status": self.status}
+        draws = {name: values * 1 if values.dtype.kind == "b" else values for name, values in self.draws.items()}
         if self.log_weights is not None:
             # The seed alone, without a purpose, is the key of no other stream.
             index = weights.systematic(np.random.default_rng(self.seed), self.log_weights, len(self))

@@ -171,7 +171,7 @@ AFTER = {
         "mechanisms/clamped.py",
         "clamped = xp.clip(confidential, self.low, self.high)",
         "clamped = xp.maximum(confidential, self.low)",
-        "inference/test_conditional_clamped.py::test_the_marginal_density_is_the_integral",
+        "mechanisms/test_clamped.py::test_values_beyond_a_bound_are_alike",
     ),
     "a cell of rounding is one step to one side": Mutant(
         "mechanisms/rounded.py",
