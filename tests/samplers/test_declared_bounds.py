@@ -258,6 +258,16 @@ def test_the_outside_of_a_range_is_refused():
     assert "from one side" in nw.Augmentation().unfit(problem)
 
 
+def test_the_outside_of_a_range_is_refused_by_what_walks():
+    model = nw.Model({"mean": dist.Normal(0.0, 3.0)}, {"x": lambda mean: dist.Normal(mean, 1.0)})
+    for mechanism, reason in ((nw.Within(-1.0, 1.0), "from one side"), (nw.Within(low=1.0), None)):
+        problem = Problem(model, nw.Release(x=mechanism.released(False)))
+        assert nw.Rejection().unfit(problem) is None
+        for sampler in (nw.Augmentation(), nw.NUTS()):
+            found = sampler.unfit(problem)
+            assert found is None if reason is None else reason in found
+
+
 def test_bounds_that_never_bind_cost_nothing():
     """A bound of every sum that the law keeps anyway leaves no trace."""
     release = nw.Release(all=measured(nw.Within(0, 20), ALL, [True]), noisy=measured(*NOISY))

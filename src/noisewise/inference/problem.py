@@ -10,7 +10,7 @@ from noisewise import checks
 from noisewise.axes import Axes
 from noisewise.errors import Place, WrongMechanism, refusal
 from noisewise.inference.measured import Measured, measurements, with_measurements
-from noisewise.mechanisms import Exact, Mechanism
+from noisewise.mechanisms import Exact, Mechanism, Within
 from noisewise.mechanisms.linear import Linear, Matrix
 from noisewise.model import Model
 from noisewise.model.atoms import atoms_move
@@ -169,6 +169,15 @@ class Problem:
         for name, measured in self.measured.items():
             if self.model.is_discrete(name):
                 return f"cannot sum out '{measured.statistic}', of which '{name}' is a measurement"
+        return None
+
+    def in_two_parts(self) -> str | None:
+        """Why a walk may not reach everything: a continuous value lies outside of a range, on one of its two sides."""
+        for name, item in self.release.items():
+            if isinstance(item.mechanism, Within) and not self.model.is_discrete(name):
+                low, high = item.mechanism.ends(item.value)
+                if np.any(np.isinf(low) & np.isinf(high)):
+                    return f"may not get from one side of the range that '{name}' lies outside of to the other"
         return None
 
     def never_accepted(self) -> str | None:

@@ -89,7 +89,7 @@ class Augmentation(Sampler):
         names = [name for name in problem.model.order if name in problem.model.parameters or name in problem.needed]
         names = [name for name in names if name not in problem.measured]
         against = next(filter(None, (_objection(problem, name) for name in names)), None)
-        against = against or problem.without_measure()
+        against = against or problem.without_measure() or problem.in_two_parts()
         return against or unwalkable(problem.model, [name for name in names if _walks(problem, name)])
 
     def longer(self) -> "Augmentation | None":

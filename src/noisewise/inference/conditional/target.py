@@ -43,7 +43,8 @@ def unfit(problem: Problem) -> str | None:
         reason = _no_chart(problem, name)
         if reason is not None:
             return f"cannot sample '{name}': {reason}"
-    objection = problem.measured_tables() or problem.without_measure() or unwalkable(model, sampled)
+    objection = problem.measured_tables() or problem.without_measure() or problem.in_two_parts()
+    objection = objection or unwalkable(model, sampled)
     if objection is not None:
         return objection
     for name in latent:
