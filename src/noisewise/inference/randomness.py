@@ -55,6 +55,8 @@ class Purpose(Enum):
     """Rows of a search for what draws may have missed: attempt, block."""
     PREDICTIVE = (7, 9)
     """Releases simulated from a posterior's draws."""
+    LAYERS = (7, 10)
+    """Parameters that were integrated out, drawn given all else: the layer's place."""
     CALIBRATION_TRUTHS = (8, 0)
     """True values and releases of a calibration: block."""
     CALIBRATION_SEED = (8, 1)

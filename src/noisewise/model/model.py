@@ -19,6 +19,7 @@ from noisewise.model import derived as derivation
 from noisewise.model.from_numpyro import read
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
 from noisewise.model.law import Law, Values
+from noisewise.model.layers import Layer, layers_of
 from noisewise.model.on_device.draws import on_accelerator, simulate
 from noisewise.model.simulator import BoundSimulator, Simulator
 from noisewise.model.total import BoundTotal, Total
@@ -80,6 +81,8 @@ class Model:
         self._trial: dict[str, Any] = {}
         self.added: Mapping[str, Any] = {}
         """Statistics that `extended` has added, each with the key it was told."""
+        self.layers: tuple[Layer, ...] = ()
+        """Parameters that `integrated` has integrated out."""
         self._extended: dict[Any, Model] = {}
         self.compiled: dict[Any, Compiled] = {}
         """Programs that samplers and fits made for this model: each is compiled once, not at every call."""
@@ -211,6 +214,38 @@ class Model:
                 model._nodes[name] = model._bind(name, partial(_of_one, function, parent))
             self._extended[kept] = model
         return self._extended[kept]
+
+    def integrated(self, kept: Iterable[str]) -> "Model":
+        """The model with its layers integrated out, but for those named or read by a statistic named; or itself.
+
+        It has no derived quantities: those may depend on a layer.
+        """
+        key = ("integrated", frozenset(kept))
+        if key not in self._extended:
+            layers = [
+                layer
+                for layer in layers_of(self._nodes, self._edges, self.parameters)
+                if layer.statistic in self.statistics and not {layer.name, layer.statistic} & key[1]
+            ]
+            self._extended[key] = self._without(layers) if layers else self
+        return self._extended[key]
+
+    def _without(self, layers: list[Layer]) -> "Model":
+        gone = {layer.name for layer in layers}
+        model = copy.copy(self)
+        model.layers = tuple(layers)
+        model._extended, model.compiled = {}, {}
+        model.derived, model.derived_from, model._derived_shapes = {}, {}, {}
+        model.parameters = tuple(name for name in self.parameters if name not in gone)
+        model._order = [name for name in self._order if name not in gone]
+        model._nodes = {name: self._nodes[name] for name in model._order}
+        model._trial = {name: value for name, value in self._trial.items() if name not in gone}
+        model._edges = {name: self._edges[name] for name in model._order}
+        for layer in layers:
+            model._edges[layer.statistic] = layer.parents
+            model._nodes[layer.statistic] = model._bind(layer.statistic, layer.predictive)
+        model.axes = self.axes.only(model._order)
+        return model
 
     def place(self, name: str) -> Place:
         """A parameter or a statistic, for a message."""

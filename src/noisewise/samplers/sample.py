@@ -24,6 +24,7 @@ from noisewise.samplers.choosing import choice
 from noisewise.samplers.choosing.probe import Probe, noise_free, probe_of
 from noisewise.samplers.choosing.second_look import looked_again
 from noisewise.samplers.importance import Importance
+from noisewise.samplers.integrated import integrated, restored
 from noisewise.samplers.rejection import Rejection
 from noisewise.samplers.verdict import LONGER
 
@@ -71,11 +72,13 @@ def sample(
     extra = {} if sampler is not None else {"draws": draws}  # the choice of a sampler looks at them
     with terminable() as results, opened("sample", checkpoint, problem, sampler, seed, engine_used, **extra) as log:
         log.put(None, "begin")
+        smaller = integrated(problem, sampler)
         if sampler is None:
-            posterior = _sample_by_choice(problem, draws, seed, engine_used, progress, log)
+            posterior = _sample_by_choice(smaller, draws, seed, engine_used, progress, log)
         else:
-            posterior = _run(problem, sampler, draws, seed, engine_used, progress, "asked for", log.within(0))
-            posterior = looked_again(posterior, problem, seed, engine_used)
+            posterior = _run(smaller, sampler, draws, seed, engine_used, progress, "asked for", log.within(0))
+            posterior = looked_again(posterior, smaller, seed, engine_used)
+        posterior = restored(posterior, problem)
         results.append(posterior)
         log.put({"status": posterior.status}, "end")
     if posterior.status != "complete" and on_failure == "raise":

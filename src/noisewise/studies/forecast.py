@@ -25,6 +25,7 @@ from noisewise.release import Release
 from noisewise.samplers.choosing import choice as choosing
 from noisewise.samplers.choosing.conflict import SURPRISING, whole_release
 from noisewise.samplers.choosing.probe import probe_of
+from noisewise.samplers.integrated import integrated
 from noisewise.samplers.sample import forecast_of
 
 __all__ = ["SURPRISING", "Forecast", "applicability", "forecast", "whole_release"]
@@ -108,7 +109,7 @@ def forecast(
     seed = checks.integer("forecast", "seed", seed, least=0, advice="Give a whole number from 0 on, for example 1.")
     if engine is not None and not isinstance(engine, Engine):
         raise refusal("forecast", "engine", "must be an engine", engine, "For example nw.Threads(2).")
-    problem, engine = Problem(model, release), engine or Threads()
+    problem, engine = integrated(Problem(model, release)), engine or Threads()
     ranking, reason, probe = forecast_of(problem, draws, seed, engine)
     start = time.perf_counter()
     # Everything is compiled by now: this probe measures the speed, and serves the check of prior against release.

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.extend.core
 import jax.numpy as jnp
 import numpy as np
 
 from noisewise.errors import InferenceError
+from noisewise.model.entering import entering
 from noisewise.model.families import facts_of
-from noisewise.model.law import Law, law_attributes
+from noisewise.model.law import Law
 from noisewise.model.total import BoundTotal
-from noisewise.numerics import Array, double
+from noisewise.numerics import Array
 from noisewise.samplers.gibbs.joint import Density, Joint, State
 
 Values = Mapping[str, Any]
@@ -31,7 +31,7 @@ class ConjugateFamily:
 
     name: str
     straight: frozenset[str]
-    """Operations allowed between parameter and attribute, beside those that move entries about (`FAITHFUL`)."""
+    """Operations allowed between parameter and attribute, beside those that move entries about: see `entering`."""
     slope: Callable[[Any, Any], Any]
     """(x, gradient) -> derivative in the natural coordinate."""
     second: Callable[[Any], Any]
@@ -212,13 +212,6 @@ class Conjugate:
 
 # Recognition ----------------------------------------------------------------------------------------------------------
 
-FAITHFUL = {
-    *("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "transpose", "rev", "copy"),
-    *("slice", "dynamic_slice", "gather"),
-}
-"""Steps after which every number is still one entry of what went in."""
-CALLS = {"pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
-
 
 def family_of(joint: Joint, name: str) -> ConjugateFamily | None:
     """The family of a parameter's full conditional law, by its prior and the laws of its children; None: unknown."""
@@ -247,44 +240,5 @@ def _keeps(law: Law, name: str, family: ConjugateFamily) -> bool:
     wanted = next((attribute for attribute, prior in conjugate.items() if prior == family.name), None)
     if wanted is None:
         return False
-    structs = law.row
-    rest = {other: struct for other, struct in structs.items() if other != name}
-
-    def look(value: Any, others: Values) -> Any:
-        return law_attributes(law.function(**{**others, name: value}))
-
-    with double():
-        traced, shapes = jax.make_jaxpr(jax.vmap(look), return_shape=True)(structs[name], rest)
-    ways = _ways(traced.jaxpr, {traced.jaxpr.invars[0]: "linear"}, family.straight)
-    return all(
-        way == ("linear" if attribute == wanted else "none")
-        for attribute, way in zip(sorted(shapes), ways, strict=True)
-    )
-
-
-def _ways(program: Any, marks: dict[Any, str], straight: frozenset[str]) -> list[str]:
-    """How each output depends on the marked inputs: "none", "linear" (entry by entry) or "bent"."""
-
-    def mark(variable: Any) -> str:
-        return marks.get(variable, "none") if isinstance(variable, jax.extend.core.Var) else "none"
-
-    for step in program.eqns:
-        ways = [mark(variable) for variable in step.invars]
-        if all(way == "none" for way in ways):
-            continue
-        name = step.primitive.name
-        inner = next((step.params[key] for key in ("jaxpr", "call_jaxpr") if key in step.params), None)
-        if name in CALLS and inner is not None:
-            inner = getattr(inner, "jaxpr", inner)
-            results = _ways(inner, dict(zip(inner.invars, ways, strict=True)), straight)
-        else:
-            results = [_after(name, ways, straight)] * len(step.outvars)
-        marks.update(zip(step.outvars, results, strict=True))
-    return [mark(variable) for variable in program.outvars]
-
-
-def _after(name: str, ways: list[str], straight: frozenset[str]) -> str:
-    first = name in FAITHFUL or name == "div"  # these ask for it in the first place
-    unbent = name in FAITHFUL or name in straight
-    once = ways.count("linear") == 1 and (ways[0] == "linear" or not first)
-    return "linear" if unbent and once and "bent" not in ways else "bent"
+    ways = entering(law, name, family.straight)
+    return all(way == ("linear" if attribute == wanted else "none") for attribute, way in ways.items())

@@ -13,7 +13,45 @@ THERE = "model/test_on_device.py"
 OWN = f"{THERE}::test_names_and_records_have_random_numbers_of_their_own"
 LAW = f"{THERE}::test_every_law_is_drawn_as_on_the_processor"
 
+LAYERS = "model/test_layers.py"
+
 LAWS_AND_TOTALS = {
+    "a rate given its count forgets the exposure": Mutant(
+        "model/layers.py",
+        "return shape + statistic, rate + slope",
+        "return shape + statistic, rate + 1.0",
+        f"{LAYERS}::test_bayes_rule_holds_at_any_values",
+    ),
+    "a mean given its statistic has the prior's variance": Mutant(
+        "model/layers.py",
+        'layer["scale"] / jnp.sqrt(whole)',
+        'layer["scale"]',
+        f"{LAYERS}::test_bayes_rule_holds_at_any_values",
+    ),
+    "layers are drawn from the laws of other rows": Mutant(
+        "model/layers.py",
+        "return self.pair.draw(rng, *self.numbers(columns))",
+        "return self.pair.draw(rng, *(one[::-1] for one in self.numbers(columns)))",
+        "samplers/test_integrated.py::test_it_is_the_posterior_of_the_model_as_written",
+    ),
+    "a layer that is read in another order counts as one": Mutant(
+        "model/entering.py",
+        "moves = name in (IN_PLACE if in_place else FAITHFUL)",
+        "moves = name in FAITHFUL",
+        f"{LAYERS}::test_what_is_bent_or_out_of_place_stays",
+    ),
+    "an entry read by several counts as a layer": Mutant(
+        "model/entering.py",
+        "copied = in_place and taken.size != given.size",
+        "copied = False",
+        f"{LAYERS}::test_one_value_for_all_units_stays",
+    ),
+    "rounding counts as linear": Mutant(
+        "model/entering.py",
+        'return "bent" if rounded or copied else "linear"',
+        'return "bent" if copied else "linear"',
+        f"{LAYERS}::test_what_is_bent_or_out_of_place_stays",
+    ),
     "derived quantities are those of the first draw": Mutant(
         "model/derived.py",
         "program = Compiled(lambda: jax.vmap(lambda row: jnp.asarray(function(**row))), small=True)",

@@ -18,6 +18,18 @@ TABLES = "samplers/test_reported.py"
 FORESEEN = "studies/test_forecast.py"
 
 INDEPENDENT = {
+    "two layers share their random numbers": Mutant(
+        "samplers/integrated.py",
+        "generator(posterior.seed, Purpose.LAYERS, number)",
+        "generator(posterior.seed, Purpose.LAYERS, 0)",
+        "samplers/test_integrated.py::test_two_layers_are_drawn_apart",
+    ),
+    "a layer that a mechanism reads is integrated out": Mutant(
+        "samplers/integrated.py",
+        "kept = {name for item in problem.release.values() for name in item.mechanism.inputs}",
+        "kept: set[str] = set()",
+        "samplers/test_integrated.py::test_what_a_mechanism_reads_stays",
+    ),
     "rejection accepts by the square root of the ratio": Mutant(
         "samplers/rejection.py",
         "accepted = np.flatnonzero(rng.standard_exponential(rows) >= -ratio)",

@@ -1,0 +1,190 @@
+"""Layers of a hierarchy that can be integrated out in closed form, and drawn once everything else is.
+
+A layer is a parameter whose prior depends on other parameters, and each entry of which is read by one entry of one
+statistic and by nothing else: rates of counties, say, one behind every count. Where the two laws are a conjugate pair,
+the statistic's law with the layer integrated out is known, and so is the layer's law given the statistic. Derivation:
+docs/derivations/layers.md.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.distributions import BetaBinomial, Distribution, GammaPoisson, Normal
+
+from noisewise.model.entering import entering
+from noisewise.model.law import Law, law_attributes
+from noisewise.numerics import Array, Compiled, double
+
+Values = Mapping[str, Any]
+Attributes = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A law of the layer, and one of the statistic that reads it: an attribute of this is slope * layer + rest."""
+
+    reads: str
+    """The attribute of the statistic's law that the layer is, up to `slope` and `rest`."""
+    straight: frozenset[str]
+    """Operations allowed between layer and attribute."""
+    at: float
+    """A value of the layer at which the statistic has a law, whatever the slope."""
+    predictive: Callable[[Attributes, Attributes, Any, Any], Distribution]
+    """(the layer's law, the statistic's, slope, rest) -> the statistic's law without the layer."""
+    given: Callable[[Attributes, Attributes, Any, Any, Any], tuple[Any, Any]]
+    """The same and the statistic -> two numbers that fix the layer's law given the statistic."""
+    draw: Callable[[np.random.Generator, Array, Array], Array]
+
+
+def _gamma(layer: Attributes) -> tuple[Any, Any]:
+    """Shape and rate; an exponential law has shape 1."""
+    return layer.get("concentration", 1.0), layer["rate"]
+
+
+def _gamma_given(layer: Attributes, _: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, Any]:
+    shape, rate = _gamma(layer)
+    return shape + statistic, rate + slope
+
+
+COUNTS = Pair(
+    "rate",
+    frozenset({"mul", "div"}),
+    at=1.0,
+    predictive=lambda layer, _, slope, rest: GammaPoisson(_gamma(layer)[0], _gamma(layer)[1] / slope),
+    given=_gamma_given,
+    draw=lambda rng, shape, rate: rng.standard_gamma(shape) / rate,
+)
+
+
+def _beta_given(layer: Attributes, law: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, Any]:
+    failures = law["total_count"] - statistic
+    return layer["concentration1"] + statistic, layer["concentration0"] + failures
+
+
+SHARES = Pair(
+    "probs",
+    frozenset(),
+    at=0.5,
+    predictive=lambda layer, law, slope, rest: BetaBinomial(
+        layer["concentration1"], layer["concentration0"], law["total_count"]
+    ),
+    given=_beta_given,
+    draw=lambda rng, first, second: rng.beta(first, second),
+)
+
+
+def _normal_predictive(layer: Attributes, law: Attributes, slope: Any, rest: Any) -> Distribution:
+    return Normal(slope * layer["loc"] + rest, jnp.hypot(slope * layer["scale"], law["scale"]))
+
+
+def _normal_given(layer: Attributes, law: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, Any]:
+    """Mean and standard deviation, by the share of the statistic's variance that the layer is behind."""
+    ratio = slope * layer["scale"] / law["scale"]
+    whole = 1.0 + ratio**2
+    surprise = (statistic - rest - slope * layer["loc"]) / law["scale"]
+    return layer["loc"] + layer["scale"] * ratio * surprise / whole, layer["scale"] / jnp.sqrt(whole)
+
+
+MEANS = Pair(
+    "loc",
+    frozenset({"mul", "div", "add", "sub", "neg", "add_any"}),
+    at=0.0,
+    predictive=_normal_predictive,
+    given=_normal_given,
+    draw=lambda rng, mean, sd: mean + sd * rng.standard_normal(mean.shape),
+)
+PAIRS = {
+    ("Gamma", "Poisson"): COUNTS,
+    ("Exponential", "Poisson"): COUNTS,
+    ("Beta", "BinomialProbs"): SHARES,
+    ("Normal", "Normal"): MEANS,
+}
+"""By the classes of the layer's law and of the statistic's."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One parameter that can be integrated out of one statistic."""
+
+    name: str
+    statistic: str
+    law: Law
+    """The layer's own."""
+    reader: Law
+    """The statistic's."""
+
+    @property
+    def pair(self) -> Pair:
+        """What is known of the two laws."""
+        return PAIRS[self.law.form.kind, self.reader.form.kind]
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """What the statistic depends on once the layer is integrated out."""
+        rest = [parent for parent in self.reader.parents if parent != self.name]
+        return (*rest, *(parent for parent in self.law.parents if parent not in rest))
+
+    def predictive(self, **values: Any) -> Distribution:
+        """The statistic's law, given all but the layer; traceable."""
+        law = self.pair.predictive(*self._attributes(values))
+        return law.expand(self.reader.form.shape) if law.batch_shape != self.reader.form.shape else law
+
+    def _attributes(self, values: Values) -> tuple[Attributes, Attributes, Any, Any]:
+        layer = law_attributes(self.law.function(**{parent: values[parent] for parent in self.law.parents}))
+        others = {parent: values[parent] for parent in self.reader.parents if parent != self.name}
+
+        def read(value: Any) -> Attributes:
+            return law_attributes(self.reader.function(**{**others, self.name: value}))
+
+        at = jnp.full(self.law.form.shape, self.pair.at)
+        slope = jax.jvp(lambda one: read(one)[self.pair.reads], (at,), (jnp.ones_like(at),))[1]
+        attributes = read(at)
+        return layer, attributes, slope, attributes[self.pair.reads] - slope * at
+
+    def given(self, values: Values) -> tuple[Any, Any]:
+        """What fixes the layer's law at one value of everything else; traceable."""
+        numbers = self.pair.given(*self._attributes(values), values[self.statistic])
+        first, second = (jnp.broadcast_to(number, self.law.form.shape) for number in numbers)
+        return first, second
+
+    @cached_property
+    def _program(self) -> Compiled:
+        return Compiled(lambda: jax.vmap(self.given))
+
+    def numbers(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
+        """`given`, for each row of everything else."""
+        needed = {name: np.asarray(columns[name]) for name in (*self.parents, self.statistic)}
+        with double():
+            first, second = (np.asarray(one) for one in self._program(needed))
+        return first, second
+
+    def draw(self, rng: np.random.Generator, columns: Mapping[str, Array]) -> Array:
+        """One draw of the layer for each row of everything else."""
+        return self.pair.draw(rng, *self.numbers(columns))
+
+
+def layers_of(nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> list[Layer]:
+    """Those of the named parameters that are layers, by what stands behind every name and what each depends on.
+
+    One for each statistic: with that integrated out, the law that another layer would be paired with is gone.
+    """
+    found = [layer for name in names if (layer := _layer(nodes, edges, name)) is not None]
+    return list({layer.statistic: layer for layer in reversed(found)}.values())[::-1]
+
+
+def _layer(nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], name: str) -> Layer | None:
+    law, readers = nodes[name], [other for other, parents in edges.items() if name in parents]
+    reader = nodes[readers[0]] if len(readers) == 1 else None
+    if not law.parents or not isinstance(reader, Law) or law.form.shape != reader.form.shape:
+        return None
+    pair = PAIRS.get((law.form.kind, reader.form.kind))
+    if pair is None:
+        return None
+    ways = entering(reader, name, pair.straight, in_place=True)
+    wanted = {attribute: "linear" if attribute == pair.reads else "none" for attribute in ways}
+    return Layer(name, readers[0], law, reader) if ways == wanted else None

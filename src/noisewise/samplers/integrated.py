@@ -1,0 +1,55 @@
+"""A problem with the layers of its hierarchy integrated out, and its draws with the layers drawn again.
+
+Every sampler works on the smaller problem: on 2 parameters, say, in place of 1,002. Derivation:
+docs/derivations/layers.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from noisewise.inference.conditional.target import unfit
+from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
+from noisewise.inference.settings import Sampler
+from noisewise.results.posterior import Posterior
+from noisewise.samplers.verdict import posterior_of
+
+
+def integrated(problem: Problem, sampler: Sampler | None = None) -> Problem:
+    """The problem without the layers that `sampler` can do without; the same where there are none.
+
+    Tables that are measured several ways keep theirs, and so does what a mechanism or a proposal reads.
+    """
+    proposal = getattr(sampler, "proposal", None)
+    kept = {name for item in problem.release.values() for name in item.mechanism.inputs}
+    kept |= set(proposal) if isinstance(proposal, Mapping) else set()
+    kept |= {measured.statistic for measured in problem.measured.values()}
+    model = problem.model.integrated(kept)
+    if model is problem.model:
+        return problem
+    smaller = Problem(model, problem.release)
+    return problem if unfit(smaller) is not None and unfit(problem) is None else smaller
+
+
+def restored(posterior: Posterior, problem: Problem) -> Posterior:
+    """The posterior of `problem` from one of the same with layers integrated out: these drawn, row by row."""
+    smaller = posterior.problem
+    assert smaller is not None
+    if smaller is problem or not smaller.model.layers:
+        return posterior
+    columns = dict(posterior.draws)
+    if len(posterior):
+        for number, layer in enumerate(smaller.model.layers):
+            columns[layer.name] = layer.draw(generator(posterior.seed, Purpose.LAYERS, number), columns)
+    whole = posterior_of(posterior.sampler, problem, posterior.seed, columns)
+    names = ", ".join(f"'{layer.name}'" for layer in smaller.model.layers)
+    reason = f"{posterior.reason}; {names} integrated out in closed form, and drawn given the rest"
+    return replace(
+        posterior,
+        draws=whole.draws,
+        parameters=whole.parameters,
+        axes=whole.axes,
+        derived=whole.derived,
+        problem=problem,
+        reason=reason,
+    )
