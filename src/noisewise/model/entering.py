@@ -22,8 +22,9 @@ CALLS = {"pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 def entering(law: Law, name: str, straight: frozenset[str], *, in_place: bool = False) -> dict[str, str]:
     """By attribute of the law: "none" where `name` does not enter, "linear" where it does entry by entry, or "bent".
 
-    `straight` are the operations with other numbers that count as linear. With `in_place`, every entry of `name` must
-    also enter once, in its own place.
+    `straight` are the operations with other numbers that count as linear. With "exp" among them, the exponential of
+    what is linear is "exponential", and so are multiples of it. With `in_place`, every entry of `name` must also enter
+    once, in its own place.
     """
     rest = {other: struct for other, struct in law.row.items() if other != name}
 
@@ -58,12 +59,16 @@ def _ways(program: Any, marks: dict[Any, str], straight: frozenset[str], in_plac
 
 def _after(step: Any, ways: list[str], straight: frozenset[str], in_place: bool) -> str:
     """How the result of one step depends on what its arguments do."""
-    name = step.primitive.name
+    name, marked = step.primitive.name, [way for way in ways if way != "none"]
     moves = name in (IN_PLACE if in_place else FAITHFUL)
-    once = ways.count("linear") == 1 and (ways[0] == "linear" or not (moves or name == "div"))
-    if not once or "bent" in ways or not (moves or name in straight):
+    first = ways[0] != "none" or not (moves or name == "div")
+    if len(marked) != 1 or not first or not (moves or name in straight):
         return "bent"
-    taken, given = step.invars[ways.index("linear")].aval, step.outvars[0].aval
+    taken, given = step.invars[ways.index(marked[0])].aval, step.outvars[0].aval
     rounded = np.issubdtype(taken.dtype, np.inexact) and not np.issubdtype(given.dtype, np.inexact)
     copied = in_place and taken.size != given.size
-    return "bent" if rounded or copied else "linear"
+    if rounded or copied:
+        return "bent"
+    if name == "exp":
+        return "exponential" if marked == ["linear"] else "bent"
+    return marked[0] if marked == ["linear"] or moves or name in ("mul", "div") else "bent"

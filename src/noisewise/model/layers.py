@@ -1,8 +1,9 @@
-"""Layers of a hierarchy that can be integrated out in closed form, and drawn once everything else is.
+"""Layers of a hierarchy that can be integrated out, and drawn once everything else is.
 
 A layer is a parameter whose prior depends on other parameters, and each entry of which is read by one entry of one
 statistic and by nothing else: rates of counties, say, one behind every count. Where the two laws are a conjugate pair,
-the statistic's law with the layer integrated out is known, and so is the layer's law given the statistic. Derivation:
+the statistic's law with the layer integrated out is known, and so is the layer's law given the statistic. Normal log
+rates and log odds are integrated by quadrature (`compound`), where all units have the same law. Derivation:
 docs/derivations/layers.md.
 """
 
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import BetaBinomial, Distribution, GammaPoisson, Normal
 
+from noisewise.model.compound import Compound, draw_given, top_of
 from noisewise.model.entering import entering
 from noisewise.model.law import Law, law_attributes
 from noisewise.numerics import Array, Compiled, double
@@ -26,19 +28,24 @@ Attributes = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """A law of the layer, and one of the statistic that reads it: an attribute of this is slope * layer + rest."""
+    """A law of the layer, and one of the statistic that reads it through slope * layer + rest."""
 
     reads: str
-    """The attribute of the statistic's law that the layer is, up to `slope` and `rest`."""
+    """The attribute of the statistic's law that is slope * layer + rest, or its exponential."""
     straight: frozenset[str]
     """Operations allowed between layer and attribute."""
     at: float
     """A value of the layer at which the statistic has a law, whatever the slope."""
     predictive: Callable[[Attributes, Attributes, Any, Any], Distribution]
     """(the layer's law, the statistic's, slope, rest) -> the statistic's law without the layer."""
-    given: Callable[[Attributes, Attributes, Any, Any, Any], tuple[Any, Any]]
-    """The same and the statistic -> two numbers that fix the layer's law given the statistic."""
-    draw: Callable[[np.random.Generator, Array, Array], Array]
+    given: Callable[[Attributes, Attributes, Any, Any, Any], tuple[Any, ...]]
+    """The same and the statistic -> numbers that fix the layer's law given the statistic."""
+    draw: Callable[..., Array]
+    """(random numbers, those numbers) -> the layer."""
+    way: str = "linear"
+    """How the layer enters; see `entering`."""
+    closed: bool = True
+    """Whether the statistic's law is known in closed form; else all units must have the same one."""
 
 
 def _gamma(layer: Attributes) -> tuple[Any, Any]:
@@ -46,7 +53,7 @@ def _gamma(layer: Attributes) -> tuple[Any, Any]:
     return layer.get("concentration", 1.0), layer["rate"]
 
 
-def _gamma_given(layer: Attributes, _: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, Any]:
+def _gamma_given(layer: Attributes, _: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, ...]:
     shape, rate = _gamma(layer)
     return shape + statistic, rate + slope
 
@@ -61,7 +68,7 @@ COUNTS = Pair(
 )
 
 
-def _beta_given(layer: Attributes, law: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, Any]:
+def _beta_given(layer: Attributes, law: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, ...]:
     failures = law["total_count"] - statistic
     return layer["concentration1"] + statistic, layer["concentration0"] + failures
 
@@ -82,7 +89,7 @@ def _normal_predictive(layer: Attributes, law: Attributes, slope: Any, rest: Any
     return Normal(slope * layer["loc"] + rest, jnp.hypot(slope * layer["scale"], law["scale"]))
 
 
-def _normal_given(layer: Attributes, law: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, Any]:
+def _normal_given(layer: Attributes, law: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, ...]:
     """Mean and standard deviation, by the share of the statistic's variance that the layer is behind."""
     ratio = slope * layer["scale"] / law["scale"]
     whole = 1.0 + ratio**2
@@ -90,21 +97,94 @@ def _normal_given(layer: Attributes, law: Attributes, slope: Any, rest: Any, sta
     return layer["loc"] + layer["scale"] * ratio * surprise / whole, layer["scale"] / jnp.sqrt(whole)
 
 
+AFFINE = frozenset({"mul", "div", "add", "sub", "neg", "add_any"})
 MEANS = Pair(
     "loc",
-    frozenset({"mul", "div", "add", "sub", "neg", "add_any"}),
+    AFFINE,
     at=0.0,
     predictive=_normal_predictive,
     given=_normal_given,
     draw=lambda rng, mean, sd: mean + sd * rng.standard_normal(mean.shape),
+)
+
+
+def _compound_given(law: Compound, statistic: Any, slope: Any, rest: Any) -> tuple[Any, ...]:
+    numbers = statistic, law.total_count, law.loc, law.scale
+    return *numbers, top_of(*numbers), slope, rest
+
+
+def _log_rates(layer: Attributes, _: Attributes, slope: Any, rest: Any) -> Compound:
+    return Compound(slope * layer["loc"] + rest, jnp.abs(slope) * layer["scale"])
+
+
+def _rates(layer: Attributes, _: Attributes, slope: Any, rest: Any) -> Compound:
+    return Compound(layer["loc"] + jnp.log(slope), layer["scale"])
+
+
+def _log_odds(layer: Attributes, law: Attributes, slope: Any, rest: Any) -> Compound:
+    return Compound(slope * layer["loc"] + rest, jnp.abs(slope) * layer["scale"], law["total_count"])
+
+
+def _linear(rng: np.random.Generator, k: Array, n: Array, mean: Array, sd: Array, top: Array, *line: Array) -> Array:
+    slope, rest = line
+    return (draw_given(rng, k, n, mean, sd, top) - rest) / slope
+
+
+def _positive(rng: np.random.Generator, k: Array, n: Array, mean: Array, sd: Array, top: Array, *line: Array) -> Array:
+    return np.exp(draw_given(rng, k, n, mean, sd, top)) / line[0]
+
+
+LOG_RATES = Pair(
+    "rate",
+    AFFINE | {"exp"},
+    at=0.0,
+    predictive=_log_rates,
+    given=lambda layer, law, slope, rest, s: _compound_given(_log_rates(layer, law, slope, rest), s, slope, rest),
+    draw=_linear,
+    way="exponential",
+    closed=False,
+)
+RATES = Pair(
+    "rate",
+    frozenset({"mul", "div"}),
+    at=1.0,
+    predictive=_rates,
+    given=lambda layer, law, slope, rest, s: _compound_given(_rates(layer, law, slope, rest), s, slope, rest),
+    draw=_positive,
+    closed=False,
+)
+LOG_ODDS = Pair(
+    "logits",
+    AFFINE,
+    at=0.0,
+    predictive=_log_odds,
+    given=lambda layer, law, slope, rest, s: _compound_given(_log_odds(layer, law, slope, rest), s, slope, rest),
+    draw=_linear,
+    closed=False,
 )
 PAIRS = {
     ("Gamma", "Poisson"): COUNTS,
     ("Exponential", "Poisson"): COUNTS,
     ("Beta", "BinomialProbs"): SHARES,
     ("Normal", "Normal"): MEANS,
+    ("Normal", "Poisson"): LOG_RATES,
+    ("LogNormal", "Poisson"): RATES,
+    ("Normal", "BinomialLogits"): LOG_ODDS,
 }
 """By the classes of the layer's law and of the statistic's."""
+
+
+class Integrated(Law):
+    """The law of a statistic with its layer integrated out. It is drawn as it was before: the layer, and then it."""
+
+    def __init__(self, layer: "Layer", who: Any, structs: Mapping[str, Any]) -> None:
+        super().__init__(who, layer.predictive, layer.parents, structs)
+        self.layer = layer
+
+    def draw(self, rng: np.random.Generator, values: Values, rows: int, records: int | None = None) -> Array:
+        """Independent draws, one per row."""
+        drawn = self.layer.law.draw(rng, values, rows)
+        return self.layer.reader.draw(rng, {**values, self.layer.name: drawn}, rows)
 
 
 @dataclass(frozen=True)
@@ -131,41 +211,72 @@ class Layer:
 
     def predictive(self, **values: Any) -> Distribution:
         """The statistic's law, given all but the layer; traceable."""
-        law = self.pair.predictive(*self._attributes(values))
+        law = self.pair.predictive(*self._parts(values))
         return law.expand(self.reader.form.shape) if law.batch_shape != self.reader.form.shape else law
 
-    def _attributes(self, values: Values) -> tuple[Attributes, Attributes, Any, Any]:
+    def _parts(self, values: Values) -> tuple[Attributes, Attributes, Any, Any]:
+        """What a pair wants to know; one number in place of many where all units are alike."""
+        layer, law, slope, rest = self._whole_parts(values)
+        if self.alike:
+            law, slope, rest = jax.tree.map(_first, (law, slope, rest))
+        return layer, law, slope, rest
+
+    def _whole_parts(self, values: Values) -> tuple[Attributes, Attributes, Any, Any]:
         layer = law_attributes(self.law.function(**{parent: values[parent] for parent in self.law.parents}))
         others = {parent: values[parent] for parent in self.reader.parents if parent != self.name}
 
-        def read(value: Any) -> Attributes:
-            return law_attributes(self.reader.function(**{**others, self.name: value}))
+        def read(value: Any) -> tuple[Any, Attributes]:
+            attributes = law_attributes(self.reader.function(**{**others, self.name: value}))
+            entered = attributes[self.pair.reads]
+            return jnp.log(entered) if self.pair.way == "exponential" else entered, attributes
 
         at = jnp.full(self.law.form.shape, self.pair.at)
-        slope = jax.jvp(lambda one: read(one)[self.pair.reads], (at,), (jnp.ones_like(at),))[1]
-        attributes = read(at)
-        return layer, attributes, slope, attributes[self.pair.reads] - slope * at
+        entered, slope, attributes = jax.jvp(read, (at,), (jnp.ones_like(at),), has_aux=True)
+        attributes = {name: value for name, value in attributes.items() if name != self.pair.reads}
+        return layer, attributes, slope, entered - slope * at
 
-    def given(self, values: Values) -> tuple[Any, Any]:
+    @cached_property
+    def alike(self) -> bool:
+        """Whether all units have the same law, whatever the parameters, and a slope that is not zero."""
+        answers: list[bool] = []
+        structs = {**self.law.row, **{name: one for name, one in self.reader.row.items() if name != self.name}}
+
+        def look(row: Values) -> Any:
+            layer, law, slope, rest = self._whole_parts(row)
+            known = jax.tree.leaves((law, slope, rest))
+            one = all(np.size(part) == 1 for part in jax.tree.leaves(layer))
+            seen = not any(isinstance(part, jax.core.Tracer) for part in known)
+            answers.append(one and seen and all(np.ptp(np.asarray(part)) == 0.0 for part in known))
+            answers[-1] = answers[-1] and bool(np.all(np.asarray(slope) != 0.0))
+            return 0.0
+
+        with double():
+            jax.vmap(look)({name: jnp.ones(struct.shape, struct.dtype) for name, struct in structs.items()})
+        return answers[-1]
+
+    def given(self, values: Values) -> tuple[Any, ...]:
         """What fixes the layer's law at one value of everything else; traceable."""
-        numbers = self.pair.given(*self._attributes(values), values[self.statistic])
-        first, second = (jnp.broadcast_to(number, self.law.form.shape) for number in numbers)
-        return first, second
+        numbers = self.pair.given(*self._parts(values), values[self.statistic])
+        return tuple(jnp.broadcast_to(number, self.law.form.shape) for number in numbers)
 
     @cached_property
     def _program(self) -> Compiled:
         return Compiled(lambda: jax.vmap(self.given))
 
-    def numbers(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
+    def numbers(self, columns: Mapping[str, Array]) -> tuple[Array, ...]:
         """`given`, for each row of everything else."""
         needed = {name: np.asarray(columns[name]) for name in (*self.parents, self.statistic)}
         with double():
-            first, second = (np.asarray(one) for one in self._program(needed))
-        return first, second
+            return tuple(np.asarray(one) for one in self._program(needed))
 
     def draw(self, rng: np.random.Generator, columns: Mapping[str, Array]) -> Array:
         """One draw of the layer for each row of everything else."""
         return self.pair.draw(rng, *self.numbers(columns))
+
+
+def _first(values: Any) -> Any:
+    """The first entry of every axis, which stays."""
+    return jnp.asarray(values)[(slice(0, 1),) * jnp.ndim(values)]
 
 
 def layers_of(nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> list[Layer]:
@@ -186,5 +297,7 @@ def _layer(nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], name:
     if pair is None:
         return None
     ways = entering(reader, name, pair.straight, in_place=True)
-    wanted = {attribute: "linear" if attribute == pair.reads else "none" for attribute in ways}
-    return Layer(name, readers[0], law, reader) if ways == wanted else None
+    if ways != {attribute: pair.way if attribute == pair.reads else "none" for attribute in ways}:
+        return None
+    layer = Layer(name, readers[0], law, reader)
+    return layer if layer.alike or pair.closed else None  # looked at now, outside of any tracing

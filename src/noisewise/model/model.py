@@ -19,7 +19,7 @@ from noisewise.model import derived as derivation
 from noisewise.model.from_numpyro import read
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
 from noisewise.model.law import Law, Values
-from noisewise.model.layers import Layer, layers_of
+from noisewise.model.layers import Integrated, Layer, layers_of
 from noisewise.model.on_device.draws import on_accelerator, simulate
 from noisewise.model.simulator import BoundSimulator, Simulator
 from noisewise.model.total import BoundTotal, Total
@@ -243,7 +243,8 @@ class Model:
         model._edges = {name: self._edges[name] for name in model._order}
         for layer in layers:
             model._edges[layer.statistic] = layer.parents
-            model._nodes[layer.statistic] = model._bind(layer.statistic, layer.predictive)
+            structs = {parent: model._nodes[parent].struct for parent in layer.parents}
+            model._nodes[layer.statistic] = Integrated(layer, model.place(layer.statistic), structs)
         model.axes = self.axes.only(model._order)
         return model
 

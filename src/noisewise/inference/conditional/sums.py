@@ -14,7 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.inference.conditional import ratios
-from noisewise.inference.conditional.laws import bounds, constant_bounds, constant_of, entries, is_affine, rows_of
+from noisewise.inference.conditional.laws import (
+    bounds,
+    constant_bounds,
+    constant_of,
+    entries,
+    is_affine,
+    look_at,
+    rows_of,
+)
 from noisewise.inference.conditional.marginal import log_sum
 from noisewise.inference.conditional.windows import ROUNDED, window_of
 from noisewise.inference.problem import Problem
@@ -31,6 +39,10 @@ MOST_POINTS = 2**16
 """Values of several numbers enumerated jointly, at most."""
 MOST_CELLS = 2**22
 """Values times entries of one statistic, at most."""
+ALIKE = 4
+"""Entries with one law from which its probabilities are computed once for all."""
+SMALLEST = 1e-280
+"""What a sum over shares of the largest terms counts as where it is less: an upper bound, as `log_bound` is one."""
 
 
 class Sum:
@@ -51,7 +63,9 @@ class Sum:
         """Whether the noise density over the grid depends on nothing that is sampled."""
         self.whole = not np.any(self.log_outside() > -np.inf)
         """Whether the grid holds every value there is, so that nothing beyond it needs a bound."""
-        self.width = self._width() if by_ratios else 0
+        self.span = self._span() if not widened else 0
+        """Values in the windows of all entries together, where all have one law; 0 where that is not so."""
+        self.width = self._width() if by_ratios and not self.span else 0
         """Values in a table of the noise, where the sum goes by ratios; 0 where it does not."""
 
     def _is_by_entry(self) -> bool:
@@ -66,6 +80,15 @@ class Sum:
             law = jax.eval_shape(jax.vmap(lambda row: entries(self.space.model.law_at(name, row), row[name])), value)
             eta = np.shape(item.mechanism.log_prob(item.value, value[name][0], **inputs))
         return law.shape[1:] == shape and eta == shape
+
+    def _span(self) -> int:
+        """Not where windows were too narrow once: in logs, nothing is lost below the smallest number there is."""
+        name, window = self.names[0], self.windows[self.names[0]]
+        if not self.by_entry or not self.fixed_noise or self.entries < ALIKE:
+            return 0
+        (one,) = look_at(self.problem.model, name, lambda law: [np.zeros(peel(law)[0].batch_shape)])
+        span = ROUNDED * math.ceil((float(window.start.max() - window.start.min()) + window.size) / ROUNDED)
+        return span if one.size == 1 and span * self.entries <= ratios.MOST else 0
 
     def _width(self) -> int:
         name = self.names[0]
@@ -95,6 +118,14 @@ class Sum:
             return self.windows[self.names[0]].size
         return math.prod(self._ways(name) for name in self.names)
 
+    @property
+    def work(self) -> int:
+        """Numbers handled for one value of the sums; products of tables are cheap."""
+        if not self.span:
+            return self.points * self.entries
+        (price,) = look_at(self.problem.model, self.names[0], lambda law: [getattr(peel(law)[0], "nodes", 1)])
+        return int(price) * self.span + self.span * self.entries // 16
+
     def _ways(self, name: str) -> int:
         cells = int(np.prod(self.problem.model.shape(name)))
         if self._composed(name):
@@ -121,7 +152,17 @@ class Sum:
     def signature(self) -> tuple[Any, ...]:
         """What a compiled program depends on."""
         sizes = tuple(window.size for window in self.windows.values())
-        return self.names, self.by_entry, self.affine, self.fixed_noise, self.whole, sizes, self.points, self.width
+        return (
+            self.names,
+            self.by_entry,
+            self.affine,
+            self.fixed_noise,
+            self.whole,
+            sizes,
+            self.points,
+            self.width,
+            self.span,
+        )
 
     # The grid --------------------------------------------------------------------------------------------
 
@@ -153,6 +194,8 @@ class Sum:
         """What does not depend on the parameters, as arguments of compiled programs."""
         starts = self.starts()
         tables: dict[str, Any] = {"starts": starts, "outside": self.log_outside()}
+        if self.span:
+            return tables | self._noise_of_all()
         if self.fixed_noise:
             grid = {name: starts[name] + offset for name, offset in self.offsets().items()}
             with np.errstate(over="ignore", under="ignore", divide="ignore"):
@@ -168,6 +211,20 @@ class Sum:
             tables["share"] = self._share(starts[self.names[0]])
             tables["log_base"] = self._log_base(starts[self.names[0]], tables["share"])
         return tables
+
+    def _noise_of_all(self) -> dict[str, Array]:
+        """The noise over the windows of all entries, each as a share of its largest: (span, entries)."""
+        item, (start,) = self.problem.release[self.names[0]], self.starts().values()
+        shape = (-1,) + (1,) * start.ndim
+        values = start.min() + np.arange(self.span).reshape(shape)
+        with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+            log_noise = np.asarray(
+                item.mechanism.log_prob(item.value, np.broadcast_to(values, (self.span, *start.shape)))
+            )
+            log_noise = log_noise.reshape(self.span, -1)
+            top = log_noise.max(axis=0)
+            top = np.where(np.isfinite(top), top, 0.0)
+            return {"noise": np.exp(log_noise - top), "log_top": top}
 
     def _log_eta_rows(self, grid: dict[str, Array]) -> list[Array]:
         release = self.problem.release
@@ -242,6 +299,22 @@ class Sum:
         noise = jax.vmap(lambda point: self._log_noise(values, point, items))(grid)
         return law, noise + (tables["log_eta"] if self.fixed_noise else 0.0)
 
+    def _log_law_of_all(self, values: Values, start: Any) -> Any:
+        """The log law that all entries have, over the windows of all: (span,)."""
+        base = peel(self.space.model.law_at(self.names[0], values))[0]
+        points = (start + np.arange(self.span)).reshape(-1, *(1,) * max(len(base.batch_shape), 1))
+        low, high = bounds(base, points.shape)
+        inside = (points >= low) & (points <= high)
+        return jnp.where(inside, entries(base, jnp.clip(points, low, high).astype(int)), -jnp.inf).ravel()
+
+    def _of_all(self, values: Values, tables: Any) -> tuple[Any, Any, Any, Any]:
+        """log mass of the law in the windows of all, its shares of that, sums by entry, and the log of their unit."""
+        law = self._log_law_of_all(values, jnp.min(tables["starts"][self.names[0]]))
+        inside = log_sum(law)
+        log_mass = jax.lax.stop_gradient(jnp.where(jnp.isfinite(inside), inside, 0.0))
+        shares = jnp.exp(law - log_mass)
+        return inside, shares, shares @ tables["noise"], log_mass + tables["log_top"]
+
     def _anchored(self, values: Values, start: Any) -> tuple[Any, Any]:
         """The log law at the window's two ends: its affine part goes through both."""
         (name,) = self.names
@@ -287,6 +360,12 @@ class Sum:
         Where the grid holds all that counts, the second is nothing beside the first. Where it does not, the bound leads
         there, and `conditional` says so: a sum cut short would only lead elsewhere.
         """
+        if self.span:
+            inside, _, shares, log_unit = self._of_all(values, tables)
+            held = jnp.log(jnp.maximum(shares, SMALLEST)) + log_unit
+            if self.whole:
+                return jnp.sum(held)
+            return jnp.sum(jnp.logaddexp(held, self._log_beyond(inside, tables["outside"])))
         if self.width:
             law = peel(self.space.model.law_at(self.names[0], values))[0]
             return jnp.sum(ratios.by_table(unchecked(law), self._kind, tables["ratios"], self.points))
@@ -312,6 +391,8 @@ class Sum:
 
     def conditional(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[Any, Any]:
         """A draw of the statistics given the rest, by inversion; and the share of `log_bound` that may be void."""
+        if self.span:
+            return self._conditional_of_all(values, tables, uniform)
         law, noise = self.log_terms(values, items, tables)
         terms = law + noise
         log_likelihood = log_sum(terms)
@@ -325,6 +406,25 @@ class Sum:
         beyond = self._log_beyond(log_sum(law), tables["outside"])
         void = jnp.exp(beyond - jnp.logaddexp(log_likelihood, beyond))
         return drawn, jnp.sum(jnp.where(beyond > -jnp.inf, void, 0.0))
+
+    def _conditional_of_all(self, values: Values, tables: Any, uniform: Any) -> tuple[Any, Any]:
+        """The same where all entries have one law: every entry's terms are added up in step."""
+        (name,) = self.names
+        inside, shares, sums, log_unit = self._of_all(values, tables)
+
+        def step(passed: Any, term: Any) -> Any:
+            passed, below = passed
+            passed = passed + term[0] * term[1]
+            return (passed, below + (passed <= uniform * sums)), None
+
+        start = jnp.zeros(self.entries), jnp.zeros(self.entries, int)
+        (_, below), _ = jax.lax.scan(step, start, (shares, tables["noise"]))
+        place = jnp.min(tables["starts"][name]) + jnp.minimum(below, self.span - 1)
+        beyond = self._log_beyond(inside, tables["outside"])
+        held = jnp.log(jnp.where(sums > 0.0, sums, 1.0)) + log_unit
+        void = jnp.where(beyond > -jnp.inf, jnp.exp(beyond - jnp.logaddexp(held, beyond)), 0.0)
+        void = jnp.where(sums > SMALLEST, void, 1.0)
+        return {name: place.reshape(self.problem.model.shape(name)).astype(int)}, jnp.sum(void)
 
 
 def _exact(problem: Problem) -> list[str]:

@@ -157,6 +157,11 @@ class Target:
         return summed + sum(integral.cells for integral in self.integrals) + closed + 4 * folded
 
     @property
+    def work(self) -> int:
+        """Numbers handled for one value of the density: `cells`, less what sums over one law for all entries save."""
+        return self.cells + sum(sum_.work - sum_.points * sum_.entries for sum_ in self.sums)
+
+    @property
     def windows(self) -> dict[tuple[str, ...], int]:
         """Values in each sum, by what is summed over, in the order of what `completed` says may be void."""
         windows = {sum_.names: sum_.points for sum_ in self.sums}

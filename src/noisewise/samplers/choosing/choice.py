@@ -140,7 +140,8 @@ def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     plan = plan_of(sampler, problem, seed, engine, look=True)
     efficiency = per_row(list(plan.columns.values()), plan.log_weights)
     unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
-    row = ADAPTED * unknowns + 2.0 * Collapse.of(problem).cells
+    collapse = Collapse.of(problem)
+    row = ADAPTED * unknowns + collapse.work + collapse.cells
     note = (
         f"rows weighted by the exact likelihood of the release, from a proposal fitted in pilot rounds, are worth "
         f"{percent(efficiency)} of independent draws"
@@ -174,7 +175,7 @@ def _mcmc(probe: Probe, draws: int, *_: Any) -> Estimate:
 
 def _nuts(probe: Probe, draws: int, *_: Any) -> Estimate:
     """25 gradients a draw, each handling every latent number; a discrete one, summed over a window, counts twice."""
-    gradient = 60.0 + 10.0 * (probe.unknowns + probe.latent(continuous=True)) + 20.0 * probe.latent(continuous=False)
+    gradient = 60.0 + 10.0 * (probe.unknowns + probe.latent(continuous=True)) + probe.summed_out
     note = "gradient-based Markov chains over parameters and latent statistics"
     return _thumb("NUTS", 4 * COMPILING + 4_000 * 25.0 * gradient, 25.0 * gradient, 0.35, draws, note)
 

@@ -148,6 +148,16 @@ class Probe:
         return float(sum(model.cost_of_row(name) for name in names))
 
     @property
+    def summed_out(self) -> float:
+        """What a gradient handles to sum discrete statistics out: 20 for an entry, less where all have one law."""
+        problem = self.problem
+        alike = Collapse.of(problem).target.sums if COLLAPSED.unfit(problem) is None else ()
+        saved = {sum_.names[0]: 3.0 * sum_.work for sum_ in alike if sum_.span}
+        model = problem.model
+        names = [n for n in model.statistics if n in problem.needed and model.is_discrete(n)]
+        return float(sum(min(20.0 * model.cost_of_row(n), saved.get(n, math.inf)) for n in names))
+
+    @property
     def summed(self) -> int:
         """Sums that the same records add up to, at least 1: each is one more that every record must agree with."""
         model = self.problem.model
@@ -271,4 +281,4 @@ def collapses(probe: Probe) -> bool:
     problem = probe.problem
     if probe.unknowns > MOST_ADAPTED or dear(problem) or COLLAPSED.unfit(problem) is not None:
         return False
-    return Collapse.of(problem).cells <= MOST_SUMMED
+    return Collapse.of(problem).work <= MOST_SUMMED

@@ -96,7 +96,7 @@ def _searched(problem: Problem, probe: Probe, engine: Engine) -> tuple[Columns, 
         collapse = Collapse.of(problem, widened)
         if collapse.target.excess():
             break
-        weigh, total = WeighCollapsed(problem, law, widened), _how_many(collapse.cells)
+        weigh, total = WeighCollapsed(problem, law, widened), _how_many(collapse.work)
         columns = _weighed(weigh, collapse.rows, total, seed, attempt, engine)
         wider = too_narrow(collapse, columns["log_weights"], columns["neglected"])
         if not wider:

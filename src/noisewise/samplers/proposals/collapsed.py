@@ -56,6 +56,11 @@ class Collapse:
         return self.target.cells + 1
 
     @property
+    def work(self) -> int:
+        """Numbers that one row's likelihood handles."""
+        return self.target.work + 1
+
+    @property
     def rows(self) -> int:
         """Rows of one block; by model, release and windows alone."""
         rows = ROWS

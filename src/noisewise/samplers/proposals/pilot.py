@@ -90,7 +90,7 @@ class _Pilot:
         self.problem, self.simulations, self.seed, self.engine = problem, simulations, seed, engine
         self.log, self.collapse = log, collapse
         self.rows = Collapse.of(problem).rows if collapse else block_rows(problem, simulations)
-        dear = SUMMED // Collapse.of(problem).cells if collapse else ROUND
+        dear = SUMMED // Collapse.of(problem).work if collapse else ROUND
         self.round_rows = min(ROUND, max(LEAST_ROUND, dear))
         self.rounds = self.proposals = 0
         self.columns: Columns = {}
