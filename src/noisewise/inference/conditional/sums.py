@@ -360,16 +360,13 @@ class Sum:
         Where the grid holds all that counts, the second is nothing beside the first. Where it does not, the bound leads
         there, and `conditional` says so: a sum cut short would only lead elsewhere.
         """
-        if self.span:
-            inside, _, shares, log_unit = self._of_all(values, tables)
-            held = jnp.log(jnp.maximum(shares, SMALLEST)) + log_unit
-            if self.whole:
-                return jnp.sum(held)
-            return jnp.sum(jnp.logaddexp(held, self._log_beyond(inside, tables["outside"])))
         if self.width:
             law = peel(self.space.model.law_at(self.names[0], values))[0]
             return jnp.sum(ratios.by_table(unchecked(law), self._kind, tables["ratios"], self.points))
-        if self.affine and self.fixed_noise:
+        if self.span:
+            mass, _, sums, log_unit = self._of_all(values, tables)
+            held, inside = jnp.log(jnp.maximum(sums, SMALLEST)) + log_unit, None if self.whole else mass
+        elif self.affine and self.fixed_noise:
             anchored = self._anchored(values, tables["starts"][self.names[0]])
             held = tilted(tables["log_base"] + tables["log_eta"], tables["share"], *anchored)
             inside = None if self.whole else tilted(tables["log_base"], tables["share"], *anchored)

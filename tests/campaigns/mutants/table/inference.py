@@ -12,6 +12,18 @@ NORMAL = "inference/test_conditional.py"
 RATIOS = "inference/test_ratios.py"
 
 NUMERICS = {
+    "sums over one law for all entries forget the unit": Mutant(
+        "inference/conditional/sums.py",
+        'return inside, shares, shares @ tables["noise"], log_mass + tables["log_top"]',
+        'return inside, shares, shares @ tables["noise"], log_mass',
+        "inference/test_one_law_for_all.py::test_values_and_slopes_are_those_of_every_entry",
+    ),
+    "what vanishes beside the law's top is not said": Mutant(
+        "inference/conditional/sums.py",
+        "void = jnp.where(sums > SMALLEST, void, 1.0)",
+        "void = jnp.where(sums > 0.0, void, 0.0)",
+        "inference/test_one_law_for_all.py::test_what_vanishes_is_void",
+    ),
     "the rule of Kronrod gives weights of the nodes in the wrong order": Mutant(
         "numerics/kronrod.py",
         "inner = np.concatenate([gauss_weights, np.zeros(few + 1)])[order]",

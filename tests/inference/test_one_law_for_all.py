@@ -1,0 +1,105 @@
+"""Sums over entries that all have one law: the same numbers as entry by entry, and nothing unsaid where they vanish."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from exactness import counts_agree
+
+import noisewise as nw
+from noisewise.inference.conditional.sums import SMALLEST, Sum
+from noisewise.inference.problem import Problem
+from noisewise.numerics import double
+
+PUBLISHED = np.array([3, 11, -2, 6, 14, 0])
+LAWS = {
+    "poisson": lambda a, b: dist.Poisson(a).expand([6]),
+    "negative binomial": lambda a, b: dist.GammaPoisson(a, b).expand([6]),
+    "binomial": lambda a, b: dist.Binomial(50, jax.nn.sigmoid(a - b)).expand([6]),
+    "zero inflated": lambda a, b: dist.ZeroInflatedPoisson(b / (1.0 + b), a).expand([6]),
+    "rows and columns": lambda a, b: dist.GammaPoisson(a, b).expand([2, 3]).to_event(2),
+}
+NOISES = {
+    "laplace": nw.Laplace(scale=3.0),
+    "discrete": nw.DiscreteGaussian(scale=2.0),
+    "by entry": nw.DiscreteLaplace(scale=np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])),
+    "withheld": nw.mechanisms.Thresholded(nw.DiscreteLaplace(scale=2.0), threshold=5),
+}
+
+
+def sums(law, noise):
+    """The sum over all entries at once, and entry by entry."""
+    shape = (2, 3) if law == "rows and columns" else (6,)
+    mechanism = NOISES[noise]
+    if noise == "by entry":
+        mechanism = nw.DiscreteLaplace(scale=np.reshape(mechanism.scale, shape))
+    released = PUBLISHED.reshape(shape) * (1.0 if noise == "laplace" else 1)
+    if noise == "withheld":
+        released = np.where(released >= 5, released, np.nan)
+    model = nw.Model({"a": dist.Gamma(5.0, 1.0), "b": dist.Gamma(2.0, 1.0)}, {"s": LAWS[law]})
+    problem = Problem(model, nw.Release(s=mechanism.released(released)))
+    together, apart = Sum(problem, ("s",), 0), Sum(problem, ("s",), 0)
+    apart.span = 0
+    return together, apart
+
+
+@pytest.mark.parametrize(
+    ("law", "noise"), [*((law, "discrete") for law in LAWS), *(("poisson", noise) for noise in NOISES)]
+)
+def test_values_and_slopes_are_those_of_every_entry(law, noise):
+    together, apart = sums(law, noise)
+    assert together.span
+    with double():
+        tables = together.tables(), apart.tables()
+        items = {"s": (together.problem.release["s"].mechanism, together.problem.release["s"].value)}
+        programs = [
+            jax.jit(
+                jax.value_and_grad(
+                    lambda at, one=one, table=table: one.log_bound(dict(zip("ab", at, strict=True)), items, table)
+                )
+            )
+            for one, table in zip((together, apart), tables, strict=True)
+        ]
+        for a, b in ((4.0, 0.7), (7.0, 0.8)):
+            found = [program(jnp.array([a, b])) for program in programs]
+            assert float(found[0][0]) == pytest.approx(float(found[1][0]), rel=1e-10)
+            assert np.allclose(found[0][1], found[1][1], rtol=1e-7, atol=1e-9)
+
+
+def test_draws_are_those_of_every_entry():
+    together, apart = sums("negative binomial", "discrete")
+    values = {"a": 4.0, "b": 0.3}
+    with double():
+        tables = together.tables()
+        uniform = np.random.default_rng(0).random((40_000, 6))
+        drawn = jax.vmap(lambda u: together.conditional(values, {}, tables, u)[0]["s"])(uniform)
+        void = float(together.conditional(values, {}, tables, uniform[0])[1])
+        terms = np.asarray(sum(apart.log_terms(values, {}, apart.tables())))
+    assert void < 1e-10
+    start = apart.starts()["s"]
+    for entry in range(6):
+        shares = np.exp(terms[:, entry])
+        counts = np.bincount(np.asarray(drawn)[:, entry] - start[entry], minlength=len(shares))
+        assert counts_agree(counts[: len(shares)], shares / shares.sum())
+
+
+FAR = np.array([3, 11, 0, 6, 900, 0])
+
+
+def test_what_vanishes_is_void():
+    # A rate at which the release has probability e^-2000: below all numbers beside the law's own top
+    model = nw.Model({"a": dist.Gamma(5.0, 1.0)}, {"s": lambda a: dist.Poisson(a).expand([6])})
+    problem = Problem(model, nw.Release(s=nw.DiscreteLaplace(scale=0.5).released(FAR)))
+    one = Sum(problem, ("s",), 0)
+    assert one.span
+    with double():
+        tables = one.tables()
+        bound = float(one.log_bound({"a": 1.0}, {}, tables))
+        _, void = one.conditional({"a": 1.0}, {}, tables, np.full(6, 0.5))
+        apart = Sum(problem, ("s",), 1)
+        exact = float(apart.log_bound({"a": 1.0}, {}, apart.tables()))
+    assert not apart.span, "windows that were too narrow once are summed in logs"
+    assert bound >= exact
+    assert bound >= np.log(SMALLEST)
+    assert float(void) >= 1.0 - 1e-12
