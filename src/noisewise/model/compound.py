@@ -108,7 +108,7 @@ def log_predictive(k: Any, n: Any, mean: Any, sd: Any) -> Any:
     return log_base + inside + jnp.log(step * fine) - jnp.log(sd) - 0.5 * jnp.log(2.0 * jnp.pi)
 
 
-class Compound(Distribution):  # type: ignore[misc]
+class Compound(Distribution):
     """A count with a normal log rate, or a binomial count of `total_count` with normal log odds."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
