@@ -270,7 +270,9 @@ def test_the_forecast_shows_and_refuses(seed):
     found = forecast(count_model(), count_release(), draws=1_000, seed=seed)
     assert set(found.table().columns) == {"work", "seconds", "efficiency", "note"}
     assert "Rejection" in repr(found)
-    assert "<table" in found._repr_html_()
+    html = found._repr_html_()
+    assert "<strong>Forecast for " in html
+    assert "<td style='text-align:left'>Rejection</td>" in html
     for wrong in (dict(draws=0), dict(seed=-1), dict(engine=3)):
         with pytest.raises(nw.InputError, match="forecast: "):
             forecast(count_model(), count_release(), **wrong)

@@ -59,6 +59,7 @@ _WORDS = (
     (r"\(0\.01, 10\.0\)", "[0.01, 10.0]"),
     (r"must be names that can be Python arguments", "must be letters, digits and underscores, and begin with a letter"),
     (r"must be written as Python reads them", "must be written in the plain form of their letters"),
+    (r"\ba Total or Simulator\b", "a sum or mean over records"),  # a file has no simulators
     (r"\ba Total\b", "a sum or mean over records"),
     (r"\ba Simulator\b", "a simulation"),
 )

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, ClassVar, Self
 
 SHOW_AFTER = 1.0
@@ -94,7 +95,11 @@ class Progress:
         except ImportError:
             self.show = False
             return
-        self._bar = Bar(*self._columns(), console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        if console.is_jupyter and find_spec("ipywidgets") is None:  # rich would only say what to install
+            self.show = False
+            return
+        self._bar = Bar(*self._columns(), console=console, transient=True)
         self._task = self._bar.add_task(self.label, total=total, **dict.fromkeys(self.fields, ""))
         self._bar.start()
 

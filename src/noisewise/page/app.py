@@ -38,7 +38,7 @@ def page_ui() -> Any:
             hidden="",
         ),
         bar_ui(),
-        ui.tags.main(ui.layout_columns(editor_ui(), ui.div(results_ui(), history_ui()), col_widths=WIDTHS)),
+        ui.tags.main(ui.layout_columns(editor_ui(), results_ui(), col_widths=WIDTHS), history_ui()),
         title="noisewise",
         lang="en",
     )

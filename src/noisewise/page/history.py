@@ -21,7 +21,7 @@ MOST_COMPARED = 4
 MOST_CHANGES = 20
 """Lines of files that differ, at most."""
 ABSENT = "\N{EM DASH}"
-HINT = f"Tick two to {MOST_COMPARED} runs to see side by side what was changed and what came out."
+HINT = "Tick two to four runs to see side by side what was changed and what came out."
 
 
 def history_ui() -> Any:
@@ -80,7 +80,7 @@ def _list(runs: Sequence[Run], chosen: Sequence[int]) -> Any:
         ui.tags.tr(
             ui.tags.td(_tick(run, run.number in chosen)),
             ui.tags.th(str(run.number), scope="row"),
-            ui.tags.td(run.title, class_="title"),
+            ui.tags.td(ui.div(run.title, class_="clamped", title=run.title), class_="title"),
             ui.tags.td(first_answer(run)),
             ui.tags.td(run_state(run)),
             ui.tags.td(run.when),

@@ -92,7 +92,9 @@ def results_server(input: Inputs, session: Session, runs: "Runs", shown: Any) ->
     def result() -> Any:
         states()
         run = current()
-        return None if run is None or run.result is None else result_ui(run)
+        if run is None or run.result is None:
+            return ui.p("The answer comes here when a run has finished.", class_="quiet")
+        return result_ui(run)
 
 
 def run_state(run: Run) -> str:
@@ -109,7 +111,7 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
         if run is None:
             return ui.p("Nothing was run yet. Press Run when the analysis file is in order.")
         seconds = f" in {run.seconds:.1f} s" if run_state(run) == "finished" and run.seconds else ""
-        line = ui.p(f"Run {run.number} ({run.title}): {run_state(run)}{seconds}.")
+        line = ui.p(f"Run {run.number} ({run.title}): {run_state(run)}{seconds}.", _below(run))
         return ui.div(line, ui.div(ui.p(run.message), class_="wrong")) if run.message else line
 
     @render.ui
@@ -134,6 +136,11 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
         run = current()
         if run is not None:
             runs.cancel(run.number)
+
+
+def _below(run: Run) -> Any:
+    """The way to the result, which on a phone lies far below."""
+    return None if run.result is None else ui.tags.a(" See the result", href="#result-title", class_="to-result")
 
 
 def report_link(run: Run, text: str = "report") -> Any:

@@ -370,7 +370,8 @@ class Release(Mapping[str, Released]):
         for name, item in self.items():
             value = np.asarray(item.value)
             shown = f"{value.size:,} values" if value.size > MOST_SHOWN else str(value.tolist())
-            promised = "" if item.mechanism.guarantee is None else str(item.mechanism.guarantee)
+            stated = {} if item.mechanism.guarantee is None else item.mechanism.guarantee.to_dict()
+            promised = ", ".join(f"{key} {part}" for key, part in stated.items())
             rows.append((name, shown, repr(item.mechanism), promised))
         table = html_table(("statistic", "published", "mechanism", "promised"), rows)
         return f"<div><p><strong>Release</strong></p>{table}</div>"

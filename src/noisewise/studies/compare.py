@@ -101,6 +101,9 @@ def naive_posterior(
     Ctrl-C ends it: half a naive analysis is of no use.
     """
     try:
+        against = Importance().unfit(Problem(model, release.naive()))
+        if against is not None:
+            return None, f"as if there were no noise, it {against}"
         posterior = _weighted_or_chains(
             model, release.naive(), draws, {"seed": seed, "engine": engine, "progress": progress}
         )

@@ -20,13 +20,16 @@ from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
 from noisewise.model import Model
-from noisewise.notebook import people
+from noisewise.notebook import html_table, people
 from noisewise.release import Release
 from noisewise.samplers.choosing import choice as choosing
 from noisewise.samplers.choosing.conflict import SURPRISING, whole_release
 from noisewise.samplers.choosing.probe import probe_of
 from noisewise.samplers.integrated import integrated
 from noisewise.samplers.sample import forecast_of
+
+NUMBERS = ("work", "seconds", "efficiency")
+"""What is forecast of a sampler: rough, and shown with two digits."""
 
 __all__ = ["SURPRISING", "Forecast", "applicability", "forecast", "whole_release"]
 
@@ -94,8 +97,13 @@ class Forecast:
         return "\n".join([*self.lines(), shown.to_string(float_format=lambda x: f"{x:.3g}")])
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
-        return f"<div>{lines}{self.table().to_html(float_format=people)}</div>"
+        first, *rest = (escape(line) for line in self.lines())
+        lines = f"<p><strong>{first}</strong></p>" + "".join(f"<p>{line}</p>" for line in rest)
+        rows = [
+            (label, *("" if np.isnan(row[key]) else people(float(f"{row[key]:.2g}")) for key in NUMBERS), row["note"])
+            for label, row in self.table().iterrows()
+        ]
+        return f"<div>{lines}{html_table(('sampler', *NUMBERS, 'note'), rows)}</div>"
 
 
 def forecast(
