@@ -25,6 +25,8 @@ Values = Mapping[str, Any]
 
 CLOSED = (Gaussian, Laplace)
 """Kinds of noise with a closed form."""
+SETTLED = 1e-10
+"""A step of Newton's method that is a smaller part of where it leads is the last: what is left is of the square."""
 
 
 def is_closed(mechanism: Mechanism) -> bool:
@@ -133,12 +135,18 @@ def _excess_at(share: Any, alpha: Any) -> Any:
     a = jnp.where(inside, 1.0, alpha)
     log_share, tail = jnp.log(share), _log_scaled_tail(-a)
 
-    def step(_: Any, e: Any) -> Any:
+    def step(state: Any) -> Any:
+        e, _, count = state
         here = _log_scaled_tail(-(a + e))
         gap = -a * e - 0.5 * e * e + (here - tail) - log_share
-        return jnp.maximum(e + gap * jnp.exp(here) * math.sqrt(2.0 * math.pi), 0.0)
+        moved = jnp.maximum(e + gap * jnp.exp(here) * math.sqrt(2.0 * math.pi), 0.0)
+        return moved, jnp.any(~inside & (jnp.abs(moved - e) > SETTLED * moved)), count + 1
 
-    return jnp.where(inside, near, jax.lax.fori_loop(0, 60, step, jnp.zeros_like(a + share)))
+    def goes_on(state: Any) -> Any:
+        return state[1] & (state[2] < 60)
+
+    beyond, _, _ = jax.lax.while_loop(goes_on, step, (jnp.zeros_like(a + share), jnp.any(~inside), 0))
+    return jnp.where(inside, near, beyond)
 
 
 def _excess(rng: np.random.Generator, alpha: Array) -> Array:
