@@ -122,6 +122,15 @@ scale = 60.0
     assert list(Analysis.from_text(around + sums, "sums.toml").model.statistics) == ["income"]
 
 
+def test_designs_in_the_docs_are_read():
+    from noisewise.analysis import DesignFile
+
+    whole, people = blocks("docs/design.md", "toml")
+    assert DesignFile.from_text(whole).design.options["budgets"] == (0.05, 2.0)
+    asked = whole.replace("budgets = [0.05, 2.0]", "").replace('"Poisson(theta)"', '"Poisson(n * theta / 50)"')
+    assert DesignFile.from_text(asked + people).design.people["sizes"] == (50, 5000)
+
+
 def test_the_plan_in_the_docs_makes_a_release(tmp_path):
     pytest.importorskip("opendp")
     from noisewise import curator
