@@ -111,7 +111,7 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
         if run is None:
             return ui.p("Nothing was run yet. Press Run when the analysis file is in order.")
         seconds = f" in {run.seconds:.1f} s" if run_state(run) == "finished" and run.seconds else ""
-        line = ui.p(f"Run {run.number} ({run.title}): {run_state(run)}{seconds}.", _below(run))
+        line = ui.p(f"Run {run.number} ({run.title}): {run_state(run)}{seconds}. ", _below(run))
         return ui.div(line, ui.div(ui.p(run.message), class_="wrong")) if run.message else line
 
     @render.ui
@@ -140,7 +140,7 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
 
 def _below(run: Run) -> Any:
     """The way to the result, which on a phone lies far below."""
-    return None if run.result is None else ui.tags.a(" See the result", href="#result-title", class_="to-result")
+    return None if run.result is None else ui.tags.a("See the result", href="#result-title", class_="to-result")
 
 
 def report_link(run: Run, text: str = "report") -> Any:
