@@ -6,8 +6,8 @@ Tracts of 8 cells (voting age, ethnicity, kind of housing), with total, voting a
 every tract and in the county, by discrete Gaussian noise of the Bureau's scales. One model for all: a share for each
 cell, a rate for each tract. Seconds count everything, compilation included; effective draws are those of the worst cell
 and of the worst parameter. A sweep renews all cells of four chains; start and sweep are in seconds of processor time,
-so that other work on the machine shows less in them; memory is the process's peak. A cell takes part in about five moves
-a sweep, whatever the size of the table; of small tables much of the time is that of starting programs.
+so that other work on the machine shows less in them; memory is the process's peak. A cell takes part in about five
+moves a sweep, whatever the size of the table; of small tables much of the time is that of starting programs.
 """
 
 import csv

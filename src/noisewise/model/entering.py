@@ -22,9 +22,8 @@ CALLS = {"pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 def entering(law: Law, name: str, straight: frozenset[str], *, in_place: bool = False) -> dict[str, str]:
     """By attribute of the law: "none" where `name` does not enter, "linear" where it does entry by entry, or "bent".
 
-    `straight` are the operations with other numbers that count as linear. With "exp" among them, the exponential of
-    what is linear is "exponential", and so are multiples of it. With `in_place`, every entry of `name` must also enter
-    once, in its own place.
+    `straight` are the operations with other numbers that count as linear. With `in_place`, every entry of `name` must
+    also enter once, in its own place.
     """
     rest = {other: struct for other, struct in law.row.items() if other != name}
 
@@ -69,6 +68,4 @@ def _after(step: Any, ways: list[str], straight: frozenset[str], in_place: bool)
     copied = in_place and taken.size != given.size
     if rounded or copied:
         return "bent"
-    if name == "exp":
-        return "exponential" if marked == ["linear"] else "bent"
-    return marked[0] if marked == ["linear"] or moves or name in ("mul", "div") else "bent"
+    return marked[0]

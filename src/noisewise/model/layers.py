@@ -1,9 +1,8 @@
-"""Layers of a hierarchy that can be integrated out, and drawn once everything else is.
+"""Layers of a hierarchy that can be integrated out in closed form, and drawn once everything else is.
 
 A layer is a parameter whose prior depends on other parameters, and each entry of which is read by one entry of one
 statistic and by nothing else: rates of counties, say, one behind every count. Where the two laws are a conjugate pair,
-the statistic's law with the layer integrated out is known, and so is the layer's law given the statistic. Normal log
-rates and log odds are integrated by quadrature (`compound`), where all units have the same law. Derivation:
+the statistic's law with the layer integrated out is known, and so is the layer's law given the statistic. Derivation:
 docs/derivations/layers.md.
 """
 
@@ -17,7 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import BetaBinomial, Distribution, GammaPoisson, Normal
 
-from noisewise.model.compound import Compound, draw_given, top_of
 from noisewise.model.entering import entering
 from noisewise.model.law import Law, law_attributes
 from noisewise.numerics import Array, Compiled, double
@@ -31,7 +29,7 @@ class Pair:
     """A law of the layer, and one of the statistic that reads it through slope * layer + rest."""
 
     reads: str
-    """The attribute of the statistic's law that is slope * layer + rest, or its exponential."""
+    """The attribute of the statistic's law that is slope * layer + rest."""
     straight: frozenset[str]
     """Operations allowed between layer and attribute."""
     at: float
@@ -42,10 +40,6 @@ class Pair:
     """The same and the statistic -> numbers that fix the layer's law given the statistic."""
     draw: Callable[..., Array]
     """(random numbers, those numbers) -> the layer."""
-    way: str = "linear"
-    """How the layer enters; see `entering`."""
-    closed: bool = True
-    """Whether the statistic's law is known in closed form; else all units must have the same one."""
 
 
 def _gamma(layer: Attributes) -> tuple[Any, Any]:
@@ -108,68 +102,11 @@ MEANS = Pair(
 )
 
 
-def _compound_given(law: Compound, statistic: Any, slope: Any, rest: Any) -> tuple[Any, ...]:
-    numbers = statistic, law.total_count, law.loc, law.scale
-    return *numbers, top_of(*numbers), slope, rest
-
-
-def _log_rates(layer: Attributes, _: Attributes, slope: Any, rest: Any) -> Compound:
-    return Compound(slope * layer["loc"] + rest, jnp.abs(slope) * layer["scale"])
-
-
-def _rates(layer: Attributes, _: Attributes, slope: Any, rest: Any) -> Compound:
-    return Compound(layer["loc"] + jnp.log(slope), layer["scale"])
-
-
-def _log_odds(layer: Attributes, law: Attributes, slope: Any, rest: Any) -> Compound:
-    return Compound(slope * layer["loc"] + rest, jnp.abs(slope) * layer["scale"], law["total_count"])
-
-
-def _linear(rng: np.random.Generator, k: Array, n: Array, mean: Array, sd: Array, top: Array, *line: Array) -> Array:
-    slope, rest = line
-    return (draw_given(rng, k, n, mean, sd, top) - rest) / slope
-
-
-def _positive(rng: np.random.Generator, k: Array, n: Array, mean: Array, sd: Array, top: Array, *line: Array) -> Array:
-    return np.exp(draw_given(rng, k, n, mean, sd, top)) / line[0]
-
-
-LOG_RATES = Pair(
-    "rate",
-    AFFINE | {"exp"},
-    at=0.0,
-    predictive=_log_rates,
-    given=lambda layer, law, slope, rest, s: _compound_given(_log_rates(layer, law, slope, rest), s, slope, rest),
-    draw=_linear,
-    way="exponential",
-    closed=False,
-)
-RATES = Pair(
-    "rate",
-    frozenset({"mul", "div"}),
-    at=1.0,
-    predictive=_rates,
-    given=lambda layer, law, slope, rest, s: _compound_given(_rates(layer, law, slope, rest), s, slope, rest),
-    draw=_positive,
-    closed=False,
-)
-LOG_ODDS = Pair(
-    "logits",
-    AFFINE,
-    at=0.0,
-    predictive=_log_odds,
-    given=lambda layer, law, slope, rest, s: _compound_given(_log_odds(layer, law, slope, rest), s, slope, rest),
-    draw=_linear,
-    closed=False,
-)
 PAIRS = {
     ("Gamma", "Poisson"): COUNTS,
     ("Exponential", "Poisson"): COUNTS,
     ("Beta", "BinomialProbs"): SHARES,
     ("Normal", "Normal"): MEANS,
-    ("Normal", "Poisson"): LOG_RATES,
-    ("LogNormal", "Poisson"): RATES,
-    ("Normal", "BinomialLogits"): LOG_ODDS,
 }
 """By the classes of the layer's law and of the statistic's."""
 
@@ -227,8 +164,7 @@ class Layer:
 
         def read(value: Any) -> tuple[Any, Attributes]:
             attributes = law_attributes(self.reader.function(**{**others, self.name: value}))
-            entered = attributes[self.pair.reads]
-            return jnp.log(entered) if self.pair.way == "exponential" else entered, attributes
+            return attributes[self.pair.reads], attributes
 
         at = jnp.full(self.law.form.shape, self.pair.at)
         entered, slope, attributes = jax.jvp(read, (at,), (jnp.ones_like(at),), has_aux=True)
@@ -237,7 +173,7 @@ class Layer:
 
     @cached_property
     def alike(self) -> bool:
-        """Whether all units have the same law, whatever the parameters, and a slope that is not zero."""
+        """Whether all units have the same law, whatever the parameters."""
         answers: list[bool] = []
         structs = {**self.law.row, **{name: one for name, one in self.reader.row.items() if name != self.name}}
 
@@ -247,7 +183,6 @@ class Layer:
             one = all(np.size(part) == 1 for part in jax.tree.leaves(layer))
             seen = not any(isinstance(part, jax.core.Tracer) for part in known)
             answers.append(one and seen and all(np.ptp(np.asarray(part)) == 0.0 for part in known))
-            answers[-1] = answers[-1] and bool(np.all(np.asarray(slope) != 0.0))
             return 0.0
 
         with double():
@@ -297,7 +232,8 @@ def _layer(nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], name:
     if pair is None:
         return None
     ways = entering(reader, name, pair.straight, in_place=True)
-    if ways != {attribute: pair.way if attribute == pair.reads else "none" for attribute in ways}:
+    if ways != {attribute: "linear" if attribute == pair.reads else "none" for attribute in ways}:
         return None
     layer = Layer(name, readers[0], law, reader)
-    return layer if layer.alike or pair.closed else None  # looked at now, outside of any tracing
+    _ = layer.alike  # looked at now, outside of any tracing
+    return layer

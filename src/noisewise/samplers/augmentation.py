@@ -89,7 +89,7 @@ class Augmentation(Sampler):
         names = [name for name in problem.model.order if name in problem.model.parameters or name in problem.needed]
         names = [name for name in names if name not in problem.measured]
         against = next(filter(None, (_objection(problem, name) for name in names)), None)
-        against = against or _integrated(problem) or problem.without_measure() or problem.in_two_parts()
+        against = against or problem.without_measure() or problem.in_two_parts()
         return against or unwalkable(problem.model, [name for name in names if _walks(problem, name)])
 
     def longer(self) -> "Augmentation | None":
@@ -145,12 +145,6 @@ class Augmentation(Sampler):
             seconds=time.monotonic() - began,
             diagnostics={**numbers, "warmup": sweeps.warmup, "steps": sweeps.described},
         )
-
-
-def _integrated(problem: Problem) -> str | None:
-    """A layer that was integrated out by quadrature: drawn in turn, it makes for faster sweeps."""
-    names = [layer.name for layer in problem.model.layers if not layer.pair.closed]
-    return f"draws '{names[0]}' itself, which has been integrated out" if names else None
 
 
 def _objection(problem: Problem, name: str) -> str | None:

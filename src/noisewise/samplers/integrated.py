@@ -13,7 +13,6 @@ from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.model.on_device.draws import on_accelerator
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.augmentation import Augmentation
 from noisewise.samplers.verdict import posterior_of
 
 
@@ -28,8 +27,6 @@ def integrated(problem: Problem, sampler: Sampler | None = None) -> Problem:
     proposal = getattr(sampler, "proposal", None)
     kept = {name for item in problem.release.values() for name in item.mechanism.inputs}
     kept |= set(proposal) if isinstance(proposal, Mapping) else set()
-    if isinstance(sampler, Augmentation):  # whose sweeps are faster with a layer than with quadrature
-        kept |= {layer.name for layer in problem.model.integrated(kept).layers if not layer.pair.closed}
     kept |= {measured.statistic for measured in problem.measured.values()}
     model = problem.model.integrated(kept)
     if model is problem.model:
@@ -50,7 +47,7 @@ def restored(posterior: Posterior, problem: Problem) -> Posterior:
             columns[layer.name] = layer.draw(generator(posterior.seed, Purpose.LAYERS, number), columns)
     whole = posterior_of(posterior.sampler, problem, posterior.seed, columns)
     names = ", ".join(f"'{layer.name}'" for layer in smaller.model.layers)
-    reason = f"{posterior.reason}; {names} integrated out, and drawn given the rest"
+    reason = f"{posterior.reason}; {names} integrated out in closed form, and drawn given the rest"
     return replace(
         posterior,
         draws=whole.draws,

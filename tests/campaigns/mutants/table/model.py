@@ -14,7 +14,6 @@ OWN = f"{THERE}::test_names_and_records_have_random_numbers_of_their_own"
 LAW = f"{THERE}::test_every_law_is_drawn_as_on_the_processor"
 
 LAYERS = "model/test_layers.py"
-COMPOUND = "model/test_compound.py"
 
 LAWS_AND_TOTALS = {
     "a rate given its count forgets the exposure": Mutant(
@@ -34,24 +33,6 @@ LAWS_AND_TOTALS = {
         "return self.pair.draw(rng, *self.numbers(columns))",
         "return self.pair.draw(rng, *(one[::-1] for one in self.numbers(columns)))",
         "samplers/test_integrated.py::test_it_is_the_posterior_of_the_model_as_written",
-    ),
-    "counts and log rates are integrated over a stretch that is too short": Mutant(
-        "model/compound.py",
-        "first, last = -2.0 * jnp.log1p(reach(-1.0) / fine)",
-        "first, last = -1.0 * jnp.log1p(reach(-1.0) / fine)",
-        f"{COMPOUND}::test_probabilities_are_those_of_very_many_panels",
-    ),
-    "the stretched variable has no Jacobian": Mutant(
-        "model/compound.py",
-        ".value(nodes) + log_speed, axis=0)",
-        ".value(nodes), axis=0)",
-        f"{COMPOUND}::test_probabilities_add_up_to_one",
-    ),
-    "log rates are accepted without the envelope": Mutant(
-        "model/compound.py",
-        "< value(y) - height - envelope",
-        "< value(y) - height",
-        f"{COMPOUND}::test_draws_given_the_count_have_its_density",
     ),
     "a layer that is read in another order counts as one": Mutant(
         "model/entering.py",
