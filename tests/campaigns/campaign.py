@@ -3,8 +3,8 @@
     python tests/campaigns/campaign.py --jobs 2 [--samplers MCMC SMC] [--seed 1]
 
 Prints the pairs that go wrong, then one line per sampler with its largest |z| of posterior means, variances and
-evidence. The limit on |z| has a false-alarm rate of 1e-6 per number, by Student's law where errors come from groups
-of chains.
+evidence, and the root mean square of errors in units of what the library says they are. The limit on |z| has a
+false-alarm rate of 1e-6 per number, by Student's law where errors come from groups of chains.
 """
 
 import argparse
@@ -16,7 +16,8 @@ import sys
 import time
 import warnings
 
-from sampler_table import SAMPLERS, TARGETS, compared, problem
+import numpy as np
+from sampler_table import SAMPLERS, TARGETS, compared, problem, reported_z
 
 import noisewise as nw
 
@@ -46,7 +47,14 @@ def one(job):
     if posterior.status != "complete":
         return found | {"why": posterior.message[:160]}
     found["z over limit"], evidence = compared(posterior, truth)
+    found["z of means"], found["z of evidence"] = reported_z(posterior, truth)
     return found if evidence is None else found | {"evidence z over limit": evidence}
+
+
+def rms(runs):
+    """Root of the mean over runs of their mean squares: about 1 where errors are as large as they are said to be."""
+    squares = [np.mean(np.square(run)) for run in runs if run]
+    return float(np.sqrt(np.mean(squares))) if squares else float("nan")
 
 
 def pin(numbers):
@@ -85,9 +93,11 @@ def main():
         evidence = max((row.get("evidence z over limit", 0) for row in done), default=0.0)
         refused = sum(row["status"] == "refused" for row in own)
         wrong += sum(max(row.get("z over limit", 0), row.get("evidence z over limit", 0)) > 1 for row in done)
+        means, evidences = (rms([row[f"z of {what}"] for row in done]) for what in ("means", "evidence"))
         print(
             f"{label}: {len(done)} targets complete, {refused} do not apply, {len(own) - len(done) - refused} ended "
-            f"otherwise; largest |z| {worst:.2f} of its limit, evidence {evidence:.2f}; "
+            f"otherwise; largest |z| {worst:.2f} of its limit, evidence {evidence:.2f}; rms z of errors as "
+            f"reported: means {means:.2f}, evidence {evidences:.2f}; "
             f"{sum(row.get('seconds', 0) for row in own):.0f} s"
         )
     sys.exit(1 if wrong else 0)

@@ -134,6 +134,20 @@ def compared(posterior, truth):
     return worst, float(abs(posterior.log_evidence - truth["log_evidence"]) / posterior.log_evidence_se / limit)
 
 
+def reported_z(posterior, truth):
+    """(mean - truth) / its Monte Carlo error as `summary` says it, of every scalar that varies; then the evidence's."""
+    summary = posterior.summary()
+    z = []
+    for name in posterior.draws:
+        values = np.asarray(truth[name][0], dtype=float).ravel()
+        rows = summary[summary.index.str.replace(r"\[.*", "", regex=True) == name]
+        varying = rows["mcse"].to_numpy() > 0.0
+        z += list(((rows["mean"].to_numpy() - values) / rows["mcse"].to_numpy())[varying])
+    known = posterior.log_evidence is not None and posterior.log_evidence_se
+    evidence = [(posterior.log_evidence - truth["log_evidence"]) / posterior.log_evidence_se] if known else []
+    return [float(one) for one in z], [float(one) for one in evidence]
+
+
 def _moments(posterior, name, mean, variance):
     values = posterior[name].astype(float)
     terms = np.stack([values - mean, (values - mean) ** 2 - variance], axis=1).reshape(len(values), -1)
