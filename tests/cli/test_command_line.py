@@ -72,7 +72,7 @@ def test_demo_prints_the_table_and_draws_the_picture(tmp_path):
 def test_a_mistake_is_a_message_and_an_exit_code(tmp_path, noisewise):
     done = run("demo", "--draws", "0")
     assert done.returncode == 2
-    assert "'draws' must be a whole number, at least 2; got 0" in done.stderr
+    assert "--draws must be a whole number, at least 2; got 0" in done.stderr
     assert "Traceback" not in done.stderr
     (tmp_path / "bad.toml").write_text('[parameters]\ntheta = "Gama(25, 1)"\n')
     code, out, err = noisewise("check", "bad.toml")

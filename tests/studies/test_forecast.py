@@ -224,7 +224,7 @@ def test_many_entries_call_for_augmentation_or_gradients(seed):
         prior={
             "a": dist.HalfNormal(10.0),
             "b": dist.HalfNormal(1.0),
-            "rate": lambda a, b: dist.Gamma(a, b).expand([300]),
+            "rate": lambda a, b: dist.LogNormal(a, b).expand([300]),
         },
         statistics={"s": lambda rate: dist.Poisson(rate)},
     )

@@ -1,5 +1,7 @@
 """Mistakes in the words of the command line: options by their names, and a file that was named by its own."""
 
+from pathlib import Path
+
 import typer
 
 from noisewise.analysis import FileError
@@ -20,12 +22,24 @@ def said(error: NoisewiseError, app: typer.Typer, words: list[str]) -> str:
     names = _parameters(app, words)
     argument = "path" if error.argument is None else str(error.argument)
     if names.get(argument) == "" or (argument == "path" and "" in names.values()):
-        return in_file_words(f"{error.value} {error.rule}. {error.advice}")
+        file = _named(app, words, argument)
+        if file is None or str(error.value).strip("'") in (file, Path(file).name):
+            return in_file_words(f"{error.value} {error.rule}. {error.advice}")
+        return in_file_words(f"{Path(file).name} {error.rule}; got {error.value}. {error.advice}")
     option = names.get(argument)
     given = option is not None and any(word.split("=")[0] == option for word in words)
     if option is None or (argument in ALSO_IN_FILES and not given):
         return in_words(error)
     return in_file_words(f"{option} {error.rule}; got {error.value}. {error.advice}")
+
+
+def _named(app: typer.Typer, words: list[str], argument: str) -> str | None:
+    """The file that was named for an argument of the command."""
+    command = getattr(typer.main.get_command(app), "commands", {}).get(words[0] if words else "")
+    if command is None:
+        return None
+    given = command.make_context(words[0], words[1:], resilient_parsing=True).params.get(argument)
+    return None if given is None else str(given)
 
 
 def _parameters(app: typer.Typer, words: list[str]) -> dict[str, str]:

@@ -10,7 +10,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import vstack
 
 from noisewise import checks
@@ -114,6 +113,10 @@ def _refuse_contradictions(release: Release, found: Mapping[str, Measured]) -> N
 def _refuse_impossible_bounds(model: Model, release: Release, found: Mapping[str, Measured]) -> None:
     """Some real numbers in the law's range must obey declared bounds and exact measurements of one statistic."""
     declared = {name: found[name].statistic for name in found if isinstance(release[name].mechanism, Within)}
+    if not declared:
+        return
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
+
     for statistic in set(declared.values()):
         parts, low, high = [], [], []
         for name, measured in found.items():

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array, csr_array, eye_array, hstack, vstack
 from scipy.sparse.csgraph import connected_components
 
@@ -283,6 +282,8 @@ def _nearest(fibre: Fibre, guess: Array, most: Array) -> Array:
         [hstack([sums, csr_array(sums.shape)]), hstack([one, one]), hstack([-one, one])]
     )  # off >= |x - guess|
     ends = np.concatenate([*low, guess, -guess]), np.concatenate([*high, np.full(2 * size, np.inf)])
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
+
     found = milp(
         np.repeat([0.0, 1.0], size),
         integrality=np.repeat([1, 0], size),
