@@ -150,3 +150,16 @@ def test_what_a_mechanism_reads_stays():
     release = nw.Release(s=noise.released(PUBLISHED.astype(float)))
     posterior = nw.sample(MODEL, release, nw.Importance(), draws=200, seed=1, on_failure="return")
     assert "integrated out" not in posterior.reason
+
+
+def test_what_has_no_noise_keeps_its_layer():
+    naive = nw.Release(s=nw.Exact().released(np.maximum(PUBLISHED, 1)))
+    posterior = nw.sample(MODEL, naive, nw.Importance(), draws=400, seed=1, on_failure="return")
+    assert "integrated out" not in posterior.reason
+
+
+def test_the_same_draws_in_other_processes():
+    sampler = nw.Importance(min_ess=1.0)
+    ours = nw.sample(MODEL, RELEASE, sampler, draws=9_000, seed=1)
+    elsewhere = nw.sample(MODEL, RELEASE, sampler, draws=9_000, seed=1, engine=nw.Processes(2))
+    assert all(np.array_equal(ours[name], elsewhere[name]) for name in ("a", "layer", "s"))

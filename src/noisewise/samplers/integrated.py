@@ -11,6 +11,7 @@ from noisewise.inference.conditional.target import unfit
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
+from noisewise.mechanisms import Exact
 from noisewise.model.on_device.draws import on_accelerator
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.verdict import posterior_of
@@ -19,14 +20,15 @@ from noisewise.samplers.verdict import posterior_of
 def integrated(problem: Problem, sampler: Sampler | None = None) -> Problem:
     """The problem without the layers that `sampler` can do without; the same where there are none.
 
-    Tables that are measured several ways keep theirs, and so does what a mechanism or a proposal reads. On an
-    accelerator laws are drawn as they were written.
+    Tables that are measured several ways and statistics without noise keep theirs, and so does what a mechanism or a
+    proposal reads. On an accelerator laws are drawn as they were written.
     """
     if on_accelerator():
         return problem
     proposal = getattr(sampler, "proposal", None)
     kept = {name for item in problem.release.values() for name in item.mechanism.inputs}
     kept |= set(proposal) if isinstance(proposal, Mapping) else set()
+    kept |= {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
     kept |= {measured.statistic for measured in problem.measured.values()}
     model = problem.model.integrated(kept)
     if model is problem.model:
