@@ -117,7 +117,7 @@ NOT_LAYERS = {
     "a power": lambda layer: dist.Poisson(layer**2),
     "an offset": lambda layer: dist.Poisson(layer + 1.0),
     "a quotient by it": lambda layer: dist.Poisson(1.0 / layer),
-    "rounded": lambda layer: dist.Poisson(1.0 + layer.astype(int)),
+    "rounded": lambda layer: dist.Poisson(layer.astype(int) * EXPOSURE),
     "a sum": lambda layer: dist.Poisson(jnp.cumsum(layer)),
     "twice": lambda layer: dist.Poisson(layer * layer),
     "a choice": lambda layer: dist.Poisson(jnp.where(layer > 1.0, layer, 1.0)),

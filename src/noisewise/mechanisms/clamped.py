@@ -8,7 +8,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.base import MECHANISM, NUMBERS, Measure, Mechanism, Supremum, broadcasts
-from noisewise.mechanisms.processed import Processed, check_entrywise
+from noisewise.mechanisms.processed import Processed, check_entrywise, check_range
 from noisewise.numerics import namespace
 
 
@@ -41,12 +41,7 @@ class Clamped(Mechanism):
                 raise refusal(who, name, "must be finite", end, advice)
             if base.integers and not np.all(end == np.floor(end)):
                 raise refusal(who, name, f"must be whole numbers for {type(base).__name__}", end, advice)
-        try:
-            np.broadcast_shapes(np.shape(low), np.shape(high))
-        except ValueError:
-            raise refusal(who, "high", "must have the shape of low", high, advice) from None
-        if not np.all(low < high):
-            raise refusal(who, "low", f"must be below high={high}", low, advice)
+        check_range(who, low, high, advice)
         self._freeze(base.guarantee, base=base, low=low, high=high)
 
     @property

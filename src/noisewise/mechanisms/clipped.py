@@ -7,7 +7,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.base import MECHANISM, NUMBERS, Mechanism, Supremum
-from noisewise.mechanisms.processed import ROUND_OFF, Cut, Processed, check_base, close, weakest
+from noisewise.mechanisms.processed import ROUND_OFF, Cut, Processed, check_base, check_range, close, weakest
 from noisewise.numerics import namespace
 
 _BOUND = {"oneOf": [NUMBERS, {"type": "null"}]}
@@ -35,12 +35,7 @@ class Clipped(Processed):
         if low is None and high is None:
             raise refusal(who, "low", "must be given, or high", low, advice)
         if low is not None and high is not None:
-            try:
-                np.broadcast_shapes(np.shape(low), np.shape(high))
-            except ValueError:
-                raise refusal(who, "high", "must have the shape of low", high, advice) from None
-            if not np.all(low < high):
-                raise refusal(who, "low", f"must be below high={high}", low, advice)
+            check_range(who, low, high, advice)
         self._freeze(base.guarantee, base=base, low=low, high=high)
 
     @property

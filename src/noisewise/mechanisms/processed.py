@@ -319,6 +319,16 @@ def check_entrywise(who: str, base: Any, advice: str) -> None:
         raise refusal(who, "base", rule, base, advice)
 
 
+def check_range(who: str, low: Any, high: Any, advice: str) -> None:
+    """Refuse ends of a range that do not fit together, or of which the lower is not below."""
+    try:
+        np.broadcast_shapes(np.shape(low), np.shape(high))
+    except ValueError:
+        raise refusal(who, "high", "must have the shape of low", high, advice) from None
+    if not np.all(low < high):
+        raise refusal(who, "low", f"must be below high={high}", low, advice)
+
+
 def _without_tokens(value: Any) -> Any:
     """`value` with NaN for each token; whatever cannot be read stays, to be refused."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":

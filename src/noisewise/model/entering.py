@@ -22,8 +22,8 @@ CALLS = {"pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 def entering(law: Law, name: str, straight: frozenset[str], *, in_place: bool = False) -> dict[str, str]:
     """By attribute of the law: "none" where `name` does not enter, "linear" where it does entry by entry, or "bent".
 
-    `straight` are the operations with other numbers that count as linear. With `in_place`, every entry of `name` must
-    also enter once, in its own place.
+    `straight` are the operations with other numbers that count as linear. With `in_place`, entries
+    must also keep their order: of an attribute of the same size, each is then the one in its own place.
     """
     rest = {other: struct for other, struct in law.row.items() if other != name}
 
@@ -65,7 +65,4 @@ def _after(step: Any, ways: list[str], straight: frozenset[str], in_place: bool)
         return "bent"
     taken, given = step.invars[ways.index(marked[0])].aval, step.outvars[0].aval
     rounded = np.issubdtype(taken.dtype, np.inexact) and not np.issubdtype(given.dtype, np.inexact)
-    copied = in_place and taken.size != given.size
-    if rounded or copied:
-        return "bent"
-    return marked[0]
+    return "bent" if rounded else marked[0]

@@ -40,16 +40,10 @@ LAWS_AND_TOTALS = {
         "moves = name in FAITHFUL",
         f"{LAYERS}::test_what_is_bent_or_out_of_place_stays",
     ),
-    "an entry read by several counts as a layer": Mutant(
-        "model/entering.py",
-        "copied = in_place and taken.size != given.size",
-        "copied = False",
-        f"{LAYERS}::test_one_value_for_all_units_stays",
-    ),
     "rounding counts as linear": Mutant(
         "model/entering.py",
-        "if rounded or copied:",
-        "if copied:",
+        'return "bent" if rounded else marked[0]',
+        "return marked[0]",
         f"{LAYERS}::test_what_is_bent_or_out_of_place_stays",
     ),
     "derived quantities are those of the first draw": Mutant(
