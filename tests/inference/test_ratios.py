@@ -56,9 +56,11 @@ def by_hand(law, noise, t, released=RELEASED):
         return special.logsumexp(law(k, t) + noise(released - k), axis=0)
 
 
-def value(make, mechanism):
+def value(make, mechanism, apart=False):
+    """The entries have one law, or each has its own, which happens to be the same."""
+
     def at(t):
-        one = nw.Privatised(make(t), mechanism)
+        one = nw.Privatised(make(jnp.broadcast_to(t, RELEASED.shape) if apart else t), mechanism)
         assert one._route.width
         return one.log_prob(RELEASED)
 
@@ -74,30 +76,35 @@ def test_value_and_slope_are_those_of_the_sum(law, noise):
     make, log_law, places = LAWS[law]
     mechanism, log_noise = NOISES[noise]
     with double():
-        both = jax.jit(lambda t: jax.jvp(value(make, mechanism), (t,), (1.0,)))
+        ways = [value(make, mechanism, apart) for apart in (False, True)]
+        both = jax.jit(lambda t: [jax.jvp(way, (t,), (1.0,)) for way in ways])
         for t in places:
-            found, slope = both(t)
-            assert np.allclose(found, by_hand(log_law, log_noise, t), rtol=0, atol=EXACT)
             step = 1e-4
             around = [by_hand(log_law, log_noise, t + m * step) for m in (-2, -1, 1, 2)]
             difference = (around[0] - 8 * around[1] + 8 * around[2] - around[3]) / (12 * step)
-            assert np.allclose(slope, difference, rtol=1e-7, atol=1e-7)
+            for found, slope in both(t):
+                assert np.allclose(found, by_hand(log_law, log_noise, t), rtol=0, atol=EXACT)
+                assert np.allclose(slope, difference, rtol=1e-7, atol=1e-7)
 
 
-def test_the_table_serves_near_the_release_and_says_where_it_does_not():
+@pytest.mark.parametrize("alike", [True, False], ids=["one law", "own laws"])
+def test_the_table_serves_near_the_release_and_says_where_it_does_not(alike):
     """Where it claims to serve, its sum is right; at rates far from the release it does not claim to."""
     _, log_law, _ = LAWS["Poisson"]
     mechanism, log_noise = NOISES["DiscreteGaussian"]
     with double():
         width = ratios.width("Poisson", mechanism)
-        table = ratios._Table.of(mechanism, RELEASED, np.asarray(0), False, width, np.float64)
-        program = jax.jit(lambda rate: ratios._tabulated("Poisson", (jnp.full(RELEASED.shape, rate),), table)[::2])
+        table, _ = ratios.table_of("Poisson", mechanism, RELEASED, 0, width, alike)
+        assert np.ndim(table.start) == (0 if alike else 1)
+        program = jax.jit(
+            lambda rate: ratios._tabulated("Poisson", (jnp.full(np.shape(table.start), rate),), table)[::2]
+        )
         places = np.linspace(-3.0, 9.0, 60)
         found, fits = (np.stack(part) for part in zip(*(program(np.exp(t)) for t in places), strict=True))
     off = np.abs(found - np.stack([by_hand(log_law, log_noise, t) for t in places]))
     assert np.all(off[fits] < EXACT)
     assert np.all(fits[np.abs(places - 2.0) < 1.0, :4])
-    assert not np.any(fits[places > 8.0, 3:])
+    assert not np.any(fits[places > 8.0, 4 if alike else 3 :])  # what the last one's window adds serves the others
     assert np.any(off[~fits] > 1.0)
 
 
@@ -116,6 +123,26 @@ def test_second_derivatives_in_either_mode(law):
     difference = np.dot([-1, 16, -30, 16, -1], around) / (12 * step**2)
     assert np.isclose(twice, difference, rtol=1e-5)
     assert np.isclose(hessian, twice, rtol=1e-10)
+
+
+def test_few_digits_left_of_an_entry_far_from_the_others_are_noticed():
+    """Where the law has hardly any mass about one entry, a product in 32 bits would lose it."""
+    found = jax.jit(value(LAWS["Poisson"][0], NOISES["DiscreteGaussian"][0]))(-4.0)
+    truth = by_hand(LAWS["Poisson"][1], NOISES["DiscreteGaussian"][1], -4.0)
+    assert truth[-1] < -90.0
+    assert np.allclose(found, truth, rtol=3e-5)
+
+
+def test_releases_far_apart_keep_windows_of_their_own():
+    """A window for all would be as long as they are apart; in groups of equal ones it is worth its length."""
+    far = np.array([3.0, 9.0, 400.0, 2000.0])
+    with double():
+        width = ratios.width("Poisson", LAPLACE)
+        table, _ = ratios.table_of("Poisson", LAPLACE, far, 0, width, True)
+        found = jax.jit(lambda t: nw.Privatised(dist.Poisson(t), LAPLACE).log_prob(far))(300.0)
+    assert np.shape(table.start) == far.shape
+    expected = by_hand(lambda k, t: stats.poisson.logpmf(k, t), NOISES["Laplace"][1], 300.0, far)
+    assert np.allclose(found, expected, rtol=0, atol=EXACT)
 
 
 def test_side_by_side_and_in_32_bits():

@@ -219,11 +219,16 @@ def means_with_rate():
     return chance @ tables, chance @ ((4.0 + tables.sum(axis=1)) / (1.0 + WEIGHTS.sum()))
 
 
+CHAINS_OF_TABLES = nw.Augmentation(chains=128, warmup=40)
+
+
 @pytest.mark.parametrize(
-    "sampler", [nw.Rejection(), nw.Augmentation(chains=128, warmup=40)], ids=["rejection", "chains"]
+    ("sampler", "engine"),
+    [(nw.Rejection(), None), (CHAINS_OF_TABLES, None), (CHAINS_OF_TABLES, nw.Device(platform="cpu"))],
+    ids=["rejection", "chains", "chains as on an accelerator"],
 )
-def test_parameters_and_cells_against_enumeration(sampler, seed):
-    posterior = nw.sample(*with_rate(), sampler, draws=6400, seed=seed)
+def test_parameters_and_cells_against_enumeration(sampler, engine, seed):
+    posterior = nw.sample(*with_rate(), sampler, draws=6400, seed=seed, engine=engine)
     cells, rate = means_with_rate()
     chains = 128 if isinstance(sampler, Augmentation) else 6400
     by_chain = {name: posterior[name].reshape(chains, 6400 // chains, -1).mean(axis=1) for name in ("cells", "rate")}

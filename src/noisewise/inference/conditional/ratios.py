@@ -4,10 +4,12 @@
 
 holds for Poisson, binomial and negative binomial laws. With release and mechanism known, the noise is a table; a sum
 and its derivatives are products and additions, without a logarithm or an exponential per term. The window lies about
-the release. Where the parameters at hand take the largest terms of an entry out of it, that entry's sum is done again
-by `enumeration`, whose windows follow them. Derivation: docs/derivations/conditional.md.
+the release. Entries that have one law share one window: their sums are one product of the table with the law. Where the
+parameters at hand take the largest terms of an entry out of its window, that entry's sum is done again by
+`enumeration`, whose windows follow them. Derivation: docs/derivations/conditional.md.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +35,8 @@ MOST = 2**22
 """Values of the noise in a table, at most."""
 TOGETHER = 32
 """Entries that are given windows that follow at a time: only those that need them."""
+ALIKE, LONGER = 4, 4
+"""Entries of one law from which they share one window, and how many times as long as their own that may be."""
 
 
 @dataclass(frozen=True)
@@ -112,27 +116,31 @@ def _traced(tree: Any) -> bool:
 def log_marginal(law: Any, kind: str, mechanism: Mechanism, released: Any, size: int, width: int) -> Any:
     """log of a bound of m(r), entry by entry; `width` is that of the table, `size` the least of windows that follow."""
     released = np.broadcast_to(released, jnp.broadcast_shapes(law.batch_shape, np.shape(released)))
-    return by_table(law, kind, table_of(kind, mechanism, released, _total(law, kind), width), size)
+    alike = math.prod(law.batch_shape) == 1 and np.size(released) >= ALIKE
+    return by_table(law, kind, table_of(kind, mechanism, released, _total(law, kind), width, alike), size)
 
 
-def table_of(kind: str, mechanism: Mechanism, released: Any, total: Any, width: int) -> Any:
-    """The noise about the released values, and the mechanism: plain data, which a compiled program may be given."""
+def table_of(kind: str, mechanism: Mechanism, released: Any, total: Any, width: int, alike: bool = False) -> Any:
+    """The noise about the released values, and the mechanism: plain data, which a compiled program may be given.
+
+    With `alike`, where all entries have one law, the table is one for all, unless that would be too long.
+    """
     dtype = jnp.result_type(float)
-    return _Table.of(mechanism, released, np.asarray(total), has_total(kind), width, dtype), mechanism
+    return _Table.of(mechanism, released, np.asarray(total), has_total(kind), width, alike, dtype), mechanism
 
 
 def by_table(law: Any, kind: str, table: Any, size: int) -> Any:
     """As `log_marginal`, from a table that is there already."""
     shape, dtype = jnp.shape(table[0].start), jnp.result_type(float)
-    parameters = (getattr(law, name) for name in _FAMILIES[kind].parameters)
-    parts = tuple(jnp.broadcast_to(jnp.asarray(one, dtype), shape) for one in parameters)
+    parameters = (jnp.asarray(getattr(law, name), dtype) for name in _FAMILIES[kind].parameters)
+    parts = tuple(jnp.broadcast_to(one, shape) if shape else jnp.reshape(one, ()) for one in parameters)
     return _value((kind, size), parts, table)
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class _Table:
-    """The noise over the values start, start + 1, ... of every entry."""
+    """The noise over the values start, start + 1, ... of every entry; `start` is one number where all have one law."""
 
     released: Any
     total: Any
@@ -148,9 +156,14 @@ class _Table:
     """log of how the noise changes with the last step to the left, and to the right."""
 
     @staticmethod
-    def of(mechanism: Mechanism, released: Any, total: Any, bounded: bool, width: int, dtype: Any) -> "_Table":
+    def of(
+        mechanism: Mechanism, released: Any, total: Any, bounded: bool, width: int, alike: bool, dtype: Any
+    ) -> "_Table":
         high = np.broadcast_to(total * 1.0 if bounded else np.inf, released.shape)
         start = np.maximum(np.minimum(np.round(released * 1.0) - width // 2, high - width + 1), 0.0)
+        span = float(np.max(start) - np.min(start)) + width if alike else np.inf
+        if np.size(total) == 1 and span <= LONGER * width and span * released.size <= MOST:
+            width, high, start, total = int(span), np.max(high), np.min(start), np.reshape(total, ())
         values = start + np.arange(width).reshape(-1, *(1,) * released.ndim)
         with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
             log_noise = np.asarray(mechanism.log_prob(released, values))
@@ -185,12 +198,18 @@ def _with_slopes_jvp(how: tuple[str, int], primals: Any, tangents: Any) -> Any:
     parameters, fixed = primals
     value, slopes = _with_slopes(how, parameters, fixed)
     longest = how[0], max(how[1], *FOLLOWED)
-    turns = jax.jvp(lambda at: _enumerated(longest, at, fixed)[1], (parameters,), (tangents[0],))[1]
+    turns = jax.jvp(lambda at: _enumerated(longest, _by_entry(at, fixed[0]), fixed)[1], (parameters,), (tangents[0],))[
+        1
+    ]
     return (value, slopes), (_along(slopes, tangents), turns)
 
 
 def _along(slopes: Any, tangents: Any) -> Any:
     return sum(slope * move for slope, move in zip(slopes, tangents[0], strict=True))
+
+
+def _by_entry(parameters: Any, table: "_Table") -> Any:
+    return jax.tree.map(lambda one: jnp.broadcast_to(one, jnp.shape(table.released)), parameters)
 
 
 def _both(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -205,6 +224,7 @@ def _followed(how: tuple[str, int], parameters: Any, fixed: Any, value: Any, slo
     """The same with those entries that do not fit done again, some at a time, and what fits then."""
     table, mechanism = fixed
     shape, number = jnp.shape(value), max(jnp.size(value), 1)
+    parameters = _by_entry(parameters, table)
 
     def flat(one: Any) -> Any:
         return jnp.reshape(one, number)
@@ -244,19 +264,12 @@ def _enumerated(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any,
 def _tabulated(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any, ...], Any]:
     """Value, slopes, and whether what lies beyond the window is negligible and nothing has overflowed."""
     family, last = _FAMILIES[kind], table.start + len(table.noise) - 1.0
-
-    def pieces(parameters: Any) -> Any:
-        law = unchecked(family.law(*parameters, table.total))
-        return log_mass(law, table.start), family.log_x(*parameters, table.total), family.c(*parameters, table.total)
-
-    (log_first, log_x, c), pull = jax.vjp(pieces, parameters)
-    total, by_x, by_c = _nested(table, jnp.exp(log_x), c, family.d)
-    log_first_term = log_first + table.log_top
-    value = log_first_term + jnp.log(total)
-    (slopes,) = pull((jnp.ones_like(value), by_x / total, by_c / total))
+    summed = _nested if jnp.shape(table.start) == jnp.shape(table.released) else _product
+    value, slopes, log_first, fits = summed(kind, parameters, table)
+    log_x, c = family.log_x(*parameters, table.total), family.c(*parameters, table.total)
     inside = jnp.minimum(last, table.high)
-    log_last = log_mass(unchecked(family.law(*parameters, table.total)), inside) + table.log_top
-    ends = [log_first_term + jnp.log(table.noise[0]), log_last + jnp.log(table.noise[-1])]
+    log_last = log_mass(unchecked(family.law(*parameters, table.total)), inside)
+    ends = [log_first + table.log_top + jnp.log(table.noise[0]), log_last + table.log_top + jnp.log(table.noise[-1])]
     # what the ratios can be beyond either end: they are monotone in k, so the larger of those at both ends of that side
     left = jnp.log(jnp.maximum(table.start / (c + family.d * (table.start - 1.0)), 1.0 / c)) - log_x
     right = jnp.log(jnp.maximum((c + family.d * inside) / (inside + 1.0), 1.0 * max(family.d, 0))) + log_x
@@ -266,13 +279,49 @@ def _tabulated(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[An
     ]
     more = table.start > 0.0, last < table.high
     beyond = jnp.logaddexp(*(jnp.where(goes_on, side, -jnp.inf) for goes_on, side in zip(more, sides, strict=True)))
-    finite = jnp.isfinite(value)
+    fits &= jnp.isfinite(value) & (beyond - value < np.log(NEGLIGIBLE))
     for slope in slopes:
-        finite &= jnp.isfinite(slope)
-    return value, slopes, finite & (beyond - value < np.log(NEGLIGIBLE))
+        fits &= jnp.isfinite(slope)
+    return value, slopes, fits
 
 
-def _nested(table: _Table, x: Any, c: Any, d: int) -> tuple[Any, Any, Any]:
+def _product(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any, ...], Any, Any]:
+    """Where all entries have one law: value and slopes, log law at the first value, and whether enough digits are left.
+
+    sum_j pi(a + j) eta_j and its derivatives are rows of one product of the law with the table.
+    """
+    values = table.start + np.arange(len(table.noise), dtype=table.noise.dtype)
+
+    def log_law(*parameters: Any) -> Any:
+        return log_mass(unchecked(_FAMILIES[kind].law(*parameters, table.total)), jnp.minimum(values, table.high))
+
+    log_pi = log_law(*parameters)
+    top = jnp.max(log_pi)
+    pi = jnp.where(values <= table.high, jnp.exp(log_pi - top), 0.0)
+    rates = np.eye(len(parameters), dtype=table.noise.dtype)
+    changes = [jax.jvp(log_law, parameters, tuple(rate))[1] for rate in rates]
+    total, *by = jnp.tensordot(jnp.stack([pi, *(pi * change for change in changes)]), table.noise, axes=1)
+    kinds = jnp.finfo(total.dtype)
+    value = top + table.log_top + jnp.log(total)
+    return value, tuple(one / total for one in by), log_pi[0], total > kinds.tiny / kinds.eps
+
+
+def _nested(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any, ...], Any, Any]:
+    """Value, slopes and log law at the first value of every entry's own window: see `_horner`."""
+    family = _FAMILIES[kind]
+
+    def pieces(parameters: Any) -> Any:
+        law = unchecked(family.law(*parameters, table.total))
+        return log_mass(law, table.start), family.log_x(*parameters, table.total), family.c(*parameters, table.total)
+
+    (log_first, log_x, c), pull = jax.vjp(pieces, parameters)
+    total, by_x, by_c = _horner(table, jnp.exp(log_x), c, family.d)
+    value = log_first + table.log_top + jnp.log(total)
+    (slopes,) = pull((jnp.ones_like(value), by_x / total, by_c / total))
+    return value, slopes, log_first, jnp.isfinite(total)
+
+
+def _horner(table: _Table, x: Any, c: Any, d: int) -> tuple[Any, Any, Any]:
     """T = eta_0 + rho_0 (eta_1 + rho_1 (...)), dT / d log x and dT / dc: from the last term inwards."""
 
     def step(carried: Any, term: Any) -> Any:

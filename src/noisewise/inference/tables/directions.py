@@ -299,7 +299,8 @@ def _padded(parts: Sequence[Array], colours: Array) -> tuple[Array, ...]:
     place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     found = []
     for part in parts:
-        padded = np.zeros((len(counts), int(counts.max()), part.shape[1]), dtype=np.int64)
+        kind = np.int32 if np.abs(part).max(initial=0) < 2**31 else np.int64  # half the memory to read at every move
+        padded = np.zeros((len(counts), int(counts.max()), part.shape[1]), dtype=kind)
         padded[colours[order], place] = part[order]
         found.append(padded)
     return tuple(found)

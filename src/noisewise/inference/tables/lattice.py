@@ -32,7 +32,7 @@ from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.linear import Matrix
 from noisewise.mechanisms.processed import Processed
 from noisewise.model import Model
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, double, placement
 from noisewise.numerics.gamma import log_gamma
 
 TABLES = ("MultinomialProbs", "MultinomialLogits")
@@ -246,6 +246,7 @@ class LatticeMoves:
         sums = Sums([csc_of(matrix) for matrix, _, _ in parts], scale)
         self.families = families(self.fibre, sums, np.random.default_rng(0))
         self.counts = [self._batches(family) for family in self.families]
+        self.placed: dict[Any, Any] = {}
 
     def _batches(self, family: Family) -> int:
         """Batches in a sweep: enough for every cell to move about once."""
@@ -264,31 +265,38 @@ class LatticeMoves:
         given = {parent: given[parent] for parent in self.model.parents(self.name)}
         for family, count in zip(self.families, self.counts, strict=True):
             chosen = rng.permutation(family.batches)[:count]
-            batches = jax.tree.map(lambda part, at=chosen: part[at], family.arrays)
             place = (len(tables), count, family.cells.shape[1])
             offset, uniform = rng.integers(0, family.length, place), rng.random(place)
             key = ("lattice", self.name, tuple(self.noisy), family.length, axes is None)
             program = self.model.compiled.setdefault(key, Compiled(partial(self._program, family.length, own)))
             with double():
-                moved = np.asarray(program(given, tables, noise, batches, offset, uniform))
+                moved = np.asarray(program(given, tables, noise, self._placed(family), chosen, offset, uniform))
             tables = moved.reshape(tables.shape).astype(tables.dtype)
         return tables
 
+    def _placed(self, family: Family) -> Any:
+        """All batches of a family, where the programs run: an accelerator gets them once."""
+        key = (id(family), placement())
+        if key not in self.placed:
+            self.placed[key] = jax.tree.map(jnp.asarray, family.arrays)
+        return self.placed[key]
+
     def _program(self, length: int, axes: Any) -> Any:
-        return jax.vmap(self._sweep(length), in_axes=(0, 0, axes, None, 0, 0))
+        return jax.vmap(self._sweep(length), in_axes=(0, 0, axes, None, None, 0, 0))
 
     def _sweep(self, length: int) -> Any:
         """One chain's moves along several batches; traceable."""
         matrices = [self.measurements[other][0] for other in self.noisy]
 
-        def sweep(given: Any, table: Any, released: Any, batches: Any, offset: Any, uniform: Any) -> Any:
+        def sweep(given: Any, table: Any, released: Any, family: Any, chosen: Any, offset: Any, uniform: Any) -> Any:
             law = entrywise(self.model.law_at(self.name, given))
             cells = jnp.ravel(table)
             sums = [matrix.times(cells) for matrix in matrices]
 
             def move(carry: Any, batch: Any) -> tuple[Any, None]:
                 cells, sums = carry
-                (at, gains, rows, changes), shift, u = batch
+                number, shift, u = batch
+                at, gains, rows, changes = jax.tree.map(lambda part: part[number], family)
                 steps = jnp.arange(length)[:, None] - shift
                 counts = cells[at] + steps[..., None] * gains
                 weights = _log_law_along(law, self.shape, at, counts * 1.0, gains)
@@ -308,7 +316,7 @@ class LatticeMoves:
                 ]
                 return (cells, sums), None
 
-            return jax.lax.scan(move, (cells, sums), (batches, offset, uniform))[0][0]
+            return jax.lax.scan(move, (cells, sums), (chosen, offset, uniform))[0][0]
 
         return sweep
 

@@ -380,9 +380,21 @@ CONDITIONAL = {
     ),
     "a table of the noise is trusted wherever the parameters are": Mutant(
         "inference/conditional/ratios.py",
-        "finite & (beyond - value < np.log(NEGLIGIBLE))",
-        "finite & (beyond == beyond)",
+        "jnp.isfinite(value) & (beyond - value < np.log(NEGLIGIBLE))",
+        "jnp.isfinite(value) & (beyond == beyond)",
         f"{RATIOS}::test_the_table_serves_near_the_release_and_says_where_it_does_not",
+    ),
+    "the slope of a sum for all entries is that of the law's mass": Mutant(
+        "inference/conditional/ratios.py",
+        "jnp.stack([pi, *(pi * change for change in changes)])",
+        "jnp.stack([pi, *(pi * jnp.mean(change) for change in changes)])",
+        f"{RATIOS}::test_value_and_slope_are_those_of_the_sum",
+    ),
+    "digits lost by a sum for all entries are not noticed": Mutant(
+        "inference/conditional/ratios.py",
+        "total > kinds.tiny / kinds.eps",
+        "total >= 0.0",
+        f"{RATIOS}::test_few_digits_left_of_an_entry_far_from_the_others_are_noticed",
     ),
     "PyMC is told the gradient of another parameter": Mutant(
         "pymc.py",
