@@ -34,7 +34,7 @@ class Compiled:
     def __call__(self, *arguments: Any) -> Any:
         """Run the program for these arguments."""
         leaves, tree = jax.tree.flatten(arguments)
-        key = (placement(), tree, *((np.shape(leaf), np.result_type(leaf)) for leaf in leaves))
+        key = (placement(), tree, *((np.shape(leaf), _dtype(leaf)) for leaf in leaves))
         program = self._programs.get(key)
         if program is None:
             with self._lock:
@@ -47,3 +47,8 @@ class Compiled:
         function = self._build()
         plain = in_numpy(function, arguments) if self._small and placement() is None else None
         return plain or jax.jit(function).lower(*arguments).compile()
+
+
+def _dtype(leaf: Any) -> Any:
+    """Of an array, NumPy's or JAX's, or of a number."""
+    return leaf.dtype if hasattr(leaf, "dtype") else np.result_type(leaf)
