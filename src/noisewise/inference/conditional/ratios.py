@@ -116,8 +116,13 @@ def _traced(tree: Any) -> bool:
 def log_marginal(law: Any, kind: str, mechanism: Mechanism, released: Any, size: int, width: int) -> Any:
     """log of a bound of m(r), entry by entry; `width` is that of the table, `size` the least of windows that follow."""
     released = np.broadcast_to(released, jnp.broadcast_shapes(law.batch_shape, np.shape(released)))
-    alike = math.prod(law.batch_shape) == 1 and np.size(released) >= ALIKE
-    return by_table(law, kind, table_of(kind, mechanism, released, _total(law, kind), width, alike), size)
+    total = _total(law, kind)
+    if released.size == 1 and all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(mechanism)):
+        # twice: XLA's loops over single numbers take thirty times as long as those over two
+        table = table_of(kind, mechanism, np.repeat(released, 2), np.reshape(total, ()), width)
+        return jnp.reshape(by_table(law, kind, table, size)[0], released.shape)
+    alike = math.prod(law.batch_shape) == 1 and released.size >= ALIKE
+    return by_table(law, kind, table_of(kind, mechanism, released, total, width, alike), size)
 
 
 def table_of(kind: str, mechanism: Mechanism, released: Any, total: Any, width: int, alike: bool = False) -> Any:
@@ -133,7 +138,7 @@ def by_table(law: Any, kind: str, table: Any, size: int) -> Any:
     """As `log_marginal`, from a table that is there already."""
     shape, dtype = jnp.shape(table[0].start), jnp.result_type(float)
     parameters = (jnp.asarray(getattr(law, name), dtype) for name in _FAMILIES[kind].parameters)
-    parts = tuple(jnp.broadcast_to(one, shape) if shape else jnp.reshape(one, ()) for one in parameters)
+    parts = tuple(jnp.broadcast_to(jnp.reshape(one, ()) if one.size == 1 else one, shape) for one in parameters)
     return _value((kind, size), parts, table)
 
 

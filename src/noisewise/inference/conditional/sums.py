@@ -5,7 +5,7 @@ parameters, and a bound on what it leaves out. Derivation: docs/derivations/nuts
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
@@ -40,7 +40,7 @@ MOST_POINTS = 2**16
 MOST_CELLS = 2**22
 """Values times entries of one statistic, at most."""
 ALIKE = 4
-"""Entries with one law from which its probabilities are computed once for all."""
+"""Entries from which sums go by ratios, or, where they have one law, by its probabilities computed once for all."""
 SMALLEST = 1e-280
 """What a sum over shares of the largest terms counts as where it is less: an upper bound, as `log_bound` is one."""
 
@@ -92,7 +92,7 @@ class Sum:
 
     def _width(self) -> int:
         name = self.names[0]
-        if not self.by_entry or self.whole or not self.fixed_noise:
+        if not self.by_entry or self.whole or not self.fixed_noise or self.entries < ALIKE:
             return 0
         if ratios.has_total(self._kind) and self.totals[name] is None:
             return 0
@@ -389,17 +389,24 @@ class Sum:
         """A draw of the statistics given the rest, by inversion; and the share of `log_bound` that may be void."""
         if self.span:
             return self._conditional_of_all(values, tables, uniform)
-        law, noise = self.log_terms(values, items, tables)
-        terms = law + noise
-        log_likelihood = log_sum(terms)
-        weight = jnp.cumsum(jnp.exp(terms - jnp.where(jnp.isfinite(log_likelihood), log_likelihood, 0.0)), axis=0)
-        chosen = jnp.minimum(jnp.sum(weight <= uniform * weight[-1:], axis=0), self.points - 1)
+        if self.affine and self.fixed_noise:
+            anchored = self._anchored(values, tables["starts"][self.names[0]])
+            points = tables["log_base"] + tables["log_eta"], tables["share"]
+            log_likelihood, chosen = _inverted(*_tilted_terms(*anchored, points), points, uniform)
+            inside = tilted(tables["log_base"], tables["share"], *anchored)
+        else:
+            law, noise = self.log_terms(values, items, tables)
+            terms, inside = law + noise, log_sum(law)
+            top = jnp.max(terms, axis=0)
+            log_likelihood, chosen = _inverted(
+                jnp.where(jnp.isfinite(top), top, 0.0), lambda term: term, terms, uniform
+            )
         drawn = {}
         for name, offset in self.offsets().items():
             shape = self.problem.model.shape(name)
             picked = jnp.asarray(offset)[chosen[0]] if not self.by_entry else chosen.reshape(shape)
             drawn[name] = (tables["starts"][name] + picked).astype(int)
-        beyond = self._log_beyond(log_sum(law), tables["outside"])
+        beyond = self._log_beyond(inside, tables["outside"])
         void = jnp.exp(beyond - jnp.logaddexp(log_likelihood, beyond))
         return drawn, jnp.sum(jnp.where(beyond > -jnp.inf, void, 0.0))
 
@@ -435,23 +442,60 @@ def _reads(problem: Problem, name: str) -> set[str]:
 def tilted(table: Any, share: Any, first: Any, last: Any) -> Any:
     """log sum exp of table + (1 - share) first + share last over the first axis.
 
-    Its derivatives in `first` and `last` are one minus the mean share, and the mean share, both from one pass.
+    Without derivatives, as for many rows at a time, it goes point by point; with them, as for one row after the other,
+    by one expression. The derivatives in `first` and `last` are one minus the mean share, and the mean share.
     """
-    return _tilted(table, share, first, last)[0]
+    points = table, share
+    top, log_term = _tilted_terms(first, last, points)
+    total, _ = jax.lax.scan(lambda sum_, point: (sum_ + jnp.exp(log_term(point) - top), None), 0.0 * top, points)
+    return _log(total, top)
 
 
-def _tilted(table: Any, share: Any, first: Any, last: Any) -> tuple[Any, Any]:
+def _log(total: Any, top: Any) -> Any:
+    """top + log(total); -inf where that is 0."""
+    return jnp.where(total > 0.0, top + jnp.log(jnp.where(total > 0.0, total, 1.0)), -jnp.inf)
+
+
+def _tilted_terms(first: Any, last: Any, points: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """The largest of the terms table + (1 - share) first + share last, 0 where all are -inf, and what gives one.
+
+    Point by point, by a loop: XLA would compute `first` and `last`, the densities at the ends, anew for every point of
+    every row where all points are in one expression, and would not use the processor's vectors for sums over points.
+    """
+
+    def log_term(point: Any) -> Any:
+        table, share = point
+        return table + (1.0 - share) * first + share * last
+
+    least = jnp.full(jnp.broadcast_shapes(jnp.shape(first), points[0].shape[1:]), -jnp.inf)
+    top, _ = jax.lax.scan(lambda top, point: (jnp.maximum(top, log_term(point)), None), least, points)
+    return jnp.where(jnp.isfinite(top), top, 0.0), log_term
+
+
+def _inverted(top: Any, log_term: Callable[[Any], Any], points: Any, uniform: Any) -> tuple[Any, Any]:
+    """log of the sum of the terms, and the number of the one at which their sum passes `uniform` times the whole."""
+    zero = jnp.zeros_like(top)
+
+    def add(passed: Any, point: Any) -> Any:
+        return passed + jnp.exp(log_term(point) - top), None
+
+    total, _ = jax.lax.scan(add, zero, points)
+
+    def step(state: Any, point: Any) -> Any:
+        passed = add(state[0], point)[0]
+        return (passed, state[1] + (passed <= uniform * total)), None
+
+    (_, below), _ = jax.lax.scan(step, (zero, jnp.zeros(top.shape, int)), points)
+    return _log(total, top), jnp.minimum(below, len(jax.tree.leaves(points)[0]) - 1)
+
+
+def _tilted_forward(table: Any, share: Any, first: Any, last: Any) -> tuple[Any, Any]:
     terms = table + (1.0 - share) * first + share * last
     top = jnp.max(terms, axis=0)
     weights = jnp.exp(terms - jnp.where(jnp.isfinite(top), top, 0.0))
     total = jnp.sum(weights, axis=0)
-    some = jnp.where(total > 0.0, total, 1.0)
-    return jnp.where(total > 0.0, top + jnp.log(some), -jnp.inf), jnp.sum(share * weights, axis=0) / some
-
-
-def _tilted_forward(table: Any, share: Any, first: Any, last: Any) -> tuple[Any, Any]:
-    value, mean = _tilted(table, share, first, last)
-    return value, (table, share, mean)
+    mean = jnp.sum(share * weights, axis=0) / jnp.where(total > 0.0, total, 1.0)
+    return _log(total, top), (table, share, mean)
 
 
 def _tilted_backward(residuals: Any, cotangent: Any) -> tuple[Any, ...]:
