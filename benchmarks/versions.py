@@ -75,7 +75,7 @@ def calls():
         "count, Augmentation": sampled(counts[25.0], 20_480, nw.Augmentation()),
         "count, NUTS": sampled(counts[25.0], 4_000, nw.NUTS()),
         "two shares": sampled(arms, 100_000),
-        "two shares, Rejection": sampled(arms, 20_000, nw.Rejection()),
+        "two shares, Rejection": sampled(arms, 1_000, nw.Rejection()),
         "mean": sampled(mean, 200_000),
         "mean, Augmentation": sampled(mean, 20_480, nw.Augmentation()),
         "clamped total": sampled(clamped_total.problem(), 20_480),

@@ -186,7 +186,8 @@ class Layer:
             return 0.0
 
         with double():
-            jax.vmap(look)({name: jnp.ones(struct.shape, struct.dtype) for name, struct in structs.items()})
+            ones = {name: jnp.ones(struct.shape, struct.dtype) for name, struct in structs.items()}
+            jax.vmap(look, axis_size=1)(ones)
         return answers[-1]
 
     def given(self, values: Values) -> tuple[Any, ...]:
@@ -214,11 +215,15 @@ def _first(values: Any) -> Any:
     return jnp.asarray(values)[(slice(0, 1),) * jnp.ndim(values)]
 
 
-def layers_of(nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> list[Layer]:
+def layers_of(
+    nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], names: Iterable[str], first: bool = False
+) -> list[Layer]:
     """Those of the named parameters that are layers, by what stands behind every name and what each depends on.
 
-    One for each statistic: with that integrated out, the law that another layer would be paired with is gone.
+    One for each statistic: with that integrated out, the law that another layer would be paired with is gone. With
+    `first`, parameters whose priors depend on nothing count too.
     """
+    names = [name for name in names if first or nodes[name].parents]
     found = [layer for name in names if (layer := _layer(nodes, edges, name)) is not None]
     return list({layer.statistic: layer for layer in reversed(found)}.values())[::-1]
 
@@ -226,7 +231,7 @@ def layers_of(nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], na
 def _layer(nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], name: str) -> Layer | None:
     law, readers = nodes[name], [other for other, parents in edges.items() if name in parents]
     reader = nodes[readers[0]] if len(readers) == 1 else None
-    if not law.parents or not isinstance(reader, Law) or law.form.shape != reader.form.shape:
+    if not isinstance(reader, Law) or law.form.shape != reader.form.shape:
         return None
     pair = PAIRS.get((law.form.kind, reader.form.kind))
     if pair is None:

@@ -215,16 +215,17 @@ class Model:
             self._extended[kept] = model
         return self._extended[kept]
 
-    def integrated(self, kept: Iterable[str]) -> "Model":
+    def integrated(self, kept: Iterable[str], first: bool = False) -> "Model":
         """The model with its layers integrated out, but for those named or read by a statistic named; or itself.
 
-        It has no derived quantities: those may depend on a layer.
+        It has no derived quantities: those may depend on a layer. With `first`, parameters that depend on nothing
+        count as layers too.
         """
-        key = ("integrated", frozenset(kept))
+        key = ("integrated", frozenset(kept), first)
         if key not in self._extended:
             layers = [
                 layer
-                for layer in layers_of(self._nodes, self._edges, self.parameters)
+                for layer in layers_of(self._nodes, self._edges, self.parameters, first)
                 if layer.statistic in self.statistics and not {layer.name, layer.statistic} & key[1]
             ]
             self._extended[key] = self._without(layers) if layers else self

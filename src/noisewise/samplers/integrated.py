@@ -26,15 +26,26 @@ def integrated(problem: Problem, sampler: Sampler | None = None) -> Problem:
     if on_accelerator():
         return problem
     proposal = getattr(sampler, "proposal", None)
-    kept = {name for item in problem.release.values() for name in item.mechanism.inputs}
-    kept |= set(proposal) if isinstance(proposal, Mapping) else set()
-    kept |= {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
-    kept |= {measured.statistic for measured in problem.measured.values()}
-    model = problem.model.integrated(kept)
+    model = problem.model.integrated(_kept(problem) | (set(proposal) if isinstance(proposal, Mapping) else set()))
     if model is problem.model:
         return problem
     smaller = Problem(model, problem.release)
     return problem if unfit(smaller) is not None and unfit(problem) is None else smaller
+
+
+def wholly_integrated(problem: Problem) -> Problem | None:
+    """The problem with every parameter integrated out, so that none is left; None where that cannot be done."""
+    if on_accelerator() or problem.model.layers or not problem.model.parameters:
+        return None
+    model = problem.model.integrated(_kept(problem), first=True)
+    return None if model.parameters else Problem(model, problem.release)
+
+
+def _kept(problem: Problem) -> set[str]:
+    """Names whose layers stay, and layers that do."""
+    kept = {name for item in problem.release.values() for name in item.mechanism.inputs}
+    kept |= {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
+    return kept | {measured.statistic for measured in problem.measured.values()}
 
 
 def restored(posterior: Posterior, problem: Problem) -> Posterior:

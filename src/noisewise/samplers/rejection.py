@@ -1,8 +1,9 @@
 """Rejection: independent draws from the exact posterior (Gong 2022, Algorithm 1 and Theorem 1).
 
 The default plan divides the model's graph and conquers: each released statistic is one merge of the groups of
-parameters it touches, accepted on its own noise density. `plan="joint"` is the paper's Algorithm 1. Proof of
-exactness, of the independence of draws and of the unbiased evidence: docs/derivations/rejection.md.
+parameters it touches, accepted on its own noise density. `plan="joint"` is the paper's Algorithm 1, and
+`plan="predictive"`, for conjugate models, rejects nothing (predictive.py). Proof of exactness, of the independence of
+draws and of the unbiased evidence: docs/derivations/rejection.md.
 """
 
 import math
@@ -23,6 +24,7 @@ from noisewise.inference.streams import Budget, Columns, Outcome, Stream, run
 from noisewise.model.on_device.draws import on_accelerator
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
+from noisewise.samplers import predictive
 from noisewise.samplers.rejection_on_device import accept
 from noisewise.samplers.verdict import posterior_of
 
@@ -32,7 +34,7 @@ LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19
 
 @dataclass(frozen=True)
 class Rejection(Sampler):
-    """Settings: `plan` ("divide" or "joint"), and limits on proposals and seconds.
+    """Settings: `plan` ("divide", "joint", or "predictive" for conjugate models), limits on proposals and seconds.
 
     `max_proposals` counts simulated rows over all merges; when it is reached the run ends with a status.
     """
@@ -43,16 +45,21 @@ class Rejection(Sampler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.choice("Rejection", "plan", self.plan, ["divide", "joint"])
+        checks.choice("Rejection", "plan", self.plan, ["divide", "joint", "predictive"])
 
     def unfit(self, problem: Problem) -> str | None:
-        """Needs a finite supremum of the noise density."""
-        return problem.never_accepted()
+        """Needs a finite supremum of the noise density, or conjugate laws."""
+        if self.plan != "predictive":
+            return problem.never_accepted()
+        found = predictive.Predictive.of(problem)
+        return found if isinstance(found, str) else None
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
     ) -> Posterior:
         """Draw from the posterior."""
+        if self.plan == "predictive":
+            return predictive.drawn(self, problem, draws, seed, engine, progress, log)
         roots = plan_streams(problem, joint=self.plan == "joint", leaf_rows=engine.block_rows or LEAF_ROWS)
         budget = Budget(self.max_proposals, self.max_seconds)
         outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)

@@ -111,6 +111,14 @@ def _rejection(probe: Probe, draws: int, *_: Any) -> Estimate:
     return Estimate(sampler, draws * work, 1.0, note, draws * rows <= float(sampler.max_proposals or np.inf))
 
 
+def _predictive(probe: Probe, draws: int, *_: Any) -> Estimate:
+    note = (
+        "independent exact draws, without a rejection: prior and law are conjugate, so that the statistic comes from "
+        "its exact law given the release, and the parameters from theirs given the statistic"
+    )
+    return Estimate(PREDICTIVE, float(draws * probe.cells), 1.0, note)
+
+
 def _importance(probe: Probe, draws: int, *_: Any) -> Estimate:
     sampler, efficiency = Importance(), probe.efficiency
     note = f"rows weighted from the prior are worth {percent(efficiency)} of as many independent draws"
@@ -195,6 +203,7 @@ HIERARCHIES = 0.003
 """Effective draws per row where parameters depend on parameters: drawn in turn, each holds the others back."""
 COSTS: dict[str, Cost] = {
     "Rejection": _rejection,
+    "predictive": _predictive,
     "Importance": _importance,
     "adapted": _adapted,
     "collapsed": _collapsed,
@@ -204,7 +213,12 @@ COSTS: dict[str, Cost] = {
     "NUTS": _nuts,
 }
 """How the work of a sampler is counted. A sampler without an entry is never chosen, only asked for."""
-SAMPLER_OF: dict[str, Sampler] = {"adapted": Importance(proposal="adapted"), "collapsed": COLLAPSED}
+PREDICTIVE = Rejection(plan="predictive")
+SAMPLER_OF: dict[str, Sampler] = {
+    "predictive": PREDICTIVE,
+    "adapted": Importance(proposal="adapted"),
+    "collapsed": COLLAPSED,
+}
 """Entries that are settings of a sampler, not a sampler's name."""
 
 
@@ -214,6 +228,17 @@ def public_samplers() -> dict[str, type[Sampler]]:
 
 
 def settled(probe: Probe, draws: int) -> list[Estimate]:
+    """What settles the choice, best first; nothing where the full ranking is called for.
+
+    Where laws are conjugate nothing need be rejected or weighed; but that is a program to compile.
+    """
+    ranking = _from_prior(probe, draws)
+    if (not ranking or ranking[0].work > COMPILING) and PREDICTIVE.unfit(probe.problem) is None:
+        return [_predictive(probe, draws), *ranking]
+    return ranking
+
+
+def _from_prior(probe: Probe, draws: int) -> list[Estimate]:
     """Rejection and weighting of prior draws, best first, where one of them settles the choice; else nothing.
 
     Rejection does where it is affordable, weighting where it is cheap or keeps much of every row: no other sampler is
@@ -254,7 +279,7 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         sampler = SAMPLER_OF.get(key) or Sampler.known[key]()
         if sampler.unfit(probe.problem) is not None or (key == "Rejection" and probe.conditioned):
             continue
-        if key in SAMPLER_OF and (probe.unknowns > MOST_ADAPTED or dear(probe.problem)):
+        if key in ("adapted", "collapsed") and (probe.unknowns > MOST_ADAPTED or dear(probe.problem)):
             continue
         if key == "collapsed" and not collapses(probe):
             continue
@@ -268,7 +293,7 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         ranking[names.index(spared.sampler)] = ranking[0]
         ranking[0] = spared
     elif first:
-        ranking.insert(0, ranking.pop(names.index(first[0].sampler)))
+        ranking = [first[0], *(estimate for estimate in ranking if estimate.sampler != first[0].sampler)]
     else:
         # Independent draws before chains, whose work is a rule of thumb: rejection's before weighted ones.
         for sampler in (COLLAPSED, Rejection()):

@@ -74,13 +74,20 @@ class Collapse:
         with double():
             return np.asarray(program(self._parameters(values), self.data))
 
-    def complete(self, rng: np.random.Generator, values: Columns) -> tuple[Columns, Array]:
-        """Every confidential statistic, drawn given parameters and release; and how much of each sum may be void."""
-        model, rows = self.target.model, len(next(iter(values.values())))
-        uniform = [rng.random((rows, entries)) for entries in self.target.uniforms]
-        program = self._program("complete", lambda: jax.vmap(self.target.completed, in_axes=(0, None, 0)))
+    def log_evidence(self) -> float:
+        """log m(release), where there is no parameter."""
+        program = self._program("evidence", lambda: lambda data: self.target.log_likelihood({}, data))
         with double():
-            drawn, left, moments = jax.tree.map(np.asarray, program(self._parameters(values), self.data, uniform))
+            return float(program(self.data))
+
+    def complete(self, rng: np.random.Generator, values: Columns, rows: int) -> tuple[Columns, Array]:
+        """Every confidential statistic, drawn given parameters and release; and how much of each sum may be void."""
+        model = self.target.model
+        uniform = [rng.random((rows, entries)) for entries in self.target.uniforms]
+        program = self._program("complete", lambda: jax.vmap(self._completed, in_axes=(0, 0, None, 0)))
+        with double():
+            numbers = np.arange(rows), self._parameters(values), self.data, uniform
+            drawn, left, moments = jax.tree.map(np.asarray, program(*numbers))
         drawn |= self.target.draw_folded(rng, moments, rows)
         self.target.measure(drawn)
         exact = set(self.target.exact)  # as released: a naive analysis may put a count between whole numbers
@@ -88,6 +95,10 @@ class Collapse:
             name: column if name in exact else column.astype(model.dtype(name), copy=False)
             for name, column in drawn.items()
         }, left
+
+    def _completed(self, _: Any, values: Any, data: Any, uniform: Any) -> Any:
+        """One row; its number only says that there is one, where there is no parameter and nothing to invert."""
+        return self.target.completed(values, data, uniform)
 
     def _parameters(self, values: Columns) -> Columns:
         return {name: np.asarray(values[name]) for name in self.target.model.parameters}
@@ -137,7 +148,7 @@ class WeighCollapsed:
         values, log_ratio = self.proposal(rng, rows, poll)
         collapse = Collapse.of(self.problem, self.widened)
         log_weights = log_ratio + collapse.log_likelihood(values)
-        drawn, neglected = collapse.complete(rng, values)
+        drawn, neglected = collapse.complete(rng, values, rows)
         columns = {**drawn, **values, "log_weights": log_weights, "neglected": neglected}
         return columns, np.arange(rows, dtype=np.int32)
 

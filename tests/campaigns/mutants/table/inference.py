@@ -340,6 +340,18 @@ CONDITIONAL = {
         "return jnp.sum(held)",
         "samplers/test_nuts.py::test_bound_covers_what_a_window_leaves_out",
     ),
+    "a tilted sum over many rows forgets how far its end is": Mutant(
+        "inference/conditional/sums.py",
+        "        return table + (1.0 - share) * first + share * last\n",
+        "        return table + (1.0 - share) * first + last\n",
+        "inference/test_sums.py::test_with_and_without_derivatives_a_tilted_sum_is_the_same",
+    ),
+    "a draw from a sum's terms is the one before": Mutant(
+        "inference/conditional/sums.py",
+        "return (passed, state[1] + (passed <= uniform * total)), None",
+        "return (passed, state[1] + (passed < uniform * (total - jnp.exp(log_term(point) - top)))), None",
+        "inference/test_sums.py::test_a_draw_is_the_quantile_of_the_terms",
+    ),
     "the gradient of a tilted sum takes both ends alike": Mutant(
         "inference/conditional/sums.py",
         "cotangent * (1.0 - mean), cotangent * mean",

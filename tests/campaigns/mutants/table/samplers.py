@@ -114,6 +114,18 @@ AUGMENTATION = {
         "weights += steps * (slope - 0.25 * curvature * steps)",
         f"{ALONG}[total_noisy]",
     ),
+    "what is drawn without a rejection has windows that leave something out": Mutant(
+        "samplers/predictive.py",
+        "collapse.target.too_narrow(left[0], collapsed.NEGLECTED)",
+        "collapse.target.too_narrow(0.0 * left[0], collapsed.NEGLECTED)",
+        "samplers/test_predictive.py::test_windows_widen_until_nothing_is_left_out",
+    ),
+    "parameters drawn without a rejection are those of the row before": Mutant(
+        "samplers/predictive.py",
+        "columns[layer.name] = layer.draw(rng, columns)",
+        "columns[layer.name] = np.roll(layer.draw(rng, columns), 1, axis=0)",
+        "samplers/test_predictive.py::test_a_count_and_its_rate_have_their_exact_laws[count]",
+    ),
     "ratios of neighbouring probabilities are those of the next counts": Mutant(
         "inference/tables/lattice.py",
         "ratio = (1.0 if more is None else lower + more) / (lower + 1.0)",

@@ -1,0 +1,116 @@
+"""Rejection's plan without a rejection: where prior and law are conjugate, the posterior itself can be drawn from.
+
+    s     ~ law of the statistic with every parameter integrated out, given its release
+    theta ~ law of the parameters given s
+
+The first is a table, or a mixture of normal laws, that is computed once; the second is the prior's family. Draws are
+independent. Proof: docs/derivations/layers.md.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from noisewise.checkpoint.log import Log
+from noisewise.engine import Engine
+from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
+from noisewise.inference.randomness import Purpose
+from noisewise.inference.streams import Budget, Columns, Stream, run
+from noisewise.model.graph import Poll
+from noisewise.numerics import Array
+from noisewise.results.posterior import Posterior
+from noisewise.samplers.integrated import wholly_integrated
+from noisewise.samplers.proposals import collapsed
+from noisewise.samplers.proposals.proposal import made_once
+from noisewise.samplers.verdict import posterior_of
+
+if TYPE_CHECKING:
+    from noisewise.samplers.rejection import Rejection
+
+ROWS, LEAST_ROWS, NUMBERS = 2**16, 2**6, 2**18
+"""Rows of one block at most and at least, and numbers that it may hold between these."""
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """A problem without parameters, and windows of its sums that leave next to nothing out."""
+
+    problem: Problem
+    widened: collapsed.Widened
+
+    @staticmethod
+    def of(problem: Problem) -> "Predictive | str":
+        """For a problem with conjugate parameters; else why there is none, as the end of a sentence."""
+        key = ("predictive", problem.release.hash)
+        found: Predictive | str = made_once(problem.model, key, lambda: _found(problem))
+        return found
+
+    @property
+    def collapse(self) -> collapsed.Collapse:
+        """What draws the statistics."""
+        return collapsed.Collapse.of(self.problem, self.widened)
+
+    @property
+    def rows(self) -> int:
+        """Of one block; by model and release alone."""
+        model, rows = self.problem.model, ROWS
+        numbers = sum(model.cost_of_row(name) for name in model.order)
+        while rows > LEAST_ROWS and rows * numbers > NUMBERS:
+            rows //= 2
+        return rows
+
+    def __call__(self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
+        """One block of statistics, and of the parameters behind them."""
+        poll()
+        columns, _ = self.collapse.complete(rng, {}, rows)
+        for layer in self.problem.model.layers:
+            columns[layer.name] = layer.draw(rng, columns)
+        return columns, np.arange(rows)
+
+
+def _found(problem: Problem) -> Predictive | str:
+    smaller = wholly_integrated(problem)
+    if smaller is None:
+        return "needs every parameter to be conjugate to the law of a statistic of its own"
+    objection = collapsed.unfit(smaller)
+    if objection is not None:
+        return objection
+    if collapsed.Collapse.of(smaller).target.integrals:
+        return "needs the law of every statistic given its release in closed form or as a sum"
+    widened: collapsed.Widened = ()
+    for _ in range(collapsed.WIDENINGS):
+        collapse = collapsed.Collapse.of(smaller, widened)
+        if collapse.target.excess():
+            break
+        _, left = collapse.complete(np.random.default_rng(0), {}, 1)
+        wider = collapse.target.too_narrow(left[0], collapsed.NEGLECTED)
+        if not wider:
+            return Predictive(smaller, widened)
+        widened = collapsed.doubled(widened, wider)
+    return "needs sums over statistics that leave next to nothing out"
+
+
+def drawn(
+    sampler: "Rejection", problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log
+) -> Posterior:
+    """Independent draws of the posterior."""
+    predictive = Predictive.of(problem)
+    assert isinstance(predictive, Predictive), predictive
+    stream = Stream(0, predictive.rows, predictive, "the exact law")
+    budget = Budget(sampler.max_proposals, sampler.max_seconds)
+    outcome = run([stream], draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
+    return posterior_of(
+        sampler,
+        problem,
+        seed,
+        outcome.columns,
+        status=outcome.status,
+        message=outcome.message,
+        acceptance_rate=1.0,
+        proposals=outcome.proposals,
+        log_evidence=predictive.collapse.log_evidence(),
+        log_evidence_se=0.0,
+        seconds=outcome.seconds,
+    )
