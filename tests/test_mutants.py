@@ -23,6 +23,7 @@ WITHOUT = {
     "numerics/compiled.py": "compiles programs and keeps them",
     "mechanisms/about.py": "words that describe a release",
     "mechanisms/packing.py": "numbers as text, and back",
+    "mechanisms/wrapper.py": "what a mechanism takes from the one inside it",
     "model/graph.py": "names, and the order of dependence",
     "inference/progress.py": "a line on the screen",
     "inference/settings.py": "settings, checked and named",

@@ -16,8 +16,9 @@ from numpyro.distributions.util import validate_sample
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.inference.conditional import entry, noise
-from noisewise.mechanisms import Clamped, Exact, Mechanism, Product, RandomizedResponse
-from noisewise.mechanisms.processed import Processed, shapes
+from noisewise.mechanisms import Exact, Mechanism, Product, RandomizedResponse
+from noisewise.mechanisms.processed import shapes
+from noisewise.mechanisms.wrapper import Wrapper
 
 _ADVICE = "Write the statistic as nw.Model(...) and use nw.sample, whose samplers need no such integral."
 
@@ -95,7 +96,7 @@ class Privatised(Distribution):
             one: Any = constraints.integer_interval(0, highest)
         elif mechanism.measure == "lattice":
             one = _Integers()
-        elif isinstance(mechanism, (Processed, Product, Clamped)):
+        elif isinstance(mechanism, (Wrapper, Product)):
             one = _Numbers()
         else:
             one = constraints.real

@@ -7,12 +7,13 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.additive import Additive
-from noisewise.mechanisms.base import MECHANISM, NUMBERS, Measure, Mechanism, Supremum, broadcasts
+from noisewise.mechanisms.base import MECHANISM, NUMBERS, Mechanism, Supremum, broadcasts
 from noisewise.mechanisms.processed import Processed, check_entrywise, check_range
+from noisewise.mechanisms.wrapper import Wrapper
 from noisewise.numerics import namespace
 
 
-class Clamped(Mechanism):
+class Clamped(Wrapper):
     """What `base` releases of min(max(s, low), high): each confidential value is clamped, and then gets its noise.
 
     Law: that of `base` given the clamped value, so that all s beyond a bound are alike to it.
@@ -25,7 +26,6 @@ class Clamped(Mechanism):
     fields = ("base", "low", "high")
     arguments = {"base": MECHANISM, "low": NUMBERS, "high": NUMBERS}
     alternatives = (("base", "low", "high"),)
-    base: Mechanism
     low: Any
     high: Any
 
@@ -43,21 +43,6 @@ class Clamped(Mechanism):
                 raise refusal(who, name, f"must be whole numbers for {type(base).__name__}", end, advice)
         check_range(who, low, high, advice)
         self._freeze(base.guarantee, base=base, low=low, high=high)
-
-    @property
-    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Further confidential values that `base` reads."""
-        return self.base.inputs
-
-    @property
-    def integers(self) -> bool:  # type: ignore[override]
-        """Whether `base` needs whole confidential values."""
-        return self.base.integers
-
-    @property
-    def measure(self) -> Measure:  # type: ignore[override]
-        """That of `base`."""
-        return self.base.measure
 
     @property
     def supremum(self) -> Supremum:  # type: ignore[override]
@@ -103,10 +88,6 @@ class Clamped(Mechanism):
                 rule = f"must have a shape that '{name}' of shape {shape} broadcasts to"
                 raise refusal("Clamped.released", "value", rule, value, f"Give one {name}, or one per entry.")
         return value
-
-    def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
-        """As for `base`."""
-        return self.base.misfit(released, confidential)
 
     def encode(self, value: Any) -> Any:
         """As for `base`."""

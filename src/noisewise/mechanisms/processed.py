@@ -15,6 +15,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.base import Measure, Mechanism, Supremum, broadcasts
 from noisewise.mechanisms.packing import MOST_LISTED, plain
+from noisewise.mechanisms.wrapper import Wrapper
 from noisewise.numerics import namespace
 
 SUPPRESSED = "suppressed"
@@ -27,14 +28,13 @@ STEP, ROUND_OFF = 1e-9, 1e-14
 """Values nearer than this (in steps of a lattice; relative to their size) differ by rounding errors only."""
 
 
-class Processed(Mechanism):
-    """Base of the wrappers: they release g(x), x released by `base`.
+class Processed(Wrapper):
+    """Base of what is done to a released value: they release g(x), x released by `base`.
 
     Post-processing keeps the guarantee of `base` (Dwork and Roth 2014, Proposition 2.1). Values that are withheld
-    inside (see `Thresholded`) stay withheld.
+    inside (see `Thresholded`) stay withheld. A supremum is that of `base`: a bounded interval's is attained where the
+    noise's is.
     """
-
-    base: Mechanism
 
     # What follows from the base ----------------------------------------------------------------------------------
 
@@ -44,24 +44,9 @@ class Processed(Mechanism):
         return self.base if isinstance(self.base, Processed) else Root(self.base)
 
     @property
-    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Further confidential values that `base` reads."""
-        return self.base.inputs
-
-    @property
-    def integers(self) -> bool:  # type: ignore[override]
-        """Whether `base` needs whole confidential values."""
-        return self.base.integers
-
-    @property
     def measure(self) -> Measure:  # type: ignore[override]
         """Counting where `base` counts; atoms added to its density make it mixed."""
         return {"density": "mixed", "mixed": "mixed"}.get(self.base.measure, "atoms")  # type: ignore[return-value]
-
-    @property
-    def supremum(self) -> Supremum:  # type: ignore[override]
-        """As for `base`: a bounded interval's supremum is attained where the noise's is."""
-        return self.base.supremum
 
     @property
     def has_intervals(self) -> bool:
@@ -185,10 +170,6 @@ class Processed(Mechanism):
         if not np.all(self.log_sup(value) > -np.inf):
             raise refusal(who, "value", f"must be {self.describe()}", original, "Nothing else can have been released.")
         return checks.numeric(who, "value", value, advice)
-
-    def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
-        """As for `base`."""
-        return self.base.misfit(released, confidential)
 
     def encode(self, value: Any) -> Any:
         """Numbers, and the token in place of NaN; where many are packed, NaN stays."""

@@ -9,9 +9,9 @@ import numpy as np
 from noisewise.errors import InputError, refusal
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.base import MECHANISM, Measure, Mechanism, Supremum
-from noisewise.mechanisms.clamped import Clamped
 from noisewise.mechanisms.guarantee import Guarantee
-from noisewise.mechanisms.processed import Processed, shapes, weakest
+from noisewise.mechanisms.processed import shapes, weakest
+from noisewise.mechanisms.wrapper import Wrapper
 from noisewise.numerics import namespace
 
 
@@ -40,7 +40,7 @@ class Product(Mechanism):
             if part.event_dim:
                 rule = "must act on a single number; this one acts on vectors"
                 raise refusal("Product", f"parts[{index}]", rule, part, "Give vectors as statistics of their own.")
-            noise = isinstance(part, (Additive, Processed, Clamped))
+            noise = isinstance(part, (Additive, Wrapper))
             if isinstance(part, Product) or part.misfit((), ()) or (noise and any(shape for _, shape in shapes(part))):
                 rule = "must act on a single number, with single numbers as parameters"
                 raise refusal("Product", f"parts[{index}]", rule, part, "Give one mechanism per entry.")

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from noisewise.errors import refusal
-from noisewise.mechanisms import Clamped, Guarantee, Product
+from noisewise.mechanisms import Guarantee, Product
 from noisewise.mechanisms.base import Mechanism
-from noisewise.mechanisms.processed import Processed
+from noisewise.mechanisms.wrapper import Wrapper
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Whole:
 def of_all_entries(mechanism: Mechanism, shape: tuple[int, ...]) -> Guarantee | None:
     """The guarantee of all entries of one released value, composed over the parts that one record may move."""
     guarantee = mechanism.guarantee
-    if isinstance(mechanism, (Processed, Clamped)) and guarantee == mechanism.base.guarantee:
+    if isinstance(mechanism, Wrapper) and guarantee == mechanism.base.guarantee:
         return of_all_entries(mechanism.base, shape)
     if isinstance(mechanism, Product):
         inside = [of_all_entries(part, shape[:-1]) for part in mechanism.parts]

@@ -11,11 +11,11 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms import CATALOGUE, Clamped, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Released
+from noisewise.mechanisms import CATALOGUE, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Released
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.base import Mechanism
-from noisewise.mechanisms.processed import Processed
 from noisewise.mechanisms.thresholded import Thresholded
+from noisewise.mechanisms.wrapper import Wrapper
 from noisewise.release.tables import Columns
 
 WHO = "Release.from_table"
@@ -296,7 +296,7 @@ def _kind(mechanism: Any) -> Any:
 def _by_entry(mechanism: Any) -> bool:
     """Whether noise, or what is done to it, has numbers that differ between entries."""
     arguments: list[Any] = [getattr(mechanism, name, None) for name in (*mechanism.fields, *mechanism.static)]
-    noise = isinstance(mechanism, (Additive, Processed, Clamped))
+    noise = isinstance(mechanism, (Additive, Wrapper))
     if noise and any(np.ndim(entry) for entry in arguments if _numeric(entry)):
         return True
     return any(_by_entry(inner) for inner in arguments if isinstance(inner, Mechanism))

@@ -14,6 +14,7 @@ from noisewise.mechanisms import Clamped, Exact, Gaussian, Laplace, Mechanism, P
 from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.mechanisms.processed import Processed
 from noisewise.mechanisms.thresholded import Thresholded
+from noisewise.mechanisms.wrapper import Wrapper
 
 DOUBLINGS = 500
 """Noise is between 2^-DOUBLINGS and 2^DOUBLINGS units in size, or as good as that; in 64 bits."""
@@ -23,7 +24,7 @@ def unfit(mechanism: Mechanism) -> str | None:
     """Why its noise cannot be drawn here, or None."""
     if isinstance(mechanism, Product):
         return next((reason for part in mechanism.parts if (reason := unfit(part))), None)
-    if isinstance(mechanism, (Processed, Clamped)):
+    if isinstance(mechanism, Wrapper):
         return unfit(mechanism.base)
     if isinstance(mechanism, Exact) or (isinstance(mechanism, RandomizedResponse) and mechanism.on == "records"):
         return None

@@ -1,0 +1,33 @@
+"""What a mechanism around another one takes from it."""
+
+from noisewise.mechanisms.base import Measure, Mechanism, Supremum
+
+
+class Wrapper(Mechanism):
+    """Base of mechanisms around another one, `base`: they read and need what `base` does, and have its kind of law."""
+
+    base: Mechanism
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Further confidential values that `base` reads."""
+        return self.base.inputs
+
+    @property
+    def integers(self) -> bool:  # type: ignore[override]
+        """Whether `base` needs whole confidential values."""
+        return self.base.integers
+
+    @property
+    def measure(self) -> Measure:  # type: ignore[override]
+        """That of `base`."""
+        return self.base.measure
+
+    @property
+    def supremum(self) -> Supremum:  # type: ignore[override]
+        """As for `base`."""
+        return self.base.supremum
+
+    def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
+        """As for `base`."""
+        return self.base.misfit(released, confidential)
