@@ -16,6 +16,8 @@ ALONE = {"test_engines", "test_faults"}
 """Files that watch the clock or kill processes: not beside another test process."""
 BROWSER = {"test_page"}
 """Like every test that drives a browser: in processes of their own, where Playwright's event loop goes on running."""
+FIRST = {"test_site", "test_paper"}
+"""Files whose set-up takes long: of two processes one takes what the other has left, from the end, and splits files."""
 NAMED = {"alone": ALONE, "browser": BROWSER}
 WORDS = {"alone": ["mark.alone"], "browser": ["mark.browser", "chromium"], "long": ["mark.long", "brief"]}
 WORDS |= {"quick": ["mark.quick"], "bits": ["mark.bits"]}
@@ -75,6 +77,7 @@ def pytest_collection_modifyitems(config, items):
         kept = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = kept
+    items.sort(key=lambda item: item.path.stem not in FIRST)
 
 
 @pytest.fixture

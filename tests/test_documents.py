@@ -26,7 +26,7 @@ SLOW = (
     *("augmentation", "augmentation-totals", "smc", "nuts", "likelihood", "likelihood-intervals", "likelihood-scale"),
     *("census-tracts", "county-counts", "noise-on-every-row", "choosing-epsilon", "regression", "model-check"),
     *("randomised-response", "numpyro-model", "withheld-days", "two-counties", "measurements"),
-    *("two-arm-trial", "county-regression", "line-from-sums", "which-release"),
+    *("two-arm-trial", "county-regression", "line-from-sums", "which-release", "answers", "processed", "everyday"),
 )
 """Pages whose blocks run only with --long (`make test-long`)."""
 RUN = [

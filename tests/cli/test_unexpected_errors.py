@@ -16,7 +16,7 @@ from noisewise.results import fit_file
 from noisewise.workflow import folder as folders
 from noisewise.workflow import reporting, rescue
 
-FIT = ("fit", "count.toml", "--draws", "300", "--quiet")
+FIT = ("fit", "count.toml", "--draws", "300", "--no-naive", "--quiet")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_fault_is_one_sentence_and_a_log(noisewise, tmp_path, monkeypatch):
     (log,) = logs(tmp_path)
     assert str(log) in err
     text = log.read_text()
-    assert "Command: noisewise fit count.toml --draws 300 --quiet" in text
+    assert "Command: noisewise fit count.toml --draws 300 --no-naive --quiet" in text
     assert f"noisewise {nw.__version__}" in text
     assert "ZeroDivisionError: by nothing" in text
     assert "Traceback (most recent call last)" in text

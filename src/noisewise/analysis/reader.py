@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -37,6 +38,10 @@ TABLES = (
 """In the order in which a file is written."""
 SUMS = ("totals", "means")
 """Tables of statistics that are sums or means over records."""
+MODEL = ("parameters", "statistics", *SUMS, "answers", "dims", "words")
+"""Tables that a model is made of."""
+MOST_KEPT = 8
+"""Models that are kept for the next file with the same tables: a page reads its file at every change of it."""
 
 
 class Reader:
@@ -104,9 +109,13 @@ class Reader:
         self._refuse_cycles()
         derived = self._answers(outside)
         dims, coords = axes_of(read_words(self.document, self.places), self._dims())
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model = self._located(lambda: Model(prior, statistics, dims=dims, coords=coords, derived=derived))
+        kept = _made_of(repr([self.constants, *((name, self.document.content.get(name)) for name in MODEL)]))
+        if not kept:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model = self._located(lambda: Model(prior, statistics, dims=dims, coords=coords, derived=derived))
+            kept.append((model, caught))
+        model, caught = kept[0]
         for warning in caught:
             if isinstance(warning.message, NoisewiseWarning):
                 self.notes.append(in_file_words(warning.message.cause))
@@ -374,6 +383,12 @@ class Reader:
             kind = type(settings.method).__name__
             cause = f"{kind} does not apply here: it {against}. Leave 'method' out, and one that applies is chosen."
             raise self.document.error(("inference", "method"), cause)
+
+
+@lru_cache(MOST_KEPT)
+def _made_of(tables: str) -> list[tuple[Model, list[warnings.WarningMessage]]]:
+    """The model that was made of these tables, with its programs, and what it warned of; empty until there is one."""
+    return []
 
 
 def _no_name(name: str) -> str | None:

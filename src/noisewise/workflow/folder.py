@@ -264,6 +264,8 @@ def _write_fit(fit: Fit, folder: Path) -> None:
 def _write_figure(figure: Any, folder: Path, name: str) -> None:
     import matplotlib.pyplot as plt
 
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once for both, and not twice for each
     for ending in ("png", "svg"):
         figure.savefig(folder / f"{name}.{ending}", dpi=150)
     plt.close(figure)
