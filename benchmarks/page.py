@@ -8,7 +8,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 PARTS = (
     *("samplers", "numpyro models", "likelihood", "peers", "threads", "threads elsewhere"),
-    *("scaling", "tables", "tables on an accelerator", "coverage", "checkpoint", "device"),
+    *("scaling", "tables", "tables on an accelerator", "coverage", "design", "checkpoint", "device"),
 )
 """Their order on the page."""
 HEAD = (

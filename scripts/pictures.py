@@ -32,7 +32,7 @@ PICTURES = {
 }
 """Pictures, and the pages whose code makes them."""
 DEMO = "demo.png"
-SCREENSHOTS = ("report-count.png", "report-response.png", "report-means.png", "page-count.png")
+SCREENSHOTS = ("report-count.png", "report-response.png", "report-means.png", "page-count.png", "page-design.png")
 """Taken in a browser, by screenshots.py."""
 
 

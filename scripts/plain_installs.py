@@ -22,7 +22,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PLAIN = ROOT / "build/plain"
-STARTERS = sorted(file.stem for file in (ROOT / "src/noisewise/analysis/starters").glob("*.toml"))
+STARTERS = sorted(
+    file.stem for file in (ROOT / "src/noisewise/analysis/starters").glob("*.toml") if file.stem != "design"
+)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 OWN_WARNINGS = r"""
 import warnings
@@ -180,6 +182,9 @@ STEPS: dict[str, list[Step]] = {
             typed(f"noisewise mle {kind}.toml --quiet", "Verdict: Trust it.*Report", files=(f"{kind}-mle/fit.json",))
             for kind in ("rate", "response", "histogram")  # the others say why they cannot
         ),
+        typed("noisewise new design", r"noisewise check design\.toml", files=("design.toml",)),
+        typed("noisewise check design.toml", "in order, as a plan.*Next: noisewise design"),
+        typed("noisewise design design.toml --quiet --out found", "epsilon = .*Report", files=("found/report.html",)),
         typed("noisewise calibrate count.toml --replicates 40 --draws 500 --quiet", "calibrated"),
         typed("noisewise demo", "Picture", files=("noisewise-demo.png",)),
         script("files and pictures", COUNT, FILES, prints="status complete", files=("posterior.png", "trace.png")),

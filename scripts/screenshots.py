@@ -25,7 +25,8 @@ from noisewise.workflow.run import run_posterior  # noqa: E402
 SIZES = {"wide": (1280, 900, "light"), "phone": (390, 844, "light"), "dark": (1280, 900, "dark")}
 REPORTS = {"report-count.png": "count", "report-response.png": "response", "report-means.png": "means"}
 """Pictures of reports, and the starters behind them."""
-PAGE = "page-count.png"
+PAGES = {"page-count.png": ("count", "#run", "#verdict"), "page-design.png": ("design", "#design", "#answer")}
+"""Pictures of the page: the starter, the button that is pressed, and what is waited for."""
 MISTAKE = starter("count").replace("Poisson(theta)", "Poison(theta)")
 LONG = starter("count").replace("draws = 10000", "draws = 6000000")
 TITLE = "A very long title that somebody has written without thinking of those who read it on a telephone, " * 2
@@ -78,9 +79,11 @@ def take(names: list[str], folder: Path) -> None:
                 page = opened(browser, reports[name].as_uri())
             else:
                 page = opened(browser, server.url)
-                page.wait_for_selector("#check_message .found")
-                page.click("#run")
-                page.wait_for_selector("#verdict")
+                kind, button, answer = PAGES[name]
+                page.fill("#analysis", starter(kind))
+                page.wait_for_selector(f"{button}:enabled")
+                page.click(button)
+                page.wait_for_selector(answer)
             page.wait_for_timeout(500)
             page.screenshot(path=name)
             page.close()
@@ -126,12 +129,17 @@ def states(folder: Path) -> None:
                 page.locator(".compare").nth(at).check()
             page.wait_for_selector("#side_by_side table")
             keep("6-side-by-side")
+            page.fill("#analysis", starter("design"))
+            page.wait_for_selector("#design:enabled")
+            page.click("#design")
+            page.wait_for_selector("#answer")
+            keep("7-design")
             page.close()
         page = opened(browser, server.url)
         page.wait_for_selector("#check_message .found")
         server.stop()
         page.wait_for_selector("#gone:not([hidden])")
-        page.screenshot(path=folder / "7-gone.png")
+        page.screenshot(path=folder / "8-gone.png")
 
 
 if __name__ == "__main__":

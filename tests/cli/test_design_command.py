@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import noisewise as nw
 from noisewise.analysis import Analysis, DesignFile, FileError
 from noisewise.cli import main
 from noisewise.report import Report
+from noisewise.report.markup import number as shown
 from noisewise.studies import design as design_module
 from noisewise.studies.designs.simulation import Simulation
 from noisewise.workflow import designing
@@ -87,7 +89,7 @@ def by_hand():
 
 
 @pytest.mark.usefixtures("drawn")
-def test_the_command_finds_what_the_library_finds(noisewise, tmp_path):
+def test_the_command_finds_what_the_library_finds(noisewise, tmp_path, monkeypatch):
     code, out, err = noisewise("design", "plan.toml", "--quiet", "--out", "found")
     assert code == 0, err
     expected = by_hand()
@@ -101,13 +103,20 @@ def test_the_command_finds_what_the_library_finds(noisewise, tmp_path):
     report = (tmp_path / "found/report.html").read_text()
     for part in ("Two groups", "By how much do the groups differ?", "<svg", "No confidential number was used"):
         assert part in report
+    for name, share in expected.shares.items():
+        own = shown(share * expected.budget)
+        assert f'<th scope="row">{name}</th><td class="number">{own}</td><td>got normal noise of' in report
+        assert f'<th scope="row">{name}</th><td class="number">{100 * share:.0f}%</td>' in report
+        assert f"In such a release, {name} (rho: {own}) got normal noise of" in out
     assert {path.name for path in (tmp_path / "found").iterdir()} == set(designing.FILES) - {"candidates.csv"}
     assert (tmp_path / "found/plan.toml").read_text() == PLAN
     assert noisewise("design", "plan.toml", "--quiet", "--out", "found")[0] == 0, "an earlier design is replaced"
     (tmp_path / "found/mine.txt").write_text("")
-    code, _, err = noisewise("design", "plan.toml", "--quiet", "--out", "found")
-    assert code == 2
-    assert "--out must be a new or empty folder" in err
+    monkeypatch.setattr(designing, "run_design", None)  # refused before anything is computed
+    for other in ("found", "."):
+        code, _, err = noisewise("design", "plan.toml", "--quiet", "--out", other)
+        assert code == 2
+        assert "--out must be a new or empty folder" in err
 
 
 def test_json_and_a_goal_out_of_reach(noisewise):
@@ -127,6 +136,23 @@ def test_simulations_have_the_seed_and_replicates_that_were_asked_for(noisewise)
     assert code == 0, err
     found = json.loads(out)
     assert (found["seed"], found["replicates"], found["closed"]) == (3, 16, False)
+
+
+def test_check_and_new_serve_plans_too(noisewise, tmp_path):
+    code, out, err = noisewise("check", "plan.toml")
+    assert code == 0, err
+    assert "plan.toml: in order, as a plan. Two groups." in out
+    assert "Parameter a: before the release Normal(0, 2)" in out
+    assert "Statistic x: Gaussian, its rho left open." in out
+    assert "Next: noisewise design plan.toml" in out
+    code, out, _ = noisewise("check", "plan.toml", "--json")
+    assert json.loads(out)["design"]["target"] == {"sd": "gap", "at_most": 0.5}
+    code, _, err = noisewise("check", "plan.toml", text=PLAN.replace("sd =", "sdd ="))
+    assert code == 2
+    assert "line " in err
+    code, out, _ = noisewise("new", "design")
+    assert code == 0
+    assert DesignFile.load(tmp_path / "design.toml").is_plan_only
 
 
 def test_an_analysis_may_hold_a_design_too():
@@ -253,6 +279,8 @@ def test_candidates_of_a_file_are_those_of_the_library(noisewise, tmp_path):
     code, out, err = noisewise("design", "plan.toml", "--quiet", "--out", "found", text=OVER)
     assert code == 0, err
     assert "At rho = 0.1, waves = 8 does best." in out
+    report = (tmp_path / "found/report.html").read_text()
+    assert re.search(r"Compared at rho = 0.1.*worse than the best by.*<th scope=\"row\">8</th>.*>the best<", report)
     with (tmp_path / "found/candidates.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["waves"] for row in rows] == ["1", "2", "8"]
@@ -307,13 +335,20 @@ budget = "rho"
 """
 
 
+@pytest.mark.usefixtures("drawn")
 def test_how_many_people_a_file_asks_for(noisewise, tmp_path):
     code, out, err = noisewise("design", "plan.toml", "--quiet", "--out", "found", text=PEOPLE)
     assert code == 0, err
     assert "People for a posterior standard deviation of mu at most 0.5: 767 at rho = 0.01; 383 at rho = 1." in out
     stated = json.loads((tmp_path / "found/design.json").read_text())
     assert [(row["rho"], row["n"]) for row in stated["people"]] == [(0.01, 767), (1.0, 383)]
-    assert "The target by people" in (tmp_path / "found/report.html").read_text()
+    report = (tmp_path / "found/report.html").read_text()
+    assert "For a posterior standard deviation of mu at most 0.5" in report
+    assert '<th scope="row">0.01</th><td class="number">767</td>' in report
+    assert '<th scope="row">1</th><td class="number">383</td>' in report
+    assert "Posterior standard deviation of mu by number of people" in report
+    assert ">number of people</text>" in report
+    assert ">rho = 0.01</text>" in report
     assert (tmp_path / "found/curve.svg").exists()
     code, _, err = noisewise("design", "plan.toml", "--quiet", text=PEOPLE.replace("5000", "60"))
     assert code == 1

@@ -23,19 +23,22 @@ from mechanism_case import all_cases
 from scipy.stats import norm
 
 import noisewise as nw
-from noisewise.analysis import Analysis, starter
+from noisewise.analysis import Analysis, DesignFile, starter
 from noisewise.analysis.analysis import STARTERS
 from noisewise.analysis.expected import law_between
 from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.inference.problem import Problem
 from noisewise.report.markup import number
-from noisewise.studies.designs.simulation import ENOUGH
+from noisewise.studies import design as design_module
+from noisewise.studies.designs.simulation import ENOUGH, Simulation
+from noisewise.workflow.designing import run_design
 
 pytest.importorskip("shiny", reason="the page needs noisewise[page]")
 
-from noisewise.page import Server, budget, explore, form, guard, job_queue, release_text
+from noisewise.page import Server, budget, compute, editor, explore, form, guard, job_queue, release_text
 from noisewise.page.results import run_state
 from noisewise.page.runs import AHEAD, FILES, MOST_WAITING, Run, Runs
+from noisewise.page.worker import Cancelled
 
 COUNT = starter("count").replace("draws = 10000", "draws = 2000")
 LONG = starter("count").replace("draws = 10000", "draws = 6000000")
@@ -430,6 +433,121 @@ def test_a_job_that_is_put_off_leaves_its_process_to_the_next(tmp_path):
         assert found._process is process
     finally:
         found.close()
+
+
+# Designs ----------------------------------------------------------------------------------------------------
+
+PLAN = """
+[question]
+title = "Two groups"
+text = "By how much do the groups differ?"
+
+[answers]
+gap = "a - b"
+
+[parameters]
+a = "Normal(0, 2)"
+b = "Normal(0, 2)"
+
+[statistics]
+x = "Normal(a, 0.2)"
+y = "Normal(b, 0.2)"
+
+[words]
+gap = { label = "The gap", unit = "points" }
+
+[design]
+target = { sd = "gap", at_most = 0.5 }
+split = { rho = 0.5 }
+budgets = [0.01, 100]
+
+[design.plan.x]
+mechanism = "Gaussian"
+sensitivity = 0.2
+budget = "rho"
+
+[design.plan.y]
+mechanism = "Gaussian"
+sensitivity = 0.8
+budget = "rho"
+"""
+PLAN_RELEASE = "".join(f'[release.{name}]\nvalue = 1.0\nmechanism = "Gaussian"\nscale = 0.5\n' for name in "xy")
+SIMULATED_PLAN = """
+[parameters]
+theta = "Gamma(25, 1)"
+
+[statistics]
+count = "Poisson(theta)"
+
+[design]
+target = { width = "theta", at_most = 16.0 }
+budgets = [0.1, 1.0]
+replicates = 16
+tolerance = 9.0
+
+[design.plan.count]
+mechanism = "Laplace"
+sensitivity = 1
+budget = "epsilon"
+"""
+LONG_PLAN = SIMULATED_PLAN.replace("replicates = 16", "replicates = 1000000")
+
+
+def test_a_file_may_be_fitted_designed_or_both():
+    texts = {"plan": PLAN, "fit": COUNT, "both": PLAN + PLAN_RELEASE}
+    outcomes = {name: editor.check(text) for name, text in texts.items()}
+    assert {name: (each.fits, each.designs) for name, each in outcomes.items()} == {
+        "plan": (False, True),
+        "fit": (True, False),
+        "both": (True, True),
+    }
+    assert outcomes["plan"].summary == (
+        "In order, as a plan. Parameters: a, b. Planned: x, y. Run design answers it; to fit, add a release."
+    )
+    assert outcomes["plan"].form.priors["a"] == ("-3.92", "3.92")
+    people = PLAN.replace("split = { rho = 0.5 }\nbudgets = [0.01, 100]", "people = { n = [50, 500], budgets = [1] }")
+    assert "settle what [design] leaves open" in editor.check(people + PLAN_RELEASE).summary
+    for wrong in (PLAN.replace("sd =", "sdd ="), PLAN + PLAN_RELEASE.replace("Gaussian", "Gauss")):
+        outcome = editor.check(wrong)
+        assert "line " in outcome.error
+        assert "^" in outcome.place
+        assert not outcome.designs
+
+
+def test_a_design_of_the_page_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    """It ends as if it had not been stopped, and leaves no checkpoint; one that is not to be used is begun anew."""
+    monkeypatch.setattr(design_module, "PLACES", 3)
+    computed, batches = Simulation._computed, []
+
+    def counted(self, plans, batch):
+        batches.append(batch)
+        return computed(self, plans, batch)
+
+    monkeypatch.setattr(Simulation, "_computed", counted)
+    (tmp_path / "analysis.toml").write_text(SIMULATED_PLAN)
+    checkpoint, told = tmp_path / "checkpoints" / "run.nwc", []
+
+    def cut(stage, done, total):
+        told.append((stage, done, total))
+        if len(batches) == 2:
+            raise Cancelled
+
+    def designed():
+        batches.clear()
+        found = compute.design(tmp_path, checkpoint, lambda *_: None)
+        assert not checkpoint.exists()
+        return found, len(batches)
+
+    with pytest.raises(Cancelled):
+        compute.design(tmp_path, checkpoint, cut)
+    assert checkpoint.exists()
+    assert told[-1][0] == "looking for the budget"
+    assert 0 < told[-1][1] < told[-1][2]
+    (resumed, few), (whole, all_batches) = designed(), designed()
+    assert resumed == whole
+    assert few == all_batches - 1, "the second batch was there; the first is computed again as a check"
+    checkpoint.write_text("of another version")
+    assert designed() == (whole, all_batches)
 
 
 # Weighing a run's draws anew --------------------------------------------------------------------------------
@@ -854,6 +972,54 @@ def test_a_long_run_shows_progress_and_is_cancelled_while_the_page_answers(windo
     assert time.monotonic() - start < 20
     page.click("#run")
     wait_for_run(page, before + 2)
+
+
+def test_a_design_is_run_cancelled_and_shown(window, server, tmp_path):
+    page = window()
+    page.fill("#analysis", COUNT)
+    wait_for_text(page, "#check_message", "2,000 draws")
+    assert not page.is_visible("#design"), "this file asks for no design"
+    page.fill("#analysis", LONG_PLAN)
+    wait_for_text(page, "#check_message", "In order, as a plan")
+    page.wait_for_selector("#design:enabled")
+    assert page.is_disabled("#run")
+    before = newest(server)
+    page.click("#design")
+    page.wait_for_selector("#bar progress[value]")
+    wait_for_text(page, "#bar", "looking for the budget: ")
+    assert "simulated releases" in page.inner_text("#bar")
+    page.click("#cancel")
+    wait_for_run(page, before + 1, "cancelled")
+    assert list(server.runs.folder.glob("checkpoints/*.nwc")), "asked for again, it would go on from there"
+    page.fill("#analysis", PLAN + PLAN_RELEASE)
+    wait_for_text(page, "#check_message", "Run design answers its plan for x, y")
+    page.wait_for_selector("#run:enabled")
+    page.click("#design")
+    wait_for_run(page, before + 2)
+    page.wait_for_selector("#answer")
+    found = run_design(DesignFile.from_text(PLAN), progress=False)
+    answer, shown = page.inner_text("#answer"), page.inner_text("#result")
+    for sentence in found.sentences:
+        assert sentence in answer
+    for each in ("What to publish", "How it is split", "The best split of rho = 0.5", "got normal noise of"):
+        assert each in shown
+    curve = page.locator("#result svg.panel")
+    assert "posterior standard deviation of gap (points)" in curve.inner_html()
+    assert curve.bounding_box()["width"] > 200
+    assert f"rho = {found.found.budget:.3g}" in page.inner_text("#history")
+    with page.context.expect_page() as caught:
+        page.click("text=Open the report")
+    caught.value.wait_for_selector("#split")
+    assert caught.value.locator("h1").inner_text() == "Two groups"
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        picture(page, kept(f"page-design-{scheme}.png", tmp_path), full_page=True)
+        assert window.wrong == []
+        assert serious_findings(page) == []
+        window.wrong.clear()  # axe itself asks for a style sheet that is not there
+    page.set_viewport_size({"width": 390, "height": 844})
+    picture(page, kept("page-design-phone.png", tmp_path), full_page=True)
+    assert overflow(page)[0] <= 0
 
 
 def test_everything_can_be_done_by_keyboard(window, server, finished, tmp_path):

@@ -1,4 +1,4 @@
-"""`nw.allocate(..., over=...)`: clamping bounds, and how often to measure, against closed forms and quadrature."""
+"""`nw.allocate(..., over=...)`: clamping bounds, bins, and how often to measure, against answers found without it."""
 
 import math
 from dataclasses import dataclass, field
@@ -160,6 +160,97 @@ def test_clamping_bounds_against_quadrature(seed):
     assert found.choice == {"bound": 2.0}
     assert found.candidates[2].is_worse
     assert abs(found.candidates[2].value - best) > limit * found.candidates[2].error, "negative control: another bound"
+
+
+# Bins -----------------------------------------------------------------------------------------------------------------
+
+EVERYBODY, EPSILON, CENTRE = 40, 0.2, 1.5
+
+
+def cuts(bins):
+    """Bins of the same width between -2 and 2, the outer ones open."""
+    return np.linspace(-2.0, 2.0, bins + 1)[1:-1]
+
+
+def histogram_model(bins):
+    """Counts of about 40 people's values around mu, by bin."""
+
+    def law(mu):
+        below = jnp.concatenate([jnp.zeros(1), jax_stats.norm.cdf(cuts(bins) - mu), jnp.ones(1)])
+        return dist.Poisson(EVERYBODY * jnp.diff(below)).to_event(1)
+
+    return nw.Model(prior={"mu": dist.Normal(0.0, CENTRE)}, statistics={"counts": law})
+
+
+def histogram_plan(bins):
+    """Whoever is added or removed is in one bin."""
+    return {"counts": lambda epsilon: nw.Laplace(epsilon=epsilon, sensitivity=1.0)}
+
+
+def histogram_sd(bins, releases, seed):
+    """The average posterior standard deviation and its error: simulated releases, posteriors on a grid of mu."""
+    rng = np.random.default_rng(seed)
+
+    def rates(mu):
+        below = stats.norm.cdf(np.concatenate([[-np.inf], cuts(bins), [np.inf]]) - mu[:, None])
+        return EVERYBODY * np.diff(below, axis=1)
+
+    counts = rng.poisson(rates(rng.normal(0.0, CENTRE, releases)))
+    released = counts + rng.laplace(0.0, 1.0 / EPSILON, counts.shape)
+    grid, each = np.linspace(-5.0 * CENTRE, 5.0 * CENTRE, 161), np.arange(4 * EVERYBODY)
+    log_posterior = np.tile(stats.norm(0.0, CENTRE).logpdf(grid), (releases, 1))
+    for at, rate in enumerate(rates(grid).T):
+        noise = np.exp(-EPSILON * np.abs(released[:, at, None] - each))
+        log_posterior += np.log(noise @ stats.poisson.pmf(each[:, None], rate))
+    weight = np.exp(log_posterior - log_posterior.max(axis=1, keepdims=True))
+    weight /= weight.sum(axis=1, keepdims=True)
+    sd = np.sqrt(weight @ grid**2 - (weight @ grid) ** 2)
+    return sd.mean(), sd.std() / math.sqrt(releases)
+
+
+def test_bins_of_a_histogram_against_direct_simulation(seed):
+    """Few bins blur, many have more noise in all; between them is a best number."""
+    exact = {bins: histogram_sd(bins, 2_000, seed + 1) for bins in (2, 4, 8)}
+    assert min(exact, key=exact.get) == 4
+    found = nw.allocate(
+        histogram_model,
+        histogram_plan,
+        epsilon=EPSILON,
+        target={"sd": "mu"},
+        over={"bins": [2, 4, 8]},
+        replicates=96,
+        seed=seed + 1,
+    )
+    limit = stats.t(96 // 4 - 1).isf(FALSE_ALARM / 2)
+    for one in found.candidates:
+        value, error = exact[one.choice["bins"]]
+        assert abs(one.value - value) < limit * math.hypot(one.error, error)
+    assert found.candidates[0].is_worse
+    few = found.candidates[0]
+    assert abs(few.value - exact[4][0]) > limit * math.hypot(few.error, exact[4][1]), "negative control: other bins"
+
+
+def trend_sd(bins, rho):
+    """Of a slope, from means by bin of 200 people spread evenly over [-1, 1], a person's value moving by 4 at most."""
+    middles = (2.0 * np.arange(bins) + 1.0) / bins - 1.0
+    variance = bins / 200 + (4.0 * bins / 200) ** 2 / (2.0 * rho)
+    return (1.0 + np.sum(middles**2) / variance) ** -0.5
+
+
+def test_bins_of_a_trend_in_closed_form():
+    def model(bins):
+        middles = (2.0 * np.arange(bins) + 1.0) / bins - 1.0
+        law = {"means": lambda slope: dist.Normal(slope * middles, math.sqrt(bins / 200)).to_event(1)}
+        return nw.Model(prior={"slope": dist.Normal(0.0, 1.0)}, statistics=law)
+
+    def plan(bins):  # a person is in one bin, of a bins-th of the people
+        return {"means": lambda rho: nw.Gaussian(rho=rho, sensitivity=4.0 * bins / 200)}
+
+    found = nw.allocate(model, plan, rho=0.8, target={"sd": "slope"}, over={"bins": [2, 4, 8]})
+    assert found.closed
+    assert found.choice == {"bins": 4}
+    for one in found.candidates:
+        assert one.value == pytest.approx(trend_sd(one.choice["bins"], 0.8), rel=1e-9)
 
 
 # Judged on releases that nothing was chosen on ------------------------------------------------------------------------

@@ -25,7 +25,9 @@ from noisewise.model import Model
 from noisewise.release import Release
 
 STARTERS = ("count", "rate", "response", "means", "histogram", "survey", "regression")
-"""Names of the commented starter files."""
+"""Names of the commented starter files that can be fitted."""
+KINDS = (*STARTERS, "design")
+"""All of them: a design has no release yet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,12 +107,22 @@ class DesignFile:
     model: Model
     settings: Settings
     design: DesignSettings
+    document: Document = field(repr=False)
     title: str = ""
     question: str = ""
     text: str = field(default="", repr=False)
     candidates: tuple[tuple[Mapping[str, Any], Model, Mapping[str, Any]], ...] = ()
     """Choice, model and plan of each candidate of [design.over]; `model` and `design` are the first one's."""
-    document: Document | None = field(default=None, repr=False)
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """The file's tables as plain data, expressions as text."""
+        return self.document.content
+
+    @property
+    def is_plan_only(self) -> bool:
+        """Whether it cannot be fitted: it holds no release, or leaves more open than a budget."""
+        return "release" not in self.content or bool(self.candidates) or self.design.people is not None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -129,13 +141,18 @@ class DesignFile:
 
     def of_size(self, n: int) -> tuple[Model, Mapping[str, Any]]:
         """The model and the plan for n people, where the file leaves their number open."""
-        assert self.document is not None
         parts = Reader(self.document, None, True, {PEOPLE: n}).planned()
         return parts["model"], parts["design"].plan
 
     def candidate(self, choice: Mapping[str, Any]) -> tuple[Model, Mapping[str, Any]]:
         """The model and the plan of a choice."""
         return next((model, plan) for each, model, plan in self.candidates if each == choice)
+
+
+def plan_of(text: str, where: str) -> DesignFile | None:
+    """The plan in a file's text; None where it has no [design]."""
+    has_design = "design" in toml_text.read(text, where).content
+    return DesignFile.from_text(text, where) if has_design else None
 
 
 def text_of(path: Any, who: str) -> str:
@@ -165,9 +182,9 @@ def _alike(path: Path) -> str:
 
 def starter(name: str) -> str:
     """A commented analysis file to begin with."""
-    if name not in STARTERS:
-        raise refusal("new", "kind", "must be the name of a starter", name, checks.nearest(name, STARTERS))
+    if name not in KINDS:
+        raise refusal("new", "kind", "must be the name of a starter", name, checks.nearest(name, KINDS))
     return resources.files("noisewise.analysis").joinpath("starters", f"{name}.toml").read_text(encoding="utf-8")
 
 
-__all__ = ["STARTERS", "Analysis", "DesignFile", "FileError", "Settings", "starter"]
+__all__ = ["KINDS", "STARTERS", "Analysis", "DesignFile", "FileError", "Settings", "plan_of", "starter"]

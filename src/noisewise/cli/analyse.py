@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisewise.analysis import starter
-from noisewise.analysis.analysis import STARTERS
+from noisewise.analysis import Analysis, DesignFile, plan_of, starter
+from noisewise.analysis.analysis import KINDS, text_of
 from noisewise.analysis.file_words import in_file_words
 from noisewise.cli.shared import (
     FAILED,
@@ -61,14 +61,15 @@ def register(app: typer.Typer) -> None:
 
 
 def new(
-    kind: Annotated[str, typer.Argument(help=f"{', '.join(STARTERS[:-1])} or {STARTERS[-1]}.", show_default=False)],
+    kind: Annotated[str, typer.Argument(help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="Where to write it; by default KIND.toml.")] = None,
 ) -> None:
     """Write a commented analysis file to fill in.
 
     count: one noisy count. rate: a noisy count per 100,000 people. response: a delicate question by randomised
     response. means: two noisy clamped means and their difference. histogram: noisy counts of groups. survey: noisy
-    numbers of yes answers by region, with partial pooling. regression: noisy clamped sums and a slope.
+    numbers of yes answers by region, with partial pooling. regression: noisy clamped sums and a slope. design: nothing
+    published yet, and the question which budget it needs.
     """
     text = starter(kind)
     path = out if out is not None else Path(f"{kind}.toml")
@@ -86,8 +87,13 @@ def check(
     """Is the file in order, and what will happen? Nothing is written.
 
     Reads the file, checks model and release against each other, and runs a short probe that says which sampler would
-    run, how long it would take, and whether prior and release contradict each other.
+    run, how long it would take, and whether prior and release contradict each other. Of a file for `noisewise design`
+    that holds no release, says what it asks for.
     """
+    planned = plan_of(text_of(file, "Analysis.load"), str(file))
+    if planned is not None and planned.is_plan_only:
+        _check_plan(file, planned, json)
+        return
     analysis = loaded(file, draws, seed)
     settings = analysis.settings
     outlook = (
@@ -97,10 +103,7 @@ def check(
         say_json(_checked(analysis, outlook))
         return
     typer.echo(f"{file}: in order." + (f" {analysis.title}." if analysis.title else ""))
-    for name in analysis.model.parameters:
-        before = prior_in_words(analysis.model, name)
-        stated = analysis.content["parameters"][name]
-        typer.echo(f"Parameter {name}: before the release {stated}" + (f" ({before})." if before else "."))
+    _say_priors(analysis)
     for name in analysis.model.statistics:
         item = analysis.release.get(name)
         typer.echo(f"Statistic {name}: " + ("not published." if item is None else f"published as {plain(item.value)}."))
@@ -117,6 +120,33 @@ def check(
         typer.echo(f"{_duration(seconds)}; next: noisewise fit {file}")
     else:
         typer.echo(f"Next: noisewise fit {file}")
+
+
+def _say_priors(analysis: Analysis | DesignFile) -> None:
+    for name in analysis.model.parameters:
+        before = prior_in_words(analysis.model, name)
+        stated = analysis.content["parameters"][name]
+        typer.echo(f"Parameter {name}: before the release {stated}" + (f" ({before})." if before else "."))
+
+
+def _check_plan(file: Path, planned: DesignFile, json: bool) -> None:
+    """What a file asks for that is to be designed and cannot be fitted."""
+    stated = planned.content["design"]
+    if json:
+        parts = {"title": planned.title, "parameters": planned.model.parameters, "statistics": planned.model.statistics}
+        say_json({**parts, "design": stated, "seed": planned.settings.seed})
+        return
+    typer.echo(f"{file}: in order, as a plan." + (f" {planned.title}." if planned.title else ""))
+    _say_priors(planned)
+    for name in planned.model.statistics:
+        entry = stated["plan"].get(name)
+        how = "not published" if entry is None else f"{entry['mechanism']}, {_left_open(entry)}"
+        typer.echo(f"Statistic {name}: {how}.")
+    typer.echo(f"Next: noisewise design {file}")
+
+
+def _left_open(entry: dict[str, Any]) -> str:
+    return f"its {entry['budget']} left open" if "budget" in entry else "as stated"
 
 
 def _duration(seconds: float) -> str:

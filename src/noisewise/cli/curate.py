@@ -17,13 +17,13 @@ from noisewise.cli.shared import (
     Seed,
     fail,
     note,
-    readable,
     say_json,
     say_table,
     write_new,
 )
 from noisewise.errors import refusal
 from noisewise.mechanisms.guarantee import NEIGHBOURS
+from noisewise.report.design import DesignTable
 from noisewise.workflow import designing
 
 Data = Annotated[Path, typer.Argument(help="Confidential records: a CSV file with a header.", show_default=False)]
@@ -166,6 +166,8 @@ def design(
     Exit code 1 where nothing in the range does.
     """
     stated = designing.with_settings(DesignFile.load(file), seed, replicates)
+    if out is not None:
+        designing.check_folder(out)
     found = designing.run_design(stated, checkpoint=checkpoint, progress=False if quiet else None)
     if out is not None:
         designing.write(found, out)
@@ -174,9 +176,23 @@ def design(
     else:
         for sentence in found.sentences:
             typer.echo(sentence)
-        say_table(found.found.table().rename(index=readable), found.found.table().index.name)
+        for table in found.tables:
+            _say_design_table(table)
         if out is not None:
             typer.echo(f"Report: {out / 'report.html'}")
     if not found.is_met:
         sought = "budget" if stated.design.people is None else "number of people"
         fail(f"design: no {sought} in the range meets the target.", FAILED)
+
+
+def _say_design_table(table: DesignTable) -> None:
+    """As in the report; what to publish, in sentences."""
+    import pandas as pd
+
+    if table.key == "plan":
+        for name, amount, noise in table.rows:
+            typer.echo(f"In such a release, {name} ({table.columns[1]}: {amount}) {noise}.")
+        return
+    names, cells = [row[0] for row in table.rows], [row[1:] for row in table.rows]
+    typer.echo(f"{table.caption}:")
+    say_table(pd.DataFrame(cells, index=names, columns=table.columns[1:]))

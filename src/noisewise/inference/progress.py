@@ -14,13 +14,14 @@ Listener = Callable[[str, int, int], None]
 _listener: Listener | None = None
 
 
-def listen(listener: Listener | None) -> None:
+def listen(listener: Listener | None) -> Listener | None:
     """Send the progress of every run of this process to `listener(label, done, total)`, in place of bars.
 
-    What the listener raises ends the run. None brings the bars back.
+    What the listener raises ends the run. None brings the bars back. Returns who listened before.
     """
     global _listener
-    _listener = listener
+    before, _listener = _listener, listener
+    return before
 
 
 def say(show: bool | None, text: str) -> None:

@@ -1,15 +1,19 @@
-"""What the page computes, in its worker: a run (prior, naive and exact side by side), and other privacy budgets."""
+"""What the page computes, in its worker: runs (prior, naive and exact side by side), designs, and other budgets."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noisewise.analysis import Analysis
+from noisewise.analysis import Analysis, DesignFile
 from noisewise.diagnostics.tails import heavy_tails
+from noisewise.errors import InputError
+from noisewise.inference.progress import listen
 from noisewise.page import budget
 from noisewise.page import explore as other_budgets
 from noisewise.page.runs import VERSION
@@ -18,6 +22,7 @@ from noisewise.report.page import why_not
 from noisewise.report.short_answer import in_order
 from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
+from noisewise.workflow import designing
 from noisewise.workflow import folder as results_folder
 from noisewise.workflow.reporting import report_on
 from noisewise.workflow.results import plain
@@ -139,6 +144,73 @@ def verdict_in_words(report: Report) -> dict[str, Any]:
         rows = list(in_order(report.posterior, compared.table(report.level)).iterrows())[:MOST_COMPARED]
         lines += [words.beside(report.naming.called(str(name)), row, report.level) for name, row in rows]
     return {"state": verdict.state, "title": verdict.title, "lines": lines}
+
+
+# Designs ------------------------------------------------------------------------------------------------------
+
+STAGES = {
+    "allocate": "splitting the budget",
+    "design": "looking for the budget",
+    "sample_size": "looking for the number of people",
+}
+"""What counts simulated releases, and what it does."""
+
+
+def design(folder: Path, checkpoint: Path, progress: Progress) -> dict[str, Any]:
+    """Find what the file's [design] asks for, as `noisewise design` does; write its files, return what is shown."""
+    file = DesignFile.from_text((folder / "analysis.toml").read_text(encoding="utf-8"), "analysis file")
+    progress("starting", 0, 0)
+    with _releases_counted(progress):
+        found = _found(file, checkpoint)
+    progress("writing files", 0, 0)
+    report = designing.write(found, folder / RESULTS)
+    _forget(checkpoint)
+    shown = {
+        "page": VERSION,
+        "kind": "design",
+        "title": file.title or "untitled",
+        "is_met": found.is_met,
+        "short": found.in_short,
+        "sentences": found.sentences,
+        "picture": str(report.picture),
+        "tables": [asdict(table) for table in report.tables],
+    }
+    (folder / "page.json").write_text(json.dumps(shown), encoding="utf-8")
+    return shown
+
+
+def _found(file: DesignFile, checkpoint: Path) -> designing.Designed:
+    """The design, going on from its checkpoint; one that another version has left there is begun anew."""
+    checkpoint.parent.mkdir(exist_ok=True)
+    try:
+        return designing.run_design(file, checkpoint=checkpoint, progress=False)
+    except InputError as error:
+        if error.argument != "checkpoint":
+            raise
+    _forget(checkpoint)
+    return designing.run_design(file, checkpoint=checkpoint, progress=False)
+
+
+def _forget(checkpoint: Path) -> None:
+    for path in (checkpoint, designing.beside(checkpoint)):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _releases_counted(progress: Progress) -> Iterator[None]:
+    """Progress in simulated releases, whatever is drawn meanwhile for one of them."""
+    last = ("starting", 0, 0)
+
+    def counted(stage: str, done: int, total: int) -> None:
+        nonlocal last
+        last = (STAGES[stage], done, total) if stage in STAGES else last
+        progress(*last)
+
+    before = listen(counted)
+    try:
+        yield
+    finally:
+        listen(before)
 
 
 # Other budgets ------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from shiny import Inputs, Session, reactive, render, req, ui
 
-from noisewise.analysis import Analysis, FileError, starter
-from noisewise.analysis.analysis import STARTERS
+from noisewise.analysis import Analysis, FileError, plan_of, starter
+from noisewise.analysis.analysis import KINDS
 from noisewise.analysis.mistakes import in_words
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.page import release_text
@@ -32,6 +32,7 @@ STARTER_LABELS = {
     "histogram": "A histogram",
     "survey": "A survey by region, partially pooled",
     "regression": "A regression from clamped sums",
+    "design": "A plan: which epsilon does a question need?",
 }
 
 
@@ -42,6 +43,10 @@ class Checked:
     text: str
     title: str = ""
     summary: str = ""
+    fits: bool = True
+    """Whether it can be fitted, where it is in order."""
+    designs: bool = False
+    """Whether its [design] can be run."""
     error: str = ""
     place: str = ""
     """The line of the error, with a caret."""
@@ -50,23 +55,35 @@ class Checked:
 
 @lru_cache(maxsize=32)
 def check(text: str) -> Checked:
-    """Read the text as `noisewise check` reads the file; nothing is taken from disk."""
+    """Read the text as the command line reads the file; nothing is taken from disk."""
     try:
         text.encode("utf-8")
-        analysis = Analysis.from_text(text, WHERE)
+        return _in_order(text)
     except UnicodeEncodeError:
         return Checked(text, error="The text holds characters that no file can hold. Type it anew.")
     except FileError as error:
         return Checked(text, error=error.headline, place=error.excerpt)
     except NoisewiseError as error:
         return Checked(text, error=in_words(error))
+
+
+def _in_order(text: str) -> Checked:
+    """What a file holds: an analysis, a plan to be designed, or both."""
+    plan = plan_of(text, WHERE)
+    if plan is not None and plan.is_plan_only:
+        planned = f"Parameters: {', '.join(plan.model.parameters)}. Planned: {', '.join(plan.design.plan)}."
+        to_fit = "add a release" if "release" not in plan.content else "settle what [design] leaves open"
+        said = f"In order, as a plan. {planned} Run design answers it; to fit, {to_fit}."
+        return Checked(text, plan.title or "untitled", said, fits=False, designs=True, form=form_of(plan))
+    analysis = Analysis.from_text(text, WHERE)
     settings = analysis.settings
     summary = (
         f"In order. Parameters: {', '.join(analysis.model.parameters)}. Released: {', '.join(analysis.release)}. "
         f"{settings.draws:,} draws, seed {settings.seed}."
     )
-    said = " ".join([summary, *analysis.notes])
-    return Checked(text, analysis.title or "untitled", said, form=form_of(analysis))
+    designed = [] if plan is None else [f"Run design answers its plan for {', '.join(plan.design.plan)}."]
+    said = " ".join([summary, *designed, *analysis.notes])
+    return Checked(text, analysis.title or "untitled", said, designs=plan is not None, form=form_of(analysis))
 
 
 def editor_ui() -> Any:
@@ -74,7 +91,7 @@ def editor_ui() -> Any:
     return ui.div(
         ui.tags.section(
             ui.h2("1. Begin", id="model-title"),
-            ui.input_select("starter", "Start from", {name: STARTER_LABELS.get(name, name) for name in STARTERS}),
+            ui.input_select("starter", "Start from", {name: STARTER_LABELS.get(name, name) for name in KINDS}),
             ui.div(ui.input_action_button("use_starter", "Use this starter"), class_="actions"),
             ui.input_file("open_file", "Or open an analysis file of yours", accept=[".toml"], button_label="Open file"),
             ui.p("Either replaces the analysis file below; Undo brings it back.", class_="quiet"),
@@ -97,7 +114,7 @@ def editor_ui() -> Any:
             ui.input_text_area(
                 "analysis",
                 "Edit it as you like: it is checked as you type, and kept when the page is loaded again",
-                starter(STARTERS[0]),
+                starter(KINDS[0]),
                 rows=22,
                 spellcheck="false",
             ),
@@ -177,21 +194,38 @@ def editor_server(input: Inputs, session: Session, runs: "Runs", shown: Any) -> 
     def run_message() -> Any:
         return answer()
 
-    @reactive.effect
-    @reactive.event(input.run)
-    async def _run() -> None:
+    async def start(is_design: bool) -> None:
         text = input.analysis()
         outcome = await asyncio.to_thread(check, text)
         if outcome.error:
             answer.set(message("Not run: the analysis file must be mended first.", wrong=True))
             return
+        if not (outcome.designs if is_design else outcome.fits):  # changed since it was looked at
+            answer.set(message(f"Not run: the analysis file holds no {'[design]' if is_design else 'release'}.", True))
+            return
         try:
-            run = runs.start(text, outcome.title)
+            run = runs.start(text, outcome.title, is_design)
         except Full as error:
             answer.set(message(str(error), wrong=True))
             return
         answer.set(None)
         shown.set(run.number)
+
+    @reactive.effect
+    @reactive.event(input.run)
+    async def _run() -> None:
+        await start(is_design=False)
+
+    @reactive.effect
+    @reactive.event(input.design)
+    async def _design() -> None:
+        await start(is_design=True)
+
+    @reactive.effect
+    def _enable() -> None:
+        outcome = checked.result()
+        ui.update_action_button("run", disabled=not outcome.fits)
+        ui.update_action_button("design", disabled=not outcome.designs)
 
     @render.ui
     def check_message() -> Any:
@@ -206,7 +240,7 @@ def _opening(input: Inputs, runs: "Runs", said: Any, put: Any) -> None:
     @reactive.event(input.use_starter)
     async def _use_starter() -> None:
         name = input.starter()
-        await put(starter(name if name in STARTERS else STARTERS[0]), ask=True)
+        await put(starter(name if name in KINDS else KINDS[0]), ask=True)
 
     @reactive.effect
     @reactive.event(input.open_file)

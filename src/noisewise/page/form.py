@@ -5,7 +5,7 @@ import tomllib
 from dataclasses import dataclass, field
 from typing import Any
 
-from noisewise.analysis import Analysis
+from noisewise.analysis import Analysis, DesignFile
 from noisewise.analysis import toml as toml_text
 from noisewise.analysis.expected import law_between
 from noisewise.errors import InputError, Path
@@ -31,11 +31,11 @@ class PageForm:
     """What people call the statistics and parameters, with their names in the file."""
 
 
-def form_of(analysis: Analysis) -> PageForm:
-    """The form of an analysis, its release written out."""
+def form_of(analysis: Analysis | DesignFile) -> PageForm:
+    """The form of an analysis, its release written out; of a plan, what was expected before."""
     stated = analysis.content.get("release")
-    entries = stated if isinstance(stated, dict) else {}
-    values = {name: _shown(entries[name]["value"]) for name in analysis.release if _has(entries, name, "value")}
+    entries = stated if isinstance(stated, dict) and isinstance(analysis, Analysis) else {}
+    values = {name: _shown(entries[name]["value"]) for name in entries if _has(entries, name, "value")}
     noise: dict[str, tuple[str, str]] = {}
     for name in values:
         key = next((key for key in NOISE if _has(entries, name, key)), None)

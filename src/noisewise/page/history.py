@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from shiny import Inputs, reactive, render, ui
 
 from noisewise.analysis import toml as toml_text
-from noisewise.page.results import EVERY, report_link, run_state, short, table
+from noisewise.page.elements import report_link, short, table
+from noisewise.page.results import EVERY, run_state
 from noisewise.page.runs import Run
 from noisewise.report.short_answer import percent
 
@@ -69,9 +70,9 @@ def history_server(input: Inputs, runs: "Runs", shown: Any) -> None:
     def side_by_side() -> Any:
         listed()
         found = [runs.get(number) for number in sorted(ticked())]
-        compared = [run for run in found if run is not None and _has_answer(run)]
+        compared = [run for run in found if run is not None and run.has_answer]
         if not 2 <= len(compared) <= MOST_COMPARED:
-            return ui.p(HINT, class_="quiet") if sum(map(_has_answer, runs)) > 1 else None
+            return ui.p(HINT, class_="quiet") if sum(run.has_answer for run in runs) > 1 else None
         return compared_ui(compared)
 
 
@@ -93,19 +94,17 @@ def _list(runs: Sequence[Run], chosen: Sequence[int]) -> Any:
 
 
 def _tick(run: Run, is_ticked: bool) -> Any:
-    if not _has_answer(run):
+    if not run.has_answer:
         return None
     ticked = {"checked": ""} if is_ticked else {}
     label = f"compare run {run.number} with others"
     return ui.tags.input(type="checkbox", class_="compare", data_run=str(run.number), aria_label=label, **ticked)
 
 
-def _has_answer(run: Run) -> bool:
-    return run.result is not None and bool(run.result["rows"])
-
-
 def first_answer(run: Run) -> str:
-    """What was asked for first, to compare runs by: its mean and interval."""
+    """What was asked for first, to compare runs by: its mean and interval; of a design, what it found."""
+    if run.result is not None and run.is_design:
+        return str(run.result["short"])
     rows = run.result["rows"] if run.result is not None else []
     return f"{rows[0].get('label', rows[0]['name'])}: {_in_short(rows[0])}" if rows else ""
 

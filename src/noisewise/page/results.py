@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from shiny import Inputs, Session, reactive, render, req, ui
 
-from noisewise.page.runs import FILES, REPLICATES, SIMULATING, Run
+from noisewise.page.design import design_ui
+from noisewise.page.elements import downloads, report_link, short, table
+from noisewise.page.runs import REPLICATES, SIMULATING, Run
 from noisewise.report.short_answer import percent
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ def bar_ui() -> Any:
     """Run, progress and Cancel, always in sight."""
     return ui.tags.div(
         ui.input_action_button("run", "Run", class_="btn-primary"),
+        ui.input_action_button("design", "Run design", class_="btn-primary", disabled=True),
         ui.input_action_button("cancel", "Cancel", disabled=True),
         ui.div(ui.output_ui("state", role="status"), ui.output_ui("bar"), class_="progress-of-run"),
         ui.output_ui("run_message", role="alert"),
@@ -94,7 +97,7 @@ def results_server(input: Inputs, session: Session, runs: "Runs", shown: Any) ->
         run = current()
         if run is None or run.result is None:
             return ui.p("The answer comes here when a run has finished.", class_="quiet")
-        return result_ui(run)
+        return design_ui(run) if run.is_design else result_ui(run)
 
 
 def run_state(run: Run) -> str:
@@ -121,7 +124,8 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
         if run is None or run.over:
             return None
         extent = {"value": str(run.done), "max": str(run.total)} if run.total else {}
-        text = f"{run.stage}: {run.done:,} of {run.total:,} draws" if run.total else run.stage or "starting"
+        counted = "simulated releases" if run.is_design else "draws"
+        text = f"{run.stage}: {run.done:,} of {run.total:,} {counted}" if run.total else run.stage or "starting"
         return ui.div(ui.tags.progress(aria_label="Progress of the run", **extent), ui.p(text, class_="quiet"))
 
     @reactive.effect
@@ -143,37 +147,12 @@ def _below(run: Run) -> Any:
     return None if run.result is None else ui.tags.a("See the result", href="#result-title", class_="to-result")
 
 
-def report_link(run: Run, text: str = "report") -> Any:
-    """The way to a run's report, in a tab of its own; nothing where there is none."""
-    if run.file("report.html") is None:
-        return None
-    label = f"{text}: of run {run.number}, in a new tab"
-    return ui.tags.a(text, href=f"report/{run.number}", target="_blank", rel="noopener", aria_label=label)
-
-
 # What a finished run shows ------------------------------------------------------------------------------------
-
-
-def table(heads: Any, rows: Any, name: str) -> Any:
-    """A table that scrolls by itself where the window is narrow."""
-    head = ui.tags.tr([ui.tags.th(text, scope="col") for text in heads])
-    element = ui.tags.table(ui.tags.thead(head), ui.tags.tbody(rows))
-    return scrolling(element, name)
-
-
-def scrolling(inner: Any, name: str) -> Any:
-    """A part that scrolls sideways by itself, by keyboard too."""
-    return ui.div(inner, class_="scroll", tabindex="0", role="region", aria_label=name)
 
 
 def result_ui(run: Run) -> Any:
     """Picture, table, verdict and files of a finished run."""
     result = run.result or {}
-    links = [
-        ui.tags.li(ui.tags.a(label, href=f"files/{run.number}/{name}", download=""))
-        for name, (label, _) in FILES.items()
-        if run.file(name) is not None
-    ]
     more = result["scalars"] - len(result["rows"])
     heads = ("", "", "mean", "sd", f"{100 * result['level']:g}% interval")
     return ui.div(
@@ -183,8 +162,7 @@ def result_ui(run: Run) -> Any:
         table(heads, _rows(result), "Prior, naive and exact") if result["rows"] else None,
         ui.p(f"{more} more in the files.", class_="quiet") if more > 0 else None,
         ui.p(_how(result), class_="quiet"),
-        ui.h3("Download"),
-        ui.tags.ul(links, class_="files"),
+        downloads(run),
     )
 
 
@@ -232,13 +210,6 @@ def _numbers(numbers: Any, is_chance: bool) -> tuple[str, str, str]:
     return (percent(mean), "", "") if is_chance else (short(mean), short(sd), f"{short(low)} to {short(high)}")
 
 
-def short(number: float | None) -> str:
-    """A number for people, 10,000 rather than 1e+04: four significant digits, or all before the decimal point."""
-    if number is None:
-        return "not known"
-    return f"{number:,.0f}" if 999.95 <= abs(number) < 1e12 else f"{number:.4g}"
-
-
 # Other budgets ------------------------------------------------------------------------------------------------
 
 
@@ -272,7 +243,7 @@ def _asking(input: Inputs, session: Session, runs: "Runs", current: Any, states:
     def _scale() -> None:
         states()
         run = current()
-        epsilon = run.result["epsilon"] if run is not None and run.result is not None else None
+        epsilon = run.result.get("epsilon") if run is not None and run.result is not None else None
         session.send_input_message("epsilon", {"epsilon": epsilon})
 
     @reactive.effect

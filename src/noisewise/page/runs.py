@@ -1,6 +1,7 @@
 """The runs of a page: a folder each, a queue, a history; and what was explored of each."""
 
 import contextlib
+import hashlib
 import json
 import re
 import threading
@@ -22,6 +23,11 @@ FILES = {
     "posterior.nc": ("draws (NetCDF)", "results/posterior.nc"),
     "summary.csv": ("summary", "results/summary.csv"),
     "figure.svg": ("picture", "results/figures/posterior.svg"),
+    "design.json": ("design (JSON)", "results/design.json"),
+    "curve.csv": ("curve (CSV)", "results/curve.csv"),
+    "curve.svg": ("picture of the curve", "results/curve.svg"),
+    "split.csv": ("split (CSV)", "results/split.csv"),
+    "candidates.csv": ("what was compared (CSV)", "results/candidates.csv"),
 }
 """What can be downloaded of a run, by the only names there are: what it is, and where it lies."""
 MOST_WAITING = 5
@@ -44,12 +50,18 @@ class Run(Job):
     folder: Path = field(default_factory=Path)
     title: str = ""
     when: str = ""
+    is_design: bool = False
+    """Whether it looks for a budget, or for a number of people; else it fits."""
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether it was fitted and found something."""
+        return self.result is not None and not self.is_design and bool(self.result["rows"])
 
     @property
     def explorable(self) -> bool:
         """Whether it has an answer that releases can be simulated from."""
-        result = self.result
-        return result is not None and bool(result["rows"]) and result["verdict"]["state"] != "bad"
+        return self.has_answer and self.result is not None and self.result["verdict"]["state"] != "bad"
 
     def file(self, name: str) -> Path | None:
         """A file of this run that may be downloaded, if it is there."""
@@ -117,10 +129,17 @@ class Runs:
         """The run of that number, if there is one."""
         return self._runs.get(number)
 
-    def start(self, text: str, title: str) -> Run:
-        """Give a run its folder, write the analysis file there and queue it; `Full` where too many wait."""
+    def start(self, text: str, title: str, is_design: bool = False) -> Run:
+        """Give a run its folder, write the analysis file there and queue it; `Full` where too many wait.
+
+        A design keeps what it has done under a name of its text: stopped and asked for again, it goes on from there.
+        """
         number, folder = self._new_folder()
-        run = Run({"task": "run", "folder": str(folder)}, number=number, folder=folder, title=title)
+        request = {"task": "run", "folder": str(folder)}
+        if is_design:
+            kept = self.folder / "checkpoints" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.nwc"
+            request |= {"task": "design", "checkpoint": str(kept)}
+        run = Run(request, number=number, folder=folder, title=title, is_design=is_design)
         run.when = time.strftime("%Y-%m-%d %H:%M")
         path = folder / "analysis.toml"
         path.write_text(text, encoding="utf-8")
@@ -208,6 +227,7 @@ def _earlier(folder: Path) -> Iterator[Run]:
             shown = json.loads((path / "page.json").read_text(encoding="utf-8"))
             if isinstance(shown, dict) and shown.get("page") == VERSION:
                 run.result, run.title = shown, str(shown["title"])
+                run.is_design = shown.get("kind") == "design"
                 run.state, run.message = "done", ""
         run.when = time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime))
         yield run

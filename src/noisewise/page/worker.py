@@ -75,6 +75,8 @@ def answer(job: dict[str, Any], progress: Callable[[str, int, int], None]) -> di
 
     if job["task"] == "run":
         return compute.run(Path(job["folder"]), progress)
+    if job["task"] == "design":
+        return compute.design(Path(job["folder"]), Path(job["checkpoint"]), progress)
     if job["task"] == "explore":
         return compute.explore(Path(job["folder"]), float(job["factor"]), progress)
     return {}

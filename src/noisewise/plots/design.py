@@ -1,11 +1,16 @@
 """Pictures of designs: what a budget, or a number of people, buys."""
 
+import math
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from noisewise.plots.posterior import COLOURS, grid_of_panels
+
+MOST_TICKS = 8
+"""Numbers along a budget's axis that do not run into each other."""
 
 
 def plot_curve(
@@ -38,7 +43,8 @@ def plot_curve(
         place, error = found
         axis.axvspan(max(place - 2 * error, places[0]), place + 2 * error, color=COLOURS["naive"], alpha=0.2)
         axis.axvline(place, color=COLOURS["naive"], linewidth=1.2, label=f"{axis_name} = {place:.3g}")
-    axis.set(xscale="log", xlabel=axis_name, ylabel=words)
+    axis.set(xlabel=axis_name, ylabel=words)
+    _plain_log_scale(axis, places[0], places[-1])
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=9)
     return figure
@@ -54,8 +60,8 @@ def plot_sizes(
 ) -> Any:
     """The target and its 95% band against the number of people, by budget; where the goal is met, a mark."""
     figure, (axis,) = grid_of_panels(1, 5.2, 0.6)
-    shades = np.linspace(0.35, 1.0, len(curves))
-    for shade, (budget, curve) in zip(shades, sorted(curves.items()), strict=True):
+    shades, dashes = np.linspace(0.55, 1.0, len(curves)), cycle(("-", "--", "-.", ":"))
+    for shade, dash, (budget, curve) in zip(shades, dashes, sorted(curves.items()), strict=False):
         people = np.array(sorted(curve))
         low, high = np.array([bands[budget][n] for n in people]).T
         axis.fill_between(people, low, high, color=COLOURS["exact"], alpha=0.15 * shade, linewidth=0)
@@ -65,12 +71,26 @@ def plot_sizes(
             color=COLOURS["exact"],
             alpha=shade,
             linewidth=1.6,
+            linestyle=dash,
             label=f"{kind} = {budget:g}",
         )
         if budget in found:
             axis.plot(found[budget], goal, marker="o", color=COLOURS["naive"], markersize=5)
-    axis.axhline(goal, color=COLOURS["released"], linewidth=0.8)
-    axis.set(xscale="log", xlabel="number of people", ylabel=words)
+    axis.axhline(goal, color=COLOURS["released"], linewidth=0.8, label="asked for")
+    axis.set(xlabel="number of people", ylabel=words)
+    seen = [n for curve in curves.values() for n in curve]
+    _plain_log_scale(axis, min(seen), max(seen))
     axis.spines[["top", "right"]].set_visible(False)
     axis.legend(frameon=False, fontsize=9)
     return figure
+
+
+def _plain_log_scale(axis: Any, low: float, high: float) -> None:
+    """A logarithmic scale whose ticks are 1, 2 and 5 times powers of ten, or these alone, in plain numbers."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    lists = [[times * 10.0**power for power in powers for times in steps] for steps in ((1, 2, 5), (1,))]
+    within = [[tick for tick in ticks if low <= tick <= high] for ticks in lists]
+    ticks = within[0] if len(within[0]) <= MOST_TICKS else within[1]
+    axis.set_xscale("log")
+    axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+    axis.set_xticks([], minor=True)

@@ -7,8 +7,24 @@ from pathlib import Path
 
 from noisewise._version import __version__
 from noisewise.report.figures import inline
-from noisewise.report.markup import Html, number, paragraphs, saved, table, tag
+from noisewise.report.markup import Html, code, paragraphs, saved, table, tag
 from noisewise.report.page import page_of
+
+
+@dataclass(frozen=True)
+class DesignTable:
+    """A table of the report: what it is about, what its columns are, and its cells as people read them."""
+
+    key: str
+    heading: str
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def html(self) -> Html:
+        """The table, its first column naming the rows."""
+        return table(self.caption, self.columns, self.rows, f"{self.key}-table")
 
 
 @dataclass(frozen=True)
@@ -19,27 +35,31 @@ class DesignReport:
     question: str
     answer: Sequence[str]
     """Sentences: the budget and how to split it, or the number of people."""
-    columns: Sequence[str]
-    rows: Sequence[Sequence[float]]
-    """The curve: a budget, or a number of people, and what it gives."""
-    picture: str
-    """The curve as SVG."""
+    tables: Sequence[DesignTable]
+    """What to publish, what it was chosen from, or how many people; the curve last."""
+    drawn: str
+    """The curve as matplotlib's SVG."""
     inputs: str
     """The file that was asked about."""
+
+    @property
+    def picture(self) -> Html:
+        """The curve, to stand in a page."""
+        caption = self.tables[-1].caption
+        return inline(self.drawn, "curve-picture", caption, f"{caption}. {' '.join(self.answer)}")
 
     @property
     def html(self) -> str:
         """The whole file."""
         title = self.title.strip() or "Which release would answer the question"
-        cells = [[number(value) for value in row] for row in self.rows]
-        axis = f"The target by {self.columns[0]}"
-        words = f"{axis}. {' '.join(self.answer)}"
+        *found, curve = self.tables
         sections = [
             ("question", "The question", paragraphs(self.question) if self.question.strip() else None),
             ("answer", "The answer", Html("".join(tag("p", sentence) for sentence in self.answer))),
-            ("curve", "The curve behind it", inline(self.picture, "curve-picture", axis, words)),
-            ("numbers", "The same in numbers", table(axis, self.columns, cells, "curve-numbers")),
-            ("file", "The file", tag("pre", self.inputs)),
+            *((each.key, each.heading, each.html) for each in found),
+            ("curve", "The curve behind it", self.picture),
+            (curve.key, curve.heading, curve.html),
+            ("file", "The file", code(self.inputs, "The file")),
         ]
         parts = [
             tag("section", tag("h2", heading, id=f"{key}-title"), body, id=key, aria_labelledby=f"{key}-title")

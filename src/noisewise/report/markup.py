@@ -63,6 +63,11 @@ def bullets(items: Iterable[Any]) -> Html:
     return tag("ul", *elements) if elements else Html("")
 
 
+def code(content: str, name: str) -> Html:
+    """A file or a command as it is typed; where it is wide, it scrolls by itself."""
+    return tag("pre", tag("code", content), tabindex="0", role="region", aria_label=name)
+
+
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], key: str) -> Html:
     """A table that scrolls inside itself where the page is narrow; the first column names the row."""
     head = tag("tr", *(tag("th", column, scope="col") for column in columns))

@@ -17,7 +17,7 @@ from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.report import described, graph, words
-from noisewise.report.markup import Html, bullets, joined, listed, paragraphs, saved, table, tag, whole
+from noisewise.report.markup import Html, bullets, code, joined, listed, paragraphs, saved, table, tag, whole
 from noisewise.report.model_words import words_of_nodes
 from noisewise.report.naming import Naming
 from noisewise.report.verdict import Verdict
@@ -267,12 +267,10 @@ def replay(report: Shown, command: str, facts: list[tuple[str, str]], versions: 
     ]
     inputs = dict(report.inputs) or {"release.json": _release_text(report)}
     files = [
-        tag(
-            "details", tag("summary", PurePath(name).name), _code(content, f"The file {PurePath(name).name}"), open=True
-        )
+        tag("details", tag("summary", PurePath(name).name), code(content, f"The file {PurePath(name).name}"), open=True)
         for name, content in inputs.items()
     ]
-    body = [tag("p", lead), _code(command, "Command"), table("The run", ("What", "Value"), facts, "run-table")]
+    body = [tag("p", lead), code(command, "Command"), table("The run", ("What", "Value"), facts, "run-table")]
     return "replay", "How to replay", joined([*body, tag("h3", "Inputs"), *files])
 
 
@@ -280,7 +278,3 @@ def _release_text(report: Shown) -> str:
     import json
 
     return json.dumps(report.release.to_dict(), indent=2)
-
-
-def _code(content: str, name: str) -> Html:
-    return tag("pre", tag("code", content), tabindex="0", role="region", aria_label=name)

@@ -2,13 +2,19 @@
 
 import io
 import json
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from noisewise.analysis import DesignFile
 from noisewise.errors import InferenceError, refusal
-from noisewise.report.design import DesignReport
+from noisewise.model import Model
+from noisewise.report.design import DesignReport, DesignTable
+from noisewise.report.design_tables import measured, tables_of
+from noisewise.report.naming import Naming
 from noisewise.studies.allocate import Allocation, allocate
 from noisewise.studies.design import Design, design
 from noisewise.studies.sample_size import SampleSize, sample_size
@@ -18,6 +24,8 @@ FILES = (
     *("design.json", "curve.csv", "split.csv", "candidates.csv"),
     *("curve.png", "curve.svg", "plan.toml", "report.html"),
 )
+LINE = 56
+"""Characters that fit beside the picture."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,8 @@ class Designed:
 
     file: DesignFile
     found: Design | SampleSize
+    model: Model
+    """Of the release that was found best."""
     split: Allocation | None = None
 
     @property
@@ -37,6 +47,23 @@ class Designed:
     def sentences(self) -> list[str]:
         """The split and the budget in words."""
         return [*([] if self.split is None else [self.split.headline()]), self.found.headline()]
+
+    @property
+    def in_short(self) -> str:
+        """What was found, for a list."""
+        found = self.found
+        if isinstance(found, SampleSize):
+            return "; ".join(f"{n:,} people at {found.kind} = {budget:g}" for budget, n in found.n.items()) or "none"
+        words = {
+            "nowhere": f"no {found.kind} will do",
+            "everywhere": f"every {found.kind} from {min(found.curve):g} on",
+        }
+        return words.get(found.status, f"{found.kind} = {found.budget:.3g}")
+
+    @property
+    def tables(self) -> list[DesignTable]:
+        """What to publish, what it was chosen from or how many people, and the curve last."""
+        return tables_of(self.found, self.split, self.model, Naming.of(self.file.content))
 
     def to_dict(self) -> dict[str, Any]:
         """The same as data."""
@@ -76,8 +103,7 @@ def run_design(file: DesignFile, *, checkpoint: Path | None = None, progress: bo
     stated, options = file.design, dict(file.design.options)
     split, model, plan = None, file.model, stated.plan
     if stated.split is not None:
-        beside = None if checkpoint is None else checkpoint.with_stem(f"{checkpoint.stem}-split")
-        split = _split(file, common | {"checkpoint": beside})
+        split = _split(file, common | {"checkpoint": None if checkpoint is None else beside(checkpoint)})
         options["shares"] = dict(split.shares)
         if file.candidates:
             model, plan = file.candidate(split.choice)
@@ -85,12 +111,17 @@ def run_design(file: DesignFile, *, checkpoint: Path | None = None, progress: bo
     try:
         if stated.people is not None:
             found = sample_size(lambda n: file.of_size(n)[0], lambda n: file.of_size(n)[1], **stated.people, **common)
-            return Designed(file, found)
-        return Designed(file, design(model, plan, **common), split)
+            return Designed(file, found, model)
+        return Designed(file, design(model, plan, **common), model, split)
     except InferenceError as error:
         if not isinstance(error.result, Design | SampleSize):
             raise
-        return Designed(file, error.result, split)
+        return Designed(file, error.result, model, split)
+
+
+def beside(checkpoint: Path) -> Path:
+    """Where a split keeps what it has done."""
+    return checkpoint.with_stem(f"{checkpoint.stem}-split")
 
 
 def _split(file: DesignFile, common: dict[str, Any]) -> Allocation:
@@ -110,12 +141,18 @@ def _split(file: DesignFile, common: dict[str, Any]) -> Allocation:
     )
 
 
-def write(results: Designed, folder: Path) -> None:
-    """Write the report, the curve as numbers and pictures, and the file itself; earlier ones are replaced."""
-    strangers = [path.name for path in folder.iterdir() if path.name not in FILES] if folder.is_dir() else []
-    if strangers or folder.is_file() or not folder.absolute().parent.is_dir():
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but an earlier design, or that cannot be made."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    is_other = bool(names) and not {"design.json"} <= names <= set(FILES)
+    if is_other or folder.is_file() or not folder.absolute().parent.is_dir():
         rule = "must be a new or empty folder, or hold an earlier design and nothing else"
         raise refusal("design", "out", rule, str(folder), "Choose another with --out.")
+
+
+def write(results: Designed, folder: Path) -> DesignReport:
+    """Write the report, the curve as numbers and pictures, and the file itself; earlier ones are replaced."""
+    check_folder(folder)
     folder.mkdir(exist_ok=True)
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
@@ -127,28 +164,36 @@ def write(results: Designed, folder: Path) -> None:
         results.split.table().to_csv(folder / "split.csv")
         if results.split.candidates:
             results.split.candidate_table().to_csv(folder / "candidates.csv", index=False)
-    figure = results.found.plot()
-    for ending in ("png", "svg"):
-        figure.savefig(folder / f"curve.{ending}", dpi=150)
-    report_of(results, figure).save(folder / "report.html")
-    _close(figure)
+    with _drawn(results) as figure:
+        for ending in ("png", "svg"):
+            figure.savefig(folder / f"curve.{ending}", dpi=150)
+        report = _report(results, figure)
+    report.save(folder / "report.html")
+    return report
 
 
-def report_of(results: Designed, figure: Any) -> DesignReport:
-    """The report, with the curve as a picture."""
+@contextmanager
+def _drawn(results: Designed) -> Iterator[Any]:
+    """The curve as a figure, what is measured with its unit; its SVG is the same each time, and has text as text."""
     import matplotlib as mpl
+    import matplotlib.pyplot as plt
 
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "noisewise"}):
+        figure = results.found.plot()
+        label = measured(results.found.target, Naming.of(results.file.content))
+        figure.axes[0].set_ylabel(textwrap.fill(label, LINE), parse_math=False)
+        try:
+            yield figure
+        finally:
+            plt.close(figure)
+
+
+def _report(results: Designed, figure: Any) -> DesignReport:
+    """The report, with the curve as a picture."""
     drawn = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none"}):
-        figure.savefig(drawn, format="svg", transparent=True)
-    file, found = results.file, results.found
-    curve = found.table()
-    if isinstance(found, Design):
-        columns = [found.kind, found.target.words, "standard error", "95% from", "to", "times what no noise gives"]
-    else:
-        columns = ["people", *(f"{found.target.words}, {found.kind} = {budget:g}" for budget in curve.columns)]
-    rows = [(float(at), *map(float, row)) for at, row in zip(curve.index, curve.to_numpy(), strict=True)]
-    return DesignReport(file.title, file.question, results.sentences, columns, rows, drawn.getvalue(), file.text)
+    figure.savefig(drawn, format="svg", transparent=True)
+    file = results.file
+    return DesignReport(file.title, file.question, results.sentences, results.tables, drawn.getvalue(), file.text)
 
 
 def with_settings(file: DesignFile, seed: int | None, replicates: int | None) -> DesignFile:
@@ -156,9 +201,3 @@ def with_settings(file: DesignFile, seed: int | None, replicates: int | None) ->
     options = {**file.design.options, **({} if replicates is None else {"replicates": replicates})}
     settings = file.settings if seed is None else replace(file.settings, seed=seed)
     return replace(file, settings=settings, design=replace(file.design, options=options))
-
-
-def _close(figure: Any) -> None:
-    import matplotlib.pyplot as plt
-
-    plt.close(figure)
