@@ -84,6 +84,7 @@ def take(names: list[str], folder: Path) -> None:
                 page.wait_for_selector(f"{button}:enabled")
                 page.click(button)
                 page.wait_for_selector(answer)
+                page.evaluate("window.scrollTo(0, 0)")
             page.wait_for_timeout(500)
             page.screenshot(path=name)
             page.close()

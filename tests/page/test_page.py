@@ -474,18 +474,18 @@ budget = "rho"
 PLAN_RELEASE = "".join(f'[release.{name}]\nvalue = 1.0\nmechanism = "Gaussian"\nscale = 0.5\n' for name in "xy")
 SIMULATED_PLAN = """
 [parameters]
-theta = "Gamma(25, 1)"
+theta = "Normal(0, 2)"
 
 [statistics]
-count = "Poisson(theta)"
+mean = "Normal(theta, 1)"
 
 [design]
-target = { width = "theta", at_most = 16.0 }
-budgets = [0.1, 1.0]
+target = { sd = "theta", at_most = 1.5 }
+budgets = [0.1, 2.0]
 replicates = 16
 tolerance = 9.0
 
-[design.plan.count]
+[design.plan.mean]
 mechanism = "Laplace"
 sensitivity = 1
 budget = "epsilon"
@@ -515,39 +515,38 @@ def test_a_file_may_be_fitted_designed_or_both():
 
 
 def test_a_design_of_the_page_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
-    """It ends as if it had not been stopped, and leaves no checkpoint; one that is not to be used is begun anew."""
+    """It ends as if it had not been stopped; a checkpoint that is not to be used is begun anew, and none is left."""
     monkeypatch.setattr(design_module, "PLACES", 3)
-    computed, batches = Simulation._computed, []
+    computed, batches, told = Simulation._computed, [], []
 
     def counted(self, plans, batch):
         batches.append(batch)
         return computed(self, plans, batch)
-
-    monkeypatch.setattr(Simulation, "_computed", counted)
-    (tmp_path / "analysis.toml").write_text(SIMULATED_PLAN)
-    checkpoint, told = tmp_path / "checkpoints" / "run.nwc", []
 
     def cut(stage, done, total):
         told.append((stage, done, total))
         if len(batches) == 2:
             raise Cancelled
 
-    def designed():
+    def found():
         batches.clear()
-        found = compute.design(tmp_path, checkpoint, lambda *_: None)
-        assert not checkpoint.exists()
-        return found, len(batches)
+        return compute._found(file, checkpoint).to_dict(), len(batches)
 
-    with pytest.raises(Cancelled):
-        compute.design(tmp_path, checkpoint, cut)
-    assert checkpoint.exists()
-    assert told[-1][0] == "looking for the budget"
-    assert 0 < told[-1][1] < told[-1][2]
-    (resumed, few), (whole, all_batches) = designed(), designed()
+    monkeypatch.setattr(Simulation, "_computed", counted)
+    file, checkpoint = DesignFile.from_text(SIMULATED_PLAN), tmp_path / "checkpoints" / "run.nwc"
+    with pytest.raises(Cancelled), compute._releases_counted(cut):
+        compute._found(file, checkpoint)
+    assert told[-1] == ("looking for the budget", 24, 48)
+    resumed, few = found()
+    compute._forget(checkpoint)
+    whole, all_batches = found()
     assert resumed == whole
     assert few == all_batches - 1, "the second batch was there; the first is computed again as a check"
+    (tmp_path / "analysis.toml").write_text(SIMULATED_PLAN)
     checkpoint.write_text("of another version")
-    assert designed() == (whole, all_batches)
+    shown = compute.design(tmp_path, checkpoint, lambda *_: None)
+    assert shown["sentences"] == whole["sentences"]
+    assert not checkpoint.exists()
 
 
 # Weighing a run's draws anew --------------------------------------------------------------------------------

@@ -193,6 +193,6 @@ def _say_design_table(table: DesignTable) -> None:
         for name, amount, noise in table.rows:
             typer.echo(f"In such a release, {name} ({table.columns[1]}: {amount}) {noise}.")
         return
-    names, cells = [row[0] for row in table.rows], [row[1:] for row in table.rows]
+    names, cells = [row[0] for row in table.rows], [list(row[1:]) for row in table.rows]
     typer.echo(f"{table.caption}:")
-    say_table(pd.DataFrame(cells, index=names, columns=table.columns[1:]))
+    say_table(pd.DataFrame(cells, index=names, columns=list(table.columns[1:])))

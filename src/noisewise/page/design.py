@@ -22,10 +22,11 @@ def design_ui(run: Run) -> Any:
         ui.p(report_link(run, "Open the report"), class_="actions"),
         [_table_ui(each) for each in tables],
         ui.h3("The curve behind it"),
-        ui.tags.figure(ui.HTML(result["picture"]), ui.tags.figcaption(curve["caption"]), class_="card-of-result curve"),
+        ui.tags.figure(ui.HTML(result["picture"]), class_="card-of-result curve"),
         _table_ui(curve),
         ui.p("No confidential number was used: a design spends no budget.", class_="quiet"),
         downloads(run),
+        class_="design",
     )
 
 
