@@ -29,6 +29,7 @@ PICTURES = {
     "model-check.png": "tutorials/model-check.md",
     "which-release.png": "tutorials/which-release.md",
     "forest.png": "answers.md",
+    "pairs.png": "answers.md",
 }
 """Pictures, and the pages whose code makes them."""
 DEMO = "demo.png"

@@ -90,57 +90,93 @@ def take(names: list[str], folder: Path) -> None:
             page.close()
 
 
+class Window:
+    """The page in one size, and what a person does there; a picture of each state goes to `folder`."""
+
+    def __init__(self, browser: Any, address: str, size: str, folder: Path) -> None:
+        self.page, self.size, self.folder = opened(browser, address, size), size, folder
+        self.page.wait_for_selector("#check_message .found")
+
+    def keep(self, name: str, whole: bool = True) -> None:
+        """A picture from the top: whole, or what is seen without scrolling."""
+        self.page.evaluate("window.scrollTo(0, 0)")
+        self.page.wait_for_timeout(300)
+        self.page.screenshot(path=self.folder / f"{name}-{self.size}.png", full_page=whole)
+
+    def write(self, text: str, expected: str = "found") -> None:
+        """Another analysis file, checked."""
+        self.page.fill("#analysis", text)
+        self.page.wait_for_timeout(1_000)  # until what is told is told of this text
+        self.page.wait_for_selector(f"#check_message .{expected}")
+
+    def run(self, ends: str = "finished") -> None:
+        """Press Run and wait for the end."""
+        before = self.page.inner_text("#state")
+        self.page.click("#run")
+        until(lambda: self.page.inner_text("#state") != before and ends in self.page.inner_text("#state"))
+
+
 def states(folder: Path) -> None:
     """Every state of the page, in every size."""
     folder.mkdir(parents=True, exist_ok=True)
+    count = starter("count")
     with serving(folder / "runs") as server, started() as browser:
         for size in SIZES:
-            page = opened(browser, server.url, size)
-
-            def keep(name: str, page: Any = page, size: str = size) -> None:
-                page.screenshot(path=folder / f"{name}-{size}.png", full_page=name != "top")
-
-            page.wait_for_selector("#check_message .found")
-            keep("1-beginning")
-            page.fill("#analysis", MISTAKE)
-            page.wait_for_selector("#check_message .wrong")
+            window = Window(browser, server.url, size, folder)
+            page = window.page
+            window.keep("01-beginning")
+            window.write(MISTAKE, "wrong")
             page.click("#run")
             page.wait_for_selector("#run_message .wrong")
-            keep("2-mistake")
-            page.fill("#analysis", LONG.replace("A privatised count", TITLE))
-            page.wait_for_selector("#check_message .found")
+            window.keep("02-mistake")
+            window.write(LONG.replace("A privatised count", TITLE))
             page.click("#run")
             page.wait_for_selector("#bar progress[value]")
-            keep("3-running")
+            window.keep("03-running-long-title")
             page.click("#cancel")
             until(lambda page=page: "cancelled" in page.inner_text("#state"))
-            keep("4-cancelled")
-            page.fill("#analysis", starter("count"))
-            page.wait_for_selector("#check_message .found")
-            page.click("#run")
-            until(lambda page=page: "finished" in page.inner_text("#state"))
+            window.keep("04-cancelled")
+            window.write(count)
+            until(lambda page=page: page.input_value("#form_value") == "37.4")
+            page.fill("#form_value", "41.5")
+            page.fill("#form_low", "20")
+            page.fill("#form_high", "45")
+            page.click("text=Another kind of noise, or a release file")
+            window.keep("05-form")
+            page.click("text=Another kind of noise, or a release file")
+            window.write(count)
+            window.run()
             page.wait_for_selector("#verdict")
-            keep("5-result")
-            keep("top")
-            page.fill("#analysis", starter("count").replace("value = 37.4", "value = 41.5"))
-            page.wait_for_selector("#check_message .found")
-            page.click("#run")
-            until(lambda page=page: page.locator(".compare").count() >= 2 and "finished" in page.inner_text("#state"))
+            window.keep("06-result")
+            window.keep("06-result-top", whole=False)
+            window.write(count.replace("value = 37.4", "value = 75"))
+            window.run()
+            window.keep("07-conflict")
+            window.write(count.replace("value = 37.4", "value = 3700000000"))
+            window.run("failed")
+            window.keep("08-typo")
+            mine = starter("means").replace("Difference of two clamped means", TITLE).encode()
+            page.on("dialog", lambda dialog: dialog.accept())
+            page.set_input_files("#open_file", {"name": "mine.toml", "mimeType": "text/plain", "buffer": mine})
+            until(lambda page=page: "mean_treated" in page.input_value("#analysis"))
+            page.wait_for_timeout(1_000)
+            window.run()
+            window.keep("09-own-file-long-title")
             for at in range(2):
                 page.locator(".compare").nth(at).check()
             page.wait_for_selector("#side_by_side table")
-            keep("6-side-by-side")
-            page.fill("#analysis", starter("design"))
+            window.keep("10-side-by-side")
+            window.write(starter("design"))
             page.wait_for_selector("#design:enabled")
             page.click("#design")
             page.wait_for_selector("#answer")
-            keep("7-design")
+            window.keep("11-design")
             page.close()
-        page = opened(browser, server.url)
-        page.wait_for_selector("#check_message .found")
+        windows = [Window(browser, server.url, size, folder) for size in SIZES]
         server.stop()
-        page.wait_for_selector("#gone:not([hidden])")
-        page.screenshot(path=folder / "8-gone.png")
+        for window in windows:
+            window.page.wait_for_selector("#gone:not([hidden])")
+            window.keep("12-gone", whole=False)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ WITHOUT = {
     "results/fit_file.py": "a file's reader",
     "results/posterior_file.py": "a file's reader",
     "results/labels.py": "names of entries",
+    "results/naming.py": "labels and units",
     "studies/designs/run.py": "what is kept and shown of a run",
     "studies/designs/setting.py": "model, plan and target together",
 }

@@ -24,6 +24,7 @@ from noisewise.mechanisms import (
 )
 from noisewise.model import Model, Simulator, Total, counts_up_to
 from noisewise.plots.forest import plot_forest
+from noisewise.plots.pairs import plot_pairs
 from noisewise.plots.posterior import plot
 from noisewise.plots.replicates import plot_replicates
 from noisewise.plots.trace import plot_trace
@@ -112,6 +113,7 @@ __all__ = [
     "mechanisms",
     "plot",
     "plot_forest",
+    "plot_pairs",
     "plot_replicates",
     "plot_trace",
     "regression",

@@ -6,7 +6,7 @@ import pytest
 import noisewise as nw
 from noisewise.analysis import Analysis, FileError, starter
 from noisewise.analysis.analysis import STARTERS
-from noisewise.report.naming import Naming
+from noisewise.results.naming import Naming
 
 MODEL = """[parameters]
 mu = "Normal([0, 1], 1)"

@@ -1151,6 +1151,7 @@ def test_a_server_that_is_gone_is_said_in_words(chromium, tmp_path):
             process.kill()
             page.wait_for_selector("#gone:not([hidden])", timeout=1000 * PATIENCE)
             assert "Start noisewise serve again" in page.inner_text("#gone")
+            assert not page.is_visible("#run")
             picture(page, kept("page-gone.png", tmp_path))
         finally:
             process.kill()

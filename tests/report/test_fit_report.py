@@ -3,7 +3,9 @@
 import json
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 from targets import count_model, count_release
 from test_report import HOSTILE, Outline
@@ -81,6 +83,18 @@ def test_standard_errors_that_do_not_exist_do_not_break_it(fits):
     source = FitReport(count_model(), RELEASE, flat, naive=fits[1]).html()
     assert 'id="panel0-title"' not in source
     assert "no single top" in source
+
+
+def test_an_entry_that_is_flat_is_told_without_an_interval(fits):
+    """Of two answers in one array, the first is the same whatever the parameters are."""
+    asked = nw.Model(
+        prior={"theta": dist.Gamma(25.0, 1.0)},
+        statistics={"count": lambda theta: dist.Poisson(theta)},
+        derived={"more": lambda theta: jnp.stack([theta - theta, 2 * theta])},
+    )
+    source = FitReport(asked, RELEASE, fits[0], naive=fits[1]).html()
+    assert "more[0] is estimated at 0, without an interval: at the estimate it does not change" in source
+    assert "more[1] is estimated at" in source
 
 
 def test_text_stays_text_and_the_page_is_whole(fits):

@@ -156,6 +156,42 @@ def test_errors_of_probabilities_are_those_of_repetition():
         assert error == pytest.approx(row.std(), rel=0.05)
 
 
+def test_errors_hold_where_runs_share_their_random_numbers():
+    """Two models that take the same draws with opposite signs: what raises one evidence lowers the other.
+
+    Over seeds, the error of independent runs is then too small, and that of a sum is not.
+    """
+    release = nw.Release(s=nw.Gaussian(scale=5.0).released(5.0))
+    laws = (lambda theta: dist.Normal(theta, 0.01)), (lambda theta: dist.Normal(-theta, 0.01))
+    models = [nw.Model({"theta": dist.Normal(0.0, 1.0)}, {"s": law}) for law in laws]
+    runs, logs, errors = 120, [], []
+    for seed in range(runs):
+        first, second = (nw.sample(model, release, nw.Importance(), draws=500, seed=seed) for model in models)
+        found = nw.evidence({"first": first, "second": second})
+        logs.append(first.log_evidence - second.log_evidence)
+        ratio, error = found.bayes_factor("first", "second")
+        errors.append((error / ratio, math.hypot(*found.standard_error.values())))
+    least, most = np.sqrt(stats.chi2.ppf([1e-6, 1 - 1e-6], runs - 1) / (runs - 1))  # of an estimated deviation
+    stated, independent = np.mean(errors, axis=0)
+    assert np.std(logs, ddof=1) < most * stated
+    assert np.std(logs, ddof=1) > most * independent
+    assert np.std(logs, ddof=1) > 0.5 * least * stated  # a bound, not an idle one
+    assert found.probability["first"][1] == pytest.approx(0.25 * stated, rel=0.2)
+    assert "Runs of one seed ('first', 'second') may share" in repr(found)
+
+
+def test_errors_of_one_seed_add_up_and_those_of_others_do_not():
+    logs, errors = dict.fromkeys("abc", -1.0), {"a": 0.3, "b": 0.4, "c": 1.2}
+    chances = dict.fromkeys("abc", 1 / 3)
+    found = nw.Evidence(logs, errors, chances, {"a": 1, "b": 1, "c": 2})
+    assert found.bayes_factor("a", "b") == pytest.approx((1.0, 0.7))
+    assert found.bayes_factor("a", "c") == pytest.approx((1.0, math.hypot(0.3, 1.2)))
+    own = math.hypot((2 * 0.3 + 0.4) / 9, 1.2 / 9)
+    assert found.probability["a"] == pytest.approx((1 / 3, own))
+    assert "'a', 'b'" in found.shared
+    assert nw.Evidence(logs, errors, chances, {"a": 1, "b": 3, "c": 2}).shared == ""
+
+
 def test_what_has_no_evidence_is_refused(plain):
     other = nw.Release(s=nw.Gaussian(scale=NOISE).released(1.0))
     chains = replace(plain, log_evidence=None, sampler=nw.NUTS())

@@ -213,25 +213,3 @@ def test_arviz_summarises_truth_values(trial):
     arviz_stats = pytest.importorskip("arviz_stats")
     table = arviz_stats.summary(trial.to_arviz(), var_names=["better"], round_to="none")
     assert float(table.loc["better", "mean"]) == pytest.approx(trial["better"].mean())
-
-
-def test_arviz_draws_pairs_of_parameters_and_derived_quantities(tmp_path):
-    arviz_plots = pytest.importorskip("arviz_plots")
-    rng = np.random.default_rng(1)
-    told = {"released": {}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1}
-    posterior = nw.Posterior({"p1": rng.beta(4, 6, 400), "p2": rng.beta(5, 5, 400)}, ("p1", "p2"), **told)
-    tree = posterior.derive(gap=lambda p1, p2: p1 - p2).to_arviz()
-    try:
-        drawn = arviz_plots.plot_pair(tree, var_names=["p1", "gap"], backend="matplotlib")
-    except TypeError as error:  # arviz-plots before 1.0 draws no grid at all with xarray from 2026 on
-        if "Passing a Dataset" not in str(error) or int(arviz_plots.__version__.split(".")[0]) > 0:
-            raise
-        pytest.skip(f"arviz-plots {arviz_plots.__version__} does not work with the xarray that is installed")
-    drawn.savefig(tmp_path / "pairs.png")
-    assert (tmp_path / "pairs.png").stat().st_size > 5_000
-    figure = drawn.viz["figure"].item()
-    axes = figure.axes
-    assert {"p1", "gap"} <= {text for axis in axes for text in (axis.get_xlabel(), axis.get_ylabel(), axis.get_title())}
-    [points] = [axis.collections[0].get_offsets() for axis in axes if axis.get_visible() and axis.collections][:1]
-    shown = np.sort(np.asarray(points)[:, 0])
-    assert any(np.allclose(shown, np.sort(tree["posterior"][name].values.ravel())) for name in ("p1", "gap"))

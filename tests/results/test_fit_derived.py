@@ -87,6 +87,20 @@ def test_simultaneous_intervals_hold_all_entries_as_often_as_they_say():
         assert shares[1] < 0.9 - slack
 
 
+def test_entries_that_are_flat_have_no_standard_error_and_the_others_have_theirs():
+    """Differences from the first of three independent estimates, with variances 1, 4 and 9."""
+    fit = vector_fit(np.diag([1.0, 4.0, 9.0]))
+    found = fit.derive(gap=lambda x: x - x[0], last=lambda x: x[2])
+    assert found.estimate["gap"].tolist() == [0.0, 1.0, 2.0]
+    assert np.allclose(found.standard_error["gap"], [np.nan, math.sqrt(5.0), math.sqrt(10.0)], equal_nan=True)
+    assert found.standard_error["last"] == pytest.approx(3.0)
+    at = [found.labels.index(label) for label in ("gap[1]", "gap[2]")]
+    assert found.covariance[at[0], at[1]] == pytest.approx(1.0)  # of x0, which both subtract
+    assert found.message.startswith("No standard error for gap[0]: ")
+    assert found.message in repr(found)
+    assert fit.derive(last=lambda x: x[2]).message == ""
+
+
 def test_labels_carry_over():
     fit = vector_fit(np.eye(2))
     axes = nw.axes.Axes.of("test", {"x": ("county",)}, {"county": ["Bronx", "Kings"]}, {"x": (2,)})
@@ -101,6 +115,7 @@ REFUSED = {
     "python": ({"log": lambda p1: math.log(p1)}, "must be functions that JAX can differentiate"),
     "flat": ({"whole": lambda p1: jnp.round(p1)}, "must change with the parameters"),
     "infinite": ({"odd": lambda p1: 1 / (p1 - p1)}, "must be finite"),
+    "flat and infinite": ({"odd": lambda p1: jnp.stack([p1, 1 / (p1 - p1)])}, "must be finite"),
 }
 
 

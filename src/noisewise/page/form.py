@@ -9,8 +9,8 @@ from noisewise.analysis import Analysis, DesignFile
 from noisewise.analysis import toml as toml_text
 from noisewise.analysis.expected import law_between
 from noisewise.errors import InputError, Path
-from noisewise.report.naming import Naming
 from noisewise.report.prior_words import spread
+from noisewise.results.naming import Naming
 
 NOISE = ("epsilon", "scale", "rho", "mu", "keep")
 """What says how much noise there is: the first of these that a released statistic states."""

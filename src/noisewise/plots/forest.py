@@ -1,10 +1,13 @@
 """A forest plot: intervals of the entries of labelled vectors, several results beside each other."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from noisewise.errors import refusal
-from noisewise.plots.posterior import COLOURS, grid_of_panels, unit_of
+from noisewise.plots.posterior import COLOURS, WIDTH, grid_of_panels
+from noisewise.results.naming import Naming
+from noisewise.results.posterior import Posterior
 from noisewise.results.tidy import Result, table
 
 OTHERS = ("#AA3377", "#66CCEE", "#CCBB44", "#BBBBBB")
@@ -19,7 +22,7 @@ def plot_forest(
     """A matplotlib figure: `nw.plot_forest({"naive": naive, "exact": exact}, names=["rate"])`.
 
     A panel for each quantity, a row for each entry, in it the interval and estimate of each result, as in `nw.table`;
-    with the unit where the release states one.
+    with its label and unit where these are known, see `Posterior.described`.
     Truth values, which have no interval, are left out.
     """
     frame = table(results, names=names, level=level).frame
@@ -36,13 +39,15 @@ def plot_forest(
     given = (
         results.values() if isinstance(results, Mapping) else results if isinstance(results, Sequence) else [results]
     )
+    naming = Naming()
+    for result in given:
+        naming = result.naming | naming if isinstance(result, Posterior) else naming
     longest = max(frame.groupby("quantity")["label"].nunique())
     figure, axes = grid_of_panels(len(quantities), (0.22 + APART * len(models)) * longest + 0.9, 0.4)
     for axis, quantity in zip(axes, quantities, strict=True):
         _panel(axis, frame[frame["quantity"] == quantity], models, colours)
-        unit = next(filter(None, (unit_of(result, quantity) for result in given)), "")
-        label = f"{quantity} ({unit})" if unit else quantity
-        axis.set_xlabel(f"{label}, {100 * level:g}% intervals", parse_math=False)
+        words = f"{naming.with_unit(quantity)}, {100 * level:g}% intervals"
+        axis.set_xlabel(textwrap.fill(words, WIDTH, break_long_words=False), parse_math=False)
     if len(models) > 1:
         handles = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
         figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=len(handles), frameon=False)

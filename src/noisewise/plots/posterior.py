@@ -1,5 +1,6 @@
 """A picture of a posterior: histograms of the exact draws beside prior and naive posterior."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from noisewise.results.posterior import Posterior
 COLOURS = {"exact": "#4477AA", "naive": "#CC3311", "prior": "#228833", "released": "#000000"}
 """Told apart with any kind of colour vision (Paul Tol's scheme)."""
 MOST_PANELS = 12
+WIDTH = 44
+"""Characters of one line of an axis's label."""
 
 
 def plot(
@@ -118,18 +121,17 @@ def panel(
         _mark(axis, float(released[index]), view)
     if axis.get_subplotspec().is_first_col():
         axis.set_ylabel("density")
-    notes = [*(["confidential"] if name in posterior.statistics else []), *filter(None, [unit_of(posterior, name)])]
-    label = label_of(name, index, posterior.axes) + (f" ({', '.join(notes)})" if notes else "")
-    axis.set_xlabel(label, parse_math=False)
+    axis.set_xlabel(axis_label(posterior, name, index), parse_math=False)
     axis.spines[["top", "right"]].set_visible(False)
     axis.set_xlim(*view)
     axis.set_ylim(bottom=0)
 
 
-def unit_of(result: Any, name: str) -> str:
-    """The unit of a released statistic, where the release states it and the result knows its release."""
-    problem = result.problem if isinstance(result, Posterior) else None
-    return "" if problem is None or name not in problem.release else str(problem.release[name].about.get("unit", ""))
+def axis_label(posterior: Posterior, name: str, index: tuple[int, ...], width: int = WIDTH) -> str:
+    """What an axis of one entry says, in short lines: its label and unit, and whether it is confidential."""
+    note = "confidential" if name in posterior.statistics else ""
+    words = posterior.naming.with_unit(label_of(name, index, posterior.axes), note)
+    return textwrap.fill(words, width, break_long_words=False)
 
 
 def _histogram(axis: Any, values: Array, weight: Array | None, bins: Any) -> None:

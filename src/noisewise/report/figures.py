@@ -14,8 +14,8 @@ from noisewise.diagnostics import weights
 from noisewise.numerics import Array
 from noisewise.plots import posterior as plots
 from noisewise.report.markup import Html, number, text, whole
-from noisewise.report.naming import Naming
 from noisewise.results.labels import label_of
+from noisewise.results.naming import Naming
 from noisewise.results.posterior import Posterior
 
 MOST = 12

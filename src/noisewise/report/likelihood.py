@@ -14,7 +14,7 @@ from noisewise.report import fit_figures, page, words
 from noisewise.report.markup import NONE, Html, bullets, joined, number, tag
 from noisewise.report.page import Section
 from noisewise.report.verdict import Check, Verdict, sentence, verdict_of
-from noisewise.results.derived import answers
+from noisewise.results.derived import NO_SLOPE, answers
 from noisewise.results.fit import Fit
 
 SMALL = 0.1
@@ -146,6 +146,10 @@ def _answers(report: FitReport) -> list[str]:
     sentences = []
     for label, row in rows[: page.MOST_SENTENCES]:
         called, unit = report.naming.called(str(label)), report.naming.unit(str(label))
+        if math.isnan(row["standard error"]):
+            value = f"{called} is estimated at {number(row['estimate'])}{unit}"
+            sentences.append(f"{value}, without an interval: {NO_SLOPE}.")
+            continue
         error = f"give or take {number(row['standard error'])}{unit} (its standard error)"
         interval = f"{100 * report.level:g}% interval from {number(row[low])} to {number(row[high])}"
         naive = report.claimed.loc[label] if report.claimed is not None and label in report.claimed.index else None

@@ -19,10 +19,10 @@ from noisewise.release import Release
 from noisewise.report import described, graph, words
 from noisewise.report.markup import Html, bullets, code, joined, listed, paragraphs, saved, table, tag, whole
 from noisewise.report.model_words import words_of_nodes
-from noisewise.report.naming import Naming
 from noisewise.report.verdict import Verdict
 from noisewise.results.fit import Fit
 from noisewise.results.labels import label_of
+from noisewise.results.naming import Naming
 from noisewise.results.posterior import Posterior
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"

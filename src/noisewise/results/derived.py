@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from noisewise.results.posterior import Posterior
 
 NO_CHANCE = "must be a number: an estimate is no chance"
+NO_SLOPE = "at the estimate it does not change with the parameters, and the delta method sees slopes only"
 
 
 def derive(posterior: "Posterior", functions: Mapping[str, Callable[..., Any]], dims: Any) -> "Posterior":
@@ -45,9 +46,12 @@ class FitDerived(Estimated):
     monte_carlo_error: Mapping[str, Array] = field(default_factory=dict)
     """A bound on the standard error of the estimate over repeated simulation; empty for `EM`."""
     axes: Axes = field(default_factory=Axes)
+    message: str = ""
+    """Which entries of arrays have no standard error, and why; empty where all have one."""
 
     def __repr__(self) -> str:
-        return f"FitDerived\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}"
+        note = f"\n{self.message}" if self.message else ""
+        return f"FitDerived\n{self.summary().to_string(float_format=lambda x: f'{x:.4g}')}{note}"
 
 
 def of_fit(fit: "Fit", functions: Mapping[str, Callable[..., Any]], dims: Any) -> FitDerived:
@@ -65,7 +69,9 @@ def of_fit(fit: "Fit", functions: Mapping[str, Callable[..., Any]], dims: Any) -
     if fit.monte_carlo_error:  # errors of correlated estimates at most add up
         errors = np.concatenate([np.ravel(fit.monte_carlo_error[name]) for name in point])
         bound = alike(values, np.abs(jacobian) @ errors)
-    return FitDerived(values, labels, jacobian @ fit.covariance @ jacobian.T, bound, axes)
+    silent = [label for label, row in zip(labels, jacobian, strict=True) if np.isnan(row).any()]
+    message = f"No standard error for {', '.join(silent)}: {NO_SLOPE}." if silent else ""
+    return FitDerived(values, labels, jacobian @ fit.covariance @ jacobian.T, bound, axes, message)
 
 
 def answers(fit: "Fit", model: Model) -> tuple[FitDerived | None, dict[str, str]]:
@@ -116,11 +122,17 @@ def _linearised(
     rows = []
     for name in functions:
         parts = [np.asarray(slopes[name][one]).reshape(values[name].size, -1) for one in point]
-        rows.append(np.concatenate(parts, axis=1))
-        if not np.all(np.isfinite(values[name])) or not np.all(np.isfinite(rows[-1])):
-            rule = "must be finite and have a finite slope at the estimate"
-            raise refusal(who, name, rule, values[name].tolist(), "Ask for it on another scale.")
-        if np.any(np.all(rows[-1] == 0.0, axis=1)):
-            rule = "must change with the parameters at the estimate: the delta method sees slopes only"
-            raise refusal(who, name, rule, values[name].tolist(), "Use nw.sample, or bootstrap.")
+        rows.append(_usable(who, name, values[name], np.concatenate(parts, axis=1)))
     return {name: values[name][()] for name in functions}, np.concatenate(rows, axis=0)
+
+
+def _usable(who: str, name: str, value: Array, slopes: Array) -> Array:
+    """Slopes of one function's entries, a row each: NaN for an entry that does not change, refused where none does."""
+    if not np.all(np.isfinite(value)) or not np.all(np.isfinite(slopes)):
+        rule = "must be finite and have a finite slope at the estimate"
+        raise refusal(who, name, rule, value.tolist(), "Ask for it on another scale.")
+    moving = np.any(slopes != 0.0, axis=1)
+    if value.size and not moving.any():
+        rule = "must change with the parameters at the estimate: the delta method sees slopes only"
+        raise refusal(who, name, rule, value.tolist(), "Use nw.sample, or bootstrap.")
+    return np.where(moving[:, None], slopes, np.nan)

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ class Evidence:
     """Monte Carlo errors of the log evidences."""
     prior: Mapping[str, float]
     """Probabilities of the models before the release."""
+    seed: Mapping[str, int] = field(default_factory=dict)
+    """Seeds of the runs. Those of one seed may share random numbers, and errors of these are taken to add up."""
 
     def bayes_factor(self, model: str, other: str) -> tuple[float, float]:
         """How much more probable `model` made the release than `other`, and the Monte Carlo error of that ratio."""
@@ -33,8 +36,32 @@ class Evidence:
             checks.choice("Evidence.bayes_factor", "model", name, self.log_evidence)
         with np.errstate(over="ignore"):  # infinite beyond the largest number there is
             ratio = float(np.exp(self.log_evidence[model] - self.log_evidence[other]))
-        error = 0.0 if model == other else math.hypot(self.standard_error[model], self.standard_error[other])
+        error = 0.0 if model == other else float(self._combined({model: 1.0, other: -1.0}))
         return ratio, ratio * error
+
+    def _combined(self, slopes: Mapping[str, Any]) -> Any:
+        """Error of a sum of log evidences times these slopes: at most the sum of theirs within runs of one seed.
+
+        The standard deviation of a sum is at most the sum of standard deviations, however the terms depend on each
+        other (Minkowski). Runs of different seeds are independent, so that their squares add up.
+        """
+        by_seed: dict[Any, Any] = {}
+        for name, slope in slopes.items():
+            group = self.seed.get(name, name)
+            by_seed[group] = by_seed.get(group, 0.0) + np.abs(slope) * self.standard_error[name]
+        return np.sqrt(sum(error**2 for error in by_seed.values()))
+
+    @property
+    def shared(self) -> str:
+        """What to say of runs that have a seed in common; empty where there are none."""
+        seeds = list(self.seed.values())
+        names = [f"'{name}'" for name, seed in self.seed.items() if seeds.count(seed) > 1]
+        if not names:
+            return ""
+        return (
+            f"Runs of one seed ({', '.join(names)}) may share random numbers, so their errors are taken to add up; "
+            "with a seed for each model they would be smaller."
+        )
 
     @property
     def probability(self) -> dict[str, tuple[float, float]]:
@@ -47,7 +74,7 @@ class Evidence:
         chance = np.exp(logs - logs.max())
         chance /= chance.sum()
         slopes = chance[:, None] * (np.eye(len(names)) - chance)
-        errors: Array = np.sqrt(slopes**2 @ np.array([self.standard_error[name] for name in names]) ** 2)
+        errors: Array = self._combined(dict(zip(names, slopes.T, strict=True)))
         return {name: (float(p), float(e)) for name, p, e in zip(names, chance, errors, strict=True)}
 
     def table(self) -> Any:
@@ -68,10 +95,12 @@ class Evidence:
         return pd.DataFrame(columns, index=names)
 
     def __repr__(self) -> str:
-        return f"Evidence\n{self.table().to_string(float_format=lambda x: f'{x:.4g}')}"
+        note = f"\n{self.shared}" if self.shared else ""
+        return f"Evidence\n{self.table().to_string(float_format=lambda x: f'{x:.4g}')}{note}"
 
     def _repr_html_(self) -> str:
-        return str(self.table().to_html(float_format=lambda x: f"{x:.4g}"))
+        note = f"<p>{escape(self.shared)}</p>" if self.shared else ""
+        return f"<div>{self.table().to_html(float_format=lambda x: f'{x:.4g}')}{note}</div>"
 
 
 def evidence(posteriors: Mapping[str, Posterior], prior: Mapping[str, float] | None = None) -> Evidence:
@@ -79,7 +108,8 @@ def evidence(posteriors: Mapping[str, Posterior], prior: Mapping[str, float] | N
 
     Each posterior must come from a complete run of a sampler that estimates the evidence. `prior` gives the models'
     probabilities before the release, equal ones if left out. Bayes factors depend on the priors of the parameters: wide
-    ones are paid for.
+    ones are paid for. Give each model's run a seed of its own: errors of runs that share random numbers are bounded by
+    their sum, those of independent ones are smaller.
     """
     if not isinstance(posteriors, Mapping) or len(posteriors) < 2:
         advice = 'Give {"poisson": first, "negative binomial": second}.'
@@ -95,6 +125,7 @@ def evidence(posteriors: Mapping[str, Posterior], prior: Mapping[str, float] | N
         {name: float(posterior.log_evidence) for name, posterior in posteriors.items()},  # type: ignore[arg-type]
         {name: float(posterior.log_evidence_se) for name, posterior in posteriors.items()},  # type: ignore[arg-type]
         _prior(posteriors, prior),
+        {name: posterior.seed for name, posterior in posteriors.items()},
     )
 
 

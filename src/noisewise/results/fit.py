@@ -60,7 +60,8 @@ class Fit(Estimated):
         """Functions of the estimate, with standard errors by the delta method: `fit.derive(gap=lambda p, q: p - q)`.
 
         Each takes the parameters that it names as arguments, in `jax.numpy`. With J its Jacobian at the estimate, the
-        covariance is J C J', C that of the fit. See docs/answers.md.
+        covariance is J C J', C that of the fit. An entry of an array that does not change with the parameters there, as
+        the first of `rate - rate[0]`, has no standard error, and `message` says so. See docs/answers.md.
         """
         return derivation.of_fit(self, functions, dims)
 

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -28,6 +28,7 @@ from noisewise.results import derived as derivation
 from noisewise.results import posterior_file as result_file
 from noisewise.results.draws_table import draws_table
 from noisewise.results.labels import label_of, labels_of
+from noisewise.results.naming import Naming
 
 FORMAT = "noisewise-posterior"
 VERSION = 1
@@ -79,6 +80,8 @@ class Posterior:
     """Names of the draws' axes after the first, and the labels along them."""
     derived: tuple[str, ...] = ()
     """Names among the draws of quantities computed from others; see `derive`."""
+    naming: Naming = field(default_factory=Naming)
+    """What people call the quantities, and their units; see `described`."""
     problem: Problem | None = field(default=None, repr=False)
     """Model and release, as long as the process lasts: files and pickles do not hold them."""
 
@@ -123,6 +126,18 @@ class Posterior:
         array has the axes and labels of the argument of its shape, or those named in `dims`.
         """
         return derivation.derive(self, functions, dims)
+
+    def described(
+        self, *, labels: Mapping[str, str] | None = None, units: Mapping[str, str] | None = None
+    ) -> "Posterior":
+        """With labels and units by name: `posterior.described(labels={"gap": "Difference"}, units={"gap": "euros"})`.
+
+        Pictures, `to_arviz` and files have them. What a release says of its statistics (`released.described(...)`) is
+        known already.
+        """
+        names = [*self.draws, *(name for name in self.released if name not in self.draws)]
+        naming = self.naming | Naming.checked("Posterior.described", labels, units, names)
+        return replace(self, naming=naming)
 
     @cached_property
     def weights(self) -> Array | None:
@@ -344,7 +359,8 @@ class Posterior:
         """An xarray DataTree in ArviZ's layout, chain x draw.
 
         Weighted draws are first resampled to equal weight (systematically, reproducibly); the tree's attributes say so.
-        Truth values are 1 and 0, which ArviZ can average.
+        Truth values are 1 and 0, which ArviZ can average. Every variable has its label as the attribute `long_name`
+        and, where that is known, its unit as `units`.
         Where any of them is asked for, or model and release are given, there are also `log_likelihood` (of every
         released entry, its statistic integrated out: to leave one out is to leave out a release, not a person),
         `log_prior` and `sample_stats`; `prior` and `posterior_predictive` where asked for. Model and release as for
@@ -357,12 +373,13 @@ class Posterior:
             index = weights.systematic(np.random.default_rng(self.seed), self.log_weights, len(self))
             draws = {name: values[index] for name, values in draws.items()}
             attributes["resampled"] = "systematic resampling by importance weight; draws repeat"
-        tree = self._tree(draws, attributes)
+        tree = self._tree(draws, attributes, naming=self.naming)
         if model is not None or release is not None or log_likelihood or prior or posterior_predictive:
             problem = self.problem_of("Posterior.to_arviz", model, release)
             columns, told = groups.of(problem, draws, self.seed, prior, posterior_predictive)
             for group, values in columns.items():
-                tree[group] = self._tree(values, {})["posterior"]
+                naming = self.naming if group in ("prior", "posterior_predictive") else None
+                tree[group] = self._tree(values, {}, naming=naming)["posterior"]
             tree.attrs.update(told)
         return tree
 
@@ -383,7 +400,15 @@ class Posterior:
         """The draws as an xarray Dataset, chain x draw, with the names of axes and their labels; as in `to_arviz`."""
         return self.to_arviz()["posterior"].to_dataset()
 
-    def _tree(self, draws: Mapping[str, Array], attributes: dict[str, Any], extra: Any = None) -> Any:
+    def _tree(
+        self,
+        draws: Mapping[str, Array],
+        attributes: dict[str, Any],
+        extra: Any = None,
+        naming: Naming | None = None,
+        in_file: bool = False,
+    ) -> Any:
+        """Groups in ArviZ's layout; `extra` is one more, and variables are described where there is a `naming`."""
         import xarray as xr
 
         def dataset(columns: Mapping[str, Any], lead: tuple[str, ...]) -> Any:
@@ -407,6 +432,10 @@ class Posterior:
         posterior = dataset({name: split(values) for name, values in draws.items()}, ("chain", "draw"))
         posterior = posterior.assign_coords(chain=np.arange(groups_of), draw=np.arange(len(self) // groups_of))
         groups = {"posterior": posterior, "observed_data": dataset(self.released, ())}
+        if naming is not None:
+            for group in groups.values():
+                for name, variable in group.data_vars.items():
+                    variable.attrs.update(naming.attributes(str(name), in_file=in_file))
         if extra is not None:
             groups["sample_stats"] = dataset({name: split(values) for name, values in extra.items()}, ("chain", "draw"))
         tree = xr.DataTree.from_dict(groups)
@@ -419,7 +448,8 @@ class Posterior:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives the same draws and metadata back."""
         extra = None if self.log_weights is None else {"log_weights": self.log_weights}
-        tree = self._tree(self.draws, {"noisewise": json.dumps(self._metadata())}, extra)
+        told = {"noisewise": json.dumps(self._metadata())}
+        tree = self._tree(self.draws, told, extra, self.naming, in_file=True)
         words = {axis for axis, labels in self.axes.coords.items() if isinstance(labels[0], str)}
         plain = {  # characters, not texts of any length: see posterior_file
             group: {axis: {"dtype": "S1"} for axis in words if axis in dataset.coords}
@@ -439,6 +469,8 @@ class Posterior:
             metadata["derived"] = list(self.derived)
         if self.axes.dims:
             metadata["dims"] = {name: list(axes) for name, axes in self.axes.dims.items()}
+        if self.naming != Naming():
+            metadata["naming"] = {"labels": dict(self.naming.labels), "units": dict(self.naming.units)}
         return metadata | {"diagnostics": dict(self.diagnostics), "versions": dict(self.versions)}
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
@@ -470,6 +502,8 @@ class Posterior:
             metadata["sampler"] = Sampler.from_dict(metadata["sampler"])
             metadata["parameters"] = tuple(metadata["parameters"])
             metadata["derived"] = tuple(metadata.get("derived", ()))
+            stated = metadata.pop("naming", {"labels": {}, "units": {}})
+            metadata["naming"] = Naming.checked("Posterior.load", **stated, known={*columns, *released})
             result_file.check_content(columns, released, log_weights, metadata)
             metadata["axes"] = _axes(metadata.pop("dims", {}), tree["posterior"], columns)
             return cls(draws=columns, released=released, log_weights=log_weights, **metadata)

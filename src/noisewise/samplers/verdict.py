@@ -14,6 +14,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.results.labels import NUMBERED, labels_of
+from noisewise.results.naming import Naming
 from noisewise.results.posterior import Posterior
 
 SCREENED = 256
@@ -44,6 +45,7 @@ def posterior_of(sampler: Sampler, problem: Problem, seed: int, columns: dict[st
         seed=seed,
         axes=problem.axes.only([*names, *computed]),
         derived=tuple(computed),
+        naming=Naming.of_release(problem.release),
         problem=problem,
         **fields,
     )

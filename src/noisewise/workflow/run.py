@@ -14,6 +14,7 @@ from noisewise.inference.status import POSTERIOR
 from noisewise.likelihood.fit import fit as fit_of
 from noisewise.release import Release
 from noisewise.results.fit import Fit
+from noisewise.results.naming import Naming
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.sample import sample
 from noisewise.studies.compare import naive_posterior
@@ -52,6 +53,8 @@ def run_posterior(
     exact, ended = _with_exit_status(
         lambda: sample(model, release, settings.method, on_failure="return", checkpoint=checkpoint, **common)
     )
+    words = Naming.of(analysis.content)
+    exact = replace(exact, naming=exact.naming | words)
     naive_draws, reason, fault = None, NOT_ASKED, None
     if ended:
         reason = INTERRUPTED
@@ -61,6 +64,7 @@ def run_posterior(
         try:
             naive_draws, reason = naive_posterior(model, release, **common)
             reason = in_file_words(without_code(reason))
+            naive_draws = naive_draws and replace(naive_draws, naming=naive_draws.naming | words)
         except NoisewiseError as error:
             reason = in_words(error)
         except (KeyboardInterrupt, Terminated) as end:  # the exact answer is there, and is kept

@@ -66,5 +66,8 @@
     const ticked = [...document.querySelectorAll(".compare:checked")].map((box) => Number(box.dataset.run));
     Shiny.setInputValue("compared", ticked);
   });
-  $(document).on("shiny:disconnected", () => { document.getElementById("gone").hidden = false; });
+  $(document).on("shiny:disconnected", () => {
+    document.getElementById("gone").hidden = false;
+    document.documentElement.classList.add("without-server"); // nothing runs any more, and nothing can be started
+  });
 })();

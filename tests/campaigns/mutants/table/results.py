@@ -42,6 +42,12 @@ CRITICISM = {
         "ratio = float(np.exp(self.log_evidence[other] - self.log_evidence[model]))",
         "results/test_criticism.py::test_bayes_factors_are_those_of_the_closed_form",
     ),
+    "runs of one seed are taken for independent": Mutant(
+        "results/evidence.py",
+        "group = self.seed.get(name, name)",
+        "group = name",
+        "results/test_criticism.py::test_errors_hold_where_runs_share_their_random_numbers",
+    ),
     "errors of models' probabilities forget that they sum to one": Mutant(
         "results/evidence.py",
         "slopes = chance[:, None] * (np.eye(len(names)) - chance)",
