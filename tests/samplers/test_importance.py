@@ -13,6 +13,7 @@ from scipy import stats
 from targets import count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
+from noisewise.diagnostics import weights
 from noisewise.errors import InferenceError, InputError
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
@@ -22,6 +23,8 @@ from noisewise.samplers.importance_rejection import ImportanceRejection
 from noisewise.samplers.proposals import adapted, proposal, weighted_candidates
 from noisewise.samplers.proposals.memory import Memory, Round
 from noisewise.samplers.proposals.pilot import _Pilot
+from noisewise.samplers.proposals.proposal import FromPrior
+from noisewise.samplers.proposals.weighted_candidates import Weigh
 from noisewise.samplers.rejection_control import RejectionControl
 
 FAMILY = {
@@ -277,10 +280,50 @@ def test_simulations_are_as_many_as_their_share_of_the_variance_calls_for(seed):
     The best number is sqrt(6 W / B) with W = E b^2 var e and B = var b; two simulations show B with half of W added.
     """
     rng, rows = np.random.default_rng(seed), 200_000
-    log_each = np.log(rng.choice([1.0, 1.2], (rows, 1)) * rng.choice([0.5, 1.5], (rows, 2)))
+    log_each = np.log(rng.choice([1.0, 1.2], (rows, 1)) * rng.choice([0.5, 1.5], (rows, 2)))[:, :, None]
     model = SimpleNamespace(parameters=("theta",), statistics=("s",), cost_of_row=lambda name: 1)
     pilot = SimpleNamespace(log_each=log_each, problem=SimpleNamespace(model=model))
     assert abs(_Pilot.best_simulations(pilot, None) - math.sqrt(6.0 * 1.22 * 0.25 / 0.01)) < 2.0
+
+
+def test_parts_call_for_more_simulations_than_all_of_them_at_once(seed):
+    """Three factors, 0.5 or 1.5 by simulation: with m of each, their product has the mean square (1 + 1 / (4 m))^3."""
+    rng, rows = np.random.default_rng(seed), 100_000
+    log_each = np.log(rng.choice([1.0, 1.2], (rows, 1, 1)) ** [1, 0, 0] * rng.choice([0.5, 1.5], (rows, 2, 3)))
+    model = SimpleNamespace(parameters=("theta",), statistics=("s",), cost_of_row=lambda name: 1)
+    pilot = SimpleNamespace(log_each=log_each, problem=SimpleNamespace(model=model))
+    m = np.arange(1, 65)
+    cost = (1.22 * (1 + 0.25 / m) ** 3 - 1.1**2) * (6 + m)
+    assert cost[_Pilot.best_simulations(pilot, None) - 1] < 1.02 * cost.min()
+    assert cost[13 - 1] > 1.02 * cost.min()  # the number for one such factor
+
+
+def test_parts_are_averaged_and_picked_each_by_itself(seed):
+    """Three statistics of one parameter, in closed form; the weights vary less than those of whole sets."""
+    names, noise = ("r", "s", "t"), 0.3
+    model = nw.Model(
+        prior={"theta": dist.Normal(0.0, 1.0)},
+        statistics={name: lambda theta: dist.Normal(theta, 1.0) for name in names},
+    )
+    published = dict(zip(names, (0.4, -0.3, 1.1), strict=True))
+    release = nw.Release({name: nw.Gaussian(scale=noise).released(value) for name, value in published.items()})
+    run = nw.sample(model, release, Importance(simulations=8), draws=20_000, seed=seed)
+    spread = 1.0 + noise**2
+    variance = 1.0 / (1.0 + 3.0 / spread)
+    centre = variance * sum(published.values()) / spread
+    table = run.summary()
+    assert abs(table.loc["theta", "mean"] - centre) < LIMIT * table.loc["theta", "mcse"]
+    for name, value in published.items():  # of s given theta and its release: a weighted mean of the two
+        expected = (value / noise**2 + centre) / (1.0 / noise**2 + 1.0)
+        assert abs(table.loc[name, "mean"] - expected) < LIMIT * table.loc[name, "mcse"]
+    exact = stats.multivariate_normal(np.zeros(3), np.ones((3, 3)) + spread * np.eye(3)).logpdf(
+        list(published.values())
+    )
+    assert abs(run.log_evidence - exact) < LIMIT * run.log_evidence_se
+    joint = Problem(model, release)
+    vars(joint)["parts"] = [list(names)]  # as if they were one part
+    whole = Weigh(joint, FromPrior(model), 8)(np.random.default_rng(seed), {}, 20_000, lambda: None)[0]["log_weights"]
+    assert weights.effective_size(run.log_weights) > 1.5 * weights.effective_size(whole)
 
 
 def test_rows_of_all_rounds_are_weighed_against_all_their_laws(seed):

@@ -15,12 +15,15 @@ from scipy import stats
 from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
+from noisewise.diagnostics import weights
 from noisewise.engine import Threads
 from noisewise.inference.problem import Problem
 from noisewise.samplers import Importance, Rejection
 from noisewise.samplers import sample as sampling
 from noisewise.samplers.choosing import choice
 from noisewise.samplers.choosing.probe import Probe, probe_of, probe_rows
+from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
+from noisewise.samplers.rejection_control import foreseen
 from noisewise.studies.forecast import applicability, forecast
 
 ROOT = Path(__file__).parents[2]
@@ -280,8 +283,55 @@ def test_the_forecast_shows_and_refuses(seed):
 
 def test_a_forecast_row_for_each_sampler_or_asked_for_only():
     """Every sampler is either counted or known to be left out of the choice."""
-    counted = {choice.SAMPLER_OF.get(key, key) for key in choice.COSTS}
-    assert set(choice.public_samplers()) - counted == {"ImportanceRejection", "RejectionControl"}
+    counted = {choice.SAMPLER_OF.get(key, key) for key in choice.COSTS} | {"RejectionControl"}  # beside "adapted"
+    assert set(choice.public_samplers()) - counted == {"ImportanceRejection"}
+
+
+def test_what_thinning_out_will_do_is_foreseen(seed):
+    """The share of candidates kept and what each is worth, of a run whose weights vary widely."""
+    model = nw.Model(
+        prior={"a": dist.Normal(0.0, 3.0), "b": dist.Normal(0.0, 3.0)},
+        statistics={"s": lambda a: dist.Normal(a, 1.0), "t": lambda a, b: dist.Normal(a + b, 1.0)},
+    )
+    noise = nw.Laplace(scale=0.05)
+    release = nw.Release(s=noise.released(1.0), t=noise.released(-2.0))
+    sampler = nw.RejectionControl(proposal="adapted", quantile=0.99, min_ess=50.0)
+    plan = plan_of(sampler, Problem(model, release), seed, Threads(), look=True)
+    kept, worth = foreseen(plan.log_weights, 0.99)
+    run = nw.sample(model, release, sampler, draws=2_000, seed=seed)
+    assert run.acceptance_rate == pytest.approx(kept, rel=0.3)
+    assert weights.effective_size(run.log_weights) / len(run) == pytest.approx(worth, rel=0.3)
+    plain = weights.effective_size(plan.log_weights) / len(plan.log_weights)
+    assert worth > 4 * plain  # what it is good for
+
+
+def test_the_threshold_is_the_best_that_is_affordable():
+    """Weights that are exponential in a normal variate: a higher threshold is dearer, and its rows are worth more."""
+    log_weights = 3.0 * np.random.default_rng(1).normal(size=20_000)
+    cost = {quantile: 1.0 / foreseen(log_weights, quantile)[0] for quantile in choice.THRESHOLDS}
+    worth = {quantile: foreseen(log_weights, quantile)[1] for quantile in choice.THRESHOLDS}
+    assert sorted(cost, key=cost.get) == sorted(worth, key=worth.get) == list(choice.THRESHOLDS)
+    pilot, draws = PilotPlan(None, 1, log_weights), 10_000
+
+    def chosen(cells):
+        adapted = choice.Estimate(Importance(proposal="adapted"), draws * cells / 0.01, 0.01, "", False, pilot)
+        return choice._thinned(draws, adapted)
+
+    dear = choice.AFFORDABLE / (draws * cost[0.99])
+    assert chosen(1e-9).sampler.quantile == 0.999
+    found = chosen(0.9 * dear)
+    assert found.sampler.quantile == 0.99
+    assert found.work == pytest.approx(0.9 * choice.AFFORDABLE / worth[0.99])
+    enough = [quantile for quantile in choice.THRESHOLDS if draws * worth[quantile] >= choice.SAFETY * 400.0]
+    assert chosen(1e9 * dear).sampler.quantile == min(enough, key=lambda quantile: cost[quantile] / worth[quantile])
+
+
+def test_too_few_rows_tell_nothing_of_thinning_out():
+    log_weights = np.full(1_000, -50.0)
+    log_weights[:3] = 0.0
+    adapted = choice.Estimate(Importance(proposal="adapted"), 1.0, 0.01, "", False, PilotPlan(None, 1, log_weights))
+    assert not choice._tells(adapted)
+    assert choice._tells(replace(adapted, pilot=PilotPlan(None, 1, np.zeros(1_000))))
 
 
 def test_a_sampler_from_elsewhere_is_not_in_the_tables():

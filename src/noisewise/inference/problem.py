@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,18 @@ class Problem:
         """Released statistics, and everything that they or their mechanisms depend on."""
         direct = set(self.release) | {other for item in self.release.values() for other in item.mechanism.inputs}
         return direct | set(self.model.ancestors(*direct))
+
+    @cached_property
+    def parts(self) -> list[list[str]]:
+        """Statistics that share no edge and no mechanism: given the parameters, parts are independent of each other."""
+        statistics = [name for name in self.model.order if name in self.model.statistics]
+        parts: list[set[str]] = [{name} for name in statistics]
+        links = [{name, *self.model.parents(name)} for name in statistics]
+        links += [{name, *item.mechanism.inputs} for name, item in self.release.items()]
+        for link in links:
+            touched = [part for part in parts if part & link]
+            parts = [part for part in parts if not part & link] + [set().union(*touched)]
+        return [[name for name in statistics if name in part] for part in parts]
 
     def roots_of(self, name: str) -> set[str]:
         """Everything a released statistic and its mechanism depend on, itself and latent inputs included."""

@@ -30,7 +30,7 @@ from noisewise.samplers.importance import (
 )
 from noisewise.samplers.importance_rejection import kept_posterior, survivors
 from noisewise.samplers.proposals import proposal as proposals
-from noisewise.samplers.proposals.pilot import plan_of
+from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 
 
@@ -75,10 +75,18 @@ class RejectionControl(Sampler):
         return without_density(problem) or proposals.unfit(problem.model, self.proposal)
 
     def run(
-        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
+        self,
+        problem: Problem,
+        draws: int,
+        seed: int,
+        engine: Engine,
+        progress: Progress,
+        log: Log = NOTHING,
+        pilot: PilotPlan | None = None,
     ) -> Posterior:
-        """Weigh, and drop small weights at random."""
-        pilot = plan_of(self, problem, seed, engine, look=self.log_threshold is None, log=log)
+        """Weigh, and drop small weights at random; `pilot` is one already made, with a look at its weights."""
+        if pilot is None:
+            pilot = plan_of(self, problem, seed, engine, look=self.log_threshold is None, log=log)
         log_threshold = self.log_threshold
         if log_threshold is None:
             log_threshold = threshold(pilot.log_weights, self.quantile)
@@ -96,6 +104,18 @@ def threshold(log_weights: Array, quantile: float) -> float:
     """A quantile of the positive weights; -inf, which drops only zero weights, where there are none."""
     positive = log_weights[log_weights > -np.inf]
     return float(np.quantile(positive, quantile)) if len(positive) else -np.inf
+
+
+def foreseen(log_weights: Array, quantile: float) -> tuple[float, float]:
+    """What a threshold at this quantile is expected to do: the share of candidates kept, and what each is worth.
+
+    With weights w of candidates, u = min(1, w / c) and v = max(w, c): the share is E[u]; by Kish's number a row kept is
+    worth E[w]^2 / (E[u] E[w v]) independent ones.
+    """
+    relative = np.exp(log_weights - log_weights.max())
+    level = np.exp(threshold(log_weights, quantile) - log_weights.max())
+    kept = float(np.minimum(1.0, relative / level).mean())
+    return kept, float(relative.mean() ** 2 / (kept * (relative * np.maximum(relative, level)).mean()))
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from noisewise import checks
 from noisewise.checkpoint.log import NOTHING, Log
@@ -25,6 +26,7 @@ from noisewise.samplers.choosing.probe import Probe, noise_free, probe_of
 from noisewise.samplers.choosing.second_look import looked_again
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.integrated import integrated, restored
+from noisewise.samplers.proposals.pilot import PilotPlan
 from noisewise.samplers.rejection import Rejection
 from noisewise.samplers.verdict import LONGER
 
@@ -95,16 +97,17 @@ def _run(
     progress: bool | None,
     reason: str,
     log: Log = NOTHING,
-    run: Callable[..., Posterior] | None = None,
+    pilot: PilotPlan | None = None,
 ) -> Posterior:
-    """One sampler's run, or `run` in its place where part of it has been done already."""
+    """One sampler's run, with the `pilot` of this seed where it has been made already."""
     reason_against = sampler.unfit(problem)
     if reason_against is not None:
         name = type(sampler).__name__
         raise refusal("sample", "sampler", f"must apply to model and release; {name} {reason_against}", name, ADVICE)
     bar = Progress(progress, type(sampler).__name__)
     log.put(settings_of(sampler), "run")
-    posterior = (run or sampler.run)(problem, draws, seed, engine, bar, log)
+    made: dict[str, Any] = {} if pilot is None else {"pilot": pilot}
+    posterior = sampler.run(problem, draws, seed, engine, bar, log, **made)
     object.__setattr__(posterior, "reason", reason)
     return posterior
 
@@ -133,9 +136,9 @@ def _sample_by_choice(
         before = type(sampler).__name__
         # A fallback starts on new streams: it was called for by what the run before it drew.
         own_seed = seed if number == 0 else int(generator(seed, Purpose.FALLBACK, number).integers(2**53))
-        history, run = "; ".join([*steps, reason]), estimate.run if own_seed == seed else None
+        history, pilot = "; ".join([*steps, reason]), estimate.pilot if own_seed == seed else None
         try:
-            latest = _run(problem, sampler, draws, own_seed, engine, progress, history, log.within(number), run)
+            latest = _run(problem, sampler, draws, own_seed, engine, progress, history, log.within(number), pilot)
         except (InferenceError, InputError) as error:  # nowhere to start from, or beyond range: the next may find a way
             if sampler in FROM_PRIOR or isinstance(error, WrongMechanism):
                 raise  # the model fails at draws of its own prior: no sampler's way round makes it right
@@ -191,7 +194,7 @@ def _longer(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choic
     # `work` is that of as many effective draws as were asked for; the chains give as many rows
     if sampler is None or not nearly or LONGER * estimate.work * estimate.efficiency > choice.MOST_FALLBACK:
         return []
-    again = replace(estimate, sampler=sampler, work=LONGER * estimate.work, run=None)
+    again = replace(estimate, sampler=sampler, work=LONGER * estimate.work, pilot=None)
     return [(again, f"the same chains, {LONGER} times as long")]
 
 

@@ -8,16 +8,15 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
+from noisewise.diagnostics import weights
 from noisewise.engine import Engine
 from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
-from noisewise.results.posterior import Posterior
 from noisewise.samplers.choosing.probe import (
     COLLAPSED,
     FEW,
@@ -37,8 +36,9 @@ from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.proposals.adapted import Adapted
 from noisewise.samplers.proposals.collapsed import Collapse
-from noisewise.samplers.proposals.pilot import plan_of
+from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
 from noisewise.samplers.rejection import Rejection
+from noisewise.samplers.rejection_control import RejectionControl, foreseen
 from noisewise.samplers.verdict import LONGEST
 
 AFFORDABLE = 2**26
@@ -91,8 +91,8 @@ class Estimate:
     """What is expected of it, in words."""
     delivers: bool = True
     """Whether the rows returned are expected to be worth what its status asks for."""
-    run: Callable[..., Posterior] | None = None
-    """The sampler's `run`, with the pilot that a run of the same seed would only make again."""
+    pilot: PilotPlan | None = None
+    """The pilot that the sampler's run of the same seed would only make again."""
 
 
 Cost = Callable[[Probe, int, int, Engine], Estimate]
@@ -128,7 +128,7 @@ def _importance(probe: Probe, draws: int, *_: Any) -> Estimate:
 
 def _adapted(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     """Its own pilot rounds, one more to look at the weights; the run goes on from them."""
-    problem, sampler = probe.problem, Importance(proposal="adapted")
+    problem, sampler = probe.problem, Importance(proposal="adapted", simulations=_simulations(probe.problem))
     plan = plan_of(sampler, problem, seed, engine, look=True)
     efficiency = per_row(list(plan.columns.values()), plan.log_weights)
     unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
@@ -137,9 +137,44 @@ def _adapted(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     row = ADAPTED * unknowns + 0.5 * components * unknowns**2 + plan.simulations * (probe.cells - unknowns)
     note = f"rows weighted from a proposal fitted in pilot rounds are worth {percent(efficiency)} of independent draws"
     work = draws * row / efficiency  # the rounds are spent, whatever is chosen
-    return Estimate(
-        sampler, work, efficiency, note, _enough(sampler, draws, efficiency), partial(sampler.run, pilot=plan)
-    )
+    return Estimate(sampler, work, efficiency, note, _enough(sampler, draws, efficiency), plan)
+
+
+def _simulations(problem: Problem) -> int | None:
+    """One for each parameter value; where several parts can only be simulated, as many as the pilot finds best.
+
+    Averaged part by part, they need not all come near the release at once.
+    """
+    model = problem.model
+    simulated = [part for part in problem.parts if not all(model.has_density(name) for name in part)]
+    return None if len(simulated) >= SEVERAL else 1
+
+
+def _thinned(draws: int, adapted: Estimate) -> Estimate:
+    """The pilot of `_adapted`, small weights dropped at random: more rows are simulated, and those kept are worth more.
+
+    Of several thresholds that deliver the one whose draws are worth most for a run of a few seconds, else the one that
+    takes the least work; `adapted` knows what a candidate costs.
+    """
+    assert adapted.pilot is not None
+    assert isinstance(adapted.sampler, Importance)
+    candidate = adapted.work * adapted.efficiency / draws
+    ways = []
+    for quantile in THRESHOLDS:
+        sampler = RejectionControl(proposal="adapted", quantile=quantile, simulations=adapted.sampler.simulations)
+        kept, efficiency = foreseen(adapted.pilot.log_weights, quantile)
+        delivers = _enough(sampler, draws, efficiency) and draws / kept <= float(sampler.max_proposals or np.inf)
+        note = (
+            f"rows from a proposal fitted in pilot rounds, {percent(kept)} of them kept by their weights: each is then "
+            f"worth {percent(efficiency)} of an independent draw"
+        )
+        ways.append(
+            Estimate(sampler, draws * candidate / (kept * efficiency), efficiency, note, delivers, adapted.pilot)
+        )
+    affordable = [way for way in ways if way.delivers and way.work * way.efficiency <= AFFORDABLE]
+    if affordable:
+        return max(affordable, key=lambda way: way.efficiency)
+    return min(ways, key=lambda way: (not way.delivers, way.work))
 
 
 def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
@@ -155,9 +190,7 @@ def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
         f"{percent(efficiency)} of independent draws"
     )
     work = draws * row / efficiency
-    return Estimate(
-        sampler, work, efficiency, note, _enough(sampler, draws, efficiency), partial(sampler.run, pilot=plan)
-    )
+    return Estimate(sampler, work, efficiency, note, _enough(sampler, draws, efficiency), plan)
 
 
 def _thumb(name: str, fixed: float, per_draw: float, efficiency: float, draws: int, note: str) -> Estimate:
@@ -199,6 +232,10 @@ def _augmentation(probe: Probe, draws: int, *_: Any) -> Estimate:
 ADAPTED = 3.0
 """What drawing and weighing one parameter from a fitted proposal costs, in numbers handled, beside half the square of
 the parameters for each of its components: measured on the count and on Lalonde's sample."""
+SEVERAL = 3
+"""Parts of the statistics, independent given the parameters, from which on each is simulated more than once."""
+THRESHOLDS = (0.9, 0.99, 0.999)
+"""Quantiles of a pilot's weights below which weights are dropped at random, where too few rows carry them all."""
 HIERARCHIES = 0.003
 """Effective draws per row where parameters depend on parameters: drawn in turn, each holds the others back."""
 COSTS: dict[str, Cost] = {
@@ -275,6 +312,7 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
     spared = sparing(probe.problem)
     first = [] if spared else settled(probe, draws)[:1]
     ranking: list[Estimate] = []
+    thinned: list[Estimate] = []
     for key, cost in COSTS.items():
         sampler = SAMPLER_OF.get(key) or Sampler.known[key]()
         if sampler.unfit(probe.problem) is not None or (key == "Rejection" and probe.conditioned):
@@ -286,7 +324,11 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         if key == "adapted" and probe.latent(continuous=False) > MANY and collapses(probe):
             continue
         with suppress(InputError):  # a fitted proposal can reach where the model cannot be drawn from
-            ranking.append(cost(probe, draws, seed, engine))
+            estimate = cost(probe, draws, seed, engine)
+            ranking.append(estimate)
+            if key == "adapted" and not estimate.delivers and _tells(estimate):
+                thinned.append(_thinned(draws, estimate))
+    ranking += thinned
     ranking.sort(key=lambda estimate: (not estimate.delivers, estimate.work))
     names = [estimate.sampler for estimate in ranking]
     if spared:
@@ -296,7 +338,7 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         ranking = [first[0], *(estimate for estimate in ranking if estimate.sampler != first[0].sampler)]
     else:
         # Independent draws before chains, whose work is a rule of thumb: rejection's before weighted ones.
-        for sampler in (COLLAPSED, Rejection()):
+        for sampler in (*(estimate.sampler for estimate in thinned), COLLAPSED, Rejection()):
             if sampler in names:
                 estimate = next(candidate for candidate in ranking if candidate.sampler == sampler)
                 near = estimate.work <= NEAR * ranking[0].work or (
@@ -306,6 +348,11 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
                     ranking.remove(estimate)
                     ranking.insert(0, estimate)
     return ranking
+
+
+def _tells(adapted: Estimate) -> bool:
+    """Whether enough rows of the pilot carry weight to tell what thinning them out would give."""
+    return adapted.pilot is not None and weights.effective_size(adapted.pilot.log_weights) >= FEW
 
 
 def reason_for(ranking: list[Estimate], probe: Probe) -> str:

@@ -156,7 +156,7 @@ class WeighCollapsed:
         """Parameters of a pilot's round and their weights; statistics are of no use there."""
         values, log_ratio = self.proposal(rng, rows, poll)
         log_weights = log_ratio + Collapse.of(self.problem, self.widened).log_likelihood(values)
-        return values, log_weights, log_weights[:, None]
+        return values, log_weights, log_weights[:, None, None]
 
 
 def too_narrow(collapse: Collapse, log_weights: Array, neglected: Array) -> list[tuple[str, ...]]:

@@ -3,7 +3,6 @@
 Derivation: docs/derivations/importance.md.
 """
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,9 +73,12 @@ def plan_of(
         law = given_proposal(type(sampler).__name__, problem.model, proposal, sampler.prior_share)
     else:
         law = FromPrior(problem.model)
-    if look or simulations is None:
+    chosen = simulations or 1
+    if simulations is None:
         pilot.round(law)
-    chosen = simulations or pilot.best_simulations(law)
+        chosen = pilot.best_simulations(law)
+    if look:
+        pilot.look(law, chosen)
     seconds = time.monotonic() - start
     return PilotPlan(law, chosen, pilot.log_weights, pilot.columns, pilot.proposals, seconds, pilot.rounds)
 
@@ -95,7 +97,7 @@ class _Pilot:
         self.rounds = self.proposals = 0
         self.columns: Columns = {}
         self.log_weights: Array = np.empty(0)
-        self.log_each: Array = np.empty((0, simulations))
+        self.log_each: Array = np.empty((0, simulations, 1))
 
     def round(self, law: Proposal) -> None:
         """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
@@ -108,6 +110,13 @@ class _Pilot:
         self.log_weights, self.log_each = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         self.rounds += 1
         self.proposals += blocks * self.rows * self.simulations
+
+    def look(self, law: Proposal, simulations: int) -> None:
+        """A round with so many simulations, of no more of them in all than other rounds have."""
+        if simulations != self.simulations:
+            self.round_rows = max(LEAST_ROUND, self.round_rows * self.simulations // simulations)
+            self.simulations, self.rows = simulations, block_rows(self.problem, simulations)
+        self.round(law)
 
     def search(self, space: Space) -> Adapted | None:
         """The law that a search for the posterior begins with, where one is of use."""
@@ -155,23 +164,29 @@ class _Pilot:
         return mixture.fit(rng, memory.free()[index], weights.effective_size(flat), **fine), tables, power
 
     def best_simulations(self, law: Proposal) -> int:
-        """sqrt(within * c0 / (between * c1)): variance of the weights within and between parameter values, and work.
+        """The number m for which the variance of the weights, times the work of one, is least.
 
-        Work is counted, not timed: numbers handled for one parameter value (c0) and for one simulation (c1).
+        Given parameters, m simulations of a part leave E[eta^2] / m + E[eta]^2 (1 - 1/m) as mean square of its factor,
+        and parts are independent. Work is counted, not timed: numbers handled for one parameter value and its
+        simulations.
         """
-        top = self.log_each.max()
-        if not np.isfinite(top):
+        top = self.log_each.max(axis=(0, 1))
+        if not np.all(np.isfinite(top)):
             return 1
         relative = np.exp(self.log_each - top)
-        within = float(relative.var(axis=1, ddof=1).mean())
-        between = float(relative.mean(axis=1).var()) - within / relative.shape[1]
+        number, sums = relative.shape[1], relative.sum(axis=1)
+        squares = np.square(relative).sum(axis=1)
+        of_one, of_two = squares / number, (sums**2 - squares) / (number * (number - 1))
+        mean = float((sums / number).prod(axis=1).mean())
         model = self.problem.model
-        c0 = sum(model.cost_of_row(name) for name in model.parameters) * (1 if isinstance(law, FromPrior) else 6)
-        c1 = sum(model.cost_of_row(name) for name in model.statistics)
-        if between <= 0.0:
-            return MOST_SIMULATIONS if within > 0.0 else 1
-        best = math.sqrt(within * c0 / (between * c1))
-        return max(1, min(MOST_SIMULATIONS, round(best)))
+        own = sum(model.cost_of_row(name) for name in model.parameters) * (1 if isinstance(law, FromPrior) else 6)
+        simulated = sum(model.cost_of_row(name) for name in model.statistics)
+
+        def cost(m: int) -> float:
+            variance = float((of_one / m + of_two * (1.0 - 1.0 / m)).prod(axis=1).mean()) - mean**2
+            return max(variance, 0.0) * (own + m * simulated)
+
+        return min(range(1, MOST_SIMULATIONS + 1), key=cost)
 
 
 def _block(

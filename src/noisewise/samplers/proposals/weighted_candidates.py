@@ -4,9 +4,8 @@ What `Importance`, `RejectionControl` and their pilots share. Derivation: docs/d
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,10 @@ def block_rows(problem: Problem, simulations: int = 1) -> int:
 
 @dataclass(frozen=True)
 class Weigh:
-    """One block of weighted draws, with `simulations` statistics tried for each parameter value."""
+    """One block of weighted draws, with `simulations` statistics tried for each parameter value.
+
+    Parts of the statistics that are independent given the parameters are averaged and picked each by itself.
+    """
 
     problem: Problem
     proposal: Proposal
@@ -47,29 +49,40 @@ class Weigh:
         return {**values, "log_weights": log_weights}, np.arange(rows, dtype=np.int32)
 
     def candidates(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array]:
-        """Values of everything, and log(pi0 / g) + log(mean eta)."""
+        """Values of everything, and log(pi0 / g) + the sum over parts of log(mean eta)."""
         values, log_ratio = self.proposal(rng, rows, poll)
         if self.simulations == 1:
-            values, log_eta = simulate_and_weigh(self.problem, rng, values, rows, poll)
-            return values, log_ratio + log_eta
-        values, log_etas = self.tried(rng, values, rows, poll)
-        picked = pick_simulation(rng, log_etas)
-        values = {name: column[np.arange(rows), picked] for name, column in values.items()}
-        return values, log_ratio + log_average(log_etas)
+            values, terms = simulate_and_weigh(self.problem, rng, values, rows, poll)
+            return values, log_ratio + added(terms.values(), rows)
+        tried, log_etas = self.tried(rng, values, rows, poll)
+        for number, part in enumerate(self.problem.parts):
+            picked = pick_simulation(rng, log_etas[:, :, number])
+            values = {**values, **{name: tried[name][np.arange(rows), picked] for name in part if name in tried}}
+        return values, log_ratio + log_average(log_etas).sum(axis=1)
 
     def looked_at(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array, Array]:
-        """Parameters of a pilot's round, their weights, and the weight of each statistic tried."""
+        """Parameters of a pilot's round, their weights, and each simulation's factor of them, part by part."""
         values, log_ratio = self.proposal(rng, rows, poll)
-        _, log_eta = self.tried(rng, values, rows, poll)
-        log_each_weight = log_ratio[:, None] + log_eta
-        return values, log_average(log_each_weight), log_each_weight
+        _, log_etas = self.tried(rng, values, rows, poll)
+        log_etas[:, :, 0] += log_ratio[:, None]
+        return values, log_average(log_etas).sum(axis=1), log_etas
 
     def tried(self, rng: np.random.Generator, values: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
-        """Several statistics for each row of parameter values: (rows, simulations, ...), and log eta of each."""
+        """Several statistics for each row of parameter values: (rows, simulations, ...), and log eta by part."""
         several = {name: np.repeat(column, self.simulations, axis=0) for name, column in values.items()}
-        columns, log_eta = simulate_and_weigh(self.problem, rng, several, rows * self.simulations, poll)
+        columns, terms = simulate_and_weigh(self.problem, rng, several, rows * self.simulations, poll)
         shaped = {name: column.reshape(rows, self.simulations, *column.shape[1:]) for name, column in columns.items()}
-        return shaped, log_eta.reshape(rows, self.simulations)
+        log_etas = [
+            added([terms[name] for name in part if name in terms], rows * self.simulations)
+            for part in self.problem.parts
+        ]
+        return shaped, np.stack(log_etas, axis=1).reshape(rows, self.simulations, -1)
+
+
+def added(terms: Iterable[Array], rows: int) -> Array:
+    """The sum of terms of a log weight, row by row."""
+    total: Array = sum(terms, start=np.zeros(rows))
+    return total
 
 
 def pick_simulation(rng: np.random.Generator, log_each: Array) -> Array:
@@ -80,7 +93,7 @@ def pick_simulation(rng: np.random.Generator, log_each: Array) -> Array:
 
 
 def log_average(log_each: Array) -> Array:
-    """log of the mean over each row of exp(log_each)."""
+    """log of the mean over each row's simulations, the second axis, of exp(log_each)."""
     top = log_each.max(axis=1)
     base = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
@@ -89,10 +102,10 @@ def log_average(log_each: Array) -> Array:
 
 def simulate_and_weigh(
     problem: Problem, rng: np.random.Generator, values: Columns, rows: int, poll: Poll
-) -> tuple[Columns, Array]:
-    """Statistics given parameter values, and log eta; a noise-free statistic is conditioned on instead of drawn."""
+) -> tuple[Columns, dict[str, Array]]:
+    """Statistics given parameter values, and log eta by name; one without noise is conditioned on instead of drawn."""
     model, release = problem.model, problem.release
-    total: Any = np.zeros(rows)
+    terms: dict[str, Array] = {}
     noise_free = [name for name in release if isinstance(release[name].mechanism, Exact)]
     for name in model.order:
         if name in model.parameters:
@@ -100,15 +113,15 @@ def simulate_and_weigh(
         if name in noise_free:
             value = release[name].value
             values = {**values, name: np.broadcast_to(value, (rows, *model.shape(name)))}
-            total = total + model.log_prob(name, value, values)
+            terms[name] = model.log_prob(name, value, values)
         else:
             values = model.draw(rng, [name], rows, values, poll)
     for name in release:  # after all draws: a mechanism may read values other than its own
         if name not in noise_free:
-            total = total + problem.log_eta(name, values)
-    if not np.all(total < np.inf):  # NaN too
+            terms[name] = problem.log_eta(name, values)
+    if not np.all(added(terms.values(), rows) < np.inf):  # NaN too
         rule = "must lie where the statistic's density is a finite number"
         shown = {name: release[name].value for name in noise_free}
         advice = "The law's log_prob overflows there: use another law, or a truncation nearer its centre."
         raise refusal("sample", "release", rule, shown, advice)
-    return values, total
+    return values, terms

@@ -140,7 +140,7 @@ class Moves:
         self.space = Space(problem.model)
         self.parameters = list(self.space.names)
         self.statistics = [name for name in self.model.order if name in self.model.statistics]
-        self.parts = self._divided()
+        self.parts = problem.parts
         self.list = self._listed()
         self.most = sum(_most(item) for item in problem.release.values())
         """Bound of a walker's height, whatever the temperature."""
@@ -149,16 +149,6 @@ class Moves:
     def cost(self) -> int:
         """Rows that a sweep simulates for one walker."""
         return len(self.list) * self.simulations
-
-    def _divided(self) -> list[list[str]]:
-        """Statistics that share no edge and no mechanism: given the parameters, parts are independent of each other."""
-        parts: list[set[str]] = [{name} for name in self.statistics]
-        links = [{name, *self.model.parents(name)} for name in self.statistics]
-        links += [{name, *item.mechanism.inputs} for name, item in self.problem.release.items()]
-        for link in links:
-            touched = [part for part in parts if part & link]
-            parts = [part for part in parts if not part & link] + [set().union(*touched)]
-        return [[name for name in self.statistics if name in part] for part in parts]
 
     def _listed(self) -> list[Move]:
         moves = [self._move(self.parameters, self.statistics)]

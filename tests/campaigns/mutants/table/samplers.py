@@ -402,8 +402,8 @@ PROPOSALS = {
     ),
     "a pilot counts the variance within rows once more between them": Mutant(
         "samplers/proposals/pilot.py",
-        "between = float(relative.mean(axis=1).var()) - within / relative.shape[1]",
-        "between = float(relative.mean(axis=1).var())",
+        "(sums**2 - squares) / (number * (number - 1))",
+        "sums**2 / number**2",
         f"{WEIGHTED}::test_simulations_are_as_many_as_their_share_of_the_variance_calls_for",
     ),
     "weights forget the prior's share in a proposal": Mutant(
@@ -418,6 +418,12 @@ PROPOSALS = {
         "return np.argmin(clock - 0.0 * log_each, axis=1)",
         PICKED,
     ),
+    "simulations of a part are picked by the weights of another": Mutant(
+        "samplers/proposals/weighted_candidates.py",
+        "picked = pick_simulation(rng, log_etas[:, :, number])",
+        "picked = pick_simulation(rng, log_etas[:, :, -1 - number])",
+        f"{WEIGHTED}::test_parts_are_averaged_and_picked_each_by_itself",
+    ),
     "an average of weights forgets how many there are": Mutant(
         "samplers/proposals/weighted_candidates.py",
         ".sum(axis=1)) - math.log(log_each.shape[1])",
@@ -427,6 +433,12 @@ PROPOSALS = {
 }
 
 CHOICES = {
+    "rows kept by rejection control are thought to be worth what all candidates are": Mutant(
+        "samplers/rejection_control.py",
+        "relative.mean() ** 2 / (kept * (relative * np.maximum(relative, level)).mean())",
+        "relative.mean() ** 2 / (relative**2).mean()",
+        f"{FORESEEN}::test_what_thinning_out_will_do_is_foreseen",
+    ),
     "weighted draws are thought the cheaper the less they are worth": Mutant(
         "samplers/choosing/choice.py",
         "work = draws * probe.cells / efficiency\n    return Estimate(sampler, work, efficiency, note, "
