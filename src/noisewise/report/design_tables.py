@@ -6,8 +6,8 @@ from typing import Any
 from noisewise.model import Model
 from noisewise.report.design import DesignTable
 from noisewise.report.markup import NONE, number, whole
-from noisewise.report.naming import Naming
 from noisewise.report.noise import described
+from noisewise.results.naming import Naming
 from noisewise.studies.allocate import Allocation
 from noisewise.studies.design import Design
 from noisewise.studies.designs.target import Goal

@@ -14,7 +14,7 @@ from noisewise.errors import InferenceError, refusal
 from noisewise.model import Model
 from noisewise.report.design import DesignReport, DesignTable
 from noisewise.report.design_tables import measured, tables_of
-from noisewise.report.naming import Naming
+from noisewise.results.naming import Naming
 from noisewise.studies.allocate import Allocation, allocate
 from noisewise.studies.design import Design, design
 from noisewise.studies.sample_size import SampleSize, sample_size
