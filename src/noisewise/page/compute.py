@@ -199,7 +199,7 @@ def _forget(checkpoint: Path) -> None:
 @contextmanager
 def _releases_counted(progress: Progress) -> Iterator[None]:
     """Progress in simulated releases, whatever is drawn meanwhile for one of them."""
-    last = ("starting", 0, 0)
+    last = ("simulating the first releases", 0, 0)
 
     def counted(stage: str, done: int, total: int) -> None:
         nonlocal last
