@@ -837,8 +837,7 @@ def wait_for_value(page, text):
 
 
 def wait_for_run(page, number, state="finished"):
-    wait_for_text(page, "#state", f"Run {number} ")
-    wait_for_text(page, "#state", f"): {state}")
+    wait_for_text(page, "#state", f"Run {number}: {state}")
 
 
 def newest(server):
@@ -1047,7 +1046,7 @@ def test_everything_can_be_done_by_keyboard(window, server, finished, tmp_path):
     picture(page, kept("page-keyboard.png", tmp_path))
     tab_to("shown")
     page.keyboard.press("ArrowDown")
-    until(lambda: f"Run {before + 1} " not in page.inner_text("#state"))
+    until(lambda: f"Run {before + 1}:" not in page.inner_text("#state"))
 
 
 def test_a_phone_shows_it_without_sideways_scrolling(window, server, finished, tmp_path):
@@ -1105,6 +1104,24 @@ def test_form_and_file_are_in_step_and_undo_brings_back(window, tmp_path):
     page.click("#use_starter")
     until(lambda: page.wait_for_timeout(50) or asked)  # only a call of Playwright's lets the dialog be heard
     assert page.input_value("#analysis") == before, "never replaced without asking"
+
+
+def test_numbers_typed_one_right_after_the_other_are_all_kept(window):
+    """The second is typed before the file with the first is shown: neither may be lost."""
+    page = window()
+    page.fill("#analysis", COUNT)
+    until(lambda: page.input_value("#form_value") == "37.4")
+    page.fill("#form_value", "41.5")
+    page.fill("#form_low", "20")
+    page.fill("#form_high", "45")
+    until(lambda: 'theta = "Gamma(25, 1)"' not in page.input_value("#analysis"))
+    wait_for_value(page, "value = 41.5")
+    page.wait_for_timeout(1_500)
+    analysis = Analysis.from_text(page.input_value("#analysis"))
+    low, high = form.form_of(analysis).priors["theta"]
+    assert analysis.release["count"].value == 41.5
+    assert (float(low), float(high)) == pytest.approx((20.0, 45.0), rel=0.02)
+    assert page.input_value("#form_value") == "41.5"
 
 
 def test_the_report_opens_in_a_tab_and_a_file_is_opened_again(window, server, finished):

@@ -294,8 +294,10 @@ class _Form:
 
     def __init__(self, input: Inputs, said: Any, put: Any) -> None:
         self.input, self.said, self.put = input, said, put
-        self.own = ""
-        """The text that the form itself made last: what is being typed is not written over."""
+        self.own = self.seen = ""
+        """The text that the form made last (what is being typed is not written over), and what was shown then."""
+        self.sent: list[str] = []
+        """Texts that the form made and the browser has not shown yet: the next change is one of the last of them."""
         self.filled: dict[str, tuple[str, str | None]] = {}
         """What was filled in last: a number that the file has not changed is left as it is."""
 
@@ -312,7 +314,7 @@ class _Form:
 
     def fill(self, outcome: Checked, statistic: str, parameter: str) -> None:
         """Show the numbers of a file that somebody else than the form has changed."""
-        if outcome.error or outcome.text == self.own:
+        if outcome.error or outcome.text == self.own or outcome.text in self.sent:
             return
         key, amount = outcome.form.noise.get(statistic, ("none stated", ""))
         low, high = outcome.form.priors.get(parameter, ("", ""))
@@ -344,20 +346,32 @@ class _Form:
         if is_new and low and high:
             await self._change(lambda text: with_prior(text, parameter, low, high))
 
+    def _text(self) -> str:
+        """The file, with what the form has changed in it already: two numbers may be typed faster than one is shown."""
+        with reactive.isolate():
+            text: str = self.input.analysis()
+        if text in self.sent:
+            del self.sent[: self.sent.index(text) + 1]
+            self.seen = text
+        elif text != self.seen:  # somebody else has changed it
+            self.sent.clear()
+        return self.sent[-1] if self.sent else text
+
     def _current(self) -> PageForm | None:
         """What the file says, where it is in order and has been read."""
-        with reactive.isolate():
-            outcome = check(self.input.analysis())
+        outcome = check(self._text())
         return None if outcome.error else outcome.form
 
     async def _change(self, make: Any) -> None:
         try:
-            text = make(self.input.analysis())
+            text = make(self._text())
         except InputError as error:
             self.said.set(message(in_words(error), wrong=True))
             return
         self.said.set(None)
-        self.own = text
+        with reactive.isolate():
+            self.own, self.seen = text, self.input.analysis()
+        self.sent.append(text)
         self.filled.clear()
         await self.put(text)
 

@@ -95,6 +95,8 @@ def results_server(input: Inputs, session: Session, runs: "Runs", shown: Any) ->
     def result() -> Any:
         states()
         run = current()
+        if run is not None and run.over and run.result is None:
+            return ui.p(f"Run {run.number} gave no answer.", class_="quiet")
         if run is None or run.result is None:
             return ui.p("The answer comes here when a run has finished.", class_="quiet")
         return design_ui(run) if run.is_design else result_ui(run)
@@ -114,8 +116,9 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
         if run is None:
             return ui.p("Nothing was run yet. Press Run when the analysis file is in order.")
         seconds = f" in {run.seconds:.1f} s" if run_state(run) == "finished" and run.seconds else ""
-        line = ui.p(f"Run {run.number} ({run.title}): {run_state(run)}{seconds}. ", _below(run))
-        return ui.div(line, ui.div(ui.p(run.message), class_="wrong")) if run.message else line
+        line = ui.p(f"Run {run.number}: {run_state(run)}{seconds}. ", _below(run))
+        title = ui.p(run.title, class_="quiet clamped")  # after what is said of it: it may be long
+        return ui.div(line, title, ui.div(ui.p(run.message), class_="wrong") if run.message else None)
 
     @render.ui
     def bar() -> Any:
