@@ -1,6 +1,7 @@
 """Bad input at the verbs: each refused in the one message form (who, which argument, the rule, the value, advice)."""
 
 import re
+from functools import cache
 
 import numpy as np
 import numpyro.distributions as dist
@@ -21,6 +22,7 @@ def released(**values):
     return nw.Release({name: nw.Laplace(scale=1.0).released(value) for name, value in values.items()})
 
 
+@cache
 def chain_model():
     return nw.Model(
         prior={"theta": dist.Gamma(5.0, 1.0)},

@@ -11,6 +11,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +29,20 @@ from noisewise.likelihood.intervals import bootstrap
 FILE = Path(__file__).resolve().parents[1] / "reference" / "draws.json"
 
 
+@cache
 def count() -> tuple[nw.Model, nw.Release]:
     model = nw.Model({"theta": dist.Gamma(25.0, 1.0)}, {"count": lambda theta: dist.Poisson(theta)})
     return model, nw.Release(count=nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4))
 
 
+@cache
 def clamped_mean() -> tuple[nw.Model, nw.Release]:
     total = nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x: jnp.clip(x, -2.0, 2.0), n=30)
     model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"total": total})
     return model, nw.Release(total=nw.Laplace(scale=4.0).released(11.5))
 
 
+@cache
 def hierarchy() -> tuple[nw.Model, nw.Release]:
     model = nw.Model(
         {"spread": dist.HalfNormal(1.0), "rate": lambda spread: dist.LogNormal(1.0, spread).expand([4])},
@@ -48,6 +52,7 @@ def hierarchy() -> tuple[nw.Model, nw.Release]:
     return model, nw.Release(counts=counts, share=nw.Gaussian(scale=1.0).released(2.5))
 
 
+@cache
 def survey() -> tuple[nw.Model, nw.Release]:
     model = nw.Model({"p": dist.Dirichlet(jnp.ones(3))}, {"table": lambda p: dist.Multinomial(40, p)})
     return model, nw.Release(
@@ -55,6 +60,7 @@ def survey() -> tuple[nw.Model, nw.Release]:
     )
 
 
+@cache
 def means() -> tuple[nw.Model, nw.Release]:
     model = nw.Model(
         {"mu": dist.Normal(0.0, 10.0), "sigma": dist.LogNormal(0.0, 1.0)},

@@ -144,9 +144,13 @@ def test_a_hanging_thread_is_reported_and_left_behind(seed, monkeypatch):
 # Workers --------------------------------------------------------------------------------------------------------------
 
 
+def plain(rng, theta):
+    return int(rng.poisson(theta))
+
+
 def slow(rng, theta):
     time.sleep(2e-4)
-    return int(rng.poisson(theta))
+    return plain(rng, theta)
 
 
 def signalling(flag, pid, number):
@@ -165,7 +169,7 @@ def signalling(flag, pid, number):
 
 @pytest.mark.parametrize("kind", ["processes", "dask"])
 def test_draws_are_the_same_when_a_worker_is_killed(kind, seed, engines, tmp_path):
-    expected = sample(simulated(slow), seed, engines["threads"], draws=2_000)
+    expected = sample(simulated(plain), seed, engines["threads"], draws=2_000)
     model = simulated(signalling(tmp_path / "killed", None, signal.SIGKILL))
     found = sample(model, seed, engines[kind], draws=2_000)
     assert (tmp_path / "killed").exists()
@@ -237,7 +241,7 @@ def test_a_lost_scheduler_ends_the_run_with_what_it_has(seed):
             one.close(timeout=1)
     assert found.status == "interrupted"
     assert len(found) > 0
-    expected = sample(model, seed, Threads(2), draws=len(found))
+    expected = sample(simulated(plain), seed, Threads(2), draws=len(found))
     np.testing.assert_array_equal(found["theta"], expected["theta"])
 
 
@@ -275,7 +279,7 @@ def test_ctrl_c_and_sigterm_end_with_what_has_been_accepted(kind, number, seed, 
         assert number == signal.SIGTERM
     assert found.status == "interrupted"
     assert len(found) > 0
-    expected = sample(simulated(slow), seed, engines["threads"], draws=len(found))
+    expected = sample(simulated(plain), seed, engines["threads"], draws=len(found))
     np.testing.assert_array_equal(found["theta"], expected["theta"])
     assert signal.getsignal(number) is before
 

@@ -1,5 +1,7 @@
 """Regressions by formula: the models one would write by hand, and posteriors by brute force on a grid."""
 
+from functools import cache
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -490,6 +492,7 @@ def clamped_rows(a, sigma, clamped=True):
     return total
 
 
+@cache
 def clamped_model():
     release = nw.Release(y=Clamped(nw.Laplace(scale=1.0), LOW, HIGH).released(NEAR_THE_TOP))
     return nw.regression("y ~ 1", release, family="gaussian", data={"x": np.zeros(10)}), release

@@ -31,11 +31,20 @@ class Target:
 # Privatised count, the paper's example ------------------------------------------------------------------------
 
 
-def count_model(alpha=25.0):
+def new_count_model(alpha=25.0):
+    """A model of its own, for tests that change what programs are made of."""
     return nw.Model(
         prior={"theta": dist.Gamma(alpha, 1.0)},
         statistics={"count": lambda theta: dist.Poisson(theta)},
     )
+
+
+_count_model = cache(new_count_model)
+
+
+def count_model(alpha=25.0):
+    """One model for all tests, so that its programs are compiled once."""
+    return _count_model(float(alpha))
 
 
 def count_release():
@@ -70,7 +79,7 @@ def _declared_solution():
 
 # Lalonde: four statistics that share parameters; the paper's own model --------------------------------------------
 
-lalonde_model, lalonde_release = lalonde.model, lalonde.release
+lalonde_model, lalonde_release = cache(lalonde.model), lalonde.release
 
 
 # Beta-Binomial with geometric noise: enumeration over the count ---------------------------------------------------

@@ -125,7 +125,7 @@ SAMPLERS = [
     nw.SMC(),
     nw.Augmentation(),
     nw.Augmentation(chains=16, warmup=8),  # in several groups
-    nw.NUTS(),
+    nw.NUTS(warmup=200),
 ]
 
 

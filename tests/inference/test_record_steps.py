@@ -1,6 +1,7 @@
 """The records behind a total, one at a time: exact answers, the guarantee's bound, and ways to get it wrong."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
@@ -210,6 +211,7 @@ def test_vector_records_with_joint_noise_are_exact(seed):
     assert agree(ran, {"mu": (mean[0], left[0]), "total": (mean[1:], left[1:])}) < LIMIT
 
 
+@cache
 def chained_problem():
     """The number of records is a noisy statistic; another statistic, and another's noise, depend on the total."""
     model = nw.Model(

@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from contextlib import nullcontext
+from functools import cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -95,6 +96,7 @@ def test_fewer_draws_are_the_first_of_more(sampler, seed):
         assert np.array_equal(few.log_weights, many.log_weights[:1_000])
 
 
+@pytest.mark.long  # test_nuts.py has the same, on several threads
 def test_fewer_draws_are_the_first_of_each_chain(seed):
     model, common = count_model(), {"sampler": nw.NUTS(chains=2, warmup=50), "seed": seed, "on_failure": "return"}
     few, many = (nw.sample(model, count_release(), draws=draws, **common)["theta"] for draws in (100, 300))
@@ -367,6 +369,7 @@ def test_proposals_are_counted_up_to_and_with_the_last_survivor():
 # Evidence ---------------------------------------------------------------------------------------------------------
 
 
+@cache
 def two_merges():
     model = nw.Model(
         prior={"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)},

@@ -9,8 +9,7 @@ import numpyro.distributions as dist
 import pytest
 from exactness import FALSE_ALARM, LIMIT, agrees
 from scipy import integrate, optimize, special, stats
-from targets import brief_rows, briefly, count_release
-from targets import count_model as new_count_model
+from targets import brief_rows, briefly, count_model, count_release
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
@@ -19,9 +18,6 @@ from noisewise.likelihood.intervals.parametric_bootstrap import Bootstrap, _simu
 
 CHI_SQUARE = stats.chi2.ppf(0.95, 1)
 Z = stats.norm.isf(0.025)
-
-
-count_model = cache(new_count_model)  # one model, compiled once
 
 
 def fitted(model, release, **start):
@@ -259,6 +255,7 @@ def test_parameters_of_any_size_are_found():
 # Exact intervals ------------------------------------------------------------------------------------------------------
 
 
+@cache
 def binomial_model():
     return nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": lambda p: dist.Binomial(30, p)})
 

@@ -1,5 +1,7 @@
 """Laws of real numbers with atoms: what simulates them is right, and what integrates or differentiates refuses."""
 
+from functools import cache
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -18,6 +20,7 @@ def share(p):
     return dist.TransformedDistribution(dist.Binomial(4, p), transforms.AffineTransform(0.0, 0.25))
 
 
+@cache
 def problem():
     model = nw.Model({"p": dist.Beta(1.0, 1.0)}, {"share": share})
     return model, nw.Release(share=nw.Laplace(scale=SCALE).released(RELEASED))

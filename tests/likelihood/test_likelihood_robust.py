@@ -1,6 +1,7 @@
 """Maximum likelihood in practice: several starts, boundaries, Ctrl-C, acceleration, totals, pictures."""
 
 import json
+from functools import cache
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -31,6 +32,7 @@ QUICK = nw.MCEM(schedule=nw.Ascent(most=4_000), final=20_000)
 # Several starts -----------------------------------------------------------------------------------------------------
 
 
+@cache
 def two_humps():
     """Only the square of theta is seen well; its sign, dimly."""
     model = nw.Model(
@@ -389,6 +391,7 @@ def test_the_trace_is_drawn(seed):
 # Totals ---------------------------------------------------------------------------------------------------------------
 
 
+@cache
 def normal_total(n=20):
     return nw.Model(
         prior={"mu": dist.Normal(0.0, 5.0)},

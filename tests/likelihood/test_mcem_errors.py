@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +32,7 @@ from noisewise.likelihood.result import End, finish
 # The score's bias -----------------------------------------------------------------------------------------------------
 
 
+@cache
 def normal_rows(n, seed, scale=1.0):
     rng = np.random.default_rng(seed)
     model = nw.Model(

@@ -1,5 +1,6 @@
 """Maximum likelihood where a statistic is measured several ways: closed form, chains over tables, enumeration."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import jax.numpy as jnp
@@ -25,6 +26,7 @@ SCALES = {"each": 0.8, "pairs": 0.3}
 VALUES = {"each": np.array([1.0, 2.4, 4.1, -0.7]), "pairs": np.array([2.9, 5.6])}
 
 
+@cache
 def normal_model():
     return nw.Model(
         {"mean": dist.Normal(0.0, 3.0), "spread": dist.HalfNormal(5.0)},
@@ -124,6 +126,7 @@ ROW, COLUMN = margins((2, 2))
 NOISE = nw.DiscreteGaussian(scale=1.5)
 
 
+@cache
 def table_model():
     return nw.Model(
         {"rate": dist.Gamma(2.0, 1.0), "odds": dist.Gamma(2.0, 1.0)},

@@ -20,6 +20,7 @@ ROWS = np.array([3.1, 4.4, 2.2, 5.0, 3.7, 1.9])
 QUICK = nw.MCEM(schedule=nw.Ascent(most=4_000), final=20_000)
 
 
+@cache
 def noisy_rows(unit):
     """Six rows of a normal law, in other units."""
     model = nw.Model(

@@ -345,7 +345,7 @@ def test_reference_posterior(seed):
         statistics={"reported": lambda share: dist.Multinomial(400, share @ channel)},
     )
     release = nw.Release(reported=nw.Exact().released(REFERENCE["released"]))
-    posterior = nw.sample(model, release, nw.Importance(), draws=1_000_000, seed=seed)
+    posterior = nw.sample(model, release, nw.Importance(), draws=250_000, seed=seed)
     summary = posterior.summary()
     for place, (mean, sd) in enumerate(zip(REFERENCE["exact_mean"], REFERENCE["exact_sd"], strict=True)):
         row = summary.loc[f"share[{place}]"]

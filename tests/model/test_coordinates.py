@@ -1,5 +1,7 @@
 """Free coordinates: there and back, and the laws whose mass lies where there are none."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -198,6 +200,7 @@ def test_chains_on_such_a_prior_would_be_wrong(seed, monkeypatch):
     assert abs(z_of_mean(wrong["p"].reshape(16, -1).mean(axis=1), truth)) > stats.t.isf(5e-7, 15)
 
 
+@cache
 def nested():
     """A positive scale, a value between it and ten times it, and shares: three names, four coordinates."""
     prior = {

@@ -5,6 +5,7 @@ import graphlib
 import itertools
 import re
 from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -377,6 +378,7 @@ def test_mismatched_parts_are_refused(compared):
 # The model as a graph -----------------------------------------------------------------------------------------------
 
 
+@cache
 def wide_model():
     model = nw.Model(
         {

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import numpyro.distributions as dist
@@ -18,6 +19,7 @@ M = V * PUBLISHED / (SIGMA**2 + NOISE**2)
 RELEASE = nw.Release(s=nw.Gaussian(scale=NOISE).released(PUBLISHED))
 
 
+@cache
 def normal_model(tau=TAU):
     return nw.Model({"theta": dist.Normal(0.0, tau)}, {"s": lambda theta: dist.Normal(theta, SIGMA)})
 

@@ -5,7 +5,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT
-from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release
+from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release, new_count_model
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
@@ -151,7 +151,7 @@ def count_truth(alpha):
 
 def test_a_window_cut_at_five_scales_is_caught(seed, monkeypatch):
     """Under conflict it drops nearly all of the posterior."""
-    model = count_model(2.0)
+    model = new_count_model(2.0)
     release = nw.Release(count=nw.Laplace(scale=5.0).released(137.4))
     from scipy import special, stats
 
@@ -340,7 +340,7 @@ def test_the_clock_ends_a_run_with_its_status(seed):
 
 
 def test_a_second_release_compiles_nothing(seed):
-    model = count_model()
+    model = new_count_model()
     settings = dict(sampler=Augmentation(chains=16, warmup=4, min_ess=1.0), draws=160, seed=seed, on_failure="return")
     nw.sample(model, count_release(), **settings)
     programs = {key: dict(program._programs) for key, program in model.compiled.items()}

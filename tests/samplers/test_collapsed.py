@@ -1,6 +1,7 @@
 """Parameters weighed by the exact likelihood of the release; statistics integrated out, and drawn afterwards."""
 
 import math
+from functools import cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +9,7 @@ import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT, z_scores
 from scipy import integrate, stats
-from targets import count_model, count_release
+from targets import count_model, count_release, new_count_model
 
 import noisewise as nw
 from noisewise.inference.conditional import normal
@@ -21,6 +22,7 @@ COLLAPSED = nw.Importance(proposal="adapted", collapse=True)
 ROWS = np.array([1.0, 2.5, -0.3, 4.0, 1.7, 2.2])
 
 
+@cache
 def noisy_rows(mu=10.0, unit=1.0):
     """Six values of a normal law under Laplace noise: two parameters; simulation hardly ever meets all six."""
     model = nw.Model(
@@ -116,14 +118,14 @@ def test_many_counts_of_one_rate_by_default(number, seed):
 def test_windows_that_leave_too_much_out_are_widened(seed, monkeypatch):
     """Noise windows of exp(-1) of the density: the first run is discarded. Control: kept, its evidence is wrong."""
     monkeypatch.setattr("noisewise.inference.conditional.windows.FALL", 1.0)
-    posterior = nw.sample(count_model(), count_release(), COLLAPSED, draws=4_000, seed=seed)
+    posterior = nw.sample(new_count_model(), count_release(), COLLAPSED, draws=4_000, seed=seed)
     assert posterior.diagnostics["widened"] > 0
     assert posterior.diagnostics["neglected"] <= collapsed.NEGLECTED
-    exact = nw.sample(count_model(), count_release(), nw.Rejection(), draws=20_000, seed=seed)
+    exact = nw.sample(new_count_model(), count_release(), nw.Rejection(), draws=20_000, seed=seed)
     error = math.hypot(posterior.log_evidence_se, exact.log_evidence_se)
     assert abs(posterior.log_evidence - exact.log_evidence) < LIMIT * error
     monkeypatch.setattr(collapsed, "too_narrow", lambda *given: [])
-    wrong = nw.sample(count_model(), count_release(), COLLAPSED, draws=4_000, seed=seed)
+    wrong = nw.sample(new_count_model(), count_release(), COLLAPSED, draws=4_000, seed=seed)
     error = math.hypot(wrong.log_evidence_se, exact.log_evidence_se)
     assert abs(wrong.log_evidence - exact.log_evidence) > LIMIT * error
 

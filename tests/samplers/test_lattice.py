@@ -1,5 +1,7 @@
 """Tables measured several ways: every table with its exact probability, steps broken on purpose, what is refused."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -193,6 +195,7 @@ def test_laws_along_a_direction_are_their_densities(name):
 WEIGHTS = np.array([1.0, 0.5, 0.7, 0.3])
 
 
+@cache
 def with_rate():
     model = nw.Model(
         {"rate": dist.Gamma(4.0, 1.0)}, {"cells": lambda rate: dist.Poisson(rate * jnp.asarray(WEIGHTS)).to_event(1)}
@@ -351,6 +354,7 @@ def test_two_tables_of_one_rate_against_enumeration(seed):
 # The choice of a sampler ----------------------------------------------------------------------------------------------
 
 
+@cache
 def of_the_census(law=dist.Poisson):
     """A table of eight cells as in the documentation: each cell, its halves with labels, and its exact total."""
     halves = np.kron(np.eye(2, dtype=int), np.ones((1, 4), dtype=int))

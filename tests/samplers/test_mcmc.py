@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 import pytest
 from exactness import FALSE_ALARM, LIMIT, z_of_mean
 from scipy import stats
-from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release
+from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release, new_count_model
 
 import noisewise as nw
 from noisewise.errors import InferenceError, InputError
@@ -160,7 +160,7 @@ def test_kernel_without_the_jacobian_fails_gewekes_test(seed, monkeypatch):
         return values, stats.gamma.logpdf(values["theta"], 5.0)
 
     monkeypatch.setattr(moves_module.Space, "points", without)
-    assert np.any(np.abs(geweke_scores(count_model(5.0), GEWEKE["count"][1], 1, seed)) > LIMIT)
+    assert np.any(np.abs(geweke_scores(new_count_model(5.0), GEWEKE["count"][1], 1, seed)) > LIMIT)
 
 
 def test_statistics_left_behind_by_a_moving_support_fail_gewekes_test(seed, monkeypatch):

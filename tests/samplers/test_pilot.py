@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import numpyro.distributions as dist
@@ -22,6 +23,7 @@ def nothing():
     pass
 
 
+@cache
 def mixed():
     """A real parameter, and a whole one whose law depends on it."""
     return nw.Model(

@@ -5,6 +5,7 @@ Exact values by quadrature in each test. Derivation: docs/derivations/conditiona
 
 import math
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import jax.numpy as jnp
@@ -25,6 +26,7 @@ LIMIT = stats.norm.isf(0.5e-6)
 """One false alarm in a million for each comparison."""
 
 
+@cache
 def two_hills():
     """The noise did it (t near 1), or t is near 24 on either side, which the prior thinks of as exp(-15)."""
     model = nw.Model({"t": dist.Laplace(1.0, 1.5)}, {"x": lambda t: dist.Normal(t**2, 0.7)})
@@ -47,9 +49,8 @@ def by_quadrature(mechanism, released, mean, sd):
     return sum(parts)
 
 
-@pytest.mark.parametrize(
-    "sampler", [nw.Importance(), pytest.param(nw.SMC(), marks=pytest.mark.long)], ids=["Importance", "SMC"]
-)
+@pytest.mark.long  # test_collapsed.py has the same of weights that are all alike
+@pytest.mark.parametrize("sampler", [nw.Importance(), nw.SMC()], ids=["Importance", "SMC"])
 def test_a_hill_that_prior_draws_do_not_reach_is_not_passed_over(sampler, seed):
     """Of the posterior, 62.6% lies beyond |t| = 10. Draws without it are refused, and by default it is found."""
     model, release = two_hills()
@@ -85,6 +86,7 @@ def test_by_default_every_hill_is_found(seed):
     assert abs(posterior.log_evidence - math.log(evidence)) < LIMIT * posterior.log_evidence_se
 
 
+@pytest.mark.long
 def test_a_rare_case_of_a_whole_number_is_seen(seed):
     """P(z = 1) is 0.94 by quadrature; prior draws have z = 1 once in 50,000. The control: without tables, never."""
     model, release = rare_case()

@@ -1,6 +1,6 @@
 """SMC: posterior and evidence exact against every kind of target, bridges over noise that ends, and its controls."""
 
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -127,6 +127,7 @@ def test_temperatures_leave_the_share_asked_for(seed):
 # Bridges ------------------------------------------------------------------------------------------------------------
 
 
+@cache
 def conflict():
     """Noise that ends at 3, four standard deviations away from where the prior has the count."""
     model = nw.Model(prior={"theta": dist.Gamma(20.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})

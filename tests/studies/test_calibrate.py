@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import dataclass, replace
+from functools import cache
 
 import jax
 import numpy as np
@@ -29,6 +30,7 @@ def _small_blocks(monkeypatch):
     monkeypatch.setattr(rejection, "LEAF_ROWS", 2048)
 
 
+@cache
 def four_counts():
     """Asymmetric, discrete, and wide beside the noise, so that the noise's scale matters."""
     return nw.Model(
@@ -42,6 +44,7 @@ def four_counts():
     )
 
 
+@cache
 def one_count():
     return nw.Model(prior={"x": dist.Gamma(2.0, 0.2)}, statistics={"s": lambda x: dist.Poisson(x)})
 

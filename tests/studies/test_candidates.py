@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +23,7 @@ TAU, SIGMA, DELTA = 2.0, 0.5, 0.3
 # How often to measure -----------------------------------------------------------------------------------------------
 
 
+@cache
 def waves_model(waves):
     """Each wave asks a fresh sample: a mean of its own."""
     return nw.Model(

@@ -1,6 +1,7 @@
 """Designs, allocations and sample sizes: closed forms, simulation against them, fresh simulations, the search."""
 
 import math
+from functools import cache
 
 import numpy as np
 import numpyro.distributions as dist
@@ -22,6 +23,7 @@ Z = stats.norm.ppf(0.975)
 TAU, SIGMA, DELTA = 2.0, 0.5, 0.3
 
 
+@cache
 def mean_model():
     return nw.Model(prior={"mu": dist.Normal(0.0, TAU)}, statistics={"mean": lambda mu: dist.Normal(mu, SIGMA)})
 
@@ -30,6 +32,7 @@ def mean_plan():
     return {"mean": lambda rho: nw.Gaussian(rho=rho, sensitivity=DELTA)}
 
 
+@cache
 def two_model():
     """Two groups, whose means differ by what is asked for."""
     return nw.Model(

@@ -368,6 +368,7 @@ PROPOSALS = {
         "log_q = np.logaddexp(math.log1p(-TABLED) + log_prior, math.log(TABLED) + table.log_chance(values))",
         "log_q = table.log_chance(values)",
         "samplers/test_second_look.py::test_a_rare_case_of_a_whole_number_is_seen",
+        long=True,
     ),
     "weights of the exact likelihood forget the proposal": Mutant(
         "samplers/proposals/collapsed.py",
