@@ -28,6 +28,7 @@ from noisewise.report.information import lost
 from noisewise.report.likelihood import FitReport
 from noisewise.report.markup import number, tag, text, whole
 from noisewise.report.model_words import words_of_nodes
+from noisewise.report.short_answer import percent
 from noisewise.report.verdict import judge
 from noisewise.results.posterior import Posterior
 from noisewise.workflow.reporting import report_of, write_report
@@ -663,3 +664,12 @@ def test_a_naive_run_that_fell_short_is_said_where_its_numbers_are_used():
     doubtful = replace(comparison.naive, status="divergent", message="3 divergences")
     said = Report.of(comparison, naive=doubtful).short
     assert any("that run itself fell short. Parts of the answer may be missing." in each for each in said)
+
+
+def test_draws_that_all_agree_do_not_make_sure():
+    """Of 300 draws without a miss, one in a hundred may still be missed with probability (1 - 1/100)^300, about 5%."""
+    assert percent(1.0) == "more than 99.9%"
+    assert percent(0.0, 10_000) == "less than 0.1%"
+    assert percent(1.0, 300) == "more than 99%"
+    assert percent(0.0, 200) == "less than 1.5%"
+    assert (percent(0.9995), percent(0.0005), percent(0.953)) == ("more than 99.9%", "less than 0.1%", "95.3%")

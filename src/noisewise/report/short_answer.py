@@ -3,6 +3,7 @@
 The report, the page and the terminal all say it.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -81,8 +82,8 @@ def _answer(report: Any, label: str, row: Any, naive: Any) -> str:
         naive.loc[label] if naive is not None and name not in posterior.statistics and label in naive.index else None
     )
     if posterior[name].dtype.kind == "b":
-        without = "" if beside is None else f" (ignoring the noise: {percent(beside['mean'])})"
-        return f"{called}: probability {percent(row['mean'])}{without}."
+        without = "" if beside is None else f" (ignoring the noise: {percent(beside['mean'], beside['ess'])})"
+        return f"{called}: probability {percent(row['mean'], row['ess'])}{without}."
     low, high = row.index[2:4]
     shown = _counted if posterior[name].dtype.kind in "iu" else number
     centre = row["median"] if label in posterior.heavy_tails else row["mean"]
@@ -148,13 +149,18 @@ def _counted(value: Any) -> str:
     return whole(round(value)) if abs(value) >= 10 or value.is_integer() else number(value, 2)
 
 
-def percent(share: Any) -> str:
-    """A probability as a percentage; what is nearly sure is not called sure."""
+def percent(share: Any, size: float = math.inf) -> str:
+    """A probability as a percentage; what is nearly sure is not called sure.
+
+    Where all of `size` effective draws agree, what they have missed has a probability of at most 3 / size, with 95%
+    certainty: (1 - 3 / size)^size is about exp(-3).
+    """
     share = float(share)
-    if 0 < share < 0.001:
-        return "less than 0.1%"
-    if 0.999 < share < 1:
-        return "more than 99.9%"
+    least = max(0.001, 3.0 / size) if share in (0.0, 1.0) else 0.001
+    if share < 0.001:
+        return f"less than {100 * least:.2g}%"
+    if share > 0.999:
+        return f"more than {100 * (1 - least):.3g}%"
     return f"{number(100 * share, 3)}%"
 
 
