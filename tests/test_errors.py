@@ -26,11 +26,15 @@ def total(law):
 
 def test_a_refusal_has_its_parts():
     error = refused(lambda: nw.Rejection(plan="clever"))
-    assert (error.who, error.argument, error.rule) == ("Rejection", "plan", "must be one of 'divide', 'joint'")
+    assert (error.who, error.argument, error.rule) == (
+        "Rejection",
+        "plan",
+        "must be one of 'divide', 'joint', 'predictive'",
+    )
     assert (error.value, error.advice) == ("'clever'", "Choose one.")
     assert str(error) == f"{error.who}: {error.cause}"
     assert error.cause == f"'{error.argument}' {error.rule}; got {error.value}. {error.advice}"
-    assert error.headline == "Rejection: 'plan' must be one of 'divide', 'joint'"
+    assert error.headline == "Rejection: 'plan' must be one of 'divide', 'joint', 'predictive'"
 
 
 def test_plain_text_has_no_parts():

@@ -86,7 +86,10 @@ CASES = {
         ),
         "needs the density of 's', which has no noise",
     ),
-    "plan": (lambda: nw.Rejection(plan="clever"), "'plan' must be one of 'divide', 'joint'; got 'clever'"),
+    "plan": (
+        lambda: nw.Rejection(plan="clever"),
+        "'plan' must be one of 'divide', 'joint', 'predictive'; got 'clever'",
+    ),
     "max_proposals": (lambda: nw.Rejection(max_proposals=0), "'max_proposals'"),
     "max_seconds": (lambda: nw.Rejection(max_seconds=-1.0), "'max_seconds' must be positive"),
     "min_ess": (lambda: nw.Importance(min_ess=0.0), "'min_ess' must be positive"),

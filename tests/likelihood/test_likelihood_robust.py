@@ -9,10 +9,9 @@ import matplotlib
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from conftest import REFERENCE
 from exactness import LIMIT, agrees
 from scipy import optimize, special, stats
-from targets import count_model, count_release
+from targets import REFERENCE, count_model, count_release
 
 import noisewise as nw
 from noisewise.inference.problem import Problem

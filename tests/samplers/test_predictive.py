@@ -181,6 +181,15 @@ def test_what_has_no_noise_keeps_its_parameters():
     assert "conjugate" in PREDICTIVE.unfit(Problem(model, release))
 
 
+def test_counts_in_thousand_millions_are_left_to_others():
+    """Every draw would pass all values of a window of millions."""
+    model, release = count(shape=1e9, noise=nw.Laplace(scale=1e5), released=1e9 + 3e4)
+    assert "8,192 values" in PREDICTIVE.unfit(Problem(model, release))
+    posterior = nw.sample(model, release, draws=20_000, seed=1)
+    assert posterior.status == "complete"
+    assert posterior.sampler != PREDICTIVE
+
+
 def test_another_route_agrees(seed):
     """The same posterior by weights of the exact likelihood, which know nothing of conjugacy."""
     ours = nw.sample(*count(shape=2.0), PREDICTIVE, draws=DRAWS, seed=seed)

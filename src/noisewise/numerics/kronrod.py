@@ -24,7 +24,7 @@ def rule() -> tuple[Array, Array, Array]:
     basis = legendre.legvander(t, few + 1)
     products = (basis[:, : few + 1] * (w * basis[:, few])[:, None]).T @ basis
     stieltjes = np.append(np.linalg.lstsq(products[:, : few + 1], -products[:, few + 1], rcond=None)[0], 1.0)
-    further = legendre.legroots(stieltjes)
+    further = legendre.legroots(stieltjes).real  # from version 2.5 on NumPy calls them complex
     for _ in range(3):  # polished by Newton's steps
         further = further - legendre.legval(further, stieltjes) / legendre.legval(further, legendre.legder(stieltjes))
     nodes = np.concatenate([gauss, further])

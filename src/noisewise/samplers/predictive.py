@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 ROWS, LEAST_ROWS, NUMBERS = 2**16, 2**6, 2**18
 """Rows of one block at most and at least, and numbers that it may hold between these."""
+MOST_VALUES = 2**13
+"""Values that sums run over, at most: every draw passes them all."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,14 @@ def _found(problem: Problem) -> Predictive | str:
     widened: collapsed.Widened = ()
     for _ in range(collapsed.WIDENINGS):
         collapse = collapsed.Collapse.of(smaller, widened)
-        if collapse.target.excess():
+        if collapse.cells > MOST_VALUES or collapse.target.excess():
             break
         _, left = collapse.complete(np.random.default_rng(0), {}, 1)
         wider = collapse.target.too_narrow(left[0], collapsed.NEGLECTED)
         if not wider:
             return Predictive(smaller, widened)
         widened = collapsed.doubled(widened, wider)
-    return "needs sums over statistics that leave next to nothing out"
+    return f"needs sums over statistics that leave next to nothing out with at most {MOST_VALUES:,} values"
 
 
 def drawn(
