@@ -14,7 +14,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.analysis import Analysis, starter
-from noisewise.analysis.analysis import STARTERS
+from noisewise.analysis.analysis import KINDS, STARTERS
 from noisewise.cli import main
 from noisewise.cli.shared import readable
 from noisewise.inference import progress
@@ -376,9 +376,36 @@ def test_mle_says_in_words_of_files_what_else_there_is(noisewise, kind, hint):
 def test_compare_shows_naive_beside_exact(noisewise, count, tmp_path):
     code, out, _ = noisewise("compare", "count.toml", "--draws", "1000")
     assert code == 0
+    assert out.startswith("A privatised count\nVerdict: Trust it.\n  - The number of cases is about")
     assert "naive mean" in out
-    assert "wider" in out
+    assert "wider: how many times as wide the exact interval is." in out
+    cells = [cell.strip() for cell in next(line for line in out.splitlines() if "(cases)" in line).split("│")[1:-1]]
+    assert cells[:5] == ["The number of cases (cases)", "37.4", "0", "37.4", "37.4"], "taken as published"
+    assert cells[-2:] == ["", ""], "no interval is so many times as wide as a point"
     assert [path.name for path in tmp_path.iterdir()] == ["count.toml"]
+
+
+def test_new_without_a_kind_says_which_there_are(noisewise, tmp_path):
+    code, out, _ = noisewise("new")
+    assert code == 0
+    assert [line.split()[2] for line in out.splitlines()[1:]] == list(KINDS)
+    assert "noisewise new rate        A count per 100,000 people" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_report_of_a_folder_that_is_not_there(noisewise):
+    code, _, err = noisewise("report", "count-results")
+    assert code == 2
+    assert "'count-results' must be an existing folder of results" in err
+
+
+def test_calibrate_says_how_its_table_is_read(noisewise, count):
+    code, out, err = noisewise("calibrate", "count.toml", "--replicates", "20", "--draws", "50")
+    assert code == 0
+    assert "20 releases are simulated, and each is fitted" in err
+    assert "│ The expected number (theta, cases) │" in out
+    assert "mean position about 0.5, spread about 1" in out
+    assert "p_value" not in out
 
 
 @pytest.mark.parametrize(
@@ -413,7 +440,10 @@ def test_tables_hold_no_powers_of_ten_and_no_false_precision(noisewise, count):
     _, out, _ = noisewise("fit", "count.toml", "--no-naive")
     assert "How: 10,000 draws by Rejection" in out
     row = next(line for line in out.splitlines() if "over_30" in line and "│" in line)
-    assert re.fullmatch(r"│ over_30 +│ +[\d.]+% │ +│ +│ +│", row), "a probability has no interval"
+    assert re.fullmatch(r"│ More than 30 cases \(over_30\) +│ +[\d.]+% │ +│ +│ +│", row), (
+        "a probability has no interval"
+    )
+    assert "│ The expected number (theta, cases) │" in out, "with label and unit"
 
 
 @pytest.mark.parametrize(("command", "naive"), [("fit", "naive.nc"), ("mle", "naive.json"), ("compare", "naive.nc")])
@@ -449,6 +479,9 @@ def test_compare_says_why_there_is_no_naive_analysis(noisewise, tmp_path):
     assert code == 0
     assert "there is no naive analysis" in err
     assert "density" in json.loads(out)["no_naive"]
+    _, out, err = noisewise("compare", "regression.toml", "--draws", "100")
+    assert "\nVerdict: " in out
+    assert "no naive analysis: the model can simulate sums but has no formula to fit a value taken at its word" in err
 
 
 def test_calibrate_passes_for_the_right_sampler_and_fails_for_a_wrong_one(noisewise, count, monkeypatch):

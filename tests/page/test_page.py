@@ -36,7 +36,7 @@ from noisewise.workflow.designing import run_design
 pytest.importorskip("shiny", reason="the page needs noisewise[page]")
 
 from noisewise.page import Server, budget, compute, editor, explore, form, guard, job_queue, release_text
-from noisewise.page.results import run_state
+from noisewise.page.results import cards_ui, run_state
 from noisewise.page.runs import AHEAD, FILES, MOST_WAITING, Run, Runs
 from noisewise.page.worker import Cancelled
 
@@ -767,8 +767,35 @@ def test_what_is_expected_becomes_the_prior():
     law = Analysis.from_text(made).content["parameters"]["theta"]
     assert law.startswith("Gamma(")
     assert made == COUNT.replace('"Gamma(25, 1)"', f'"{law}"')
-    low, high = form.form_of(Analysis.from_text(made)).priors["theta"]
-    assert (float(low), float(high)) == (pytest.approx(16, rel=0.02), pytest.approx(36, rel=0.02))
+    with pytest.raises(InputError, match="two numbers, the smaller first, without commas"):
+        form.with_prior(COUNT, "theta", "1,600", "3,600")
+
+
+@pytest.mark.parametrize(
+    ("typed", "present"),
+    [
+        (("20", "45"), "Gamma(25, 1)"),
+        (("0.1", "30"), "Gamma(25, 1)"),
+        (("20000", "45250"), "Gamma(25, 1)"),
+        (("20", "45.255"), "HalfNormal(9)"),
+        (("0", "10"), "Normal(5, 1)"),
+        (("-0.5", "0.25"), "Normal(5, 1)"),
+        (("0.1", "0.45"), "Beta(1, 1)"),
+        (("0.00002", "300.5"), "LogNormal(0, 1)"),
+    ],
+)
+def test_what_was_typed_comes_back_as_typed(typed, present):
+    file = COUNT.replace("Poisson(theta)", "Normal(theta, 1)").replace("Gamma(25, 1)", present)
+    made = form.with_prior(file, "theta", *typed)
+    back = form.form_of(Analysis.from_text(made)).priors["theta"]
+    assert tuple(map(float, back)) == tuple(map(float, typed))
+    assert all(len(shown) <= len(number) + 1 for shown, number in zip(back, typed, strict=True))
+
+
+def test_ends_that_nobody_typed_are_rounded():
+    assert form.form_of(Analysis.from_text(COUNT)).priors["theta"] == ("16.2", "35.7")
+    far = COUNT.replace("Poisson(theta)", "Normal(theta, 1)").replace("Gamma(25, 1)", "Normal(123456, 1000.1234)")
+    assert form.form_of(Analysis.from_text(far)).priors["theta"] == ("121000", "125000")
 
 
 @pytest.mark.parametrize(
@@ -792,6 +819,15 @@ def test_the_law_between_two_ends_has_its_middle_there(ends, present, law):
         "lognorm": lambda: stats.lognorm(second, scale=np.exp(first)),
     }[law]()
     assert made.cdf(ends) == pytest.approx([0.025, 0.975], abs=5e-4)
+
+
+def test_the_legend_names_what_is_drawn_and_no_more():
+    spread = [1.0, 1.0, 0.0, 2.0]
+    row = {"name": "a", "label": "A", "exact": spread, "naive": None, "prior": spread}
+    rows = [row, {**row, "name": "b", "label": "B", "naive": spread}]
+    for label, kinds in (("A", ["exact", "prior"]), ("B", ["exact", "naive", "prior"])):
+        shown = str(cards_ui({"cards": [{"label": label, "svg": ""}], "rows": rows}))
+        assert re.findall(r'class="key (\w+)"', shown) == kinds
 
 
 # In a browser -----------------------------------------------------------------------------------------------
@@ -1120,8 +1156,26 @@ def test_numbers_typed_one_right_after_the_other_are_all_kept(window):
     analysis = Analysis.from_text(page.input_value("#analysis"))
     low, high = form.form_of(analysis).priors["theta"]
     assert analysis.release["count"].value == 41.5
-    assert (float(low), float(high)) == pytest.approx((20.0, 45.0), rel=0.02)
-    assert page.input_value("#form_value") == "41.5"
+    assert (low, high) == ("20", "45")
+    assert [page.input_value(f"#form_{key}") for key in ("value", "low", "high")] == ["41.5", "20", "45"]
+    page.reload()
+    until(lambda: page.input_value("#form_high") == "45")
+    assert page.input_value("#form_low") == "20", "what was typed comes back as typed"
+
+
+def test_another_statistic_is_shown_with_its_own_numbers(window):
+    """Also right after a number of the first was typed: that number must not go to the second."""
+    page = window()
+    page.fill("#analysis", starter("means"))
+    until(lambda: page.input_value("#form_value") == "29.4")
+    page.fill("#form_value", "31.5")
+    wait_for_value(page, "value = 31.5")
+    page.select_option("#form_statistic", "mean_control")
+    until(lambda: page.input_value("#form_value") == "22.6")
+    page.fill("#form_noise", "0.5")
+    until(lambda: "epsilon = 0.5" in page.input_value("#analysis"))
+    values = {name: item.value for name, item in Analysis.from_text(page.input_value("#analysis")).release.items()}
+    assert values == {"mean_treated": 31.5, "mean_control": 22.6}
 
 
 def test_the_report_opens_in_a_tab_and_a_file_is_opened_again(window, server, finished):
@@ -1165,6 +1219,8 @@ def test_a_server_that_is_gone_is_said_in_words(chromium, tmp_path):
             page.goto(re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())[0])
             page.wait_for_selector("#check_message .found", timeout=1000 * PATIENCE)
             assert not page.is_visible("#gone")
+            assert page.is_disabled("#epsilon"), "no run to explore"
+            assert page.inner_text("#epsilon_text") == ""
             process.kill()
             page.wait_for_selector("#gone:not([hidden])", timeout=1000 * PATIENCE)
             assert "Start noisewise serve again" in page.inner_text("#gone")

@@ -24,10 +24,20 @@ from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.release import Release
 
-STARTERS = ("count", "rate", "response", "means", "histogram", "survey", "regression")
-"""Names of the commented starter files that can be fitted."""
-KINDS = (*STARTERS, "design")
-"""All of them: a design has no release yet."""
+LABELS = {
+    "count": "One count",
+    "rate": "A count per 100,000 people",
+    "response": "A delicate question, by randomised response",
+    "means": "Two clamped means and their difference",
+    "histogram": "A histogram",
+    "survey": "A survey by region, partially pooled",
+    "regression": "A regression from clamped sums",
+    "design": "A plan: which epsilon does a question need?",
+}
+"""The commented starter files, and what each is about."""
+KINDS = tuple(LABELS)
+STARTERS = tuple(kind for kind in KINDS if kind != "design")
+"""Those that can be fitted: a design has no release yet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,4 +197,4 @@ def starter(name: str) -> str:
     return resources.files("noisewise.analysis").joinpath("starters", f"{name}.toml").read_text(encoding="utf-8")
 
 
-__all__ = ["KINDS", "STARTERS", "Analysis", "DesignFile", "FileError", "Settings", "plan_of", "starter"]
+__all__ = ["KINDS", "LABELS", "STARTERS", "Analysis", "DesignFile", "FileError", "Settings", "plan_of", "starter"]

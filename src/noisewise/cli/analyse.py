@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisewise.analysis import Analysis, DesignFile, plan_of, starter
-from noisewise.analysis.analysis import KINDS, text_of
+from noisewise.analysis.analysis import KINDS, LABELS, text_of
 from noisewise.analysis.file_words import in_file_words
 from noisewise.cli.shared import (
     FAILED,
@@ -33,19 +33,31 @@ from noisewise.cli.shared import (
 from noisewise.errors import NoisewiseError, refusal
 from noisewise.inference.settings import method_in_words
 from noisewise.report import noise
+from noisewise.report.page import why_not
 from noisewise.report.prior_words import prior_in_words
 from noisewise.report.short_answer import in_order, percent
+from noisewise.results.naming import Naming
 from noisewise.studies.calibrate import calibrate as calibrate_of
 from noisewise.studies.forecast import forecast as forecast_of
 from noisewise.workflow.expectations import Mistaken
 from noisewise.workflow.folder import check_folder
-from noisewise.workflow.reporting import write, write_report
+from noisewise.workflow.reporting import report_on, write, write_report
 from noisewise.workflow.results import plain
 from noisewise.workflow.run import fit_results, run_posterior
 
 if TYPE_CHECKING:
     from noisewise.workflow.results import Results
 
+WIDER = (
+    "wider: how many times as wide the exact interval is. shift: how far the exact mean lies from the naive one, in "
+    "naive standard deviations. (Empty where ignoring the noise means taking the published value for the truth.)"
+)
+CALIBRATED = {"p_value": "p-value", "mean": "mean position", "spread": "spread of positions", "reading": "says"}
+"""Columns of a calibration for people."""
+RIGHT = (
+    "Where draws are right, the true value is as often low as high among them: mean position about 0.5, spread about "
+    "1, and no p-value close to 0. (log eta: the log density of the noise, which sees what single quantities cannot.)"
+)
 ROUGH = 2
 """Significant digits of a forecast from a short probe."""
 Out = Annotated[Path | None, typer.Option(help="Folder for the results; by default named after the file.")]
@@ -61,20 +73,26 @@ def register(app: typer.Typer) -> None:
 
 
 def new(
-    kind: Annotated[str, typer.Argument(help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}.", show_default=False)],
+    kind: Annotated[
+        str | None, typer.Argument(help=f"{', '.join(KINDS[:-1])} or {KINDS[-1]}; none lists them.", show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write it; by default KIND.toml.")] = None,
 ) -> None:
-    """Write a commented analysis file to fill in.
-
-    count: one noisy count. rate: a noisy count per 100,000 people. response: a delicate question by randomised
-    response. means: two noisy clamped means and their difference. histogram: noisy counts of groups. survey: noisy
-    numbers of yes answers by region, with partial pooling. regression: noisy clamped sums and a slope. design: nothing
-    published yet, and the question which budget it needs.
-    """
+    """Write a commented analysis file to fill in; without a kind, say which there are."""
+    if kind is None:
+        _say_kinds()
+        return
     text = starter(kind)
     path = out if out is not None else Path(f"{kind}.toml")
     write_new(path, text, "new")
     typer.echo(f"Written: {path}. Edit it, then run: noisewise check {path}")
+
+
+def _say_kinds() -> None:
+    """Every starter, and what it is about."""
+    typer.echo("Choose what comes nearest to yours:")
+    for kind, about in LABELS.items():
+        typer.echo(f"  noisewise new {kind:<{max(map(len, KINDS))}}  {about}")
 
 
 def check(
@@ -115,7 +133,7 @@ def check(
         for line in outlook.lines():
             typer.echo(in_file_words(line))
         work = outlook.table().drop(columns="note").dropna()
-        say_table(work.rename(index=in_file_words), "Expected work (seconds are rough)", ROUGH)
+        say_table(work.rename(index=in_file_words), "Expected work, in numbers handled (seconds are rough)", ROUGH)
         seconds = float(work["seconds"].iloc[0])
         typer.echo(f"{_duration(seconds)}; next: noisewise fit {file}")
     else:
@@ -237,7 +255,9 @@ def _say_posterior(results: "Results", folder: Path | None, json: bool = False, 
     if report is not None:
         _say_short(report)
     if len(posterior):
-        say_table(_for_people(posterior, in_order(posterior, posterior.summary(level))))
+        say_table(
+            _for_people(posterior, in_order(posterior, posterior.summary(level))).rename(posterior.naming.entered)
+        )
     if posterior.without_moments:
         typer.echo(posterior.without_moments)
     typer.echo(f"How: {posterior.headline(results.analysis.settings.seed)}.")
@@ -307,7 +327,7 @@ def _say_fit(results: "Results", folder: Path | None, json: bool, report: Any = 
         typer.echo(results.analysis.title)
     if report is not None:
         _say_short(report)
-    say_table(results.table())
+    say_table(results.table().rename(Naming.of(results.analysis.content).entered))
     height = "not known" if math.isnan(fit.log_likelihood) else f"{fit.log_likelihood:.6g}"
     typer.echo(f"Log likelihood {height}, by {type(fit.estimator).__name__}.")
     if folder is not None:
@@ -334,22 +354,30 @@ def compare(
     with _mistakes_advised():
         results = run_posterior(analysis, "compare", anyway=anyway, progress=False if quiet else None)
     if out is None:
-        _say_comparison(results, None, json)
+        report = None if json else report_on(results, analysis.to_text(), {})
+        _say_comparison(results, None, json, report)
     else:
-        _write_and_say(results, out, lambda place, _: _say_comparison(results, place, json))
-    if results.comparison is None and results.no_naive:
-        note(f"there is no naive analysis: {results.no_naive}")
+        _write_and_say(results, out, lambda place, report: _say_comparison(results, place, json, report))
     stop_unless_done(results, out)
 
 
-def _say_comparison(results: "Results", folder: Path | None, json: bool) -> None:
+def _say_comparison(results: "Results", folder: Path | None, json: bool, report: Any = None) -> None:
     compared = results.comparison
     if json or compared is None:
-        _say_posterior(results, folder, json)
-    else:
-        say_table(in_order(compared.exact, compared.table(results.analysis.settings.level)))
-        if folder is not None:
-            _say_where(folder)
+        _say_posterior(results, folder, json, report)
+        if compared is None and results.no_naive:
+            note(f"there is no naive analysis: {results.no_naive if report is None else why_not(report)}.")
+        return
+    if results.analysis.title:
+        typer.echo(results.analysis.title)
+    if report is not None:
+        _say_short(report)
+    table = in_order(compared.exact, compared.table(results.analysis.settings.level))
+    shown = table.astype(object).where(table.notna(), "")  # nothing is so many times as wide as a point
+    say_table(shown.rename(compared.exact.naming.entered))
+    typer.echo(WIDER)
+    if folder is not None:
+        _say_where(folder)
 
 
 def calibrate(
@@ -368,6 +396,9 @@ def calibrate(
     """
     analysis = loaded(file, None, seed)
     settings = analysis.settings
+    if not quiet:
+        many = f"{replicates} releases are simulated, and each is fitted"
+        note(f"{many}: on a large model that takes minutes. With --replicates 50 it is quicker, and sees less.")
     calibration = calibrate_of(
         analysis.model,
         analysis.release,
@@ -395,7 +426,8 @@ def calibrate(
         )
     else:
         typer.echo(f"{calibration.headline()}.")
-        say_table(calibration.table())
+        say_table(calibration.table().rename(columns=CALIBRATED, index=Naming.of(analysis.content).entered))
+        typer.echo(RIGHT)
     if calibration.replicates < calibration.asked:
         fail(f"interrupted after {calibration.replicates} of {calibration.asked} replicates", INTERRUPTED)
     if not calibration.passed:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shiny import Inputs, Session, reactive, render, req, ui
 
 from noisewise.analysis import Analysis, FileError, plan_of, starter
-from noisewise.analysis.analysis import KINDS
+from noisewise.analysis.analysis import KINDS, LABELS
 from noisewise.analysis.mistakes import in_words
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.page import release_text
@@ -24,16 +24,6 @@ WHERE = "analysis file"
 COMMON = ("Laplace", "Gaussian", "DiscreteLaplace", "DiscreteGaussian", "RandomizedResponse")
 """Mechanisms that stand first in the list."""
 ORDERED = (*COMMON, *(name for name in release_text.MECHANISMS if name not in COMMON))
-STARTER_LABELS = {
-    "count": "One count",
-    "rate": "A count per 100,000 people",
-    "response": "A delicate question, by randomised response",
-    "means": "Two clamped means and their difference",
-    "histogram": "A histogram",
-    "survey": "A survey by region, partially pooled",
-    "regression": "A regression from clamped sums",
-    "design": "A plan: which epsilon does a question need?",
-}
 
 
 @dataclass(frozen=True)
@@ -91,7 +81,7 @@ def editor_ui() -> Any:
     return ui.div(
         ui.tags.section(
             ui.h2("1. Begin", id="model-title"),
-            ui.input_select("starter", "Start from", {name: STARTER_LABELS.get(name, name) for name in KINDS}),
+            ui.input_select("starter", "Start from", LABELS),
             ui.div(ui.input_action_button("use_starter", "Use this starter"), class_="actions"),
             ui.input_file("open_file", "Or open an analysis file of yours", accept=[".toml"], button_label="Open file"),
             ui.p("Either replaces the analysis file below; Undo brings it back.", class_="quiet"),
@@ -289,6 +279,11 @@ def _in_step(input: Inputs, said: Any, put: Any, checked: Any) -> None:
         await form.take_prior(input.form_parameter(), input.form_low().strip(), input.form_high().strip())
 
 
+def _first(chosen: str, names: Any) -> str:
+    """What was chosen, where the file has it; else the first that it has."""
+    return chosen if chosen in names else next(iter(names), "")
+
+
 class _Form:
     """The form in one window: what it was filled with, and what it brings to the file."""
 
@@ -298,6 +293,8 @@ class _Form:
         """The text that the form made last (what is being typed is not written over), and what was shown then."""
         self.sent: list[str] = []
         """Texts that the form made and the browser has not shown yet: the next change is one of the last of them."""
+        self.chosen = ("", "")
+        """The statistic and the parameter whose numbers were filled in last."""
         self.filled: dict[str, tuple[str, str | None]] = {}
         """What was filled in last: a number that the file has not changed is left as it is."""
 
@@ -308,14 +305,20 @@ class _Form:
         for key, names in (("form_statistic", outcome.form.values), ("form_parameter", outcome.form.priors)):
             with reactive.isolate():
                 present = self.input[key]()
-            chosen = present if present in names else next(iter(names), "")
+            chosen = _first(present, names)
             choices = {name: outcome.form.called[name] for name in names}
             ui.update_select(key, choices=choices or {"": "none here"}, selected=chosen)
 
     def fill(self, outcome: Checked, statistic: str, parameter: str) -> None:
         """Show the numbers of a file that somebody else than the form has changed."""
-        if outcome.error or outcome.text == self.own or outcome.text in self.sent:
+        self._text()
+        if outcome.error or self.sent:  # until its own is shown, all else is of before
             return
+        statistic = _first(statistic, outcome.form.values)
+        parameter = _first(parameter, outcome.form.priors)
+        if outcome.text == self.own and (statistic, parameter) == self.chosen:
+            return
+        self.own, self.chosen = "", (statistic, parameter)
         key, amount = outcome.form.noise.get(statistic, ("none stated", ""))
         low, high = outcome.form.priors.get(parameter, ("", ""))
         self._fill_one("form_value", outcome.form.values.get(statistic, ""))

@@ -7,7 +7,7 @@ from typing import Any
 
 from noisewise.analysis import Analysis, DesignFile
 from noisewise.analysis import toml as toml_text
-from noisewise.analysis.expected import law_between
+from noisewise.analysis.expected import law_between, short, typed_ends
 from noisewise.errors import InputError, Path
 from noisewise.report.prior_words import spread
 from noisewise.results.naming import Naming
@@ -43,7 +43,7 @@ def form_of(analysis: Analysis | DesignFile) -> PageForm:
             noise[name] = (key, _shown(entries[name][key]))
     model = analysis.model
     plain = [name for name in model.parameters if not model.parents(name) and model.shape(name) == ()]
-    priors = {name: (f"{low:.3g}", f"{high:.3g}") for name in plain for low, high in [_ends(model, name)]}
+    priors = {name: _between(model, name, analysis.content["parameters"].get(name)) for name in plain}
     naming = Naming.of(analysis.content)
     return PageForm(values, noise, priors, {name: naming.listed(name) for name in (*values, *priors)})
 
@@ -52,9 +52,10 @@ def _has(entries: dict[str, Any], name: str, key: str) -> bool:
     return isinstance(entries.get(name), dict) and key in entries[name]
 
 
-def _ends(model: Any, name: str) -> tuple[float, float]:
+def _between(model: Any, name: str, law: Any) -> tuple[str, str]:
+    """The ends of the middle 95% of a prior: as they were typed, where the law was made from them."""
     _, _, low, high, _ = spread(model, name)
-    return low, high
+    return typed_ends(low, high, str(law)) or (short(low), short(high))
 
 
 def _shown(value: Any) -> str:
@@ -71,7 +72,8 @@ def with_prior(text: str, parameter: str, low: str, high: str) -> str:
     try:
         ends = float(low), float(high)
     except ValueError:
-        raise InputError("Give two numbers, the smaller first: between 16 and 36.") from None
+        advice = "Give two numbers, the smaller first, without commas: between 16.5 and 36000."
+        raise InputError(advice) from None
     present = toml_text.read(text, "analysis file").at(("parameters", parameter))
     return replaced(text, ("parameters", parameter), f'"{law_between(*ends, str(present))}"')
 

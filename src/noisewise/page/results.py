@@ -68,7 +68,14 @@ def _slider() -> Any:
         " ",
         ui.tags.output("", id="epsilon_text", for_="epsilon"),
         ui.tags.input(
-            id="epsilon", class_="noisewise-range", type="range", min=str(low), max=str(high), step=str(step), value="0"
+            id="epsilon",
+            class_="noisewise-range",
+            type="range",
+            min=str(low),
+            max=str(high),
+            step=str(step),
+            value="0",
+            disabled="",  # until there is a run to explore
         ),
         ui.p("Move it once a run has finished. Each place it rests at adds a row.", class_="quiet"),
     )
@@ -173,8 +180,11 @@ def cards_ui(result: Any) -> Any:
     """Prior, naive and exact of what was asked for first, drawn with their intervals."""
     if not result["cards"]:
         return None
-    kinds = (("exact", "exact: counts the noise"), ("naive", "naive: ignores the noise"), ("prior", "prior: before"))
-    keys = [ui.tags.li(ui.tags.span(class_=f"key {kind}", aria_hidden="true"), said) for kind, said in kinds]
+    kinds = {"exact": "exact: counts the noise", "naive": "naive: ignores the noise", "prior": "prior: before"}
+    drawn = {card["label"] for card in result["cards"]}
+    rows = [row for row in result["rows"] if row.get("label", row["name"]) in drawn]
+    shown = [kind for kind in kinds if any(row[kind] is not None for row in rows)]
+    keys = [ui.tags.li(ui.tags.span(class_=f"key {kind}", aria_hidden="true"), kinds[kind]) for kind in shown]
     figures = [
         ui.tags.figure(ui.HTML(card["svg"]), ui.tags.figcaption(ui.tags.strong(card["label"])), class_="card-of-result")
         for card in result["cards"]
@@ -210,7 +220,9 @@ def _rows(result: Any) -> list[Any]:
 def _numbers(numbers: Any, is_chance: bool) -> tuple[str, str, str]:
     """Mean, standard deviation and interval; of a yes-or-no question, its probability alone."""
     mean, sd, low, high = numbers
-    return (percent(mean), "", "") if is_chance else (short(mean), short(sd), f"{short(low)} to {short(high)}")
+    if is_chance:
+        return percent(mean), "", ""
+    return short(mean), short(sd), short(low) if low == high else f"{short(low)} to {short(high)}"
 
 
 # Other budgets ------------------------------------------------------------------------------------------------
@@ -246,8 +258,9 @@ def _asking(input: Inputs, session: Session, runs: "Runs", current: Any, states:
     def _scale() -> None:
         states()
         run = current()
-        epsilon = run.result.get("epsilon") if run is not None and run.result is not None else None
-        session.send_input_message("epsilon", {"epsilon": epsilon})
+        ready = run is not None and run.explorable
+        epsilon = (run.result or {}).get("epsilon") if run is not None and ready else None
+        session.send_input_message("epsilon", {"epsilon": epsilon, "ready": ready})
 
     @reactive.effect
     @reactive.event(input.epsilon, ignore_init=True)

@@ -5,15 +5,19 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from noisewise.diagnostics.tails import heavy_tails
 from noisewise.model import Model
 from noisewise.model.model import prior_generator
-from noisewise.numerics import double
+from noisewise.numerics import Array, double
 from noisewise.report.markup import number
 
 BLOCKS, ROWS = 25, 4096
 """Draws of the prior where there is no formula, by blocks of the size that `Model.simulate` compiles for."""
+SHARES = (0.025, 0.5, 0.975)
+NO_FORMULA = (NotImplementedError, ImportError, TypeError, ValueError)
+"""What a law answers that has none."""
 
 
 def prior_in_words(model: Model, name: str) -> str:
@@ -35,17 +39,31 @@ def prior_in_words(model: Model, name: str) -> str:
 
 def spread(model: Model, name: str) -> tuple[float, float, float, float, bool]:
     """Mean, NaN where there is none, median and ends, and whether it is positive: by formula where the law has one."""
-    with suppress(NotImplementedError, ImportError, TypeError, ValueError), double():
-        law = None if model.parents(name) else model.example(name)
-        if law is not None:
-            low, median, high = (float(law.icdf(share)) for share in (0.025, 0.5, 0.975))
+    law = None if model.parents(name) else model.example(name)
+    if law is not None:
+        with suppress(*NO_FORMULA), double():
+            low, median, high = (float(law.icdf(share)) for share in SHARES)
             return float(law.mean), median, low, high, float(law.icdf(1e-9)) > 0
+        with suppress(*NO_FORMULA), double():
+            values = model.draw(prior_generator(0, 0), [name], ROWS)[name]
+            low, median, high = (_quantile(law, share, values) for share in SHARES)
+            return float(law.mean), median, low, high, bool(values.min() > 0)
     names = [*model.ancestors(name), name]
     blocks = [model.draw(prior_generator(0, block), names, ROWS) for block in range(BLOCKS)]
-    values: Any = np.concatenate([block[name] for block in blocks]).astype(float)
-    low, median, high = map(float, np.quantile(values, [0.025, 0.5, 0.975]))
+    values = np.concatenate([block[name] for block in blocks]).astype(float)
+    low, median, high = map(float, np.quantile(values, SHARES))
     mean = float(values.mean()) if np.isnan(heavy_tails(values)) else float("nan")
     return mean, median, low, high, bool(values.min() > 0)
+
+
+def _quantile(law: Any, share: float, values: Array) -> float:
+    """Of a continuous law whose distribution function has a formula and its inverse none (Gamma, Beta).
+
+    `values`: draws of it, which lie on either side.
+    """
+    if law.is_discrete:
+        raise NotImplementedError
+    return float(brentq(lambda value: float(law.cdf(value)) - share, values.min(), values.max()))
 
 
 def _rounded(value: float, width: float, positive: bool) -> str:

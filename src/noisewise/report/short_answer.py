@@ -11,6 +11,7 @@ import numpy as np
 
 from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import number, whole
+from noisewise.report.words import in_sentence
 from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 from noisewise.studies.designs.target import Goal
@@ -110,8 +111,7 @@ def _prior_part(report: Any, label: str) -> str:
     shown = _counted if posterior[name].dtype.kind in "iu" else number
     centres = f"from {shown(_as_known(prior))} to {shown(row['mean'])}" if np.isfinite(row["mean"]) else ""
     told = _told(after / (high - low), moved, centres)
-    called, unit = report.naming.called(label), report.naming.unit(label)
-    called = f"the {called[4:]}" if called.startswith("The ") else called
+    called, unit = in_sentence(report.naming.called(label)), report.naming.unit(label)
     return f"Before the release, the prior put {called} between {shown(low)} and {shown(high)}{unit}; {told}."
 
 

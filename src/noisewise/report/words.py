@@ -81,13 +81,20 @@ def _factor(epsilon: float | None) -> str:
     return number(math.exp(epsilon)) if epsilon < 20 else f"exp({whole(epsilon)})"
 
 
+def in_sentence(label: str) -> str:
+    """A label as it stands within a sentence: the number of cases."""
+    return f"the {label[4:]}" if label.startswith("The ") else label
+
+
 def beside(label: str, row: Any, level: float) -> str:
     """One row of a comparison's table in words."""
     ends = [column for column in row.index if column.endswith("%")]
     naive, exact = ([row[column] for column in ends if column.startswith(kind)] for kind in ("naive", "exact"))
     width, shift = float(row["wider"]), float(row["shift"])
+    label = in_sentence(label)
+    claimed = f"at {number(naive[0])}" if naive[0] == naive[1] else f"between {number(naive[0])} and {number(naive[1])}"
     sentence = (
-        f"Read without the noise, the published values put {label} between {number(naive[0])} and {number(naive[1])}. "
+        f"Read without the noise, the published values put {label} {claimed}. "
         f"With it, {label} lies between {number(exact[0])} and {number(exact[1])} (probability {100 * level:g}%)"
     )
     if not np.isfinite(width) or not np.isfinite(shift):
@@ -112,6 +119,7 @@ def _shift(shift: float, unit: str = "standard deviation") -> str:
 def estimates(label: str, row: Any) -> str:
     """One row of `Fit.beside` in words."""
     naive, exact = ((row[f"{kind} estimate"], row[f"{kind} standard error"]) for kind in ("naive", "exact"))
+    label = in_sentence(label)
     sentence = (
         f"Read without the noise, the published values put {label} at {number(naive[0])}, give or take "
         f"{number(naive[1])}. With it, the estimate is {number(exact[0])}, give or take {number(exact[1])}"

@@ -56,6 +56,10 @@ class Naming:
         called = self.called(row)
         return row if called == row else f"{called} ({row})"
 
+    def entered(self, row: str) -> str:
+        """The same with its unit too, as the first column of a table has it."""
+        return self.with_unit(row, row if self.called(row) != row else "")
+
     def with_unit(self, row: str, note: str = "") -> str:
         """Its name in people's words, and in brackets a note and the unit that they do not say."""
         called, unit = self.called(row), self.unit(row).strip()

@@ -33,7 +33,8 @@ class Comparison:
         """A pandas table of parameters and derived quantities: naive and exact posterior, and how they differ.
 
         `wider` is the ratio of the intervals' widths; `shift` the difference of the means in naive standard
-        deviations. Truth values, which have no interval, are left out.
+        deviations; both are NaN where the naive analysis knows the value (a statistic, taken as published). Truth
+        values, which have no interval, are left out.
         """
         import pandas as pd
 
@@ -46,8 +47,10 @@ class Comparison:
         table = exact.loc[labels, columns].add_prefix("exact ")
         if self.naive is not None:
             naive = self.naive.summary(level)[columns].reindex(labels)
-            wider = (exact.loc[labels, high] - exact.loc[labels, low]) / (naive[high] - naive[low])
-            shift = (exact.loc[labels, "mean"] - naive["mean"]) / naive["sd"]
+            known = naive[high] == naive[low]
+            naive["sd"] = naive["sd"].mask(known, 0.0)  # in place of rounding
+            wider = (exact.loc[labels, high] - exact.loc[labels, low]) / (naive[high] - naive[low]).mask(known)
+            shift = (exact.loc[labels, "mean"] - naive["mean"]) / naive["sd"].mask(known)
             table = pd.concat([naive.add_prefix("naive "), table, wider.rename("wider"), shift.rename("shift")], axis=1)
         return table
 

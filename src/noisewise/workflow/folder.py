@@ -158,6 +158,9 @@ def write_files(results: Results, folder: Path) -> dict[str, Any]:
 
 def load(folder: Path) -> Results:
     """What a results folder holds."""
+    if not folder.exists():
+        advice = "Check the path, or make one with: noisewise fit FILE."
+        raise refusal("results", "folder", "must be an existing folder of results", str(folder), advice)
     if not folder.is_dir() or not _is_ours(folder):
         rule = "must be written by 'noisewise fit', 'mle' or 'compare'"
         raise refusal("results", "folder", rule, str(folder), "Check the path.")

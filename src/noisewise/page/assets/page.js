@@ -8,6 +8,7 @@
 // Shiny's own slider cannot be read by screen readers; this binds the browser's. Moving it is reported when it rests.
 (() => {
   const spoken = (element) => {
+    if (element.disabled) return ""; // no run to explore: no budget to speak of
     const factor = Math.pow(2, Number(element.value));
     const epsilon = Number(element.dataset.epsilon);
     const short = (number) => String(Number(number.toPrecision(3)));
@@ -23,7 +24,11 @@
     initialize(element) { show(element); }
     getValue(element) { return Number(element.value); }
     setValue(element, value) { element.value = value; show(element); }
-    receiveMessage(element, message) { element.dataset.epsilon = message.epsilon || ""; show(element); }
+    receiveMessage(element, message) {
+      element.dataset.epsilon = message.epsilon || "";
+      element.disabled = !message.ready;
+      show(element);
+    }
     subscribe(element, callback) { $(element).on("input.noisewise", () => { show(element); callback(true); }); }
     unsubscribe(element) { $(element).off(".noisewise"); }
     getRatePolicy() { return { policy: "debounce", delay: 400 }; }
