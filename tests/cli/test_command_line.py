@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -363,7 +364,7 @@ def test_mle_agrees_with_the_library(noisewise, count, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "hint"), [("regression", 'method = "MCEM" in [likelihood]'), ("survey", "noisewise fit")]
+    ("kind", "hint"), [("regression", 'method = "MCEM" in [likelihood]'), ("survey", "got 'centre and spread'")]
 )
 def test_mle_says_in_words_of_files_what_else_there_is(noisewise, kind, hint):
     assert noisewise("new", kind)[0] == 0
@@ -391,6 +392,23 @@ def test_new_without_a_kind_says_which_there_are(noisewise, tmp_path):
     assert [line.split()[2] for line in out.splitlines()[1:]] == list(KINDS)
     assert "noisewise new rate        A count per 100,000 people" in out
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("count.toml", "count.toml"),
+        ("Zählung-2.toml", "Zählung-2.toml"),
+        ("Fälle in Łódź.toml", '"Fälle in Łódź.toml"'),
+        ("a $5 count.toml", "'a $5 count.toml'"),
+    ],
+)
+def test_the_next_command_can_be_typed_as_it_is_printed(noisewise, tmp_path, name, typed):
+    _, out, _ = noisewise("new", "count", "--out", name)
+    assert out.endswith(f"then run: noisewise check {typed}\n")
+    assert shlex.split(out.splitlines()[-1].split("then run: ")[1]) == ["noisewise", "check", name]
+    _, out, _ = noisewise("check", name, "--no-forecast")
+    assert out.endswith(f"Next: noisewise fit {typed}\n")
 
 
 def test_a_report_of_a_folder_that_is_not_there(noisewise):

@@ -328,10 +328,13 @@ def test_an_earlier_sessions_runs_are_found_again(server, finished, tmp_path):
     shutil.copytree(finished.folder, tmp_path / "run-0007")
     (tmp_path / "run-0009").mkdir()
     (tmp_path / "run-0008").write_text("not a folder")
+    (tmp_path / "run-0006").mkdir()
+    (tmp_path / "run-0006" / "analysis.toml").write_text(COUNT)
     found = Runs(tmp_path)
     try:
-        first, second = found
-        assert (first.number, first.state) == (9, "cancelled")
+        first, second, third = found
+        assert (first.number, first.state, first.title) == (9, "cancelled", "earlier run")
+        assert (third.state, third.title) == ("cancelled", "A privatised count")
         assert (second.number, second.state, second.title) == (7, "done", "A privatised count")
         assert second.result == finished.result
         assert found.start(COUNT, "new").number == 10

@@ -20,6 +20,7 @@ from noisewise.cli.shared import (
     Json,
     Quiet,
     Seed,
+    as_typed,
     fail,
     folder_for,
     loaded,
@@ -50,8 +51,9 @@ if TYPE_CHECKING:
 
 WIDER = (
     "wider: how many times as wide the exact interval is. shift: how far the exact mean lies from the naive one, in "
-    "naive standard deviations. (Empty where ignoring the noise means taking the published value for the truth.)"
+    "naive standard deviations."
 )
+EMPTY = " Both are empty where ignoring the noise means taking the published value for the truth."
 CALIBRATED = {"p_value": "p-value", "mean": "mean position", "spread": "spread of positions", "reading": "says"}
 """Columns of a calibration for people."""
 RIGHT = (
@@ -85,7 +87,7 @@ def new(
     text = starter(kind)
     path = out if out is not None else Path(f"{kind}.toml")
     write_new(path, text, "new")
-    typer.echo(f"Written: {path}. Edit it, then run: noisewise check {path}")
+    typer.echo(f"Written: {path}. Edit it, then run: noisewise check {as_typed(path)}")
 
 
 def _say_kinds() -> None:
@@ -135,9 +137,9 @@ def check(
         work = outlook.table().drop(columns="note").dropna()
         say_table(work.rename(index=in_file_words), "Expected work, in numbers handled (seconds are rough)", ROUGH)
         seconds = float(work["seconds"].iloc[0])
-        typer.echo(f"{_duration(seconds)}; next: noisewise fit {file}")
+        typer.echo(f"{_duration(seconds)}; next: noisewise fit {as_typed(file)}")
     else:
-        typer.echo(f"Next: noisewise fit {file}")
+        typer.echo(f"Next: noisewise fit {as_typed(file)}")
 
 
 def _say_priors(analysis: Analysis | DesignFile) -> None:
@@ -160,7 +162,7 @@ def _check_plan(file: Path, planned: DesignFile, json: bool) -> None:
         entry = stated["plan"].get(name)
         how = "not published" if entry is None else f"{entry['mechanism']}, {_left_open(entry)}"
         typer.echo(f"Statistic {name}: {how}.")
-    typer.echo(f"Next: noisewise design {file}")
+    typer.echo(f"Next: noisewise design {as_typed(file)}")
 
 
 def _left_open(entry: dict[str, Any]) -> str:
@@ -375,7 +377,7 @@ def _say_comparison(results: "Results", folder: Path | None, json: bool, report:
     table = in_order(compared.exact, compared.table(results.analysis.settings.level))
     shown = table.astype(object).where(table.notna(), "")  # nothing is so many times as wide as a point
     say_table(shown.rename(compared.exact.naming.entered))
-    typer.echo(WIDER)
+    typer.echo(WIDER + (EMPTY if table["wider"].isna().any() else ""))
     if folder is not None:
         _say_where(folder)
 

@@ -1,6 +1,8 @@
 """What the commands share: options, exit codes, and how tables and notes are printed."""
 
 import json
+import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -47,6 +49,14 @@ def write_new(path: Path, text: str, who: str) -> None:
     except OSError as error:
         rule, advice = f"must be a new file in an existing folder ({error})", "Choose another name with --out."
         raise refusal(who, "out", rule, str(path), advice) from None
+
+
+def as_typed(path: Path) -> str:
+    """A path as it is typed in a command: in quotation marks where it holds blanks or other signs that need them."""
+    text = str(path)
+    if re.fullmatch(r"[\w./\\:+@%,=-]+", text):
+        return text
+    return shlex.quote(text) if set(text) & set('$"`\\!') else f'"{text}"'
 
 
 def note(message: str) -> None:

@@ -80,9 +80,9 @@ def _list(runs: Sequence[Run], chosen: Sequence[int]) -> Any:
     rows = [
         ui.tags.tr(
             ui.tags.td(_tick(run, run.number in chosen)),
-            ui.tags.th(str(run.number), scope="row"),
+            ui.tags.th(str(run.number), scope="row", class_="count"),
             ui.tags.td(ui.div(run.title, class_="clamped", title=run.title), class_="title"),
-            ui.tags.td(first_answer(run)),
+            ui.tags.td(first_answer(run), class_="answer"),
             ui.tags.td(run_state(run)),
             ui.tags.td(run.when),
             ui.tags.td(report_link(run)),

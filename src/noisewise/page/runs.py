@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -221,7 +222,7 @@ def _earlier(folder: Path) -> Iterator[Run]:
         match = _FOLDER.fullmatch(path.name)
         if match is None or not path.is_dir() or path.is_symlink():
             continue
-        run = Run({}, number=int(match[1]), folder=path, title="earlier run")
+        run = Run({}, number=int(match[1]), folder=path, title=_title(path))
         run.state, run.message = "cancelled", "Of an earlier session; it did not finish, or not with this version."
         with contextlib.suppress(OSError, ValueError):
             shown = json.loads((path / "page.json").read_text(encoding="utf-8"))
@@ -231,3 +232,10 @@ def _earlier(folder: Path) -> Iterator[Run]:
                 run.state, run.message = "done", ""
         run.when = time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime))
         yield run
+
+
+def _title(folder: Path) -> str:
+    """What the analysis file in a run's folder is called, where it can be read."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(tomllib.loads((folder / "analysis.toml").read_text(encoding="utf-8"))["question"]["title"])
+    return "earlier run"

@@ -29,7 +29,8 @@ class Coordinates:
             if model.parents(name):
                 rule = "must not depend on other parameters: a fit has no prior to integrate it over"
                 advice = "Give it a plain prior (only its support is used), or use nw.sample."
-                raise refusal("fit", Place.of("prior", name), rule, model.parents(name), advice, instead=(SAMPLE,))
+                others = " and ".join(model.parents(name))
+                raise refusal("fit", Place.of("prior", name), rule, others, advice, instead=(SAMPLE,))
             if model.is_discrete(name):
                 advice = "Fix it, or use nw.sample."
                 raise refusal(
