@@ -53,7 +53,7 @@ def unfit(problem: Problem, name: str) -> str | None:
         if not isinstance(mechanism, (Exact, Within)) and not _understood(mechanism):
             kind = type(mechanism).__name__
             return f"cannot tell which tables '{other}' leaves possible: its noise ({kind}) may rule some out"
-    if model.law(name).form.kind not in TABLES and not _by_entry(model, name):
+    if model.law(name).form.kind not in TABLES and not by_entry(model, name):
         return f"needs the entries of '{name}' to be independent given the parameters, or multinomial"
     try:
         fibre = fibre_for(problem, name)
@@ -75,7 +75,7 @@ def _understood(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, Additive) and not mechanism.inputs and not mechanism.event_dim
 
 
-def _by_entry(model: Model, name: str) -> bool:
+def by_entry(model: Model, name: str) -> bool:
     """Whether the law treats every entry alone, each with an interval of whole numbers as its support."""
     law = model.law(name)
     if not law.form.kind:

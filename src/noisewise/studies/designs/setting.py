@@ -9,10 +9,11 @@ from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
 from noisewise.model import Model
 from noisewise.numerics import Array
+from noisewise.studies.designs.counts import Mechanisms
 from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.open_plan import OpenPlan
 from noisewise.studies.designs.run import Effort, StudyRun
-from noisewise.studies.designs.simulation import Mechanisms, Simulation, checked
+from noisewise.studies.designs.simulation import Simulation, checked
 from noisewise.studies.designs.target import Goal
 
 

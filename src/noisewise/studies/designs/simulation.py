@@ -25,24 +25,25 @@ from noisewise.numerics import Array
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.sample import sample
+from noisewise.studies.designs.counts import Mechanisms, Table, common_place, counted, is_by_entry, log_prob
 from noisewise.studies.designs.run import PER_BATCH, StudyRun
+from noisewise.studies.designs.shares import ShareOfTable
 from noisewise.studies.designs.target import Goal
 
 ROWS = 2**14
 """Prior rows of a batch, at most."""
-CELLS, FEWEST_ROWS = 2**20, 2**11
-"""Probabilities of counts that a batch holds at most, by row and count; rows of a batch at least."""
-LOST = 1e-10
-"""Probability of counts that are left out, for each row."""
-WIDENINGS = 6
+NUMBERS = 2**26
+"""Numbers in the rows that are kept, about."""
 ENOUGH = 400.0
 """Effective rows that a posterior must have: the width of its 95% interval is then off by less than 1% on average."""
+ENOUGH_NODES = 100.0
+"""The same of nodes, which have no Monte Carlo error: an interval's ends are then within a twentieth of a standard
+deviation of their places."""
 LARGEST_SHARE = 0.01
 """Share that one more row could have at most, where the noise density is bounded."""
 DRAWS = 4_000
 """Draws of a posterior that has to be sampled."""
 
-Mechanisms = Mapping[str, Mechanism]
 Source = Callable[[int], tuple[dict[str, Array], "Rows | None"]]
 """True values of the releases of a batch, and rows to weigh for them; None: the prior's."""
 Drawn = Callable[[Release, int], Posterior]
@@ -56,13 +57,21 @@ class Rows:
     values: dict[str, Array]
     log_base: Array | None = None
     """None: rows of the prior."""
-    counts: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
-    """Of statistics that are summed out: their values, and the probability of each, by row and value."""
+    counts: Mapping[str, list[Table]] = field(default_factory=dict)
+    """Of statistics that are summed out: for each place their values, and the probability of each."""
+    are_nodes: bool = False
+    """Whether they cover the prior as a quadrature does, so that none is missing between them."""
     worth: float = 1.0
     """Effective over nominal number, of rows that are dependent."""
 
     def __len__(self) -> int:
         return len(next(iter(self.values.values())))
+
+    @property
+    def size(self) -> int:
+        """Numbers that it holds."""
+        tables = [chance for found in self.counts.values() for _, chance in found]
+        return sum(column.size for column in (*self.values.values(), *tables))
 
     def by(self, target: Goal) -> tuple[Array, Array]:
         """Places of the rows in the order of the quantity asked for, and its values in that order."""
@@ -112,7 +121,7 @@ class Simulation:
     seed: int
     engine: Engine | None = None
     kept: int = 32
-    """Batches whose rows are kept; others are made again when they are asked for."""
+    """Batches whose rows are kept, at most; others are made again when they are asked for."""
     source: Source | None = None
     """Where true values come from; None: from the prior, or at the stated truth."""
     sampler: Drawn | None = None
@@ -123,12 +132,13 @@ class Simulation:
     sampled: int = 0
     """Posteriors that had to be sampled, since no rows at hand could be weighed."""
     weighed: int = 0
-    _batches: dict[int, tuple[dict[str, Array], Rows]] = field(default_factory=dict)
+    _batches: dict[int, Rows] = field(default_factory=dict)
     _is_confirmed: bool = False
 
     def __post_init__(self) -> None:
-        statistics = self.model.statistics
-        self._collapsible = [name for name in statistics if _is_collapsible(self.model, name, self.targets)]
+        self._place = common_place(self.model, self.targets)
+        self._counted = {one.name: one for one in counted(self.model, self.targets, self._place)}
+        self._share = ShareOfTable.of(self.model, self.targets)
 
     def means(self, mechanisms: Mechanisms, first: int, last: int) -> Array:
         """The first target's average over the releases of each batch, for batches from `first` to before `last`."""
@@ -176,9 +186,9 @@ class Simulation:
         return log
 
     def _computed(self, plans: list[Mechanisms], batch: int) -> Array:
-        truths, pool = self._batch(batch)
+        truths = self._truths_of(batch)
         noisy = [self._released(truths, mechanisms, batch) for mechanisms in plans]
-        summed = _summed_out(pool, plans, noisy)
+        pool, summed = self._summed_out(batch, plans, noisy)
         values = np.empty((len(self.targets), len(plans), PER_BATCH))
         for row in range(PER_BATCH):
             one_truth = {name: column[row : row + 1] for name, column in truths.items()}
@@ -191,17 +201,44 @@ class Simulation:
                 rows, values[:, place, row] = self._measured(rows, pool, case)
         return values
 
+    def _summed_out(
+        self, batch: int, plans: list[Mechanisms], noisy: list[dict[str, Array]]
+    ) -> tuple[Rows, dict[str, tuple[Array, Array]]]:
+        """Rows, and for statistics summed out the log density of the releases at each row, with its bound."""
+        share = self._share
+        if share is not None and all(list(plan) == [share.table] and share.serves(plan) for plan in plans):
+            return self._shares, {share.table: share.log_density(plans, noisy)}
+        pool = self._rows_of(batch)
+        return pool, {
+            name: self._counted[name].log_density(tables, plans, noisy)
+            for name, tables in pool.counts.items()
+            if all(self._counted[name].serves(plan, self._place) for plan in plans)
+        }
+
+    @cached_property
+    def _shares(self) -> Rows:
+        """The rows of a share of a table, the same for every batch."""
+        assert self._share is not None
+        return Rows(dict(self._share.values), are_nodes=True)
+
     # One batch --------------------------------------------------------------------------------------------------
 
-    def _batch(self, batch: int) -> tuple[dict[str, Array], Rows]:
-        """True values and prior rows of a batch, derived quantities among them."""
+    def _truths_of(self, batch: int) -> dict[str, Array]:
+        """True values of a batch, derived quantities among them."""
+        truths = self._given(batch)[0]
+        return truths | self.model.derive(truths)
+
+    def _rows_of(self, batch: int) -> Rows:
+        """Rows of a batch, derived quantities among them."""
         if batch not in self._batches:
-            truths, pool = self._truths(batch) if self.source is None else self.source(batch)
-            if len(self._batches) >= self.kept:
-                del self._batches[next(iter(self._batches))]
-            pool = self._pool(batch) if pool is None else pool
-            self._batches[batch] = truths | self.model.derive(truths), pool
+            pool = self._given(batch)[1] or self._pool(batch)
+            if len(self._batches) >= self.kept or sum(one.size for one in self._batches.values()) > NUMBERS:
+                return pool
+            self._batches[batch] = pool
         return self._batches[batch]
+
+    def _given(self, batch: int) -> tuple[dict[str, Array], Rows | None]:
+        return self._truths(batch) if self.source is None else self.source(batch)
 
     def _truths(self, batch: int) -> tuple[dict[str, Array], None]:
         """True values from the prior, or from the model at the stated truth."""
@@ -215,15 +252,15 @@ class Simulation:
         model = self.model
         values = model.draw(generator(self.seed, Purpose.DESIGN_POOL, batch), list(model.order), ROWS)
         values |= model.derive(values)
-        counts: dict[str, tuple[Array, Array]] = {}
-        for name in self._collapsible:
-            found = _counts(model, name, values)
+        counts: dict[str, list[Table]] = {}
+        for name, one in self._counted.items():
+            found = one.tables(values)
             if found is not None:
                 counts[name] = found
-                rows = len(found[1])
+                rows = len(found[0][1])
                 values = {other: column[:rows] for other, column in values.items()}
         rows = len(next(iter(values.values())))
-        counts = {name: (each, chance[:rows]) for name, (each, chance) in counts.items()}
+        counts = {name: [(each, chance[:rows]) for each, chance in found] for name, found in counts.items()}
         return Rows(values, counts=counts)
 
     def _released(self, truths: dict[str, Array], mechanisms: Mechanisms, batch: int) -> dict[str, Array]:
@@ -268,9 +305,12 @@ class Simulation:
             return None
         weight = np.exp(log_weight - top)
         total = float(weight.sum())
-        if rows.worth * total**2 < ENOUGH * float(np.square(weight).sum()):
+        enough = ENOUGH_NODES if rows.are_nodes else ENOUGH
+        if rows.worth * total**2 < enough * float(np.square(weight).sum()):
             return None
-        bound = _log_sup(case) if rows.log_base is None else np.inf
+        if rows.are_nodes:
+            return np.asarray(weight / total)
+        bound = self._log_sup(case) if rows.log_base is None else np.inf
         if np.isfinite(bound):
             if np.exp(bound - top) > LARGEST_SHARE * total:
                 return None
@@ -286,20 +326,39 @@ class Simulation:
         exact = {name: np.broadcast_to(released[name], (size, *np.shape(released[name]))) for name in without_noise}
         total: Any = 0.0
         for name, mechanism in case.mechanisms.items():
-            if name in exact:
-                total = total + _log_prob(self.model, name, exact[name], rows.values | exact)
-                continue
             if rows.log_base is None and name in case.summed_out:
                 total = total + case.summed_out[name][0]
+                continue
+            if name in exact:
+                total = total + log_prob(self.model, name, exact[name], rows.values | exact)
                 continue
             distinct = rows.distinct(name) if not mechanism.inputs else None
             values = rows.values[name] if distinct is None else distinct[0]
             extra = {other: rows.values[other] for other in mechanism.inputs}
             with np.errstate(over="ignore", under="ignore"):
                 entries = np.asarray(mechanism.log_prob(released[name], values, **extra)).reshape(len(values), -1)
-            log_eta = entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1)
+            log_eta = self._of_interest(entries, case)
             total = total + (log_eta if distinct is None else log_eta[distinct[1]])
         return np.asarray(total)
+
+    def _of_interest(self, entries: Array, case: Case) -> Array:
+        """The sum of the entries of each row, or the one that the targets are about."""
+        if self._place is not None and all(map(is_by_entry, case.mechanisms.values())):
+            return np.asarray(entries[:, self._place])
+        return np.asarray(entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1))
+
+    def _log_sup(self, case: Case) -> float:
+        """Certified bound of the release's density; infinite where a statistic has no noise."""
+        if any(isinstance(mechanism, Exact) for mechanism in case.mechanisms.values()):
+            return np.inf
+        total = 0.0
+        for name, mechanism in case.mechanisms.items():
+            if name in case.summed_out:
+                total += case.summed_out[name][1]
+            else:
+                entries = np.broadcast_to(mechanism.log_sup(case.released[name]), np.shape(case.released[name]))
+                total += float(self._of_interest(entries.reshape(1, -1), case)[0])
+        return total
 
     def _sampled(self, case: Case) -> Rows:
         """Draws of the posterior, by `nw.sample`."""
@@ -343,97 +402,6 @@ def checked(model: Model, mechanisms: Mechanisms) -> Problem:
         extra = {other: values[other] for other in mechanism.inputs}
         released[name] = np.asarray(mechanism.sample(rng, values[name], **extra))[0]
     return Problem(model, release_of(mechanisms, released))
-
-
-def _is_collapsible(model: Model, name: str, targets: tuple[Goal, ...]) -> bool:
-    """Whether a statistic is one whole number that nothing but its release depends on, and has a density."""
-    used = {other for each in (*model.order, *model.derived) for other in _takes(model, each)}
-    asked = any(target.name == name for target in targets)
-    alone = name not in used and not asked and set(model.parents(name)) <= set(model.parameters)
-    return alone and model.has_density(name) and model.is_discrete(name) and model.shape(name) == ()
-
-
-def _takes(model: Model, name: str) -> tuple[str, ...]:
-    return model.derived_from[name] if name in model.derived else model.parents(name)
-
-
-def _acts_alone(mechanism: Mechanism) -> bool:
-    return not mechanism.inputs and not isinstance(mechanism, Exact)
-
-
-def _counts(model: Model, name: str, values: dict[str, Array]) -> tuple[Array, Array] | None:
-    """All values that a count may have, and the probability of each at each row, for as many rows as there is room.
-
-    None where so many values would have to be looked at that few rows are left.
-    """
-    low, high = int(values[name].min()), int(values[name].max())
-    first, last, chance = low, low, np.empty((len(values[name]), 0))  # there are columns from first to before last
-    for _ in range(WIDENINGS):
-        wider = (high - low) // 4 + 1
-        low, high = low - wider, high + wider
-        rows = min(CELLS // (high + 1 - low), len(values[name]))
-        if rows < FEWEST_ROWS:
-            return None
-        new = np.concatenate([np.arange(low, first), np.arange(last, high + 1)])
-        found = _chances(model, name, new, values, rows)
-        chance = np.hstack([found[:, : first - low], chance[:rows], found[:, first - low :]])
-        first, last = low, high + 1
-        if np.max(1.0 - chance.sum(axis=1)) < LOST:
-            possible = chance.max(axis=0) > 0.0
-            return np.arange(first, last)[possible], chance[:, possible]
-    return None
-
-
-def _chances(model: Model, name: str, each: Array, values: Mapping[str, Array], rows: int) -> Array:
-    """The probability of each count, one column each, at the first rows."""
-    parents = {parent: np.repeat(values[parent][:rows], len(each), axis=0) for parent in model.parents(name)}
-    stated = np.tile(each, rows).astype(values[name].dtype)
-    return np.exp(_log_prob(model, name, stated, parents)).reshape(rows, len(each))
-
-
-def _log_prob(model: Model, name: str, stated: Array, values: Mapping[str, Array]) -> Array:
-    """log density at each row, of as many rows as a power of two: a program is compiled for every number of rows."""
-    size = len(stated)
-    more = (1 << (size - 1).bit_length()) - size
-
-    def filled(column: Array) -> Array:
-        return np.concatenate([column, np.repeat(column[-1:], more, axis=0)])
-
-    parents = {parent: filled(values[parent]) for parent in model.parents(name)}
-    return model.log_prob(name, filled(stated), parents)[:size]
-
-
-def _summed_out(pool: Rows, plans: list[Mechanisms], noisy: list[dict[str, Array]]) -> dict[str, tuple[Array, Array]]:
-    """log density of the releases at each row, plan and replicate, counts summed out: sum over k of pi(k) eta(r | k).
-
-    And its bound over all rows, the largest eta(r | k).
-    """
-    tables = {}
-    for name, (each, chance) in pool.counts.items():
-        if not all(name in plan and _acts_alone(plan[name]) for plan in plans):
-            continue
-        with np.errstate(over="ignore", under="ignore", divide="ignore"):
-            log_eta = np.array(
-                [
-                    [plan[name].log_prob(value, each.astype(float)) for value in released[name]]
-                    for plan, released in zip(plans, noisy, strict=True)
-                ]
-            )
-            top = np.max(log_eta, axis=-1)
-            eta = np.exp(log_eta - np.where(np.isfinite(top), top, 0.0)[..., None])
-            tables[name] = np.log(np.tensordot(chance, eta, axes=(1, 2))) + top, top
-    return tables
-
-
-def _log_sup(case: Case) -> float:
-    """Certified bound of the release's density; infinite where a statistic has no noise."""
-    if any(isinstance(mechanism, Exact) for mechanism in case.mechanisms.values()):
-        return np.inf
-    bounds = {name: top for name, (_, top) in case.summed_out.items()}
-    for name, mechanism in case.mechanisms.items():
-        if name not in bounds:
-            bounds[name] = float(np.sum(mechanism.log_sup(case.released[name])))
-    return sum(bounds.values())
 
 
 def floor_of(model: Model, names: list[str], target: Goal) -> dict[str, Mechanism] | None:

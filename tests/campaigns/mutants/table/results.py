@@ -170,7 +170,7 @@ GROUPS = {
     ),
 }
 
-DESIGNED = "studies/test_design.py"
+DESIGNED, TABLES = "studies/test_design.py", "studies/test_design_tables.py"
 STUDIES = {
     "a share of the budget is given to every statistic alike": Mutant(
         "studies/designs/open_plan.py",
@@ -191,10 +191,28 @@ STUDIES = {
         f"{DESIGNED}::test_simulation_agrees_with_closed_forms",
     ),
     "a count is summed out without its noise": Mutant(
-        "studies/designs/simulation.py",
+        "studies/designs/counts.py",
         "np.log(np.tensordot(chance, eta, axes=(1, 2)))",
         "np.log(np.tensordot(chance, eta > 0.5, axes=(1, 2)))",
         f"{DESIGNED}::test_the_privatised_count_by_enumeration",
+    ),
+    "a design takes another place's noise": Mutant(
+        "studies/designs/counts.py",
+        "np.asarray(mechanism.log_prob(value, stated)).reshape(len(each), -1)[:, place]",
+        "np.asarray(mechanism.log_prob(value, stated)).reshape(len(each), -1)[:, 0]",
+        f"{TABLES}::test_noise_of_an_entry_has_its_own_scale",
+    ),
+    "the other categories of a table are as many as the one": Mutant(
+        "studies/designs/shares.py",
+        "self._log_others(mechanism, value)[::-1]",
+        "self._log_others(mechanism, value)",
+        f"{TABLES}::test_all_that_a_table_says_of_one_share",
+    ),
+    "a share's rows have the weights of equal steps of the share": Mutant(
+        "studies/designs/shares.py",
+        "(a - 0.5) * np.log(share) + (self.concentration.sum() - a - 0.5) * np.log1p(-share)",
+        "(a - 1.0) * np.log(share) + (self.concentration.sum() - a - 1.0) * np.log1p(-share)",
+        f"{TABLES}::test_a_share_without_noise",
     ),
     "closed forms take the noise's scale for its variance": Mutant(
         "studies/designs/gaussian.py",
