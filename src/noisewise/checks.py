@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
+import jax
 import numpy as np
 
 from noisewise.errors import refusal
@@ -60,6 +61,9 @@ def level(who: str, value: Any) -> float:
 def numeric(who: str, argument: str, value: Any, advice: str) -> Any:
     """`value` as a float (scalars) or a read-only float64 array."""
     rule = "must be a number or an array of numbers"
+    if isinstance(value, jax.core.Tracer):
+        how = "Make it outside of the traced function; jax.tree.map(lambda x: x[index], it) picks entries inside."
+        raise refusal(who, argument, f"{rule} that are known while JAX traces", "a traced value", how)
     try:
         array = np.asarray(value)
     except ValueError:

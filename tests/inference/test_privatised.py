@@ -294,6 +294,46 @@ def test_confidential_counts_of_a_law_whose_parameters_are_draws(monkeypatch):
         nw.confidential(law, COUNTS, 3, seed=7)
 
 
+T = np.linspace(0.2, 0.8, 30)[:, None]
+SHARES = np.stack([T, 0.9 - T, np.full_like(T, 0.1)], axis=-1) * np.ones((1, 2, 1))
+MADE_OF_LAWS = {
+    "categories": (dist.Categorical(SHARES), nw.RandomizedResponse(keep=0.6, categories=3), np.array([0, 2])),
+    "zeros apart": (dist.ZeroInflatedPoisson(T, np.array([3.0, 5.0])), LAPLACE, np.array([1.0, 4.0])),
+    "mixture": (
+        dist.MixtureSameFamily(dist.Categorical(SHARES), dist.Normal(SHARES * 5.0, 1.0)),
+        LAPLACE,
+        np.array([1.0, 4.0]),
+    ),
+    "truncated": (dist.TruncatedNormal(T, np.array([1.0, 2.0]), low=0.1), LAPLACE, np.array([1.0, 4.0])),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "categories" else pytest.param(name, marks=pytest.mark.long) for name in MADE_OF_LAWS]
+)
+def test_draws_in_parts_are_those_at_once_for_laws_that_are_made_of_others(name, monkeypatch):
+    law, mechanism, released = MADE_OF_LAWS[name]
+    law = nw.Privatised(law, mechanism)
+    at_once = nw.confidential(law, released, seed=7)
+    monkeypatch.setattr("noisewise.inference.confidential.CELLS", 20)
+    assert np.allclose(nw.confidential(law, released, seed=7), at_once, rtol=1e-4, atol=1e-5)
+
+
+def test_scales_of_a_subsample_are_picked_from_the_mechanism():
+    """A mechanism is made outside of what JAX traces; its entries may be picked inside."""
+    noise, released = nw.Laplace(scale=np.array([1.0, 2.0, 4.0, 8.0])), jnp.array([3.0, 7.5, -1.0, 12.0])
+
+    def log_prob(index):
+        picked = jax.tree.map(lambda scale: jnp.asarray(scale)[index], noise)
+        return nw.Privatised(dist.Poisson(5.0), picked).log_prob(released[index])
+
+    index = np.array([3, 1])
+    expected = log_sum(5.0, np.array([12.0, 7.5]), np.array([8.0, 2.0]))
+    assert np.allclose(jax.jit(log_prob)(index), expected, rtol=1e-5)
+    with pytest.raises(InputError, match="outside of the traced function"):
+        jax.jit(lambda scale: nw.Privatised(dist.Poisson(5.0), nw.Laplace(scale=scale)).log_prob(3.0))(2.0)
+
+
 def test_expanded_laws_are_as_accurate_as_others():
     """NumPyro's own formula of a negative binomial law has seven digits: it must not come back by way of `expand`."""
     released = np.array([1.5, 40.25, 8.0])

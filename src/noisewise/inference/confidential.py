@@ -67,13 +67,24 @@ def _of_law(law: Privatised, released: Any, seed: int) -> Array:
 
 def _rows(law: Privatised, index: Array, dimensions: int) -> Privatised:
     """The law of some draws of the parameters."""
+    part = copy.copy(law)
+    part.law = _picked(peel(law.law)[0], index, dimensions)
+    return part
+
+
+def _picked(base: Any, index: Array, dimensions: int) -> Any:
+    """A law at some rows of its first axis; what it is made of, likewise."""
+    inner = {"_mixing_distribution": dimensions, "_component_distribution": dimensions + 1, "base_dist": dimensions}
+    inner = {name: own for name, own in inner.items() if name in vars(base)}
+    own = dimensions + (1 if "Categorical" in type(base).__name__ else 0)  # its probabilities have an axis
 
     def pick(leaf: Any) -> Any:
-        return leaf[index] if np.ndim(leaf) == dimensions and len(leaf) > 1 else leaf
+        return leaf[index] if np.ndim(leaf) == own and len(leaf) > 1 else leaf
 
-    part, base = copy.copy(law), jax.tree.map(pick, peel(law.law)[0])
-    base._batch_shape = (len(index), *np.broadcast_shapes(base.batch_shape, (1,) * dimensions)[1:])
-    part.law = base
+    part = jax.tree.map(pick, base)
+    part._batch_shape = (len(index), *np.broadcast_shapes(base.batch_shape, (1,) * dimensions)[1:])
+    for name, axes in inner.items():
+        setattr(part, name, _picked(getattr(base, name), index, axes))
     return part
 
 

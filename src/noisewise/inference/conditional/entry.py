@@ -58,6 +58,8 @@ def unfit(law: Distribution, mechanism: Mechanism) -> str | None:
         return f"the law {type(inner).__name__} {what}"
     if facts_of(kind).discrete:
         return None
+    if getattr(base.support, "is_discrete", False):
+        return f"the sum over the whole numbers of {kind} is not known here"
     if has_atoms(law):
         return f"the law {kind} has atoms"
     if mechanism.integers:

@@ -26,6 +26,11 @@ LEAST, MOST = 128, 1024
 LARGEST = 2.0**53
 """Whole numbers beyond are not exact."""
 _LOG_CONCAVE = ("Poisson", "BinomialProbs", "BinomialLogits", "BernoulliProbs", "BernoulliLogits")
+_FALLING = (
+    *("GeometricProbs", "GeometricLogits"),
+    *("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"),
+)
+"""Laws without an upper end whose probabilities fall by a factor that moves one way only, to the one in the limit."""
 LOG_CONCAVE_NOISE = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
 
 
@@ -68,7 +73,7 @@ def window_size(law: Distribution, mechanism: Mechanism) -> tuple[int, bool]:
 
 def log_marginal(law: Distribution, kind: str, mechanism: Mechanism, released: Any, size: int, whole: bool) -> Marginal:
     """log m(r), entry by entry, and log of a bound of what the window leaves out; traceable."""
-    law, log_zero = _apart(law, kind)
+    law, kind, log_zero = _apart(law, kind)
     terms = _Terms(law, kind, mechanism, released, size, whole)
     log_kept, log_beyond = log_sum(terms.log_law + terms.log_noise), jax.lax.stop_gradient(terms.log_beyond())
     if log_zero is None:
@@ -82,7 +87,7 @@ def draw(
     uniform: Any, law: Distribution, kind: str, mechanism: Mechanism, released: Any, size: int, whole: bool
 ) -> Any:
     """The statistic given its release, by inversion: one uniform variate per entry."""
-    law, log_zero = _apart(law, kind)
+    law, kind, log_zero = _apart(law, kind)
     terms = _Terms(law, kind, mechanism, released, size, whole)
     values, logs = terms.values, terms.log_law + terms.log_noise
     if log_zero is not None:
@@ -95,9 +100,9 @@ def draw(
     return jnp.take_along_axis(values, index[None], axis=0)[0].astype(int)
 
 
-def _apart(law: Any, kind: str) -> tuple[Any, Any]:
-    """The law to enumerate, and log of the probability of further zeros, which a window need not reach."""
-    return (law.base_dist, jnp.log(law.gate)) if kind == "ZeroInflatedPoisson" else (law, None)
+def _apart(law: Any, kind: str) -> tuple[Any, str, Any]:
+    """The law to enumerate, its kind, and log of the probability of further zeros, which a window need not reach."""
+    return (law.base_dist, "Poisson", jnp.log(law.gate)) if kind == "ZeroInflatedPoisson" else (law, kind, None)
 
 
 class _Terms:
@@ -106,7 +111,7 @@ class _Terms:
     def __init__(
         self, law: Distribution, kind: str, mechanism: Mechanism, released: Any, size: int, whole: bool
     ) -> None:
-        self.mechanism, self.released = mechanism, released
+        self.law, self.kind, self.mechanism, self.released = law, kind, mechanism, released
         self.concave = kind in _LOG_CONCAVE and type(mechanism) in LOG_CONCAVE_NOISE
         shape = jnp.broadcast_shapes(law.batch_shape, jnp.shape(released))
         self.low, self.high = (jnp.broadcast_to(end, shape) for end in jax.lax.stop_gradient(support_ends(law)))
@@ -125,24 +130,47 @@ class _Terms:
     def log_beyond(self) -> Any:
         """log of what the sum beyond the window is at most.
 
-        The law's mass that is left, times the largest density that the noise has there; where law and noise are
-        log-concave, also the geometric series that the last two terms on either side begin.
+        The law's mass that is left on either side, times the largest density that the noise has there; where law and
+        noise are log-concave, also the geometric series that the last two terms on either side begin.
         """
         first, last = self.values[0], self.values[-1]
         more = jnp.stack([first > self.low, last < self.high])
         size = jnp.abs(last)
         rounding = jnp.finfo(self.log_law.dtype).eps * (8.0 + size * jnp.log(size + 2.0))
         left = jnp.log(jnp.maximum(1.0 - jnp.exp(log_sum(self.log_law)), rounding))
+        tails = jnp.minimum(left, self._log_tails(rounding))
         sup = jnp.broadcast_to(self.mechanism.log_sup(self.released), first.shape)
         if isinstance(self.mechanism, Additive):  # it falls on either side of the release
             inside = jnp.stack([self.released >= first, self.released <= last])
             sup = jnp.where(inside, jnp.stack([self.log_noise[0], self.log_noise[-1]]), sup)
-        bound = left + jnp.max(jnp.where(more, sup, -jnp.inf), axis=0)
+        both = jnp.logaddexp(*jnp.where(more, tails + sup, -jnp.inf))
+        bound = jnp.minimum(both, left + jnp.max(jnp.where(more, sup, -jnp.inf), axis=0))
         if self.concave and len(self.values) > 1:
             logs = self.log_law + self.log_noise
             sides = geometric(logs[0], logs[1]), geometric(logs[-1], logs[-2])
             bound = jnp.minimum(bound, jnp.logaddexp(*(jnp.where(more[i], sides[i], -jnp.inf) for i in (0, 1))))
         return bound
+
+    def _log_tails(self, rounding: Any) -> Any:
+        """log of the law's own mass below and above the window, at most: geometric series; +inf where none is known.
+
+        They say how little is left where one minus what is inside is rounding.
+        """
+        concave, unknown = self.kind in _LOG_CONCAVE, jnp.full(self.values.shape[1:], jnp.inf)
+        if len(self.values) < 2 or not (concave or self.kind in _FALLING):
+            return jnp.stack([unknown, unknown])
+        last, before = self.log_law[-1], self.log_law[-2]
+        if not concave:  # no ratio beyond is above both the last one and the one in the limit
+            before = jnp.minimum(before, last - _log_limit(self.law, self.kind))
+        below = geometric(self.log_law[0], self.log_law[1] - rounding) if concave else unknown
+        return jnp.stack([below, geometric(last, before - rounding)])
+
+
+def _log_limit(law: Any, kind: str) -> Any:
+    """log of the ratio of neighbouring probabilities far out."""
+    if kind.startswith("Geometric"):
+        return jnp.log1p(-law.probs) if kind == "GeometricProbs" else -jax.nn.softplus(law.logits)
+    return -jnp.log1p(law.rate)
 
 
 def _log_law(law: Distribution, values: Any, low: Any, high: Any) -> Any:

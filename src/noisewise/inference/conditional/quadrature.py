@@ -41,6 +41,8 @@ KEPT, MORE = 48, 120
 so that many scales count. The others are only looked at."""
 POWER = 12.0
 """Beside a pole s^(a - 1) the variable is s^(a / POWER): there the integrand is smooth."""
+NEAR, FARTHER = 1e-30, 2.0**20
+"""Distance from a pole from which on powers tell the law in 32 bits, and the factor to where its power is measured."""
 ZOOMS = 12
 """Steps of the search for the largest value, each of which leaves a quarter of the interval."""
 HALVINGS = 54
@@ -145,7 +147,7 @@ def draw(uniform: Any, law: Distribution, kind: str, mechanism: Mechanism, relea
     before = jnp.where(index[0] > 0, jnp.take_along_axis(passed, jnp.maximum(index - 1, 0), axis=0)[0], 0.0)
     panel = Panel(*(jnp.take_along_axis(part, index, axis=0)[0] for part in panels))
     at_nodes = jnp.take_along_axis(values, index[:, None], axis=0)[0]
-    coefficients = jnp.tensordot(jnp.asarray(antiderivative().T), at_nodes, axes=1)
+    coefficients = jnp.tensordot(_constant(antiderivative().T), at_nodes, axes=1)
 
     mass = jnp.take_along_axis(passed, index, axis=0)[0] - before
     inside = jnp.where(panel.width < 0.0, mass - (wanted - before), wanted - before)
@@ -178,7 +180,28 @@ def _at_nodes(product: LawTimesNoise, panels: Panel) -> Any:
     if has_moving_end(product.kind):
         for end in support_ends(product.law):
             offsets, speed = _carried(wide, offsets, speed, end)
+    if has_pole(product.kind) and offsets.dtype == jnp.float32:
+        return _through_poles(product, wide, offsets, speed)
     return jnp.where(some, product.log(wide.base, offsets) + jnp.log(jnp.where(some, speed, 1.0)), -jnp.inf)
+
+
+def _through_poles(product: LawTimesNoise, panels: Panel, offsets: Any, speed: Any) -> Any:
+    """The same in 32 bits, where places beside a pole are smaller than any number: by the power that the law is there.
+
+    From `NEAR` on the law is c s^(a - 1) to all digits, and log s is known where s is not.
+    """
+    u = 0.5 * (1.0 + _column(rule()[0], panels.start.ndim))
+    beside, some = panels.power != 1.0, jnp.abs(panels.width) > 0.0
+    log_width = jnp.log(jnp.where(some, jnp.abs(panels.width), 1.0))
+    near = jnp.where(beside, jnp.sign(panels.width) * jnp.maximum(jnp.abs(offsets), NEAR), offsets)
+    steeper = product.log_law(panels.base, near * FARTHER) - product.log_law(panels.base, near)
+    fall = jnp.minimum(log_width + panels.power * jnp.log(u) - math.log(NEAR), 0.0)
+    slow = beside & (jnp.abs(offsets) < NEAR)
+    log_law = product.log_law(panels.base, near) + jnp.where(slow, steeper / math.log(FARTHER) * fall, 0.0)
+    known = jnp.log(jnp.where(speed > 0.0, speed, 1.0))
+    log_speed = jnp.where(beside, log_width + jnp.log(panels.power) + (panels.power - 1.0) * jnp.log(u), known)
+    found = log_law + product.log_noise(panels.base, near) + log_speed
+    return jnp.where(some & (beside | (speed > 0.0)), found, -jnp.inf)
 
 
 def _carried(panels: Panel, offsets: Any, speed: Any, end: Any) -> tuple[Any, Any]:
@@ -192,7 +215,12 @@ def _carried(panels: Panel, offsets: Any, speed: Any, end: Any) -> tuple[Any, An
 
 def _column(values: Any, dimensions: int) -> Any:
     """One number per node, along the second axis."""
-    return jnp.asarray(values).reshape(1, -1, *(1,) * (dimensions - 2))
+    return _constant(values).reshape(1, -1, *(1,) * (dimensions - 2))
+
+
+def _constant(values: Any) -> Any:
+    """Numbers as precise as JAX's are now: it would keep an array of one setting for another."""
+    return jnp.asarray(np.asarray(values, dtype=jnp.result_type(float)))
 
 
 # Where the panels are: nothing here has a gradient -----------------------------------------------------------
