@@ -250,6 +250,17 @@ def test_sensitivity_is_that_of_the_scaled_normal_posterior(plain):
         assert table.loc["theta", kind] == pytest.approx(exact, rel=0.1)
 
 
+def test_draws_that_weigh_nothing_do_not_count(plain):
+    """Where the likelihood is as good as zero a weight may be a bound of it, far above: its power must not matter."""
+    draws = {name: values.copy() for name, values in plain.draws.items()}
+    draws["theta"][0] = 1e6
+    weighed = replace(plain, draws=draws, log_weights=np.where(np.arange(len(plain)) == 0, -650.0, 0.0))
+    table, without = (each.prior_sensitivity(normal_model(), RELEASE) for each in (weighed, plain))
+    assert np.allclose(
+        table.loc["theta", ["prior", "likelihood"]].astype(float), without.iloc[0, :2].astype(float), rtol=0.02
+    )
+
+
 def test_weighted_draws_have_the_sensitivity_of_their_law():
     """Even steps of a law that is wider, weighed to be the posterior: no randomness."""
     wider = stats.norm(M - 0.5, 1.6 * math.sqrt(V))

@@ -67,6 +67,21 @@ def test_the_style_of_a_summary_shows_what_a_paper_prints(exact, fit):
     assert f"{fit.standard_error['p_1']:.3f}" in fit.summary().style.to_html()
 
 
+def test_a_summary_in_markdown_and_latex_has_the_numbers_of_its_style(exact, fit):
+    summary = exact.summary()
+    row = summary.loc["rate[C|D]"]
+    cells = [f"{row[i]:.0f}" for i in ("mean", "sd", "2.5%", "97.5%")] + ["4,000", f"{row['mcse']:.2f}"]
+    lines = summary.to_markdown().splitlines()
+    assert lines[0] == "|  | " + " | ".join(summary.columns) + " |"
+    assert lines[3] == "| rate[C\\|D] | " + " | ".join(cells) + " |"
+    latex = summary.to_latex()
+    assert r" & mean & sd & 2.5\% & 97.5\% & ess & mcse \\" in latex
+    assert r"p\_1 & " in latex
+    assert r"rate[A\&B] & " in latex
+    assert f"{fit.standard_error['p_1']:.3f}" in fit.summary().to_latex()
+    assert summary.to_latex(float_format="%.1f") == pd.DataFrame(summary).to_latex(float_format="%.1f")
+
+
 def test_style_of_chains_and_of_what_has_no_mean():
     told = {"released": {}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1, "chains": 4}
     x = np.random.default_rng(2).standard_cauchy(4_000)

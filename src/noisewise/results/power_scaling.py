@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 POWERS = (0.99, 1.01)
 """Prior and likelihood are raised to these powers, one at a time."""
+NEGLIGIBLE = 100.0
+"""Draws whose log weight lies this far below the largest count for nothing: exp(-100) is 4e-44. Where a sum over counts
+is as good as zero, the weight is an upper bound, of which the density's own power knows nothing."""
 SENSITIVE = 0.05
 """From here on a quantity is called sensitive: the paper's threshold."""
 
@@ -32,7 +35,7 @@ def table(posterior: "Posterior", problem: Problem) -> Any:
     import pandas as pd
 
     base = np.zeros(len(posterior)) if posterior.log_weights is None else posterior.log_weights
-    counted = base > -np.inf  # elsewhere a likelihood of zero has no power
+    counted = base > np.max(base) - NEGLIGIBLE  # a likelihood of zero has no power, nor has one that is only bounded
     base, size = base[counted], int(counted.sum())
     draws = {name: values[counted] for name, values in posterior.draws.items()}
     model = problem.model

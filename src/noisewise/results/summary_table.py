@@ -1,11 +1,11 @@
-"""The table that `summary()` gives: a pandas table whose `style` shows numbers as a paper prints them."""
+"""The table that `summary()` gives: a pandas table that `style`, Markdown and LaTeX show as a paper prints numbers."""
 
 from typing import Any
 
 import pandas as pd
 
 from noisewise.errors import refusal
-from noisewise.results.tidy import decimals
+from noisewise.results.tidy import decimals, latex, markdown
 
 SPREADS = ("sd", "standard error")
 """Columns whose two leading figures say how many digits the numbers of a row have."""
@@ -39,16 +39,37 @@ class SummaryTable(pd.DataFrame):
         except ImportError:
             raise refusal("summary", "style", "needs Jinja2", None, "Run pip install jinja2.") from None
         shown: Any = Styler(pd.DataFrame(self)).format(na_rep="")
-        wide = [name for name in self.columns if name not in (*ERRORS, *COUNTS, "r_hat")]
-        [spread] = [name for name in SPREADS if name in self.columns]
         for label in self.index:
-            digits = decimals(self.loc[label, spread], *self.loc[label].iloc[2:4])  # the ends of the interval
-            shown = shown.format(precision=digits, na_rep="", subset=([label], wide))
-            for name in (name for name in ERRORS if name in self.columns):
-                digits = decimals(self.loc[label, name])
-                shown = shown.format(precision=digits, na_rep="", subset=([label], [name]))
+            digits = self._digits(label)
+            for precision in set(digits.values()):
+                names = [name for name in self.columns if digits[name] == precision]
+                shown = shown.format(precision=precision, na_rep="", subset=([label], names))
         whole = [name for name in COUNTS if name in self.columns]
         shown = shown.format(precision=0, thousands=",", na_rep="", subset=whole)
-        if "r_hat" in self.columns:
-            shown = shown.format(precision=2, na_rep="", subset=["r_hat"])
         return shown.set_table_styles(RULES)
+
+    def to_markdown(self, *args: Any, **options: Any) -> Any:
+        """The table in Markdown with the numbers of `style`; with arguments, as pandas writes it."""
+        return super().to_markdown(*args, **options) if args or options else markdown(self._printed())
+
+    def to_latex(self, *args: Any, **options: Any) -> Any:
+        """The table in LaTeX (booktabs) with the numbers of `style`; with arguments, as pandas writes it."""
+        return super().to_latex(*args, **options) if args or options else latex(self._printed())
+
+    def _digits(self, label: Any) -> dict[str, int]:
+        """Decimals of the numbers of a row, by column."""
+        row = self.loc[label]
+        [spread] = [name for name in SPREADS if name in self.columns]
+        digits = dict.fromkeys(self.columns, decimals(row[spread], *row.iloc[2:4]))  # the ends of the interval
+        digits |= {name: decimals(row[name]) for name in ERRORS if name in self.columns}
+        return digits | dict.fromkeys(COUNTS, 0) | {"r_hat": 2}
+
+    def _printed(self) -> pd.DataFrame:
+        """The table as text."""
+        rows = {}
+        for label in self.index:
+            digits = self._digits(label)
+            marks = {name: "," if name in COUNTS else "" for name in self.columns}
+            pairs = [(name, self.loc[label, name]) for name in self.columns]
+            rows[label] = ["" if pd.isna(x) else f"{x:{marks[name]}.{digits[name]}f}" for name, x in pairs]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=list(self.columns))

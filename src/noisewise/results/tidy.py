@@ -47,21 +47,11 @@ class Table:
 
     def to_markdown(self) -> str:
         """The wide table in Markdown."""
-        wide = self.wide()
-        rows = [["", *wide.columns], ["---"] * (len(wide.columns) + 1)]
-        rows += [[label, *cells] for label, cells in zip(wide.index, wide.to_numpy(), strict=True)]
-        return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
+        return markdown(self.wide())
 
     def to_latex(self) -> str:
         """The wide table in LaTeX, with the rules of the package booktabs."""
-        wide = self.wide()
-        head = " & ".join(["", *map(_latex, wide.columns)])
-        body = [
-            " & ".join(map(_latex, [label, *cells])) + r" \\"
-            for label, cells in zip(wide.index, wide.to_numpy(), strict=True)
-        ]
-        begin, end = r"\begin{tabular}{l" + "r" * len(wide.columns) + "}", r"\end{tabular}"
-        return "\n".join([begin, r"\toprule", head + r" \\", r"\midrule", *body, r"\bottomrule", end])
+        return latex(self.wide())
 
     def __repr__(self) -> str:
         return str(self.wide().to_string())
@@ -157,6 +147,24 @@ def decimals(unit: float, low: float = math.nan, high: float = math.nan) -> int:
     """
     unit = unit if unit > 0 else (high - low) / 4.0
     return max(0, 1 - math.floor(math.log10(unit))) if unit > 0 and math.isfinite(unit) else 4
+
+
+def markdown(texts: Any) -> str:
+    """A pandas table of text in Markdown."""
+    rows = [["", *texts.columns], ["---"] * (len(texts.columns) + 1)]
+    rows += [[label, *cells] for label, cells in zip(texts.index, texts.to_numpy(), strict=True)]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows)
+
+
+def latex(texts: Any) -> str:
+    """A pandas table of text in LaTeX, with the rules of the package booktabs."""
+    head = " & ".join(["", *map(_latex, texts.columns)])
+    body = [
+        " & ".join(map(_latex, [label, *cells])) + r" \\"
+        for label, cells in zip(texts.index, texts.to_numpy(), strict=True)
+    ]
+    begin, end = r"\begin{tabular}{l" + "r" * len(texts.columns) + "}", r"\end{tabular}"
+    return "\n".join([begin, r"\toprule", head + r" \\", r"\midrule", *body, r"\bottomrule", end])
 
 
 def _latex(text: Any) -> str:
