@@ -102,6 +102,8 @@ def test_a_file_that_is_not_there_is_named(noisewise):
     assert "noisewise new count" in said
     _, said = noisewise("fit", "count.toml", "--draws", "0")
     assert said.startswith("noisewise: --draws must be a whole number, at least 1; got 0.")
+    _, said = noisewise("fit", "count.toml", "--seed", "one")
+    assert "Invalid value for '--seed': must be a whole number, such as 200; got one." in " ".join(said.split())
 
 
 REFUSED = {

@@ -14,6 +14,7 @@ from noisewise.analysis.file_words import in_file_words
 from noisewise.cli.shared import (
     FAILED,
     INTERRUPTED,
+    WHOLE,
     Checkpoint,
     Draws,
     File,
@@ -384,8 +385,8 @@ def _say_comparison(results: "Results", folder: Path | None, json: bool, report:
 
 def calibrate(
     file: File,
-    replicates: Annotated[int, typer.Option(help="Simulated releases.")] = 200,
-    draws: Annotated[int, typer.Option(help="Draws for each of them.")] = 1_000,
+    replicates: Annotated[int, typer.Option(help="Simulated releases.", **WHOLE)] = 200,
+    draws: Annotated[int, typer.Option(help="Draws for each of them.", **WHOLE)] = 1_000,
     seed: Seed = None,
     out: Annotated[Path | None, typer.Option(help="Write the picture here, such as calibration.png.")] = None,
     json: Json = False,

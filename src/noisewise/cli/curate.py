@@ -11,6 +11,7 @@ from noisewise.analysis import DesignFile
 from noisewise.cli.shared import (
     FAILED,
     MISTAKE,
+    WHOLE,
     Checkpoint,
     Json,
     Quiet,
@@ -153,7 +154,7 @@ def design(
         Path, typer.Argument(help="An analysis file with [design]; no release is needed.", show_default=False)
     ],
     replicates: Annotated[
-        int | None, typer.Option(help="Simulated releases to begin with; in place of the file's.")
+        int | None, typer.Option(help="Simulated releases to begin with; in place of the file's.", **WHOLE)
     ] = None,
     seed: Seed = None,
     out: Annotated[Path | None, typer.Option(help="Write a folder with report, curve and picture.")] = None,

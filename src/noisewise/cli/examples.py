@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import noisewise as nw
+from noisewise.cli.shared import WHOLE
 from noisewise.errors import refusal
 from noisewise.paper import REDUCED, folder_at, reproduce, write
 from noisewise.plots import posterior as plots
@@ -21,8 +22,8 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option(help="Where to write the picture.")] = Path("noisewise-demo.png"),
-    draws: Annotated[int, typer.Option(help="How many posterior draws.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Decides every random number.")] = 1,
+    draws: Annotated[int, typer.Option(help="How many posterior draws.", **WHOLE)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Decides every random number.", **WHOLE)] = 1,
 ) -> None:
     """A privatised count (Gong 2022, section 5.1): exact posterior beside the naive one."""
     import numpyro.distributions as dist
@@ -92,7 +93,7 @@ def _print_demo(comparison: "nw.Comparison") -> None:
 
 def paper(
     out: Annotated[Path, typer.Option(help="Folder for figures, tables and paper.html.")] = Path("noisewise-paper"),
-    seed: Annotated[int, typer.Option(help="Decides every random number.")] = 1,
+    seed: Annotated[int, typer.Option(help="Decides every random number.", **WHOLE)] = 1,
     reduced: Annotated[bool, typer.Option("--reduced", help="A quick run with larger Monte Carlo errors.")] = False,
 ) -> None:
     """Recompute every number and figure of Gong (2022), beside the paper's and beside exact values."""

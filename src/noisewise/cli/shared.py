@@ -24,9 +24,20 @@ FAILED, MISTAKE, FAULT, INTERRUPTED = 1, 2, 70, 130
 (143: ended by SIGTERM.)
 """
 
+
+def whole(text: Any) -> int:
+    """A whole number as an option gives it."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"must be a whole number, such as 200; got {text}.") from None
+
+
+WHOLE: dict[str, Any] = {"parser": whole, "metavar": "NUMBER"}
+"""What says of an option that it is a whole number."""
 File = Annotated[Path, typer.Argument(help="The analysis file, such as count.toml.", show_default=False)]
-Seed = Annotated[int | None, typer.Option(help="Decides every random number; in place of the file's.")]
-Draws = Annotated[int | None, typer.Option(help="How many draws; in place of the file's.")]
+Seed = Annotated[int | None, typer.Option(help="Decides every random number; in place of the file's.", **WHOLE)]
+Draws = Annotated[int | None, typer.Option(help="How many draws; in place of the file's.", **WHOLE)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else, to standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar.")]
 
