@@ -62,12 +62,6 @@ def test_a_rate_among_others_is_as_well_known_as_if_it_were_alone(seed):
     assert not agrees(values, average_sd(60.0, 5.0)), "negative control: another place"
 
 
-def test_noise_of_an_entry_has_its_own_scale(seed):
-    model = rates_model()
-    simulation = Simulation(model, (of({"sd": "rate[2]"}, model),), seed)
-    assert agrees(simulation.means({"count": nw.Laplace(scale=np.array([1.0, 2.0, 9.0]))}, 0, 6), average_sd(60.0, 9.0))
-
-
 MIXED = np.array([[1.0, 1.0], [1.0, -1.0]])
 PLACES = {
     "apart": ({"a": dist.Gamma(np.ones(2), 1.0)}, lambda a: dist.Poisson(3.0 * a), "a[1]", 1),
@@ -159,6 +153,15 @@ def test_all_that_a_table_says_of_one_share():
     for row in (len(x) // 4, len(x) // 2, 3 * len(x) // 4):
         assert found[row] == pytest.approx(expected(x[row]), rel=1e-7)
     assert np.all(found <= top[0, 0] + 1e-12)
+
+
+def test_rows_of_a_share_have_its_prior():
+    model = table_model()
+    share = ShareOfTable.of(model, (of({"sd": "share[1]"}, model),))
+    x, weight = share.values["share"][:, 1], np.exp(share.log_prior)
+    law = stats.beta(PRIOR[1], PRIOR.sum() - PRIOR[1])
+    assert weight @ x / weight.sum() == pytest.approx(law.mean(), rel=1e-4)
+    assert weight @ x**2 / weight.sum() == pytest.approx(law.var() + law.mean() ** 2, rel=1e-4)
 
 
 def table_sd(scale):

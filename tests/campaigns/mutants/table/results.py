@@ -200,7 +200,7 @@ STUDIES = {
         "studies/designs/counts.py",
         "np.asarray(mechanism.log_prob(value, stated)).reshape(len(each), -1)[:, place]",
         "np.asarray(mechanism.log_prob(value, stated)).reshape(len(each), -1)[:, 0]",
-        f"{TABLES}::test_noise_of_an_entry_has_its_own_scale",
+        f"{TABLES}::test_counts_with_one_rate_are_summed_out_in_every_place",
     ),
     "the other categories of a table are as many as the one": Mutant(
         "studies/designs/shares.py",
@@ -212,7 +212,7 @@ STUDIES = {
         "studies/designs/shares.py",
         "(a - 0.5) * np.log(share) + (self.concentration.sum() - a - 0.5) * np.log1p(-share)",
         "(a - 1.0) * np.log(share) + (self.concentration.sum() - a - 1.0) * np.log1p(-share)",
-        f"{TABLES}::test_a_share_without_noise",
+        f"{TABLES}::test_rows_of_a_share_have_its_prior",
     ),
     "closed forms take the noise's scale for its variance": Mutant(
         "studies/designs/gaussian.py",
