@@ -108,6 +108,17 @@ def with_subsample():
         numpyro.sample("count", dist.Poisson(3.0))
 
 
+def with_scale():
+    rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+    with numpyro.handlers.scale(scale=2.0):
+        numpyro.sample("count", dist.Poisson(rate))
+
+
+def with_scale_of_one():
+    with numpyro.handlers.scale(scale=1.0):
+        numpyro.sample("count", dist.Poisson(3.0))
+
+
 def with_scan():
     def step(level, _):
         level = numpyro.sample("level", dist.Normal(level, 0.3))
@@ -138,12 +149,17 @@ def with_state():
         (with_branch, "count", "control flow"),
         (with_param, "rate", "is a param"),
         (with_subsample, "county", "subsample"),
+        (with_scale, "count", "is scaled"),
     ],
 )
 def test_what_cannot_be_represented_is_refused_by_name(function, site, said):
     with pytest.raises(InputError, match=said) as caught:
         nw.Model.from_numpyro(function, statistics=["count"])
     assert f"'{site}'" in str(caught.value)
+
+
+def test_a_scale_of_one_is_none():
+    assert tuple(nw.Model.from_numpyro(with_scale_of_one, statistics=["count"]).statistics) == ("count",)
 
 
 def test_statistics_must_be_sites():

@@ -122,6 +122,10 @@ def _refuse(trace: Mapping[str, Any], statistics: list[Any]) -> None:
             reason = "is observed: call the function so that obs is None, and put its value in the release"
         elif site["type"] == "sample" and site["is_observed"]:
             reason = "is observed: name it in statistics, call the function with obs None, and release it by Exact()"
+        elif (
+            site["type"] == "sample" and site.get("scale") is not None and not np.all(np.asarray(site["scale"]) == 1.0)
+        ):
+            reason = "is scaled: its density counts to a power, and no draws have such a law"
         if reason is not None:
             raise _refused(name, reason)
 
