@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.request
 from dataclasses import replace
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -1164,6 +1165,32 @@ def test_numbers_typed_one_right_after_the_other_are_all_kept(window):
     page.reload()
     until(lambda: page.input_value("#form_high") == "45")
     assert page.input_value("#form_low") == "20", "what was typed comes back as typed"
+
+
+def test_a_check_that_comes_late_does_not_write_over_what_was_typed(monkeypatch):
+    """The file with the first number is read only when that with the second is shown already."""
+    shown = {"analysis": COUNT}
+    filled, sent = {}, []
+    monkeypatch.setattr(editor.ui, "update_text", lambda key, value, label: filled.update({key: value}))
+
+    async def put(text):
+        sent.append(text)
+
+    own = editor._Form(SimpleNamespace(analysis=lambda: shown["analysis"]), SimpleNamespace(set=lambda said: None), put)
+    own.fill(editor.check(COUNT), "count", "theta")
+    assert (filled["form_value"], filled["form_low"], filled["form_high"]) == ("37.4", "16.2", "35.7")
+    filled.clear()
+    for typing in (own.take_value("count", "41.5", "0.2"), own.take_prior("theta", "20", "45")):
+        with pytest.raises(StopIteration):  # it waits for nothing
+            typing.send(None)
+    first, second = sent
+    shown["analysis"] = second
+    own.fill(editor.check(first), "count", "theta")
+    own.fill(editor.check(second), "count", "theta")
+    assert filled == {}, "what is being typed is left as it is"
+    shown["analysis"] = COUNT
+    own.fill(editor.check(COUNT), "count", "theta")
+    assert filled["form_high"] == "35.7", "undone"
 
 
 def test_another_statistic_is_shown_with_its_own_numbers(window):

@@ -312,7 +312,9 @@ class _Form:
     def fill(self, outcome: Checked, statistic: str, parameter: str) -> None:
         """Show the numbers of a file that somebody else than the form has changed."""
         self._text()
-        if outcome.error or self.sent:  # until its own is shown, all else is of before
+        with reactive.isolate():
+            is_late = outcome.text != self.input.analysis()
+        if outcome.error or is_late or self.sent:  # until its own is shown, all else is of before
             return
         statistic = _first(statistic, outcome.form.values)
         parameter = _first(parameter, outcome.form.priors)
