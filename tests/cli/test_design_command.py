@@ -174,6 +174,10 @@ MISTAKES = {
     "no mechanism": (PLAN.replace('mechanism = "Gaussian"\nsensitivity = 0.8', ""), "must name a mechanism"),
     "another argument": (PLAN.replace("sensitivity = 0.8", "sense = 0.8"), "'sense' is not an argument of Gaussian"),
     "a bad argument": (PLAN.replace("sensitivity = 0.8", "sensitivity = -1"), "'sensitivity' must be positive"),
+    "no budget": (
+        PLAN.replace('0.8\nbudget = "rho"', "0.8"),
+        'To leave the budget open, add budget = "epsilon" or "rho".',
+    ),
     "another budget": (PLAN.replace('"rho"', '"mu"'), "'budget' of Gaussian must be one of"),
     "a budget it has not": (PLAN.replace('"Gaussian"', '"Laplace"'), "'budget' of Laplace must be one of epsilon"),
     "another quantity": (

@@ -188,7 +188,7 @@ def _maker(
         if key not in known:
             cause = f"'{key}' is not an argument of {kind}. {checks.nearest(key, known)}"
             raise document.error((*path, key), cause, key=True)
-    budget = entry.get("budget")
+    budget, budgets = entry.get("budget"), [each for each in BUDGETS if each in CATALOGUE[kind].arguments]
     rest = {
         key: _number(document, (*path, key), value, constants)
         for key, value in entry.items()
@@ -199,13 +199,15 @@ def _maker(
         try:
             return CATALOGUE[kind].from_dict({**rest, **amount}, f"design.plan.{name}")
         except InputError as error:
-            raise document.error(argument_below(document, path, error), cause_in_words(error)) from None
+            cause = cause_in_words(error)
+            if not amount and budgets:
+                cause += " To leave the budget open, add budget = " + " or ".join(f'"{each}"' for each in budgets) + "."
+            raise document.error(argument_below(document, path, error), cause) from None
 
     if budget is None:
         return made()
-    if budget not in BUDGETS or budget not in CATALOGUE[kind].arguments:
-        known = [each for each in BUDGETS if each in CATALOGUE[kind].arguments]
-        raise document.error((*path, "budget"), f"'budget' of {kind} must be one of {', '.join(known) or 'none'}.")
+    if budget not in budgets:
+        raise document.error((*path, "budget"), f"'budget' of {kind} must be one of {', '.join(budgets) or 'none'}.")
     made(**{budget: 1.0})
     if budget == "epsilon":
         return lambda epsilon: made(epsilon=epsilon)
