@@ -8,26 +8,16 @@ independent. Proof: docs/derivations/layers.md.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noisewise.checkpoint.log import Log
-from noisewise.engine import Engine
 from noisewise.inference.problem import Problem
-from noisewise.inference.progress import Progress
-from noisewise.inference.randomness import Purpose
-from noisewise.inference.streams import Budget, Columns, Stream, run
+from noisewise.inference.streams import Columns, Stream
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array
-from noisewise.results.posterior import Posterior
 from noisewise.samplers.integrated import wholly_integrated
 from noisewise.samplers.proposals import collapsed
 from noisewise.samplers.proposals.proposal import made_once
-from noisewise.samplers.verdict import posterior_of
-
-if TYPE_CHECKING:
-    from noisewise.samplers.rejection import Rejection
 
 ROWS, LEAST_ROWS, NUMBERS = 2**16, 2**6, 2**18
 """Rows of one block at most and at least, and numbers that it may hold between these."""
@@ -53,6 +43,10 @@ class Predictive:
     def collapse(self) -> collapsed.Collapse:
         """What draws the statistics."""
         return collapsed.Collapse.of(self.problem, self.widened)
+
+    def stream(self) -> Stream:
+        """Whose rows are posterior draws."""
+        return Stream(0, self.rows, self, "the exact law")
 
     @property
     def rows(self) -> int:
@@ -92,27 +86,3 @@ def _found(problem: Problem) -> Predictive | str:
             return Predictive(smaller, widened)
         widened = collapsed.doubled(widened, wider)
     return f"needs sums over statistics that leave next to nothing out with at most {MOST_VALUES:,} values"
-
-
-def drawn(
-    sampler: "Rejection", problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log
-) -> Posterior:
-    """Independent draws of the posterior."""
-    predictive = Predictive.of(problem)
-    assert isinstance(predictive, Predictive), predictive
-    stream = Stream(0, predictive.rows, predictive, "the exact law")
-    budget = Budget(sampler.max_proposals, sampler.max_seconds)
-    outcome = run([stream], draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
-    return posterior_of(
-        sampler,
-        problem,
-        seed,
-        outcome.columns,
-        status=outcome.status,
-        message=outcome.message,
-        acceptance_rate=1.0,
-        proposals=outcome.proposals,
-        log_evidence=predictive.collapse.log_evidence(),
-        log_evidence_se=0.0,
-        seconds=outcome.seconds,
-    )

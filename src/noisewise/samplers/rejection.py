@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from noisewise.inference.streams import Budget, Columns, Outcome, Stream, run
 from noisewise.model.on_device.draws import on_accelerator
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
-from noisewise.samplers import predictive
+from noisewise.samplers.predictive import Predictive
 from noisewise.samplers.rejection_on_device import accept
 from noisewise.samplers.verdict import posterior_of
 
@@ -51,19 +52,35 @@ class Rejection(Sampler):
         """Needs a finite supremum of the noise density, or conjugate laws."""
         if self.plan != "predictive":
             return problem.never_accepted()
-        found = predictive.Predictive.of(problem)
-        return found if isinstance(found, str) else None
+        exact = Predictive.of(problem)
+        return exact if isinstance(exact, str) else None
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
     ) -> Posterior:
         """Draw from the posterior."""
-        if self.plan == "predictive":
-            return predictive.drawn(self, problem, draws, seed, engine, progress, log)
-        roots = plan_streams(problem, joint=self.plan == "joint", leaf_rows=engine.block_rows or LEAF_ROWS)
+        exact = Predictive.of(problem) if self.plan == "predictive" else None
+        if isinstance(exact, Predictive):
+            roots = [exact.stream()]
+        else:
+            roots = plan_streams(problem, joint=self.plan == "joint", leaf_rows=engine.block_rows or LEAF_ROWS)
         budget = Budget(self.max_proposals, self.max_seconds)
         outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
-        return _posterior(self, problem, seed, outcome)
+        if isinstance(exact, Predictive):
+            tally = {"acceptance_rate": 1.0, "log_evidence": exact.collapse.log_evidence(), "log_evidence_se": 0.0}
+        else:
+            tally = _tally(problem, outcome)
+        return posterior_of(
+            self,
+            problem,
+            seed,
+            outcome.columns,
+            status=outcome.status,
+            message=outcome.message,
+            proposals=outcome.proposals,
+            seconds=outcome.seconds,
+            **tally,
+        )
 
 
 @dataclass(frozen=True)
@@ -156,7 +173,8 @@ def _stream_of(
     return Stream(index, rows, Merge(problem, tuple(fresh), released), label, children, counted=bool(released))
 
 
-def _posterior(sampler: Rejection, problem: Problem, seed: int, outcome: Outcome) -> Posterior:
+def _tally(problem: Problem, outcome: Outcome) -> dict[str, Any]:
+    """What the shares of accepted rows say."""
     merges = [
         {"statistic": stream.label, "accepted": accepted, "proposals": proposals}
         for stream, accepted, proposals in outcome.tally
@@ -166,20 +184,12 @@ def _posterior(sampler: Rejection, problem: Problem, seed: int, outcome: Outcome
     if outcome.draws:
         rate, error = log_rate([(k, n) for stream, k, n in outcome.tally if stream.counted])
     log_sup = sum(problem.log_sup(name) for name in problem.release)
-    return posterior_of(
-        sampler,
-        problem,
-        seed,
-        outcome.columns,
-        status=outcome.status,
-        message=outcome.message,
-        acceptance_rate=math.exp(rate),
-        proposals=outcome.proposals,
-        log_evidence=rate + log_sup,
-        log_evidence_se=error,
-        seconds=outcome.seconds,
-        diagnostics={"merges": merges},
-    )
+    return {
+        "acceptance_rate": math.exp(rate),
+        "log_evidence": rate + log_sup,
+        "log_evidence_se": error,
+        "diagnostics": {"merges": merges},
+    }
 
 
 def log_rate(counts: list[tuple[int, int]]) -> tuple[float, float]:

@@ -5,14 +5,15 @@
 For every problem and seed, `nw.sample(model, release, draws=4000, seed=seed)` in a process of its own, compared with an
 answer computed without the library. A result is right, wrong (complete, and beyond the limit), refused (with its
 reason), broken (an error that is none of the library's), or late (over 60 s; stopped after 180 s). Prints one line
-each and a summary; ends with 1 if anything is wrong or broken. The machine's processors are shared by `--jobs`
-processes: with one at a time the seconds are those that a user would see.
+each and a summary; ends with 1 if anything is wrong or broken. The machine's processors are dealt out to `--jobs`
+processes at a time: the seconds are those that a user would see who has so many.
 """
 
 import argparse
 import concurrent.futures
 import json
 import os
+import queue
 import statistics
 import subprocess
 import sys
@@ -57,6 +58,11 @@ def run(name, seed, folder):
     elif row["result"] in ("right", "refused") and row["seconds"] > DELIVERED:
         row["result"] = "late"
     return row
+
+
+def pin(shares):
+    """A thread, and the processes that it starts, have processors of their own."""
+    os.sched_setaffinity(0, shares.get())
 
 
 def next_line(process, seconds):
@@ -105,7 +111,13 @@ def main():
         "largest |z| of its limit, or why"
     )
     rows = []
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(chosen.jobs) as pool:
+    processors, shares = sorted(os.sched_getaffinity(0)), queue.SimpleQueue()
+    for number in range(chosen.jobs):
+        shares.put(processors[number :: chosen.jobs] or processors)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        concurrent.futures.ThreadPoolExecutor(chosen.jobs, initializer=pin, initargs=(shares,)) as pool,
+    ):
         jobs = [(name, seed, folder) for name in names for seed in chosen.seeds]
         for row in pool.map(lambda job: run(*job), jobs):
             rows.append(row)
