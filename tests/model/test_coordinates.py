@@ -282,6 +282,22 @@ def test_centring_is_between_the_value_and_its_standardised_self():
     assert np.allclose(moved[0.3], 0.3 * row["m"] + (row["x"] - row["m"]) * row["t"] ** -0.7, rtol=1e-12)
 
 
+def test_a_scale_below_the_last_digit_of_the_location_leaves_the_density_right():
+    """The value has then lost what it would be computed from; chains had found an endless well there."""
+    space = Space(model_of(**HIERARCHIES["Normal"]))
+    m, log_t, w = 2.0, -400.0, np.array([-2.0, 0.1, 1.5])
+    pieces = {"m": m, "t": log_t, "x": w}
+    free = np.concatenate([np.ravel(pieces[name]) for name in space.names])
+    for part in (0.0, 0.5):
+        with double():
+            values, density = space.point(jnp.asarray(free), {}, {"x": np.full(3, part)})
+            prior = dist.Normal(3.0, 2.0).log_prob(m) + dist.Gamma(2.0, 1.0).log_prob(np.exp(log_t)) + log_t
+            standard = (w - part * m) * np.exp(-part * log_t)
+            expected = prior + np.sum(dist.Normal(0.0, 1.0).log_prob(standard)) - 3 * part * log_t
+        assert np.array_equal(values["x"], np.full(3, m))
+        assert np.isclose(density, expected, rtol=1e-12)
+
+
 def test_laws_without_location_and_scale_of_others_are_left_alone():
     prior = dict(a=dist.Gamma(2.0, 1.0), x=lambda a: dist.Gamma(a, 1.0), y=dist.Normal(0.0, 1.0))
     model = nw.Model(prior, {"s": lambda x, y: dist.Normal(x + y, 1.0)})

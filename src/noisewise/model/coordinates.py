@@ -44,11 +44,28 @@ class Placed(NamedTuple):
     transform: Any
     piece: Any
     value: Any
+    centred: Any = None
 
     @property
     def log_jacobian(self) -> Any:
         """log |d value / d piece|."""
         return jnp.sum(self.transform.log_abs_det_jacobian(self.piece, self.value))
+
+    @property
+    def log_density(self) -> tuple[Any, ...]:
+        """The log density of its law, of the free piece: terms to be added.
+
+        Between the value and its standardised self it is the standard law's, which the piece gives directly: where the
+        scale is far below the location's last digit, the value has lost what it would be computed from.
+        """
+        if self.centred is None:
+            return jnp.sum(self.law.log_prob(self.value)), self.log_jacobian
+        loc, scale = location_and_scale(self.law)
+        standard, law = (self.piece - self.centred * loc) * scale**-self.centred, _standard(self.law)
+        plain = biject_to(law.support)
+        value = plain(standard)
+        inside = law.log_prob(value) + plain.log_abs_det_jacobian(standard, value)
+        return jnp.sum(inside), -jnp.sum(self.centred * jnp.log(scale))
 
 
 class Chart:
@@ -104,12 +121,13 @@ class Chart:
             if self._stays(law):
                 values[name] = jnp.broadcast_to(law.sample(jax.random.key(0)), self.model.shape(name))
                 continue
-            transform = _transform(law, centring.get(name))
+            centred = centring.get(name)
+            transform = _transform(law, centred)
             size = math.prod(self.shapes[name])
             piece = free[start : start + size].reshape(self.shapes[name])
             start += size
             values[name] = transform(piece)
-            yield Placed(name, law, transform, piece, values[name])
+            yield Placed(name, law, transform, piece, values[name], centred)
 
     def point(self, free: Any, given: Values) -> tuple[dict[str, Any], Any]:
         """`given` values with the chart's names at `free`, and log |d values / d free|."""
@@ -132,6 +150,13 @@ def location_and_scale(law: Distribution) -> tuple[Any, Any]:
     """Of each entry of a law that has them (`Facts.located`), in its free coordinate."""
     base = peel(law)[0]
     return jnp.broadcast_to(base.loc, law.shape()), jnp.broadcast_to(base.scale, law.shape())
+
+
+def _standard(law: Distribution) -> Distribution:
+    """Of the same family (`Facts.located`), with location zero and scale one."""
+    base = peel(law)[0]
+    others = {name: getattr(base, name) for name in facts_of(type(base).__name__).parameters}
+    return type(base)(**{**others, "loc": 0.0, "scale": 1.0})
 
 
 def _transform(law: Distribution, centred: Any) -> Any:
@@ -168,7 +193,7 @@ class Space:
             if name in self.discrete:
                 total = total + log_density(self.model.law_at(name, values), values[name])
             elif name in moved:
-                total = total + jnp.sum(moved[name].law.log_prob(values[name])) + moved[name].log_jacobian
+                total = sum(moved[name].log_density, total)
         return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
 
     # Rows: NumPy in, NumPy out ---------------------------------------------------------------------------

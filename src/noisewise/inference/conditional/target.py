@@ -206,7 +206,7 @@ class Target:
         prior, total = self.space.point(free[: self.space.size], {}, data["centring"])
         values: dict[str, Any] = {**prior, **data["exact"]}
         for placed in self.chart.walk(free[self.space.size :], values, data["centring"]):
-            total = total + jnp.sum(placed.law.log_prob(placed.value)) + placed.log_jacobian
+            total = sum(placed.log_density, total)
         total = self._with_release(total, values, data)
         return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
 
