@@ -9,7 +9,7 @@ from scipy import special, stats
 
 import noisewise as nw
 from noisewise import mechanisms
-from noisewise.inference.conditional import entry, normal, quadrature
+from noisewise.inference.conditional import entry, enumeration, normal, quadrature
 from noisewise.inference.conditional.integrals import Integral
 from noisewise.inference.conditional.laws import entries
 from noisewise.inference.problem import Problem
@@ -289,6 +289,24 @@ FAR_OUT = {
         nw.Laplace(scale=2.0),
         200.0,
     ),
+    "negative binomial": (
+        dist.NegativeBinomial2(20.0, 10.0),
+        stats.nbinom(10.0, 1 / 3).logpmf,
+        nw.Laplace(scale=1.0),
+        300.0,
+    ),
+    "negative binomial, release below": (
+        dist.NegativeBinomial2(160.0, 80.0),
+        stats.nbinom(80.0, 1 / 3).logpmf,
+        nw.Laplace(scale=1.0),
+        10.0,
+    ),
+    "negative binomial with a pole": (
+        dist.NegativeBinomial2(4.0, 0.5),
+        stats.nbinom(0.5, 1 / 9).logpmf,
+        nw.DiscreteGaussian(scale=2.0),
+        200.0,
+    ),
 }
 
 
@@ -304,6 +322,22 @@ def test_far_out_nothing_but_the_sum_is_left(name):
     wide = found(law, mechanism, released)
     assert abs(wide.log_bound - truth) < EXACT
     assert abs(nw.Privatised(law, mechanism).log_prob(released) / truth - 1.0) < 1e-5  # 32 bits
+
+
+@pytest.mark.parametrize("concentration", [0.3, 1.0, 40.0])
+@pytest.mark.parametrize("released", [-30.0, 15.0, 400.0])
+def test_short_windows_of_negative_binomial_laws_say_what_they_leave_out(concentration, released):
+    """Ratios rise to their limit where the concentration is below one, and fall to it above."""
+    law, noise, k = dist.NegativeBinomial2(90.0, concentration), nw.Laplace(scale=25.0), np.arange(20_000.0)
+    log_law = stats.nbinom(concentration, concentration / (concentration + 90.0)).logpmf(k)
+    truth = special.logsumexp(log_law + laplace(25.0)(released - k))
+    with double():
+        short = enumeration.log_marginal(law, "NegativeBinomial2", noise, np.float64(released), 96, False)
+        log_kept, log_beyond = np.asarray(short.log_kept), np.asarray(short.log_beyond)
+    missing = np.log(np.maximum(np.exp(truth) - np.exp(log_kept), 0.0))
+    assert missing > np.log(1e-3) + truth  # else this tells nothing
+    assert missing <= log_beyond + 1e-9
+    assert log_beyond < missing + np.log(1000.0)
 
 
 POLES = {

@@ -145,25 +145,45 @@ class _Terms:
             sup = jnp.where(inside, jnp.stack([self.log_noise[0], self.log_noise[-1]]), sup)
         both = jnp.logaddexp(*jnp.where(more, tails + sup, -jnp.inf))
         bound = jnp.minimum(both, left + jnp.max(jnp.where(more, sup, -jnp.inf), axis=0))
-        if self.concave and len(self.values) > 1:
-            logs = self.log_law + self.log_noise
-            sides = geometric(logs[0], logs[1]), geometric(logs[-1], logs[-2])
-            bound = jnp.minimum(bound, jnp.logaddexp(*(jnp.where(more[i], sides[i], -jnp.inf) for i in (0, 1))))
+        if type(self.mechanism) in LOG_CONCAVE_NOISE:
+            noise = self._rises(self.log_noise)
+            sides = self._series(self.log_law + self.log_noise, self._log_ratios() + noise, rounding)
+            bound = jnp.minimum(bound, jnp.logaddexp(*jnp.where(more, sides, -jnp.inf)))
         return bound
 
     def _log_tails(self, rounding: Any) -> Any:
-        """log of the law's own mass below and above the window, at most: geometric series; +inf where none is known.
+        """log of the law's own mass below and above the window, at most.
 
         They say how little is left where one minus what is inside is rounding.
         """
-        concave, unknown = self.kind in _LOG_CONCAVE, jnp.full(self.values.shape[1:], jnp.inf)
-        if len(self.values) < 2 or not (concave or self.kind in _FALLING):
-            return jnp.stack([unknown, unknown])
-        last, before = self.log_law[-1], self.log_law[-2]
-        if not concave:  # no ratio beyond is above both the last one and the one in the limit
-            before = jnp.minimum(before, last - _log_limit(self.law, self.kind))
-        below = geometric(self.log_law[0], self.log_law[1] - rounding) if concave else unknown
-        return jnp.stack([below, geometric(last, before - rounding)])
+        return self._series(self.log_law, self._log_ratios(), rounding)
+
+    def _series(self, logs: Any, log_ratios: Any, rounding: Any) -> Any:
+        """log of geometric series from the window's first term downwards and from its last upwards."""
+        ends = jnp.stack([logs[0], logs[-1]])
+        return geometric(ends, ends - log_ratios - (0.0 if self.concave else rounding))
+
+    def _rises(self, logs: Any) -> Any:
+        """log of the ratio of the first term to the next, and of the last to the one before; nothing where one is all."""
+        if len(logs) < 2:
+            return jnp.full((2, *logs.shape[1:]), jnp.inf)
+        return jnp.stack([logs[0] - logs[1], logs[-1] - logs[-2]])
+
+    def _log_ratios(self) -> Any:
+        """log of what the law rises at most by with a step away from the window, downwards and upwards; +inf: unknown.
+
+        Ratios of neighbours move one way only, so that none is above both the one at the window's end and that at the
+        support's, or in the limit; those of a log-concave law fall.
+        """
+        nearest = self._rises(self.log_law)
+        if self.kind in _LOG_CONCAVE:
+            return nearest
+        if self.kind not in _FALLING:
+            return jnp.full_like(nearest, jnp.inf)
+        bottom = (_log_law(self.law, self.low + step, self.low, self.high) for step in (0.0, 1.0))
+        downwards = jnp.subtract(*bottom)
+        limit = jnp.broadcast_to(_log_limit(self.law, self.kind), downwards.shape)
+        return jnp.maximum(nearest, jnp.stack([downwards, limit]))
 
 
 def _log_limit(law: Any, kind: str) -> Any:

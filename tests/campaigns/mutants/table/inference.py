@@ -234,6 +234,12 @@ CONDITIONAL = {
         "    return Marginal(log_kept, jnp.full(jnp.shape(log_kept), 0.0))",
         f"{ENTRY}::test_without_noise_the_marginal_is_the_law {ENTRY}::test_quadrature_is_the_closed_form_in_any_unit",
     ),
+    "ratios of a law that rise beyond a window are taken for those at its end": Mutant(
+        "inference/conditional/enumeration.py",
+        "return jnp.maximum(nearest, jnp.stack([downwards, limit]))",
+        "return nearest",
+        f"{ENTRY}::test_short_windows_of_negative_binomial_laws_say_what_they_leave_out",
+    ),
     "the zeros of a zero-inflated law get no noise": Mutant(
         "inference/conditional/enumeration.py",
         "    at_zero = log_zero + mechanism.log_prob(released, jnp.zeros_like(log_kept))",
