@@ -164,7 +164,7 @@ class _Terms:
         return geometric(ends, ends - log_ratios - (0.0 if self.concave else rounding))
 
     def _rises(self, logs: Any) -> Any:
-        """log of the ratio of the first term to the next, and of the last to the one before; no bound where there is one."""
+        """log of the ratio of the first term to the next, and of the last to the one before; +inf for a single term."""
         if len(logs) < 2:
             return jnp.full((2, *logs.shape[1:]), jnp.inf)
         return jnp.stack([logs[0] - logs[1], logs[-1] - logs[-2]])
