@@ -67,6 +67,29 @@ def test_values_and_slopes_are_those_of_every_entry(law, noise):
             assert np.allclose(found[0][1], found[1][1], rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("noise", [nw.DiscreteGaussian(scale=2.0), nw.DiscreteLaplace(scale=np.repeat([1.0, 3.0], 20))])
+@pytest.mark.parametrize("widened", [0, 1])
+def test_what_was_released_often_is_summed_once(noise, widened):
+    """Forty entries of five values; under noise of two scales, of eight."""
+    published = np.tile([3, 7, -2, 7, 25, 7, 3, 0], 5)
+    model = nw.Model({"a": dist.Gamma(5.0, 1.0)}, {"s": lambda a: dist.Poisson(a).expand([40])})
+    problem = Problem(model, nw.Release(s=noise.released(published)))
+    together, apart = Sum(problem, ("s",), 0), Sum(problem, ("s",), widened)
+    apart.span = 0
+    with double():
+        tables = together.tables()
+        assert tables["different"]["noise"].shape[1] == (16 if np.ndim(noise.scale) else 8)
+        assert tables["times"].sum() == 40
+        items = {"s": (noise, published)}
+        for a in (4.0, 7.5):
+            once, each = (
+                jax.value_and_grad(lambda a, one=one, by=by: one.log_bound({"a": a}, items, by))(a)
+                for one, by in ((together, tables), (apart, apart.tables()))
+            )
+            assert np.isclose(once[0], each[0], rtol=1e-10)
+            assert np.isclose(once[1], each[1], rtol=1e-7)
+
+
 def test_draws_are_those_of_every_entry():
     together, apart = sums("negative binomial", "discrete")
     values = {"a": 4.0, "b": 0.3}

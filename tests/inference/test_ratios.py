@@ -134,6 +134,24 @@ def test_few_digits_left_of_an_entry_far_from_the_others_are_noticed():
     assert np.allclose(found, truth, rtol=3e-5)
 
 
+def test_what_was_released_often_is_summed_once():
+    """Two rows of entries of one law: each in its place, with its own slope."""
+    released = np.array([[7, 3, 3, 12], [12, 3, 7, 0]])
+    k = np.arange(200.0)
+
+    def log_prob(rate):
+        return nw.Privatised(dist.Poisson(rate).expand([2, 4]), nw.DiscreteLaplace(scale=2.0)).log_prob(released)
+
+    with double():
+        found, slope = jax.jit(lambda rate: jax.jvp(log_prob, (rate,), (1.0,)))(6.0)
+    noise = np.log(np.tanh(0.25)) - np.abs(released[..., None] - k) / 2.0
+    terms = stats.poisson(6.0).logpmf(k) + noise
+    expected = special.logsumexp(terms, axis=-1)
+    mean = np.sum(np.exp(terms - expected[..., None]) * k, axis=-1)
+    assert np.allclose(found, expected, rtol=1e-12)
+    assert np.allclose(slope, mean / 6.0 - 1.0, rtol=1e-10)
+
+
 def test_releases_far_apart_keep_windows_of_their_own():
     """A window for all would be as long as they are apart; in groups of equal ones it is worth its length."""
     far = np.array([3.0, 9.0, 400.0, 2000.0])

@@ -325,7 +325,10 @@ class Release(Mapping[str, Released]):
             raise unreadable(where, f"cannot be read as UTF-8 text: {error}") from None
         except json.JSONDecodeError as error:
             cause = f"line {error.lineno}, column {error.colno}: not valid JSON: {error.msg}"
-            raise unreadable(where, cause, "Mend it there.") from None
+            advice = "Mend it there."
+            if where.lower().endswith(".toml"):
+                advice = "It looks like an analysis or a plan: give the release file that it names (.json)."
+            raise unreadable(where, cause, advice) from None
         except (RecursionError, ValueError) as error:
             raise unreadable(where, f"cannot be read as JSON: {error}") from None
         return cls.from_dict(content, where)

@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import number, whole
-from noisewise.report.words import in_sentence
+from noisewise.report.words import in_sentence, named
 from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 from noisewise.studies.designs.target import Goal
@@ -51,7 +51,7 @@ def planned(report: Any) -> list[str]:
     content = (report.content or {}).get("design")
     if not content:
         return []
-    target = Goal.read("report", content["target"], report.model, report.level)
+    target = named(Goal.read("report", content["target"], report.model, report.level), report.naming)
     row = report.summary.loc[label_of(target.name, target.index, report.posterior.axes)]
     low, high = float(row.iloc[2]), float(row.iloc[3])
     asked = f"The release was designed for a {target.words} of at {'most' if target.falls else 'least'} {target.goal:g}"

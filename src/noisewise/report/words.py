@@ -1,6 +1,7 @@
 """Sentences of the report: the privacy guarantee, naive beside exact, what privacy cost, how to cite."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from noisewise.mechanisms import Guarantee
 from noisewise.release import Release
 from noisewise.report.information import Lost
 from noisewise.report.markup import listed, number, whole
+from noisewise.results.naming import Naming
+from noisewise.studies.designs.target import Goal
 
 SOFTWARE = (
     f"The noisewise developers. noisewise: exact statistical inference from differentially private releases, version "
@@ -84,6 +87,11 @@ def _factor(epsilon: float | None) -> str:
 def in_sentence(label: str) -> str:
     """A label as it stands within a sentence: the number of cases."""
     return f"the {label[4:]}" if label.startswith("The ") else label
+
+
+def named(target: Goal, naming: Naming) -> Goal:
+    """A design's target that speaks of its quantity in people's words."""
+    return replace(target, called=in_sentence(naming.called(target.of)))
 
 
 def beside(label: str, row: Any, level: float) -> str:

@@ -8,6 +8,7 @@ from scipy.special import ndtri
 
 from noisewise import checks
 from noisewise.axes import Axes
+from noisewise.errors import refusal
 from noisewise.numerics import Array
 from noisewise.results.labels import by_name
 
@@ -26,13 +27,19 @@ class Estimated:
         """Square roots of the covariance's diagonal, by name."""
         return alike(self.estimate, np.sqrt(np.diag(self.covariance)))
 
-    def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> dict[str, tuple[Any, Any]]:
+    def interval(
+        self, level: float = 0.95, kind: str = "equal-tailed", *, simultaneous: bool = False
+    ) -> dict[str, tuple[Any, Any]]:
         """Wald intervals: the estimate, give or take a normal quantile of standard errors.
 
-        `simultaneous`: for a vector, intervals that hold all of its entries at once, by Sidak's inequality. Each of k
-        entries has level^(1/k): joint normal errors lie within with at least `level`, exactly that if independent.
+        These are "equal-tailed"; the `kind` "hdi" is of posteriors. `simultaneous`: for a vector, intervals that hold
+        all of its entries at once, by Sidak's inequality. Each of k entries has level^(1/k): joint normal errors lie
+        within with at least `level`, exactly that if independent.
         """
         level = checks.level(type(self).__name__, level)
+        if kind != "equal-tailed":
+            who, rule = f"{type(self).__name__}.interval", "must be 'equal-tailed': estimates have no density"
+            raise refusal(who, "kind", rule, kind, "Leave it out, or ask a posterior (nw.sample).")
         errors, ends = self.standard_error, {}
         for name, value in self.estimate.items():
             each = level ** (1.0 / max(np.size(value), 1)) if simultaneous else level

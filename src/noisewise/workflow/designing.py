@@ -14,6 +14,7 @@ from noisewise.errors import InferenceError, refusal
 from noisewise.model import Model
 from noisewise.report.design import DesignReport, DesignTable
 from noisewise.report.design_tables import measured, tables_of
+from noisewise.report.words import named
 from noisewise.results.naming import Naming
 from noisewise.studies.allocate import Allocation, allocate
 from noisewise.studies.design import Design, design
@@ -110,13 +111,19 @@ def run_design(file: DesignFile, *, checkpoint: Path | None = None, progress: bo
     common |= {"target": stated.target, "checkpoint": checkpoint, **options}
     try:
         if stated.people is not None:
-            found = sample_size(lambda n: file.of_size(n)[0], lambda n: file.of_size(n)[1], **stated.people, **common)
-            return Designed(file, found, model)
-        return Designed(file, design(model, plan, **common), model, split)
+            found: Design | SampleSize = sample_size(
+                lambda n: file.of_size(n)[0], lambda n: file.of_size(n)[1], **stated.people, **common
+            )
+        else:
+            found = design(model, plan, **common)
     except InferenceError as error:
         if not isinstance(error.result, Design | SampleSize):
             raise
-        return Designed(file, error.result, model, split)
+        found = error.result
+    naming = Naming.of(file.content)
+    if split is not None:
+        split = replace(split, target=named(split.target, naming))
+    return Designed(file, replace(found, target=named(found.target, naming)), model, split)
 
 
 def beside(checkpoint: Path) -> Path:

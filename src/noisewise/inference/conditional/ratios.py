@@ -4,7 +4,8 @@
 
 holds for Poisson, binomial and negative binomial laws. With release and mechanism known, the noise is a table; a sum
 and its derivatives are products and additions, without a logarithm or an exponential per term. The window lies about
-the release. Entries that have one law share one window: their sums are one product of the table with the law. Where the
+the release. Entries that have one law share one window: their sums are one product of the table with the law, and what
+was released more than once is summed once. Where the
 parameters at hand take the largest terms of an entry out of its window, that entry's sum is done again by
 `enumeration`, whose windows follow them. Derivation: docs/derivations/conditional.md.
 """
@@ -116,12 +117,16 @@ def _traced(tree: Any) -> bool:
 def log_marginal(law: Any, kind: str, mechanism: Mechanism, released: Any, size: int, width: int) -> Any:
     """log of a bound of m(r), entry by entry; `width` is that of the table, `size` the least of windows that follow."""
     released = np.broadcast_to(released, jnp.broadcast_shapes(law.batch_shape, np.shape(released)))
-    total = _total(law, kind)
-    if released.size == 1 and all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(mechanism)):
+    total, is_one = _total(law, kind), all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(mechanism))
+    if released.size == 1 and is_one:
         # twice: XLA's loops over single numbers take thirty times as long as those over two
         table = table_of(kind, mechanism, np.repeat(released, 2), np.reshape(total, ()), width)
         return jnp.reshape(by_table(law, kind, table, size)[0], released.shape)
     alike = math.prod(law.batch_shape) == 1 and released.size >= ALIKE
+    if alike and is_one and np.size(total) == 1:  # each value that was released, once
+        values, place = np.unique(released, return_inverse=True)
+        table = table_of(kind, mechanism, values, total, width, alike)
+        return by_table(law, kind, table, size)[place.reshape(released.shape)]
     return by_table(law, kind, table_of(kind, mechanism, released, total, width, alike), size)
 
 

@@ -194,7 +194,7 @@ class Sum:
         starts = self.starts()
         tables: dict[str, Any] = {"starts": starts, "outside": self.log_outside()}
         if self.span:
-            return tables | self._noise_of_all()
+            return tables | _different(self._noise_of_all(), tables["outside"])
         if self.fixed_noise:
             grid = {name: starts[name] + offset for name, offset in self.offsets().items()}
             with np.errstate(over="ignore", under="ignore", divide="ignore"):
@@ -314,6 +314,14 @@ class Sum:
         shares = jnp.exp(law - log_mass)
         return inside, shares, shares @ tables["noise"], log_mass + tables["log_top"]
 
+    def _log_bound_of_all(self, values: Values, tables: Any) -> Any:
+        """`log_bound` where all entries have one law: what was released more than once is summed once."""
+        times, outside = tables.get("times", 1.0), tables["different"]["outside"]
+        mass, _, sums, log_unit = self._of_all(values, tables | tables["different"])
+        held = jnp.log(jnp.maximum(sums, SMALLEST)) + log_unit
+        bound = held if self.whole else jnp.logaddexp(held, self._log_beyond(mass, outside))
+        return jnp.sum(times * bound)
+
     def _anchored(self, values: Values, start: Any) -> tuple[Any, Any]:
         """The log law at the window's two ends: its affine part goes through both."""
         (name,) = self.names
@@ -363,9 +371,8 @@ class Sum:
             law = peel(self.space.model.law_at(self.names[0], values))[0]
             return jnp.sum(ratios.by_table(unchecked(law), self._kind, tables["ratios"], self.points))
         if self.span:
-            mass, _, sums, log_unit = self._of_all(values, tables)
-            held, inside = jnp.log(jnp.maximum(sums, SMALLEST)) + log_unit, None if self.whole else mass
-        elif self.affine and self.fixed_noise:
+            return self._log_bound_of_all(values, tables)
+        if self.affine and self.fixed_noise:
             anchored = self._anchored(values, tables["starts"][self.names[0]])
             held = tilted(tables["log_base"] + tables["log_eta"], tables["share"], *anchored)
             inside = None if self.whole else tilted(tables["log_base"], tables["share"], *anchored)
@@ -428,6 +435,27 @@ class Sum:
         void = jnp.where(beyond > -jnp.inf, jnp.exp(beyond - jnp.logaddexp(held, beyond)), 0.0)
         void = jnp.where(sums > SMALLEST, void, 1.0)
         return {name: place.reshape(self.problem.model.shape(name)).astype(int)}, jnp.sum(void)
+
+
+def _different(noise: dict[str, Array], outside: Array) -> dict[str, Any]:
+    """`noise` with the same for columns that differ, filled up to a power of two, and how often each of these is there.
+
+    The power of two is for programs, which are compiled for each length. Where too few are alike, all stay.
+    """
+    columns = np.ascontiguousarray(np.vstack([noise["noise"], noise["log_top"], outside]).T)
+    _, first, times = np.unique(
+        columns.view(f"V{columns.itemsize * columns.shape[1]}"), return_index=True, return_counts=True
+    )
+    length = 2 ** math.ceil(math.log2(len(first)))
+    if 2 * length > len(columns):
+        return noise | {"different": {**noise, "outside": outside}}
+    more = length - len(first)
+    different = {
+        "noise": np.pad(noise["noise"][:, first], ((0, 0), (0, more)), constant_values=1.0),
+        "log_top": np.pad(noise["log_top"][first], (0, more)),
+        "outside": np.pad(outside[first], (0, more)),
+    }
+    return noise | {"different": different, "times": np.pad(times, (0, more)) * 1.0}
 
 
 def _exact(problem: Problem) -> list[str]:

@@ -37,6 +37,8 @@ class Goal:
     against: float = 0.0
     truth: Mapping[str, Array] | None = None
     """Parameters at which releases are simulated; None: the prior's draws, in turn."""
+    called: str = ""
+    """What people call the quantity, where that is not its name."""
 
     @classmethod
     def read(cls, who: str, content: Any, model: Model, level: float, *, needs_goal: bool = True) -> Self:
@@ -71,7 +73,7 @@ class Goal:
 
     @property
     def of(self) -> str:
-        """The quantity in words."""
+        """The quantity by its name."""
         return f"{self.name}[{', '.join(map(str, self.index))}]" if self.index else self.name
 
     @property
@@ -92,7 +94,7 @@ class Goal:
     @property
     def words(self) -> str:
         """What is measured."""
-        return WORDS[self.kind].format(level=100.0 * self.level, of=self.of, against=self.against)
+        return WORDS[self.kind].format(level=100.0 * self.level, of=self.called or self.of, against=self.against)
 
     def column(self, values: Mapping[str, Array]) -> Array:
         """The quantity at each row."""

@@ -18,6 +18,18 @@ NUMERICS = {
         'return inside, shares, shares @ tables["noise"], log_mass',
         "inference/test_one_law_for_all.py::test_values_and_slopes_are_those_of_every_entry",
     ),
+    "what was released often counts once": Mutant(
+        "inference/conditional/sums.py",
+        "return jnp.sum(times * bound)",
+        "return jnp.sum((times > 0.0) * bound)",
+        "inference/test_one_law_for_all.py::test_what_was_released_often_is_summed_once",
+    ),
+    "a released value takes the sum of another": Mutant(
+        "inference/conditional/ratios.py",
+        "return by_table(law, kind, table, size)[place.reshape(released.shape)]",
+        "return by_table(law, kind, table, size)[np.sort(place.reshape(released.shape))]",
+        "inference/test_ratios.py::test_what_was_released_often_is_summed_once",
+    ),
     "what vanishes beside the law's top is not said": Mutant(
         "inference/conditional/sums.py",
         "void = jnp.where(sums > SMALLEST, void, 1.0)",

@@ -14,8 +14,8 @@ CRITICISM = {
     ),
     "the numbers of a summary have the digits of its Monte Carlo errors": Mutant(
         "results/summary_table.py",
-        "decimals(self.loc[label, spread],",
-        "decimals(self.loc[label, ERRORS[0]],",
+        "decimals(row[spread],",
+        "decimals(row[ERRORS[0]],",
         "results/test_tidy.py::test_the_style_of_a_summary_shows_what_a_paper_prints",
     ),
     "rows of a table of draws go through the chains in turn": Mutant(
