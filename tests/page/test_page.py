@@ -1042,7 +1042,7 @@ def test_a_design_is_run_cancelled_and_shown(window, server, tmp_path):
     for each in ("What to publish", "How it is split", "The best split of rho = 0.5", "got normal noise of"):
         assert each in shown
     curve = page.locator("#result svg.panel")
-    assert "posterior standard deviation of gap (points)" in curve.inner_html()
+    assert "osterior standard deviation of the gap (points)" in curve.inner_html()
     assert curve.bounding_box()["width"] > 200
     assert f"rho = {found.found.budget:.3g}" in page.inner_text("#history")
     with page.context.expect_page() as caught:
