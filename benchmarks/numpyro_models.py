@@ -8,7 +8,8 @@ chains; seconds include warm-up, not compilation. All in 64 bits, chains in thre
 there are processors: what NumPyro calls parallel, and what `nw.NUTS()` does. The time of one gradient, with the log
 density, is that at a draw of the posterior. `nw.NUTS()` integrates the rates out by itself; in a NumPyro model the user
 does, by a negative binomial law in place of Gamma and Poisson, and the two parameters that are left, which go together,
-are given `dense_mass=True`. With 1,000 rates to sample as well there is no such choice.
+are given `dense_mass=True`. With 1,000 rates to sample as well there is no such choice: noise ties each rate to its
+release less than the count itself would, rates and their common law move together, and walks are long.
 """
 
 import argparse
