@@ -958,6 +958,12 @@ def test_a_mistake_is_shown_with_a_caret_and_is_not_run(window, server, tmp_path
     assert newest(server) == before
 
 
+def test_the_page_does_not_glide(window):
+    """A click while it glides falls beside what was aimed at."""
+    page = window()
+    assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
+
+
 def test_text_of_the_user_is_never_markup(window, server):
     page = window()
     hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>"

@@ -145,6 +145,13 @@ def test_bad_files_say_where(text, message, tmp_path):
         nw.Release.load(path)
 
 
+def test_an_analysis_file_in_place_of_a_release_is_told_apart(tmp_path):
+    path = tmp_path / "count.toml"
+    path.write_text("[release.count]\nvalue = 37.4\n")
+    with pytest.raises(nw.InputError, match=r"give the release file that it names \(\.json\)"):
+        nw.Release.load(path)
+
+
 def test_missing_and_binary_files(tmp_path):
     with pytest.raises(nw.InputError, match="must be an existing file"):
         nw.Release.load(tmp_path / "none.json")

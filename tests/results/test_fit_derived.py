@@ -87,6 +87,13 @@ def test_simultaneous_intervals_hold_all_entries_as_often_as_they_say():
         assert shares[1] < 0.9 - slack
 
 
+def test_intervals_of_estimates_are_of_one_kind():
+    fit = vector_fit(np.eye(2))
+    assert np.array_equal(fit.interval(0.9, "equal-tailed")["x"], fit.interval(0.9)["x"])
+    with pytest.raises(nw.InputError, match="'kind' must be 'equal-tailed': estimates have no density; got 'hdi'"):
+        fit.interval(kind="hdi")
+
+
 def test_entries_that_are_flat_have_no_standard_error_and_the_others_have_theirs():
     """Differences from the first of three independent estimates, with variances 1, 4 and 9."""
     fit = vector_fit(np.diag([1.0, 4.0, 9.0]))
