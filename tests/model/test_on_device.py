@@ -4,6 +4,8 @@ The processor's variates are compared with densities in test_variates.py. Here b
 equal laws the cells' counts differ by chance alone.
 """
 
+from decimal import Decimal, localcontext
+
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -13,6 +15,9 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.model.on_device.draws import simulate
+from noisewise.model.on_device.gamma import log_gamma, standard_gamma
+from noisewise.model.on_device.held import Held
+from noisewise.model.on_device.poisson import COARSE_CELLS, FINE_CELLS, UNIT, alias_tables, poisson
 from noisewise.model.on_device.variates import DRAWS
 from noisewise.model.variates import VARIATES
 from noisewise.numerics import double
@@ -97,6 +102,66 @@ def test_every_law_is_drawn_as_on_the_processor(name, seed):
     )
     assert drawn.shape == plain.shape
     assert same_law(drawn, plain)
+
+
+@pytest.mark.parametrize(("step", "cells"), [(1, FINE_CELLS), (UNIT, COARSE_CELLS)])
+def test_alias_tables_hold_poisson_laws_to_the_last_of_64_bits(step, cells):
+    """How many random words choose each value, beside its probability in 60 decimal digits."""
+    tables = alias_tables(step, cells)
+    room = 2**64 // cells
+    for number in range(UNIT):
+        cut, other = (part[number * cells : (number + 1) * cells].tolist() for part in tables[1:])
+        words = list(cut)
+        for cell in range(cells):
+            words[other[cell]] += room - cut[cell]
+        assert sum(words) == 2**64
+        rate, lowest = step * number, int(tables.lowest[number])
+        with localcontext(prec=60):
+            probability = (-Decimal(rate)).exp()
+            for k in range(lowest + cells):
+                if k >= lowest:  # the value of most, the rate, has what the others' rounding left
+                    assert abs(words[k - lowest] - probability * 2**64) <= (cells if k == rate else 1)
+                probability *= Decimal(rate) / (k + 1)
+
+
+CONCENTRATIONS = np.array([0.05, 0.7, 1.0, 2.5, 92.0, 1e7])
+
+
+def test_gamma_variates_follow_their_law_at_every_concentration(seed):
+    wide = np.repeat(CONCENTRATIONS[:, None], ROWS, axis=1)
+    with double():
+        both = jax.jit(lambda key, a: (standard_gamma(key, a, a.shape), log_gamma(key, a, a.shape)))
+        plain, logs = map(np.asarray, both(jax.random.key(seed), wide))
+    for row, concentration in enumerate(CONCENTRATIONS):
+        law = stats.gamma(concentration)
+        for drawn in (plain[row], np.exp(logs[row])):
+            assert stats.kstest(drawn, law.cdf).pvalue > FALSE_ALARM
+        wrong = 1.1 * plain[row]  # which for a concentration of 0.05 changes next to nothing
+        assert concentration < 0.5 or stats.kstest(wrong, law.cdf).pvalue < FALSE_ALARM
+
+
+def test_parameters_that_make_no_sense_do_not_hang():
+    """Their rules refuse them; until then no loop may wait for them."""
+    senseless = np.array([np.nan, np.inf, -1.0, 0.0, 2.5])
+    with double():
+        gamma = jax.jit(lambda key, a: standard_gamma(key, a, a.shape))(jax.random.key(0), senseless)
+        counts = jax.jit(lambda key, rate: poisson(key, rate, rate.shape))(jax.random.key(0), senseless)
+    assert np.isfinite(np.asarray(gamma)[-1])
+    assert 0 <= np.asarray(counts)[-1] < 30
+
+
+def test_columns_that_stay_there_are_cut_and_joined_like_arrays():
+    arrays = [np.arange(20.0).reshape(10, 2), 100.0 + np.arange(12.0).reshape(6, 2)]
+    with double():
+        one, other = (Held([(jax.numpy.asarray(array), 1, len(array) - 1)]) for array in arrays)
+        held = np.concatenate([one[2:], other[:3], one[:0], other[3:]])
+        plain = np.concatenate([arrays[0][3:-1], arrays[1][1:4], arrays[1][4:-1]])
+        assert held.shape == plain.shape
+        assert held.nbytes == plain.nbytes
+        np.testing.assert_array_equal(held, plain)
+        np.testing.assert_array_equal(held.joined(), plain)
+        np.testing.assert_array_equal(held[4:9].joined(), plain[4:9])
+        np.testing.assert_array_equal(held[5], plain[5])
 
 
 def test_other_laws_are_told_apart(seed):

@@ -7,7 +7,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from noisewise.engine.failures import located
 from noisewise.engine.machine import Room
@@ -62,6 +62,9 @@ class Engine(ABC):
 
     block_rows: int | None = None
     """Rows of a block of scalars where the engine wants its own number; None leaves it to the algorithm."""
+
+    keeps: ClassVar[bool] = False
+    """Whether what one task gave may stay where it was made until another takes it."""
 
     @property
     def kind(self) -> str:

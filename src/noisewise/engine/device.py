@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import jax
 
@@ -24,6 +25,8 @@ class Device(Engine):
     platform: str | None = None
     precision: str = "double"
     rows: int = 2**24
+
+    keeps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checks.choice("Device", "precision", self.precision, ["double", "single"])

@@ -8,9 +8,9 @@ draws and of the unbiased evidence: docs/derivations/rejection.md.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -63,7 +63,8 @@ class Rejection(Sampler):
         if isinstance(exact, Predictive):
             roots = [exact.stream()]
         else:
-            roots = plan_streams(problem, joint=self.plan == "joint", leaf_rows=engine.block_rows or LEAF_ROWS)
+            sizes: dict[str, Any] = {"leaf_rows": engine.block_rows or LEAF_ROWS, "stay": engine.keeps and not log}
+            roots = plan_streams(problem, joint=self.plan == "joint", **sizes)
         budget = Budget(self.max_proposals, self.max_seconds)
         outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
         if isinstance(exact, Predictive):
@@ -90,6 +91,8 @@ class Merge:
     problem: Problem
     fresh: tuple[str, ...]
     released: tuple[str, ...]
+    stay: bool = False
+    """Whether survivors stay on an accelerator, for the next merge to take them there."""
 
     def __call__(
         self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]
@@ -97,7 +100,7 @@ class Merge:
         """One block. The acceptance variate is exponential: P(E >= -log r) = r, with 53 random bits in logs."""
         if self.released and on_accelerator() and self.problem.model.simulates_on_accelerator(self.fresh):
             poll()
-            return accept(self.problem, rng, self.fresh, self.released, inputs, rows)
+            return accept(self.problem, rng, self.fresh, self.released, inputs, rows, self.stay)
         values = self.problem.model.draw(rng, list(self.fresh), rows, inputs, poll)
         if not self.released:
             return values, np.arange(rows)
@@ -119,8 +122,11 @@ def prior_groups(problem: Problem) -> list[set[str]]:
     return groups
 
 
-def plan_streams(problem: Problem, *, joint: bool, leaf_rows: int = LEAF_ROWS) -> list[Stream]:
-    """The streams whose rows, side by side, are posterior draws; `leaf_rows` is the size of a block of scalars."""
+def plan_streams(problem: Problem, *, joint: bool, leaf_rows: int = LEAF_ROWS, stay: bool = False) -> list[Stream]:
+    """The streams whose rows, side by side, are posterior draws.
+
+    `leaf_rows` is the size of a block of scalars; what a later merge takes may `stay` where it was made.
+    """
     _stream = partial(_stream_of, problem, leaf_rows)
     model, order = problem.model, problem.model.order
     if joint:
@@ -139,6 +145,8 @@ def plan_streams(problem: Problem, *, joint: bool, leaf_rows: int = LEAF_ROWS) -
         # What a child stream holds is never drawn again, a statistic that was needed earlier included.
         fresh = [member for member in order if member in inside - drawn]
         children = [stream for _, stream in touched if stream is not None]
+        for child in children:
+            child.work = replace(cast(Merge, child.work), stay=stay)
         merged = _stream(count, fresh, (name,), children)
         groups = [entry for entry in groups if not entry[0] & reach] + [(inside, merged)]
         count += 1

@@ -14,6 +14,7 @@ from jax import lax, random
 
 from noisewise.errors import InputError, refusal
 from noisewise.model.law import KEYS, Law, Values, law_attributes, well_formed
+from noisewise.model.on_device.held import Held
 from noisewise.model.on_device.variates import DRAWS, RULES
 from noisewise.model.total import BoundTotal
 from noisewise.model.wrappers import peel
@@ -174,9 +175,12 @@ def _parents(model: Nodes, names: list[str]) -> list[str]:
 
 
 def as_inputs(columns: Columns) -> Columns:
-    """Host columns in the precision of the program."""
+    """Columns in the precision of the program; those that stayed on the device have it already."""
     kinds = {"f": jnp.zeros((), float).dtype, "i": jnp.zeros((), int).dtype}
-    return {name: np.asarray(column).astype(kinds[np.asarray(column).dtype.kind]) for name, column in columns.items()}
+    return {
+        name: column.joined() if isinstance(column, Held) else np.asarray(column, kinds[column.dtype.kind])
+        for name, column in columns.items()
+    }
 
 
 def refuse_wrong(model: Nodes, wrong: dict[str, Any]) -> None:

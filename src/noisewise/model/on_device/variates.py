@@ -2,7 +2,7 @@
 
 The same laws as in `variates`, drawn inside a compiled program with one key for a whole batch. Attributes arrive
 broadcast against `shape`; whether they obey their rules is computed beside the draws, since a compiled program cannot
-raise.
+raise. Gamma and Poisson variates have files of their own.
 """
 
 from collections.abc import Callable
@@ -11,75 +11,30 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax, random
+from jax import random
 from numpyro.distributions.util import binomial as numpyro_binomial
+
+from noisewise.model.on_device.gamma import log_gamma, standard_gamma
+from noisewise.model.on_device.poisson import MOST_RATE, poisson
 
 Key = Any
 Draw = Callable[..., Any]
 
-MOST_RATE = 1e15
-"""Poisson rates beyond this lose whole numbers to rounding."""
-
-
-def poisson(key: Key, rate: Any, shape: tuple[int, ...]) -> Any:
-    """Poisson variates in the precision of `rate`.
-
-    `jax.random.poisson` always computes in 32 bits, where the acceptance test is off by a percent at rates of 10^4.
-    So, in 64 bits: inversion below 10, Hoermann's transformed rejection (1993) above.
-    """
-    rate = jnp.broadcast_to(rate, shape)
-    if rate.dtype != jnp.float64:
-        return random.poisson(key, rate, shape)
-    below, above = random.split(key)
-    small = rate < 10.0
-    by_inversion = _poisson_by_inversion(below, jnp.where(small, rate, 0.0), shape)
-    by_rejection = _poisson_by_rejection(above, jnp.where(small, 100.0, rate), shape)
-    return jnp.where(small, by_inversion, by_rejection).astype(jnp.int64)
-
-
-def _poisson_by_inversion(key: Key, rate: Any, shape: tuple[int, ...]) -> Any:
-    u = random.uniform(key, shape, rate.dtype)
-
-    def step(state: Any) -> Any:
-        k, probability, reached, drawn = state
-        drawn = jnp.where((drawn < 0) & (u < reached), k, drawn)
-        probability = probability * rate / (k + 1.0)
-        return k + 1.0, probability, reached + probability, drawn
-
-    start = jnp.exp(-rate)
-    state = (jnp.zeros((), rate.dtype), start, start, jnp.full(shape, -1.0, rate.dtype))
-    # 100 steps leave out 1e-60 of the law at a rate of 10; rounding of the sum, 1e-16, is what remains
-    k, _, _, drawn = lax.while_loop(lambda s: jnp.any(s[3] < 0) & (s[0] < 100.0), step, state)
-    return jnp.where(drawn < 0, k, drawn)
-
-
-def _poisson_by_rejection(key: Key, rate: Any, shape: tuple[int, ...]) -> Any:
-    log_rate = jnp.log(rate)
-    b = 0.931 + 2.53 * jnp.sqrt(rate)
-    a = -0.059 + 0.02483 * b
-    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
-    surely = 0.9277 - 3.6224 / (b - 2.0)
-
-    def step(state: Any) -> Any:
-        key, drawn, done = state
-        key, first, second = random.split(key, 3)
-        u = random.uniform(first, shape, rate.dtype) - 0.5
-        v = random.uniform(second, shape, rate.dtype)
-        edge = 0.5 - jnp.abs(u)
-        k = jnp.floor((2.0 * a / edge + b) * u + rate + 0.43)
-        inside = (edge >= 0.07) & (v <= surely)
-        outside = (k < 0.0) | ((edge < 0.013) & (v > edge))
-        log_v = jnp.log(v * inverse_alpha / (a / (edge * edge) + b))
-        fits = log_v <= k * log_rate - rate - lax.lgamma(jnp.maximum(k, 0.0) + 1.0)
-        accepted = ~done & (inside | (~outside & fits))
-        return key, jnp.where(accepted, k, drawn), done | accepted
-
-    start = (key, jnp.zeros(shape, rate.dtype), jnp.zeros(shape, bool))
-    return lax.while_loop(lambda s: ~jnp.all(s[2]), step, start)[1]
-
 
 def _gamma(key: Key, shape: Any, concentration: Any) -> Any:
-    return random.gamma(key, concentration, shape, concentration.dtype)
+    return standard_gamma(key, concentration, shape)
+
+
+def _student(key: Key, shape: Any, df: Any, loc: Any, scale: Any) -> Any:
+    """A normal variate over the root of an independent chi-square over its degrees of freedom."""
+    first, second = random.split(key)
+    return loc + scale * _normal(first, shape, loc) * jnp.sqrt(0.5 * df / _gamma(second, shape, 0.5 * df))
+
+
+def _beta(key: Key, shape: Any, concentration1: Any, concentration0: Any) -> Any:
+    """The share of one of two gamma variates, in logs."""
+    first, second = random.split(key)
+    return jax.nn.sigmoid(log_gamma(first, concentration1, shape) - log_gamma(second, concentration0, shape))
 
 
 def _normal(key: Key, shape: Any, like: Any) -> Any:
@@ -92,7 +47,7 @@ def _truncated(key: Key, shape: Any, loc: Any, scale: Any, low: Any, high: Any) 
 
 def _dirichlet(key: Key, shape: Any, concentration: Any) -> Any:
     full = (*shape, concentration.shape[-1])
-    return jax.nn.softmax(random.loggamma(key, concentration, full, concentration.dtype), axis=-1)
+    return jax.nn.softmax(log_gamma(key, concentration, full), axis=-1)
 
 
 def _multivariate_normal(key: Key, shape: Any, loc: Any, scale_tril: Any) -> Any:
@@ -139,7 +94,7 @@ def _gamma_poisson(key: Key, shape: Any, concentration: Any, rate: Any) -> Any:
 
 def _beta_binomial(key: Key, shape: Any, concentration1: Any, concentration0: Any, total_count: Any) -> Any:
     first, second = random.split(key)
-    return _binomial(second, shape, random.beta(first, concentration1, concentration0, shape), total_count)
+    return _binomial(second, shape, _beta(first, shape, concentration1, concentration0), total_count)
 
 
 def _zero_inflated(key: Key, shape: Any, gate: Any, rate: Any) -> Any:
@@ -159,7 +114,7 @@ DRAWS: dict[str, Draw] = {
     "Normal": lambda key, shape, loc, scale: loc + scale * _normal(key, shape, loc),
     "LogNormal": lambda key, shape, loc, scale: jnp.exp(loc + scale * _normal(key, shape, loc)),
     "HalfNormal": lambda key, shape, scale: scale * jnp.abs(_normal(key, shape, scale)),
-    "StudentT": lambda key, shape, df, loc, scale: loc + scale * random.t(key, df, shape, loc.dtype),
+    "StudentT": _student,
     "Cauchy": lambda key, shape, loc, scale: loc + scale * random.cauchy(key, shape, loc.dtype),
     "HalfCauchy": lambda key, shape, scale: scale * jnp.abs(random.cauchy(key, shape, scale.dtype)),
     "Laplace": lambda key, shape, loc, scale: loc + scale * random.laplace(key, shape, loc.dtype),
@@ -169,9 +124,7 @@ DRAWS: dict[str, Draw] = {
     "Gamma": lambda key, shape, concentration, rate: _gamma(key, shape, concentration) / rate,
     "InverseGamma": lambda key, shape, concentration, rate: rate / _gamma(key, shape, concentration),
     "Chi2": lambda key, shape, df: 2.0 * _gamma(key, shape, 0.5 * df),
-    "Beta": lambda key, shape, concentration1, concentration0: random.beta(
-        key, concentration1, concentration0, shape, concentration1.dtype
-    ),
+    "Beta": _beta,
     "Uniform": lambda key, shape, low, high: low + (high - low) * random.uniform(key, shape, low.dtype),
     "Weibull": lambda key, shape, scale, concentration: (
         scale * random.exponential(key, shape, scale.dtype) ** (1.0 / concentration)

@@ -220,6 +220,8 @@ VARIATES = {
     ),
 }
 
+POISSON = "engine/test_device.py::test_poisson_variates_follow_their_law_in_64_bits"
+GAMMAS = f"{THERE}::test_gamma_variates_follow_their_law_at_every_concentration"
 ACCELERATOR = {
     "every record of a total has the same random numbers on an accelerator": Mutant(
         "model/on_device/draws.py",
@@ -239,17 +241,59 @@ ACCELERATOR = {
         "keep = (i <= n).reshape(",
         OWN,
     ),
-    "small Poisson rates on an accelerator are drawn one too low": Mutant(
-        "model/on_device/variates.py",
-        "drawn = jnp.where((drawn < 0) & (u < reached), k, drawn)",
-        "drawn = jnp.where((drawn < 0) & (u < reached), jnp.maximum(k - 1.0, 0.0), drawn)",
-        f"{LAW}[Poisson]",
+    "small Poisson rates on an accelerator are drawn one too high": Mutant(
+        "model/on_device/poisson.py",
+        "drawn = drawn + (u >= reached)",
+        "drawn = drawn + (u >= 0.99 * reached)",
+        POISSON,
+    ),
+    "whole Poisson rates on an accelerator lose what is below a multiple of 32": Mutant(
+        "model/on_device/poisson.py",
+        "coarse + fine + rest",
+        "coarse + rest",
+        POISSON,
+    ),
+    "an alias table keeps a cell's own value where it should give the other's": Mutant(
+        "model/on_device/poisson.py",
+        "shares[giver] -= room - shares[cell]",
+        "shares[giver] -= shares[cell]",
+        f"{THERE}::test_alias_tables_hold_poisson_laws_to_the_last_of_64_bits",
+    ),
+    "the cell of an alias table and its choice share random bits": Mutant(
+        "model/on_device/poisson.py",
+        "(word & np.uint64(2**lower - 1))",
+        "(word >> (64 - lower))",
+        POISSON,
     ),
     "large Poisson rates on an accelerator are accepted by their envelope": Mutant(
-        "model/on_device/variates.py",
+        "model/on_device/poisson.py",
         "accepted = ~done & (inside | (~outside & fits))",
         "accepted = ~done & (inside | ~outside)",
-        "engine/test_device.py::test_poisson_variates_follow_their_law_in_64_bits",
+        POISSON,
+    ),
+    "gamma variates on an accelerator are all accepted": Mutant(
+        "model/on_device/gamma.py",
+        "accepted = inside & (squeezed |",
+        "accepted = inside & (True |",
+        GAMMAS,
+    ),
+    "small concentrations of gamma variates on an accelerator are not lifted": Mutant(
+        "model/on_device/gamma.py",
+        "jnp.where(low, drawn * jnp.exp(-_waiting(lifting, concentration)), drawn)",
+        "jnp.where(low, drawn * jnp.exp(-_waiting(lifting, concentration + 1.0)), drawn)",
+        GAMMAS,
+    ),
+    "rows that stay on an accelerator are taken one too late": Mutant(
+        "model/on_device/held.py",
+        "jnp.clip(number - at + start, 0,",
+        "jnp.clip(number - at + start + 1, 0,",
+        f"{THERE}::test_columns_that_stay_there_are_cut_and_joined_like_arrays",
+    ),
+    "a Student t law on an accelerator divides by its chi-square's root twice": Mutant(
+        "model/on_device/variates.py",
+        "jnp.sqrt(0.5 * df / _gamma(second, shape, 0.5 * df))",
+        "(0.5 * df / _gamma(second, shape, 0.5 * df))",
+        f"{LAW}[StudentT]",
     ),
     "a multinomial law on an accelerator forgets what is left": Mutant(
         "model/on_device/variates.py",
