@@ -9,7 +9,12 @@ import mmap
 import os
 from pathlib import Path
 
-FLAGS = {"xla_backend_optimization_level": "1", "xla_cpu_use_fusion_emitters": "false"}
+FLAGS = {
+    "xla_backend_optimization_level": "0",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+    "xla_llvm_disable_expensive_passes": "true",
+}
 
 
 def compile_lightly() -> None:
