@@ -503,7 +503,7 @@ def test_compare_says_why_there_is_no_naive_analysis(noisewise, tmp_path):
 
 
 def test_calibrate_passes_for_the_right_sampler_and_fails_for_a_wrong_one(noisewise, count, monkeypatch):
-    arguments = ("calibrate", "count.toml", "--replicates", "40", "--draws", "100", "--json", "--quiet")
+    arguments = ("calibrate", "count.toml", "--replicates", "40", "--draws", "20", "--json", "--quiet")
     code, out, _ = noisewise(*arguments, "--out", "picture.png")
     assert code == 0
     assert json.loads(out)["verdict"] == "calibrated"
@@ -640,8 +640,8 @@ def test_progress_bar_appears_in_long_runs():
     pytest.importorskip("rich")
     script = """
 import noisewise as nw, numpyro.distributions as dist, noisewise.inference.progress
-noisewise.inference.progress.SHOW_AFTER = 0.05
-model = nw.Model(prior={"theta": dist.Gamma(2.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
+noisewise.inference.progress.SHOW_AFTER = 0.0
+model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
 release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
 nw.sample(model, release, nw.Rejection(), draws=20_000, seed=1, progress=True)
 """

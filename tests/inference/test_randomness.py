@@ -129,7 +129,13 @@ SAMPLERS = [
 ]
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
+ALIKE = (nw.Rejection(plan="joint"), nw.ImportanceRejection(), nw.Augmentation())
+"""Of these every key is one of another sampler here, too."""
+
+
+@pytest.mark.parametrize(
+    "sampler", [pytest.param(one, marks=[pytest.mark.long] * (one in ALIKE)) for one in SAMPLERS], ids=repr
+)
 def test_no_sampler_uses_a_key_twice(sampler, used, seed):
     model, release = same_draws.hierarchy()
     nw.sample(model, release, sampler, draws=200, seed=seed, on_failure="return", progress=False)

@@ -407,7 +407,7 @@ def simulated_counts(seed, draws=40_000):
     )
 
 
-@pytest.mark.parametrize("name", ["wald", "profile", "exact", "naive"])
+@pytest.mark.parametrize("name", briefly(["wald", "profile", "exact", "naive"], ["profile", "exact"]))
 def test_coverage_of_the_count_is_the_intervals_own(name, seed):
     truth = true_coverage()[name]
     assert truth == pytest.approx({"wald": 0.90, "profile": 0.93, "exact": 0.95, "naive": 0.81}[name], abs=0.01)

@@ -69,7 +69,7 @@ def test_bayes_rule_holds_at_any_values(case):
     first, second = layer.numbers(rows)
     # NumPyro's own formulas for the negative binomial and the beta-binomial law have seven digits
     with double():
-        q = jax.vmap(lambda row: entries(smaller.law_at("s", row), row["s"]).sum())(rows)
+        q = jax.jit(jax.vmap(lambda row: entries(smaller.law_at("s", row), row["s"]).sum()))(rows)
     for value in (rows["layer"], model.simulate(50, seed=2)["layer"]):  # behind `s`, and not
         at = rows | {"layer": value}
         joint = model.log_prob("layer", value, at) + model.log_prob("s", rows["s"], at)

@@ -32,6 +32,7 @@ def noisy_rows(mu=10.0, unit=1.0):
     return model, nw.Release(x=nw.Laplace(scale=0.5 * unit).released(ROWS * unit))
 
 
+@cache
 def by_quadrature():
     """Posterior means and variances of mu and sigma, and the log evidence, on a fine grid of both."""
     mu, sigma = np.linspace(-8.0, 12.0, 801), np.linspace(1e-3, 12.0, 1200)
@@ -55,7 +56,7 @@ def by_quadrature():
 def test_noisy_rows_of_a_normal_law_by_default(seed):
     """Nothing but a seed; all that came before the likelihood was known failed here."""
     truth, log_evidence = by_quadrature()
-    posterior = nw.sample(*noisy_rows(), draws=4_000, seed=seed)
+    posterior = nw.sample(*noisy_rows(), draws=2_000, seed=seed)
     assert (posterior.status, posterior.sampler) == ("complete", COLLAPSED)
     for name, (mean, variance) in truth.items():
         assert np.all(np.abs(z_scores(posterior, name, mean, variance)) < LIMIT)
@@ -85,12 +86,12 @@ def test_what_prior_draws_never_show_is_found(seed):
     c = np.sum(stats.poisson.pmf(counts, 50.0) * 0.5 * np.exp(-np.abs(50.3 - counts)))
     share = 1 / 100_001
     evidence = (1 - share) * math.exp(-50.3) / 2 + share * c
-    posterior = nw.sample(model, release, draws=4_000, seed=seed)
+    posterior = nw.sample(model, release, draws=1_000, seed=seed)
     assert posterior.status == "complete"
     assert np.all(posterior["c"] > 0)  # with probability 1 - 2e-16 each
     assert abs(posterior.log_evidence - math.log(evidence)) < LIMIT * posterior.log_evidence_se
     # The control: even weights, all wrong. A second look says so.
-    blind = nw.sample(model, release, nw.Importance(), draws=4_000, seed=seed, on_failure="return")
+    blind = nw.sample(model, release, nw.Importance(), draws=1_000, seed=seed, on_failure="return")
     assert abs(blind.log_evidence - math.log(evidence)) > 30
     assert blind.status == "unseen"
 

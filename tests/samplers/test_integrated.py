@@ -1,5 +1,7 @@
 """Samplers on problems whose layers are integrated out: the posterior is that of the model as written."""
 
+from functools import cache
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -57,9 +59,14 @@ def exact():
 MEAN, LOG_EVIDENCE = exact()
 
 
+@cache
+def sampled(sampler=None):
+    return nw.sample(MODEL, RELEASE, sampler, draws=4_000, seed=1)
+
+
 @pytest.mark.parametrize("sampler", [None, *SAMPLERS])
 def test_the_posterior_is_that_of_quadrature(sampler):
-    posterior = nw.sample(MODEL, RELEASE, sampler, draws=4_000, seed=1)
+    posterior = sampled(sampler)
     assert "'layer' integrated out" in posterior.reason
     assert posterior.parameters == posterior.problem.model.parameters == ("a", "layer")
     summary = posterior.summary()
@@ -72,7 +79,7 @@ def test_the_posterior_is_that_of_quadrature(sampler):
 
 
 def test_it_is_the_posterior_of_the_model_as_written():
-    ours = nw.sample(MODEL, RELEASE, draws=4_000, seed=1)
+    ours = sampled()
     written = nw.sample(AS_WRITTEN, RELEASE, draws=4_000, seed=1)
     assert "integrated out" not in written.reason
     for label in ("a", *(f"layer[{unit}]" for unit in range(UNITS))):
@@ -123,7 +130,7 @@ def test_what_a_proposal_names_stays():
 
 def test_a_forecast_is_of_the_problem_that_is_sampled():
     forecast = nw.forecast(MODEL, RELEASE, draws=4_000, seed=1)
-    assert forecast.choice == nw.sample(MODEL, RELEASE, draws=4_000, seed=1).sampler
+    assert forecast.choice == sampled().sampler
 
 
 def two():

@@ -106,7 +106,7 @@ def right(case, found):
     return counts_agree(tallied(found, tables), np.append(chance, 0.0))
 
 
-OFTEN = ("total noisy", "total exact", "both margins exact", "structural zero")
+OFTEN = ("total noisy", "both margins exact", "structural zero")
 """Cases that every run of the tests looks at."""
 
 
@@ -231,10 +231,10 @@ CHAINS_OF_TABLES = nw.Augmentation(chains=128, warmup=40)
     ids=["rejection", "chains", "chains as on an accelerator"],
 )
 def test_parameters_and_cells_against_enumeration(sampler, engine, seed):
-    posterior = nw.sample(*with_rate(), sampler, draws=6400, seed=seed, engine=engine)
+    posterior = nw.sample(*with_rate(), sampler, draws=3200, seed=seed, engine=engine)
     cells, rate = means_with_rate()
-    chains = 128 if isinstance(sampler, Augmentation) else 6400
-    by_chain = {name: posterior[name].reshape(chains, 6400 // chains, -1).mean(axis=1) for name in ("cells", "rate")}
+    chains = 128 if isinstance(sampler, Augmentation) else 3200
+    by_chain = {name: posterior[name].reshape(chains, 3200 // chains, -1).mean(axis=1) for name in ("cells", "rate")}
     assert agrees(by_chain["cells"], cells)
     assert agrees(by_chain["rate"], [rate])
     assert np.all(posterior["total"] == 11)

@@ -1,5 +1,7 @@
 """Conjugate models without a rejection: draws against closed forms, the evidence to all digits, what is refused."""
 
+from functools import cache
+
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
@@ -20,6 +22,7 @@ LAPLACE = nw.Laplace(scale=5.0)
 DRAWS = 40_000
 
 
+@cache
 def count(shape=25.0, noise=LAPLACE, released=37.4, exposure=1.0):
     model = nw.Model(
         prior={"theta": dist.Gamma(shape, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta * exposure)}
@@ -27,6 +30,7 @@ def count(shape=25.0, noise=LAPLACE, released=37.4, exposure=1.0):
     return model, nw.Release(count=noise.released(released))
 
 
+@cache
 def shares(numbers=(18, 26), released=(14, 9)):
     model = nw.Model(
         prior={"p": dist.Beta(2.0, 3.0).expand([2])},
@@ -35,6 +39,7 @@ def shares(numbers=(18, 26), released=(14, 9)):
     return model, nw.Release(yes=nw.DiscreteLaplace(scale=2.0).released(np.array(released)))
 
 
+@cache
 def mean():
     model = nw.Model(
         prior={"mu": dist.Normal(1.0, 2.0)}, statistics={"mean": lambda mu: dist.Normal(0.5 * mu + 1.0, 0.7)}
