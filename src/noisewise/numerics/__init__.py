@@ -1,7 +1,7 @@
 """The seam between NumPy and JAX: one namespace for both, compiled programs, and 64-bit JAX as a context."""
 
 from noisewise.numerics.compiled import Compiled
-from noisewise.numerics.namespaces import Array, log_ndtr, namespace, special
+from noisewise.numerics.namespaces import Array, log_mills, log_ndtr, log_ndtr_near, namespace, special
 from noisewise.numerics.precision import Placement, double, placed, placement, single
 
 __all__ = [
@@ -9,7 +9,9 @@ __all__ = [
     "Compiled",
     "Placement",
     "double",
+    "log_mills",
     "log_ndtr",
+    "log_ndtr_near",
     "namespace",
     "placed",
     "placement",

@@ -1,5 +1,6 @@
 """One namespace for NumPy and JAX: which of the two a computation's arguments call for."""
 
+import math
 from typing import Any
 
 import jax
@@ -24,17 +25,29 @@ def special(*arguments: Any) -> Any:
 def log_ndtr(z: Any) -> Any:
     """log of the standard normal distribution function, to full precision in NumPy and JAX alike.
 
-    JAX's own drops to eight digits twenty standard deviations out. Below -14 the asymptotic series takes its place,
+    JAX's own drops to eight digits twenty standard deviations out, and takes five times as many operations, which are
+    compiled one by one. Below -14 the asymptotic series takes its place,
     -z^2/2 - log(-z sqrt(2 pi)) + log(1 - 1/z^2 + 3/z^4 - ...): at z = -14 its twelfth term is below 1e-14.
     """
     if namespace(z) is np:
         return scipy.special.log_ndtr(z)
     far = z < -14.0
     x = jnp.where(far, z, -14.0)
-    inverse = 1.0 / (x * x)
-    term = total = jnp.ones_like(x)
-    for n in range(1, 13):
-        term = -term * (2 * n - 1) * inverse
-        total = total + term
-    series = -0.5 * x * x - jnp.log(-x) - 0.9189385332046727 + jnp.log(total)
-    return jnp.where(far, series, jax.scipy.special.log_ndtr(jnp.where(far, -14.0, z)))
+    return jnp.where(far, log_mills(x) - 0.5 * x * x, log_ndtr_near(jnp.where(far, -14.0, z)))
+
+
+def log_ndtr_near(z: Any) -> Any:
+    """`log_ndtr` in JAX for z >= -14, from the smaller tail: no more than log(0.5 erfc(|z| / sqrt(2)))."""
+    below = z < 0.0
+    tail = 0.5 * jax.scipy.special.erfc(jnp.where(below, -z, z) * math.sqrt(0.5))  # not abs: its slope at 0 is 0
+    return jnp.where(below, jnp.log(jnp.where(below, tail, 0.5)), jnp.log1p(-jnp.where(below, 0.5, tail)))
+
+
+def log_mills(z: Any) -> Any:
+    """log(exp(z^2 / 2) Phi(z)) for z <= -14, by its asymptotic series: the term left out is below 1e-14."""
+    xp = namespace(z)
+    inverse = 1.0 / (z * z)
+    total: Any = 1.0
+    for n in range(12, 0, -1):
+        total = 1.0 - (2 * n - 1) * inverse * total
+    return xp.log(total) - xp.log(-z) - 0.5 * math.log(2.0 * math.pi)

@@ -154,6 +154,7 @@ class ChainsRun:
         )
         halves = {name: np.full(self.problem.model.shape(name), 0.5) for name in self.target.located}
         self.data = self.target.data() | {"centring": halves}
+        self.programs.prepare(self.data)
         self.pieces: list[list[dict[str, Array]]] = [[] for _ in range(self.settings.chains)]
         self.columns: dict[str, Array] = {}
         self.left = np.zeros((0, len(self.target.uniforms)))

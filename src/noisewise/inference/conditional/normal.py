@@ -19,7 +19,7 @@ from noisewise.mechanisms import Clamped, Gaussian, Laplace, Mechanism
 from noisewise.mechanisms.additive import log_difference
 from noisewise.model.coordinates import Space
 from noisewise.model.wrappers import peel
-from noisewise.numerics import Array, double, log_ndtr, namespace
+from noisewise.numerics import Array, double, log_mills, log_ndtr, log_ndtr_near, namespace
 
 Values = Mapping[str, Any]
 
@@ -56,7 +56,10 @@ def _scale_of(mechanism: Mechanism) -> Any:
 
 def log_sides(distance: Any, sigma: Any, scale: Any) -> tuple[Any, Any]:
     """log of the integral of normal density times exp(-|r - s| / b) over s < r, and over s > r; distance = r - mu."""
-    return _log_side(distance, sigma, scale), _log_side(-distance, sigma, scale)
+    xp = namespace(distance, sigma, scale)
+    distance, sigma, scale = xp.broadcast_arrays(distance, sigma, scale)
+    both = _log_side(xp.stack([distance, -distance]), sigma, scale)  # at once: half the program
+    return both[0], both[1]
 
 
 def _log_side(d: Any, sigma: Any, b: Any) -> Any:
@@ -67,24 +70,26 @@ def _log_side(d: Any, sigma: Any, b: Any) -> Any:
     ratio = sigma / b
     x = d / sigma - ratio
     near = x > 0.0
-    inner = 0.5 * ratio**2 - d / b + log_ndtr(xp.where(near, x, 1.0))
-    outer = -0.5 * (d / sigma) ** 2 + _log_scaled_tail(xp.where(near, -1.0, x))
-    return xp.where(near, inner, outer)
+    scaled = xp.where(near, 0.0, -0.5 * (d / sigma) ** 2)
+    plain = xp.where(near, 0.5 * ratio**2 - d / b, 0.0)
+    return scaled + plain + _log_tail(x, scaled=~near)
 
 
 def _log_scaled_tail(x: Any) -> Any:
-    """log(exp(x^2 / 2) Phi(x)) for x <= 0: by the asymptotic series from -14 down, where x^2 / 2 would cancel."""
+    """log(exp(x^2 / 2) Phi(x)) for x <= 0."""
+    return _log_tail(x, scaled=True)
+
+
+def _log_tail(x: Any, scaled: Any) -> Any:
+    """log Phi(x), and where it is `scaled` log(exp(x^2 / 2) Phi(x)), x <= 0: by the asymptotic series from -14 down,
+    where x^2 / 2 would cancel.
+    """
     xp = namespace(x)
     far = x < -14.0
-    z = xp.where(far, x, -14.0)
-    inverse = 1.0 / (z * z)
-    term = total = xp.ones_like(z)
-    for n in range(1, 13):  # at -14 the term left out is below 1e-14
-        term = -term * (2 * n - 1) * inverse
-        total = total + term
-    series = xp.log(total) - xp.log(-z) - 0.5 * math.log(2.0 * math.pi)
+    series = log_mills(xp.where(far, x, -14.0))
     close = xp.where(far, -14.0, x)
-    return xp.where(far, series, log_ndtr(close) + 0.5 * close**2)
+    log_phi = log_ndtr(close) if xp is np else log_ndtr_near(close)
+    return xp.where(far, series, log_phi + xp.where(scaled, 0.5 * close**2, 0.0))
 
 
 def draw(rng: np.random.Generator, mechanism: Mechanism, released: Any, mu: Array, sigma: Array) -> Array:

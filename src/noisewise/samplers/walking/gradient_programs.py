@@ -6,12 +6,13 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 from numpyro.infer.hmc import hmc
 
 from noisewise.inference.conditional.target import Target
 from noisewise.model.coordinates import Centring
 from noisewise.model.law import KEYS
-from noisewise.numerics import Array, Compiled
+from noisewise.numerics import Array, Compiled, double
 
 Values = Mapping[str, Any]
 
@@ -52,35 +53,37 @@ class Programs:
         )
         return state, lambda before: step(before, (data,))
 
+    def prepare(self, data: Any) -> None:
+        """Compile a chain's start and its pieces, each in a thread of its own, while other things are done."""
+        size = jax.ShapeDtypeStruct((self.target.size,), np.float64)
+        key, data = jax.ShapeDtypeStruct((2,), np.uint32), {"target": data, "scale": size}
+        with double():
+            state = jax.eval_shape(self._state, size, key, size, data)
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+        self._program("advance", lambda: partial(self._piece)).prepare(shapes, data)
+        self._program("start", lambda: partial(self._state)).prepare(size, key, size, data)
+
     def start(self, free: Array, key: Array, variances: Array, data: Any) -> Any:
         """The state of a chain whose mass matrix begins with these variances of the free vector over its scale."""
+        return self._once("start", lambda: partial(self._state), free, key, variances, data)
 
-        def build() -> Any:
-            def state(free: Any, key: Any, variances: Any, data: Any) -> Any:
-                return _plain(self._kernel(free / data["scale"], key, data, inverse_mass_matrix=variances)[0])
-
-            return state
-
-        return self._once("start", build, free, key, variances, data)
+    def _state(self, free: Any, key: Any, variances: Any, data: Any) -> Any:
+        return _plain(self._kernel(free / data["scale"], key, data, inverse_mass_matrix=variances)[0])
 
     def advance(self, state: Any, data: Any) -> tuple[Any, dict[str, Any]]:
         """A piece of a chain: (the state after it, what happened in each iteration)."""
+        return self._once("advance", lambda: partial(self._piece), state, data)
 
-        def build() -> Any:
-            def piece(state: Any, data: Any) -> Any:
-                _, step = self._kernel(state.z, state.rng_key, data)  # sets up the step; its own start is not used
+    def _piece(self, state: Any, data: Any) -> Any:
+        _, step = self._kernel(state.z, state.rng_key, data)  # sets up the step; its own start is not used
 
-                def iterate(carry: Any, _: Any) -> Any:
-                    new = step(carry)
-                    seen = {"free": new.z * data["scale"], "steps": new.num_steps, "diverging": new.diverging}
-                    return new, seen | {"accept": new.accept_prob}
+        def iterate(carry: Any, _: Any) -> Any:
+            new = step(carry)
+            seen = {"free": new.z * data["scale"], "steps": new.num_steps, "diverging": new.diverging}
+            return new, seen | {"accept": new.accept_prob}
 
-                last, seen = jax.lax.scan(iterate, _keyed(state), None, length=PIECE)
-                return _plain(last), seen
-
-            return piece
-
-        return self._once("advance", build, state, data)
+        last, seen = jax.lax.scan(iterate, _keyed(state), None, length=PIECE)
+        return _plain(last), seen
 
     def energies(self, rows: dict[str, Array], data: Any) -> tuple[Array, Array]:
         """Free vectors of rows of values, and minus the log density there."""

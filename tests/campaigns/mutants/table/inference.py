@@ -44,8 +44,8 @@ NUMERICS = {
     ),
     "the log of a far normal tail lacks the constant of its series": Mutant(
         "numerics/namespaces.py",
-        "jnp.log(-x) - 0.9189385332046727 +",
-        "jnp.log(-x) +",
+        "xp.log(-z) - 0.5 * math.log(2.0 * math.pi)",
+        "xp.log(-z)",
         "mechanisms/test_catalogue_extremes.py::test_log_ndtr_of_both_libraries",
     ),
     "a cube is computed as a square where programs run in NumPy": Mutant(
