@@ -77,6 +77,7 @@ def first_sample(name):
 
 def timed(command, **options):
     """Seconds, and processor seconds, of a command."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # modules are compiled once, as everywhere
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
     seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -101,7 +102,7 @@ def sampled(name):
 def fitted(cache, warm=False):
     """`noisewise fit` of the count starter, with a folder of compiled programs: none, an empty one, a filled one."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"XDG_CACHE_HOME": f"{folder}/cache", "NOISEWISE_CACHE": "1" if cache else "0"}
+        environment = os.environ | {"NOISEWISE_CACHE": f"{folder}/cache" if cache else "0"}
         run = [sys.executable, "-m", "noisewise"]
         how = {"cwd": folder, "env": environment}
         timed([*run, "new", "count"], **how)
@@ -148,6 +149,7 @@ def main():
         print(json.dumps(first_sample(arguments.worker)))
         return
     chosen = {name: measure for name, measure in measures().items() if any(word in name for word in arguments.only)}
+    timed([sys.executable, "-c", "import noisewise.cli"])
     runs = {name: [] for name in chosen}
     for _ in range(arguments.repeats):
         for name, measure in chosen.items():

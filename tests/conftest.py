@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ def pytest_configure(config):
     """
     if config.getoption("--compile-lightly"):
         compile_lightly()
+    os.environ["NOISEWISE_CACHE"] = "0"  # commands that tests start
     import jax
 
     if hasattr(config, "cache"):

@@ -36,6 +36,7 @@ WITHOUT = {
     "likelihood/monte_carlo/iterations.py": "what a checkpoint keeps",
     "results/fit_file.py": "a file's reader",
     "results/posterior_file.py": "a file's reader",
+    "results/posterior_netcdf.py": "a file's writer",
     "results/labels.py": "names of entries",
     "results/naming.py": "labels and units",
     "studies/designs/run.py": "what is kept and shown of a run",

@@ -179,3 +179,11 @@ def test_independent_draws_have_no_r_hat(seed):
     posterior = nw.sample(count_model(), count_release(), nw.Rejection(), draws=500, seed=seed)
     assert posterior.r_hat is None
     assert "r_hat" not in posterior.summary()
+
+
+def test_equal_values_share_their_ranks():
+    from scipy.stats import rankdata
+
+    for values in (np.array([3.0, 1.0, 3.0, 3.0, -2.0]), np.random.default_rng(1).poisson(3, 200) * 1.0, np.ones(1)):
+        np.testing.assert_array_equal(chains.average_ranks(values), rankdata(values))
+    assert np.isnan(chains.average_ranks(np.array([1.0, np.nan]))).all()

@@ -21,6 +21,8 @@ PLAIN = {
     "a root": lambda x, k: jnp.sqrt(x),
     "entries": lambda x, k: x * HAND,
     "a number": lambda x, k: jnp.asarray(3.5),
+    "comparisons": lambda x, k: (x > 0.3, x >= 0.3, k < 2, k <= 2, x == 0.0, x != x),
+    "truth values": lambda x, k: ((x > 0.0) & (k < 3), (x > 0.0) | ~(k < 3)),
 }
 
 
@@ -78,3 +80,16 @@ def test_small_programs_run_in_numpy_on_the_cpu_only():
         with placed(Placement(jax.devices()[0])):
             assert isinstance(program(X), jax.Array)
         assert isinstance(Compiled(lambda: jax.vmap(lambda x: x + 1.0))(X), jax.Array)
+
+
+def test_a_program_can_be_compiled_ahead(monkeypatch):
+    """In another thread, once, for the shapes that it will be called with; what fails there is raised by the call."""
+    program, built = Compiled(lambda: built.append(0) or jax.vmap(jnp.exp)), []
+    with double():
+        program.prepare(jax.ShapeDtypeStruct((6,), np.float64))
+        np.testing.assert_allclose(program(X), np.exp(X))
+        assert len(built) == 1
+        failing = Compiled(lambda: 1 / 0)
+        failing.prepare(X)
+        with pytest.raises(ZeroDivisionError):
+            failing(X)

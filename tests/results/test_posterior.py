@@ -310,3 +310,26 @@ def test_notebooks_show_model_release_and_results_as_tables_of_numbers_for_peopl
     posterior = nw.sample(model, release, draws=10_000, seed=1)
     assert "10,000" in posterior._repr_html_()
     assert "1e+04" not in posterior._repr_html_()
+
+
+def test_a_file_is_what_xarray_would_write(weighted, vector, tmp_path):
+    """Truth values, whole numbers, labels that are texts, weights: xarray writes its own tree, and reads the same."""
+    import xarray as xr
+
+    release = nw.Release(count=nw.Laplace(scale=2.0).released([3.0, 5.0], coords={"place": ["ab", "c\u00f6d"]}))
+    model = nw.Model(
+        {"rate": dist.Gamma(4.0, 1.0).expand([2])},
+        {"count": lambda rate: dist.Poisson(rate)},
+        dims={"rate": ("place",), "count": ("place",)},
+        derived={"many": lambda count: count > 3},
+    )
+    labelled = nw.sample(model, release, draws=40, seed=7)
+    for posterior in (weighted, vector, labelled):
+        posterior.save(tmp_path / "own.nc")
+        tree = posterior._tree(posterior.draws, {}, posterior.naming)
+        tree.to_netcdf(tmp_path / "xarray.nc", engine="h5netcdf")
+        own, other = (xr.load_datatree(tmp_path / name, engine="h5netcdf") for name in ("own.nc", "xarray.nc"))
+        for group in ("posterior", "observed_data"):
+            own[group].attrs.clear()
+            xr.testing.assert_identical(own[group].to_dataset(), other[group].to_dataset())
+    assert own["posterior"]["many"].dtype == bool

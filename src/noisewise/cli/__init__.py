@@ -12,6 +12,7 @@ from noisewise.analysis.mistakes import in_words
 from noisewise.cli import analyse, curate, describe, examples, watch
 from noisewise.cli.faults import end_with_fault
 from noisewise.cli.mistakes import said
+from noisewise.cli.program_cache import keep_programs
 from noisewise.cli.shared import FAILED, INTERRUPTED, MISTAKE, fail, note
 from noisewise.errors import InferenceError, NoisewiseError, NoisewiseWarning, Unwritten
 
@@ -30,6 +31,9 @@ Exit codes: 0 all is well; 1 the statistics failed (nothing accepted, no converg
 file or an option; 70 an unexpected error, which is a fault of noisewise: a message names the log to send; 130
 interrupted by Ctrl-C; 143 ended by SIGTERM. After either signal the folder holds what there was.
 """
+
+CURATORS = {"release", "ledger"}
+"""Commands that read confidential records: nothing that they compute is kept between commands."""
 
 app = typer.Typer(
     help=HELP, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown"
@@ -70,6 +74,8 @@ def main(arguments: list[str] | None = None) -> None:
 
         warnings.showwarning = show
         command = sys.argv[1:] if arguments is None else arguments
+        if not CURATORS & set(command[:1]):
+            keep_programs()
         try:
             app(args=arguments, prog_name="noisewise")
         except Unwritten as error:

@@ -9,7 +9,6 @@ import typer
 import noisewise as nw
 from noisewise.cli.shared import WHOLE
 from noisewise.errors import refusal
-from noisewise.paper import REDUCED, folder_at, reproduce, write
 from noisewise.plots import posterior as plots
 from noisewise.report import figures
 
@@ -98,6 +97,8 @@ def paper(
 ) -> None:
     """Recompute every number and figure of Gong (2022), beside the paper's and beside exact values."""
     from rich.console import Console
+
+    from noisewise.paper import REDUCED, folder_at, reproduce, write  # loads scipy.stats, which no other command needs
 
     start = time.monotonic()
     folder_at(out)

@@ -27,11 +27,18 @@ def by_chain(draws: Array, chains: int) -> Array:
 
 def rank_normalised(x: Array) -> Array:
     """Normal scores of each scalar's ranks over all chains: heavy tails and outliers cannot hide or dominate."""
-    from scipy.stats import rankdata
-
     flat = x.reshape(-1, x.shape[-1])
-    ranks = rankdata(flat, axis=0)
+    ranks = np.stack([average_ranks(column) for column in flat.T], axis=1) if flat.size else flat
     return ndtri((ranks - 0.375) / (len(flat) + 0.25)).reshape(x.shape)
+
+
+def average_ranks(values: Array) -> Array:
+    """Ranks from 1 on, equal values sharing the mean of theirs; all NaN where one is."""
+    if np.isnan(values).any():
+        return np.full(len(values), np.nan)
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - 0.5 * (counts - 1.0))[group]
 
 
 def halves(x: Array) -> Array:

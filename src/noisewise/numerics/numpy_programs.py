@@ -26,6 +26,16 @@ ARITHMETIC = {
     "min": np.minimum,
 }
 """Operations that NumPy and XLA agree on for real and for whole numbers."""
+COMPARISONS = {
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+LOGIC = {"and": np.logical_and, "or": np.logical_or, "not": np.logical_not}
+"""Those for truth values."""
 REAL_ONLY = {"div": np.divide, "sqrt": np.sqrt}
 """Those for real numbers only."""
 PRODUCTS = {2: lambda x: x * x, 3: lambda x: x * x * x, -1: lambda x: 1.0 / x}
@@ -89,6 +99,10 @@ def _operation(step: Any) -> Callable[[list[Any]], Any] | None:
     kinds = {variable.aval.dtype.kind for variable in step.invars}
     if name in ARITHMETIC and kinds <= {"f", "i"}:
         return lambda values: ARITHMETIC[name](*values)
+    if name in COMPARISONS and (kinds == {"f"} or kinds == {"i"}):
+        return lambda values: COMPARISONS[name](*values)
+    if name in LOGIC and kinds == {"b"}:
+        return lambda values: LOGIC[name](*values)
     if name in REAL_ONLY and kinds == {"f"}:
         return lambda values: REAL_ONLY[name](*values)
     if name == "integer_pow" and kinds == {"f"} and params["y"] in PRODUCTS:

@@ -1,5 +1,6 @@
 """A picture of a posterior: histograms of the exact draws beside prior and naive posterior."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -173,8 +174,34 @@ def _line(axis: Any, values: Array, weight: Array | None, view: tuple[float, flo
         if len(inside):
             axis.axvline(inside[0], color=colour, linestyle=style, label=label)
         return
-    from scipy.stats import gaussian_kde
-
-    grid = np.linspace(inside.min(), inside.max(), 400)
+    grid, density = smoothed(inside)
     share = len(inside) / len(values)
-    axis.plot(grid, share * gaussian_kde(inside)(grid), color=colour, linestyle=style, linewidth=1.8, label=label)
+    axis.plot(grid, share * density, color=colour, linestyle=style, linewidth=1.8, label=label)
+
+
+def smoothed(values: Array, points: int = 400) -> tuple[Array, Array]:
+    """A grid from the least to the largest value, and a density estimate there: Gaussian kernels of Scott's width.
+
+    Values are shared out between the two nearest of cells so narrow that a picture does not show it.
+    """
+    low, width = values.min(), values.std(ddof=1) * len(values) ** -0.2
+    step = np.ptp(values) / (points - 1)
+    parts = max(1, math.ceil(8.0 * step / width)) if width > 0.0 else 1
+    cell = step / parts
+    place = (values - low) / cell
+    index = np.minimum(place.astype(int), parts * (points - 1) - 1)
+    beyond = place - index
+    size = parts * (points - 1) + 1
+    mass = np.bincount(index, 1.0 - beyond, size) + np.bincount(index + 1, beyond, size)
+    reach = min(size - 1, math.ceil(6.0 * width / cell))
+    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) * cell / width) ** 2)
+    density = fftconvolved(mass, kernel)[::parts] / (len(values) * math.sqrt(2.0 * math.pi) * width)
+    return low + step * np.arange(points), density
+
+
+def fftconvolved(mass: Array, kernel: Array) -> Array:
+    """`mass` smoothed by a kernel of odd length about its middle."""
+    size = len(mass) + len(kernel) - 1
+    whole = np.fft.irfft(np.fft.rfft(mass, size) * np.fft.rfft(kernel, size), size)
+    middle = len(kernel) // 2
+    return np.maximum(whole[middle : middle + len(mass)], 0.0)

@@ -26,6 +26,7 @@ from noisewise.numerics import Array
 from noisewise.results import decisions, groups, intervals, power_scaling, replicates
 from noisewise.results import derived as derivation
 from noisewise.results import posterior_file as result_file
+from noisewise.results import posterior_netcdf as netcdf
 from noisewise.results.draws_table import draws_table
 from noisewise.results.labels import label_of, labels_of
 from noisewise.results.naming import Naming
@@ -400,63 +401,57 @@ class Posterior:
         """The draws as an xarray Dataset, chain x draw, with the names of axes and their labels; as in `to_arviz`."""
         return self.to_arviz()["posterior"].to_dataset()
 
-    def _tree(
-        self,
-        draws: Mapping[str, Array],
-        attributes: dict[str, Any],
-        extra: Any = None,
-        naming: Naming | None = None,
-        in_file: bool = False,
-    ) -> Any:
-        """Groups in ArviZ's layout; `extra` is one more, and variables are described where there is a `naming`."""
+    def _tree(self, draws: Mapping[str, Array], attributes: dict[str, Any], naming: Naming | None = None) -> Any:
+        """Groups in ArviZ's layout as an xarray tree; variables are described where there is a `naming`."""
         import xarray as xr
 
-        def dataset(columns: Mapping[str, Any], lead: tuple[str, ...]) -> Any:
-            variables: dict[str, Any] = {}
-            labelled: set[str] = set()
+        trees = {}
+        for name, group in self._groups(draws, naming).items():
+            variables = {key: (one.dims, one.values, one.attributes) for key, one in group.variables.items()}
+            trees[name] = xr.Dataset(variables, group.labels)
+        tree = xr.DataTree.from_dict(trees)
+        tree.attrs.update(attributes)
+        tree["posterior"].attrs.update(attributes)
+        return tree
+
+    def _groups(
+        self, draws: Mapping[str, Array], naming: Naming | None = None, in_file: bool = False
+    ) -> dict[str, netcdf.Group]:
+        """Draws and released values in ArviZ's layout; in a file, weights too."""
+        groups_of = self.chains or self.islands or 1
+
+        def split(values: Array) -> Array:
+            return values.reshape(groups_of, len(values) // groups_of, *values.shape[1:])
+
+        def group(columns: Mapping[str, Any], lead: tuple[str, ...], naming: Naming | None) -> netcdf.Group:
+            variables, labelled = {}, set[str]()
             for name, values in columns.items():
                 array = np.asarray(values)
                 shape = array.shape[len(lead) :]
                 own = name in self.draws and shape == self.draws[name].shape[1:]
                 axes = self.axes.dims.get(name) if own else None
                 labelled.update(axes or ())
-                variables[name] = ((*lead, *(axes or [f"{name}_dim_{axis}" for axis in range(len(shape))])), array)
-            coords = {axis: list(labels) for axis, labels in self.axes.coords.items() if axis in labelled}
-            return xr.Dataset(variables, coords)
+                dims = (*lead, *(axes or [f"{name}_dim_{axis}" for axis in range(len(shape))]))
+                about = {} if naming is None else dict(naming.attributes(str(name), in_file=in_file))
+                variables[name] = netcdf.Variable(dims, array, about)
+            labels = {axis: list(labels) for axis, labels in self.axes.coords.items() if axis in labelled}
+            return netcdf.Group(variables, labels)
 
-        groups_of = self.chains or self.islands or 1
-
-        def split(values: Array) -> Array:
-            return values.reshape(groups_of, len(values) // groups_of, *values.shape[1:])
-
-        posterior = dataset({name: split(values) for name, values in draws.items()}, ("chain", "draw"))
-        posterior = posterior.assign_coords(chain=np.arange(groups_of), draw=np.arange(len(self) // groups_of))
-        groups = {"posterior": posterior, "observed_data": dataset(self.released, ())}
-        if naming is not None:
-            for group in groups.values():
-                for name, variable in group.data_vars.items():
-                    variable.attrs.update(naming.attributes(str(name), in_file=in_file))
-        if extra is not None:
-            groups["sample_stats"] = dataset({name: split(values) for name, values in extra.items()}, ("chain", "draw"))
-        tree = xr.DataTree.from_dict(groups)
-        tree.attrs.update(attributes)
-        tree["posterior"].attrs.update(attributes)
-        return tree
+        places = {"chain": np.arange(groups_of), "draw": np.arange(len(self) // groups_of)}
+        posterior = group({name: split(values) for name, values in draws.items()}, ("chain", "draw"), naming)
+        posterior.labels.update(places)
+        groups = {"posterior": posterior, "observed_data": group(self.released, (), naming)}
+        if in_file and self.log_weights is not None:
+            groups["sample_stats"] = group({"log_weights": split(self.log_weights)}, ("chain", "draw"), None)
+        return groups
 
     # Files -------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives the same draws and metadata back."""
-        extra = None if self.log_weights is None else {"log_weights": self.log_weights}
         told = {"noisewise": json.dumps(self._metadata())}
-        tree = self._tree(self.draws, told, extra, self.naming, in_file=True)
-        words = {axis for axis, labels in self.axes.coords.items() if isinstance(labels[0], str)}
-        plain = {  # characters, not texts of any length: see posterior_file
-            group: {axis: {"dtype": "S1"} for axis in words if axis in dataset.coords}
-            for group, dataset in tree.children.items()
-        }
         try:
-            tree.to_netcdf(Path(path), engine="h5netcdf", encoding={f"/{group}": plain[group] for group in plain})
+            netcdf.write(path, self._groups(self.draws, self.naming, in_file=True), told)
         except OSError as error:
             advice = "Check that the folder exists and can be written to."
             raise refusal("Posterior.save", "path", f"must be writable ({error})", str(path), advice) from None
