@@ -29,7 +29,7 @@ WORDS |= {"quick": ["mark.quick"], "bits": ["mark.bits"]}
 def pytest_configure(config):
     """A program is compiled once: JAX keeps compiled programs beside pytest's own cache, also for the next run.
 
-    With `--compile-lightly`, in half the time: helpers/light_compiling.py.
+    With `--compile-lightly`, in less than half the time: helpers/light_compiling.py.
 
     Not for processes that tests start or kill: JAX writes these files in place, so that one may be found half written
     (pyproject.toml has the warning about it; the program is then compiled anew).

@@ -105,7 +105,7 @@ def test_hypothesis_finds_no_counterexample(seed):
     pytest.importorskip("hypothesis")
     from fuzz import properties
 
-    properties.check("release", 30, seed)
+    properties.check("release", 15, seed)
 
 
 def test_an_error_that_is_not_ours_is_a_finding(monkeypatch, tmp_path):

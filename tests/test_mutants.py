@@ -3,6 +3,8 @@
 `make mutants` runs all of it.
 """
 
+import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,22 @@ def test_every_test_that_a_mutant_names_is_there():
             path, _, test = node.partition("::")
             text = (SOURCE.parents[1] / path).read_text()
             assert not test or f"def {test.split('[')[0]}(" in text, f"{name}: {node}"
+
+
+def test_a_mutant_that_only_long_tests_can_catch_says_so():
+    """A test that is long in all of its instances does not run for a mutant that is not."""
+    for name, mutant in MUTANTS.items():
+        parts = [node.partition("::") for node in mutant.nodes]
+        some = [not test or test.split("[")[0] not in long_tests(path) for path, _, test in parts]
+        assert mutant.long or any(some), name
+
+
+@cache
+def long_tests(path):
+    """Names of the tests in a file that are marked long."""
+    tree = ast.parse((SOURCE.parents[1] / path).read_text())
+    marked = [(one.name, map(ast.unparse, one.decorator_list)) for one in tree.body if isinstance(one, ast.FunctionDef)]
+    return {name for name, marks in marked if "pytest.mark.long" in marks}
 
 
 @pytest.fixture(scope="module")

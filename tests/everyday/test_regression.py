@@ -413,7 +413,7 @@ def test_groups_against_brute_force():
     table = {"region": ["north"] * 3 + ["south"] * 3}
     prior = {"beta": dist.Normal(1.0, 1.0)}
     model = nw.regression("cases ~ 1 + (1 | region)", release, family="poisson", data=table, prior=prior)
-    posterior = nw.sample(model, release, draws=8_000, seed=1)
+    posterior = nw.sample(model, release, draws=3_000, seed=1)
     k = np.arange(100.0)
     fine = np.linspace(-40.0, 12.0, 8001)
     terms = np.exp(k * fine[:, None] - np.exp(fine)[:, None] - gammaln(k + 1))
@@ -499,7 +499,7 @@ def clamped_model():
 
 
 def test_clamped_numbers_against_a_grid():
-    posterior = nw.sample(*clamped_model(), draws=4_000, seed=1)
+    posterior = nw.sample(*clamped_model(), draws=2_000, seed=1)
     weights, (a, log_sigma) = grid_of(numbers_height(clamped_rows), *AXES)
     assert agrees_on(posterior, posterior["beta"][:, 0], weights, a)
     assert agrees_on(posterior, posterior["sigma"], weights, np.exp(log_sigma))

@@ -1,4 +1,4 @@
-"""Programs that are compiled in half the time, and may run slower: most tests run a program once, on a few numbers.
+"""Programs that are compiled in less than half the time and run slower: most tests run one once, on a few numbers.
 
 It is the same program in the same arithmetic; sums may be taken in another order, so results may differ in their last
 bits from those that a user gets. Tests that are about every bit are marked `bits` and run without this.

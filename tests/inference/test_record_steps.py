@@ -452,7 +452,7 @@ def test_acceptance_never_falls_below_the_bound_of_pure_privacy(seed):
 
 
 def test_bound_and_least_acceptance_are_among_the_diagnostics(seed):
-    settings = dict(draws=1_600, seed=seed, on_failure="return")
+    settings = dict(draws=400, seed=seed, on_failure="return")
     clamped, not_clamped = clamped_to_unit("replace-one"), clamped_to_unit("replace-one", high=3.0)
     found = nw.sample(clamped.model, clamped.release, Augmentation(chains=16), **settings).diagnostics
     assert found["acceptance_floor"] == pytest.approx(np.exp(-0.7))

@@ -407,17 +407,22 @@ def simulated_counts(seed, draws=40_000):
     )
 
 
-@pytest.mark.parametrize("name", briefly(["wald", "profile", "exact", "naive"], ["profile", "exact"]))
+@pytest.mark.parametrize("name", briefly(["wald", "profile", "exact", "naive"], ["profile"]))
 def test_coverage_of_the_count_is_the_intervals_own(name, seed):
     truth = true_coverage()[name]
     assert truth == pytest.approx({"wald": 0.90, "profile": 0.93, "exact": 0.95, "naive": 0.81}[name], abs=0.01)
     assert agrees(covered(name, simulated_counts(seed)), truth)
 
 
-def test_coverage_checks_can_fail(seed):
-    """Negative controls: two degrees of freedom for one parameter; intervals that ignore the noise."""
+def test_a_check_of_coverage_can_fail(seed):
+    """Negative control: two degrees of freedom for one parameter."""
+    assert not agrees(covered("two degrees", simulated_counts(seed)), true_coverage()["profile"])
+
+
+@pytest.mark.long
+def test_intervals_without_the_noise_do_not_cover(seed):
+    """More negative controls."""
     released = simulated_counts(seed)
-    assert not agrees(covered("two degrees", released), true_coverage()["profile"])
     assert not agrees(covered("naive", released), 0.95)
     assert not agrees(covered("naive", released), true_coverage()["wald"])
     assert not agrees(covered("wald", released), 0.95)  # nor does Wald's cover 95%: the design says so

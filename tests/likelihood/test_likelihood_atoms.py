@@ -38,6 +38,7 @@ def test_an_integral_over_a_law_with_atoms_is_refused():
         nw.fit(*problem(), nw.EM())
 
 
+@pytest.mark.long
 def test_left_to_choose_simulation_finds_the_maximum(seed):
     """Against the sum over the five shares there can be."""
     s = np.arange(5)

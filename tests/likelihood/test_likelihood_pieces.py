@@ -149,6 +149,7 @@ def in_small_pieces(monkeypatch):
         monkeypatch.setattr(entries_in_pieces, name, size)
 
 
+@pytest.mark.long  # that pieces add up to the whole is seen by default, term by term
 def test_em_in_pieces_is_em(seed, monkeypatch):
     model, release, start = heavy_rows(256, seed)
     exact = nw.fit(model, release, nw.EM(accelerate=True), start=start)

@@ -123,6 +123,7 @@ def test_an_estimate_that_runs_to_the_edge_says_so(estimator, seed):
     assert caught.value.result.estimate["theta"] < 0.5
 
 
+@pytest.mark.long
 def test_a_share_at_the_edge_is_found_and_a_large_estimate_is_no_edge():
     """Only parameters with an edge have one, and a maximum far out is still a maximum."""
     model = nw.Model(prior={"p": dist.Beta(1.0, 1.0)}, statistics={"yes": lambda p: dist.Binomial(30, p)})
@@ -432,6 +433,7 @@ def test_a_total_of_bits_is_a_binomial_count(seed):
         assert 0 < fit.monte_carlo_error["p"] < 0.003
 
 
+@pytest.mark.long
 def test_totals_and_laws_together_with_fields_that_carry_no_parameter(seed):
     """y + 2 x is Normal(beta, 9 + 1), so that the total and the law are two normal measurements of beta."""
     n, total, hint = 30, 24.0, 0.3

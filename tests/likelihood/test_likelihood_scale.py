@@ -190,6 +190,7 @@ def test_windows_follow_the_law(always_streamed, monkeypatch):
     assert moved(part, few, VALUES, far).log_likelihoods == pytest.approx(stale.log_likelihoods)  # evaluated anew
 
 
+@pytest.mark.long
 def test_direct_maximisation_of_two_hundred_rows(always_streamed, seed):
     """The normal-Laplace convolution has a closed form; maximise it directly."""
     rng = np.random.default_rng(seed)

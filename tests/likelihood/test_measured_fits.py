@@ -181,7 +181,7 @@ def test_all_measurements_weigh_a_value():
 def test_tables_are_fitted_by_chains(total, seed):
     release = table_release(total)
     truth, information, height = enumerated_top(release)
-    estimator = nw.MCEM(e_step="augmented", schedule=nw.Ascent(most=4_000), final=8_000)
+    estimator = nw.MCEM(e_step="augmented", schedule=nw.Ascent(most=2_000), final=4_000)
     fit = nw.fit(table_model(), release, estimator, start={"rate": 1.0, "odds": 1.0}, seed=seed)
     assert close(fit, truth, information)
     assert np.all(np.abs(fit.information - information) < LIMIT * fit.information_error + 1e-5)

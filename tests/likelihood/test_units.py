@@ -138,7 +138,7 @@ def test_a_prior_that_names_no_unit_moves_no_origin():
 HEAVY = np.array([-8.0, -7.1, 0.3, 6.0, 6.4, 15.0])
 
 
-@pytest.mark.parametrize("width", briefly([20.0, 1e4], [20.0]), ids=str)
+@pytest.mark.parametrize("width", briefly([20.0, 1e4], []), ids=str)
 def test_the_highest_of_many_tops_is_found(width, seed):
     """Cauchy rows have a top at nearly every row. Five draws of the prior may all miss the highest.
 

@@ -78,7 +78,9 @@ def truth(released, noise):
     return {"t": weight @ t, "m": weight @ m, "x[0]": weight @ (m + pull * (released[0] - m))}
 
 
-@pytest.mark.parametrize("noise", [0.02, 3.0], ids=["much told", "little told"])
+@pytest.mark.parametrize(
+    "noise", [pytest.param(0.02, id="much told", marks=pytest.mark.long), pytest.param(3.0, id="little told")]
+)
 def test_chains_through_a_hierarchy_meet_at_the_posterior(noise, seed):
     """Twelve groups; with large noise chains on the values themselves would stick in the funnel's neck."""
     model, release, released = funnel(12, noise)

@@ -225,12 +225,15 @@ def test_answers_have_the_likelihood_of_their_channel_and_nothing_beyond(seed):
     assert [total.whole for total in counts.target.sums] == [False]
 
 
-def test_no_thousand_answers_are_simulated_where_they_can_be_summed_out(seed):
+def test_no_thousand_answers_are_simulated_where_they_can_be_summed_out(seed, monkeypatch):
+    assert choice.MANY == 1_024
+    monkeypatch.setattr(choice, "MANY", 40)  # the same with fewer
+
     def tried(number):
         _, _, problem = answers(number, np.random.default_rng(seed))
         return nw.forecast(problem.model, problem.release, draws=1_000, seed=seed).ranking
 
-    few, many = ({choice.label(one.sampler) for one in tried(number)} for number in (60, 1_100))
+    few, many = ({choice.label(one.sampler) for one in tried(number)} for number in (20, 60))
     simulated, summed = "Importance(proposal='adapted')", "Importance(proposal='adapted', collapse=True)"
     assert {simulated, summed} <= few
     assert summed in many

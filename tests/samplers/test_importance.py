@@ -177,6 +177,7 @@ def spread_is(values, errors):
     return low * (1 - own) < ratio < high * (1 + own)
 
 
+@pytest.mark.long
 def test_adapted_importance_finds_lalonde(lalonde_reference, seed):
     entry = lalonde_reference["noisy_a"]
     release = lalonde_release(entry["released"])

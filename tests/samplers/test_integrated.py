@@ -165,6 +165,7 @@ def test_what_has_no_noise_keeps_its_layer():
     assert "integrated out" not in posterior.reason
 
 
+@pytest.mark.long
 def test_the_same_draws_in_other_processes():
     sampler = nw.Importance(min_ess=1.0)
     ours = nw.sample(MODEL, RELEASE, sampler, draws=9_000, seed=1)

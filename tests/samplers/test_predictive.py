@@ -8,6 +8,7 @@ import numpyro.distributions as dist
 import pytest
 from exactness import agrees, counts_agree, variance_agrees
 from scipy import integrate, special, stats
+from targets import briefly
 
 import noisewise as nw
 from noisewise.errors import InputError
@@ -64,7 +65,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", briefly(CASES, ["count", "conflict, exposure", "clipped"]))
 def test_a_count_and_its_rate_have_their_exact_laws(case, seed):
     shape, noise, released, exposure = CASES[case]
     posterior = nw.sample(*count(shape, noise, released, exposure), PREDICTIVE, draws=DRAWS, seed=seed)
@@ -195,6 +196,7 @@ def test_counts_in_thousand_millions_are_left_to_others():
     assert posterior.sampler != PREDICTIVE
 
 
+@pytest.mark.long
 def test_another_route_agrees(seed):
     """The same posterior by weights of the exact likelihood, which know nothing of conjugacy."""
     ours = nw.sample(*count(shape=2.0), PREDICTIVE, draws=DRAWS, seed=seed)

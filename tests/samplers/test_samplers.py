@@ -8,7 +8,7 @@ from exactness import FALSE_ALARM, LIMIT, agrees, variance_agrees, z_scores
 from numpyro.distributions import transforms
 from sampler_table import SAMPLERS, TARGETS, compared, problem
 from scipy import stats
-from targets import count_model, count_release, lalonde_model, lalonde_release
+from targets import briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
 from noisewise import samplers
@@ -62,10 +62,10 @@ def test_posterior_and_evidence_are_exact(row, target, seed):
     assert evidence is None or evidence < 1.0
 
 
-@pytest.mark.parametrize("case", ["true_statistic", "noisy_a"])
+@pytest.mark.parametrize("case", briefly(["true_statistic", "noisy_a"], ["noisy_a"]))
 def test_lalonde_matches_its_reference(case, lalonde_reference, seed):
     entry = lalonde_reference[case]
-    posterior = nw.sample(lalonde_model(), lalonde_release(entry["released"]), draws=100_000, seed=seed)
+    posterior = nw.sample(lalonde_model(), lalonde_release(entry["released"]), draws=50_000, seed=seed)
     values = {
         "tau": posterior["tau"],
         "mu": posterior["mu"],

@@ -62,6 +62,7 @@ def test_a_hill_that_prior_draws_do_not_reach_is_not_passed_over(sampler, seed):
     assert posterior.diagnostics["unseen"] == 1.0
 
 
+@pytest.mark.long  # test_collapsed.py finds by default what prior draws never show
 def test_by_default_every_hill_is_found(seed):
     """The posterior of t on a grid, the normal statistic integrated out by Gauss and Hermite's rule."""
     model, release = two_hills()

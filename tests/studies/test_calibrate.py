@@ -241,6 +241,7 @@ def test_replicates_compile_nothing_new(seed):
     assert not [event for event in compiled if "compile" in event]
 
 
+@pytest.mark.long
 def test_vectors_latent_scales_and_statistics_without_noise(seed):
     model = nw.Model(
         prior={"mu": dist.Normal(0.0, 2.0).expand([2])},

@@ -57,6 +57,7 @@ def test_divided_and_joint_plans_are_told_apart(seed, lalonde_reference):
     assert joint > 4 * divided
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("alpha", briefly([25.0, 2.0], [2.0]))
 def test_efficiency_of_weighting_is_foreseen(alpha, seed):
     """Probes see what runs of their length turn out to be worth for the mean of theta; Kish's number sees another."""
