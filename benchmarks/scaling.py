@@ -3,7 +3,8 @@
     python benchmarks/scaling.py [--write]
 
 Every row is measured in a process of its own, after one run to compile, best of three; memory is that process's peak,
-for Dask with its workers' added. What threads give is measured by threads.py.
+for Dask with its workers' added. What threads give is measured by threads.py. "records" is a clamped mean, whose
+records are simulated; "known sums" are a number of bits, a sum and a sum of squares, drawn by their own law.
 """
 
 import json
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import page
+import record_costs
 from foundation import count_problem, lalonde_problem
 
 import noisewise as nw
@@ -29,6 +31,15 @@ def total_problem(records):
     total = nw.Total({"x": lambda mu: dist.Normal(mu, 1.0)}, lambda x, n=records: jnp.clip(x, -3.0, 3.0) / n, n=records)
     model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"mean": total})
     return model, nw.Release(mean=nw.Laplace(scale=0.5).released(0.4))
+
+
+def known_problem(records):
+    """Bits, normal numbers and their squares, of `records` people; noise in proportion, so that all accept alike."""
+    bits = nw.Total({"bit": lambda p: dist.Bernoulli(p)}, lambda bit: bit, n=records)
+    squares = nw.Total({"x": lambda p: dist.Normal(p, 1.0)}, lambda x: jnp.stack([x, x**2]), n=records)
+    model = nw.Model({"p": dist.Beta(2.0, 2.0)}, {"bits": bits, "squares": squares})
+    noise = nw.Laplace(scale=0.2 * records)
+    return model, nw.Release(bits=noise.released(0.4 * records), squares=noise.released(np.array([0.4, 1.2]) * records))
 
 
 def entries_problem(entries):
@@ -55,11 +66,13 @@ CASES = {
     "Lalonde": (lalonde_problem, nw.Rejection(), 100_000),
     "simulator": (simulator_problem, nw.Rejection(), 2_000),
     "records": (total_problem, nw.Rejection(), 2_000),
+    "known sums": (known_problem, nw.Rejection(), 20_000),
     "entries": (entries_problem, nw.Importance(min_ess=1.0), 20_000),
 }
 ROWS = [
     *(("Dask", name, size) for name in ("count", "Lalonde", "simulator") for size in (1, 2, 4)),
     *(("records", "records", size) for size in (10, 100, 1_000, 10_000, 100_000)),
+    *(("known sums", "known sums", size) for size in (100, 10_000, 1_000_000)),
     *(("entries", "entries", size) for size in (1, 10, 100, 1_000)),
 ]
 
@@ -118,9 +131,13 @@ def main():
     for row in measured():
         rows.append(row)
         print(*row, flush=True)
+    costs = record_costs.table()
+    print(costs)
     if sys.argv[1:] == ["--write"]:
         told = [page.measured_by("python benchmarks/scaling.py --write"), __doc__.split("\n\n")[2]]
-        page.write("scaling", "\n\n".join(["## How cost grows", *told, page.table([HEAD, *rows])]))
+        page.write(
+            "scaling", "\n\n".join(["## How cost grows", *told, page.table([HEAD, *rows]), record_costs.TOLD, costs])
+        )
 
 
 if __name__ == "__main__":

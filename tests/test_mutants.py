@@ -23,6 +23,7 @@ BESIDES = [
 ]
 WITHOUT = {
     "numerics/compiled.py": "compiles programs and keeps them",
+    "numerics/scratch.py": "memory, by name",
     "mechanisms/about.py": "words that describe a release",
     "mechanisms/packing.py": "numbers as text, and back",
     "mechanisms/wrapper.py": "what a mechanism takes from the one inside it",

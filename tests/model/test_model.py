@@ -61,7 +61,7 @@ def test_total_moments_with_two_fields_and_unknown_n(seed):
         statistics={
             "cross": nw.Total(
                 record={"x": dist.Normal(0.0, 1.0), "y": lambda x, slope: dist.Normal(slope * x, 1.0)},
-                contribution=lambda x, y: jnp.stack([x * y, x * x, jnp.ones_like(x)]),
+                contribution=lambda x, y: jnp.stack([jnp.clip(x * y, -99.0, 99.0), x * x, jnp.ones_like(x)]),
                 n="size",
             )
         },
@@ -74,8 +74,9 @@ def test_total_moments_with_two_fields_and_unknown_n(seed):
 @pytest.mark.parametrize("n", [1, 64, 65, 700])
 def test_totals_in_chunks_have_every_record_once(n, seed):
     """At the edge of a chunk, before and beyond it: records are counted by themselves, and no chunk comes twice."""
-    total = nw.Total({"x": dist.Normal(0.0, 1.0)}, lambda x: jnp.stack([jnp.ones_like(x), x]), n)
+    total = nw.Total({"x": dist.Normal(0.0, 1.0)}, lambda x: jnp.stack([jnp.ones_like(x), jnp.clip(x, -9.0, 9.0)]), n)
     model = nw.Model({}, {"t": total})
+    assert model.node("t").known is None
     assert model.node("t")._chunk(4096) <= 64
     drawn = model.draw(np.random.default_rng(seed), ["t"], 4096)["t"]
     assert np.all(drawn[:, 0] == n)

@@ -7,11 +7,13 @@ equal laws the cells' counts differ by chance alone.
 from decimal import Decimal, localcontext
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 from exactness import FALSE_ALARM, agrees, variance_agrees
 from scipy import stats
+from targets import briefly
 
 import noisewise as nw
 from noisewise.model.on_device.draws import simulate
@@ -192,3 +194,35 @@ def test_names_and_records_have_random_numbers_of_their_own(seed):
     assert agrees(drawn["some"] - drawn["n"], 0.0)
     assert variance_agrees(drawn["some"], 2.0 * 2.0)  # of a sum of Poisson many: the rate times the second moment
     assert np.all(drawn["some"][drawn["n"] == 0] == 0.0)
+
+
+KNOWN = {
+    "normal": ({"x": lambda a: dist.Normal(a, 2.0), "y": lambda x: dist.Normal(1.0 - x, 0.5)}, lambda x, y: x + 2 * y),
+    "two at once": ({"x": lambda a: dist.MultivariateNormal(jnp.stack([a, 1.0]), jnp.eye(2) + 0.5)}, lambda x: x),
+    "bits": ({"x": lambda a: dist.Bernoulli(logits=a)}, lambda x: 1 - x),
+    "times": ({"x": lambda a: dist.Gamma(jnp.exp(a), 2.0)}, lambda x: x),
+    "counts": ({"x": lambda a: dist.Multinomial(3, jnp.array([0.2, 0.5, 0.3]))}, lambda x, a: x * a),
+    "squares": (
+        {"x": lambda a: dist.Normal(a, 2.0), "y": lambda x: dist.Normal(x, 1.0)},
+        lambda x, y: jnp.stack([x * y, x * x]),
+    ),
+    "categories": (
+        {"x": dist.Bernoulli(0.3), "y": lambda x, a: dist.Categorical(logits=jnp.stack([a, 0.0 * a, x + 0.0 * a]))},
+        lambda x, y: jnp.stack([x * y, jnp.minimum(y, 1)]),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", briefly(KNOWN, ["normal", "squares", "categories"]))
+def test_sums_by_their_own_law_are_drawn_as_on_the_processor(name, seed):
+    model = nw.Model(
+        {"a": dist.Uniform(-1.0, 1.0), "n": dist.DiscreteUniform(0, 20)}, {"t": nw.Total(*KNOWN[name], n="n")}
+    )
+    assert model.node("t").known is not None
+    given = {"a": np.linspace(-1.0, 1.0, ROWS), "n": np.arange(ROWS) % 4}
+    there = drawn_there(model, ["t"], seed, given)["t"]
+    here = model.draw(np.random.default_rng([seed, 1]), ["t"], ROWS, given)["t"]
+    assert there.dtype == here.dtype
+    assert np.all(there[given["n"] == 0] == 0)
+    for number in (1, 2, 3):
+        assert same_law(there[given["n"] == number], here[given["n"] == number])

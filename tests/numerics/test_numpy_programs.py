@@ -23,6 +23,9 @@ PLAIN = {
     "a number": lambda x, k: jnp.asarray(3.5),
     "comparisons": lambda x, k: (x > 0.3, x >= 0.3, k < 2, k <= 2, x == 0.0, x != x),
     "truth values": lambda x, k: ((x > 0.0) & (k < 3), (x > 0.0) | ~(k < 3)),
+    "numbers alone": lambda x, k: x * ((jnp.sqrt(jnp.asarray(185.0)) * 2.0 + 1.0) / 3.0),
+    "one step after the other": lambda x, k: ((x + 1.0) * 2.0 - x, (x * 3.0) * (x * 3.0) + k, -((x - 1.0) * HAND[0])),
+    "used twice": lambda x, k: ((y := x + 1.0) * 2.0 - 1.0, y, y * y),
 }
 
 
@@ -32,7 +35,9 @@ def test_the_same_numbers_as_compiled(function):
     with double():
         mapped = jax.vmap(function)
         expected = jax.tree.map(np.asarray, jax.jit(mapped)(X, K))
-        found = in_numpy(mapped, (X, K))(X, K)
+        given = X.copy(), K.copy()
+        found = in_numpy(mapped, (X, K))(*given)
+    np.testing.assert_array_equal(given, (X, K))
     for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert isinstance(one, np.ndarray)
         assert (one.dtype, one.shape) == (other.dtype, other.shape)

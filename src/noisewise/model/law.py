@@ -61,6 +61,11 @@ class Form:
     """Attributes that no parent enters."""
 
     @property
+    def in_parts(self) -> bool:
+        """Whether draws made part by part, one after the other, are those made at once."""
+        return self.variate is not None and self.variate.in_parts
+
+    @property
     def settled(self) -> set[str]:
         """Attributes that need no program."""
         return {*self.passed, *self.fixed}
@@ -264,7 +269,7 @@ class Law:
             raise InputError(f"{type(law).__name__} {reason}. {advice}", who=self.who, advice=advice)
         return law
 
-    @property
+    @cached_property
     def struct(self) -> jax.ShapeDtypeStruct:
         """Shape and type of one draw, for tracing what depends on it."""
         return jax.ShapeDtypeStruct(self.form.shape, np.int64 if self.form.discrete else np.float64)
@@ -296,7 +301,7 @@ class Law:
         return self._attribute_program(lambda name: name not in self.form.settled, bool(self.inner))
 
     @cached_property
-    def _constant(self) -> dict[str, Array]:
+    def constant(self) -> dict[str, Array]:
         """The attributes that no parent enters, computed at a row of ones: the values change nothing."""
         if not self.parents:
             with double():
@@ -342,13 +347,40 @@ class Law:
             if not np.all(good):
                 raise self._bad_parameter(BadParameter("a parameter of it is out of its domain", ~good), values)
             return drawn
+        return self.drawn(rng, self.checked(values, records), values, lead)
+
+    def checked(self, values: Values, records: int | None = None) -> dict[str, Array]:
+        """The attributes of the law beneath, as its sampler takes them; refused where one is out of its domain."""
+        assert self.form.variate is not None
+        outer = {name: values[name] for name in self.outer}
+        inner = {name: values[name] for name in self.inner}
         attributes = self._attributes_of(outer, inner, records)
         try:
-            base = self.form.variate(rng, (*lead, *self.form.batch), attributes)
+            return self.form.variate.checked(attributes)
+        except ValueError as error:
+            raise self._bad_parameter(error, values) from error
+
+    def drawn(
+        self,
+        rng: np.random.Generator,
+        checked: Values,
+        values: Values,
+        lead: tuple[int, ...],
+        out: Array | None = None,
+    ) -> Array:
+        """Draws from attributes that are `checked`: an axis of rows, and with two in `lead` one of records.
+
+        They may lie in `out`, if that is given and the law beneath can be drawn in place.
+        """
+        assert self.form.variate is not None
+        filled = {"out": out} if self.form.variate.fills and out is not None else {}
+        try:
+            base = self.form.variate.draw(rng, (*lead, *self.form.batch), **checked, **filled)
         except ValueError as error:
             raise self._bad_parameter(error, values) from error
         if self.form.transformed:
-            base = self._run(self._transform[records is not None], outer, inner, base)
+            outer, inner = ({name: values[name] for name in names} for names in (self.outer, self.inner))
+            base = self._run(self._transform[len(lead) > 1], outer, inner, base)
         return base
 
     def _attributes_of(self, outer: Values, inner: Values, records: int | None) -> dict[str, Array]:
@@ -362,7 +394,7 @@ class Law:
             (varying if self.inner else by_row).update(self._run(self._attributes, outer, inner, None))
         if records is not None:
             by_row = {name: value[:, None] for name, value in by_row.items()}
-        return {**self._constant, **varying, **by_row}
+        return {**self.constant, **varying, **by_row}
 
     @staticmethod
     def _run(function: Callable[..., Any], *arguments: Any) -> Any:

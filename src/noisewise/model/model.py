@@ -326,13 +326,29 @@ class Model:
     def cost_of_row(self, name: str) -> int:
         """A rough count of numbers handled per row, to choose block sizes by."""
         node = self._nodes[name]
-        width = max(1, int(np.prod(self.shape(name))))
-        if isinstance(node, BoundTotal):
-            records = node.total.n if isinstance(node.total.n, int) else 64
-            return width * min(records, 256)
+        if isinstance(node, BoundTotal) and node.known is not None:
+            return max(self._width(name), node.known.work)
+        return self.latent_of_row(name)
+
+    def latent_of_row(self, name: str) -> int:
+        """As `cost_of_row`, with a total's records, whether or not a simulation needs them."""
+        node = self._nodes[name]
         if isinstance(node, BoundSimulator) and not node.simulator.batched:
-            return max(width, 512)
-        return width
+            return max(self._width(name), 512)
+        if not isinstance(node, BoundTotal):
+            return self._width(name)
+        records = node.total.n if isinstance(node.total.n, int) else 64
+        return self._width(name) * min(records, 256)
+
+    def block_cost_of_row(self, name: str) -> int:
+        """As `cost_of_row`, with every record that is simulated, however many."""
+        node = self._nodes[name]
+        if isinstance(node, BoundTotal) and node.known is None and isinstance(node.total.n, int):
+            return self._width(name) * node.total.n
+        return self.cost_of_row(name)
+
+    def _width(self, name: str) -> int:
+        return max(1, int(np.prod(self.shape(name))))
 
     def draw(
         self,

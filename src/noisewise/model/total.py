@@ -1,4 +1,4 @@
-"""Sums over independent records: clamped sums, cross-products, counts."""
+"""Sums over independent records: clamped sums, cross-products, counts. docs/derivations/totals.md."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -13,7 +13,10 @@ from noisewise import checks
 from noisewise.errors import InputError, Place, path_of, refusal
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
 from noisewise.model.law import Law, Values
+from noisewise.model.records import Records
+from noisewise.model.sums import KnownSum, Summand, law_of_sum
 from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics.record_sums import PlainSums
 
 Structs = Mapping[str, jax.ShapeDtypeStruct]
 
@@ -94,7 +97,8 @@ class BoundTotal:
                 rule = "must name a single whole number"
                 shown = f"'{total.n}' of shape {size.shape} and type {size.dtype}"
                 raise refusal(who, "n", rule, shown, "Use a discrete prior such as dist.Poisson.")
-        self.struct = self._trace({name: everything[name] for name in total.arguments})
+        self._structs = {name: everything[name] for name in total.arguments}
+        self.struct = self._trace(self._structs)
         self.discrete = bool(np.issubdtype(self.struct.dtype, np.integer))
 
     def _trace(self, arguments: dict[str, jax.ShapeDtypeStruct]) -> jax.ShapeDtypeStruct:
@@ -111,25 +115,28 @@ class BoundTotal:
         whole = result.dtype.kind in "iub"
         return jax.ShapeDtypeStruct(result.shape[1:], np.int64 if whole else np.float64)
 
-    @cached_property
-    def _partial(self) -> Callable[..., Any]:
+    def _contributions(self, values: Values) -> Any:
+        """By row and record; traceable."""
         names, fields = self.total.arguments, self.total.record
 
-        def summed(outer: Values, inner: Values, count: Any) -> Any:
-            """Sum over the first `count` records of one row; None for all."""
-            contributions = jax.vmap(lambda record: jnp.asarray(self.total.contribution(**outer, **record)))(inner)
-            contributions = contributions.astype(self.struct.dtype)
+        def of_row(outer: Values, inner: Values) -> Any:
+            return jax.vmap(lambda record: jnp.asarray(self.total.contribution(**outer, **record)))(inner)
+
+        outer = {name: values[name] for name in names if name not in fields}
+        inner = {name: values[name] for name in names if name in fields}
+        return jax.vmap(of_row)(outer, inner).astype(self.struct.dtype)
+
+    @cached_property
+    def _partial(self) -> Callable[..., Any]:
+        def summed(values: Values, count: Any) -> Any:
+            """Sums over the first `count` records of each row; None for all."""
+            contributions = self._contributions(values)
             if count is None:  # known when the program is compiled, which halves its time
-                return jnp.sum(contributions, axis=0)
-            keep = jnp.arange(contributions.shape[0]) < count
-            return jnp.sum(jnp.where(keep.reshape((-1,) + (1,) * (contributions.ndim - 1)), contributions, 0), axis=0)
+                return jnp.sum(contributions, axis=1)
+            keep = jnp.arange(contributions.shape[1]) < count[:, None]
+            return jnp.sum(jnp.where(_widened(keep, contributions.ndim), contributions, 0), axis=1)
 
-        def split(values: Values, count: Any) -> Any:
-            outer = {name: values[name] for name in names if name not in fields}
-            inner = {name: values[name] for name in names if name in fields}
-            return jax.vmap(summed)(outer, inner, count)
-
-        return Compiled(lambda: functools.partial(split))  # a new object each time: JAX keeps no trace of it
+        return Compiled(lambda: functools.partial(summed))  # a new object each time: JAX keeps no trace of it
 
     def summed(self, values: Values, count: Array | None = None) -> Any:
         """What the first `count` records of each row add up to; without it, all of them.
@@ -138,23 +145,56 @@ class BoundTotal:
         """
         return self._partial(values, count)
 
+    @cached_property
+    def known(self) -> KnownSum | None:
+        """The law of the total; None where only simulation gives it."""
+        total = self.total
+        summand = Summand(self.laws, total.contribution, total.arguments, self._structs, self.struct)
+        return law_of_sum(summand, total.n if isinstance(total.n, int) else None)
+
+    @cached_property
+    def _plain(self) -> PlainSums | None:
+        """The sums in NumPy, where the contribution is plain arithmetic."""
+        sums = PlainSums(lambda: functools.partial(self._contributions))
+        looked_at = {name: (2, 3) if name in self.laws else (2,) for name in self.total.arguments}
+        structs = {
+            name: jax.ShapeDtypeStruct(lead + self._structs[name].shape, self._structs[name].dtype)
+            for name, lead in looked_at.items()
+        }
+        return sums if sums.program(structs) is not None else None
+
     def draw(self, rng: np.random.Generator, values: Values, rows: int, poll: Poll) -> Array:
-        """One total per row."""
-        n = self.sizes(values, rows)
+        """One total per row: by its own law where that is known, else by the records."""
+        n, outer = self.sizes(values, rows), {name: values[name] for name in self.parents}
+        if self.known is not None:
+            poll()
+            drawn = self.known.draw(rng, outer, n)
+            if drawn is not None:
+                return drawn
+        return self.simulated(rng, outer, n, poll)
+
+    def simulated(self, rng: np.random.Generator, outer: Values, n: Array, poll: Poll) -> Array:
+        """One total of `n` simulated records per row."""
+        rows = len(n)
         chunk = self._chunk(rows)
+        records = Records(self.laws, outer, rows, chunk)
         total: Any = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
-        outer = {name: values[name] for name in self.parents}
-        full_chunks = isinstance(self.total.n, int) and self.total.n % chunk == 0
         for start in range(0, int(n.max()), chunk):
             poll()
-            everything = dict(outer)
-            for field, law in self.laws.items():
-                everything[field] = law.draw(rng, everything, rows, records=chunk)
-            needed = {name: everything[name] for name in self.total.arguments}
-            with double():
-                count = None if full_chunks else np.clip(n - start, 0, chunk)
-                total = total + np.asarray(self.summed(needed, count))
+            for part, fields in records.draw(rng, whole=self._plain is None):
+                total[part] += self._added(fields, n[part] - start, chunk)
         return total
+
+    def _added(self, values: Values, left: Array, chunk: int) -> Array:
+        """What some rows of records add up to, of which only the first `left` of each row count."""
+        needed = {name: values[name] for name in self.total.arguments}
+        full = isinstance(self.total.n, int) and self.total.n % chunk == 0
+        if self._plain is not None and isinstance(self.total.n, int) and not full:
+            needed = {name: v[:, : left[0]] if name in self.laws else v for name, v in needed.items()}
+        if self._plain is not None and self._plain.program(needed) is not None:
+            return self._plain(needed, None if isinstance(self.total.n, int) else np.arange(chunk) < left[:, None])
+        with double():
+            return np.asarray(self.summed(needed, None if full else np.clip(left, 0, chunk)))
 
     def _chunk(self, rows: int) -> int:
         """Records at a time: an equal split of a known n, 64 where n varies."""
@@ -173,3 +213,8 @@ class BoundTotal:
             rule = f"must not be negative, as '{self.total.n}' gives it"
             raise refusal(self.who, "n", rule, n.min().item(), "Use a prior on 0, 1, 2, ... such as dist.Poisson.")
         return n
+
+
+def _widened(mask: Any, rank: int) -> Any:
+    """With axes at the end, up to that rank."""
+    return mask.reshape(mask.shape + (1,) * (rank - mask.ndim))

@@ -45,11 +45,18 @@ class Variate:
     draw: Draw
     axes: Mapping[str, int]
     event_dim: int
+    in_parts: bool = True
+    """Whether it goes through the entries once, in their order: drawn part by part, they are the same."""
+    fills: bool = False
+    """Whether it takes `out`, an array of that shape to put the variates into."""
 
     def __call__(self, rng: np.random.Generator, shape: tuple[int, ...], attributes: dict[str, Array]) -> Array:
         """Check the attributes, then draw."""
-        checked = {name: RULES[rule](name, attributes[name]) for name, rule in self.rules.items()}
-        return self.draw(rng, shape, **checked)
+        return self.draw(rng, shape, **self.checked(attributes))
+
+    def checked(self, attributes: Mapping[str, Array]) -> dict[str, Array]:
+        """The attributes as the sampler takes them; `BadParameter` where one breaks its rule."""
+        return {name: RULES[rule](name, attributes[name]) for name, rule in self.rules.items()}
 
 
 def _require(condition: Array, name: str, rule: str, value: Array) -> None:
@@ -144,13 +151,13 @@ VARIATES: dict[str, Variate] = {}
 """By the class name of the law."""
 
 
-def _draws(*names: str) -> Callable[[Draw], Draw]:
+def _draws(*names: str, in_parts: bool = True, fills: bool = False) -> Callable[[Draw], Draw]:
     """Registers the sampler of laws that have these parameters."""
 
     def register(draw: Draw) -> Draw:
         for name in names:
             facts = FACTS[name]
-            VARIATES[name] = Variate(facts.parameters, draw, facts.axes, facts.event_dim)
+            VARIATES[name] = Variate(facts.parameters, draw, facts.axes, facts.event_dim, in_parts, fills)
         return draw
 
     return register
@@ -169,19 +176,26 @@ def variate_for(law: Distribution) -> Variate | None:
 # Continuous laws -------------------------------------------------------------------------------------
 
 
-@_draws("Normal")
-def _normal(rng: Any, shape: Any, loc: Array, scale: Array) -> Array:
-    return loc + scale * rng.standard_normal(shape)
+@_draws("Normal", fills=True)
+def _normal(rng: Any, shape: Any, loc: Array, scale: Array, out: Array | None = None) -> Array:
+    drawn = rng.standard_normal(shape, out=out)
+    drawn *= scale
+    drawn += loc
+    return drawn
 
 
-@_draws("LogNormal")
-def _log_normal(rng: Any, shape: Any, loc: Array, scale: Array) -> Array:
-    return np.exp(loc + scale * rng.standard_normal(shape))
+@_draws("LogNormal", fills=True)
+def _log_normal(rng: Any, shape: Any, loc: Array, scale: Array, out: Array | None = None) -> Array:
+    drawn = _normal(rng, shape, loc, scale, out)
+    return np.exp(drawn, out=out)
 
 
-@_draws("HalfNormal")
-def _half_normal(rng: Any, shape: Any, scale: Array) -> Array:
-    return scale * np.abs(rng.standard_normal(shape))
+@_draws("HalfNormal", fills=True)
+def _half_normal(rng: Any, shape: Any, scale: Array, out: Array | None = None) -> Array:
+    drawn = rng.standard_normal(shape, out=out)
+    drawn = np.abs(drawn, out=out)
+    drawn *= scale
+    return drawn
 
 
 @_draws("StudentT")
@@ -214,14 +228,18 @@ def _gumbel(rng: Any, shape: Any, loc: Array, scale: Array) -> Array:
     return loc + scale * rng.gumbel(size=shape)
 
 
-@_draws("Exponential")
-def _exponential(rng: Any, shape: Any, rate: Array) -> Array:
-    return rng.standard_exponential(shape) / rate
+@_draws("Exponential", fills=True)
+def _exponential(rng: Any, shape: Any, rate: Array, out: Array | None = None) -> Array:
+    drawn = rng.standard_exponential(shape, out=out)
+    drawn /= rate
+    return drawn
 
 
-@_draws("Gamma")
-def _gamma(rng: Any, shape: Any, concentration: Array, rate: Array) -> Array:
-    return rng.standard_gamma(concentration, shape) / rate
+@_draws("Gamma", fills=True)
+def _gamma(rng: Any, shape: Any, concentration: Array, rate: Array, out: Array | None = None) -> Array:
+    drawn = rng.standard_gamma(concentration, shape, out=out)
+    drawn /= rate
+    return drawn
 
 
 @_draws("InverseGamma")
@@ -240,10 +258,13 @@ def _beta(rng: Any, shape: Any, concentration1: Array, concentration0: Array) ->
     return rng.beta(concentration1, concentration0, shape)
 
 
-@_draws("Uniform")
-def _uniform(rng: Any, shape: Any, low: Array, high: Array) -> Array:
+@_draws("Uniform", fills=True)
+def _uniform(rng: Any, shape: Any, low: Array, high: Array, out: Array | None = None) -> Array:
     _require(low < high, "low", "below 'high'", low)
-    return low + (high - low) * rng.random(shape)
+    drawn = rng.random(shape, out=out)
+    drawn *= high - low
+    drawn += low
+    return drawn
 
 
 @_draws("Weibull")
@@ -280,7 +301,7 @@ def _right_truncated_normal(rng: Any, shape: Any, loc: Array, scale: Array, high
     return _truncated_normal(rng, shape, loc, scale, np.asarray(-np.inf), high)
 
 
-@_draws("Dirichlet")
+@_draws("Dirichlet", in_parts=False)
 def _dirichlet(rng: Any, shape: Any, concentration: Array) -> Array:
     """Normalised gammas in logs, G(a) = G(a + 1) U^(1/a), so that small concentrations do not underflow."""
     full = (*shape, concentration.shape[-1])
@@ -317,7 +338,7 @@ def _binomial_logits(rng: Any, shape: Any, logits: Array, total_count: Array) ->
     return rng.binomial(total_count, logits, shape)
 
 
-@_draws("BetaBinomial")
+@_draws("BetaBinomial", in_parts=False)
 def _beta_binomial(rng: Any, shape: Any, concentration1: Array, concentration0: Array, total_count: Array) -> Array:
     return rng.binomial(total_count, rng.beta(concentration1, concentration0, shape), shape)
 
@@ -349,7 +370,7 @@ def _poisson(rng: Any, shape: Any, rate: Array) -> Array:
     return rng.poisson(rate, shape)
 
 
-@_draws("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits")
+@_draws("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits", in_parts=False)
 def _gamma_poisson(rng: Any, shape: Any, concentration: Array, rate: Array) -> Array:
     return rng.poisson(rng.standard_gamma(concentration, shape) / rate)
 
@@ -365,7 +386,7 @@ def _geometric_logits(rng: Any, shape: Any, logits: Array) -> Array:
     return rng.geometric(logits, shape) - 1
 
 
-@_draws("ZeroInflatedPoisson")
+@_draws("ZeroInflatedPoisson", in_parts=False)
 def _zero_inflated_poisson(rng: Any, shape: Any, gate: Array, rate: Array) -> Array:
     return np.where(rng.random(shape) < gate, 0, rng.poisson(rate, shape))
 

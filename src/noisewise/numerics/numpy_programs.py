@@ -51,12 +51,13 @@ def in_numpy(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable
     constants = dict(zip(map(id, program.constvars), map(np.array, traced.consts), strict=True))  # copies, as XLA's are
     calls: list[Step] = []
     for step in steps:
-        operation = _operation(step)
+        operation = operation_of(step)
         if operation is None:
             return None
         calls.append((operation, [_name(variable) for variable in step.invars], id(step.outvars[0])))
     inputs, outputs = [id(variable) for variable in program.invars], [_name(variable) for variable in program.outvars]
     tree = jax.tree.structure(shapes)
+    overwriting = _overwriting(steps, outputs)
 
     def run(*values: Any) -> Any:
         computed = constants | dict(zip(inputs, map(np.asarray, jax.tree.leaves(values)), strict=True))
@@ -66,10 +67,34 @@ def in_numpy(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable
 
         with np.errstate(all="ignore"):
             for operation, names, result in calls:
-                computed[result] = operation([value(name) for name in names])
+                given = [value(name) for name in names]
+                ufunc, place = overwriting.get(result, (None, 0))
+                computed[result] = operation(given) if ufunc is None else ufunc(*given, out=given[place])
         return jax.tree.unflatten(tree, [value(name) for name in outputs])
 
     return run
+
+
+def _overwriting(steps: Sequence[Any], outputs: Sequence[Any]) -> dict[int, tuple[Any, int]]:
+    """By result of a ufunc, the ufunc and which argument it may overwrite: an array that nothing else will read.
+
+    Memory that is asked for anew costs more than the arithmetic. Results that are moved are left alone: of those the
+    moved array is a view.
+    """
+    readers = [id(variable) for step in steps for variable in step.invars] + list(outputs)
+    made: dict[int, Any] = {}
+    found = {}
+    for step in steps:
+        ufunc = ARITHMETIC.get(step.primitive.name, REAL_ONLY.get(step.primitive.name))
+        own = step.outvars[0]
+        if ufunc is None or not own.aval.shape:  # of single numbers NumPy makes no arrays
+            continue
+        for place, variable in enumerate(step.invars):
+            if made.get(id(variable)) == (own.aval.shape, own.aval.dtype) and readers.count(id(variable)) == 1:
+                found[id(own)] = (ufunc, place)
+                break
+        made[id(own)] = (own.aval.shape, own.aval.dtype)
+    return found
 
 
 class _Number:
@@ -93,7 +118,7 @@ def _needed(program: Any) -> list[Any]:
     return steps[::-1]
 
 
-def _operation(step: Any) -> Callable[[list[Any]], Any] | None:
+def operation_of(step: Any) -> Callable[[list[Any]], Any] | None:
     """A step as a function of the list of its arguments; None for all but plain arithmetic and moves."""
     name, params = step.primitive.name, step.params
     kinds = {variable.aval.dtype.kind for variable in step.invars}

@@ -1,6 +1,11 @@
 """What a traced JAX program's outputs depend on."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
+
+import jax.extend.core
+import numpy as np
 
 # fmt: off
 ENTRYWISE = frozenset({
@@ -78,3 +83,50 @@ def _moving_entrywise(program: Any, shape: tuple[int, ...], moving: list[bool]) 
                 return None
             reached |= {id(variable)} if moves else set()
     return [id(variable) in reached for variable in program.outvars]
+
+
+WITH_ONE = frozenset({
+    "broadcast_in_dim", "copy", "cumsum", "dynamic_slice", "expand_dims", "gather", "neg", "reduce_sum", "reshape",
+    "rev", "slice", "squeeze", "transpose",
+})  # fmt: skip
+"""Operations that move, negate or add up the numbers of their first argument."""
+SIDE_BY_SIDE = frozenset({"add", "add_any", "concatenate", "stack", "sub"})
+CALLS = frozenset({"jit", "pjit", "closed_call"})
+
+
+def degrees(program: Any, entering: Sequence[float]) -> list[float]:
+    """For each output its degree, at most, as a polynomial of the inputs; infinite where it may be none.
+
+    `entering` gives that of each input: 1 for those of which outputs are polynomials, 0 for those that count as known.
+    Told from the operations, so that it is never true by chance; one that is not known counts against it.
+    """
+    found = dict(zip(program.invars, entering, strict=True))
+
+    def degree(variable: Any) -> float:
+        return found.get(variable, 0.0) if isinstance(variable, jax.extend.core.Var) else 0.0
+
+    for step in program.eqns:
+        given = [degree(variable) for variable in step.invars]
+        if step.primitive.name in CALLS and "jaxpr" in step.params:
+            found.update(zip(step.outvars, degrees(step.params["jaxpr"].jaxpr, given), strict=True))
+        elif any(given):
+            found.update(dict.fromkeys(step.outvars, _degree(step, given)))
+    return [degree(variable) for variable in program.outvars]
+
+
+def _degree(step: Any, given: list[float]) -> float:
+    """That of the result of one step; whole numbers are never divided, and none is rounded to another type."""
+    name, first, rest = step.primitive.name, given[0], given[1:]
+    taken, kind = step.invars[0].aval.dtype, step.outvars[0].aval.dtype
+    if kind not in (np.float64, np.int64) or (taken.kind == "f" and kind.kind == "i"):
+        return math.inf
+    if name in SIDE_BY_SIDE:
+        return max(given)
+    if name in ("mul", "dot_general"):
+        return sum(given)
+    if name == "square" or (name == "integer_pow" and step.params["y"] >= 0):
+        return first * (2 if name == "square" else step.params["y"])
+    if name == "select_n" and not first:
+        return max(rest)
+    alone = name in WITH_ONE or name == "convert_element_type" or (name == "div" and kind == np.float64)
+    return first if alone and not any(rest) else math.inf

@@ -223,7 +223,7 @@ def _totals(problem: Problem) -> dict[str, Any]:
 
 def _how_many(joint: Joint, draws: int) -> int:
     """Chains: many for small problems, at least about 50 draws each, and if possible a divisor of the draws."""
-    cells = sum(joint.model.cost_of_row(name) for name in joint.model.order)
+    cells = sum(joint.model.latent_of_row(name) for name in joint.model.order)
     most = 128 if cells <= 256 else 64
     if joint.measured and cells > LARGE_TABLE:  # a sweep is dear, and so is the warm-up of each chain
         most = 16

@@ -173,7 +173,9 @@ def _stream_of(
     problem: Problem, leaf_rows: int, index: int, fresh: list[str], released: tuple[str, ...], children: list[Stream]
 ) -> Stream:
     # Block sizes follow from model, release and kind of engine alone, never from draws, threads or memory.
-    cells = sum(problem.model.cost_of_row(name) for name in fresh)
+    # On the processor a run waits for its last block, so each record counts; an accelerator has all rows' side by side.
+    cost = problem.model.cost_of_row if leaf_rows > LEAF_ROWS else problem.model.block_cost_of_row
+    cells = sum(cost(name) for name in fresh)
     rows = leaf_rows * MERGE_ROWS // LEAF_ROWS if children else leaf_rows
     while rows > LEAST_ROWS and rows * cells > leaf_rows * CELLS // LEAF_ROWS:
         rows //= 2

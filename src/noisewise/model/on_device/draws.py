@@ -15,6 +15,7 @@ from jax import lax, random
 from noisewise.errors import InputError, refusal
 from noisewise.model.law import KEYS, Law, Values, law_attributes, well_formed
 from noisewise.model.on_device.held import Held
+from noisewise.model.on_device.sums import draw_known
 from noisewise.model.on_device.variates import DRAWS, RULES
 from noisewise.model.total import BoundTotal
 from noisewise.model.wrappers import peel
@@ -101,8 +102,13 @@ def _draw_by_lanes(law: Law, key: Any, parents: Columns, rows: int) -> tuple[Any
 
 
 def draw_total(total: BoundTotal, key: Any, values: Columns, rows: int) -> tuple[Any, Any]:
-    """Sums over records, one record of every row at a time: memory does not grow with n."""
+    """Totals by their own law where that is known; else sums over records, one record of every row at a time.
+
+    Memory does not grow with n.
+    """
     n = values[total.total.n] if isinstance(total.total.n, str) else jnp.full(rows, total.total.n)
+    if total.known is not None and n.dtype == np.int64:
+        return draw_known(total.known, key, values, n)
     names = total.total.arguments
 
     def contribution(row: Columns) -> Any:

@@ -145,7 +145,7 @@ class Probe:
         """Numbers behind the statistics with noise: their entries, or the records' of a total."""
         model = self.problem.model
         names = [n for n in model.statistics if n in self.problem.needed and model.is_discrete(n) != continuous]
-        return float(sum(model.cost_of_row(name) for name in names))
+        return float(sum(model.latent_of_row(name) for name in names))
 
     @property
     def summed_out(self) -> float:

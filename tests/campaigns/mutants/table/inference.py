@@ -48,6 +48,12 @@ NUMERICS = {
         "xp.log(-z)",
         "mechanisms/test_catalogue_extremes.py::test_log_ndtr_of_both_libraries",
     ),
+    "arrays are overwritten that others still read": Mutant(
+        "numerics/numpy_programs.py",
+        "readers.count(id(variable)) == 1",
+        "readers.count(id(variable)) >= 1",
+        PROGRAMS,
+    ),
     "a cube is computed as a square where programs run in NumPy": Mutant(
         "numerics/numpy_programs.py", "3: lambda x: x * x * x", "3: lambda x: x * x", PROGRAMS
     ),

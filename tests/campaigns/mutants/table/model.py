@@ -14,8 +14,106 @@ OWN = f"{THERE}::test_names_and_records_have_random_numbers_of_their_own"
 LAW = f"{THERE}::test_every_law_is_drawn_as_on_the_processor"
 
 LAYERS = "model/test_layers.py"
+SUMS = "model/test_sums.py"
+SQUARES = f"{SUMS}::test_sum_and_sum_of_squares_are_normal_and_chi_square"
+BOOKS = f"{SUMS}::test_sums_of_bits_counts_and_times_have_the_laws_of_the_books"
+RECORDS = "model/test_records.py"
+ADDED = "numerics/test_record_sums.py::test_sums_are_those_of_jax"
 
+KNOWN_TOTALS = {
+    "on an accelerator, a scatter has as many degrees of freedom as records": Mutant(
+        "model/on_device/sums.py",
+        "left = jnp.maximum(n[:, None] - 1 - jnp.arange(size), 0)",
+        "left = jnp.maximum(n[:, None] - jnp.arange(size), 0)",
+        f"{THERE}::test_sums_by_their_own_law_are_drawn_as_on_the_processor",
+    ),
+    "a field of a record counts as known": Mutant(
+        "model/sums/summand.py",
+        "[1.0] * len(moving) + [0.0] * len(known)",
+        "[0.0] * len(moving) + [1.0] * len(known)",
+        f"{SUMS}::test_what_is_not_known_is_simulated",
+    ),
+    "a scatter has as many degrees of freedom as records": Mutant(
+        "model/sums/scattered.py",
+        "scatter_root(rng, n - 1, self.numbers)",
+        "scatter_root(rng, n, self.numbers)",
+        SQUARES,
+    ),
+    "a scatter of lower rank has columns left over": Mutant(
+        "model/sums/scattered.py",
+        "return root * (left > 0)[:, None, :]",
+        "return root",
+        f"{SUMS}::test_the_scatter_is_wishart_below_full_rank_too",
+    ),
+    "a sum's spread is that of a mean": Mutant(
+        "model/sums/added.py",
+        '"scale": n**0.5 * law["scale"]',
+        '"scale": n**-0.5 * law["scale"]',
+        BOOKS,
+    ),
+    "the constant of a contribution counts once": Mutant(
+        "model/sums/added.py",
+        "return self.summand.at(values) + (n - 1) * self.summand.at(nothing)",
+        "return self.summand.at(values)",
+        BOOKS,
+    ),
+    "a place that another field moves has that field's part n times": Mutant(
+        "model/sums/added.py",
+        "first = first + (wide - 1) * rest",
+        "first = wide * first",
+        f"{SUMS}::test_it_is_the_law_of_simulated_sums",
+    ),
+    "categories are taken for independent": Mutant(
+        "model/sums/counted.py",
+        "chances = chances * _chance(law, records[field], law.checked(everything, self.work))",
+        "chances = chances * _chance(law, records[field][:, ::-1], law.checked(everything, self.work))",
+        f"{SUMS}::test_categories_have_the_probabilities_of_all_records_enumerated",
+    ),
+    "chances of a record may differ where laws add up": Mutant(
+        "model/sums/added.py",
+        "return all(degree <= (1.0 if name in PLACES else 0.0) for name, degree in found.items())",
+        "return all(degree <= 1.0 for name, degree in found.items())",
+        f"{SUMS}::test_what_is_not_known_is_simulated",
+    ),
+    "products of degree three pass for two": Mutant(
+        "numerics/tracing.py",
+        'return first * (2 if name == "square" else step.params["y"])',
+        "return first * 2",
+        f"{SUMS}::test_what_is_not_known_is_simulated",
+    ),
+    "whole numbers may be divided in a linear way": Mutant(
+        "numerics/tracing.py",
+        'or (name == "div" and kind == np.float64)',
+        'or name == "div"',
+        f"{SUMS}::test_what_is_not_known_is_simulated",
+    ),
+    "a law in two passes is drawn in parts": Mutant(
+        "model/records.py",
+        "        if not law.form.in_parts:\n",
+        "        if law.form.variate is None:\n",
+        f"{RECORDS}::test_parts_are_the_same_variates_wherever_the_table_says_so",
+    ),
+    "parts of rows have the places of the first": Mutant(
+        "model/records.py",
+        "checked = {name: one if name in law.constant else one[part] for name, one in settled.items()}",
+        "checked = {name: one if name in law.constant else one[:rows] for name, one in settled.items()}",
+        f"{RECORDS}::test_totals_are_those_of_records_drawn_whole_and_added_by_hand",
+    ),
+    "memory is used again while it is read": Mutant(
+        "numerics/record_sums.py",
+        "if when >= number and one in places}",
+        "if when > number + 1 and one in places}",
+        ADDED,
+    ),
+    "entries that were stacked change places when added up": Mutant(
+        "numerics/record_sums.py",
+        "np.transpose(summed, kept)",
+        "np.transpose(summed, kept[::-1])",
+        ADDED,
+    ),
+}
 LAWS_AND_TOTALS = {
+    **KNOWN_TOTALS,
     "a rate given its count forgets the exposure": Mutant(
         "model/layers.py",
         "return shape + statistic, rate + slope",
@@ -166,8 +264,8 @@ LAWS_AND_TOTALS = {
     ),
     "702 records are added up for 700": Mutant(
         "model/total.py",
-        "count = None if full_chunks else np.clip(n - start, 0, chunk)",
-        "count = None if isinstance(self.total.n, int) else np.clip(n - start, 0, chunk)",
+        "v[:, : left[0]] if name in self.laws",
+        "v[:, : left[0] + 2] if name in self.laws",
         CHUNKS,
     ),
     "totals in chunks lose the records of the last chunk": Mutant(
@@ -178,8 +276,8 @@ LAWS_AND_TOTALS = {
     ),
     "a total of an unknown number of records has one too many": Mutant(
         "model/total.py",
-        "keep = jnp.arange(contributions.shape[0]) < count",
-        "keep = jnp.arange(contributions.shape[0]) <= count",
+        "np.arange(chunk) < left[:, None]",
+        "np.arange(chunk) <= left[:, None]",
         TOTALS,
     ),
     "transforms of a law are applied in the wrong order": Mutant(
@@ -193,8 +291,8 @@ LAWS_AND_TOTALS = {
 VARIATES = {
     "a gamma law is drawn with its rate as a scale": Mutant(
         "model/variates.py",
-        "return rng.standard_gamma(concentration, shape) / rate\n",
-        "return rng.standard_gamma(concentration, shape) * rate\n",
+        "drawn = rng.standard_gamma(concentration, shape, out=out)\n    drawn /= rate",
+        "drawn = rng.standard_gamma(concentration, shape, out=out)\n    drawn *= rate",
         CONTINUOUS,
     ),
     "a geometric law counts the success": Mutant(

@@ -1,0 +1,84 @@
+"""What a record of a `Total` costs where it must be simulated, beside NumPy by hand.
+
+    python benchmarks/record_costs.py
+
+scaling.py writes the table.
+"""
+
+import time
+from functools import partial
+
+import numpy as np
+import page
+import regression_total
+
+TURNS = 24
+HEAD = ["case", "records", "noisewise", "by hand", "in place", "normal numbers alone"]
+TOLD = """A record that must be simulated, in nanoseconds of processor time for each record and field, in one thread:
+one block of the model, beside NumPy as one writes it (`rng.normal`, `clip`, `mean`), NumPy written to stay in the cache
+(some rows at a time, in place), and `rng.standard_normal` into memory that is there. Turns taken, medians."""
+
+
+def clamped_by_hand(rng, mu, n):
+    """As one writes it."""
+    return np.clip(rng.normal(mu[:, None], 1.0, (len(mu), n)), -3.0, 3.0).mean(axis=1)
+
+
+def clamped_in_place(rng, mu, n, numbers=2**14):
+    """As one writes it who knows what memory costs."""
+    rows = max(1, numbers // n)
+    x, means = np.empty((rows, n)), np.empty(len(mu))
+    for start in range(0, len(mu), rows):
+        part = x[: len(mu) - start]
+        rng.standard_normal(out=part)
+        part += mu[start : start + rows, None]
+        np.clip(part, -3.0, 3.0, out=part)
+        means[start : start + rows] = part.mean(axis=1)
+    return means
+
+
+def products_in_place(rng, rows):
+    """Nine sums of clamped products, in the chunks that regression_total.py takes."""
+    for _ in range(rows // regression_total.CHUNK):
+        regression_total.block(rng, regression_total.CHUNK)
+
+
+def cases():
+    """(name, model, records, rows, fields, ways by hand)"""
+    from scaling import total_problem
+
+    rng = np.random.default_rng(1)
+    for n, rows in ((10, 8192), (100, 4096), (1_000, 512), (10_000, 64)):
+        mu = np.linspace(-1.0, 1.0, rows)
+        ways = {"by hand": partial(clamped_by_hand, rng, mu, n), "in place": partial(clamped_in_place, rng, mu, n)}
+        yield "clamped mean", total_problem(n)[0], n, rows, 1, ways
+    ways = {"in place": partial(products_in_place, rng, 2048)}
+    yield "nine sums of clamped products", regression_total.problem()[0], regression_total.N, 2048, 3, ways
+
+
+def nanoseconds(model, n, rows, fields, ways):
+    """By way, for each record and field."""
+    rng, numbers = np.random.default_rng(2), np.empty(rows * n * fields)
+    given = {parameter: np.linspace(-1.0, 1.0, rows) for parameter in model.parameters}
+    ways = {"noisewise": partial(model.draw, rng, [model.statistics[0]], rows, given), **ways}
+    ways["normal numbers alone"] = partial(rng.standard_normal, out=numbers)
+    seconds = {way: [] for way in ways}
+    for _ in range(TURNS):
+        for way, run in ways.items():
+            began = time.process_time()
+            run()
+            seconds[way].append(time.process_time() - began)
+    return {way: 1e9 * np.median(taken[1:]) / len(numbers) for way, taken in seconds.items()}
+
+
+def table():
+    """As Markdown."""
+    rows = []
+    for name, model, n, count, fields, ways in cases():
+        told = nanoseconds(model, n, count, fields, ways)
+        rows.append([name, f"{n:,}", *(f"{told[way]:.1f}" if way in told else "" for way in HEAD[2:])])
+    return page.table([HEAD, *rows])
+
+
+if __name__ == "__main__":
+    print(table())

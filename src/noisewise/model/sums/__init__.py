@@ -1,0 +1,29 @@
+"""Totals whose own law is known: drawn at once, whatever the number of records.
+
+Three cases, told from the traced programs of laws and contribution, never from numbers. Contributions that are affine
+in fields of laws that add up: normal, Poisson, gamma and their kin. Contributions of degree two in normal fields: by
+mean and scatter of the records, normal and Wishart. Records of a few categories: how many are in each is multinomial,
+whatever they contribute. Where none applies, records are simulated. Proofs: docs/derivations/totals.md.
+"""
+
+import math
+
+from noisewise.model.sums.added import Added
+from noisewise.model.sums.counted import Counted
+from noisewise.model.sums.scattered import Scattered
+from noisewise.model.sums.summand import KnownSum, Summand
+
+__all__ = ["Added", "Counted", "KnownSum", "Scattered", "Summand", "law_of_sum"]
+
+
+def law_of_sum(summand: Summand, n: int | None) -> KnownSum | None:
+    """The law of the sum over `n` records, None for a number that varies; None where it is not known."""
+    enough = math.inf if n is None else n
+    added = Added.of(summand)
+    if added is not None:
+        return added
+    scattered = Scattered.of(summand)
+    if scattered is not None and scattered.work <= enough:
+        return scattered
+    counted = Counted.of(summand)
+    return counted if counted is not None and counted.work <= 4 * enough else None

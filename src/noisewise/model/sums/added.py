@@ -1,0 +1,136 @@
+"""Contributions that are affine in fields whose laws add up. docs/derivations/totals.md."""
+
+import math
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.model.law import Law, Values, law_attributes
+from noisewise.model.sums.summand import KnownSum, Summand, degrees_of
+from noisewise.model.variates import VARIATES
+from noisewise.numerics import Array, Compiled, double
+
+
+def _sum_of_bits(law: Values, n: Array) -> tuple[str, Values]:
+    return "BinomialProbs", {"probs": law.get("probs", law.get("logits")), "total_count": n}
+
+
+def _sum_of_binomials(law: Values, n: Array) -> tuple[str, Values]:
+    return "BinomialProbs", {"probs": law.get("probs", law.get("logits")), "total_count": n * law["total_count"]}
+
+
+def _sum_of_multinomials(law: Values, n: Array) -> tuple[str, Values]:
+    return "MultinomialProbs", {"probs": law.get("probs", law.get("logits")), "total_count": n * law["total_count"]}
+
+
+def _sum_of_geometrics(law: Values, n: Array) -> tuple[str, Values]:
+    chance = law.get("probs", law.get("logits"))
+    with np.errstate(divide="ignore"):  # certain success: no failure, a rate beyond all bounds
+        return "GammaPoisson", {"concentration": n, "rate": chance / (1.0 - chance)}
+
+
+def _sum_of_gamma_poissons(law: Values, n: Array) -> tuple[str, Values]:
+    return "GammaPoisson", {"concentration": n * law["concentration"], "rate": law["rate"]}
+
+
+ADD_UP: dict[str, Callable[[Values, Array], tuple[str, Values]]] = {
+    "Normal": lambda law, n: ("Normal", {"loc": law["loc"], "scale": n**0.5 * law["scale"]}),
+    "MultivariateNormal": lambda law, n: (
+        "MultivariateNormal",
+        {"loc": law["loc"], "scale_tril": (n**0.5)[..., None, None] * law["scale_tril"]},
+    ),
+    "Cauchy": lambda law, n: ("Cauchy", {"loc": law["loc"], "scale": n * law["scale"]}),
+    "Delta": lambda law, n: ("Delta", {"v": law["v"]}),
+    "Exponential": lambda law, n: ("Gamma", {"concentration": n, "rate": law["rate"]}),
+    "Gamma": lambda law, n: ("Gamma", {"concentration": n * law["concentration"], "rate": law["rate"]}),
+    "Chi2": lambda law, n: ("Chi2", {"df": n * law["df"]}),
+    "Poisson": lambda law, n: ("Poisson", {"rate": n * law["rate"]}),
+    "BernoulliProbs": _sum_of_bits,
+    "BernoulliLogits": _sum_of_bits,
+    "BinomialProbs": _sum_of_binomials,
+    "BinomialLogits": _sum_of_binomials,
+    "MultinomialProbs": _sum_of_multinomials,
+    "MultinomialLogits": _sum_of_multinomials,
+    "GeometricProbs": _sum_of_geometrics,
+    "GeometricLogits": _sum_of_geometrics,
+    "GammaPoisson": _sum_of_gamma_poissons,
+    "NegativeBinomial2": _sum_of_gamma_poissons,
+    "NegativeBinomialProbs": _sum_of_gamma_poissons,
+    "NegativeBinomialLogits": _sum_of_gamma_poissons,
+}
+"""By the class of a law, (its attributes, n) -> the law of the sum of n; places are given added up already."""
+PLACES = {"loc", "v"}
+"""Attributes that a sum of draws adds up, whatever each is. They may differ from record to record."""
+
+
+class Added(KnownSum):
+    """Contributions that are affine in fields whose laws add up: the sum is affine in the fields' sums.
+
+    A field's place may be affine in other fields; everything else about its law is the same for all records.
+    """
+
+    def __init__(self, summand: Summand) -> None:
+        self.summand = summand
+        self.work = sum(max(1, math.prod(law.form.shape)) for law in summand.laws.values())
+
+    @classmethod
+    def of(cls, summand: Summand) -> "Added | None":
+        """If it applies."""
+        if any(law.form.kind not in ADD_UP or not _adds_up(law) for law in summand.laws.values()):
+            return None
+        fields = {name: one for name, one in summand.structs.items() if name in summand.laws}
+        known = {name: one for name, one in summand.structs.items() if name not in summand.laws}
+        degree = degrees_of(lambda moving, rest: summand.at({**moving, **rest}), fields, known)
+        return cls(summand) if degree <= 1.0 else None
+
+    def draw(self, rng: np.random.Generator, values: Values, n: Array) -> Array:
+        """Fields' sums, each given those before it, and what they contribute."""
+        sums: dict[str, Any] = {}
+        for field, law in self.summand.laws.items():
+            kind, attributes = self._sum_of(law, {**values, **sums}, n)
+            shape = (len(n), *law.form.batch)
+            sums[field] = VARIATES[kind].draw(rng, shape, **attributes).astype(law.struct.dtype, copy=False)
+        needed = {name: {**values, **sums}[name] for name in self.summand.arguments}
+        with double():
+            return np.array(self._contributed(needed, n))
+
+    def _sum_of(self, law: Law, values: Values, n: Array) -> tuple[str, Values]:
+        """The law of a field's sum, given the sums of the fields that it reads."""
+        inner = {name: np.stack([values[name], np.zeros_like(values[name])], axis=1) for name in law.inner}
+        checked = law.checked({**values, **inner}, records=2 if inner else 1)
+        size = n.reshape((-1,) + (1,) * len(law.form.batch))
+        attributes = {}
+        for name, value in checked.items():
+            first = value if name in law.constant else value[:, 0]
+            if name in PLACES:
+                wide = size[..., None] if law.form.kind == "MultivariateNormal" else size
+                rest = value[:, 1] if inner and name not in law.constant and value.shape[1] > 1 else first
+                first = first + (wide - 1) * rest
+            attributes[name] = first
+        return ADD_UP[law.form.kind](attributes, size)
+
+    def of_row(self, values: Values, n: Any) -> Any:
+        """f(sum) + (n - 1) f(0), for an affine f the sum of f; in whole numbers where f is of these. Traceable."""
+        nothing = {name: jnp.zeros_like(one) if name in self.summand.laws else one for name, one in values.items()}
+        return self.summand.at(values) + (n - 1) * self.summand.at(nothing)
+
+    @cached_property
+    def _contributed(self) -> Compiled:
+        return Compiled(lambda: jax.vmap(partial(self.of_row)), small=True)
+
+
+def _adds_up(law: Law) -> bool:
+    """Whether no other field enters its law, but for its place, which may be affine in them."""
+    if not law.inner:
+        return True
+
+    def look(moving: Values, known: Values) -> Any:
+        return law_attributes(law.function(**moving, **known))
+
+    structs = law.structs
+    found = degrees_of(look, {name: structs[name] for name in law.inner}, {name: structs[name] for name in law.outer})
+    return all(degree <= (1.0 if name in PLACES else 0.0) for name, degree in found.items())

@@ -1,0 +1,63 @@
+"""What a total adds up, and degrees of its programs. docs/derivations/totals.md."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.model.law import Law, Values
+from noisewise.numerics import Array, double
+from noisewise.numerics.tracing import degrees
+
+Contribution = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Summand:
+    """What a total adds up: the laws of a record's fields, and a function of fields and of names outside."""
+
+    laws: Mapping[str, Law]
+    contribution: Contribution
+    arguments: tuple[str, ...]
+    structs: Mapping[str, jax.ShapeDtypeStruct]
+    """Of everything that the contribution reads."""
+    struct: jax.ShapeDtypeStruct
+    """Of what it gives."""
+
+    @property
+    def outer(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Everything outside the records that laws or contribution read."""
+        own = {name: one for law in self.laws.values() for name, one in law.structs.items()} | dict(self.structs)
+        return {name: one for name, one in own.items() if name not in self.laws}
+
+    def at(self, values: Values) -> Any:
+        """The contribution of one record; traceable."""
+        given = {name: values[name] for name in self.arguments}
+        return jnp.asarray(self.contribution(**given)).astype(self.struct.dtype)
+
+
+class KnownSum:
+    """The law of a total, in one of the ways below."""
+
+    work: int
+    """Numbers handled for one row, about."""
+
+    def draw(self, rng: np.random.Generator, values: Values, n: Array) -> Array | None:
+        """A total of `n` records for each row; None where it cannot be told, and records must be simulated."""
+        raise NotImplementedError
+
+
+def _rows(structs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.ShapeDtypeStruct]:
+    """One row of each: programs are traced as they will run."""
+    return {name: jax.ShapeDtypeStruct((1, *one.shape), one.dtype) for name, one in structs.items()}
+
+
+def degrees_of(function: Callable[[Values, Values], Any], moving: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    """Degrees of what `function` gives, in its own layout, as polynomials of the `moving` values."""
+    with double():
+        traced, shapes = jax.make_jaxpr(jax.vmap(function), return_shape=True)(_rows(moving), _rows(known))
+    found = degrees(traced.jaxpr, [1.0] * len(moving) + [0.0] * len(known))
+    return jax.tree.unflatten(jax.tree.structure(shapes), found)

@@ -1,0 +1,303 @@
+"""Sums over records of plain arithmetic, by NumPy in the calling thread.
+
+XLA copies what it is given, hands the work to threads of its own and adds one number after the other. A clamped sum is
+a comparison or two and an addition for each record: NumPy does that at once on records that are still in the cache.
+Only operations that IEEE 754 rounds correctly are taken, so contributions are the same numbers either way. Sums along a
+row of records are NumPy's, pairwise, in an order that depends on the number of records alone. See
+docs/derivations/totals.md.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.extend.core
+import numpy as np
+
+from noisewise.numerics.namespaces import Array
+from noisewise.numerics.numpy_programs import ARITHMETIC, REAL_ONLY, operation_of
+from noisewise.numerics.precision import double
+from noisewise.numerics.scratch import Scratch
+
+Values = Mapping[str, Any]
+Program = Callable[[Values, Array | None], Array]
+
+SCRATCH = Scratch()
+RECORDS = 1
+"""The axis of records in contributions by row and record."""
+MOST_STEPS = 40
+"""Longer programs are worth compiling, even for numbers in the cache."""
+# fmt: off
+COMPARISONS = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+}
+# fmt: on
+VIEWS = ("reshape", "broadcast_in_dim", "squeeze", "slice", "transpose", "convert_element_type")
+CALLS = ("jit", "pjit", "closed_call")
+
+
+@dataclass(eq=False)
+class Node:
+    """One array of the program: how it is made of others, or nothing for what is given or known."""
+
+    operation: Callable[..., Any] | None = None
+    """Of a list of arrays; where `fills`, of arrays and `out`."""
+    inputs: tuple["Node", ...] = ()
+    step: Any = None
+    known: Any = None
+    fills: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The name of the operation."""
+        return self.step.primitive.name if self.step is not None else ""
+
+    @property
+    def views(self) -> bool:
+        """Whether it is its argument, moved."""
+        return self.kind in VIEWS
+
+
+class NotPlain(Exception):
+    """The program is more than plain arithmetic."""
+
+
+class PlainSums:
+    """The sums over records of what `build()` gives, a function of values: contributions by row and record.
+
+    A program is made for each shape of the values, which takes a few milliseconds; none where the function is more than
+    arithmetic. Values come in one order of names. Programs are not pickled.
+    """
+
+    def __init__(self, build: Callable[[], Callable[[Values], Any]]) -> None:
+        self._build, self._programs = build, dict[Any, Program | None]()
+
+    def __getstate__(self) -> Any:
+        return self._build
+
+    def __setstate__(self, build: Any) -> None:
+        PlainSums.__init__(self, build)
+
+    def __call__(self, values: Values, counted: Array | None = None) -> Array:
+        """By row, the sum over the records that are `counted`, marked by row and record; None for all.
+
+        There must be a program for such values.
+        """
+        program = self.program(values)
+        assert program is not None
+        return program(values, counted)
+
+    def program(self, values: Values) -> "Program | None":
+        """The program for values of such shapes."""
+        key = tuple([value.shape for value in values.values()])
+        if key not in self._programs:
+            with double():
+                self._programs[key] = _program(self._build(), values)
+        return self._programs[key]
+
+
+def _program(function: Callable[[Values], Any], values: Values) -> Program | None:
+    traced = jax.make_jaxpr(function)(values)
+    names = sorted(values)  # the order in which JAX takes a dict apart
+    inputs = [Node() for _ in names]
+    try:
+        (output,) = _nodes(traced.jaxpr, inputs, traced.consts)
+        parts = _added_apart(output, RECORDS)
+        steps = _in_order(parts.leaves)
+    except NotPlain:
+        return None
+    if len(steps) > MOST_STEPS:
+        return None
+
+    places = _places(steps, parts.leaves)
+
+    def run(values: Values, counted: Array | None) -> Array:
+        made = {node: np.asarray(values[name]) for node, name in zip(inputs, names, strict=True)}
+
+        def value(node: Node) -> Any:
+            return made[node] if node.known is None else node.known
+
+        with np.errstate(all="ignore"):
+            for node in steps:
+                given = [value(one) for one in node.inputs]
+                assert node.operation is not None
+                made[node] = (
+                    node.operation(*given, out=SCRATCH.array(*places[node]))
+                    if node in places
+                    else node.operation(given)
+                )
+            return parts.put_together(lambda node: _added(value(node), counted))
+
+    return run
+
+
+def _places(steps: Sequence[Node], leaves: Sequence[Node]) -> dict[Node, tuple[int, tuple[int, ...], Any]]:
+    """By node that fills memory, which: it is used again once nothing reads the node any more."""
+    owner: dict[Node, Node] = {}
+    last: dict[Node, int] = {}
+    for number, node in enumerate(steps):
+        for one in node.inputs:
+            last[owner.get(one, one)] = number
+        owner[node] = owner.get(node.inputs[0], node.inputs[0]) if node.views else node
+    last |= {owner.get(leaf, leaf): len(steps) for leaf in leaves}
+    places: dict[Node, tuple[int, tuple[int, ...], Any]] = {}
+    for number, node in enumerate(steps):
+        if node.fills:  # never in place of its own arguments: those are read until the step is over
+            taken = {places[one][0] for one, when in last.items() if when >= number and one in places}
+            aval = node.step.outvars[0].aval
+            free = next(place for place in range(len(steps)) if place not in taken)
+            places[node] = (free, aval.shape, aval.dtype)
+    return places
+
+
+def _added(contributions: Any, counted: Any) -> Any:
+    """By row, the sum over records."""
+    if counted is not None:
+        places = counted.reshape(counted.shape + (1,) * (np.ndim(contributions) - 2))
+        contributions = np.where(places, contributions, 0)
+    return np.sum(contributions, axis=RECORDS)
+
+
+def _nodes(program: Any, inputs: Sequence[Node], constants: Sequence[Any]) -> list[Node]:
+    """The outputs of a traced program as nodes above `inputs`; programs that it calls are taken apart."""
+    here: dict[Any, Node] = dict(zip(program.invars, inputs, strict=True))
+    here |= {variable: Node(known=np.array(one)) for variable, one in zip(program.constvars, constants, strict=True)}
+
+    def node(variable: Any) -> Node:
+        known = isinstance(variable, jax.extend.core.Literal)
+        return Node(known=np.asarray(variable.val)) if known else here[variable]
+
+    for step in program.eqns:
+        given = [node(variable) for variable in step.invars]
+        if step.primitive.name in CALLS and "jaxpr" in step.params:
+            inner = step.params["jaxpr"]
+            here.update(zip(step.outvars, _nodes(inner.jaxpr, given, inner.consts), strict=True))
+        else:
+            here[step.outvars[0]] = _clipped(step, given) or _node(step, given)
+    return [node(variable) for variable in program.outvars]
+
+
+def _node(step: Any, given: list[Node]) -> Node:
+    ufunc = _ufunc(step)
+    operation = ufunc if ufunc is not None else _operation(step)
+    return Node(operation, tuple(given), step, fills=ufunc is not None)
+
+
+def _clipped(step: Any, given: list[Node]) -> Node | None:
+    """The least of a number and the largest of another and an array is one operation of NumPy's, in half the time."""
+    if step.primitive.name != "min" or step.invars[0].aval.dtype.kind != "f":
+        return None
+    high, inside = (given[0], given[1]) if _is_number(given[0]) else (given[1], given[0])
+    if inside.kind != "max" or not _is_number(high):
+        return None
+    low, array = inside.inputs if _is_number(inside.inputs[0]) else inside.inputs[::-1]
+    return Node(np.clip, (array, low, high), step, fills=True) if _is_number(low) else None
+
+
+def _is_number(node: Node) -> bool:
+    """Whether it is a single number written into the program, perhaps as another type."""
+    if node.kind == "convert_element_type":
+        return _is_number(node.inputs[0])
+    return node.known is not None and node.known.ndim == 0
+
+
+def _in_order(ends: Sequence[Node]) -> list[Node]:
+    """Every node that `ends` are made of, each after those that it needs."""
+    found: dict[Node, None] = {}
+
+    def visit(node: Node) -> None:
+        if node in found or node.step is None:
+            return
+        if node.operation is None:
+            raise NotPlain
+        for one in node.inputs:
+            visit(one)
+        found[node] = None
+
+    for node in ends:
+        visit(node)
+    return list(found)
+
+
+# Sums ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Parts:
+    """A sum over one axis, as sums of arrays that are only then moved into their places."""
+
+    leaves: list[Node]
+    put_together: Callable[[Callable[[Node], Any]], Any]
+    """(the sum of a leaf over its records) -> the whole."""
+
+
+def _added_apart(node: Node, axis: int) -> Parts:
+    """The sum of `node` over `axis`: of what it was stacked from, so that no stack of records is ever made."""
+    if node.kind == "transpose":
+        order = node.step.params["permutation"]
+        kept = [old - (old > order[axis]) for new, old in enumerate(order) if new != axis]
+        return _moved(_added_apart(node.inputs[0], order[axis]), lambda summed: np.transpose(summed, kept))
+    if node.kind in ("stack", "concatenate"):
+        place = node.step.params["axis" if node.kind == "stack" else "dimension"]
+        if place != axis:
+            inside = axis - (node.kind == "stack" and place < axis)
+            join = np.stack if node.kind == "stack" else np.concatenate
+            return _joined([_added_apart(one, inside) for one in node.inputs], join, place - (axis < place))
+    if node.kind == "broadcast_in_dim" and len(node.inputs) == 1:
+        places, shape = list(node.step.params["broadcast_dimensions"]), node.step.params["shape"]
+        if axis in places and len(places) > 1 and np.prod(node.step.invars[0].aval.shape) == np.prod(shape):
+            rest = tuple(size for number, size in enumerate(shape) if number != axis)
+            summed = _added_apart(node.inputs[0], places.index(axis))
+            return _moved(summed, lambda value: np.reshape(value, rest))
+    if axis != RECORDS:
+        raise NotPlain
+    return Parts([node], lambda summed: summed(node))
+
+
+def _moved(parts: Parts, move: Callable[[Any], Any]) -> Parts:
+    return Parts(parts.leaves, lambda summed: move(parts.put_together(summed)))
+
+
+def _joined(pieces: list[Parts], join: Any, axis: int) -> Parts:
+    leaves = [leaf for piece in pieces for leaf in piece.leaves]
+    return Parts(leaves, lambda summed: join([piece.put_together(summed) for piece in pieces], axis=axis))
+
+
+# Operations ------------------------------------------------------------------------------------------------
+
+
+def _ufunc(step: Any) -> Callable[..., Any] | None:
+    """A step that is one of NumPy's ufuncs, of numbers."""
+    name, kinds = step.primitive.name, {variable.aval.dtype.kind for variable in step.invars}
+    if kinds == {"f"} and name in REAL_ONLY:
+        return REAL_ONLY[name]
+    if kinds == {"f"} and (name == "square" or (name == "integer_pow" and step.params["y"] == 2)):
+        return np.square
+    return ARITHMETIC.get(name) if kinds <= {"f", "i"} else None
+
+
+def _operation(step: Any) -> Callable[[list[Any]], Any] | None:
+    """A step as a function of the list of its arguments; None for all but arithmetic, comparisons and moves."""
+    name, params = step.primitive.name, step.params
+    kinds = {variable.aval.dtype.kind for variable in step.invars}
+    if name in COMPARISONS:
+        return lambda values: COMPARISONS[name](*values)
+    if name == "select_n" and step.invars[0].aval.dtype.kind == "b" and len(step.invars) == 3:
+        return lambda values: np.where(values[0], values[2], values[1])
+    if name == "clamp" and kinds <= {"f", "i"}:  # as XLA defines it
+        return lambda values: np.minimum(np.maximum(values[1], values[0]), values[2])
+    if name == "convert_element_type" and kinds <= {"b", "i"} and np.dtype(params["new_dtype"]) in (np.int64, float):
+        return lambda values: np.asarray(values[0], dtype=params["new_dtype"])
+    if name == "stack":
+        return lambda values: np.stack(values, axis=params["axis"])
+    if name == "concatenate":
+        return lambda values: np.concatenate(values, axis=params["dimension"])
+    if name == "transpose":
+        return lambda values: np.transpose(values[0], params["permutation"])
+    if name == "squeeze":
+        return lambda values: np.reshape(values[0], step.outvars[0].aval.shape)
+    if name == "slice" and params["strides"] is None:
+        cut = tuple(map(slice, params["start_indices"], params["limit_indices"]))
+        return lambda values: values[0][cut]
+    return operation_of(step)
