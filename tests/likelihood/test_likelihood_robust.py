@@ -94,7 +94,7 @@ def test_a_hopeless_start_is_passed_over(monkeypatch):
             raise nw.InputError("EM: too far out")
         return exact_cloud(part, values)
 
-    monkeypatch.setattr("noisewise.likelihood.e_step.entries_in_pieces.exact_cloud", refusing)
+    monkeypatch.setattr("noisewise.likelihood.e_step.by_rows.exact_cloud", refusing)
     fit = nw.fit(COUNT, count_release(), start=[{"theta": 1e8}, START])
     assert fit.status == "converged"
     assert [end["status"] for end in fit.diagnostics["starts"]] == ["refused", "converged"]
@@ -293,7 +293,7 @@ def test_ctrl_c_ends_em_with_the_best_so_far(monkeypatch):
             raise KeyboardInterrupt
         return exact_cloud(part, values)
 
-    monkeypatch.setattr("noisewise.likelihood.e_step.entries_in_pieces.exact_cloud", pressed)
+    monkeypatch.setattr("noisewise.likelihood.e_step.by_rows.exact_cloud", pressed)
     starts = [START, {"theta": 3.0}, {"theta": 5.0}]
     fit = nw.fit(COUNT, count_release(), start=starts, on_failure="return")
     assert fit.status == "interrupted"

@@ -12,8 +12,8 @@ from targets import briefly
 
 import noisewise as nw
 from noisewise import mechanisms
+from noisewise.inference.conditional.noise_scale import noise_scale
 from noisewise.likelihood.candidates import is_resolved, to_climb, within
-from noisewise.likelihood.e_step.noise_scale import noise_scale
 from noisewise.likelihood.m_step.coordinates import Coordinates
 
 ROWS = np.array([3.1, 4.4, 2.2, 5.0, 3.7, 1.9])

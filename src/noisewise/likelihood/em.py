@@ -86,11 +86,11 @@ class EM(Estimator):
         """Alternate exact E-steps and M-steps. Ctrl-C ends with the current state."""
         coordinates = Coordinates(problem.model, problem.axes)
         parts = exact_parts(parts_of(problem), start)
-        ascent = ExactAscent(self, Surface(parts, coordinates), coordinates.free_from(start))
+        ascent = ExactAscent(self, Surface(parts, coordinates, engine), coordinates.free_from(start))
         with progress:
             try:
                 if in_pieces(parts):
-                    some = Surface(first_pieces(parts), coordinates)
+                    some = Surface(first_pieces(parts), coordinates, engine)
                     ascent.begin_with(ExactAscent(self, some, ascent.free), progress)
                 status, message = ascent.climb(progress)
             except KeyboardInterrupt:

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.engine import Engine, Threads
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.inference.problem import Problem
+from noisewise.likelihood.e_step.by_rows import RowClouds, RowPasses, exact_clouds
 from noisewise.likelihood.e_step.cloud import Clouds, inexact
-from noisewise.likelihood.e_step.entries_in_pieces import exact_clouds, exact_parts
+from noisewise.likelihood.e_step.entries_in_pieces import exact_parts
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.sufficient import condensed
@@ -27,13 +29,14 @@ from noisewise.results.fit import Fit
 class Surface:
     """l(theta) and its gradient in the free coordinates, by sums and integrals; and the way up."""
 
-    def __init__(self, parts: list[Part], coordinates: Coordinates) -> None:
+    def __init__(self, parts: list[Part], coordinates: Coordinates, engine: Engine | None = None) -> None:
         self.parts, self.coordinates = parts, coordinates
         self.objective = Objective(parts, coordinates)
+        self.by_rows = RowPasses(parts, engine or Threads())
 
     def clouds(self, free: Array) -> Clouds:
         """The exact cloud of every part."""
-        return exact_clouds(self.parts, self.coordinates.values(free))
+        return exact_clouds(self.parts, self.coordinates.values(free), self.by_rows)
 
     def at(self, free: Array) -> tuple[float, Array]:
         """Log likelihood and gradient; -inf where it is too small to be computed.
@@ -47,8 +50,13 @@ class Surface:
                 value = clouds.log_likelihood
             except InputError:  # a window that would have to be too wide
                 return nothing
-            gradient = self.objective.q(free, clouds.changed(condensed))[1]
+            gradient = self._gradient(free, clouds)
         return (value, gradient) if np.isfinite(value) and np.all(np.isfinite(gradient)) else nothing
+
+    def _gradient(self, free: Array, clouds: Clouds) -> Array:
+        if not isinstance(clouds, RowClouds) or clouds.by.others:
+            return self.objective.q(free, clouds.changed(condensed))[1]
+        return sum((one.score for one in clouds.moments(free, self.coordinates.constrained, "free")), np.zeros(()))
 
     def curvature(self, free: Array) -> Array:
         """Observed information in the free coordinates, less the term that vanishes with the score."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpyro.distributions import Distribution
 from numpyro.distributions.distribution import ExpandedDistribution, Independent, TransformedDistribution
 
-from noisewise.likelihood.e_step.cloud import Clouds, exact_cloud, nodes_of
+from noisewise.likelihood.e_step.cloud import nodes_of
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.model.law import law_attributes
 from noisewise.model.wrappers import peel
@@ -148,9 +148,3 @@ def exact_parts(parts: list[Part], values: Values) -> list[Part]:
     for part in parts:
         part.refuse_atoms()
     return [piece for part in parts for piece in cut_up(part, values, nodes_of(part))]
-
-
-def exact_clouds(parts: list[Part], values: Values) -> Clouds:
-    """The exact cloud of every part."""
-    held = not in_pieces(parts) or parts == first_pieces(parts)
-    return Clouds(parts, lambda index: exact_cloud(parts[index], values), held)

@@ -13,12 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from scipy.special import roots_legendre
 
 from noisewise.engine import processors
+from noisewise.inference.conditional.charts import law_of, log_jacobian, to_s, to_t
+from noisewise.inference.conditional.noise_scale import noise_scale
 from noisewise.likelihood.e_step.independent_parts import Part
-from noisewise.likelihood.e_step.noise_scale import noise_scale
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.families import FACTS
@@ -40,30 +40,6 @@ GROUP = 4
 ROWS = 2**13
 """Entries worked on at once: what is computed for them stays in a processor's cache."""
 POWERS = np.concatenate([[0.0], 2.0 ** np.arange(-1, 11)])
-
-
-# Charts: s = s(t) for t on the whole line ---------------------------------------------------------------------------
-
-
-def _to_s(chart: str, t: Any) -> Any:
-    if chart == "real":
-        return t
-    return jnp.exp(t) if chart == "positive" else jax.nn.sigmoid(t)
-
-
-def _log_jacobian(chart: str, t: Any) -> Any:
-    if chart == "real":
-        return 0.0
-    return t if chart == "positive" else jax.nn.log_sigmoid(t) + jax.nn.log_sigmoid(-t)
-
-
-def _to_t(chart: str, s: Array) -> Array:
-    """Not a number outside the support."""
-    if chart == "real":
-        return s
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = np.log(s) if chart == "positive" else np.log(s) - np.log1p(-s)
-    return np.where(np.isfinite(t), t, np.nan)
 
 
 # Families: b(s), up to an affine map that makes it zero at a reference ----------------------------------------------
@@ -130,21 +106,14 @@ class Condensed:
 # One piece of the entries: traceable --------------------------------------------------------------------------------
 
 
-def _law(kind: str, attributes: Values) -> Any:
-    """The law anew from its attributes, so that it can be evaluated for some entries only."""
-    made = getattr(dist, kind)
-    made = dist.GammaPoisson if issubclass(made, dist.GammaPoisson) else made  # others take other arguments
-    return made(**attributes, validate_args=False)
-
-
 def _integrand(kind: str, chart: str, given: Any, t: Any) -> tuple[Any, Any]:
     """log pi(s) + log eta(s_dp | s) + log ds/dt for one t per entry, and log pi(s) alone."""
     attributes, mechanism, released, (low, high) = given
-    s = _to_s(chart, t)
-    law = _law(kind, attributes).log_prob(s)
+    s = to_s(chart, t)
+    law = law_of(kind, attributes).log_prob(s)
     # Formulas go on beyond the support, and overflow far out.
     law = jnp.where((s >= low) & (s <= high) & (law < jnp.inf), law, -jnp.inf)
-    both = law + mechanism.log_prob(released, s) + _log_jacobian(chart, t)
+    both = law + mechanism.log_prob(released, s) + log_jacobian(chart, t)
     return jnp.where(both < jnp.inf, both, -jnp.inf), law
 
 
@@ -187,7 +156,7 @@ def _pass(kind: str, family: StreamedFamily) -> Callable[..., Any]:
 def _points(family: StreamedFamily, t0: Any, mean: list[Any], covariance: Any) -> tuple[Any, Any, Any]:
     """Points near the bulk of s given the release, and the affine coordinates of b(s) in them: mean and covariance."""
     if not family.slope:  # b = s >= 0: the mean, and a point below it that is still in the support's hull
-        s0 = _to_s(family.chart, t0)
+        s0 = to_s(family.chart, t0)
         centre = s0 + mean[0]
         variance = jnp.maximum(covariance[0, 0], 0.0)
         step = jnp.minimum(jnp.sqrt(variance), 0.5 * jnp.abs(centre))
@@ -222,7 +191,7 @@ def _points(family: StreamedFamily, t0: Any, mean: list[Any], covariance: Any) -
         [sum(inverse[i][k] * full[k][m] * inverse[j][m] for k in range(size) for m in range(size)) for j in range(size)]
         for i in range(size)
     ]
-    points = jnp.stack([_to_s(family.chart, one) for one in t])
+    points = jnp.stack([to_s(family.chart, one) for one in t])
     return points, jnp.stack([1.0 - sum(c), *c]), jnp.stack([jnp.stack(row) for row in spread])
 
 
@@ -381,7 +350,7 @@ class Sweep:
                 t = (cut(grid.starts)[:, None] + cut(grid.halves)[:, None] * (1.0 + nodes[:, None])).reshape(count, -1)
                 log_rule = (np.log(cut(grid.halves))[:, None] + np.log(weights)[:, None]).reshape(count, -1)
                 logs = np.stack([self._log_integrand(given, one) for one in t])
-                return np.asarray(_to_s(self.chart, jnp.asarray(t))), logs + log_rule
+                return np.asarray(to_s(self.chart, jnp.asarray(t))), logs + log_rule
 
             s, logs = self.over(attributes, work)
             return weigh(s.reshape(-1, *self.part.shape), logs)
@@ -394,7 +363,7 @@ class Sweep:
 
         def build() -> Any:
             def moments(attributes: Values, like: Any) -> Any:
-                law = _law(self.kind, attributes)
+                law = law_of(self.kind, attributes)
                 return jnp.broadcast_to(law.mean, like.shape), jnp.broadcast_to(law.variance, like.shape)
 
             return moments
@@ -404,7 +373,7 @@ class Sweep:
             mean, variance = (np.asarray(one) for one in self.program("moments", build)(given[0], like))
         except NotImplementedError:
             mean = variance = np.full(self.rows, np.nan)
-        centre, spread = _to_t(self.chart, mean), np.sqrt(variance)
+        centre, spread = to_t(self.chart, mean), np.sqrt(variance)
         if self.chart == "positive":
             spread = np.sqrt(np.log1p(variance / mean**2))
         elif self.chart == "unit":
@@ -412,16 +381,16 @@ class Sweep:
         if np.all(np.isfinite(centre) & np.isfinite(spread) & (spread > 0)):
             return centre, spread
         draws = VARIATES[self.kind](np.random.default_rng(0), (64, self.rows), given[0])  # no moments: a look at draws
-        low, centre, high = np.quantile(_to_t(self.chart, draws), [0.25, 0.5, 0.75], axis=0)
+        low, centre, high = np.quantile(to_t(self.chart, draws), [0.25, 0.5, 0.75], axis=0)
         return centre, np.maximum(high - low, 1e-300)
 
     def _window(self, given: Any, centre: Array, spread: Array) -> Any:
         """Where the integrand matters: coarse points about release and law, then two closer looks."""
         released = np.broadcast_to(given[2], centre.shape)
         scale = np.broadcast_to(noise_scale(given[1], spread if self.chart == "real" else np.ones(())), centre.shape)
-        kink = _to_t(self.chart, released)
+        kink = to_t(self.chart, released)
         kink = np.where(np.isnan(kink), centre, kink)
-        near = [_to_t(self.chart, released + side * power * scale) for side in (-1.0, 1.0) for power in POWERS]
+        near = [to_t(self.chart, released + side * power * scale) for side in (-1.0, 1.0) for power in POWERS]
         points = [np.where(np.isnan(one), centre, one) for one in near]
         points += [centre + side * power * spread for side in (-1.0, 1.0) for power in POWERS]
         top, low, high = self._hull(given, np.stack(points))
@@ -431,7 +400,7 @@ class Sweep:
             top, low, high = self._hull(given, np.stack(points))
         edges = np.stack([low, *self._cuts(kink, low, high), high])
         if not self.few_panels:  # perhaps a peak at the release and another where the law lies
-            around = [_to_t(self.chart, released + side * 6.0 * scale) for side in (-1.0, 1.0)]
+            around = [to_t(self.chart, released + side * 6.0 * scale) for side in (-1.0, 1.0)]
             around = [*around, centre, centre - 4.0 * spread, centre + 4.0 * spread]
             extra = [np.clip(np.where(np.isnan(one), low, one), low, high) for one in around]
             edges = np.sort(np.concatenate([edges, np.stack(extra)]), axis=0)

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.inference.conditional.rows import RowMoments
+from noisewise.likelihood.e_step.by_rows import RowClouds
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.measured import NormalMeasured
@@ -175,7 +177,12 @@ class Objective:
         if self.coordinates.is_square:
             with double():
                 x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
-        return sum((self._of_part(number, x, cloud) for number, cloud in enumerate(clouds)), Louis.nothing(len(x)))
+        nothing = Louis.nothing(len(x))
+        if isinstance(clouds, RowClouds):
+            purpose = "square" if self.coordinates.is_square else "free"
+            found = [_of_rows(nothing, one) for one in clouds.moments(x, self._values, purpose)]
+            return sum((self._of_part(number, x, clouds[number]) for number in clouds.by.others), sum(found, nothing))
+        return sum((self._of_part(number, x, cloud) for number, cloud in enumerate(clouds)), nothing)
 
     def information_of_some(self, free: Array, clouds: Clouds) -> Array:
         """Observed information, about, from the first of the pieces into which a part is cut."""
@@ -275,6 +282,11 @@ class Louis:
 
     def __add__(self, other: "Louis") -> "Louis":
         return Louis(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+
+def _of_rows(nothing: Louis, one: RowMoments) -> Louis:
+    """Of a pass over all rows, which is exact."""
+    return replace(nothing, score=one.score, information=one.information, complete=one.complete)
 
 
 def _louis(sums: dict[str, Array]) -> Louis:

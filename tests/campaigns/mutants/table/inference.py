@@ -8,6 +8,7 @@ WEIGHTS = "diagnostics/test_weights.py"
 TAILS = "diagnostics/test_tails.py"
 RECORDS = "inference/test_record_steps.py"
 ENTRY = "inference/test_conditional_entry.py"
+ROWS = "inference/test_rows.py"
 NORMAL = "inference/test_conditional.py"
 RATIOS = "inference/test_ratios.py"
 
@@ -263,6 +264,30 @@ CONDITIONAL = {
         "    at_zero = log_zero + mechanism.log_prob(released, jnp.zeros_like(log_kept))",
         "    at_zero = log_zero + mechanism.log_sup(released)",
         f"{ENTRY}::test_zeros_apart_are_summed_apart",
+    ),
+    "the information of very many rows lacks the spread of their scores": Mutant(
+        "inference/conditional/rows.py",
+        "return RowMoments(logs, score, complete - variance, complete)",
+        "return RowMoments(logs, score, complete, complete)",
+        f"{ROWS}::test_derivatives_are_those_of_the_likelihood",
+    ),
+    "an attribute that bends in the parameters is taken for straight": Mutant(
+        "inference/conditional/rows.py",
+        "return score, -(folded(second) + bend), folded(spread)",
+        "return score, -folded(second), folded(spread)",
+        f"{ROWS}::test_derivatives_of_laws_that_bend",
+    ),
+    "a window of very many rows ends where the integrand still counts": Mutant(
+        "inference/conditional/row_panels.py",
+        "kept = logs >= top - DEEP",
+        "kept = logs >= top - 0.1 * DEEP",
+        f"{ROWS}::test_the_likelihood_of_every_row_is_its_integral",
+    ),
+    "a chart of positive numbers lacks its Jacobian": Mutant(
+        "inference/conditional/charts.py",
+        'return t if chart == "positive" else',
+        'return 0.0 * t if chart == "positive" else',
+        f"{ROWS}::test_the_likelihood_of_every_row_is_its_integral",
     ),
     "a conditional count is drawn one too high": Mutant(
         "inference/conditional/enumeration.py",

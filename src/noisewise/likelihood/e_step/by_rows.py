@@ -1,0 +1,108 @@
+"""A part that is cut into pieces, taken whole: likelihood and derivatives of all its rows in one pass.
+
+Pieces remain for EM's own steps, whose Q needs the nodes; Newton's steps, on all rows, need none of them.
+See docs/likelihood-scale.md.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from noisewise.engine import Engine
+from noisewise.inference.conditional import rows
+from noisewise.inference.conditional.rows import RowMoments, Rows, RowSource
+from noisewise.likelihood.e_step import streamed
+from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud
+from noisewise.likelihood.e_step.entries_in_pieces import Piece, first_pieces, in_pieces
+from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.numerics import Array
+
+Values = dict[str, Any]
+
+
+class RowPasses:
+    """Passes over the rows of all parts that are cut; the other parts stay as they are."""
+
+    def __init__(self, parts: Sequence[Part], engine: Engine) -> None:
+        pieces = [part for part in parts if isinstance(part, Piece) and _applies(part)]
+        wholes = {id(piece.whole): piece.whole for piece in pieces}
+        self.passes: list[tuple[Part, Rows]] = []
+        for key, whole in wholes.items():
+            own = [piece for piece in pieces if id(piece.whole) == key]
+            part = whole if len(own) == own[0].step else own[0]
+            self.passes.append((part, Rows(_source(part), engine)))
+        self.others = [number for number, part in enumerate(parts) if part not in pieces]
+        """Numbers of the parts that no pass takes."""
+
+    def log_likelihood(self, values: Values) -> float:
+        """Of all rows."""
+        return sum(float(np.sum(own.log_likelihoods(part.given(values)))) for part, own in self.passes)
+
+    def moments(self, x: Array, values_at: Callable[[Any], Values], purpose: str) -> list[RowMoments]:
+        """Likelihood and derivatives of every part's rows in x; `purpose` names the function `values_at`."""
+        return [own.moments(x, _given_at(part, values_at), purpose) for part, own in self.passes]
+
+    def neglected(self) -> tuple[float, float]:
+        """What is missing, of the worst row's likelihood and in the log of all, where the rows were last looked at."""
+        errors = [own.errors for _, own in self.passes]
+        return max(float(np.max(one)) for one in errors), sum(float(np.sum(one)) for one in errors)
+
+
+class RowClouds(Clouds):
+    """As `Clouds`, but that the likelihood and the derivatives come from passes over all rows."""
+
+    def __init__(self, parts: Sequence[Part], make: Callable[[int], Cloud], held: bool, by: RowPasses, values: Values):
+        super().__init__(parts, make, held)
+        self.by, self.values = by, values
+        self._height: tuple[float, tuple[float, float]] | None = None
+        self._moments: dict[str, list[RowMoments]] = {}
+
+    def moments(self, x: Array, values_at: Callable[[Any], Values], purpose: str) -> list[RowMoments]:
+        """Derivatives at these parameters, in the coordinates x of them that `values_at` takes."""
+        if purpose not in self._moments:
+            found = self._moments[purpose] = self.by.moments(x, values_at, purpose)
+            self._height = sum(float(np.sum(one.log_likelihoods)) for one in found), self.by.neglected()
+        return self._moments[purpose]
+
+    def _seen_rows(self) -> tuple[float, tuple[float, float]]:
+        if self._height is None:
+            self._height = self.by.log_likelihood(self.values), self.by.neglected()
+        return self._height
+
+    def _all_seen(self) -> list[tuple[float, Array, float, float]]:
+        height, (worst, total) = self._seen_rows()
+        for index in self.by.others:
+            if index not in self._seen:
+                self[index]
+        return [(height, np.empty(0), worst, total), *(self._seen[index] for index in self.by.others)]
+
+    @property
+    def sizes(self) -> dict[str, Array]:
+        """Nothing: all is known exactly."""
+        return {}
+
+
+def exact_clouds(parts: list[Part], values: Values, by: RowPasses) -> Clouds:
+    """The exact cloud of every part."""
+    held = not in_pieces(parts) or parts == first_pieces(parts)
+
+    def make(index: int) -> Cloud:
+        return exact_cloud(parts[index], values)
+
+    return RowClouds(parts, make, held, by, values) if by.passes else Clouds(parts, make, held)
+
+
+def _applies(part: Part) -> bool:
+    return part.kind not in streamed.FAMILIES and rows.applies(part.kind, part.chart, part.mechanism)
+
+
+def _source(part: Part) -> RowSource:
+    def law_at(given: Values) -> Any:
+        return part.law_at(given, part.place)
+
+    return RowSource(law_at, part.mechanism, part.item.value, part.shape, part.kind, part.chart, part.compiled)
+
+
+def _given_at(part: Part, values_at: Callable[[Any], Values]) -> Callable[[Any], Values]:
+    return lambda x: part.given(values_at(x))
