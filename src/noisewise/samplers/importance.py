@@ -23,7 +23,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.streams import Budget, Outcome, Stream, run
 from noisewise.mechanisms import Exact
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.proposals import collapsed
+from noisewise.samplers.proposals import collapsed, many_rows
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
@@ -65,7 +65,13 @@ class Importance(Sampler):
     def unfit(self, problem: Problem) -> str | None:
         """Statistics without noise need a density to weigh by."""
         against = without_density(problem) or proposals.unfit(problem.model, self.proposal)
-        return against or (collapsed.unfit(problem) if self.collapse else None)
+        return against or (collapsed.unfit(problem) if self.collapse and not self._by_rows(problem) else None)
+
+    def _by_rows(self, problem: Problem) -> bool:
+        """Whether the likelihood is that of very many rows, more than can be weighed in any other way."""
+        if not self.collapse or self.proposal != "adapted" or not many_rows.applies(problem):
+            return False
+        return many_rows.are_many(problem) or collapsed.unfit(problem) is not None
 
     def run(
         self,
@@ -78,6 +84,8 @@ class Importance(Sampler):
         pilot: PilotPlan | None = None,
     ) -> Posterior:
         """Weigh draws of the proposal; `pilot` is one already made with this seed and these settings."""
+        if self._by_rows(problem):
+            return self._weigh_rows(problem, draws, seed, engine, progress, log)
         if pilot is None:
             pilot = plan_of(self, problem, seed, engine, log=log)
         draw = partial(run, draws=draws, seed=seed, purpose=Purpose.WEIGHTED, engine=engine, progress=progress, log=log)
@@ -88,9 +96,25 @@ class Importance(Sampler):
         else:
             weigh = Weigh(problem, pilot.proposal, pilot.simulations)
             outcome = draw([Stream(0, block_rows(problem, pilot.simulations), weigh, "the proposal")])
+        bound, simulations = log_bound(problem, pilot), pilot.simulations
+        numbers = pilot_diagnostics(pilot) | numbers
+        return self._judged(problem, seed, outcome, bound, pilot.seconds, numbers, simulations=simulations)
+
+    def _judged(
+        self,
+        problem: Problem,
+        seed: int,
+        outcome: Outcome,
+        bound: float,
+        seconds: float,
+        numbers: dict[str, Any],
+        simulations: int = 1,
+        left_out: str = "",
+    ) -> Posterior:
+        """The weighted draws with their verdict; `left_out` says why the statistics are not among them."""
         columns = dict(outcome.columns)
         log_weights = columns.pop("log_weights", np.empty(0))
-        status, message, diagnostics = weights.judge(log_weights, self.min_ess, log_bound(problem, pilot))
+        status, message, diagnostics = weights.judge(log_weights, self.min_ess, bound)
         if outcome.status != "complete":
             status, message = outcome.status, outcome.message
         return posterior_of(
@@ -98,15 +122,30 @@ class Importance(Sampler):
             problem,
             seed,
             columns,
+            left_out=tuple(problem.release) if left_out else (),
             status=status,
-            message=message,
+            message=message or left_out,
             log_weights=log_weights,
-            proposals=outcome.proposals * pilot.simulations,
+            proposals=outcome.proposals * simulations,
             log_evidence=weights.log_mean(log_weights),
             log_evidence_se=weights.log_mean_se(log_weights),
-            seconds=outcome.seconds + pilot.seconds,
-            diagnostics=diagnostics | pilot_diagnostics(pilot) | numbers,
+            seconds=outcome.seconds + seconds,
+            diagnostics=diagnostics | numbers,
         )
+
+    def _weigh_rows(
+        self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log
+    ) -> Posterior:
+        """Climb to the posterior's tops, and weigh draws about them by the likelihood of all rows."""
+        plan = many_rows.plan(problem, self.prior_share, seed, engine, lambda: None)
+        seconds = None if self.max_seconds is None else max(1e-3, self.max_seconds - plan.seconds)
+        stream = Stream(0, many_rows.TOGETHER, plan.weigh, "the proposal")
+        how = partial(run, engine=engine, progress=progress, log=log, budget=Budget(None, seconds))
+        outcome = how([stream], draws, seed, Purpose.WEIGHTED)
+        bound = sum(problem.log_sup(name) for name in problem.release) - math.log(plan.weigh.proposal.share)
+        numbers = {"neglected": plan.neglected, "tops": plan.tops}
+        left_out = many_rows.left_out(problem)
+        return self._judged(problem, seed, outcome, bound, plan.seconds, numbers, left_out=left_out)
 
     def _collapsed(
         self, problem: Problem, proposal: proposals.Proposal, draw: Callable[..., Outcome]

@@ -68,7 +68,11 @@ class Rejection(Sampler):
         budget = Budget(self.max_proposals, self.max_seconds)
         outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
         if isinstance(exact, Predictive):
-            tally = {"acceptance_rate": 1.0, "log_evidence": exact.collapse.log_evidence(), "log_evidence_se": 0.0}
+            tally: dict[str, Any] = {
+                "acceptance_rate": 1.0,
+                "log_evidence": exact.collapse.log_evidence(),
+                "log_evidence_se": 0.0,
+            }
         else:
             tally = _tally(problem, outcome)
         return posterior_of(

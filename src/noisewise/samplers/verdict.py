@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,20 @@ class OutOfTime(Exception):
     """The sampler's `max_seconds` are over."""
 
 
-def posterior_of(sampler: Sampler, problem: Problem, seed: int, columns: dict[str, Array], **fields: Any) -> Posterior:
-    """A posterior of the problem's parameters and needed statistics from columns of draws; `fields` as Posterior's."""
+def posterior_of(
+    sampler: Sampler,
+    problem: Problem,
+    seed: int,
+    columns: dict[str, Array],
+    left_out: Collection[str] = (),
+    **fields: Any,
+) -> Posterior:
+    """A posterior of the problem's parameters and needed statistics from columns of draws; `fields` as Posterior's.
+
+    Statistics that are `left_out` have no draws, nor has what is derived from them.
+    """
     model = problem.model
-    names = [*model.parameters, *(name for name in model.statistics if name in problem.needed)]
+    names = [*model.parameters, *(n for n in model.statistics if n in problem.needed and n not in left_out)]
     empty = {name: np.empty((0, *model.shape(name)), model.dtype(name)) for name in names}
     draws = {name: columns.get(name, empty[name]) for name in names}
     computed = derived_of(model, draws)

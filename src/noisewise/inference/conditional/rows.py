@@ -17,32 +17,34 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import roots_legendre
 
 from noisewise.engine import Engine, gather
-from noisewise.inference.conditional.charts import law_of, to_s, to_t
+from noisewise.inference.conditional import row_programs
+from noisewise.inference.conditional.charts import law_of, to_t
 from noisewise.inference.conditional.noise_scale import noise_scale
-from noisewise.inference.conditional.row_panels import log_noise, panels
+from noisewise.inference.conditional.normal import is_closed
+from noisewise.inference.conditional.row_panels import panels
+from noisewise.inference.conditional.row_programs import ORDERS, pairs_of
 from noisewise.mechanisms import Mechanism
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.families import facts_of
 from noisewise.model.law import law_attributes
 from noisewise.model.variates import VARIATES
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, double, placement
 from noisewise.numerics.tracing import sources
 
 NEGLECTED = 1e-10
 """Most relative error of a row's likelihood, by the difference from a finer rule."""
 STILL = 0.05
 """Panels serve as long as no row's law has moved by more than this share of its spread."""
-ORDERS = (8, 10, 12, 14, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256)
-"""Nodes of a panel."""
 BLOCK, ON_DEVICE = 2**13, 2**20
 """Rows worked on at once: on a processor, what is computed for them stays in its cache."""
 PROBED = 4
 """Blocks by which the order is chosen; all rows say whether it will do."""
-GROUP = 2
-"""Nodes of a row evaluated at once."""
+ROUGHLY = 1e-3
+"""By how much the log likelihood of a row may be off where it is only seen to be hopeless."""
+FEWER = 4
+"""By how many times the rows grow on which that is seen."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,12 @@ class RowMoments:
 class Rows:
     """Likelihood and derivatives of all rows; keeps the panels from one parameter value to the next."""
 
-    def __init__(self, source: RowSource, engine: Engine | None) -> None:
-        """Without an engine blocks are done one after the other in the calling thread."""
-        self.source, self.engine = source, engine
-        self.entries = math.prod(source.shape)
-        least = min(BLOCK, 1 << (self.entries - 1).bit_length())
-        self.block = least if engine is None or engine.block_rows is None else min(self.entries, ON_DEVICE)
+    def __init__(self, source: RowSource, engine: Engine | None, own: Array | None = None) -> None:
+        """All rows, or those numbered `own`; without an engine, block by block in the calling thread."""
+        self.source, self.engine, self.own = source, engine, own
+        self.entries = math.prod(source.shape) if own is None else len(own)
+        placed = placement() is not None if engine is None else engine.block_rows is not None
+        self.block = min(self.entries, ON_DEVICE) if placed else min(BLOCK, 1 << (self.entries - 1).bit_length())
         self.released = self._flat(source.released)
         leaves, self._tree = jax.tree.flatten(source.mechanism)
         self._leaves = [self._flat(leaf) for leaf in leaves]
@@ -115,6 +117,43 @@ class Rows:
         grid = self._laid(attributes)
         return self._values(attributes, grid, grid.order)
 
+    def log_likelihood_near(self, given: Any, least: float) -> float:
+        """log density of all releases, by the panels at hand, which stay, where they serve these parameters.
+
+        Elsewhere by panels of its own; -inf, at once, where it is certain to be below `least`.
+        """
+        attributes = self._attributes(given)
+        centre, spread = self._over(attributes, self._location)
+        if self.panels is not None and self.panels.serves(centre, spread):
+            return float(np.sum(self._values(attributes, self.panels, self.panels.order)))
+        if self._surely_below(attributes, centre, spread, least):
+            return -math.inf
+        grid = self._new_panels(attributes, centre, spread)
+        return float(np.sum(self._values(attributes, grid, grid.order)))
+
+    def _surely_below(self, attributes: dict[str, Array], centre: Array, spread: Array, least: float) -> bool:
+        """Whether the likelihood of some rows, and the most that noise allows the others, are less than `least`.
+
+        No density of a release is above the noise's supremum: log m(r) <= log sup eta. The rows' own likelihood is
+        taken to be known within `ROUGHLY`.
+        """
+        mechanism = jax.tree.unflatten(self._tree, self._leaves)
+        most = np.broadcast_to(np.asarray(mechanism.log_sup(self.released)), (self.entries,))
+        rule = row_programs.rule(self.panels.order if self.panels is not None else ORDERS[-1] // 4)
+
+        def work(block: Any, cut: Any) -> list[Array]:
+            edges, top, _ = (np.asarray(one) for one in self._panels(block, cut(centre), cut(spread)))
+            return self._run("values", row_programs.value, block, edges, top, *rule)
+
+        rows, all_at_most = self.block, float(np.sum(most))
+        while rows < FEWER * self.entries:  # FEWER times as many each time: little more work than for all
+            (logs,) = self._over(attributes, work, rows)
+            short = np.maximum(most[: len(logs)] - logs - ROUGHLY, 0.0)
+            if all_at_most - float(np.sum(short)) < least:
+                return True
+            rows *= FEWER
+        return False
+
     @property
     def errors(self) -> Array:
         """Relative error of every row's likelihood, on the panels at hand."""
@@ -123,19 +162,23 @@ class Rows:
 
     def moments(self, x: Array, given_at: Callable[[Any], Any], purpose: str) -> RowMoments:
         """Derivatives in x, where `given_at(x)` is what the law is given; `purpose` names that function."""
-        attributes = self._attributes(self._alone(lambda: jax.tree.map(np.asarray, given_at(jnp.asarray(x)))))
+        attributes = self._attributes(self._given(x, given_at))
         grid, moving = self._laid(attributes), self._moving(x, given_at, purpose)
-        program = self._program(f"moments {moving}", lambda: _moments(self.source.kind, self.source.chart, moving))
-        rule = _rule(grid.order)
-
-        def work(block: Any, cut: Any) -> Any:
-            return program(block, cut(grid.edges), cut(grid.top), *rule)
-
-        logs, *sums = self._over(attributes, work)
-        pieces = self._program(f"chain rule {moving} {purpose}", lambda: partial(self._chained, given_at, moving))
-        parts = self._alone(lambda: [np.asarray(one) for one in pieces(x, *(np.asarray(one) for one in sums))])
-        score, complete, variance = parts
+        logs, *sums = self._over(attributes, partial(self._moments_of, grid, moving))
+        score, complete, variance = self._through(x, given_at, moving, purpose, sums)
         return RowMoments(logs, score, complete - variance, complete)
+
+    def _given(self, x: Array, given_at: Callable[[Any], Any]) -> Any:
+        return self._alone(lambda: jax.tree.map(np.asarray, given_at(jnp.asarray(x))))
+
+    def _through(
+        self, x: Array, given_at: Any, moving: tuple[str, ...], purpose: str, sums: list[Array]
+    ) -> list[Array]:
+        """`_chained`, compiled."""
+        purpose = f"chain rule {moving} {purpose} of {self.entries}"
+        chained = self._program(purpose, lambda: partial(self._chained, given_at, moving))
+        found: list[Array] = self._alone(lambda: [np.asarray(one) for one in chained(x, *sums)])
+        return found
 
     def _chained(
         self, given_at: Callable[[Any], Any], moving: tuple[str, ...], x: Any, first: Any, second: Any, spread: Any
@@ -151,7 +194,7 @@ class Rows:
 
         score, bend = jax.grad(along)(x), jax.hessian(along)(x)
         jacobian = jax.jacfwd(attributes)(x)
-        pairs = _pairs(len(moving))
+        pairs = pairs_of(len(moving))
 
         def folded(matrix: Any) -> Any:
             total = jnp.zeros((len(x), len(x)))
@@ -165,10 +208,14 @@ class Rows:
     # Panels -----------------------------------------------------------------------------------------------------------
 
     def _laid(self, attributes: dict[str, Array]) -> RowPanels:
-        """Panels that serve: those at hand, or new ones. Of the orders the first that another confirms."""
+        """Panels that serve: those at hand, or new ones."""
         centre, spread = self._over(attributes, self._location)
-        if self.panels is not None and self.panels.serves(centre, spread):
-            return self.panels
+        if self.panels is None or not self.panels.serves(centre, spread):
+            self.panels = self._new_panels(attributes, centre, spread)
+        return self.panels
+
+    def _new_panels(self, attributes: dict[str, Array], centre: Array, spread: Array) -> RowPanels:
+        """Of the orders the first that another confirms."""
         edges, top, tail = self._over(attributes, lambda block, cut: self._panels(block, cut(centre), cut(spread)))
         grid = RowPanels(centre, spread, edges, top, ORDERS[0], np.full(1, np.inf))
         number, least = 0, PROBED * self.block
@@ -182,8 +229,7 @@ class Rows:
             if changed <= NEGLECTED or finer == ORDERS[-1]:
                 break
             number += 1
-        self.panels = RowPanels(centre, spread, edges, top, order, errors)
-        return self.panels
+        return RowPanels(centre, spread, edges, top, order, errors)
 
     def _enough(self, attributes: dict[str, Array], grid: RowPanels, number: int, rows: int) -> int:
         """The first order from `number` on that the next one confirms, by some of the rows."""
@@ -229,13 +275,26 @@ class Rows:
         return centre, np.maximum(high - low, 1e-300)
 
     def _values(self, attributes: dict[str, Array], grid: RowPanels, order: int, rows: int | None = None) -> Array:
-        program = self._program("values", lambda: _value(self.source.kind, self.source.chart))
-        rule = _rule(order)
+        return self._over(attributes, partial(self._values_of, grid, order), rows)[0]
 
-        def work(block: Any, cut: Any) -> Any:
-            return [program(block, cut(grid.edges), cut(grid.top), *rule)]
+    def _values_of(self, grid: RowPanels, order: int, block: Any, cut: Any) -> list[Array]:
+        return self._run("values", row_programs.value, block, cut(grid.edges), cut(grid.top), *row_programs.rule(order))
 
-        return self._over(attributes, work, rows)[0]
+    def _moments_of(self, grid: RowPanels, moving: tuple[str, ...], block: Any, cut: Any) -> list[Array]:
+        build = partial(row_programs.moments, moving=moving)
+        return self._run(
+            f"moments {moving}", build, block, cut(grid.edges), cut(grid.top), *row_programs.rule(grid.order)
+        )
+
+    def _run(self, purpose: str, build: Callable[..., Any], *arguments: Any) -> list[Array]:
+        """A program's results; with care, at twice the time, where a formula is beyond its range at some node."""
+        kind, chart = self.source.kind, self.source.chart
+        found = self._program(purpose, lambda: build(kind, chart, careful=False))(*arguments)
+        results = [np.asarray(one) for one in found]
+        if all(np.isfinite(one).all() for one in results):
+            return results
+        again = self._program(f"{purpose}, with care", lambda: build(kind, chart, careful=True))(*arguments)
+        return [np.asarray(one) for one in again]
 
     # Blocks -----------------------------------------------------------------------------------------------------------
 
@@ -248,8 +307,14 @@ class Rows:
     def _traced(self, given: Any) -> dict[str, Any]:
         """The same, traced."""
         found = law_attributes(self.source.law_at(given))
-        shape = self.source.shape
-        return {n: jnp.broadcast_to(v, shape).reshape(-1) if v.size > 1 else v.reshape(()) for n, v in found.items()}
+
+        def flat(one: Any) -> Any:
+            if one.size == 1:
+                return one.reshape(())
+            whole = jnp.broadcast_to(one, self.source.shape).reshape(-1)
+            return whole if self.own is None else whole[self.own]
+
+        return {name: flat(one) for name, one in found.items()}
 
     def _moving(self, x: Array, given_at: Callable[[Any], Any], purpose: str) -> tuple[str, ...]:
         """Attributes that change with x."""
@@ -268,9 +333,10 @@ class Rows:
         if value.size == 1:
             return value.reshape(())
         try:
-            return np.ascontiguousarray(np.broadcast_to(value, self.source.shape)).reshape(-1)
+            whole = np.ascontiguousarray(np.broadcast_to(value, self.source.shape)).reshape(-1)
         except ValueError:
             return value
+        return whole if self.own is None else whole[self.own]
 
     def _cut(self, start: int, value: Array) -> Array:
         """Rows from `start` on of the last axis, filled up with the last one."""
@@ -321,87 +387,35 @@ class Rows:
         return self.source.compiled(f"rows {purpose}", build)
 
 
-# One block of rows: traceable -----------------------------------------------------------------------------------------
+class ClosedRows(Rows):
+    """Normal rows under noise with a closed form: no panels, no error, and no complete information."""
+
+    def log_likelihoods(self, given: Any) -> Array:
+        """log density of every row's release at these parameters."""
+        return self._over(self._attributes(given), partial(self._closed, "values", row_programs.closed_value))[0]
+
+    def log_likelihood_near(self, given: Any, least: float) -> float:
+        """log density of all releases."""
+        return float(np.sum(self.log_likelihoods(given)))
+
+    @property
+    def errors(self) -> Array:
+        """None."""
+        return np.zeros(1)
+
+    def moments(self, x: Array, given_at: Callable[[Any], Any], purpose: str) -> RowMoments:
+        """Derivatives in x; what is called complete is the information itself."""
+        attributes, moving = self._attributes(self._given(x, given_at)), self._moving(x, given_at, purpose)
+        work = partial(self._closed, f"moments {moving}", partial(row_programs.closed_moments, moving))
+        logs, *sums = self._over(attributes, work)
+        score, information, _ = self._through(x, given_at, moving, purpose, sums)
+        return RowMoments(logs, score, information, information)
+
+    def _closed(self, purpose: str, build: Any, block: Any, cut: Any) -> Any:
+        return self._program(f"closed {purpose}", lambda: build)(block)
 
 
-def _pairs(size: int) -> list[tuple[int, int]]:
-    return [(a, b) for a in range(size) for b in range(a, size)]
-
-
-def _rule(order: int) -> tuple[Array, Array, Any]:
-    """Nodes and weights, filled up to one length for all orders, and how many groups of them count."""
-    nodes, weights = roots_legendre(order)
-    room = np.zeros((2, ORDERS[-1]))
-    room[:, :order] = nodes, weights
-    return room[0].reshape(-1, GROUP), room[1].reshape(-1, GROUP), np.int64(order // GROUP)
-
-
-def _summed(term: Callable[[Any, Any], Any], start: Any, edges: Any, nodes: Any, weights: Any, groups: Any) -> Any:
-    """Sums over all nodes of `term(t, weight)`, from the nothing that `start` is."""
-
-    def panel(sums: Any, ends: Any) -> Any:
-        low, half = ends[0], 0.5 * (ends[1] - ends[0])
-
-        def group(number: Any, sums: Any) -> Any:
-            t = low + half * (1.0 + nodes[number][:, None])
-            terms = term(t, weights[number][:, None] * half)
-            return [old + jnp.sum(new, axis=0) for old, new in zip(sums, terms, strict=True)]
-
-        return jax.lax.fori_loop(0, groups, group, sums), None
-
-    return jax.lax.scan(panel, start, (edges[:-1], edges[1:]))[0]
-
-
-def _value(kind: str, chart: str) -> Callable[..., Any]:
-    """(block, edges, top, nodes, weights, groups) -> log likelihood of every row."""
-
-    def run(block: Any, edges: Any, top: Any, *rule: Any) -> Any:
-        attributes, mechanism, released = block
-
-        def term(t: Any, weight: Any) -> list[Any]:
-            both = law_of(kind, attributes).log_prob(to_s(chart, t)) + log_noise(chart, mechanism, released, t)
-            return [_mass(both - top, weight)]
-
-        return top + jnp.log(_summed(term, [jnp.zeros_like(top)], edges, *rule)[0])
-
-    return run
-
-
-def _mass(log_integrand: Any, weight: Any) -> Any:
-    """The integrand times its weight; nothing where the formula is beyond its range, or the panel is empty."""
-    known = (log_integrand < jnp.inf) & (weight > 0.0)
-    return jnp.where(known, weight * jnp.exp(jnp.where(known, log_integrand, 0.0)), 0.0)
-
-
-def _moments(kind: str, chart: str, moving: tuple[str, ...]) -> Callable[..., Any]:
-    """As `_value`, with E lambda, E lambda' and Var lambda of every row, lambda the score in `moving` attributes."""
-    pairs, size = _pairs(len(moving)), len(moving)
-
-    def run(block: Any, edges: Any, top: Any, *rule: Any) -> Any:
-        attributes, mechanism, released = block
-        own = {name: attributes[name] for name in moving}
-        units = [{n: jnp.full_like(own[n], 1.0 if n == name else 0.0) for n in moving} for name in moving]
-
-        def term(t: Any, weight: Any) -> list[Any]:
-            def log_law(own: Any) -> Any:
-                return law_of(kind, {**attributes, **own}).log_prob(to_s(chart, t))
-
-            def slope(own: Any, a: int) -> Any:
-                return jax.jvp(log_law, (own,), (units[a],))[1]
-
-            first = [slope(own, a) for a in range(size)]
-            second = [jax.jvp(partial(slope, a=a), (own,), (units[b],))[1] for a, b in pairs]
-            mass = _mass(log_law(own) + log_noise(chart, mechanism, released, t) - top, weight)
-            some = mass > 0.0  # derivatives where there is no mass may be no numbers
-            terms = [*first, *second, *(first[a] * first[b] for a, b in pairs)]
-            return [mass, *(jnp.where(some, mass * jnp.where(some, one, 0.0), 0.0) for one in terms)]
-
-        zero = jnp.zeros_like(top)
-        total, *sums = _summed(term, [zero] * (1 + size + 2 * len(pairs)), edges, *rule)
-        means = [one / total for one in sums]
-        first, second = means[:size], means[size : size + len(pairs)]
-        squares = means[size + len(pairs) :]
-        spread = [square - first[a] * first[b] for square, (a, b) in zip(squares, pairs, strict=True)]
-        return top + jnp.log(total), jnp.stack(first), jnp.stack(second), jnp.stack(spread)
-
-    return run
+def rows_for(source: RowSource, engine: Engine | None, own: Array | None = None) -> Rows:
+    """Rows in closed form where there is one, else by quadrature."""
+    closed = source.kind == "Normal" and is_closed(source.mechanism)
+    return (ClosedRows if closed else Rows)(source, engine, own)

@@ -34,6 +34,7 @@ from noisewise.samplers.choosing.probe import (
 from noisewise.samplers.gibbs.joint import Joint
 from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.importance import Importance
+from noisewise.samplers.proposals import many_rows
 from noisewise.samplers.proposals.adapted import Adapted
 from noisewise.samplers.proposals.collapsed import Collapse
 from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
@@ -61,7 +62,15 @@ SAFETY = 1.5
 
 
 def sparing(problem: Problem) -> "Estimate | None":
-    """Augmentation, where noise densities are dear and it draws the statistics behind them without any."""
+    """What is taken without a look at others: the likelihood of very many rows, where their draws would fill memory;
+    augmentation, where noise densities are dear and it draws the statistics behind them without any.
+    """
+    if many_rows.are_many(problem) and COLLAPSED.unfit(problem) is None:
+        note = (
+            "weighted draws of the parameters about the top of their posterior, by the exact likelihood of very many "
+            "rows, whose confidential values are integrated out"
+        )
+        return Estimate(COLLAPSED, float(MOST_COLLAPSED), 0.7, note)
     names, sampler = dear(problem), Sampler.known["Augmentation"]()
     if not names or sampler.unfit(problem) is not None:
         return None
@@ -331,9 +340,11 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
     ranking += thinned
     ranking.sort(key=lambda estimate: (not estimate.delivers, estimate.work))
     names = [estimate.sampler for estimate in ranking]
-    if spared:
+    if spared and spared.sampler in names:
         ranking[names.index(spared.sampler)] = ranking[0]
         ranking[0] = spared
+    elif spared:
+        ranking.insert(0, spared)
     elif first:
         ranking = [first[0], *(estimate for estimate in ranking if estimate.sampler != first[0].sampler)]
     else:
@@ -358,7 +369,7 @@ def _tells(adapted: Estimate) -> bool:
 def reason_for(ranking: list[Estimate], probe: Probe) -> str:
     """Why the first of the ranking, in a sentence."""
     best = ranking[0]
-    if dear(probe.problem) and best == sparing(probe.problem):
+    if best == sparing(probe.problem):
         return best.note
     accepted, _ = probe.acceptance
     share = f"{percent(accepted)} of prior draws" if probe.worth >= FEW else "next to none of the prior draws"

@@ -26,6 +26,7 @@ from noisewise.samplers.importance_rejection import ImportanceRejection
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.adapted import search
 from noisewise.samplers.proposals.collapsed import WIDENINGS, Collapse, WeighCollapsed, Widened, doubled, too_narrow
+from noisewise.samplers.proposals.many_rows import are_many
 from noisewise.samplers.proposals.pilot import LEAST_ROUND, SUMMED
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 from noisewise.samplers.rejection import Rejection
@@ -55,9 +56,10 @@ def looked_again(
 ) -> Posterior:
     """The posterior; with status "unseen" where a search finds mass that its draws have missed.
 
-    `probe` is one already made with this seed. There is no look where noise densities are dear.
+    `probe` is one already made with this seed. There is no look where noise densities are dear, or rows very many.
     """
-    if posterior.status != "complete" or isinstance(posterior.sampler, INDEPENDENT) or dear(problem):
+    independent = isinstance(posterior.sampler, INDEPENDENT)
+    if posterior.status != "complete" or independent or dear(problem) or are_many(problem):
         return posterior
     try:
         probe = probe or probe_of(problem, seed, engine)

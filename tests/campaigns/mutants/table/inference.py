@@ -277,6 +277,12 @@ CONDITIONAL = {
         "return score, -folded(second), folded(spread)",
         f"{ROWS}::test_derivatives_of_laws_that_bend",
     ),
+    "the second derivative of a row's likelihood forgets one attribute": Mutant(
+        "inference/conditional/row_programs.py",
+        "second = [jax.jvp(partial(slope, a=a), (at,), (units[b],))[1] for a, b in pairs_of(len(units))]",
+        "second = [jax.jvp(partial(slope, a=a), (at,), (units[a],))[1] for a, b in pairs_of(len(units))]",
+        f"{ROWS}::test_derivatives_are_those_of_the_likelihood",
+    ),
     "a window of very many rows ends where the integrand still counts": Mutant(
         "inference/conditional/row_panels.py",
         "kept = logs >= top - DEEP",

@@ -16,8 +16,21 @@ PARTICLES = "samplers/test_smc.py"
 HAMILTON = "samplers/test_nuts.py"
 TABLES = "samplers/test_reported.py"
 FORESEEN = "studies/test_forecast.py"
+MANY = "samplers/test_many_rows.py"
 
 INDEPENDENT = {
+    "a parameter value is given up though its likelihood counts": Mutant(
+        "samplers/proposals/many_rows.py",
+        "total += own.log_likelihood_near(self._given(name, values), least - total - left)",
+        "total += own.log_likelihood_near(self._given(name, values), least - total - left + 5.0)",
+        f"{MANY}::test_what_is_hopeless_is_seen_by_the_noise_alone",
+    ),
+    "a weight of very many rows lacks the prior over the proposal": Mutant(
+        "samplers/proposals/many_rows.py",
+        "log_weights = np.where(np.isfinite(heights), log_ratio + heights, -np.inf)",
+        "log_weights = np.where(np.isfinite(heights), heights, -np.inf)",
+        f"{MANY}::test_the_posterior_is_that_of_quadrature",
+    ),
     "two layers share their random numbers": Mutant(
         "samplers/integrated.py",
         "generator(posterior.seed, Purpose.LAYERS, number)",

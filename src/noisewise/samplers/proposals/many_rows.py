@@ -1,0 +1,353 @@
+"""Parameters weighed by the likelihood of very many rows, from a proposal about the tops of their posterior.
+
+The posterior of a few parameters given a million rows is narrow: nothing is found there by draws of the prior. So the
+tops of the posterior are climbed to, on some of the rows and then on all, and the proposal is a Student law about each,
+as wide as the curvature says, with the usual share of the prior. Weights are exact, whatever the climbs found.
+Derivation: docs/derivations/importance.md.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.engine import Engine
+from noisewise.errors import InferenceError
+from noisewise.inference.conditional import rows
+from noisewise.inference.conditional.laws import entries, look_at
+from noisewise.inference.conditional.normal import is_closed
+from noisewise.inference.conditional.rows import Rows, RowSource, rows_for
+from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import AFTER_ROUND, Purpose, generator
+from noisewise.inference.streams import Columns
+from noisewise.model import Model
+from noisewise.model.atoms import has_atoms
+from noisewise.model.coordinates import Space
+from noisewise.model.graph import Poll
+from noisewise.model.supports import chart
+from noisewise.model.wrappers import kind_of
+from noisewise.numerics import Array, Compiled, double, placement
+from noisewise.samplers.proposals.adapted import Adapted
+from noisewise.samplers.proposals.mixture import StudentMixture
+from noisewise.samplers.proposals.proposal import Proposal, drawn_in_order, made_once, space_of
+
+MANY = 2**16
+"""Entries of a statistic from which on this way is taken unasked; its draws would not be kept anyway."""
+SOME = 2**13
+"""Rows that the first climbs are on."""
+CANDIDATES, CLIMBS = 64, 4
+"""Draws of the prior that are looked at, and how many of them are climbed from."""
+STEPS = 60
+"""Of a climb, at most."""
+SETTLED = 1e-6
+"""What a Newton step may still promise, in log density, at the top."""
+LOWER = 30.0
+"""How much lower than the highest, in log density, another top may be to be part of the proposal."""
+FAINT = 1000.0
+"""A log weight so much below that of the top is zero in floating point, beside it."""
+WIDER = 1.2
+"""Factor on the scale matrix that the curvature gives."""
+TOGETHER = 4
+"""Parameter values of one block."""
+INEXACT = 1e-4
+"""Most that the errors of all rows' integrals may add up to, in the log likelihood."""
+
+_laying = threading.Lock()
+
+
+def applies(problem: Problem) -> bool:
+    """Whether every statistic is released, continuous, and independent rows given the parameters."""
+    key = ("many rows", problem.release.hash)
+    found: bool = made_once(problem.model, key, lambda: _applies(problem))
+    return found
+
+
+def left_out(problem: Problem) -> str:
+    """What to say of the statistics, of which no draws are kept."""
+    sizes = {name: math.prod(problem.model.shape(name)) for name in problem.release}
+    names = " and ".join(f"'{name}' ({size:,} entries)" for name, size in sizes.items())
+    return (
+        f"{names} integrated out, and not among the draws, which would not fit in memory. Entries of interest can be "
+        "drawn given parameters and release: nw.confidential(nw.Privatised(law, mechanism), released, seed=...)."
+    )
+
+
+def are_many(problem: Problem) -> bool:
+    """Whether there are so many rows that no other way is looked at."""
+    model = problem.model
+    sizes = [math.prod(model.shape(name)) for name in problem.release if name in model.statistics]
+    return max(sizes, default=0) >= MANY and applies(problem)
+
+
+def _applies(problem: Problem) -> bool:
+    model, release = problem.model, problem.release
+    names = [name for name in model.statistics if name in problem.needed]
+    if problem.measured or set(names) != set(release) or any(model.is_discrete(name) for name in model.parameters):
+        return False
+    return bool(model.parameters) and all(_row_law(model, release[name].mechanism, name) is not None for name in names)
+
+
+def _row_law(model: Model, mechanism: Any, name: str) -> tuple[str, str] | None:
+    """Kind and chart of a statistic whose entries are rows; None where they are not."""
+    if not model.has_density(name) or model.is_discrete(name) or set(model.parents(name)) - set(model.parameters):
+        return None
+    found: list[tuple[str, str, bool]] = []
+
+    def see(law: Any) -> list[Any]:
+        shape = model.shape(name)
+        apart = jnp.shape(entries(law, jnp.zeros(shape))) == shape and not has_atoms(law)
+        found.append((kind_of(law), chart(law.support), apart))
+        return []
+
+    look_at(model, name, see)
+    kind, own_chart, apart = found[-1]
+    closed = kind == "Normal" and is_closed(mechanism)
+    known = (closed or rows.applies(kind, own_chart, mechanism)) and mechanism.event_dim == 0 and not mechanism.inputs
+    return (kind, own_chart) if apart and known else None
+
+
+class ManyRows:
+    """log density of parameters, in free coordinates, with all rows of the release, or with some of them."""
+
+    def __init__(self, problem: Problem, engine: Engine | None, share: int | None = None) -> None:
+        """With `share`, of about so many rows of each statistic."""
+        self.problem, self.space, self.engine = problem, space_of(problem.model), engine
+        self.rows = {name: self._rows(name, share) for name in problem.release}
+
+    def _rows(self, name: str, share: int | None) -> Rows:
+        model, item = self.problem.model, self.problem.release[name]
+        found = _row_law(model, item.mechanism, name)
+        assert found is not None
+        number = math.prod(model.shape(name))
+        own = None if share is None or number <= share else np.arange(0, number, number // share)[:share]
+
+        def compiled(purpose: str, build: Callable[[], Any]) -> Compiled:
+            return model.compiled.setdefault(("many rows", name, purpose), Compiled(build))
+
+        def law_at(given: Mapping[str, Any]) -> Any:
+            return model.law_at(name, given)
+
+        source = RowSource(law_at, item.mechanism, item.value, model.shape(name), *found, compiled)
+        return rows_for(source, self.engine, own)
+
+    def _given(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {parent: values[parent] for parent in self.problem.model.law(name).parents}
+
+    def log_likelihood(self, values: Mapping[str, Any]) -> float:
+        """log density of the release at one value of each parameter; panels follow."""
+        return sum(float(np.sum(own.log_likelihoods(self._given(name, values)))) for name, own in self.rows.items())
+
+    def log_likelihood_near(self, values: Mapping[str, Any], least: float) -> float:
+        """The same by the panels at hand; -inf where it is certain to be below `least`."""
+        most = {name: self.problem.log_sup(name) for name in self.rows}
+        total, left = 0.0, sum(most.values())
+        for name, own in self.rows.items():
+            left -= most[name]
+            total += own.log_likelihood_near(self._given(name, values), least - total - left)
+        return total
+
+    def lay(self, values: Mapping[str, Any]) -> float:
+        """Lay the panels anew, at these values and no others near them: they decide the last digits of all that follow.
+
+        The log likelihood there.
+        """
+        for own in self.rows.values():
+            own.panels = None
+        return self.log_likelihood(values)
+
+    def neglected(self) -> float:
+        """What the integrals of all rows may be off by in the log likelihood, where they were last laid."""
+        return sum(float(np.sum(own.errors)) for own in self.rows.values())
+
+    def at(self, free: Array) -> float:
+        """The log density."""
+        values, log_prior = self.space.points(free[None])
+        if not np.isfinite(log_prior[0]):
+            return -math.inf
+        found = float(log_prior[0]) + self.log_likelihood({name: value[0] for name, value in values.items()})
+        return found if math.isfinite(found) else -math.inf
+
+    def curved(self, free: Array) -> tuple[float, Array, Array]:
+        """The log density, its gradient, and minus its second derivative."""
+        value, gradient, information = self._prior(free)
+        for name, own in self.rows.items():
+            found = own.moments(free, partial(self._given_at, name), "free")
+            value += float(np.sum(found.log_likelihoods))
+            gradient, information = gradient + found.score, information + found.information
+        return value, gradient, information
+
+    def _given_at(self, name: str, free: Any) -> dict[str, Any]:
+        return self._given(name, self.space.point(free, {})[0])
+
+    def _prior(self, free: Array) -> tuple[float, Array, Array]:
+        def build() -> Any:
+            def log_prior(free: Any) -> Any:
+                return self.space.point(free, {})[1]
+
+            return lambda free: (log_prior(free), jax.grad(log_prior)(free), -jax.hessian(log_prior)(free))
+
+        program = self.problem.model.compiled.setdefault(("many rows", "prior"), Compiled(build))
+        with double():
+            value, gradient, information = (np.asarray(one) for one in program(free))
+        return float(value), gradient, information
+
+
+# The way to the tops ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Top:
+    """A local maximum of the log density: where, how high, and minus the second derivative there."""
+
+    free: Array
+    height: float
+    information: Array
+
+    def differs(self, other: "Top") -> bool:
+        """Whether the other top is more than a standard deviation away."""
+        away = self.free - other.free
+        return float(away @ self.information @ away) > 1.0
+
+
+def climbed(density: ManyRows, free: Array, poll: Callable[[], None]) -> Top | None:
+    """The top that Newton's steps lead to, halved while the density would fall; None where they lead to none."""
+    value, gradient, information = density.curved(free)
+    for _ in range(STEPS):
+        poll()
+        if not (math.isfinite(value) and np.all(np.isfinite(gradient)) and np.all(np.isfinite(information))):
+            return None
+        curvature, vectors = np.linalg.eigh(information)
+        step = vectors @ ((vectors.T @ gradient) / np.maximum(np.abs(curvature), 1e-12 * np.abs(curvature).max()))
+        promised = float(gradient @ step)
+        if promised <= SETTLED:
+            return Top(free, value, information) if curvature.min() > 0.0 else None
+        step *= min(1.0, 2.0 / float(np.max(np.abs(step) / (1.0 + np.abs(free)))))
+        while not density.at(free + step) > value - 1e-12 * abs(value):
+            step *= 0.5
+            if float(np.max(np.abs(step))) < 1e-12 * (1.0 + float(np.max(np.abs(free)))):
+                return None
+        free = free + step
+        value, gradient, information = density.curved(free)
+    return None
+
+
+def tops(problem: Problem, seed: int, engine: Engine, poll: Callable[[], None]) -> tuple[ManyRows, list[Top]]:
+    """The highest tops of the posterior that climbs from draws of the prior lead to, highest first."""
+    space, model = space_of(problem.model), problem.model
+    some = ManyRows(problem, engine, SOME)
+    rng = generator(seed, Purpose.PILOT, AFTER_ROUND)
+    free = space.free_from(model.draw(rng, drawn_in_order(model), CANDIDATES))
+    free = free[np.isfinite(free).all(axis=1)]
+    heights = np.array([some.at(one) for one in free])
+    order = np.argsort(-heights, kind="stable")[:CLIMBS]
+    firsts = [climbed(some, free[index], poll) for index in order if np.isfinite(heights[index])]
+    every = ManyRows(problem, engine)
+    found: list[Top] = []
+    for first in _apart([top for top in firsts if top is not None]):
+        top = climbed(every, first.free, poll)
+        found += [] if top is None else [top]
+    found = _apart(found)
+    return every, [top for top in found if top.height > found[0].height - LOWER]
+
+
+def _apart(found: Sequence[Top]) -> list[Top]:
+    """Different tops, highest first."""
+    kept: list[Top] = []
+    for top in sorted(found, key=lambda top: -top.height):
+        if all(top.differs(other) for other in kept):
+            kept.append(top)
+    return kept
+
+
+def proposal_about(space: Space, found: Sequence[Top], share: float) -> Adapted:
+    """Student laws about the tops, by the mass of the normal law at each, with a share of the prior."""
+    factors = [np.linalg.cholesky(WIDER * np.linalg.inv(top.information)) for top in found]
+    logs = np.array([top.height + float(np.log(np.diag(f)).sum()) for top, f in zip(found, factors, strict=True)])
+    shares = np.maximum(np.exp(logs - logs.max()), 1e-2)
+    mixture = StudentMixture(shares / shares.sum(), np.stack([top.free for top in found]), np.stack(factors))
+    return Adapted(space, mixture, share)
+
+
+# Weights ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WeighRows:
+    """One block of parameters weighed by the likelihood of all rows, integrated on the panels of one reference."""
+
+    problem: Problem
+    proposal: Proposal
+    reference: dict[str, Array]
+    height: float
+    """log likelihood at the reference: what is too far below it has no weight."""
+
+    def __call__(self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
+        """Every candidate survives; `log_weights` is among the columns."""
+        values, log_ratio = self.proposal(rng, rows, poll)
+        density, heights = self.density(), np.full(rows, -np.inf)
+        for row in np.flatnonzero(log_ratio > -np.inf):
+            poll()
+            one = {name: column[row] for name, column in values.items()}
+            heights[row] = density.log_likelihood_near(one, self.height - FAINT)
+        with np.errstate(invalid="ignore"):
+            log_weights = np.where(np.isfinite(heights), log_ratio + heights, -np.inf)
+        return {**values, "log_weights": log_weights}, np.arange(rows, dtype=np.int32)
+
+    def density(self, laid: ManyRows | None = None) -> ManyRows:
+        """The density with panels laid at the reference: kept with the model, laid once in each process.
+
+        `laid` is one whose panels were laid there already.
+        """
+        programs: dict[Any, Any] = self.problem.model.compiled
+        place = b"".join(self.reference[name].tobytes() for name in sorted(self.reference))
+        key = ("many rows", self.problem.release.hash, place, placement())
+        with _laying:
+            if key not in programs:
+                density = ManyRows(self.problem, None)
+                if laid is None:
+                    density.lay(self.reference)
+                else:
+                    for name, own in density.rows.items():
+                        own.panels = laid.rows[name].panels
+                programs[key] = density
+            found: ManyRows = programs[key]
+        return found
+
+
+@dataclass(frozen=True)
+class RowsPlan:
+    """What the climbs settled: the weighing of all draws, and what it took."""
+
+    weigh: WeighRows
+    tops: int
+    neglected: float
+    seconds: float
+
+
+def plan(problem: Problem, share: float, seed: int, engine: Engine, poll: Callable[[], None]) -> RowsPlan:
+    """Climb, and lay the panels by which all draws are weighed."""
+    start = time.monotonic()
+    every, found = tops(problem, seed, engine, poll)
+    if not found:
+        raise InferenceError(
+            "Importance: the posterior has no top that climbs from draws of the prior lead to. Is the model identified?"
+        )
+    space = every.space
+    reference = {name: np.asarray(value[0]) for name, value in space.points(found[0].free[None])[0].items()}
+    height, neglected = every.lay(reference), every.neglected()
+    if not neglected <= INEXACT:
+        raise InferenceError(
+            f"Importance: the integrals over the rows may be off by {neglected:.1g} in the log likelihood (a law with "
+            "a narrow peak, or with a kink that is not known?). Use nw.Augmentation() on fewer rows."
+        )
+    weigh = WeighRows(problem, proposal_about(space, found, share), reference, height)
+    if engine.block_rows is None:  # an accelerator lays its own
+        weigh.density(every)
+    return RowsPlan(weigh, len(found), neglected, time.monotonic() - start)
