@@ -66,7 +66,7 @@ class Scattered(KnownSum):
         """n f(mean), and for each column w of `root` (f(mean + w) + f(mean - w)) / 2 - f(mean); traceable."""
         middle = self.record(outer, mean)[0]
         around = jax.vmap(lambda w: self.record(outer, mean + w)[0] + self.record(outer, mean - w)[0])(root.T)
-        return n * middle + jnp.sum(0.5 * around - middle, axis=0)
+        return jnp.where(n > 0, n * middle + jnp.sum(0.5 * around - middle, axis=0), 0)  # of nothing, not even rounding
 
     @cached_property
     def _summed(self) -> Compiled:
