@@ -33,6 +33,9 @@ DESIGN = np.column_stack([np.ones(8), COUNTIES["x"]])
 SPREAD_OF_X = 1 / COUNTIES["x"].to_numpy().std()
 SPREAD = float(f"{SPREAD_OF_X:.3g}")
 
+COLLAPSED = nw.Importance(proposal="adapted", collapse=True)
+"""What would be chosen, without the choice."""
+
 
 def grouped_by_hand():
     offset, place = np.log(COUNTIES["people"].to_numpy()), np.arange(8) % 2
@@ -346,7 +349,7 @@ def test_counties_against_a_grid(number):
     scale = -1 / np.log(0.7)
     release = nw.Release(cases=nw.DiscreteLaplace(scale=scale).released(released))
     model = nw.regression("cases ~ x + offset(log(people))", release, family="poisson", data=table)
-    posterior = nw.sample(model, release, draws=4_000, seed=1)
+    posterior = nw.sample(model, release, draws=2_000, seed=1)
     x, people = table["x"].to_numpy(), table["people"].to_numpy()
     prior = (5.0, float(f"{1 / x.std():.3g}"))
     ends = [(-3.0, 5.0), (-5.0, 5.0)] if number < 30 else [(1.3, 2.6), (-0.4, 1.1)]
@@ -379,7 +382,7 @@ def test_randomised_answers_against_a_grid(number):
     release = nw.Release(yes=nw.RandomizedResponse(keep=0.75).released(told))
     given = {"beta": dist.Normal(0.0, 1.0)} if number < 5_000 else None
     model = nw.regression("yes ~ x", release, family="bernoulli", data={"x": x}, prior=given)
-    posterior = nw.sample(model, release, draws=4_000, seed=1)
+    posterior = nw.sample(model, release, COLLAPSED, draws=2_000, seed=1)
     prior = (1.0, 1.0) if given else (2.5, float(f"{2.5 / x.std():.3g}"))
     ends = [(-8.0, 8.0), (-8.0, 8.0)] if number < 5_000 else [(-0.4, 1.2), (0.1, 1.7)]
     assert off(posterior, grid_moments(answers_height(x, told, 0.75, prior), ends)) < LIMIT
@@ -413,7 +416,7 @@ def test_groups_against_brute_force():
     table = {"region": ["north"] * 3 + ["south"] * 3}
     prior = {"beta": dist.Normal(1.0, 1.0)}
     model = nw.regression("cases ~ 1 + (1 | region)", release, family="poisson", data=table, prior=prior)
-    posterior = nw.sample(model, release, draws=3_000, seed=1)
+    posterior = nw.sample(model, release, COLLAPSED, draws=2_000, seed=1)
     k = np.arange(100.0)
     fine = np.linspace(-40.0, 12.0, 8001)
     terms = np.exp(k * fine[:, None] - np.exp(fine)[:, None] - gammaln(k + 1))
@@ -462,7 +465,7 @@ def test_numbers_by_row_against_a_grid():
     release = nw.Release(y=nw.Laplace(scale=2.0).released(released))
     prior = {"beta": dist.Normal(5.0, 10.0), "sigma": dist.HalfNormal(5.0)}
     model = nw.regression("y ~ 1", release, family="gaussian", data={"x": np.zeros(10)}, prior=prior)
-    posterior = nw.sample(model, release, draws=4_000, seed=1)
+    posterior = nw.sample(model, release, COLLAPSED, draws=2_000, seed=1)
 
     def rows(a, sigma, scale=2.0):
         r, b = released.reshape(-1, 1, 1) - a, sigma / scale
@@ -499,7 +502,7 @@ def clamped_model():
 
 
 def test_clamped_numbers_against_a_grid():
-    posterior = nw.sample(*clamped_model(), draws=2_000, seed=1)
+    posterior = nw.sample(*clamped_model(), COLLAPSED, draws=1_000, seed=1)
     weights, (a, log_sigma) = grid_of(numbers_height(clamped_rows), *AXES)
     assert agrees_on(posterior, posterior["beta"][:, 0], weights, a)
     assert agrees_on(posterior, posterior["sigma"], weights, np.exp(log_sigma))
