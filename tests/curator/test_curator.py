@@ -251,8 +251,13 @@ COUNTERPARTS = [
 ]
 
 
+KIN = (laplace_threshold_on_floats, gaussian_threshold, noisy_max_concentrated, top_k_concentrated, private_quantile)
+"""Made of what others in the table are made of, in another order."""
+
+
 @pytest.mark.parametrize(
-    ("draw", "mechanism", "confidential", "support"), COUNTERPARTS, ids=[row[0].__name__ for row in COUNTERPARTS]
+    ("draw", "mechanism", "confidential", "support"),
+    [pytest.param(*row, id=row[0].__name__, marks=[pytest.mark.long] * (row[0] in KIN)) for row in COUNTERPARTS],
 )
 def test_opendp_draws_follow_our_density(draw, mechanism, confidential, support, dp):
     """OpenDP's random numbers have no seed: each check raises a false alarm with probability 1e-6."""

@@ -43,7 +43,7 @@ SAMPLERS = {
     "Rejection joint": Row(
         nw.Rejection(plan="joint"), 20_000, nw.Rejection(plan="joint"), 20_000, ("statistic-of-statistic",)
     ),
-    "Importance": Row(nw.Importance(), 50_000, nw.Importance(), 10_000, tuple(TARGETS)),
+    "Importance": Row(nw.Importance(), 50_000, nw.Importance(), None, tuple(TARGETS)),
     "Importance adapted": Row(
         nw.Importance(proposal="adapted"),
         50_000,

@@ -50,7 +50,13 @@ def test_sampler_follows_the_density(case, seed):
     assert case.follows(case.mechanism, np.random.default_rng(seed))
 
 
-@every_case
+FIRST = list({type(case.mechanism): case for case in reversed(CASES)}.values())
+"""One case of every mechanism."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case.name, marks=[pytest.mark.long] * (case not in FIRST)) for case in CASES]
+)
 def test_negative_control_a_wrong_sampler_is_caught(case, seed):
     assert not case.follows(case.wrong, np.random.default_rng(seed))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -99,12 +99,12 @@ class Fitted:
         if analysis == "confidential":
             return self._confidential
         values = tuple(float(self.releases[fit][name].value) for name in STATISTICS)
-        return (Lalonde(values) if analysis == "exact" else Noiseless(values)).posterior
+        return _by_quadrature(Lalonde if analysis == "exact" else Noiseless, values)
 
     @cached_property
     def _confidential(self) -> dict[str, Grid]:
         statistics = datasets.lalonde().statistics()
-        return Noiseless(tuple(statistics[name] for name in STATISTICS)).posterior
+        return _by_quadrature(Noiseless, tuple(statistics[name] for name in STATISTICS))
 
     def rows(self) -> list[dict[str, Any]]:
         """As plain data."""
@@ -115,6 +115,11 @@ class Fitted:
                     labelled = {f"{100 * level:g}%": float(x) for level, x in zip(LEVELS, levels, strict=True)}
                     rows.append({"analysis": analysis, "parameter": name, "fit": number + 1, **labelled})
         return rows
+
+
+@cache  # seconds each
+def _by_quadrature(kind: type[Lalonde] | type[Noiseless], values: tuple[float, ...]) -> dict[str, Grid]:
+    return kind(values).posterior
 
 
 def fits(count: int, draws: int, seed: int, progress: Progress) -> Fitted:
