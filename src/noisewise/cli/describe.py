@@ -1,5 +1,6 @@
 """Commands about release files: describe, registry, croissant."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -50,8 +51,6 @@ def croissant(
     out: Out = None,
 ) -> None:
     """Write a sidecar for data portals: Croissant metadata (JSON-LD) about the release file."""
-    import json
-
     content = portal.sidecar(Release.load(file), file, url)
     _said("croissant", json.dumps(content, indent=2, ensure_ascii=False) + "\n", out)
     for name in portal.missing(content):

@@ -30,6 +30,8 @@ from noisewise.release.entries import (
     unreadable,
 )
 from noisewise.release.privacy import Whole, of_all_entries
+from noisewise.release.rows import ColumnPlan
+from noisewise.release.rows import statistics as statistics_of
 
 LARGEST = 2**26
 """Most bytes of a release file: some three million numbers."""
@@ -357,12 +359,10 @@ class Release(Mapping[str, Released]):
         labels or a dict of such lists, and that the table lacks were withheld, and stay as evidence. Without
         `expected` a row that is absent means nothing. See docs/tables.md.
         """
-        from noisewise.release.rows import ColumnPlan, statistics
-
         plan = ColumnPlan.of(
             value, mechanism, index, noise, statistic=statistic, threshold=threshold, expected=expected
         )
-        return cls(statistics(table, plan))
+        return cls(statistics_of(table, plan))
 
     def __repr__(self) -> str:
         inside = ", ".join(f"{name}={item.mechanism!r}.released({item.value!r})" for name, item in self.items())

@@ -1,5 +1,6 @@
 """What all reports share: the page around the sections, and the sections that a posterior and a fit have alike."""
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -275,6 +276,4 @@ def replay(report: Shown, command: str, facts: list[tuple[str, str]], versions: 
 
 
 def _release_text(report: Shown) -> str:
-    import json
-
     return json.dumps(report.release.to_dict(), indent=2)

@@ -59,7 +59,7 @@ class Estimated:
 
         Its `style` is for a paper.
         """
-        from noisewise.results.summary_table import SummaryTable
+        from noisewise.results.summary_table import SummaryTable  # a class of pandas', which takes long to import
 
         tail = (1 - level) / 2
         low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
