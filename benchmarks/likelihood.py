@@ -3,19 +3,22 @@
 python benchmarks/likelihood.py            # all of it, some minutes
 python benchmarks/likelihood.py --quick    # smaller samples and fewer rows, to see that it runs
 python benchmarks/likelihood.py --only count
+python benchmarks/likelihood.py --accelerator --out FILE   # on a machine that has one: a million rows
+python benchmarks/likelihood.py --page FILE                # writes on the page what that measured
 """
 
 import argparse
+import json
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import jax
 import numpy as np
 import numpyro.distributions as dist
 import page
-from rich.console import Console
-from rich.table import Table
 
 import noisewise as nw
 from noisewise.engine import processors
@@ -104,14 +107,42 @@ model = nw.Model(
     statistics={{"y": law}},
 )
 release = nw.Release(y=nw.Laplace(scale=1.0).released(y))
-start = time.perf_counter()
+engine = {engine}
+def timed(work):
+    start = time.perf_counter()
+    found = work()
+    return found, time.perf_counter() - start
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+"""
+
+FIT = """
 begin = {{"a": 0.0, "b": 0.0, "sigma": 1.0}}
-fit = nw.fit(model, release, {estimator}, start=begin, seed=1, progress=False)
-seconds = time.perf_counter() - start
-peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+fit, seconds = timed(lambda: nw.fit(model, release, {estimator}, start=begin, seed=1, engine=engine, progress=False))
+used = peak()
 exact = fit.diagnostics.get("neglected")
 shown = [fit.monte_carlo_error[k] if exact is None else fit.standard_error[k] for k in model.parameters]
-print(seconds, peak, len(fit.trace), *shown)
+passed = seconds / len(fit.trace)
+if exact is not None:  # likelihood, score and information of all rows, once everything is compiled and laid
+    from noisewise.inference.problem import Problem
+    from noisewise.likelihood.e_step.entries_in_pieces import exact_parts
+    from noisewise.likelihood.e_step.parts import parts_of
+    from noisewise.likelihood.m_step.coordinates import Coordinates
+    from noisewise.likelihood.observed import Surface
+    surface = Surface(exact_parts(parts_of(Problem(model, release)), dict(fit.estimate)), Coordinates(model), engine)
+    free = surface.coordinates.free_from(dict(fit.estimate))
+    def one_pass():
+        clouds = surface.clouds(free)
+        return surface.objective.score_and_information(free, clouds), clouds.log_likelihood
+    one_pass()
+    passed = float(np.median([timed(one_pass)[1] for _ in range(3)]))
+print(seconds, used, len(fit.trace), passed, *shown)
+"""
+
+POSTERIOR = """
+posterior, seconds = timed(lambda: nw.sample(model, release, draws={draws}, seed=1, engine=engine, progress=False))
+used, table = peak(), posterior.summary()
+print(seconds, used, posterior.diagnostics["ess"], *table["mean"], *table["sd"])
 """
 
 
@@ -124,14 +155,21 @@ FITS = {
         "Monte Carlo errors",
     ),
 }
+DRAWS = 600
+"""Of the posterior of very many rows: worth more than the 400 that a status asks for."""
 
 
-def local_privacy(rows, what):
-    """(seconds, peak MB, iterations, errors) of a fit in a fresh process, compilation included."""
-    normal, estimator, _ = FITS[what]
-    program = ROWS.format(rows=rows, normal=normal, estimator=estimator)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+def measured(program, **given):
+    """What a program prints in a fresh process, compilation included."""
+    text = ROWS.format(**{"engine": "None", **given}) + program.format(**given)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     return [float(word) for word in done.stdout.split()]
+
+
+def local_privacy(rows, what, engine="None"):
+    """(seconds, peak MB, iterations, seconds a pass, errors) of a fit."""
+    normal, estimator, _ = FITS[what]
+    return measured(FIT, rows=rows, normal=normal, estimator=estimator, engine=engine)
 
 
 def bench_count(rows, final, repeats, last, luck):
@@ -159,16 +197,63 @@ def bench_count(rows, final, repeats, last, luck):
 
 
 def bench_rows(rows, what, sizes):
-    """Seconds and peak memory as the rows double."""
+    """Seconds, seconds a pass and peak memory as the rows double; (seconds, standard errors) of the last."""
     before = None
     for size in sizes:
-        took, peak, steps, *errors = local_privacy(size, what)
+        took, peak, steps, passed, *errors = local_privacy(size, what)
         beside, growth = ("", "") if before is None else (f"{before:.1f}", f"{took / before:.2f}")
         told = f"local privacy, {what}, {size:,} rows: seconds, {steps:.0f} steps (beside: half the rows)"
         rows.append([told, f"{took:.1f}", beside, growth, "2"])
+        rows.append(["   seconds a pass over all rows", f"{passed:.2f}", "", "", "10"])
         told = f"   peak MB; {FITS[what][2]} {', '.join(f'{e:.2g}' for e in errors)}"
         rows.append([told, f"{peak:.0f}", "", "", "2000"])
         before = took
+    return before, errors
+
+
+def bench_posterior(rows, law, size, fitted):
+    """Seconds and peak memory of the posterior, beside the fit; its spread beside the fit's standard errors."""
+    took, peak, worth, *numbers = measured(POSTERIOR, rows=size, normal=law == "normal", draws=DRAWS)
+    seconds, errors = fitted
+    told = f"local privacy, {law} law, posterior of {size:,} rows: seconds, {DRAWS} draws worth {worth:.0f}"
+    told = f"{told} (beside: the fit)"
+    rows.append([told, f"{took:.1f}", f"{seconds:.1f}", f"{took / seconds:.2f}", ""])
+    sds = np.array(numbers[3:])
+    told = f"   peak MB; standard deviations {', '.join(f'{e:.2g}' for e in sds)}"
+    rows.append([told, f"{peak:.0f}", "", "", "2000"])
+    told = "   standard deviations over the fit's standard errors, the farthest from one"
+    ratio = sds / np.array(errors)
+    rows.append([told, f"{ratio[np.argmax(np.abs(np.log(ratio)))]:.3f}", "1", "", ""])
+
+
+# (d) The same on an accelerator ---------------------------------------------------------------------------------------
+
+
+ACCELERATOR_HEAD = ["what", "processors", "accelerator", "times", "goal"]
+
+
+def on_accelerator(size, device):
+    """Rows of the table: fits, passes and a posterior of very many rows on all processors and on the accelerator."""
+    rows = []
+    for what in ("Student t law, EM", "normal law, EM"):
+        both = [local_privacy(size, what, engine) for engine in ("None", device)]
+        for number, told, goal in ((0, "a fit, compilation included", ""), (3, "a pass", "1")):
+            there, here = (one[number] for one in both)
+            told = f"{what}, {size:,} rows: seconds of {told}"
+            rows.append([told, f"{there:.2f}", f"{here:.2f}", f"{there / here:.1f}", goal])
+        gap = max(abs(a / b - 1.0) for a, b in zip(both[0][4:], both[1][4:], strict=True))
+        rows.append(["   standard errors differ by, at most", "", f"{gap:.1e}", "", ""])
+    took, _, worth, *_ = measured(POSTERIOR, rows=size, normal=False, draws=DRAWS, engine=device)
+    told = f"Student t law, posterior of {size:,} rows: seconds, {DRAWS} draws worth {worth:.0f}"
+    return [*rows, [told, "", f"{took:.1f}", "", ""]]
+
+
+def write_accelerator(found):
+    """The measured table on the page."""
+    command = "python benchmarks/likelihood.py --accelerator"
+    note = "`engine=nw.Device()`, in double precision. A pass is likelihood, score and information of all rows."
+    told = [page.measured_by(command, found["where"]), note, page.table([ACCELERATOR_HEAD, *found["rows"]])]
+    page.write("likelihood on an accelerator", "\n\n".join(["## A million rows on an accelerator", *told]))
 
 
 STAGED = """
@@ -203,21 +288,51 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=["count", "rows"])
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
+    parser.add_argument("--accelerator", action="store_true", help="very many rows on the accelerator of this machine")
+    parser.add_argument("--platform", help='of the accelerator; "cpu" to see that it runs')
+    parser.add_argument("--out", type=Path, help="where to put what --accelerator measured")
+    parser.add_argument("--page", type=Path, help="write on the page what --accelerator has measured elsewhere")
     chosen = parser.parse_args()
+    if chosen.page is not None:
+        write_accelerator(json.loads(chosen.page.read_text()))
+        return
+    if chosen.accelerator:
+        rows = on_accelerator(70_000 if chosen.quick else 1_000_000, f"nw.Device({chosen.platform!r})")
+        for row in [ACCELERATOR_HEAD, *rows]:
+            print(" | ".join(row))
+        where = (
+            f"one {jax.devices(chosen.platform)[0].device_kind} beside {processors()} processors, JAX {jax.__version__}"
+        )
+        if chosen.out is not None:
+            chosen.out.write_text(json.dumps({"where": where, "rows": rows}))
+        if chosen.write:
+            write_accelerator({"where": where, "rows": rows})
+        return
     rows = []
     if chosen.only != "rows":
         bench_staged(rows, 10**5 if chosen.quick else 10**7)
         bench_count(rows, *((1_000_000, 4, 10**5, 1) if chosen.quick else (29_000_000, 20, 10**7, 3)))
     if chosen.only != "count":
-        for what in FITS:
-            bench_rows(rows, what, (5_000, 10_000) if chosen.quick else (500_000, 1_000_000))
+        sizes = (5_000, 10_000) if chosen.quick else (500_000, 1_000_000)
+        fitted = {what: bench_rows(rows, what, sizes) for what in FITS}
+        if not chosen.quick:  # a smaller one is sampled in another way
+            for law in ("normal", "Student t"):
+                bench_posterior(rows, law, sizes[-1], fitted[f"{law} law, EM"])
+    show(rows)
+    if chosen.write:
+        told = [page.measured_by("python benchmarks/likelihood.py --write"), page.table([HEAD, *rows])]
+        page.write("likelihood", "\n\n".join(["## Maximum likelihood", *told]))
+
+
+def show(rows):
+    """Print the table; rich is not on every machine that has an accelerator."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(*HEAD, title=f"{processors()} threads")
     for row in rows:
         table.add_row(*row)
     Console(width=130).print(table)
-    if chosen.write:
-        told = [page.measured_by("python benchmarks/likelihood.py --write"), page.table([HEAD, *rows])]
-        page.write("likelihood", "\n\n".join(["## Maximum likelihood", *told]))
 
 
 if __name__ == "__main__":

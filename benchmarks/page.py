@@ -7,17 +7,8 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 PARTS = (
-    *(
-        "first result",
-        "forecasts",
-        "samplers",
-        "hierarchy",
-        "numpyro models",
-        "likelihood",
-        "peers",
-        "threads",
-        "threads elsewhere",
-    ),
+    *("first result", "forecasts", "samplers", "hierarchy", "numpyro models"),
+    *("likelihood", "likelihood on an accelerator", "peers", "threads", "threads elsewhere"),
     *("scaling", "tables", "tables on an accelerator", "coverage", "design", "checkpoint", "device"),
 )
 """Their order on the page."""

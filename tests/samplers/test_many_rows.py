@@ -107,6 +107,11 @@ def test_threads_change_nothing(few_are_many):
     ]
     assert np.array_equal(draws[0]["a"], draws[1]["a"])
     assert np.array_equal(draws[0].log_weights, draws[1].log_weights)
+    device = nw.Device(platform="cpu")
+    other = nw.sample(model, release, COLLAPSED, draws=24, seed=2, engine=device, on_failure="return")
+    weighted = draws[0].log_weights > -np.inf
+    assert other["a"][weighted] == pytest.approx(draws[0]["a"][weighted], rel=1e-6)
+    assert other.log_weights[weighted] == pytest.approx(draws[0].log_weights[weighted], abs=1e-4)
 
 
 def test_normal_rows_in_closed_form_are_those_of_quadrature():

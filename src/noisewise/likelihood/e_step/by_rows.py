@@ -20,11 +20,15 @@ from noisewise.numerics import Array
 
 Values = dict[str, Any]
 
+LARGE_FAMILY = 2**16
+"""Rows of an exponential family from which on they are worth an accelerator's while."""
+
 
 class RowPasses:
     """Passes over the rows of all parts that are cut; the other parts stay as they are."""
 
     def __init__(self, parts: Sequence[Part], engine: Engine) -> None:
+        families = [part for part in parts if engine.block_rows is not None and _is_large_family(part)]
         pieces = [part for part in parts if isinstance(part, Piece) and _applies(part)]
         wholes = {id(piece.whole): piece.whole for piece in pieces}
         self.passes: list[tuple[Part, Rows]] = []
@@ -32,7 +36,8 @@ class RowPasses:
             own = [piece for piece in pieces if id(piece.whole) == key]
             part = whole if len(own) == own[0].step else own[0]
             self.passes.append((part, Rows(_source(part), engine)))
-        self.others = [number for number, part in enumerate(parts) if part not in pieces]
+        self.passes += [(part, Rows(_source(part), engine)) for part in families]
+        self.others = [number for number, part in enumerate(parts) if part not in [*pieces, *families]]
         """Numbers of the parts that no pass takes."""
 
     def log_likelihood(self, values: Values) -> float:
@@ -95,6 +100,12 @@ def exact_clouds(parts: list[Part], values: Values, by: RowPasses) -> Clouds:
 
 def _applies(part: Part) -> bool:
     return part.kind not in streamed.FAMILIES and rows.applies(part.kind, part.chart, part.mechanism)
+
+
+def _is_large_family(part: Part) -> bool:
+    """Whether it is an exponential family of very many rows, which an accelerator does in one pass as well."""
+    many = part.kind in streamed.FAMILIES and part.by_entry and part.entries >= LARGE_FAMILY
+    return many and not part.exact and rows.applies(part.kind, part.chart, part.mechanism)
 
 
 def _source(part: Part) -> RowSource:

@@ -52,8 +52,6 @@ LOWER = 30.0
 """How much lower than the highest, in log density, another top may be to be part of the proposal."""
 FAINT = 1000.0
 """A log weight so much below that of the top is zero in floating point, beside it."""
-WIDER = 1.2
-"""Factor on the scale matrix that the curvature gives."""
 TOGETHER = 4
 """Parameter values of one block."""
 INEXACT = 1e-4
@@ -268,7 +266,7 @@ def _apart(found: Sequence[Top]) -> list[Top]:
 
 def proposal_about(space: Space, found: Sequence[Top], share: float) -> Adapted:
     """Student laws about the tops, by the mass of the normal law at each, with a share of the prior."""
-    factors = [np.linalg.cholesky(WIDER * np.linalg.inv(top.information)) for top in found]
+    factors = [np.linalg.cholesky(np.linalg.inv(top.information)) for top in found]
     logs = np.array([top.height + float(np.log(np.diag(f)).sum()) for top, f in zip(found, factors, strict=True)])
     shares = np.maximum(np.exp(logs - logs.max()), 1e-2)
     mixture = StudentMixture(shares / shares.sum(), np.stack([top.free for top in found]), np.stack(factors))
