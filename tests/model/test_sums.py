@@ -13,7 +13,7 @@ from targets import brief_rows, briefly
 
 import noisewise as nw
 from noisewise.errors import InputError
-from noisewise.model.sums import Added, Counted, Scattered, scattered
+from noisewise.model.sums import Added, Scattered, Tallied, scattered
 
 SCALAR = jax.ShapeDtypeStruct((), np.float64)
 MU, SPREAD = 0.3, 1.2
@@ -84,13 +84,13 @@ KNOWN = {
     ),
     "a bent place": ({"x": normal, "y": lambda x: dist.Normal(x**2, 0.5)}, lambda x, y: x - y, Scattered),
     "outer product": ({"x": vector}, lambda x: jnp.outer(x, x), Scattered),
-    "categories": ({"x": three}, lambda x: jnp.arange(3) == x, Counted),
+    "categories": ({"x": three}, lambda x: jnp.arange(3) == x, Tallied),
     "two of categories": (
         {"x": bit, "y": after_bit},
         lambda x, y: jnp.stack([jnp.minimum(x + y, 2), jnp.where(y == 2, 1, 0)]),
-        Counted,
+        Tallied,
     ),
-    "bits, bent": ({"x": bit}, lambda x, mu: jnp.exp(mu * x), Counted),
+    "bits, bent": ({"x": bit}, lambda x, mu: jnp.exp(mu * x), Tallied),
 }  # fmt: skip
 SIMULATED = {
     "clamped": ({"x": normal}, lambda x: jnp.clip(x, 0.0, 1.0)),
@@ -230,7 +230,7 @@ def test_the_scatter_is_wishart_below_full_rank_too(freedom, seed):
 def test_categories_have_the_probabilities_of_all_records_enumerated(seed):
     """Two records: every pair of them, with its probability."""
     total = known("two of categories", n=2)
-    assert isinstance(total.known, Counted)
+    assert isinstance(total.known, Tallied)
     p = SPREAD / (1.0 + SPREAD)
     chances: dict[tuple[int, int], float] = {}
     for x in (0, 1):
@@ -280,7 +280,7 @@ def test_a_law_out_of_its_domain_is_refused_as_in_simulation(seed):
 def test_a_law_that_no_record_meets_may_be_out_of_its_domain(seed):
     """Nobody is 1, and of those a chance would be 2."""
     total = bound({"x": dist.Bernoulli(0.0), "y": lambda x, mu: dist.Bernoulli(2.0 * x + mu)}, lambda x, y: x + y)
-    assert isinstance(total.known, Counted)
+    assert isinstance(total.known, Tallied)
     drawn = total.draw(np.random.default_rng(seed), {"mu": np.full(2_000, 0.25)}, 2_000, lambda: None)
     assert agrees(drawn, 15.0)
 

@@ -224,7 +224,7 @@ def _in_order(ends: Sequence[Node]) -> list[Node]:
 
 
 @dataclass
-class Parts:
+class SummedParts:
     """A sum over one axis, as sums of arrays that are only then moved into their places."""
 
     leaves: list[Node]
@@ -232,7 +232,7 @@ class Parts:
     """(the sum of a leaf over its records) -> the whole."""
 
 
-def _added_apart(node: Node, axis: int) -> Parts:
+def _added_apart(node: Node, axis: int) -> SummedParts:
     """The sum of `node` over `axis`: of what it was stacked from, so that no stack of records is ever made."""
     if node.kind == "transpose":
         order = node.step.params["permutation"]
@@ -252,16 +252,16 @@ def _added_apart(node: Node, axis: int) -> Parts:
             return _moved(summed, lambda value: np.reshape(value, rest))
     if axis != RECORDS:
         raise NotPlain
-    return Parts([node], lambda summed: summed(node))
+    return SummedParts([node], lambda summed: summed(node))
 
 
-def _moved(parts: Parts, move: Callable[[Any], Any]) -> Parts:
-    return Parts(parts.leaves, lambda summed: move(parts.put_together(summed)))
+def _moved(parts: SummedParts, move: Callable[[Any], Any]) -> SummedParts:
+    return SummedParts(parts.leaves, lambda summed: move(parts.put_together(summed)))
 
 
-def _joined(pieces: list[Parts], join: Any, axis: int) -> Parts:
+def _joined(pieces: list[SummedParts], join: Any, axis: int) -> SummedParts:
     leaves = [leaf for piece in pieces for leaf in piece.leaves]
-    return Parts(leaves, lambda summed: join([piece.put_together(summed) for piece in pieces], axis=axis))
+    return SummedParts(leaves, lambda summed: join([piece.put_together(summed) for piece in pieces], axis=axis))
 
 
 # Operations ------------------------------------------------------------------------------------------------

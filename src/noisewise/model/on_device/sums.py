@@ -12,7 +12,7 @@ from jax import random
 
 from noisewise.model.law import Law, law_attributes
 from noisewise.model.on_device.variates import DRAWS, RULES
-from noisewise.model.sums import Added, Counted, KnownSum, Scattered
+from noisewise.model.sums import Added, KnownSum, Scattered, Tallied
 from noisewise.model.sums.added import ADD_UP, PLACES
 
 Columns = dict[str, Any]
@@ -21,7 +21,7 @@ Drawn = tuple[Any, Any]
 
 def draw_known(known: KnownSum, key: Any, values: Columns, n: Any) -> Drawn:
     """A total of `n` records for each row, and which rows' parameters are in order."""
-    ways: dict[type, Callable[..., Drawn]] = {Added: _added, Scattered: _scattered, Counted: _counted}
+    ways: dict[type, Callable[..., Drawn]] = {Added: _added, Scattered: _scattered, Tallied: _tallied}
     return ways[type(known)](known, key, values, jnp.asarray(n))
 
 
@@ -96,7 +96,7 @@ def _scattered(known: Scattered, key: Any, values: Columns, n: Any) -> Drawn:
     return jax.vmap(known.of_row)(outer, mean, root, n), good
 
 
-def _counted(known: Counted, key: Any, values: Columns, n: Any) -> Drawn:
+def _tallied(known: Tallied, key: Any, values: Columns, n: Any) -> Drawn:
     rows, good, chances = len(n), n >= 0, jnp.ones((len(n), known.work))
     records = {field: jnp.broadcast_to(one, (rows, known.work)) for field, one in known.categories.items()}
     for field, law in known.summand.laws.items():

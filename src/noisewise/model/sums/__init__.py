@@ -9,11 +9,11 @@ whatever they contribute. Where none applies, records are simulated. Proofs: doc
 import math
 
 from noisewise.model.sums.added import Added
-from noisewise.model.sums.counted import Counted
 from noisewise.model.sums.scattered import Scattered
 from noisewise.model.sums.summand import KnownSum, Summand
+from noisewise.model.sums.tallied import Tallied
 
-__all__ = ["Added", "Counted", "KnownSum", "Scattered", "Summand", "law_of_sum"]
+__all__ = ["Added", "KnownSum", "Scattered", "Summand", "Tallied", "law_of_sum"]
 
 
 def law_of_sum(summand: Summand, n: int | None) -> KnownSum | None:
@@ -25,5 +25,5 @@ def law_of_sum(summand: Summand, n: int | None) -> KnownSum | None:
     scattered = Scattered.of(summand)
     if scattered is not None and scattered.work <= enough:
         return scattered
-    counted = Counted.of(summand)
-    return counted if counted is not None and counted.work <= 4 * enough else None
+    tallied = Tallied.of(summand)
+    return tallied if tallied is not None and tallied.work <= 4 * enough else None

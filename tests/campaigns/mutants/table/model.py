@@ -64,7 +64,7 @@ KNOWN_TOTALS = {
         f"{SUMS}::test_it_is_the_law_of_simulated_sums",
     ),
     "categories are taken for independent": Mutant(
-        "model/sums/counted.py",
+        "model/sums/tallied.py",
         "chances = chances * _chance(law, records[field], law.checked(everything, self.work))",
         "chances = chances * _chance(law, records[field][:, ::-1], law.checked(everything, self.work))",
         f"{SUMS}::test_categories_have_the_probabilities_of_all_records_enumerated",

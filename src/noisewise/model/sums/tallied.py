@@ -19,7 +19,7 @@ MOST_CATEGORIES = 256
 """Beyond this many categories of a record counting is no cheaper than simulating some hundred records."""
 
 
-class Counted(KnownSum):
+class Tallied(KnownSum):
     """Records that are one of a few: the numbers of each are multinomial, whatever they contribute."""
 
     def __init__(self, summand: Summand, sizes: Mapping[str, int]) -> None:
@@ -29,7 +29,7 @@ class Counted(KnownSum):
         self.work = len(grid)
 
     @classmethod
-    def of(cls, summand: Summand) -> "Counted | None":
+    def of(cls, summand: Summand) -> "Tallied | None":
         """If it applies."""
         sizes = {field: _values_of(law) for field, law in summand.laws.items()}
         possible = all(sizes.values()) and math.prod(sizes.values()) <= MOST_CATEGORIES
