@@ -274,7 +274,7 @@ def test_blocks_that_wait_for_a_slow_one_are_bounded_in_number(seed):
 @pytest.mark.parametrize("blocks", [3.5, 0.0])
 def test_blocks_that_wait_for_a_slow_one_are_bounded_in_bytes(blocks, seed, monkeypatch):
     """One more than fit, and those that were under way by then; the slow one itself is never held up."""
-    size = 16 * 1_000  # numbers, and their positions
+    size = 12 * 1_000  # numbers, and their positions
     monkeypatch.setattr(streams, "total_memory", lambda: blocks * size / streams.WAITING)
     case = Slow(longest=1e6, rows=1_000)
     outcome, _ = case.run(4, 100_000, seed)

@@ -32,7 +32,8 @@ class Task:
 
     Work of any length calls `poll()` now and then; it raises `Stopped` when the run is over. Where the work is a
     `functools.partial` with its `SeedSequence` among the arguments, errors name that. `portable` work returns all it
-    does and changes nothing else, so that it may run in another process; the rest stays in this one.
+    does and changes nothing else, so that it may run in another process; the rest stays in this one, as does what
+    takes less time here than on the way.
     """
 
     work: Work
@@ -62,6 +63,8 @@ class Engine(ABC):
 
     block_rows: int | None = None
     """Rows of a block of scalars where the engine wants its own number; None leaves it to the algorithm."""
+    handful: int = 1
+    """Evaluations of blocks that a task may have: more where handing one over takes long; 0 where each block is one."""
 
     keeps: ClassVar[bool] = False
     """Whether what one task gave may stay where it was made until another takes it."""
@@ -98,29 +101,43 @@ class Crew(Protocol):
         """Stop all that is in flight; nobody waits for it any more."""
 
 
-class Mixed:
-    """A crew elsewhere, and one here for tasks that are not portable, made when the first such task comes."""
+class CrewAway(Crew, Protocol):
+    """Workers in other processes."""
 
-    def __init__(self, away: Crew, here: Callable[[], Crew]) -> None:
+    def wake(self) -> None:
+        """End a wait in `collect`; from any thread."""
+
+
+class Mixed:
+    """A crew elsewhere, and one here for tasks that are not portable, made when the first such task comes.
+
+    `away` is woken when a task ends here, so that waiting for the one is waiting for both.
+    """
+
+    def __init__(self, away: "CrewAway", here: Callable[[Callable[[], None]], Crew]) -> None:
         self.away, self._make = away, here
         self.here: Crew | None = None
+        self.flying_here = 0
 
     def capacity(self) -> int:
-        """As many as the crew elsewhere takes."""
-        return self.away.capacity()
+        """As many as the crew elsewhere takes, beside those that are here."""
+        return self.away.capacity() + self.flying_here
 
     def submit(self, task: Task) -> int:
         """Begin a task, here or there."""
         if task.portable:
             return self.away.submit(task)
-        self.here = self.here or self._make()
+        self.here = self.here or self._make(self.away.wake)
+        self.flying_here += 1
         return self.here.submit(task)
 
     def collect(self, seconds: float) -> list[Ended]:
         """Outcomes from either crew."""
         if self.here is None:
             return self.away.collect(seconds)
-        return self.here.collect(0.5 * seconds) + self.away.collect(0.0)
+        ended = self.here.collect(0.0)
+        self.flying_here -= len(ended)
+        return ended + self.away.collect(0.0 if ended else seconds)
 
     def abandon(self) -> None:
         """Stop both."""

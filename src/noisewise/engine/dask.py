@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from noisewise import checks
 from noisewise.engine import failures
 from noisewise.engine.base import Broken, Ended, Engine, Mixed, Poll, Source, Stopped, Task, Work, drive, numbers
+from noisewise.engine.machine import keep_freed_memory
 from noisewise.engine.threads import Threads
 from noisewise.engine.transport import Books, Reply, encode, perform, require_cloudpickle, versions
 from noisewise.errors import InferenceError, NoisewiseWarning, refusal
@@ -38,6 +39,7 @@ class Dask(Engine):
 
     client: Any = None
     in_flight: int | None = None
+    handful = 8
 
     def __post_init__(self) -> None:
         if self.in_flight is not None:
@@ -82,7 +84,19 @@ def _bound(content: bytes) -> bytes:
     return content
 
 
-def _run(content: bytes, keys: list[str], books: list[bytes], expected: dict[str, str]) -> Reply:
+class _Sealed:
+    """A reply that Dask sends as it is: pickled once, its arrays as plain buffers, not looked through for parts."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+
+
+def _run(content: bytes, keys: list[str], books: list[bytes], expected: dict[str, str]) -> _Sealed:
+    keep_freed_memory(whatever_was_set=True)
+    return _Sealed(_reply(content, keys, books, expected))
+
+
+def _reply(content: bytes, keys: list[str], books: list[bytes], expected: dict[str, str]) -> Reply:
     present = versions()
     if present != expected:
         differing = [name for name in present if present[name] != expected[name]]
@@ -147,6 +161,9 @@ class _Crew:
         number = next(numbers)
         self._give(number, task.work, 0)
         return number
+
+    def wake(self) -> None:
+        self.ended.put((-1, None))
 
     def collect(self, seconds: float) -> list[Ended]:
         if self._lost():
@@ -239,7 +256,8 @@ class _Crew:
                 raise self._broken() from error
             raise
         outcomes: list[Ended] = []
-        for (number, future), (kind, value) in zip(finished, replies, strict=True):
+        for (number, future), sealed in zip(finished, replies, strict=True):
+            kind, value = sealed.reply
             del self.flying[number]
             future.release()
             if kind == "error":

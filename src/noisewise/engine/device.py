@@ -25,6 +25,7 @@ class Device(Engine):
     platform: str | None = None
     precision: str = "double"
     rows: int = 2**24
+    handful = 0
 
     keeps: ClassVar[bool] = True
 

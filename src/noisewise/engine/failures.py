@@ -26,8 +26,12 @@ def origin(work: Any) -> str:
 
 
 def located(error: Exception, work: Any) -> Exception:
-    """`error` with the random stream that reproduces it."""
+    """`error` with the random stream that reproduces it, unless it has been named before."""
+    if getattr(error, "noisewise_located", False):
+        return error
     where = origin(work)
+    if where:
+        error.noisewise_located = True  # type: ignore[attr-defined]
     if where and isinstance(error, NoisewiseError) and error.args:
         error.args = (f"{error.args[0]} (With {where}.)", *error.args[1:])
     elif where:

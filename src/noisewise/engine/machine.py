@@ -1,14 +1,23 @@
 """What the machine offers: processors, memory, and how many blocks may be in flight while memory is short."""
 
+import contextlib
+import ctypes
 import os
+import sys
 import time
 import warnings
+from functools import cache
 from pathlib import Path
+
+import numpy as np
 
 from noisewise.errors import NoisewiseWarning
 
 SHORT = 0.08
 """Share of the machine's memory below which fewer blocks are kept in flight; twice as much is plenty."""
+KEPT = 2**25
+"""Bytes of the largest array whose memory is kept when it is freed."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 GROUP = Path("/sys/fs/cgroup")
 """Where a container says how much memory it may use."""
 
@@ -82,6 +91,23 @@ class Room:
             self._warned = True
             why = f"memory is short ({available / 2**20:,.0f} MiB left): fewer blocks at a time, so the run is slower."
             warnings.warn(NoisewiseWarning(f"{why} Its draws are the same.", "sample"), stacklevel=2)
+
+
+@cache
+def keep_freed_memory(whatever_was_set: bool = False) -> None:
+    """Ask the allocator, once in a process, to keep what is freed for the next array instead of giving it back.
+
+    The C library of Linux maps large arrays anew, page by page, until it has seen one of that size freed. Blocks make
+    and free arrays of a few megabytes all the time; pages that come and go take a tenth of one thread's time and more,
+    and make threads wait for each other. What is kept is what the blocks under way need; the array here is never
+    touched. Dask tells its workers to give everything back: there it must be said `whatever_was_set`.
+    """
+    np.empty(KEPT - 2**20, np.uint8)
+    if whatever_was_set and sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):  # another C library
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_M_MMAP_THRESHOLD, KEPT)
+            mallopt(_M_TRIM_THRESHOLD, 2 * KEPT)
 
 
 def processors() -> int:

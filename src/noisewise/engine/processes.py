@@ -40,6 +40,7 @@ class Processes(Engine):
 
     workers: int | None = None
     timeout: float | None = None
+    handful = 4
     _crew: "_Crew" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -86,7 +87,7 @@ class _Job:
 class _Worker:
     """One process, a thread that reads what it says, and the job in its hands."""
 
-    def __init__(self, heard: "SimpleQueue[tuple[_Worker, tuple[Any, ...] | None]]") -> None:
+    def __init__(self, heard: "SimpleQueue[Heard]") -> None:
         program = f"import sys; sys.path[:] = {sys.path!r}; from noisewise.engine.worker import main; main()"
         environment = {**os.environ, "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu"}
         self.process = subprocess.Popen(
@@ -99,7 +100,7 @@ class _Worker:
         self.reader = threading.Thread(target=self._listen, args=(heard,), name="noisewise-reader", daemon=True)
         self.reader.start()
 
-    def _listen(self, heard: "SimpleQueue[tuple[_Worker, tuple[Any, ...] | None]]") -> None:
+    def _listen(self, heard: "SimpleQueue[Heard]") -> None:
         assert self.process.stdout is not None
         with contextlib.suppress(Exception):  # a worker that cannot be understood is as good as dead
             while (message := receive(self.process.stdout)) is not None:
@@ -130,13 +131,17 @@ class _Worker:
             self.reader.join(1.0)
 
 
+Heard = tuple[_Worker | None, tuple[Any, ...] | None]
+"""Who has said what: nobody, to end a wait; and nothing, where a worker has gone."""
+
+
 class _Crew:
     """The workers of one `Processes`; kept from one run to the next."""
 
     def __init__(self, size: int, timeout: float | None) -> None:
         self.size, self.timeout, self.lock = size, timeout, threading.RLock()
         self.workers: list[_Worker] = []
-        self.heard: SimpleQueue[tuple[_Worker, tuple[Any, ...] | None]] = SimpleQueue()
+        self.heard: SimpleQueue[Heard] = SimpleQueue()
         self.waiting: deque[_Job] = deque()
         self.ended: list[Ended] = []
         self.stillborn = 0
@@ -151,6 +156,9 @@ class _Crew:
         self.waiting.append(job)
         self._assign()
         return job.number
+
+    def wake(self) -> None:
+        self.heard.put((None, None))
 
     def collect(self, seconds: float) -> list[Ended]:
         if not self.ended:
@@ -198,8 +206,8 @@ class _Crew:
         except Empty:
             self._assign()
 
-    def _heed(self, worker: _Worker, message: tuple[Any, ...] | None) -> None:
-        if worker not in self.workers:  # dismissed meanwhile
+    def _heed(self, worker: _Worker | None, message: tuple[Any, ...] | None) -> None:
+        if worker is None or worker not in self.workers:  # no more than a call to wake up, or dismissed meanwhile
             return
         if message is None:
             self._mourn(worker)

@@ -12,7 +12,7 @@ from typing import Any
 from noisewise import checks
 from noisewise.engine import failures
 from noisewise.engine.base import Ended, Engine, Source, Stopped, Task, Work, drive, numbers
-from noisewise.engine.machine import processors
+from noisewise.engine.machine import keep_freed_memory, processors
 from noisewise.errors import NoisewiseWarning
 
 GRACE = 10.0
@@ -37,17 +37,23 @@ class Threads(Engine):
         """Keep every thread busy until the source runs dry."""
         drive(source, self.crew())
 
-    def crew(self) -> "ThreadCrew":
-        """The threads of one run."""
-        return ThreadCrew(self.workers or processors())
+    def crew(self, wake: Callable[[], None] | None = None) -> "ThreadCrew":
+        """The threads of one run; `wake` is called whenever a task has ended."""
+        return ThreadCrew(self.workers or processors(), wake=wake)
 
 
 class ThreadCrew:
     """Threads that serve one queue. They are daemons: one that hangs does not keep Python from ending."""
 
-    def __init__(self, size: int, place: Callable[[], AbstractContextManager[Any]] = nullcontext) -> None:
-        self.place = place
-        """What every block runs within."""
+    def __init__(
+        self,
+        size: int,
+        place: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        wake: Callable[[], None] | None = None,
+    ) -> None:
+        keep_freed_memory()
+        self.place, self.wake = place, wake
+        """What every block runs within, and what is called after it."""
         self.inbox: SimpleQueue[tuple[int, Work] | None] = SimpleQueue()
         self.outbox: SimpleQueue[Ended] = SimpleQueue()
         self.stop, self.reported = threading.Event(), False
@@ -77,6 +83,8 @@ class ThreadCrew:
             del self.busy[ident], item, work
             self.outbox.put(outcome)
             del outcome
+            if self.wake is not None:
+                self.wake()
 
     def capacity(self) -> int:
         """One block in hand and one waiting for every thread, so that none idles for the scheduler."""

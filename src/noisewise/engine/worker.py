@@ -60,7 +60,10 @@ class _Desk:
 
     def work(self) -> None:
         from noisewise.engine.base import Stopped
+        from noisewise.engine.machine import keep_freed_memory
         from noisewise.engine.transport import perform
+
+        keep_freed_memory()
 
         self.answer("ready")
         while True:

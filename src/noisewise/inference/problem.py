@@ -154,16 +154,22 @@ class Problem:
         return entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1)
 
     def log_sup(self, name: str) -> float:
-        """Certified bound of `log_eta` over the confidential values."""
-        item = self.release[name]
-        return float(np.sum(item.mechanism.log_sup(item.value)))
+        """Certified bound of `log_eta` over the confidential values; computed once."""
+        if name not in self._log_sups:
+            item = self.release[name]
+            self._log_sups[name] = float(np.sum(item.mechanism.log_sup(item.value)))
+        return self._log_sups[name]
+
+    @cached_property
+    def _log_sups(self) -> dict[str, float]:
+        return {}
 
     def log_ratio(self, names: list[str], values: dict[str, Array]) -> Array:
         """log of the acceptance probability, prod eta / sup; a ratio above one is an error, never clipped."""
         total: Any = None
         for name in names:
             ratio = self.log_eta(name, values) - self.log_sup(name)
-            worst = float(np.max(ratio))
+            worst = float(ratio.max())
             if not worst <= 1e-9:  # also catches NaN
                 raise WrongMechanism.exceeding(self.release[name].mechanism, name, worst)
             total = ratio if total is None else total + ratio

@@ -9,7 +9,7 @@ of threads, and fewer draws are a prefix of more. See docs/derivations/rejection
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,14 +21,11 @@ from noisewise.checkpoint.log import NOTHING, Log, fingerprint
 from noisewise.engine import Broken, Engine, Task, total_memory
 from noisewise.errors import NoisewiseWarning, refusal
 from noisewise.inference import randomness
+from noisewise.inference.blocks import Columns as Columns
+from noisewise.inference.blocks import Found, Survivors, Work, by_block, run_blocks
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Prefix, Purpose
 from noisewise.numerics import Array
-
-Columns = dict[str, Array]
-Work = Callable[[np.random.Generator, Columns, int, Callable[[], None]], tuple[Columns, Array]]
-"""(rng, inputs, rows, poll) -> (survivors by name, their positions among the rows)."""
-
 
 FAIR_TRIAL = 2**17
 """Proposals of one stream before it may be called hopeless."""
@@ -36,6 +33,10 @@ AHEAD = 16
 """Blocks of one stream that may be under way or wait for a slow one, for each that the engine takes at a time."""
 WAITING = 1 / 16
 """Share of the machine's memory that blocks of one stream may fill while they wait."""
+MANY = 32
+"""Tasks at a time from which on as many blocks are evaluated together as may be; a quarter of them for few."""
+COPIED = 2**17
+"""Rows of a root that are copied at a time, at least."""
 MOST_HELD = 64
 """Blocks held back, at most, until the log is known to be this run's; further ones are not logged."""
 LONG = 600.0
@@ -55,11 +56,13 @@ class Stream:
     children: list["Stream"] = field(default_factory=list)
     counted: bool = True
     """Whether its proposals count as work (False for plain draws from a prior)."""
+    together: int = 1
+    """Blocks that `work` may be given at a time, at most, with their generators side by side."""
 
     launched: int = 0
     absorbed: int = 0
     accepted: int = 0
-    _early: dict[int, tuple[Columns, Array]] = field(default_factory=dict)
+    _early: dict[int, Survivors] = field(default_factory=dict)
     _early_bytes: int = 0
     _ready: deque[Columns] = field(default_factory=deque)
     _ready_rows: int = 0
@@ -85,17 +88,30 @@ class Stream:
         """Whether so many blocks or bytes have come, or are under way, ahead of one that is late."""
         return self.launched - self.absorbed >= blocks or self._early_bytes > most_bytes
 
-    def next_task(self, seed: int, purpose: Purpose | Prefix) -> Task:
-        """The next block; each row it takes from a child is taken once."""
-        inputs: Columns = {}
-        for child in self.children:
-            inputs |= child.take(self.rows)
-        block = self.launched
-        self.launched += 1
-        key = randomness.key(seed, purpose, self.index, block)
-        return Task(partial(_run_block, self.work, key, inputs, self.rows), partial(self._done, block))
+    @property
+    def stays(self) -> bool:
+        """Whether its rows take longer to be sent than to be worked on: plain laws of rows that are there already."""
+        return self.together > 1 and bool(self.children)
 
-    def _done(self, block: int, result: tuple[Columns, Array]) -> None:
+    @property
+    def under_way(self) -> int:
+        """Blocks that have begun, or wait for one before them."""
+        return self.launched - self.absorbed
+
+    def next_task(self, seed: int, purpose: Purpose | Prefix, blocks: int = 1, together: int = 1) -> Task:
+        """The next blocks, so many of them evaluated together; each row they take from a child is taken once."""
+        inputs = [child.take(blocks * self.rows) for child in self.children]
+        first = self.launched
+        self.launched += blocks
+        key = randomness.key(seed, purpose, self.index, first)
+        work = partial(run_blocks, self.work, key, inputs, self.rows, blocks, together)
+        return Task(work, partial(self._arrived, first), portable=not self.stays)
+
+    def _arrived(self, first: int, results: list[Found]) -> None:
+        for block, result in enumerate(by_block(results), first):
+            self._done(block, result)
+
+    def _done(self, block: int, result: Survivors) -> None:
         self._early[block] = result
         self._early_bytes += _size(result)
 
@@ -106,29 +122,27 @@ class Stream:
         columns, positions = result = self._early.pop(self.absorbed)
         self._early_bytes -= _size(result)
         if len(positions):
-            self._positions.append((self.accepted, self.absorbed, positions.astype(np.int32)))
+            self._positions.append((self.accepted, self.absorbed, positions.astype(np.int32, copy=False)))
             self._ready.append(columns)
             self._ready_rows += len(positions)
         self.absorbed += 1
         self.accepted += len(positions)
         return True
 
-    def take(self, rows: int) -> Columns:
-        """The next `rows` survivors, each once (fewer only if fewer are ready)."""
-        parts: list[Columns] = []
+    def take(self, rows: int) -> list[Columns]:
+        """The next `rows` survivors, each once (fewer only if fewer are ready), in pieces."""
+        pieces: list[Columns] = []
         missing = min(rows, self._ready_rows)
         self._ready_rows -= missing
         while missing:
-            chunk = self._ready.popleft()
-            size = len(next(iter(chunk.values())))
+            piece = self._ready.popleft()
+            size = len(next(iter(piece.values())))
             if size > missing:
-                self._ready.appendleft({name: column[missing:] for name, column in chunk.items()})
-                chunk, size = {name: column[:missing] for name, column in chunk.items()}, missing
-            parts.append(chunk)
+                self._ready.appendleft({name: column[missing:] for name, column in piece.items()})
+                piece, size = {name: column[:missing] for name, column in piece.items()}, missing
+            pieces.append(piece)
             missing -= size
-        if len(parts) <= 1:
-            return parts[0] if parts else {}
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return pieces
 
     def prune(self, spans: list[tuple[float, float]]) -> None:
         """Drop the positions of survivors outside the given spans of rows: no tally will ask for them again."""
@@ -163,15 +177,9 @@ class Stream:
         return [*below, (self, survivors, proposals)]
 
 
-def _size(result: tuple[Columns, Array]) -> int:
+def _size(result: Survivors) -> int:
     """Bytes of a block's survivors."""
     return result[1].nbytes + sum(column.nbytes for column in result[0].values())
-
-
-def _run_block(
-    work: Work, key: np.random.SeedSequence, inputs: Columns, rows: int, poll: Callable[[], None]
-) -> tuple[Columns, Array]:
-    return work(np.random.default_rng(key), inputs, rows, poll)
 
 
 @dataclass
@@ -211,17 +219,24 @@ class StreamsRun:
         budget: Budget,
         progress: Progress,
         log: Log = NOTHING,
+        handful: int = 1,
     ) -> None:
         self.roots, self.draws, self.seed, self.purpose = roots, draws, seed, purpose
+        self.handful = handful
+        """Times as many blocks as are evaluated together that a task has, at most; none where one is all at a time."""
         self.budget, self.progress, self.log = budget, progress, log
         self.forms: dict[int, dict[str, Any]] = {}
         """By stream, the form of its blocks that the log has agreed to."""
         self.most_bytes = WAITING * total_memory()
         self.filled = [0] * len(roots)
         self.columns: list[Columns] = [{} for _ in roots]
+        self.loose: list[list[Columns]] = [[] for _ in roots]
+        """By root, pieces that are still to be moved into its columns."""
+        self.loose_rows, self.placed = [0] * len(roots), [0] * len(roots)
         self.streams = [stream for root in roots for stream in root.below()]
         self.wanted = {child.index: stream.rows for stream in self.streams for child in stream.children}
         """By stream, the survivors that the first block of its parent takes."""
+        self.parents = {child.index: stream for stream in self.streams for child in stream.children}
         self.unchecked = log.below("block") & {stream.index for stream in self.streams}
         """Streams of which the log has blocks: the first of each is computed again, and compared."""
         self.unsure = set(self.unchecked)
@@ -242,31 +257,63 @@ class StreamsRun:
         while not self.finished:
             root = self.roots[self.filled.index(min(self.filled))]
             stream = root.next_stream()
-            if stream.must_wait(AHEAD * most, self.most_bytes):
+            together = self._together(stream, most)
+            largest = max(1, self.handful * together)
+            if stream.must_wait(AHEAD * most * largest, self.most_bytes):
                 return None
             block = stream.launched
-            task = stream.next_task(self.seed, self.purpose)
             logged = self.log.has("block", stream.index, block)
-            if not logged or stream.index in self.unchecked:
-                self.unchecked -= {stream.index} if logged else set()
-                return replace(task, done=partial(self._ran, stream, block, task.done))
-            self._done(stream, task.done, read_block(self.log, stream, block))
+            if logged and stream.index not in self.unchecked:
+                stream.next_task(self.seed, self.purpose)
+                self._done(stream, block, read_block(self.log, stream, block))
+                continue
+            self.unchecked -= {stream.index} if logged else set()
+            blocks = 1 if logged else self._size_of_task(stream, largest, most)
+            task = stream.next_task(self.seed, self.purpose, blocks, together)
+            return replace(task, done=partial(self._ran, stream, block))
         return None
+
+    def _together(self, stream: Stream, most: int) -> int:
+        """Blocks that are evaluated together now: the more tasks at a time, the more they wait for the interpreter."""
+        if self.handful == 0:
+            return 1
+        share = 0.25 if self.handful > 1 else min(1.0, max(0.25, most / MANY))
+        return max(1, int(share * stream.together))
+
+    def _size_of_task(self, stream: Stream, largest: int, most: int) -> int:
+        """Blocks of the next task: a share of what is expected to be wanted yet, and rows for them are there."""
+        if largest == 1:
+            return 1
+        ready = [child._ready_rows // stream.rows for child in stream.children]
+        blocks = max(1, min(largest, int(self._expected(stream) / most), *ready))
+        logged = (n for n in range(1, blocks) if self.log.has("block", stream.index, stream.launched + n))
+        return next(logged, blocks)
+
+    def _expected(self, stream: Stream) -> float:
+        """Blocks that are wanted beyond those under way, at the share of survivors so far."""
+        parent = self.parents.get(stream.index)
+        if parent is None:
+            wanted: float = self.draws - self.filled[self.roots.index(stream)]
+        else:
+            wanted = self._expected(parent) * parent.rows - stream._ready_rows
+        rate = (stream.accepted + 1) / stream.proposals if stream.absorbed else 1.0
+        return max(0.0, wanted / (rate * stream.rows) - stream.under_way)
 
     @property
     def finished(self) -> bool:
         """Whether nothing more is wanted."""
         return self.status != "complete" or min(self.filled) >= self.draws
 
-    def _ran(self, stream: Stream, block: int, done: Callable[[Any], None], result: tuple[Columns, Array]) -> None:
-        """Log a block that has been computed; or compare it with the one in the log, once for each stream."""
-        if self.log and stream.counted:
-            entry, form = as_entry(stream, *result), kinds_and_shapes(result[0])
-            if self.forms.get(stream.index) != form:
-                self.log.same(form, "form", stream.index)
-                self.forms[stream.index] = form
-            self._keep(entry, stream.index, block)
-        self._done(stream, done, result)
+    def _ran(self, stream: Stream, first: int, results: list[Found]) -> None:
+        """Log blocks that have been computed; or compare with the one in the log, once for each stream."""
+        for block, result in enumerate(by_block(results), first):
+            if self.log and stream.counted:
+                entry, form = as_entry(stream, *result), kinds_and_shapes(result[0])
+                if self.forms.get(stream.index) != form:
+                    self.log.same(form, "form", stream.index)
+                    self.forms[stream.index] = form
+                self._keep(entry, stream.index, block)
+            self._done(stream, block, result)
 
     def _keep(self, entry: dict[str, Any], stream: int, block: int) -> None:
         if self.log.has("block", stream, block):
@@ -280,8 +327,8 @@ class StreamsRun:
             self.log.put(entry, "block", stream, block)
             self.log.forget("block", stream, block)
 
-    def _done(self, stream: Stream, done: Callable[[Any], None], result: Any) -> None:
-        done(result)
+    def _done(self, stream: Stream, block: int, result: Survivors) -> None:
+        stream._done(block, result)
         # Block by block, so that every check sees the same counts however the blocks arrived.
         while self.status == "complete" and stream.absorb():
             before = min(self.filled)
@@ -314,18 +361,27 @@ class StreamsRun:
     # Bookkeeping, all in the calling thread --------------------------------------------------------------
 
     def _collect(self) -> None:
-        """Move ready rows of the roots into arrays of the final size."""
+        """Take ready rows of the roots, to be put into their arrays soon: few long copies, not one for each block."""
         for number, root in enumerate(self.roots):
-            room = self.draws - self.filled[number]
-            rows = root.take(room)
-            if not rows:
-                continue
-            columns, start = self.columns[number], self.filled[number]
-            for name, part in rows.items():
-                if name not in columns:
-                    columns[name] = _room(name, (self.draws, *part.shape[1:]), part.dtype)
-                columns[name][start : start + len(part)] = part
-            self.filled[number] = start + len(part)
+            for piece in root.take(self.draws - self.filled[number]):
+                size = len(next(iter(piece.values())))
+                self.filled[number] += size
+                self.loose_rows[number] += size
+                self.loose[number].append(piece)
+            if self.loose_rows[number] >= COPIED or not self.placed[number]:
+                self._put_away(number)
+
+    def _put_away(self, number: int) -> None:
+        """Move what has been taken of a root into arrays of the final size."""
+        pieces, columns = self.loose[number], self.columns[number]
+        start = self.placed[number]
+        for name, first in pieces[0].items() if pieces else ():
+            if name not in columns:
+                columns[name] = _room(name, (self.draws, *first.shape[1:]), first.dtype)
+            place = columns[name][start : start + self.loose_rows[number]]
+            np.concatenate([piece[name] for piece in pieces], out=place)
+        self.placed[number] += self.loose_rows[number]
+        self.loose[number], self.loose_rows[number] = [], 0
 
     def _check_counts(self, stream: Stream) -> None:
         """Keep to `max_proposals`: the result is the most draws whose own work fits, on any number of threads."""
@@ -417,6 +473,8 @@ class StreamsRun:
 
     def outcome(self) -> Outcome:
         """The draws present, the same number from each root."""
+        for number in range(len(self.roots)):
+            self._put_away(number)
         draws = min(min(self.filled), self.draws)
         columns = {name: column[:draws] for part in self.columns for name, column in part.items()} if draws else {}
         tally = [entry for root in self.roots for entry in root.tally(draws)]
@@ -439,7 +497,7 @@ def kinds_and_shapes(columns: Columns) -> dict[str, Any]:
     return {name: [column.dtype.str, list(column.shape[1:])] for name, column in columns.items()}
 
 
-def read_block(log: Log, stream: Stream, block: int) -> tuple[Columns, Array]:
+def read_block(log: Log, stream: Stream, block: int) -> Survivors:
     """A block from the log."""
     entry = log.get("block", stream.index, block)
     log.forget("block", stream.index, block)
@@ -476,7 +534,7 @@ def run(
     log: Log = NOTHING,
 ) -> Outcome:
     """`draws` rows of each root, on `engine`. Ctrl-C ends with what has been accepted. `log` keeps every block."""
-    source = StreamsRun(roots, draws, seed, purpose, budget or Budget(), progress, log)
+    source = StreamsRun(roots, draws, seed, purpose, budget or Budget(), progress, log, engine.handful)
     source.describe()
     try:
         with progress:

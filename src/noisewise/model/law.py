@@ -25,7 +25,7 @@ from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.model.supports import possible
 from noisewise.model.variates import BadParameter, Variate, variate_for
 from noisewise.model.wrappers import kind_of, laws_within, peel, unchecked
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, blocks_of, double
 from noisewise.numerics.tracing import depending
 
 Values = Mapping[str, Any]
@@ -281,7 +281,7 @@ class Law:
 
     # Compiled pieces; each is built on first use and kept -------------------------------------------
 
-    def _mapped(self, body: Callable[[Values, Any], Any], records: bool) -> Callable[..., Any]:
+    def _mapped(self, body: Callable[[Values, Any], Any], records: bool) -> Compiled:
         def build() -> Callable[..., Any]:
             def at_row(outer: Values, inner: Values, extra: Any) -> Any:
                 return body({**outer, **inner}, extra)
@@ -290,14 +290,14 @@ class Law:
 
         return Compiled(build, small=True)
 
-    def _attribute_program(self, chosen: Callable[[str], bool], records: bool) -> Callable[..., Any]:
+    def _attribute_program(self, chosen: Callable[[str], bool], records: bool) -> Compiled:
         def body(values: Values, _: Any) -> dict[str, Any]:
             return {name: value for name, value in law_attributes(self.function(**values)).items() if chosen(name)}
 
         return self._mapped(body, records)
 
     @cached_property
-    def _attributes(self) -> Callable[..., Any]:
+    def _attributes(self) -> Compiled:
         return self._attribute_program(lambda name: name not in self.form.settled, bool(self.inner))
 
     @cached_property
@@ -312,6 +312,12 @@ class Law:
         attributes = self._run(self._attribute_program(lambda name: name in self.form.fixed, False), row, {}, None)
         return {name: value[0] for name, value in attributes.items()}
 
+    @cached_property
+    def _known(self) -> dict[str, Array]:
+        """Those attributes, checked: once, not with every block."""
+        assert self.form.variate is not None
+        return self.form.variate.checked(self.constant)
+
     def push(self, values: Values, base: Any) -> Any:
         """A draw of the law beneath, through the transforms at one value of each parent; traceable."""
         for transform in peel(self.function(**values))[2]:
@@ -319,11 +325,11 @@ class Law:
         return base
 
     @cached_property
-    def _transform(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _transform(self) -> tuple[Compiled, Compiled]:
         return self._mapped(self.push, False), self._mapped(self.push, True)
 
     @cached_property
-    def _fallback(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _fallback(self) -> tuple[Compiled, Compiled]:
         def sample(values: Values, key: Any) -> tuple[Any, Any]:
             law = self.function(**values)
             return law.sample(jax.random.wrap_key_data(key, impl=KEYS)), well_formed(law)
@@ -331,32 +337,33 @@ class Law:
         return self._mapped(sample, False), self._mapped(sample, True)
 
     @cached_property
-    def _density(self) -> Callable[..., Any]:
+    def _density(self) -> Compiled:
         return self._mapped(lambda values, value: log_density(self.function(**values), value), False)
 
     # Use --------------------------------------------------------------------------------------------
 
     def draw(self, rng: np.random.Generator, values: Values, rows: int, records: int | None = None) -> Array:
-        """Independent draws, one per row (and record)."""
+        """Independent draws, one per row (and record); `rng` may be the generators of several blocks, side by side."""
+        blocks = blocks_of(rng)
         outer = {name: values[name] for name in self.outer}
         inner = {name: values[name] for name in self.inner}
         lead = (rows,) if records is None else (rows, records)
         if self.form.variate is None:
             keys = rng.integers(0, 2**32, size=(*lead, 2), dtype=np.uint32)
-            drawn, good = self._run(self._fallback[records is not None], outer, inner, keys)
+            drawn, good = self._run(self._fallback[records is not None], outer, inner, keys, blocks=blocks)
             if not np.all(good):
                 raise self._bad_parameter(BadParameter("a parameter of it is out of its domain", ~good), values)
             return drawn
-        return self.drawn(rng, self.checked(values, records), values, lead)
+        return self.drawn(rng, self.checked(values, records, blocks), values, lead)
 
-    def checked(self, values: Values, records: int | None = None) -> dict[str, Array]:
+    def checked(self, values: Values, records: int | None = None, blocks: int = 1) -> dict[str, Array]:
         """The attributes of the law beneath, as its sampler takes them; refused where one is out of its domain."""
         assert self.form.variate is not None
         outer = {name: values[name] for name in self.outer}
         inner = {name: values[name] for name in self.inner}
-        attributes = self._attributes_of(outer, inner, records)
+        attributes = self._attributes_of(outer, inner, records, blocks)
         try:
-            return self.form.variate.checked(attributes)
+            return {**self._known, **self.form.variate.checked(attributes)}
         except ValueError as error:
             raise self._bad_parameter(error, values) from error
 
@@ -380,26 +387,30 @@ class Law:
             raise self._bad_parameter(error, values) from error
         if self.form.transformed:
             outer, inner = ({name: values[name] for name in names} for names in (self.outer, self.inner))
-            base = self._run(self._transform[len(lead) > 1], outer, inner, base)
+            base = self._run(self._transform[len(lead) > 1], outer, inner, base, blocks=blocks_of(rng))
         return base
 
-    def _attributes_of(self, outer: Values, inner: Values, records: int | None) -> dict[str, Array]:
-        """Attributes by name. Those that vary have an axis of rows, and with `records` then one of records, or of 1."""
+    def _attributes_of(self, outer: Values, inner: Values, records: int | None, blocks: int = 1) -> dict[str, Array]:
+        """Attributes that vary, by name, with an axis of rows, and with `records` then one of records, or of 1."""
         assert self.form.variate is not None
         varying: dict[str, Array] = {
             name: np.asarray(inner[of]) for name, of in self.form.passed.items() if of in inner
         }
         by_row = {name: np.asarray(outer[of]) for name, of in self.form.passed.items() if of in outer}
         if not self.form.settled.issuperset(self.form.variate.rules) and self.parents:
-            (varying if self.inner else by_row).update(self._run(self._attributes, outer, inner, None))
+            (varying if self.inner else by_row).update(self._run(self._attributes, outer, inner, None, blocks=blocks))
         if records is not None:
             by_row = {name: value[:, None] for name, value in by_row.items()}
-        return {**self.constant, **varying, **by_row}
+        return {**varying, **by_row}
 
     @staticmethod
-    def _run(function: Callable[..., Any], *arguments: Any) -> Any:
+    def _run(function: Compiled, *arguments: Any, blocks: int = 1) -> Any:
+        plain = function.plain(*arguments)
+        if plain is not None:
+            return plain(*arguments)
         with double():
-            return jax.tree.map(np.asarray, function(*arguments))
+            found = function(*arguments) if blocks == 1 else function.by_blocks(blocks, *arguments)
+            return jax.tree.map(np.asarray, found)
 
     def log_prob(self, value: Any, values: Values) -> Array:
         """log density of `value` (one, or one per row) for each row of the parents' values."""

@@ -323,6 +323,10 @@ class Model:
         """Whether all of `names` can be drawn by a compiled program: Python simulators cannot."""
         return not any(isinstance(self._nodes[name], BoundSimulator) for name in names)
 
+    def acts_row_by_row(self, names: Iterable[str]) -> bool:
+        """Whether `names` are laws, which `draw` takes with the generators of several blocks side by side."""
+        return all(isinstance(self._nodes[name], Law) for name in names)
+
     def cost_of_row(self, name: str) -> int:
         """A rough count of numbers handled per row, to choose block sizes by."""
         node = self._nodes[name]
@@ -362,19 +366,19 @@ class Model:
         if on_accelerator() and self.simulates_on_accelerator(names):
             return simulate(self, rng, names, rows, given or {}, poll)
         values = dict(given or {})
-        for name in names:
-            node = self._nodes[name]
-            with np.errstate(over="ignore", under="ignore"):  # a variate beyond range is infinite, or zero
+        with np.errstate(over="ignore", under="ignore"):  # a variate beyond range is infinite, or zero
+            for name in names:
+                node = self._nodes[name]
                 if isinstance(node, Law):
                     values[name] = node.draw(rng, values, rows)
                 else:
                     values[name] = node.draw(rng, values, rows, poll)
-            self._refuse_nan(name, values)
+                self._refuse_nan(name, values)
         return values
 
     def _refuse_nan(self, name: str, values: Values) -> None:
         drawn = values[name]
-        if drawn.dtype.kind != "f" or not np.isnan(np.sum(drawn)) or not np.isnan(drawn).any():
+        if drawn.dtype.kind != "f" or not np.isnan(drawn.sum()) or not np.isnan(drawn).any():
             return
         row = int(np.argmax(np.isnan(drawn).reshape(len(drawn), -1).any(axis=1)))
         at = ", ".join(f"{parent}={np.asarray(values[parent][row]).tolist()}" for parent in self._edges[name])

@@ -22,6 +22,7 @@ Draw = Callable[..., Array]
 
 MOST = 9e18
 """Beyond this NumPy's 64-bit counts overflow."""
+_MOST_BITS = np.float64(MOST).view(np.uint64)
 _ROUNDING = 1e-6
 
 
@@ -56,7 +57,7 @@ class Variate:
 
     def checked(self, attributes: Mapping[str, Array]) -> dict[str, Array]:
         """The attributes as the sampler takes them; `BadParameter` where one breaks its rule."""
-        return {name: RULES[rule](name, attributes[name]) for name, rule in self.rules.items()}
+        return {name: RULES[self.rules[name]](name, value) for name, value in attributes.items()}
 
 
 def _require(condition: Array, name: str, rule: str, value: Array) -> None:
@@ -69,12 +70,11 @@ def _require(condition: Array, name: str, rule: str, value: Array) -> None:
 
 def _ends(value: Array) -> tuple[Any, Any]:
     """Least and largest, NaN where one is NaN: two passes settle what a mask of every entry would."""
-    return (np.min(value), np.max(value)) if np.size(value) else (1.0, 1.0)
+    return (value.min(), value.max()) if np.size(value) else (1.0, 1.0)
 
 
 def _finite(name: str, value: Array) -> Array:
-    low, high = _ends(value)
-    if not -np.inf < low <= high < np.inf:
+    if not -np.inf < value.sum() < np.inf:  # one pass; a sum that overflows is looked at again
         _require(np.isfinite(value), name, "finite", value)
     return value
 
@@ -87,8 +87,9 @@ def _positive(name: str, value: Array) -> Array:
 
 
 def _rate(name: str, value: Array) -> Array:
-    low, high = _ends(value)
-    if not 0 <= low <= high < MOST:
+    # As whole numbers, bits of floats from +0 on are in the order of the floats; negative ones and NaN are above them.
+    bits = value.view(np.uint64) if value.dtype == np.float64 and value.size else None
+    if bits is None or not bits.max() < _MOST_BITS:
         _require((value >= 0) & (value < MOST), name, f"non-negative and below {MOST:g}", value)
     return value
 

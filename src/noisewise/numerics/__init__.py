@@ -3,11 +3,14 @@
 from noisewise.numerics.compiled import Compiled
 from noisewise.numerics.namespaces import Array, log_mills, log_ndtr, log_ndtr_near, namespace, special
 from noisewise.numerics.precision import Placement, double, placed, placement, single
+from noisewise.numerics.side_by_side import SideBySide, blocks_of
 
 __all__ = [
     "Array",
     "Compiled",
     "Placement",
+    "SideBySide",
+    "blocks_of",
     "double",
     "log_mills",
     "log_ndtr",

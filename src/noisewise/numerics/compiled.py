@@ -19,7 +19,8 @@ class Compiled:
     `jax.jit` would keep the traced function, and with it the NumPy arrays the analyst's functions close over: JAX
     remembers such an array in 64 bits, and the analyst's own 32-bit use of it would fail. Called within `double`.
     Threads that ask for one program at the same time wait for the first to compile it. Programs are not pickled.
-    A `small` one that is no more than plain arithmetic is left to NumPy on the CPU, and gives NumPy arrays.
+    A `small` one, of arguments whose first axis is that of rows, is left to NumPy on the CPU where it is no more than
+    plain arithmetic, and gives NumPy arrays.
     """
 
     def __init__(self, build: Callable[[], Callable[..., Any]], small: bool = False) -> None:
@@ -51,19 +52,54 @@ class Compiled:
 
     def _program(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         leaves, tree = jax.tree.flatten(arguments)
+        plain = self._plain(arguments, leaves, tree)
+        if plain is not None:
+            return plain
         key = (placement(), tree, *((_shape(leaf), _dtype(leaf)) for leaf in leaves))
-        program = self._programs.get(key)
-        if program is None:
-            with self._lock:
-                program = self._programs.get(key)
-                if program is None:
-                    program = self._programs[key] = self._compiled(arguments)
+        program: Callable[..., Any] = self._once(key, lambda: jax.jit(self._build()).lower(*arguments).compile())
         return program
 
-    def _compiled(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        function = self._build()
-        plain = in_numpy(function, arguments) if self._small and placement() is None else None
-        return plain or jax.jit(function).lower(*arguments).compile()
+    def by_blocks(self, blocks: int, *arguments: Any) -> Any:
+        """As for the arguments of each block alone, which are equal parts of these: by the same program, the same bits.
+
+        NumPy acts row by row, and may take all of them together.
+        """
+        leaves, tree = jax.tree.flatten(arguments)
+        plain = self._plain(arguments, leaves, tree)
+        if plain is not None:
+            return plain(*arguments)
+        rows = len(leaves[0]) // blocks
+        cut = (
+            jax.tree.unflatten(tree, [leaf[block * rows : (block + 1) * rows] for leaf in leaves])
+            for block in range(blocks)
+        )
+        results = [jax.tree.map(np.asarray, self(*part)) for part in cut]
+        return jax.tree.map(lambda *parts: np.concatenate(parts), *results)
+
+    def plain(self, *arguments: Any) -> Callable[..., Any] | None:
+        """The program in NumPy, where it is known already that there is one: it needs no `double`."""
+        leaves, tree = jax.tree.flatten(arguments)
+        found: Callable[..., Any] | None = None if placement() is not None else self._programs.get(_key(leaves, tree))
+        return found
+
+    def _plain(self, arguments: tuple[Any, ...], leaves: list[Any], tree: Any) -> Callable[..., Any] | None:
+        """The program in NumPy, for any number of rows; None where it is to be compiled."""
+        if not self._small or not leaves or placement() is not None:
+            return None
+        found: Callable[..., Any] | None = self._once(_key(leaves, tree), lambda: in_numpy(self._build(), arguments))
+        return found
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._programs:
+            with self._lock:
+                if key not in self._programs:
+                    self._programs[key] = make()
+        return self._programs[key]
+
+
+def _key(leaves: list[Any], tree: Any) -> Any:
+    """Of a program for any number of rows."""
+    return ("plain", tree, *((_shape(leaf)[1:], _dtype(leaf)) for leaf in leaves))
 
 
 def _shape(leaf: Any) -> tuple[int, ...]:

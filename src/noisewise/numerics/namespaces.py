@@ -10,10 +10,14 @@ import numpy as np
 import scipy.special
 
 Array = np.ndarray[Any, Any]
+_PLAIN = {np.ndarray, np.float64, np.int64, float, int, bool, type(None)}
+"""Types that are quickly seen to be none of JAX's."""
 
 
 def namespace(*arguments: Any) -> Any:
     """`jax.numpy` if any argument (or any leaf of one) is a JAX array or tracer, else `numpy`."""
+    if all(type(argument) in _PLAIN for argument in arguments):
+        return np
     return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(arguments)) else np
 
 

@@ -12,8 +12,13 @@ import jax
 import jax.extend.core
 import numpy as np
 
-Step = tuple[Callable[[list[Any]], Any], list[Any], Any]
+Operation = Callable[..., Any]
+"""(arguments, rows) -> result; rows matter only to programs for any number of them."""
+Step = tuple[Operation, list[Any], Any]
 """An operation, the variables or numbers that it takes, and the variable that holds its result."""
+
+ROWS = 1_000_003
+"""Rows of what is traced: a size that stands for however many there are, and that no other axis has."""
 
 MOST_STEPS = 12
 """Programs of more steps are worth compiling: XLA goes through the rows once, NumPy once for each step."""
@@ -42,11 +47,17 @@ PRODUCTS = {2: lambda x: x * x, 3: lambda x: x * x * x, -1: lambda x: 1.0 / x}
 
 
 def in_numpy(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
-    """`function` of arrays shaped like `arguments`, in NumPy; None where it is more than a little arithmetic."""
-    traced, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    """`function` of arrays shaped like `arguments`, in NumPy; None where it is more than a little arithmetic.
+
+    The first axis of every argument is that of rows, which `function` treats alike: the program takes any number.
+    """
+    rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((ROWS, *leaf.shape[1:]), leaf.dtype), arguments)
+    traced, shapes = jax.make_jaxpr(function, return_shape=True)(*rows)
     program = traced.jaxpr
     steps = _needed(program)
-    if len(steps) > MOST_STEPS:
+    if len(steps) > MOST_STEPS or any(
+        ROWS in np.shape(known)[1:] for known in [*jax.tree.leaves(rows), *traced.consts]
+    ):
         return None
     constants = dict(zip(map(id, program.constvars), map(np.array, traced.consts), strict=True))  # copies, as XLA's are
     calls: list[Step] = []
@@ -60,7 +71,9 @@ def in_numpy(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable
     overwriting = _overwriting(steps, outputs)
 
     def run(*values: Any) -> Any:
-        computed = constants | dict(zip(inputs, map(np.asarray, jax.tree.leaves(values)), strict=True))
+        leaves = jax.tree.leaves(values)
+        computed = constants | dict(zip(inputs, map(np.asarray, leaves), strict=True))
+        count = len(leaves[0])
 
         def value(name: Any) -> Any:
             return computed[name] if isinstance(name, int) else name.number
@@ -69,7 +82,7 @@ def in_numpy(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable
             for operation, names, result in calls:
                 given = [value(name) for name in names]
                 ufunc, place = overwriting.get(result, (None, 0))
-                computed[result] = operation(given) if ufunc is None else ufunc(*given, out=given[place])
+                computed[result] = operation(given, count) if ufunc is None else ufunc(*given, out=given[place])
         return jax.tree.unflatten(tree, [value(name) for name in outputs])
 
     return run
@@ -118,28 +131,33 @@ def _needed(program: Any) -> list[Any]:
     return steps[::-1]
 
 
-def operation_of(step: Any) -> Callable[[list[Any]], Any] | None:
+def operation_of(step: Any) -> Operation | None:
     """A step as a function of the list of its arguments; None for all but plain arithmetic and moves."""
     name, params = step.primitive.name, step.params
     kinds = {variable.aval.dtype.kind for variable in step.invars}
     if name in ARITHMETIC and kinds <= {"f", "i"}:
-        return lambda values: ARITHMETIC[name](*values)
+        return lambda values, _=0: ARITHMETIC[name](*values)
     if name in COMPARISONS and (kinds == {"f"} or kinds == {"i"}):
-        return lambda values: COMPARISONS[name](*values)
+        return lambda values, _=0: COMPARISONS[name](*values)
     if name in LOGIC and kinds == {"b"}:
-        return lambda values: LOGIC[name](*values)
+        return lambda values, _=0: LOGIC[name](*values)
     if name in REAL_ONLY and kinds == {"f"}:
-        return lambda values: REAL_ONLY[name](*values)
+        return lambda values, _=0: REAL_ONLY[name](*values)
     if name == "integer_pow" and kinds == {"f"} and params["y"] in PRODUCTS:
-        return lambda values: PRODUCTS[params["y"]](*values)
+        return lambda values, _=0: PRODUCTS[params["y"]](*values)
     if name == "convert_element_type" and np.dtype(params["new_dtype"]) == np.float64 and kinds <= {"f", "i"}:
-        return lambda values: np.asarray(values[0], dtype=np.float64)
+        return lambda values, _=0: np.asarray(values[0], dtype=np.float64)
     if name == "reshape" and params["dimensions"] is None:
-        return lambda values: np.reshape(values[0], params["new_sizes"])
+        return lambda values, count=0: np.reshape(values[0], _sized(params["new_sizes"], count))
     if name == "broadcast_in_dim" and len(step.invars) == 1:
         shape, axes = params["shape"], params["broadcast_dimensions"]
         lead = [1] * len(shape)
         for axis, size in zip(axes, step.invars[0].aval.shape, strict=True):
             lead[axis] = size
-        return lambda values: np.broadcast_to(np.reshape(values[0], lead), shape)
+        return lambda values, count=0: np.broadcast_to(np.reshape(values[0], _sized(lead, count)), _sized(shape, count))
     return None
+
+
+def _sized(shape: Sequence[int], count: int) -> list[int]:
+    """A traced shape with so many rows."""
+    return [count if size == ROWS else size for size in shape]
