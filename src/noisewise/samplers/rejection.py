@@ -65,8 +65,8 @@ class Rejection(Sampler):
         if isinstance(exact, Predictive):
             roots = [exact.stream()]
         else:
-            sizes: dict[str, Any] = {"leaf_rows": engine.block_rows or LEAF_ROWS, "stay": engine.keeps and not log}
-            roots = plan_streams(problem, joint=self.plan == "joint", **sizes)
+            stay = engine.keeps and not log
+            roots = plan_streams(problem, joint=self.plan == "joint", device_rows=engine.block_rows, stay=stay)
         budget = Budget(self.max_proposals, self.max_seconds)
         outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
         if isinstance(exact, Predictive):
@@ -128,12 +128,12 @@ def prior_groups(problem: Problem) -> list[set[str]]:
     return groups
 
 
-def plan_streams(problem: Problem, *, joint: bool, leaf_rows: int = LEAF_ROWS, stay: bool = False) -> list[Stream]:
+def plan_streams(problem: Problem, *, joint: bool, device_rows: int | None = None, stay: bool = False) -> list[Stream]:
     """The streams whose rows, side by side, are posterior draws.
 
-    `leaf_rows` is the size of a block of scalars; what a later merge takes may `stay` where it was made.
+    `device_rows` is the size of a block of scalars on an accelerator, where what a later merge takes may `stay`.
     """
-    _stream = partial(_stream_of, problem, leaf_rows)
+    _stream = partial(_stream_of, problem, device_rows)
     model, order = problem.model, problem.model.order
     if joint:
         everything = [name for name in order if name in problem.needed or name in model.parameters]
@@ -176,19 +176,24 @@ def _next_statistic(problem: Problem, waiting: list[str], groups: list[set[str]]
 
 
 def _stream_of(
-    problem: Problem, leaf_rows: int, index: int, fresh: list[str], released: tuple[str, ...], children: list[Stream]
+    problem: Problem,
+    device_rows: int | None,
+    index: int,
+    fresh: list[str],
+    released: tuple[str, ...],
+    children: list[Stream],
 ) -> Stream:
     # Block sizes follow from model, release and kind of engine alone, never from draws, threads or memory.
     # On the processor a run waits for its last block, so each record counts; an accelerator has all rows' side by side.
-    cost = problem.model.cost_of_row if leaf_rows > LEAF_ROWS else problem.model.block_cost_of_row
+    cost = problem.model.block_cost_of_row if device_rows is None else problem.model.cost_of_row
     cells = sum(cost(name) for name in fresh)
+    leaf_rows = LEAF_ROWS if device_rows is None else device_rows
     rows = leaf_rows * MERGE_ROWS // LEAF_ROWS if children else leaf_rows
     while rows > LEAST_ROWS and rows * cells > leaf_rows * CELLS // LEAF_ROWS:
         rows //= 2
     label = " and ".join(repr(name) for name in released) or "the prior"
-    alone = problem.model.acts_row_by_row(fresh) and all(
-        problem.release[name].mechanism.event_dim == 0 for name in released
-    )
+    entrywise = all(problem.release[name].mechanism.event_dim == 0 for name in released)
+    alone = device_rows is None and entrywise and problem.model.acts_row_by_row(fresh)
     together = max(1, TOGETHER // (rows * cells)) if alone else 1
     work = Merge(problem, tuple(fresh), released)
     return Stream(index, rows, work, label, children, counted=bool(released), together=together)

@@ -54,7 +54,7 @@ class Held:
             at += stop - start
         return Held(pieces or [(*self.pieces[0][:2], self.pieces[0][1])])
 
-    def astype(self, dtype: Any) -> "Held":
+    def astype(self, dtype: Any, copy: bool = True) -> "Held":
         """Itself: numbers keep their kind there."""
         assert self.dtype == dtype
         return self
