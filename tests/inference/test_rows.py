@@ -12,7 +12,7 @@ from targets import briefly
 
 import noisewise as nw
 from noisewise.inference.conditional import row_panels, rows
-from noisewise.inference.conditional.rows import Rows, RowSource
+from noisewise.inference.conditional.rows import NoisyRows, RowSource
 from noisewise.numerics import Compiled
 
 X = np.linspace(-1.0, 1.0, 40)
@@ -49,7 +49,7 @@ def rows_of(case, engine=None, releases=None):
     def compiled(purpose, build):
         return programs(case).setdefault(purpose, Compiled(build))
 
-    return Rows(RowSource(lambda given: law(**given), mechanism, released, (40,), kind, chart, compiled), engine)
+    return NoisyRows(RowSource(lambda given: law(**given), mechanism, released, (40,), kind, chart, compiled), engine)
 
 
 def integral(case, i, released):

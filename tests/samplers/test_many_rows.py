@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import logsumexp, roots_legendre
 
 import noisewise as nw
-from noisewise.inference.conditional.rows import ClosedRows, Rows
+from noisewise.inference.conditional.rows import ClosedRows, NoisyRows
 from noisewise.inference.problem import Problem
 from noisewise.samplers.choosing.probe import COLLAPSED
 from noisewise.samplers.proposals import many_rows
@@ -118,7 +118,7 @@ def test_normal_rows_in_closed_form_are_those_of_quadrature():
     density = ManyRows(Problem(*problem_of(normal=True)), None)
     closed = density.rows["y"]
     assert type(closed) is ClosedRows
-    by_panels, given = Rows(closed.source, None), {"a": np.asarray(1.1), "sigma": np.asarray(0.9)}
+    by_panels, given = NoisyRows(closed.source, None), {"a": np.asarray(1.1), "sigma": np.asarray(0.9)}
     assert closed.log_likelihoods(given) == pytest.approx(by_panels.log_likelihoods(given), abs=1e-9)
     x = np.array([1.1, 0.9])
     one, other = (rows.moments(x, lambda x: {"a": x[0], "sigma": x[1]}, "plain") for rows in (closed, by_panels))

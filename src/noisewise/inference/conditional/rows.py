@@ -95,7 +95,7 @@ class RowMoments:
     complete: Array
 
 
-class Rows:
+class NoisyRows:
     """Likelihood and derivatives of all rows; keeps the panels from one parameter value to the next."""
 
     def __init__(self, source: RowSource, engine: Engine | None, own: Array | None = None) -> None:
@@ -387,7 +387,7 @@ class Rows:
         return self.source.compiled(f"rows {purpose}", build)
 
 
-class ClosedRows(Rows):
+class ClosedRows(NoisyRows):
     """Normal rows under noise with a closed form: no panels, no error, and no complete information."""
 
     def log_likelihoods(self, given: Any) -> Array:
@@ -415,7 +415,7 @@ class ClosedRows(Rows):
         return self._program(f"closed {purpose}", lambda: build)(block)
 
 
-def rows_for(source: RowSource, engine: Engine | None, own: Array | None = None) -> Rows:
+def rows_for(source: RowSource, engine: Engine | None, own: Array | None = None) -> NoisyRows:
     """Rows in closed form where there is one, else by quadrature."""
     closed = source.kind == "Normal" and is_closed(source.mechanism)
-    return (ClosedRows if closed else Rows)(source, engine, own)
+    return (ClosedRows if closed else NoisyRows)(source, engine, own)

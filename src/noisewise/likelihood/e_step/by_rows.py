@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise.engine import Engine
 from noisewise.inference.conditional import rows
-from noisewise.inference.conditional.rows import RowMoments, Rows, RowSource
+from noisewise.inference.conditional.rows import NoisyRows, RowMoments, RowSource
 from noisewise.likelihood.e_step import streamed
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud
 from noisewise.likelihood.e_step.entries_in_pieces import Piece, first_pieces, in_pieces
@@ -31,12 +31,12 @@ class RowPasses:
         families = [part for part in parts if engine.block_rows is not None and _is_large_family(part)]
         pieces = [part for part in parts if isinstance(part, Piece) and _applies(part)]
         wholes = {id(piece.whole): piece.whole for piece in pieces}
-        self.passes: list[tuple[Part, Rows]] = []
+        self.passes: list[tuple[Part, NoisyRows]] = []
         for key, whole in wholes.items():
             own = [piece for piece in pieces if id(piece.whole) == key]
             part = whole if len(own) == own[0].step else own[0]
-            self.passes.append((part, Rows(_source(part), engine)))
-        self.passes += [(part, Rows(_source(part), engine)) for part in families]
+            self.passes.append((part, NoisyRows(_source(part), engine)))
+        self.passes += [(part, NoisyRows(_source(part), engine)) for part in families]
         self.others = [number for number, part in enumerate(parts) if part not in [*pieces, *families]]
         """Numbers of the parts that no pass takes."""
 

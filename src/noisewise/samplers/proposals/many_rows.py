@@ -23,7 +23,7 @@ from noisewise.errors import InferenceError
 from noisewise.inference.conditional import rows
 from noisewise.inference.conditional.laws import entries, look_at
 from noisewise.inference.conditional.normal import is_closed
-from noisewise.inference.conditional.rows import Rows, RowSource, rows_for
+from noisewise.inference.conditional.rows import NoisyRows, RowSource, rows_for
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import AFTER_ROUND, Purpose, generator
 from noisewise.inference.streams import Columns
@@ -119,7 +119,7 @@ class ManyRows:
         self.problem, self.space, self.engine = problem, space_of(problem.model), engine
         self.rows = {name: self._rows(name, share) for name in problem.release}
 
-    def _rows(self, name: str, share: int | None) -> Rows:
+    def _rows(self, name: str, share: int | None) -> NoisyRows:
         model, item = self.problem.model, self.problem.release[name]
         found = _row_law(model, item.mechanism, name)
         assert found is not None
