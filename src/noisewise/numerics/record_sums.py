@@ -3,7 +3,7 @@
 XLA copies what it is given, hands the work to threads of its own and adds one number after the other. A clamped sum is
 a comparison or two and an addition for each record: NumPy does that at once on records that are still in the cache.
 Only operations that IEEE 754 rounds correctly are taken, so contributions are the same numbers either way. Sums along a
-row of records are NumPy's, pairwise, in an order that depends on the number of records alone. See
+row of records are NumPy's, in an order that depends on the number of records alone. See
 docs/derivations/totals.md.
 """
 
@@ -26,6 +26,8 @@ Program = Callable[[Values, Array | None], Array]
 SCRATCH = Scratch()
 RECORDS = 1
 """The axis of records in contributions by row and record."""
+FEW = 128
+"""Up to here NumPy's sums are not pairwise yet, and those of `einsum` take a quarter of the time."""
 MOST_STEPS = 40
 """Longer programs are worth compiling, even for numbers in the cache."""
 # fmt: off
@@ -156,6 +158,8 @@ def _added(contributions: Any, counted: Any) -> Any:
     if counted is not None:
         places = counted.reshape(counted.shape + (1,) * (np.ndim(contributions) - 2))
         contributions = np.where(places, contributions, 0)
+    if np.ndim(contributions) == 2 and contributions.shape[RECORDS] <= FEW:
+        return np.einsum("ij->i", contributions)
     return np.sum(contributions, axis=RECORDS)
 
 
