@@ -3,8 +3,11 @@
     python benchmarks/scaling.py [--write]
 
 Every row is measured in a process of its own, after one run to compile, best of three; memory is that process's peak,
-for Dask with its workers' added. What threads give is measured by threads.py. "records" is a clamped mean, whose
-records are simulated; "known sums" are a number of bits, a sum and a sum of squares, drawn by their own law.
+for Dask with its workers' added. Dask's workers are processes of this machine with one thread each. They take turns
+with two threads of the measuring process, beside which the last column sets them; a simulator written in Python holds
+the interpreter's lock, and gains nothing from a second thread. What threads give is measured by threads.py. "records"
+is a clamped mean, whose records are simulated; "known sums" are a number of bits, a sum and a sum of squares, drawn by
+their own law.
 """
 
 import json
@@ -91,21 +94,27 @@ def timed(problem, sampler, draws, engine):
     return max([once(problem, sampler, draws, engine, repeat) for repeat in range(REPEATS + 1)][1:])
 
 
+def in_turns(problem, sampler, draws, engines):
+    """Draws and proposals per second on each engine, turn by turn, best of several after one run to compile."""
+    turns = [[once(problem, sampler, draws, engine, turn) for engine in engines] for turn in range(REPEATS + 1)]
+    return [max(rates) for rates in zip(*turns[1:], strict=True)]
+
+
 def measure(kind, name, size):
-    """One row, in this process: draws and proposals per second, and memory."""
+    """One row, in this process: draws and proposals per second, memory, and for Dask the draws of two threads."""
     make, sampler, draws = CASES[name]
     if kind == "Dask":
         from distributed import Client, LocalCluster
 
         settings = {"n_workers": size, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
         with LocalCluster(**settings, silence_logs=50) as cluster, Client(cluster) as client:
-            rates = timed(make(), sampler, draws, Dask(client))
-            return (*rates, page.peak() + sum(client.run(page.peak).values()))
+            rates, threads = in_turns(make(), sampler, draws, [Dask(client), Threads(2)])
+            return (*rates, page.peak() + sum(client.run(page.peak).values()), threads[0])
     draws = max(50, draws // max(1, size // 100)) if kind == "records" else draws
-    return (*timed(make(size), sampler, draws, Threads()), page.peak())
+    return (*timed(make(size), sampler, draws, Threads()), page.peak(), None)
 
 
-HEAD = ["what", "case", "size", "draws/s", "proposals/s", "against the first", "MiB"]
+HEAD = ["what", "case", "size", "draws/s", "proposals/s", "against the first", "MiB", "against two threads"]
 
 
 def measured():
@@ -116,11 +125,12 @@ def measured():
         row = [sys.executable, "-W", "ignore", __file__, kind, name, str(size)]
         done = subprocess.run(row, capture_output=True, text=True, env=environment, check=False)
         if done.returncode:
-            yield [kind, name, f"{size:,}", "failed", done.stderr.strip().splitlines()[-1][:60], "", ""]
+            yield [kind, name, f"{size:,}", "failed", done.stderr.strip().splitlines()[-1][:60], "", "", ""]
             continue
-        draws, proposals, memory = json.loads(done.stdout.strip().splitlines()[-1])
+        draws, proposals, memory, threads = json.loads(done.stdout.strip().splitlines()[-1])
         ratio = draws / first.setdefault((kind, name), draws)
-        yield [kind, name, f"{size:,}", f"{draws:,.0f}", f"{proposals:,.0f}", f"{ratio:.3g}", f"{memory:,.0f}"]
+        beside = f"{draws / threads:.2f}" if threads else ""
+        yield [kind, name, f"{size:,}", f"{draws:,.0f}", f"{proposals:,.0f}", f"{ratio:.3g}", f"{memory:,.0f}", beside]
 
 
 def main():

@@ -3,8 +3,10 @@
     python benchmarks/threads.py [--write | --out FILE | --page FILE]
 
 One thread, several threads of one process, and as many processes with one thread each take turns, after one run each
-to compile; medians are shown. Processes that know nothing of each other are the most that a machine's
-processors give: where they fall short of their number, other work, shared memory or shared clocks slow them down.
+to compile; medians are shown. Every thread has the same number of draws to make, however many there are: what is
+measured is how many come in a second, not how soon a short run ends. Processes that know nothing of each other are the
+most that a machine's processors give: where they fall short of their number, other work, shared memory or shared clocks
+slow them down.
 `--write` puts the table on the page; `--out` and `--page` do that for a machine from which the page cannot be reached.
 """
 
@@ -29,10 +31,11 @@ def work(name):
 
     import noisewise as nw
 
-    make, draws = {"count": (count_problem, 2_000_000), "Lalonde": (lalonde_problem, 100_000)}[name]
+    make, share = {"count": (count_problem, 1_000_000), "Lalonde": (lalonde_problem, 100_000)}[name]
     problem = make()
     for line in sys.stdin:
         threads, seed = map(int, line.split())
+        draws = threads * share
         began = time.perf_counter()
         nw.sample(*problem, nw.Rejection(), draws=draws, seed=seed, engine=nw.Threads(threads), progress=False)
         print(draws / (time.perf_counter() - began), page.peak(), flush=True)

@@ -6,6 +6,7 @@ joined in block order. Scheduling decides only when a block runs, so one seed gi
 of threads, and fewer draws are a prefix of more. See docs/derivations/rejection.md.
 """
 
+import math
 import time
 import warnings
 from collections import deque
@@ -259,7 +260,7 @@ class StreamsRun:
             stream = root.next_stream()
             together = self._together(stream, most)
             largest = max(1, self.handful * together)
-            if stream.must_wait(AHEAD * most * largest, self.most_bytes):
+            if stream.must_wait(AHEAD * most * largest, self.most_bytes) or self._may_suffice(stream):
                 return None
             block = stream.launched
             logged = self.log.has("block", stream.index, block)
@@ -285,19 +286,24 @@ class StreamsRun:
         if largest == 1:
             return 1
         ready = [child._ready_rows // stream.rows for child in stream.children]
-        blocks = max(1, min(largest, int(self._expected(stream) / most), *ready))
+        shares = most if self.handful == 1 else max(1, most // 2)
+        blocks = max(1, min(largest, self._expected(stream) // shares, *ready))
         logged = (n for n in range(1, blocks) if self.log.has("block", stream.index, stream.launched + n))
         return next(logged, blocks)
 
-    def _expected(self, stream: Stream) -> float:
+    def _may_suffice(self, stream: Stream) -> bool:
+        """Whether blocks under way are expected to suffice, where it takes long to hand over others."""
+        return self.handful > 1 and stream.together > 1 and stream.under_way > 0 and self._expected(stream) == 0
+
+    def _expected(self, stream: Stream) -> int:
         """Blocks that are wanted beyond those under way, at the share of survivors so far."""
         parent = self.parents.get(stream.index)
         if parent is None:
-            wanted: float = self.draws - self.filled[self.roots.index(stream)]
+            wanted = self.draws - self.filled[self.roots.index(stream)]
         else:
             wanted = self._expected(parent) * parent.rows - stream._ready_rows
         rate = (stream.accepted + 1) / stream.proposals if stream.absorbed else 1.0
-        return max(0.0, wanted / (rate * stream.rows) - stream.under_way)
+        return max(0, math.ceil(wanted / (rate * stream.rows) - stream.under_way))
 
     @property
     def finished(self) -> bool:
