@@ -166,9 +166,9 @@ def test_em_in_pieces_is_em(seed, monkeypatch):
 def test_rows_and_other_statistics_together(seed, monkeypatch):
     """A statistic that is cut beside one that is not: likelihood, score and information are those of both."""
     rng = np.random.default_rng(seed)
-    rows = nw.Laplace(scale=1.0).released(2.0 + rng.standard_t(4.0, 64) + rng.laplace(0.0, 1.0, 64))
+    rows = nw.Laplace(scale=1.0).released(2.0 + rng.standard_t(4.0, 160) + rng.laplace(0.0, 1.0, 160))
     release = nw.Release(y=rows, count=nw.DiscreteLaplace(scale=2.0).released(9))
-    laws = {"y": lambda a: dist.StudentT(4.0, a, 1.0).expand([64]), "count": lambda a: dist.Poisson(4.0 * a)}
+    laws = {"y": lambda a: dist.StudentT(4.0, a, 1.0).expand([160]), "count": lambda a: dist.Poisson(4.0 * a)}
     model = nw.Model(prior={"a": dist.Gamma(2.0, 1.0)}, statistics=laws)
     exact = nw.fit(model, release, nw.EM(accelerate=True), start={"a": 1.5})
     in_small_pieces(monkeypatch)
