@@ -60,6 +60,8 @@ bench: $(VENV)/.developer
 
 # Beside other libraries, each in its own environment under build/peers, and how cost grows; writes docs/benchmarks.md.
 bench-peers: $(VENV)/.developer
+	$(BIN)/python benchmarks/first_result.py --write
+	$(BIN)/python benchmarks/forecasts.py --write
 	$(BIN)/python benchmarks/peers.py --write
 	$(BIN)/python benchmarks/threads.py --write
 	$(BIN)/python benchmarks/scaling.py --write

@@ -42,6 +42,7 @@ WITHOUT = {
     "results/posterior_netcdf.py": "a file's writer",
     "results/labels.py": "names of entries",
     "results/naming.py": "labels and units",
+    "studies/forecast_seconds.py": "seconds that are only shown",
     "studies/designs/run.py": "what is kept and shown of a run",
     "studies/designs/setting.py": "model, plan and target together",
 }

@@ -84,6 +84,33 @@ def test_weighted_draws_cost_more_the_less_they_are_worth():
     assert choice._importance(probe, 1_000).work == pytest.approx(1_000 * 4.0 / 0.1)
 
 
+def test_few_draws_by_smc_cost_what_its_islands_do():
+    probe = SimpleNamespace(log_rate=lambda names: np.log(0.25), terms={}, cells=4.0)
+    few, many = (choice._smc(probe, draws).run for draws in (10, 8_192))
+    assert few == pytest.approx(many) == pytest.approx((512 + 8_192) * 25.0 * 3.0 * 4.0)
+    assert choice._smc(probe, 80_000).run > 9.0 * many
+
+
+def test_weighing_by_the_likelihood_settles_what_all_pilots_would(seed, monkeypatch):
+    monkeypatch.setattr(choice, "settled", lambda probe, draws: [])
+    probe = probed(count_model(2.0), count_release(), seed)
+    for draws in (2_000, 20_000):
+        first, collapsed = choice.by_likelihood(probe, draws, seed, Threads(1))
+        ranking = choice.estimates(probe, draws, seed, Threads(1), collapsed)
+        assert [each.sampler for each in ranking[: len(first)]] == [each.sampler for each in first]
+        assert choice.reason_for(first, probe) == choice.reason_for(ranking, probe)
+
+
+def test_seconds_are_told_for_every_sampler_and_less_once_it_has_run(seed):
+    model, release = count_model(2.0), count_release()
+    first = forecast(model, release, draws=2_000, seed=seed)
+    nw.sample(model, release, first.choice, draws=2_000, seed=seed, on_failure="return")
+    second = forecast(model, release, draws=2_000, seed=seed)
+    assert set(first.seconds) == {choice.label(each.sampler) for each in first.ranking}
+    assert all(0.0 < seconds < np.inf for told in (first, second) for seconds in told.seconds.values())
+    assert choice.label(first.choice) in choice.has_run(model)
+
+
 def test_the_choice_is_by_count_and_not_by_the_clock(seed, monkeypatch):
     first = forecast(count_model(2.0), count_release(), seed=seed)
     clock = iter(np.arange(0.0, 1e9, 1e3))

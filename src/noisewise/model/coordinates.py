@@ -209,8 +209,13 @@ class Space:
     def free_from(self, values: Values) -> Array:
         """The free vector of each row of parameter values: (rows, size)."""
         program = self._program("free", lambda: jax.vmap(self.chart.free))
+        count = len(values[self.names[0]]) if self.names else 0
+        more = max(LEAST_ROWS, 1 << max(count - 1, 0).bit_length()) - count  # few programs for all numbers of rows
+        rows = {name: np.asarray(values[name]) for name in self.names}
+        if count and more:
+            rows = {name: np.concatenate([own, np.repeat(own[-1:], more, axis=0)]) for name, own in rows.items()}
         with double():
-            return np.asarray(program({name: np.asarray(values[name]) for name in self.names}))
+            return np.asarray(program(rows))[:count]
 
     def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
         return self.model.compiled.setdefault(("space", purpose), Compiled(build))

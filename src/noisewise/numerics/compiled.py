@@ -2,8 +2,10 @@
 
 import contextvars
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,6 +13,42 @@ import numpy as np
 
 from noisewise.numerics.numpy_programs import in_numpy
 from noisewise.numerics.precision import double, placement
+
+ALWAYS = 10
+"""What compiling a program takes whatever is in it, in operations."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What this process has compiled so far: operations traced, and seconds, which add up over threads."""
+
+    operations: int = 0
+    seconds: float = 0.0
+
+    def __sub__(self, other: "Tally") -> "Tally":
+        return Tally(self.operations - other.operations, self.seconds - other.seconds)
+
+
+_tally, _counting = Tally(), threading.Lock()
+
+
+def tally() -> Tally:
+    """What has been compiled until now. For display: nothing may depend on it."""
+    return _tally
+
+
+def _count(operations: int, seconds: float) -> None:
+    global _tally
+    with _counting:
+        _tally = Tally(_tally.operations + operations, _tally.seconds + seconds)
+
+
+def operations(program: Any) -> int:
+    """Steps of a traced program, those of programs within it included."""
+    inner = [value for step in program.eqns for value in step.params.values()]
+    flat = [part for value in inner for part in (value if isinstance(value, (tuple, list)) else [value])]
+    programs = [getattr(part, "jaxpr", part) for part in flat]
+    return len(program.eqns) + sum(operations(part) for part in programs if hasattr(part, "eqns"))
 
 
 class Compiled:
@@ -56,7 +94,7 @@ class Compiled:
         if plain is not None:
             return plain
         key = (placement(), tree, *((_shape(leaf), _dtype(leaf)) for leaf in leaves))
-        program: Callable[..., Any] = self._once(key, lambda: jax.jit(self._build()).lower(*arguments).compile())
+        program: Callable[..., Any] = self._once(key, lambda: self._compiled(arguments))
         return program
 
     def by_blocks(self, blocks: int, *arguments: Any) -> Any:
@@ -95,6 +133,13 @@ class Compiled:
                 if key not in self._programs:
                     self._programs[key] = make()
         return self._programs[key]
+
+    def _compiled(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        start = time.perf_counter()
+        traced = jax.jit(self._build()).trace(*arguments)
+        program = traced.lower().compile()
+        _count(ALWAYS + operations(traced.jaxpr.jaxpr), time.perf_counter() - start)
+        return program
 
 
 def _key(leaves: list[Any], tree: Any) -> Any:

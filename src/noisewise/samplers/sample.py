@@ -109,6 +109,7 @@ def _run(
     made: dict[str, Any] = {} if pilot is None else {"pilot": pilot}
     posterior = sampler.run(problem, draws, seed, engine, bar, log, **made)
     object.__setattr__(posterior, "reason", reason)
+    choice.has_run(problem.model).add(choice.label(sampler))
     return posterior
 
 
@@ -166,7 +167,12 @@ def _candidates(probe: Probe, draws: int, seed: int, engine: Engine) -> Iterator
     first = choice.settled(probe, draws)
     if first:
         yield first[0], choice.reason_for(first, probe)
-    ranking = choice.estimates(probe, draws, seed, engine)
+    collapsed = None
+    if not first:
+        first, collapsed = choice.by_likelihood(probe, draws, seed, engine)
+        if first:
+            yield first[0], choice.reason_for(first, probe)
+    ranking = choice.estimates(probe, draws, seed, engine, collapsed)
     if not ranking:
         raise _nothing_applies(probe.problem)
     for number, estimate in enumerate(ranking):
@@ -221,6 +227,7 @@ def _tried_at_once(problem: Problem, draws: int, seed: int, engine: Engine) -> P
         "every released value has noise of bounded density, and rejection gave the independent exact draws at once, "
         f"from {posterior.proposals:,} simulated rows"
     )
+    choice.has_run(problem.model).add(choice.label(Rejection()))
     return replace(posterior, sampler=Rejection(), reason=reason)
 
 

@@ -5,7 +5,7 @@ The probe and the ranking are those of `nw.sample` without a sampler (samplers/c
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -21,15 +21,20 @@ from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
 from noisewise.model import Model
 from noisewise.notebook import html_table, people
+from noisewise.numerics import tally
 from noisewise.release import Release
 from noisewise.samplers.choosing import choice as choosing
 from noisewise.samplers.choosing.conflict import SURPRISING, whole_release
 from noisewise.samplers.choosing.probe import probe_of
 from noisewise.samplers.integrated import integrated
 from noisewise.samplers.sample import forecast_of
+from noisewise.studies.forecast_seconds import Clock
 
 NUMBERS = ("work", "seconds", "efficiency")
 """What is forecast of a sampler: rough, and shown with two digits."""
+
+REPEATS = 3
+"""Blocks of which the quickest tells the speed."""
 
 __all__ = ["SURPRISING", "Forecast", "applicability", "forecast", "whole_release"]
 
@@ -55,6 +60,8 @@ class Forecast:
     """Prior rows of the probe."""
     seconds_per_unit: float
     """Measured here, for display only: seconds per number handled."""
+    seconds: Mapping[str, float] = field(default_factory=FrozenDict)
+    """By sampler, as `table` names it: what `nw.sample` with so many draws would take here, all included; rough."""
 
     @property
     def in_conflict(self) -> bool:
@@ -68,7 +75,7 @@ class Forecast:
         rows = {
             choosing.label(estimate.sampler): {
                 "work": estimate.work,
-                "seconds": estimate.work * self.seconds_per_unit,
+                "seconds": self.seconds.get(choosing.label(estimate.sampler), estimate.work * self.seconds_per_unit),
                 "efficiency": estimate.efficiency,
                 "note": estimate.note if estimate.delivers else f"{estimate.note}; not expected to deliver",
             }
@@ -118,11 +125,20 @@ def forecast(
     if engine is not None and not isinstance(engine, Engine):
         raise refusal("forecast", "engine", "must be an engine", engine, "For example nw.Threads(2).")
     problem, engine = integrated(Problem(model, release)), engine or Threads()
+    before = tally()
+    probe_of(problem, seed, engine, Purpose.CONFLICT_PILOT)  # the choice's own may be of several blocks
+    compiled = (tally() - before).operations
     ranking, reason, probe = forecast_of(problem, draws, seed, engine)
-    start = time.perf_counter()
     # Everything is compiled by now: this probe measures the speed, and serves the check of prior against release.
-    second = probe_of(problem, seed, engine, Purpose.CONFLICT_PILOT)
-    seconds = (time.perf_counter() - start) / (probe.rows * probe.cells)
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        second = probe_of(problem, seed, engine, Purpose.CONFLICT_PILOT)
+        times.append(time.perf_counter() - start)
+    probing = min(times)
+    settled = bool(choosing.sparing(problem) or choosing.settled(probe, draws))
+    clock = Clock(second, draws, engine, ranking, probing, compiled, settled)
+    seconds = FrozenDict({choosing.label(one.sampler): clock.seconds(one) for one in ranking})
     noisy = not any(isinstance(item.mechanism, Exact) for item in release.values())
     acceptance = probe.acceptance if noisy else (float("nan"), float("nan"))
     unfit = {name: cls().unfit(problem) for name, cls in choosing.public_samplers().items()}
@@ -136,6 +152,7 @@ def forecast(
         draws,
         seed,
         probe.rows,
+        clock.unit,
         seconds,
     )
 

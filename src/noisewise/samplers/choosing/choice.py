@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from noisewise.engine import Engine
 from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
+from noisewise.model import Model
 from noisewise.samplers.choosing.probe import (
     COLLAPSED,
     FEW,
@@ -40,6 +42,7 @@ from noisewise.samplers.proposals.collapsed import Collapse
 from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
 from noisewise.samplers.rejection import Rejection
 from noisewise.samplers.rejection_control import RejectionControl, foreseen
+from noisewise.samplers.smc import LEAST_PARTICLES, SMC
 from noisewise.samplers.verdict import LONGEST
 
 AFFORDABLE = 2**26
@@ -102,6 +105,13 @@ class Estimate:
     """Whether the rows returned are expected to be worth what its status asks for."""
     pilot: PilotPlan | None = None
     """The pilot that the sampler's run of the same seed would only make again."""
+    fixed: float = 0.0
+    """The part of `work` that does not depend on the draws."""
+
+    @property
+    def run(self) -> float:
+        """Numbers handled by a run that returns as many rows as draws were asked for, whatever these are worth."""
+        return self.fixed + (self.work - self.fixed) * self.efficiency
 
 
 Cost = Callable[[Probe, int, int, Engine], Estimate]
@@ -188,11 +198,11 @@ def _thinned(draws: int, adapted: Estimate) -> Estimate:
 
 def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     """As `_adapted`, with statistics out of the way: each row costs the sums behind them, and two programs."""
-    problem, sampler = probe.problem, COLLAPSED
+    problem, sampler, collapse = probe.problem, COLLAPSED, Collapse.of(probe.problem)
+    collapse.prepare()
     plan = plan_of(sampler, problem, seed, engine, look=True)
     efficiency = per_row(list(plan.columns.values()), plan.log_weights)
     unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
-    collapse = Collapse.of(problem)
     row = ADAPTED * unknowns + collapse.work + collapse.cells
     note = (
         f"rows weighted by the exact likelihood of the release, from a proposal fitted in pilot rounds, are worth "
@@ -204,16 +214,20 @@ def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
 
 def _thumb(name: str, fixed: float, per_draw: float, efficiency: float, draws: int, note: str) -> Estimate:
     sampler = Sampler.known[name]()
-    return Estimate(
-        sampler, fixed + draws * per_draw / efficiency, efficiency, note, _enough(sampler, draws, efficiency)
-    )
+    work, enough = fixed + draws * per_draw / efficiency, _enough(sampler, draws, efficiency)
+    return Estimate(sampler, work, efficiency, note, enough, fixed=fixed)
 
 
 def _smc(probe: Probe, draws: int, *_: Any) -> Estimate:
-    """One temperature for each halving of the acceptance probability, with about 50 simulated rows per particle."""
+    """One temperature for each halving of the acceptance probability, with about 25 simulated rows per particle.
+
+    There are never fewer particles than islands have whatever was asked for, and the scouts before them.
+    """
     temperatures = 1.0 - max(probe.log_rate(set(probe.terms)), 0.2 * LEAST) / math.log(2.0)
     note = f"particles led from prior to posterior in about {math.ceil(temperatures)} steps"
-    return _thumb("SMC", 0.0, 50.0 * temperatures * probe.cells, 0.7, draws, note)
+    particle, islands = 25.0 * temperatures * probe.cells, SMC().islands
+    scouts, spare = LEAST_PARTICLES, max(0, islands * LEAST_PARTICLES - draws)
+    return _thumb("SMC", (scouts + spare) * particle, particle, 0.7, draws, note)
 
 
 def _mcmc(probe: Probe, draws: int, *_: Any) -> Estimate:
@@ -316,8 +330,31 @@ def moves_tables(problem: Problem) -> bool:
     return bool(tables) and Sampler.known["Augmentation"]().unfit(problem) is None
 
 
-def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estimate]:
-    """Every sampler that applies, best first: what settles the choice, then by work, then what may not deliver."""
+def by_likelihood(probe: Probe, draws: int, seed: int, engine: Engine) -> tuple[list[Estimate], Estimate | None]:
+    """The first of `estimates` where weighing by the exact likelihood settles it, whatever other pilots would say.
+
+    Nothing where it does not; and the estimate of that weighing all the same, where it applies.
+    """
+    if not collapses(probe):
+        return [], None
+    try:
+        collapsed = _collapsed(probe, draws, seed, engine)
+    except InputError:
+        return [], None
+    if not collapsed.delivers or collapsed.work > MOST_COLLAPSED:
+        return [], collapsed
+    if not probe.conditioned and Rejection().unfit(probe.problem) is None:
+        rejection = _rejection(probe, draws)
+        if rejection.delivers and rejection.work <= NEAR * collapsed.work:
+            return [rejection, collapsed], collapsed
+    return [collapsed], collapsed
+
+
+def estimates(probe: Probe, draws: int, seed: int, engine: Engine, collapsed: Estimate | None = None) -> list[Estimate]:
+    """Every sampler that applies, best first: what settles the choice, then by work, then what may not deliver.
+
+    `collapsed`: that of weighing by the exact likelihood, where it has been made.
+    """
     spared = sparing(probe.problem)
     first = [] if spared else settled(probe, draws)[:1]
     ranking: list[Estimate] = []
@@ -333,7 +370,8 @@ def estimates(probe: Probe, draws: int, seed: int, engine: Engine) -> list[Estim
         if key == "adapted" and probe.latent(continuous=False) > MANY and collapses(probe):
             continue
         with suppress(InputError):  # a fitted proposal can reach where the model cannot be drawn from
-            estimate = cost(probe, draws, seed, engine)
+            made = collapsed if key == "collapsed" else None
+            estimate = made or cost(probe, draws, seed, engine)
             ranking.append(estimate)
             if key == "adapted" and not estimate.delivers and _tells(estimate):
                 thinned.append(_thinned(draws, estimate))
@@ -381,6 +419,8 @@ def reason_for(ranking: list[Estimate], probe: Probe) -> str:
         return f"'{noise_free(probe.problem)}' has no noise, so its own density weighs the draws: {start}"
     if moves_tables(probe.problem) and type(best.sampler).__name__ == "Augmentation":
         return f"{start}; a simulated table would hardly ever agree with all that was measured of it"
+    if best.sampler == COLLAPSED and best.work <= MOST_COLLAPSED:
+        return f"{start}; that is affordable, and no statistic need be simulated"
     others = [estimate for estimate in ranking[1:] if estimate.delivers]
     if not others:
         return f"{start}; no other that applies is expected to deliver"
@@ -397,6 +437,14 @@ def label(sampler: Sampler) -> str:
     changed = {key: value for key, value in vars(sampler).items() if value != getattr(default, key)}
     inside = ", ".join(f"{key}={value!r}" for key, value in changed.items())
     return type(sampler).__name__ + (f"({inside})" if inside else "")
+
+
+_RUN: WeakKeyDictionary[Model, set[str]] = WeakKeyDictionary()
+
+
+def has_run(model: Model) -> set[str]:
+    """Labels of the samplers that have run on this model: for forecasts of seconds, since their programs are there."""
+    return _RUN.setdefault(model, set())
 
 
 def settled_by_weights(best: Estimate) -> bool:

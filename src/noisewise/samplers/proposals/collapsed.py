@@ -80,6 +80,14 @@ class Collapse:
         with double():
             return float(program(self.data))
 
+    def prepare(self) -> None:
+        """Compile what draws the statistics, in a thread of its own, while a pilot weighs parameters without it."""
+        model, rows = self.target.model, self.rows
+        shapes = {n: jax.ShapeDtypeStruct((rows, *model.shape(n)), model.dtype(n)) for n in model.parameters}
+        uniform = [jax.ShapeDtypeStruct((rows, entries), np.float64) for entries in self.target.uniforms]
+        program = self._program("complete", lambda: jax.vmap(self._completed, in_axes=(0, 0, None, 0)))
+        program.prepare(np.arange(rows), shapes, self.data, uniform)
+
     def complete(self, rng: np.random.Generator, values: Columns, rows: int) -> tuple[Columns, Array]:
         """Every confidential statistic, drawn given parameters and release; and how much of each sum may be void."""
         model = self.target.model

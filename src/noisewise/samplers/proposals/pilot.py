@@ -54,6 +54,8 @@ class PilotPlan:
     proposals: int = 0
     seconds: float = 0.0
     rounds: int = 0
+    pace: float = 0.0
+    """Seconds for one of `proposals` in the quickest round, when all was compiled; for display only."""
 
 
 def plan_of(
@@ -80,7 +82,8 @@ def plan_of(
     if look:
         pilot.look(law, chosen)
     seconds = time.monotonic() - start
-    return PilotPlan(law, chosen, pilot.log_weights, pilot.columns, pilot.proposals, seconds, pilot.rounds)
+    counts = pilot.proposals, seconds, pilot.rounds, pilot.pace
+    return PilotPlan(law, chosen, pilot.log_weights, pilot.columns, *counts)
 
 
 class _Pilot:
@@ -95,13 +98,14 @@ class _Pilot:
         dear = SUMMED // Collapse.of(problem).work if collapse else ROUND
         self.round_rows = min(ROUND, max(LEAST_ROUND, dear))
         self.rounds = self.proposals = 0
+        self.pace = 0.0
         self.columns: Columns = {}
         self.log_weights: Array = np.empty(0)
         self.log_each: Array = np.empty((0, simulations, 1))
 
     def round(self, law: Proposal) -> None:
         """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
-        blocks = max(1, self.round_rows // self.rows)
+        start, blocks = time.monotonic(), max(1, self.round_rows // self.rows)
         weigh = WeighCollapsed(self.problem, law) if self.collapse else Weigh(self.problem, law, self.simulations)
         works = [partial(_block, weigh, self.rows, self.seed, self.rounds, block) for block in range(blocks)]
         key, first = ("pilot", self.rounds), self.rounds == 0
@@ -109,7 +113,9 @@ class _Pilot:
         self.columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
         self.log_weights, self.log_each = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         self.rounds += 1
-        self.proposals += blocks * self.rows * self.simulations
+        made = blocks * self.rows * self.simulations
+        self.proposals += made
+        self.pace = min(self.pace or np.inf, (time.monotonic() - start) / made)
 
     def look(self, law: Proposal, simulations: int) -> None:
         """A round with so many simulations, of no more of them in all than other rounds have."""

@@ -1,0 +1,163 @@
+"""Seconds that a run is expected to take here, for display only: choosing, compiling, drawing, judging.
+
+What can be measured while a forecast is made is measured: the speed of a block of prior rows and of pilots, and that of
+compiling. The rest are rules of thumb, from benchmarks/forecasts.py.
+"""
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from noisewise.engine import Engine, processors
+from noisewise.inference.conditional.target import Target
+from noisewise.numerics import double, operations, tally
+from noisewise.samplers.choosing import choice
+from noisewise.samplers.choosing.probe import COLLAPSED, MOST_UNSEEN, Probe
+from noisewise.samplers.proposals.pilot import PilotPlan
+from noisewise.samplers.rejection import Rejection, plan_streams
+
+OPERATION, ENOUGH = 0.003, 200
+"""Seconds of compiling one operation, until so many have been compiled here."""
+AROUND = 0.015
+"""Seconds of any run: checks, threads, the posterior and its diagnostics."""
+GRADIENT = 400
+"""Operations of a gradient."""
+BLOCK = 1e-3
+"""Seconds that a block takes whatever is in it."""
+STEP, WALKED = 1.2e-6, 0.5
+"""Seconds that a walker's step takes beside what it simulates; steps made of those that the ranking counts."""
+SWEEP, CHAINS = 3e-3, 4_000
+"""Seconds that a sweep of all chains takes beside what it handles; draws that chains make before the first."""
+FIT = 0.1
+"""Seconds that a pilot's round takes beside its rows: a mixture is fitted to them."""
+TRIAL = 0.06
+"""Seconds of a trial of rejection that ends without a result, and of a probe's own checks."""
+SECOND_LOOK, SEARCHED = 2**16, 2**26
+"""Rows, at most, of a search for what draws have missed, and numbers handled where each takes many."""
+
+
+@dataclass
+class Clock:
+    """What was measured while a forecast was made."""
+
+    probe: Probe
+    draws: int
+    engine: Engine
+    ranking: list[choice.Estimate]
+    probing: float
+    """Seconds of a block of prior rows, all of it compiled."""
+    compiled: int
+    """Operations compiled for the first such block."""
+    settled: bool
+    """Whether the choice needs no pilot."""
+
+    @property
+    def unit(self) -> float:
+        """Seconds for one number handled, by one thread."""
+        return max(self.probing - BLOCK, 0.4 * self.probing) / (self.probe.rows * self.probe.cells)
+
+    @property
+    def workers(self) -> float:
+        """Threads that help each other, as far as they do."""
+        return max(1.0, 0.9 * float(getattr(self.engine, "workers", None) or processors()))
+
+    def seconds(self, estimate: choice.Estimate) -> float:
+        """What `nw.sample` with so many draws would take by this sampler."""
+        parts = self.choosing(), self.compiling(estimate), self.running(estimate), self.second_look(estimate)
+        return AROUND + sum(parts)
+
+    def choosing(self) -> float:
+        """Probe and pilots of a second time, when all is compiled."""
+        pilots = {id(one.pilot): one for one in self.ranking if one.pilot is not None}
+        first = self.ranking[0]
+        if self.settled:
+            return 0.0 if self._at_once(first) else 2.0 * self.probing + TRIAL
+        if first.sampler == COLLAPSED and first.work <= choice.MOST_COLLAPSED:
+            pilots = {id(first.pilot): first}
+        return 2.0 * self.probing + TRIAL + sum(_warm(one.pilot) for one in pilots.values())
+
+    def _at_once(self, first: choice.Estimate) -> bool:
+        """Whether rejection is done before a probe would be."""
+        limit = choice.trial_limit(self.probe.problem)
+        return first.sampler == Rejection() and first.run <= limit * self.probe.cells and self.draws <= limit
+
+    # Compiling ---------------------------------------------------------------------------------------------
+
+    def compiling(self, estimate: choice.Estimate) -> float:
+        """Programs that are yet to be compiled: none where the sampler has run on this model."""
+        name = type(estimate.sampler).__name__
+        if choice.label(estimate.sampler) in choice.has_run(self.probe.problem.model) or estimate.pilot is not None:
+            return 0.0
+        extra = {"SMC": 150, "MCMC": 150, "Augmentation": 1_500}.get(name, 0)
+        extra += 1_100 if estimate.sampler == choice.PREDICTIVE else 0
+        if name == "NUTS":
+            return self._per_operation * (5.0 * self.gradient + 1_200.0) / min(self.workers, 1.7)
+        return self._per_operation * (self.compiled + extra)
+
+    @property
+    def _per_operation(self) -> float:
+        done = tally()
+        return done.seconds / done.operations if done.operations >= ENOUGH else OPERATION
+
+    @cached_property
+    def gradient(self) -> int:
+        """Operations of the density's gradient; a guess where it cannot be traced here."""
+        with suppress(Exception):  # nothing depends on it
+            return self._traced()
+        return GRADIENT
+
+    def _traced(self) -> int:
+        target = Target(self.probe.problem, {}, by_ratios=True)
+        halves = {name: np.full(target.model.shape(name), 0.5) for name in target.located}
+        data = target.data() | {"centring": halves}
+        with double():
+            traced = jax.make_jaxpr(lambda z, data: jax.value_and_grad(lambda z: target.point(z, data)[1])(z))(
+                np.zeros(target.size), data
+            )
+        return operations(traced.jaxpr)
+
+    # Running -----------------------------------------------------------------------------------------------
+
+    def running(self, estimate: choice.Estimate) -> float:
+        """The run itself, at the speed of its pilot where it has one."""
+        name, probe = type(estimate.sampler).__name__, self.probe
+        if estimate.pilot is not None:
+            drawing = 1.5 if estimate.sampler == COLLAPSED else 1.0
+            return drawing * estimate.run * self._pilot_unit(estimate.pilot)
+        if name == "NUTS":
+            size = probe.unknowns + probe.latent(continuous=True) + probe.summed_out
+            gradient = self.gradient * (7e-8 + 7e-10 * size)
+            return (CHAINS + self.draws) * 8.0 * gradient / min(self.workers, 4.0)
+        if name == "Augmentation":
+            handled = max(0.0, estimate.run - choice.COMPILING)
+            sweeps = 2.0 * math.sqrt(self.draws) + self.draws / 20.0
+            return sweeps * SWEEP + handled * self.unit / self.workers
+        if name in ("SMC", "MCMC"):
+            return WALKED * estimate.run * (self.unit + STEP / probe.cells) / self.workers
+        if isinstance(estimate.sampler, Rejection):  # whole blocks, however few of their rows are needed
+            least = max(stream.rows for stream in plan_streams(probe.problem, joint=False)) * probe.cells
+            return max(estimate.run, least * self.workers) * self.unit / self.workers
+        return estimate.run * self.unit / self.workers
+
+    def _pilot_unit(self, pilot: PilotPlan) -> float:
+        """Seconds for one number that rows of a fitted proposal are counted by."""
+        own = next(one for one in self.ranking if one.pilot is pilot and type(one.sampler).__name__ == "Importance")
+        return pilot.pace * pilot.simulations / (own.run / self.draws)
+
+    def second_look(self, estimate: choice.Estimate) -> float:
+        """The search for what draws have missed, where it is made."""
+        if isinstance(estimate.sampler, Rejection) or self.probe.unseen <= MOST_UNSEEN:
+            return 0.0
+        if estimate.pilot is not None:
+            return estimate.pilot.pace * estimate.pilot.simulations * min(SECOND_LOOK, SEARCHED / self.probe.cells)
+        return SECOND_LOOK * self.probe.cells * self.unit / self.workers
+
+
+def _warm(pilot: Any) -> float:
+    """Seconds of a pilot whose programs are compiled, fits of its proposal included."""
+    return float(pilot.pace * pilot.proposals + FIT * pilot.rounds)
