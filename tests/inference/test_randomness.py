@@ -74,7 +74,7 @@ def makers(tree):
 
 EXCEPTIONS = {
     "inference/randomness.py": 2,  # the one place
-    "inference/streams.py": 1,  # a generator of a key made there
+    "inference/blocks.py": 2,  # a generator of a key made there
     "model/simulator.py": 2,  # twice the same, to see whether a simulator keeps to it
     "model/model.py": 1,  # of prior draws, which know nothing of algorithms
     "results/posterior.py": 1,  # of weighted draws made equal, for ArviZ

@@ -11,6 +11,7 @@ import numpy as np
 
 from noisewise.engine import Stopped
 from noisewise.engine.failures import located
+from noisewise.inference.randomness import following
 from noisewise.numerics import Array, SideBySide
 
 Columns = dict[str, Array]
@@ -39,15 +40,9 @@ def run_blocks(
     for first in range(0, blocks, together):
         count = min(together, blocks - first)
         some = _cut(columns, first * rows, count * rows)
-        found.append(_evaluated(work, _keys(key, first, count), some, rows, poll))
+        keys = following(key, first, count)
+        found.append(_evaluated(work, keys, some, rows, poll))
     return found
-
-
-def _keys(key: np.random.SeedSequence, first: int, count: int) -> list[np.random.SeedSequence]:
-    """The keys of consecutive blocks: they end with the block's number."""
-    *whose, block = key.spawn_key
-    numbers = range(block + first, block + first + count)
-    return [np.random.SeedSequence(key.entropy, spawn_key=(*whose, number)) for number in numbers]
 
 
 def _evaluated(

@@ -101,6 +101,13 @@ def key(seed: int, purpose: Purpose | Prefix, *index: int) -> np.random.SeedSequ
     return np.random.SeedSequence(seed, spawn_key=(*prefix, *index))
 
 
+def following(first: np.random.SeedSequence, skipped: int, count: int) -> list[np.random.SeedSequence]:
+    """The keys of `count` consecutive blocks, the first of them so many after that of the key given."""
+    *whose, block = first.spawn_key
+    seed: int = first.entropy  # type: ignore[assignment]
+    return [first if n == 0 else key(seed, tuple(whose), block + n) for n in range(skipped, skipped + count)]
+
+
 def generator(seed: int, purpose: Purpose | Prefix, *index: int) -> np.random.Generator:
     """The random numbers of one piece of work."""
     return np.random.default_rng(key(seed, purpose, *index))

@@ -13,6 +13,18 @@ NORMAL = "inference/test_conditional.py"
 RATIOS = "inference/test_ratios.py"
 
 NUMERICS = {
+    "blocks of a task draw from one generator": Mutant(
+        "numerics/side_by_side.py",
+        "getattr(generator, method)(*cut, out=out[part])",
+        "getattr(self.generators[0], method)(*cut, out=out[part])",
+        "inference/test_blocks.py::test_a_task_is_its_blocks_one_by_one",
+    ),
+    "blocks of a task have the key of the first": Mutant(
+        "inference/blocks.py",
+        "keys = following(key, first, count)",
+        "keys = following(key, first, 1) * count",
+        "inference/test_blocks.py::test_a_task_is_its_blocks_one_by_one",
+    ),
     "sums over one law for all entries forget the unit": Mutant(
         "inference/conditional/sums.py",
         'return inside, shares, shares @ tables["noise"], log_mass + tables["log_top"]',
@@ -138,8 +150,8 @@ DIAGNOSTICS = {
 STREAMS = {
     "a block's key is made of stream plus block": Mutant(
         "inference/streams.py",
-        "key = randomness.key(seed, purpose, self.index, block)",
-        "key = randomness.key(seed, purpose, self.index + block)",
+        "key = randomness.key(seed, purpose, self.index, first)",
+        "key = randomness.key(seed, purpose, self.index + first)",
         "inference/test_randomness.py::test_no_sampler_uses_a_key_twice",
     ),
     "two purposes share their random numbers": Mutant(
@@ -150,8 +162,8 @@ STREAMS = {
     ),
     "rows of a child stream are used twice": Mutant(
         "inference/streams.py",
-        "self._ready.appendleft({name: column[missing:] for name, column in chunk.items()})",
-        "self._ready.appendleft({name: column[missing - 1 :] for name, column in chunk.items()})",
+        "self._ready.appendleft({name: column[missing:] for name, column in piece.items()})",
+        "self._ready.appendleft({name: column[missing - 1 :] for name, column in piece.items()})",
         "inference/test_streams.py::test_each_child_row_is_used_once",
     ),
     "proposals after the last accepted draw are left out of the evidence's count by one": Mutant(
@@ -227,8 +239,8 @@ RECORD_STEPS = {
     ),
     "the supremum of a vector is that of its first entry": Mutant(
         "inference/problem.py",
-        "return float(np.sum(item.mechanism.log_sup(item.value)))",
-        "return float(np.ravel(item.mechanism.log_sup(item.value))[0])",
+        "float(np.sum(item.mechanism.log_sup(item.value)))",
+        "float(np.ravel(item.mechanism.log_sup(item.value))[0])",
         "inference/test_problem.py",
     ),
 }
