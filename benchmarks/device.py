@@ -160,6 +160,7 @@ def told(found):
     forms = {"proposals": ".3g", "draws": ",", "seconds": ".2f", "host_mb": ",.0f", "device_mb": ",.0f"}
     grows = [[format(one[key], form) for key, form in forms.items()] for one in found["memory"]]
     worst = {name: max(z for _, z in rows) for name, rows in found["exactness"].items()}
+    exact = ", ".join(f"{z:g} in {name} precision" for name, z in worst.items())
     others = ", ".join(f"{name} {z:.1f}" for name, _, z in found["others"])
     lines = [
         "## On an accelerator",
@@ -171,10 +172,13 @@ def told(found):
         f"{found['lalonde']['rate']:.2g} draws a second.",
         "Gamma(2, 1) in double precision as the proposals grow; peak memory of the process and of the device.",
         page.table([["proposals", "draws", "seconds", "process MB", "device MB"], *grows]),
-        "Exactness there, on problems with known answers: the largest |z| of means, variances and evidence is "
-        + ", ".join(f"{z:g} in {name} precision" for name, z in worst.items())
-        + f". z of the mean or estimate by the other methods: {others}.",
     ]
+    if exact:
+        lines += [
+            f"Exactness there, on problems with known answers: the largest |z| of means, variances and evidence is {exact}."
+        ]
+    if others:
+        lines += [f"z of the mean or estimate by the other methods: {others}."]
     return "\n\n".join(lines)
 
 

@@ -82,11 +82,11 @@ def measure(name, size, turns):
     return np.median(found[1:], axis=0).tolist()
 
 
-def measured(turns):
+def measured(turns, sizes):
     """The table's rows."""
     processors = len(os.sched_getaffinity(0))
     for name in CASES:
-        for size in [2**power for power in range(1, 5) if 2**power <= max(2, processors)]:
+        for size in [size for size in sizes if size <= max(2, processors)]:
             one, many, apart, memory = measure(name, size, turns)
             ratios = (f"{ratio:.2f}" for ratio in (many / one, apart / one, many / apart))
             yield [name, str(size), f"{many:,.0f}", *ratios, f"{memory:,.0f}"]
@@ -106,6 +106,7 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--page")
     parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[2, 4, 8, 16])
     chosen = parser.parse_args()
     if chosen.work:
         work(chosen.work)
@@ -114,11 +115,11 @@ def main():
         page.write("threads elsewhere", told("### On a machine with more processors", **found))
     else:
         rows = []
-        for row in measured(chosen.turns):
+        for row in measured(chosen.turns, chosen.sizes):
             rows.append(row)
             print(*row, flush=True)
-        if chosen.out:
-            Path(chosen.out).write_text(json.dumps({"where": page.machine(), "rows": rows}))
+            if chosen.out:
+                Path(chosen.out).write_text(json.dumps({"where": page.machine(), "rows": rows}))
         if chosen.write:
             page.write("threads", told("## Threads", page.machine(), rows))
 

@@ -10,7 +10,7 @@ import math
 import time
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -35,7 +35,7 @@ AHEAD = 16
 WAITING = 1 / 16
 """Share of the machine's memory that blocks of one stream may fill while they wait."""
 MANY = 32
-"""Tasks at a time from which on as many blocks are evaluated together as may be; a quarter of them for few."""
+"""Tasks at a time from which on as many blocks are evaluated together as may be; an eighth of them for few."""
 COPIED = 2**17
 """Rows of a root that are copied at a time, at least."""
 MOST_HELD = 64
@@ -78,11 +78,14 @@ class Stream:
         """Every stream of this tree, children first."""
         return [*(stream for child in self.children for stream in child.below()), self]
 
-    def next_stream(self) -> "Stream":
-        """This stream if the rows for its next block are there, else the descendant that must supply them first."""
+    def next_stream(self, size: Callable[["Stream"], int] = lambda stream: 1) -> "Stream":
+        """This stream if the rows for its next task are there, else the descendant that must supply them first.
+
+        `size` says how many blocks a stream's task ought to have.
+        """
         for child in self.children:
-            if child._ready_rows < self.rows:
-                return child.next_stream()
+            if child._ready_rows < size(self) * self.rows:
+                return child.next_stream(size)
         return self
 
     def must_wait(self, blocks: int, most_bytes: float) -> bool:
@@ -257,7 +260,7 @@ class StreamsRun:
         """Work for the root that lacks most rows; blocks that the log has are taken from there."""
         while not self.finished:
             root = self.roots[self.filled.index(min(self.filled))]
-            stream = root.next_stream()
+            stream = root.next_stream(partial(self._size_of_task, most=most))
             together = self._together(stream, most)
             largest = max(1, self.handful * together)
             if stream.must_wait(AHEAD * most * largest, self.most_bytes) or self._may_suffice(stream):
@@ -269,7 +272,7 @@ class StreamsRun:
                 self._done(stream, block, read_block(self.log, stream, block))
                 continue
             self.unchecked -= {stream.index} if logged else set()
-            blocks = 1 if logged else self._size_of_task(stream, largest, most)
+            blocks = 1 if logged else self._unlogged(stream, self._size_of_task(stream, most))
             task = stream.next_task(self.seed, self.purpose, blocks, together)
             return replace(task, done=partial(self._ran, stream, block))
         return None
@@ -278,16 +281,19 @@ class StreamsRun:
         """Blocks that are evaluated together now: the more tasks at a time, the more they wait for the interpreter."""
         if self.handful == 0:
             return 1
-        share = 0.25 if self.handful > 1 else min(1.0, max(0.25, most / MANY))
+        share = 0.125 if self.handful > 1 else min(1.0, max(0.125, most / MANY))
         return max(1, int(share * stream.together))
 
-    def _size_of_task(self, stream: Stream, largest: int, most: int) -> int:
-        """Blocks of the next task: a share of what is expected to be wanted yet, and rows for them are there."""
+    def _size_of_task(self, stream: Stream, most: int) -> int:
+        """Blocks of the next task: a share of what is expected to be wanted yet, so that all end at about one time."""
+        largest = max(1, self.handful * self._together(stream, most))
         if largest == 1:
             return 1
-        ready = [child._ready_rows // stream.rows for child in stream.children]
         shares = most if self.handful == 1 else max(1, most // 2)
-        blocks = max(1, min(largest, self._expected(stream) // shares, *ready))
+        return max(1, min(largest, self._expected(stream) // shares))
+
+    def _unlogged(self, stream: Stream, blocks: int) -> int:
+        """At most so many blocks from the next one on, none of which the log has."""
         logged = (n for n in range(1, blocks) if self.log.has("block", stream.index, stream.launched + n))
         return next(logged, blocks)
 

@@ -31,8 +31,8 @@ from noisewise.samplers.verdict import posterior_of
 
 LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19
 """Rows of a block of the prior, of a merge, and at least; numbers that a block may handle between these."""
-TOGETHER = 2**20
-"""Numbers that blocks evaluated together may handle: fewer calls for as many rows, in columns that a cache holds."""
+TOGETHER = 2**21
+"""Numbers that blocks evaluated together may handle, with many threads: fewer calls for as many rows."""
 
 
 @dataclass(frozen=True)
