@@ -174,9 +174,8 @@ def told(found):
         page.table([["proposals", "draws", "seconds", "process MB", "device MB"], *grows]),
     ]
     if exact:
-        lines += [
-            f"Exactness there, on problems with known answers: the largest |z| of means, variances and evidence is {exact}."
-        ]
+        what = "the largest |z| of means, variances and evidence"
+        lines += [f"Exactness there, on problems with known answers: {what} is {exact}."]
     if others:
         lines += [f"z of the mean or estimate by the other methods: {others}."]
     return "\n\n".join(lines)

@@ -640,7 +640,7 @@ def test_progress_bar_appears_in_long_runs():
     pytest.importorskip("rich")
     script = """
 import noisewise as nw, numpyro.distributions as dist, noisewise.inference.progress
-noisewise.inference.progress.SHOW_AFTER = 0.0
+noisewise.inference.progress.SHOW_AFTER = noisewise.inference.progress.REFRESH = 0.0
 model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
 release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
 nw.sample(model, release, nw.Rejection(), draws=20_000, seed=1, progress=True)

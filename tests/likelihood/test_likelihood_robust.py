@@ -14,6 +14,7 @@ from scipy import optimize, special, stats
 from targets import REFERENCE, count_model, count_release
 
 import noisewise as nw
+from noisewise.engine import Engine
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud, inexact
 from noisewise.likelihood.e_step.parts import parts_of
@@ -261,7 +262,7 @@ def test_nothing_is_built_on_an_integral_that_is_off():
 # Ctrl-C and progress --------------------------------------------------------------------------------------------------
 
 
-class Interrupted:
+class Interrupted(Engine):
     """An engine on which the user presses Ctrl-C during the given piece of work."""
 
     def __init__(self, at):

@@ -366,7 +366,7 @@ def test_attributes_that_need_no_program_are_what_the_program_gives(function, pa
     rng, records = np.random.default_rng(seed), 4 if inner else None
     outer = {"a": rng.random(5)} | ({} if inner else {"b": rng.random(5)})
     within = {"b": rng.random((5, 4))} if inner else {}
-    found = law._attributes_of(outer, within, records)
+    found = {**law.constant, **law._attributes_of(outer, within, records)}
     whole = law._run(law._attribute_program(lambda name: True, bool(inner)), outer, within, None)
     assert found.keys() == whole.keys()
     for name, value in whole.items():

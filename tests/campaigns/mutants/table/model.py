@@ -14,7 +14,7 @@ OWN = f"{THERE}::test_names_and_records_have_random_numbers_of_their_own"
 LAW = f"{THERE}::test_every_law_is_drawn_as_on_the_processor"
 
 LAYERS = "model/test_layers.py"
-SUMS = "model/test_sums.py"
+SUMS = "model/test_known_sums.py"
 SQUARES = f"{SUMS}::test_sum_and_sum_of_squares_are_normal_and_chi_square"
 BOOKS = f"{SUMS}::test_sums_of_bits_counts_and_times_have_the_laws_of_the_books"
 RECORDS = "model/test_records.py"
