@@ -19,12 +19,11 @@ demo: $(VENV)/.package
 quick: $(VENV)/.developer
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --compile-lightly -m quick
 
-# two processes; then what must not have company; then what drives a browser; then what is about every bit
+# two processes, then what must not have company, then what drives a browser or is about every bit
 test: $(VENV)/.developer
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --compile-lightly -m "not alone and not browser and not bits"
 	$(BIN)/python -m pytest -q -m alone
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal --compile-lightly -m browser
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m bits
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "browser or bits"
 
 # what takes longer than the default suite should
 test-long: $(VENV)/.developer

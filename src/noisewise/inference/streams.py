@@ -261,8 +261,7 @@ class StreamsRun:
         while not self.finished:
             root = self.roots[self.filled.index(min(self.filled))]
             stream = root.next_stream(partial(self._size_of_task, most=most))
-            together = self._together(stream, most)
-            largest = max(1, self.handful * together)
+            together, largest = self._together(stream, most), self._largest_task(stream, most)
             if stream.must_wait(AHEAD * most * largest, self.most_bytes) or self._may_suffice(stream):
                 return None
             block = stream.launched
@@ -284,9 +283,13 @@ class StreamsRun:
         share = 0.125 if self.handful > 1 else min(1.0, max(0.125, most / MANY))
         return max(1, int(share * stream.together))
 
+    def _largest_task(self, stream: Stream, most: int) -> int:
+        """Blocks of a task at most: one where blocks take long beside their hand-over, as those of simulators do."""
+        return 1 if stream.together == 1 else max(1, self.handful * self._together(stream, most))
+
     def _size_of_task(self, stream: Stream, most: int) -> int:
         """Blocks of the next task: a share of what is expected to be wanted yet, so that all end at about one time."""
-        largest = max(1, self.handful * self._together(stream, most))
+        largest = self._largest_task(stream, most)
         if largest == 1:
             return 1
         shares = most if self.handful == 1 else max(1, most // 2)
