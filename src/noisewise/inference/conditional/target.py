@@ -27,7 +27,16 @@ Values = Mapping[str, Any]
 
 
 def unfit(problem: Problem) -> str | None:
-    """Why no density of continuous unknowns can be had, or None."""
+    """Why no density of continuous unknowns can be had, or None; looked into once for a model and a release."""
+    known: dict[Any, Any] = problem.model.compiled
+    key = ("target", "unfit", problem.release.hash)
+    if key not in known:
+        known[key] = _unfit(problem)
+    against: str | None = known[key]
+    return against
+
+
+def _unfit(problem: Problem) -> str | None:
     model = problem.model
     latent = [name for name in model.statistics if name in problem.needed and name not in problem.measured]
     exact = {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
