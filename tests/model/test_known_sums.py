@@ -296,3 +296,20 @@ def test_posteriors_are_those_of_the_simulated_total(seed):
     weight /= weight.sum()
     assert counts_agree(np.bincount(found["t"], minlength=41), weight)
     assert agrees(found["p"], float(weight @ ((2.0 + counts) / 45.0)))
+
+
+def test_a_mean_of_no_records_is_nothing(seed):
+    mean = nw.Total({"x": dist.Normal(0.0, 1.0)}, lambda x, n: x / n, n="n")
+    model = nw.Model({"n": dist.DiscreteUniform(0, 3)}, {"t": mean})
+    assert type(model.node("t").known) is Added
+    drawn = model.draw(np.random.default_rng(seed), ["t"], 4, {"n": np.arange(4)})["t"]
+    assert drawn[0] == 0.0
+    assert np.all(np.isfinite(drawn))
+
+
+def test_more_trials_than_64_bits_hold_are_refused(seed):
+    total = nw.Total({"x": lambda p: dist.Binomial(10**10, p)}, lambda x: x, n=10**10)
+    model = nw.Model({"p": dist.Beta(2.0, 2.0)}, {"t": total})
+    assert type(model.node("t").known) is Added
+    with pytest.raises(InputError, match="'total_count' of all records must be at most"):
+        model.draw(np.random.default_rng(seed), ["t"], 2, {"p": np.array([0.3, 0.4])})

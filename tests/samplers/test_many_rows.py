@@ -157,3 +157,30 @@ def test_what_is_no_row_is_left_to_others():
     assert not many_rows.applies(Problem(model, release))
     assert many_rows.applies(Problem(*problem_of()))
     assert not many_rows.are_many(Problem(*problem_of()))
+
+
+ELSEWHERE = {
+    "noise that ends": ({"a": dist.Normal(0.0, 1.0)}, lambda a: dist.StudentT(4.0, a + X, 1.0), "truncated"),
+    "a law with ends": ({"a": dist.HalfNormal(1.0)}, lambda a: dist.Gamma(a * jnp.ones(N), 1.0), "laplace"),
+    "a parameter a row": ({"a": dist.Normal(0.0, 1.0).expand([N])}, lambda a: dist.Normal(a, 1.0), "laplace"),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_it_is_not_taken_unasked_where_less_is_known_of_its_errors(few_are_many, name):
+    prior, law, noise = ELSEWHERE[name]
+    mechanism = {"laplace": nw.Laplace(0.7), "truncated": nw.mechanisms.TruncatedLaplace(0.7, bound=2.5)}[noise]
+    problem = Problem(nw.Model(prior, {"y": law}), nw.Release(y=mechanism.released(1.0 + X)))
+    assert not many_rows.are_many(problem)
+    assert many_rows.are_many(Problem(*problem_of()))
+
+
+def test_climbs_start_high_and_far_apart():
+    """A hill that no draw of the prior stands high on is looked for too."""
+    free = np.array([[0.1 * k] for k in range(20)] + [[-50.0], [np.inf], [30.0]])[:, :1]
+    free[21] = 0.0
+    heights = np.array([float(k) for k in range(20)] + [-100.0, -np.inf, -200.0])
+    starts = [float(start[0]) for start in many_rows._starts(free, heights)]
+    assert starts[:8] == pytest.approx([0.1 * k for k in range(19, 11, -1)])
+    assert starts[8] == -50.0
+    assert starts[9] == 30.0

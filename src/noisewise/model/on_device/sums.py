@@ -11,9 +11,17 @@ import jax.numpy as jnp
 from jax import random
 
 from noisewise.model.law import Law, law_attributes
+from noisewise.model.on_device.poisson import MOST_RATE
 from noisewise.model.on_device.variates import DRAWS, RULES
 from noisewise.model.sums import Added, KnownSum, Scattered, Tallied
 from noisewise.model.sums.added import ADD_UP, PLACES
+
+CHANCES: dict[str, Callable[[Any], Any]] = {
+    "logit": jax.nn.sigmoid,
+    "logits": jax.nn.softmax,
+    **dict.fromkeys(("probability", "chance"), lambda value: jnp.clip(value, 0.0, 1.0)),
+}
+"""How attributes of these rules become probabilities; rounding errors are clipped."""
 
 Columns = dict[str, Any]
 Drawn = tuple[Any, Any]
@@ -40,8 +48,7 @@ def _lowered(law: Law, values: Columns, records: Columns, rows: int) -> tuple[Co
     good, attributes = jnp.ones((rows, _count(records)), bool), {}
     for name, rule in law.form.variate.rules.items():
         good &= jnp.all(RULES[rule](lowered[name]).reshape(*good.shape, -1), axis=-1)
-        chances = {"logit": jax.nn.sigmoid, "logits": jax.nn.softmax}.get(rule, lambda value: value)
-        attributes[name] = chances(lowered[name])
+        attributes[name] = CHANCES.get(rule, lambda value: value)(lowered[name])
     return attributes, good
 
 
@@ -60,6 +67,10 @@ def _added(known: Added, key: Any, values: Columns, n: Any) -> Drawn:
             wide = size[..., None] if law.form.kind == "MultivariateNormal" else size
             last = value[:, -1]
             attributes[name] = value[:, 0] + (wide - 1) * last if name in PLACES else value[:, 0]
+        most = {"rate": law.form.kind == "Poisson", "total_count": True}
+        for name in (name for name, counts in most.items() if counts and name in attributes):
+            within = size.astype(float) * attributes[name] < MOST_RATE
+            good &= jnp.all(within.reshape(rows, -1), axis=1)
         sums[field] = _drawn(law, random.fold_in(key, number), *ADD_UP[law.form.kind](attributes, size), size)
     arguments = {name: {**values, **sums}[name] for name in known.summand.arguments}
     return jax.vmap(known.of_row)(arguments, n), good

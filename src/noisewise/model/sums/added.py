@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise.model.law import Law, Values, law_attributes
 from noisewise.model.sums.summand import KnownSum, Summand, degrees_of
-from noisewise.model.variates import VARIATES
+from noisewise.model.variates import MOST, VARIATES, BadParameter
 from noisewise.numerics import Array, Compiled, double
 
 
@@ -91,9 +91,13 @@ class Added(KnownSum):
         """Fields' sums, each given those before it, and what they contribute."""
         sums: dict[str, Any] = {}
         for field, law in self.summand.laws.items():
-            kind, attributes = self._sum_of(law, {**values, **sums}, n)
             shape = (len(n), *law.form.batch)
-            sums[field] = VARIATES[kind].draw(rng, shape, **attributes).astype(law.struct.dtype, copy=False)
+            try:
+                kind, attributes = self._sum_of(law, {**values, **sums}, n)
+                drawn = VARIATES[kind].draw(rng, shape, **attributes)
+            except ValueError as error:
+                raise law._bad_parameter(error, {**values, **sums}) from error
+            sums[field] = drawn.astype(law.struct.dtype, copy=False)
         needed = {name: {**values, **sums}[name] for name in self.summand.arguments}
         with double():
             return np.array(self._contributed(needed, n))
@@ -111,16 +115,26 @@ class Added(KnownSum):
                 rest = value[:, 1] if inner and name not in law.constant and value.shape[1] > 1 else first
                 first = first + (wide - 1) * rest
             attributes[name] = first
+        _refuse_beyond(attributes.get("total_count", np.zeros(())), size)
         return ADD_UP[law.form.kind](attributes, size)
 
     def of_row(self, values: Values, n: Any) -> Any:
         """f(sum) + (n - 1) f(0), for an affine f the sum of f; in whole numbers where f is of these. Traceable."""
         nothing = {name: jnp.zeros_like(one) if name in self.summand.laws else one for name, one in values.items()}
-        return self.summand.at(values) + (n - 1) * self.summand.at(nothing)
+        return jnp.where(n > 0, self.summand.at(values) + (n - 1) * self.summand.at(nothing), 0)
 
     @cached_property
     def _contributed(self) -> Compiled:
         return Compiled(lambda: jax.vmap(partial(self.of_row)), small=True)
+
+
+def _refuse_beyond(trials: Array, n: Array) -> None:
+    """Refuse numbers of trials of all records together that 64 bits do not hold: products of whole numbers wrap."""
+    together = np.asarray(n, float) * trials
+    if np.any(together > MOST):
+        raise BadParameter(
+            f"'total_count' of all records must be at most {MOST:g}, got {together.max():g}", together > MOST
+        )
 
 
 def _adds_up(law: Law) -> bool:

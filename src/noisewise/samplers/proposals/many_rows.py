@@ -27,6 +27,7 @@ from noisewise.inference.conditional.rows import NoisyRows, RowSource, rows_for
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import AFTER_ROUND, Purpose, generator
 from noisewise.inference.streams import Columns
+from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.model import Model
 from noisewise.model.atoms import has_atoms
 from noisewise.model.coordinates import Space
@@ -42,8 +43,10 @@ MANY = 2**16
 """Entries of a statistic from which on this way is taken unasked; its draws would not be kept anyway."""
 SOME = 2**13
 """Rows that the first climbs are on."""
-CANDIDATES, CLIMBS = 64, 4
-"""Draws of the prior that are looked at, and how many of them are climbed from."""
+CANDIDATES, HIGHEST, FARTHEST = 64, 8, 8
+"""Draws of the prior that are looked at; how many of the highest are climbed from, and of those farthest from these."""
+MOST_FREE = 10
+"""Free coordinates up to which this way is taken unasked: beyond, few weights would count."""
 STEPS = 60
 """Of a climb, at most."""
 SETTLED = 1e-6
@@ -81,7 +84,19 @@ def are_many(problem: Problem) -> bool:
     """Whether there are so many rows that no other way is looked at."""
     model = problem.model
     sizes = [math.prod(model.shape(name)) for name in problem.release if name in model.statistics]
-    return max(sizes, default=0) >= MANY and applies(problem)
+    return max(sizes, default=0) >= MANY and applies(problem) and _is_plain(problem)
+
+
+def _is_plain(problem: Problem) -> bool:
+    """Whether rows are of laws on the whole line, under smooth or Laplace noise, with few parameters.
+
+    Elsewhere the error of the panels is not known as well: at ends where densities rise without bound, or noise ends.
+    """
+    model, release = problem.model, problem.release
+    rows_of = [_row_law(model, release[name].mechanism, name) for name in release]
+    noises = {type(item.mechanism) for item in release.values()}
+    whole = all(found is not None and found[1] == "real" for found in rows_of)
+    return whole and noises <= {Laplace, Gaussian} and space_of(model).size <= MOST_FREE
 
 
 def _applies(problem: Problem) -> bool:
@@ -200,7 +215,7 @@ class ManyRows:
 # The way to the tops ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Top:
     """A local maximum of the log density: where, how high, and minus the second derivative there."""
 
@@ -244,22 +259,35 @@ def tops(problem: Problem, seed: int, engine: Engine, poll: Callable[[], None]) 
     free = space.free_from(model.draw(rng, drawn_in_order(model), CANDIDATES))
     free = free[np.isfinite(free).all(axis=1)]
     heights = np.array([some.at(one) for one in free])
-    order = np.argsort(-heights, kind="stable")[:CLIMBS]
-    firsts = [climbed(some, free[index], poll) for index in order if np.isfinite(heights[index])]
+    firsts = [climbed(some, start, poll) for start in _starts(free, heights)]
     every = ManyRows(problem, engine)
-    found: list[Top] = []
-    for first in _apart([top for top in firsts if top is not None]):
-        top = climbed(every, first.free, poll)
-        found += [] if top is None else [top]
-    found = _apart(found)
-    return every, [top for top in found if top.height > found[0].height - LOWER]
+    climbs = {first: climbed(every, first.free, poll) for first in _apart([top for top in firsts if top is not None])}
+    found = _apart([top for top in climbs.values() if top is not None])
+    least = found[0].height - LOWER if found else math.inf
+    if any(top is None and every.at(first.free) > least for first, top in climbs.items()):
+        raise InferenceError(
+            "Importance: a climb that had found a top on some of the rows finds none on all of them, and it may be one "
+            "of the highest. Use nw.Augmentation() on fewer rows."
+        )
+    return every, [top for top in found if top.height > least]
+
+
+def _starts(free: Array, heights: Array) -> list[Array]:
+    """The highest of the draws, and those farthest from all before them, in units of the draws' own spread."""
+    order = [index for index in np.argsort(-heights, kind="stable") if np.isfinite(heights[index])]
+    chosen, left = order[:HIGHEST], order[HIGHEST:]
+    scaled = free / np.maximum(free.std(axis=0), 1e-300)
+    while left and len(chosen) < HIGHEST + FARTHEST:
+        away = [min(float(np.sum((scaled[one] - scaled[other]) ** 2)) for other in chosen) for one in left]
+        chosen.append(left.pop(int(np.argmax(away))))
+    return [free[index] for index in chosen]
 
 
 def _apart(found: Sequence[Top]) -> list[Top]:
     """Different tops, highest first."""
     kept: list[Top] = []
     for top in sorted(found, key=lambda top: -top.height):
-        if all(top.differs(other) for other in kept):
+        if all(top.differs(other) or other.differs(top) for other in kept):
             kept.append(top)
     return kept
 
@@ -283,8 +311,8 @@ class WeighRows:
     problem: Problem
     proposal: Proposal
     reference: dict[str, Array]
-    height: float
-    """log likelihood at the reference: what is too far below it has no weight."""
+    log_weight: float
+    """At the reference: what is too far below it has no weight."""
 
     def __call__(self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Every candidate survives; `log_weights` is among the columns."""
@@ -293,7 +321,7 @@ class WeighRows:
         for row in np.flatnonzero(log_ratio > -np.inf):
             poll()
             one = {name: column[row] for name, column in values.items()}
-            heights[row] = density.log_likelihood_near(one, self.height - FAINT)
+            heights[row] = density.log_likelihood_near(one, self.log_weight - FAINT - log_ratio[row])
         with np.errstate(invalid="ignore"):
             log_weights = np.where(np.isfinite(heights), log_ratio + heights, -np.inf)
         return {**values, "log_weights": log_weights}, np.arange(rows, dtype=np.int32)
@@ -345,7 +373,9 @@ def plan(problem: Problem, share: float, seed: int, engine: Engine, poll: Callab
             f"Importance: the integrals over the rows may be off by {neglected:.1g} in the log likelihood (a law with "
             "a narrow peak, or with a kink that is not known?). Use nw.Augmentation() on fewer rows."
         )
-    weigh = WeighRows(problem, proposal_about(space, found, share), reference, height)
+    proposal, free = proposal_about(space, found, share), found[0].free[None]
+    log_over_prior = proposal.log_over_prior(free, {}, space.points(free)[1], {})
+    weigh = WeighRows(problem, proposal, reference, height - float(log_over_prior[0]))
     if engine.block_rows is None:  # an accelerator lays its own
         weigh.density(every)
     return RowsPlan(weigh, len(found), neglected, time.monotonic() - start)

@@ -53,8 +53,8 @@ KNOWN_TOTALS = {
     ),
     "the constant of a contribution counts once": Mutant(
         "model/sums/added.py",
-        "return self.summand.at(values) + (n - 1) * self.summand.at(nothing)",
-        "return self.summand.at(values)",
+        "self.summand.at(values) + (n - 1) * self.summand.at(nothing), 0)",
+        "self.summand.at(values), 0)",
         BOOKS,
     ),
     "a place that another field moves has that field's part n times": Mutant(
