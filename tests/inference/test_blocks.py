@@ -191,7 +191,7 @@ def digest(found):
 )
 def test_one_seed_gives_one_result_however_many_blocks_a_task_has(name, plan, seed, monkeypatch):
     make, draws = PROBLEMS[name]
-    problem, found, sizes = make(), set(), []
+    problem, found, sizes, largest = make(), set(), [], {}
 
     def watched(work, key, inputs, rows, blocks, together, poll):
         sizes.append(blocks)
@@ -203,7 +203,9 @@ def test_one_seed_gives_one_result_however_many_blocks_a_task_has(name, plan, se
         monkeypatch.setattr(Threads, "handful", handful)
         sizes.clear()
         found.add(digest(nw.sample(*problem, nw.Rejection(plan=plan), draws=draws, seed=seed, engine=Threads(workers))))
-        assert max(sizes) == 1 if numbers == 2**6 else max(sizes) > 2
+        largest[numbers] = max(sizes)
+    assert largest[2**6] == 1
+    assert max(largest.values()) > 2  # how many, and when, is the scheduler's choice
     assert len(found) == 1
 
 
