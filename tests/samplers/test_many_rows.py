@@ -184,3 +184,17 @@ def test_climbs_start_high_and_far_apart():
     assert starts[:8] == pytest.approx([0.1 * k for k in range(19, 11, -1)])
     assert starts[8] == -50.0
     assert starts[9] == 30.0
+
+
+def test_what_is_given_up_is_faint_by_its_weight(monkeypatch):
+    """A row far below the top in likelihood counts where the proposal hardly ever goes there."""
+    monkeypatch.setattr(many_rows, "FAINT", 50.0)
+    problem = Problem(*problem_of())
+    reference = {"a": np.asarray(1.3), "sigma": np.asarray(1.2)}
+    top = ManyRows(problem, None).lay(reference)
+    rows = {"a": np.array([1.3, 60.0, 60.0]), "sigma": np.full(3, 1.2)}
+    weigh = many_rows.WeighRows(problem, lambda *given: (rows, np.array([0.0, 0.0, 2000.0])), reference, top)
+    log_weights = weigh(None, {}, 3, lambda: None)[0]["log_weights"]
+    assert log_weights[0] == pytest.approx(top, abs=1e-6)
+    assert log_weights[1] == -np.inf
+    assert np.isfinite(log_weights[2])
