@@ -313,3 +313,11 @@ def test_more_trials_than_64_bits_hold_are_refused(seed):
     assert type(model.node("t").known) is Added
     with pytest.raises(InputError, match="'total_count' of all records must be at most"):
         model.draw(np.random.default_rng(seed), ["t"], 2, {"p": np.array([0.3, 0.4])})
+
+
+def test_a_records_law_out_of_its_domain_is_named_once_with_its_value(seed):
+    total = nw.Total({"x": lambda mu: dist.Poisson(mu)}, lambda x: x, n=50)
+    model = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"t": total})
+    with pytest.raises(InputError, match=r"cannot be drawn from at mu=-0\.5: 'rate' must be") as caught:
+        model.draw(np.random.default_rng(seed), ["t"], 2, {"mu": np.array([0.5, -0.5])})
+    assert str(caught.value).count("cannot be drawn") == 1

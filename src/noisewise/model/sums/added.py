@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.errors import InputError
 from noisewise.model.law import Law, Values, law_attributes
 from noisewise.model.sums.summand import KnownSum, Summand, degrees_of
 from noisewise.model.variates import MOST, VARIATES, BadParameter
@@ -95,6 +96,8 @@ class Added(KnownSum):
             try:
                 kind, attributes = self._sum_of(law, {**values, **sums}, n)
                 drawn = VARIATES[kind].draw(rng, shape, **attributes)
+            except InputError:
+                raise  # a record's own law, refused and told already
             except ValueError as error:
                 raise law._bad_parameter(error, {**values, **sums}) from error
             sums[field] = drawn.astype(law.struct.dtype, copy=False)
