@@ -85,10 +85,20 @@ def test_weighted_draws_cost_more_the_less_they_are_worth():
 
 
 def test_few_draws_by_smc_cost_what_its_islands_do():
-    probe = SimpleNamespace(log_rate=lambda names: np.log(0.25), terms={}, cells=4.0)
+    probe = SimpleNamespace(log_rate=lambda names: np.log(0.25), terms={}, cells=4.0, hierarchical=False)
     few, many = (choice._smc(probe, draws).run for draws in (10, 8_192))
     assert few == pytest.approx(many) == pytest.approx((512 + 8_192) * 25.0 * 3.0 * 4.0)
     assert choice._smc(probe, 80_000).run > 9.0 * many
+
+
+def test_particles_are_expected_to_stand_still_in_hierarchies():
+    plain, deep = (
+        choice._smc(SimpleNamespace(log_rate=lambda names: 0.0, terms={}, cells=4.0, hierarchical=one), 8_192)
+        for one in (False, True)
+    )
+    assert deep.efficiency < 0.1 * plain.efficiency
+    assert deep.work > 10.0 * plain.work
+    assert not deep.delivers
 
 
 def test_weighing_by_the_likelihood_settles_what_all_pilots_would(seed, monkeypatch):

@@ -209,7 +209,7 @@ class RecordSteps:
 
     def _program(self, purpose: str, function: Any) -> Compiled:
         key = ("records", purpose, self.name, tuple(self.released), self.shared, self.lanes)
-        return self.model.compiled.setdefault(key, Compiled(lambda: function))
+        return self.model.compiled.setdefault(key, Compiled(lambda: function, steps=True))
 
     def _refuse_infinite(self, finite: Any) -> None:
         if not finite:

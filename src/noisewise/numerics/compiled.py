@@ -16,6 +16,10 @@ from noisewise.numerics.precision import double, placement
 
 ALWAYS = 10
 """What compiling a program takes whatever is in it, in operations."""
+PLAINLY = {"xla_cpu_use_fusion_emitters": False}
+"""XLA's options for a program of many small steps on the processor, as those of a chain are: without its newer way of
+writing loops such a program is compiled in half the time, and runs no slower (benchmarks/first_result.py). Programs
+that go through many rows at once are several times as fast with it."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +62,16 @@ class Compiled:
     remembers such an array in 64 bits, and the analyst's own 32-bit use of it would fail. Called within `double`.
     Threads that ask for one program at the same time wait for the first to compile it. Programs are not pickled.
     A `small` one, of arguments whose first axis is that of rows, is left to NumPy on the CPU where it is no more than
-    plain arithmetic, and gives NumPy arrays.
+    plain arithmetic, and gives NumPy arrays. One of many small `steps` is compiled `PLAINLY`.
     """
 
-    def __init__(self, build: Callable[[], Callable[..., Any]], small: bool = False) -> None:
-        self._build, self._small = build, small
+    def __init__(self, build: Callable[[], Callable[..., Any]], small: bool = False, steps: bool = False) -> None:
+        self._build, self._small, self._steps = build, small, steps
         self._programs: dict[Any, Any] = {}
         self._lock = threading.RLock()
 
     def __getstate__(self) -> Any:
-        return self._build, self._small
+        return self._build, self._small, self._steps
 
     def __setstate__(self, state: Any) -> None:
         Compiled.__init__(self, *state)
@@ -137,9 +141,18 @@ class Compiled:
     def _compiled(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         start = time.perf_counter()
         traced = jax.jit(self._build()).trace(*arguments)
-        program = traced.lower().compile()
+        program = _made(traced.lower(), PLAINLY if self._steps and placement() is None else {})
         _count(ALWAYS + operations(traced.jaxpr.jaxpr), time.perf_counter() - start)
         return program
+
+
+def _made(lowered: Any, options: dict[str, Any]) -> Callable[..., Any]:
+    """The program, with XLA's `options` where the installed version has them."""
+    with suppress(jax.errors.JaxRuntimeError):
+        program: Callable[..., Any] = lowered.compile(compiler_options=options or None)
+        return program
+    plain: Callable[..., Any] = lowered.compile()  # an option that it has not; any other failure is met again
+    return plain
 
 
 def _key(leaves: list[Any], tree: Any) -> Any:

@@ -222,7 +222,7 @@ class ChainsRun:
     def _place(self) -> tuple[Array, Array]:
         """The candidates' free vectors in the present coordinates, and their energies; the coordinates' units."""
         with double():
-            free, energy = jax.tree.map(np.asarray, self.programs.energies(self.candidates, self.data))
+            free, energy = self.programs.energies(self.candidates, self.data)
         self.scale = units(free)
         self.variances = np.ones(self.target.size)
         return free, energy

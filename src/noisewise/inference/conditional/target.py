@@ -212,12 +212,21 @@ class Target:
 
     def point(self, free: Any, data: Any) -> tuple[dict[str, Any], Any]:
         """Values by name at one free vector, and the log density of all that is sampled with the release."""
+        values, total = self._without_release(free, data)
+        total = self._with_release(total, values, data)
+        return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
+
+    def values(self, free: Any, data: Any) -> dict[str, Any]:
+        """Values by name at one free vector."""
+        return self._without_release(free, data)[0]
+
+    def _without_release(self, free: Any, data: Any) -> tuple[dict[str, Any], Any]:
+        """Values by name at one free vector, and the log density of all that is sampled."""
         prior, total = self.space.point(free[: self.space.size], {}, data["centring"])
         values: dict[str, Any] = {**prior, **data["exact"]}
         for placed in self.chart.walk(free[self.space.size :], values, data["centring"]):
             total = sum(placed.log_density, total)
-        total = self._with_release(total, values, data)
-        return values, jnp.where(total < jnp.inf, total, -jnp.inf)  # NaN, or a formula beyond its range
+        return values, total
 
     def log_likelihood(self, values: Values, data: Any) -> Any:
         """log density of the release given the parameters, where nothing else is sampled; traceable."""
@@ -271,7 +280,7 @@ class Target:
 
     def standing(self, free: Any, data: Any) -> dict[str, tuple[Any, Any, Any]]:
         """Of each entry of what is `located`: its own free coordinate, its location, its scale; at one free vector."""
-        values = self.point(free, data)[0]
+        values = self.values(free, data)
         laws = {name: self.model.law_at(name, values) for name in self.located}
         return {
             name: (biject_to(law.support).inv(values[name]), *location_and_scale(law)) for name, law in laws.items()
@@ -279,7 +288,7 @@ class Target:
 
     def finish(self, free: Any, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
         """`completed` at one free vector."""
-        return self.completed(self.point(free, data)[0], data, uniform)
+        return self.completed(self.values(free, data), data, uniform)
 
     def completed(self, values: Values, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
         """Values by name with what was summed or integrated out drawn too; of each sum how much may be void, of each

@@ -268,7 +268,9 @@ class LatticeMoves:
             place = (len(tables), count, family.cells.shape[1])
             offset, uniform = rng.integers(0, family.length, place), rng.random(place)
             key = ("lattice", self.name, tuple(self.noisy), family.length, axes is None)
-            program = self.model.compiled.setdefault(key, Compiled(partial(self._program, family.length, own)))
+            program = self.model.compiled.setdefault(
+                key, Compiled(partial(self._program, family.length, own), steps=True)
+            )
             with double():
                 moved = np.asarray(program(given, tables, noise, self._placed(family), chosen, offset, uniform))
             tables = moved.reshape(tables.shape).astype(tables.dtype)

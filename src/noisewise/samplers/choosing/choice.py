@@ -221,13 +221,15 @@ def _thumb(name: str, fixed: float, per_draw: float, efficiency: float, draws: i
 def _smc(probe: Probe, draws: int, *_: Any) -> Estimate:
     """One temperature for each halving of the acceptance probability, with about 25 simulated rows per particle.
 
-    There are never fewer particles than islands have whatever was asked for, and the scouts before them.
+    There are never fewer particles than islands have whatever was asked for, and the scouts before them. In hierarchies
+    particles hardly move: steps that suit the one parameter are too long or too short for those that depend on it.
     """
     temperatures = 1.0 - max(probe.log_rate(set(probe.terms)), 0.2 * LEAST) / math.log(2.0)
     note = f"particles led from prior to posterior in about {math.ceil(temperatures)} steps"
     particle, islands = 25.0 * temperatures * probe.cells, SMC().islands
     scouts, spare = LEAST_PARTICLES, max(0, islands * LEAST_PARTICLES - draws)
-    return _thumb("SMC", (scouts + spare) * particle, particle, 0.7, draws, note)
+    efficiency = IN_HIERARCHIES if probe.hierarchical else 0.7
+    return _thumb("SMC", (scouts + spare) * particle, particle, efficiency, draws, note)
 
 
 def _mcmc(probe: Probe, draws: int, *_: Any) -> Estimate:
@@ -261,6 +263,8 @@ THRESHOLDS = (0.9, 0.99, 0.999)
 """Quantiles of a pilot's weights below which weights are dropped at random, where too few rows carry them all."""
 HIERARCHIES = 0.003
 """Effective draws per row where parameters depend on parameters: drawn in turn, each holds the others back."""
+IN_HIERARCHIES = 0.05
+"""The same for particles that are moved all at once."""
 COSTS: dict[str, Cost] = {
     "Rejection": _rejection,
     "predictive": _predictive,

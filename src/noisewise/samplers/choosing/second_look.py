@@ -27,7 +27,7 @@ from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.adapted import search
 from noisewise.samplers.proposals.collapsed import WIDENINGS, Collapse, WeighCollapsed, Widened, doubled, too_narrow
 from noisewise.samplers.proposals.many_rows import are_many
-from noisewise.samplers.proposals.pilot import LEAST_ROUND, SUMMED
+from noisewise.samplers.proposals.pilot import LEAST_ROUND
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 from noisewise.samplers.rejection import Rejection
 
@@ -45,8 +45,8 @@ ENOUGH = 50.0
 """Effective rows of the search from which their shares tell something. One nearest miss would stand for all."""
 INNER, MOVED = (0.05, 0.95), 0.2
 """Quantiles of the draws, and the share of the posterior that may lie beyond them: a tenth, if all is right."""
-MOST_ROWS = 2**16
-"""Rows of the search, at most."""
+MOST_ROWS, SUMMED = 2**16, 2**26
+"""Rows of the search, at most, and values that their sums may run over."""
 CERTAIN = 4.0
 """Standard errors by which a difference must stand out."""
 

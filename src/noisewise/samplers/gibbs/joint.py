@@ -141,7 +141,9 @@ class Joint:
     def program(self, purpose: Any, build: Callable[[], Callable[..., Any]]) -> Compiled:
         """A program kept on the model, for every release of the same form."""
         form = tuple((name, name in self.fixed, item.mechanism.inputs) for name, item in self.problem.release.items())
-        return self.model.compiled.setdefault(("augmentation", purpose, form, self.axes is None), Compiled(build))
+        return self.model.compiled.setdefault(
+            ("augmentation", purpose, form, self.axes is None), Compiled(build, steps=True)
+        )
 
     def log_density(self, state: State) -> Array:
         """The whole joint density, chain by chain."""

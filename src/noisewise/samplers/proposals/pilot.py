@@ -35,8 +35,8 @@ from noisewise.samplers.proposals.weighted_candidates import Poll, Weigh, block_
 
 ROUND = 2**14
 """Parameter values of one pilot round."""
-SUMMED, LEAST_ROUND = 2**26, 2**11
-"""Values that the sums of a round's rows may run over, and rows of a round all the same."""
+SUMMED, LEAST_ROUND, LEAST_EACH = 2**24, 2**11, 2**9
+"""Values that the sums of a round's rows may run over; rows of a round all the same, and for each free coordinate."""
 MOST_ROUNDS = 8
 MOST_SIMULATIONS = 64
 
@@ -96,7 +96,7 @@ class _Pilot:
         self.log, self.collapse = log, collapse
         self.rows = Collapse.of(problem).rows if collapse else block_rows(problem, simulations)
         dear = SUMMED // Collapse.of(problem).work if collapse else ROUND
-        self.round_rows = min(ROUND, max(LEAST_ROUND, dear))
+        self.round_rows = min(ROUND, max(LEAST_ROUND, LEAST_EACH * space_of(problem.model).size, dear))
         self.rounds = self.proposals = 0
         self.pace = 0.0
         self.columns: Columns = {}

@@ -86,17 +86,15 @@ class Programs:
         return _plain(last), seen
 
     def energies(self, rows: dict[str, Array], data: Any) -> tuple[Array, Array]:
-        """Free vectors of rows of values, and minus the log density there."""
+        """Free vectors of rows of values, and minus the log density there: that of a chain which begins there.
 
-        def build() -> Any:
-            def energy(row: Values, data: Any) -> Any:
-                free = self.target.free_from(row, data["centring"])
-                return free, self.target.potential(data)(free)
-
-            # one after the other: side by side, a sum whose windows one row needs long would be long for all
-            return lambda rows, data: jax.lax.map(partial(energy, data=data), rows)
-
-        return self._program("energies", build)(rows, data)
+        A program of their own would take as long to compile as they take to compute, and longer.
+        """
+        own = self._program("free", lambda: jax.vmap(self.target.free_from, in_axes=(0, None)))
+        free = np.asarray(own(rows, data["centring"]))
+        ones, key = np.ones(self.target.size), np.zeros(2, np.uint32)
+        given = {"target": data, "scale": ones}
+        return free, np.array([float(self.start(one, key, ones, given).potential_energy) for one in free])
 
     def standing(self, free: Array, data: Any) -> dict[str, Any]:
         """`Target.standing`, row by row."""
@@ -107,7 +105,7 @@ class Programs:
 
         def build() -> Any:
             def move(free: Any, data: Any, centring: Centring) -> Any:
-                return self.target.free_from(self.target.point(free, data)[0], centring)
+                return self.target.free_from(self.target.values(free, data), centring)
 
             return jax.vmap(move, in_axes=(0, None, None))
 
@@ -129,7 +127,7 @@ class Programs:
 
     def _program(self, purpose: str, build: Callable[[], Any]) -> Compiled:
         key = ("nuts", purpose, self.target.signature, tuple(sorted(self.options.items())))
-        return self.target.model.compiled.setdefault(key, Compiled(build))
+        return self.target.model.compiled.setdefault(key, Compiled(build, steps=True))
 
 
 def _plain(state: Any) -> Any:
