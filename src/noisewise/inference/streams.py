@@ -36,6 +36,10 @@ WAITING = 1 / 16
 """Share of the machine's memory that blocks of one stream may fill while they wait."""
 MANY = 32
 """Tasks at a time from which on as many blocks are evaluated together as may be; an eighth of them for few."""
+UNSEEN, KNOWN = 0.25, 1_000
+"""Share of proposals that is taken to survive before a block has come; survivors from which on the share is known."""
+LEAST_SHARE = 0.25
+"""Share of the blocks that may be evaluated together which a task has, at least, if so many are expected to be wanted."""
 COPIED = 2**17
 """Rows of a root that are copied at a time, at least."""
 MOST_HELD = 64
@@ -288,12 +292,18 @@ class StreamsRun:
         return 1 if stream.together == 1 else max(1, self.handful * self._together(stream, most))
 
     def _size_of_task(self, stream: Stream, most: int) -> int:
-        """Blocks of the next task: a share of what is expected to be wanted yet, so that all end at about one time."""
+        """Blocks of the next task: a share of what is expected to be wanted yet, so that all end at about one time.
+
+        But no fewer than `LEAST_SHARE` of what may be evaluated together: the threads of light tasks wait for the
+        interpreter, and for each other, most of the time.
+        """
         largest = self._largest_task(stream, most)
         if largest == 1:
             return 1
         shares = most if self.handful == 1 else max(1, most // 2)
-        return max(1, min(largest, self._expected(stream) // shares))
+        expected = self._expected(stream)
+        least = min(expected, int(LEAST_SHARE * self._together(stream, most)))
+        return max(1, min(largest, max(least, expected // shares)))
 
     def _unlogged(self, stream: Stream, blocks: int) -> int:
         """At most so many blocks from the next one on, none of which the log has."""
@@ -301,8 +311,13 @@ class StreamsRun:
         return next(logged, blocks)
 
     def _may_suffice(self, stream: Stream) -> bool:
-        """Whether blocks under way are expected to suffice, where it takes long to hand over others."""
-        return self.handful > 1 and stream.together > 1 and stream.under_way > 0 and self._expected(stream) == 0
+        """Whether light blocks under way are expected to suffice: others would only be in their way.
+
+        Where it takes long to hand a block over, that is so before it is known how many survive.
+        """
+        if stream.together == 1 or stream.under_way == 0 or self._expected(stream) > 0:
+            return False
+        return self.handful > 1 or stream.accepted >= KNOWN
 
     def _expected(self, stream: Stream) -> int:
         """Blocks that are wanted beyond those under way, at the share of survivors so far."""
@@ -311,7 +326,7 @@ class StreamsRun:
             wanted = self.draws - self.filled[self.roots.index(stream)]
         else:
             wanted = self._expected(parent) * parent.rows - stream._ready_rows
-        rate = (stream.accepted + 1) / stream.proposals if stream.absorbed else 1.0
+        rate = (stream.accepted + 1) / stream.proposals if stream.absorbed else UNSEEN
         return max(0, math.ceil(wanted / (rate * stream.rows) - stream.under_way))
 
     @property
