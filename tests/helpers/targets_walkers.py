@@ -17,8 +17,8 @@ def _skewed_problem():
 
 def _skewed_solution():
     """A grid over log theta and, by the scale of the Gamma law, over s itself."""
-    log_theta = np.linspace(-5.0, 6.0, 1101)[:, None]
-    s = ((np.arange(4000) + 0.5) * 0.015)[None, :]
+    log_theta = np.linspace(-5.0, 6.0, 221)[:, None]
+    s = ((np.arange(2000) + 0.5) * 0.03)[None, :]
     theta = np.exp(log_theta)
     log_joint = (
         stats.norm.logpdf(log_theta, 0.0, 0.8)
@@ -28,7 +28,7 @@ def _skewed_solution():
     weight, log_sum = _normalise(log_joint)
     nothing = np.zeros_like(log_joint)
     found = _moments(weight, {"theta": (theta + nothing, nothing), "s": (s + nothing, nothing)})
-    return found | {"log_evidence": log_sum + np.log(0.01 * 0.015)}
+    return found | {"log_evidence": log_sum + np.log(0.05 * 0.03)}
 
 
 def _bimodal_problem():
