@@ -25,7 +25,7 @@ from noisewise.samplers.choosing.probe import probe_of
 
 MEAN = np.array([[2.0, 1.0], [0.6, 1.5]])
 WIDE = np.array([[1.0, 0.6, 0.4], [0.3, 1.2, 0.8]])
-ZERO = np.array([[0, 0, 1, 0, 0, 0]])
+ZERO = np.array([[0, 0, 1, 0]])
 ROW, COLUMN = margins((2, 2))
 ROW3, COLUMN3 = margins((2, 3))
 ALL, ALL3 = np.ones((1, 4), int), np.ones((1, 6), int)
@@ -56,11 +56,11 @@ CASES = {
         },
     ),
     "structural zero": (
-        *("Poisson", WIDE),
+        *("Poisson", MEAN),
         {
             "none": (nw.Exact(), ZERO, [0]),
-            "all": (nw.Exact(), ALL3, [5]),
-            "rows": (nw.Laplace(scale=0.7), ROW3, [2.2, 3.6]),
+            "all": (nw.Exact(), ALL, [5]),
+            "rows": (nw.Laplace(scale=0.7), ROW, [2.2, 3.6]),
         },
     ),
     "bounded cells, total exact": (
@@ -482,11 +482,11 @@ def test_directions_of_a_batch_share_nothing():
 def test_large_counts_under_a_flat_law_are_generalised_least_squares(seed):
     """Far from zero, under a flat law and normal noise, the posterior is normal: least squares and its covariance."""
     scale = {"cell": 4.0, "rows": 3.0, "columns": 2.0}
-    matrices = {"cell": np.eye(6, dtype=int), "rows": ROW3, "columns": COLUMN3}
-    values = {"cell": [403.2, 297.5, 511.0, 350.1, 444.4, 389.0], "rows": [1214.0, 1180.9], "columns": [750, 742, 905]}
-    model = nw.Model({}, {"cells": nw.counts_up_to(2_000, shape=(6,))})
+    matrices = {"cell": np.eye(4, dtype=int), "rows": ROW, "columns": COLUMN}
+    values = {"cell": [403.2, 297.5, 511.0, 350.1], "rows": [706.0, 858.9], "columns": [910, 650]}
+    model = nw.Model({}, {"cells": nw.counts_up_to(2_000, shape=(4,))})
     parts = {name: measured(nw.Gaussian(scale=scale[name]), matrices[name], values[name]) for name in scale}
-    found = moved(model, nw.Release(parts), seed, chains=1500, sweeps=40).astype(float)
+    found = moved(model, nw.Release(parts), seed, chains=1000, sweeps=40).astype(float)
     design = np.vstack(list(matrices.values()))
     weight = np.concatenate([np.full(len(matrices[name]), scale[name] ** -2.0) for name in scale])
     covariance = np.linalg.inv(design.T @ (weight[:, None] * design))
