@@ -1,5 +1,7 @@
 """Coordinates of hierarchies: which part is chosen, and that the draws stay those of the posterior."""
 
+from functools import cache
+
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -48,6 +50,7 @@ def test_a_location_or_a_scale_that_does_not_move_is_no_regressor():
     assert np.all(np.isfinite(best_centring(x, m, np.full_like(t, 3.0))))
 
 
+@cache
 def funnel(number, noise):
     """Normal groups of unknown spread: given the spread all is normal, so the truth is an integral over it."""
     rng = np.random.default_rng(7)
@@ -93,7 +96,7 @@ def test_chains_through_a_hierarchy_meet_at_the_posterior(noise, seed):
 
 
 def test_a_hierarchy_resumes_to_the_same_draws(tmp_path, seed):
-    model, release, _ = funnel(3, 1.0)
+    model, release, _ = funnel(12, 3.0)
     settings = dict(draws=200, seed=seed, on_failure="return")
     plain = nw.sample(model, release, nw.NUTS(chains=2, warmup=100), **settings)
     kept = nw.sample(model, release, nw.NUTS(chains=2, warmup=100), checkpoint=tmp_path / "run", **settings)

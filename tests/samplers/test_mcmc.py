@@ -136,7 +136,7 @@ def geweke_scores(model, mechanisms, simulations, seed, only=None, walkers=4000,
             moves.sweep(rng, state, kernel, target, lambda: None, fresh=turn % 8 == 7)
         else:
             moves.step(rng, state, only, kernel, target, lambda: None)
-    found, prior = state.rows(rng, moves.parts), model.simulate(400_000, seed + 1)
+    found, prior = state.rows(rng, moves.parts), model.simulate(100_000, seed + 1)
     scores = []
     for first, second in itertools.combinations_with_replacement(["", *found], 2):
         if second:
@@ -145,8 +145,14 @@ def geweke_scores(model, mechanisms, simulations, seed, only=None, walkers=4000,
     return np.array(scores)
 
 
-@pytest.mark.parametrize("simulations", [1, 3])
-@pytest.mark.parametrize("case", GEWEKE)
+@pytest.mark.parametrize(
+    ("case", "simulations"),
+    [
+        pytest.param(case, number, id=f"{case}-{number}", marks=[pytest.mark.long] * ((number == 1) != (case == "count")))
+        for case in GEWEKE
+        for number in (1, 3)
+    ],
+)
 def test_kernel_passes_gewekes_test(case, simulations, seed):
     make, mechanisms = GEWEKE[case]
     assert np.all(np.abs(geweke_scores(make(), mechanisms, simulations, seed)) < LIMIT)
@@ -361,7 +367,7 @@ def test_an_interruption_returns_what_is_there(seed):
 
 
 def test_results_are_saved_and_replayed(tmp_path, seed):
-    posterior = nw.sample(count_model(), count_release(), MCMC(chains=16), draws=800, seed=seed, on_failure="return")
+    posterior = nw.sample(count_model(), count_release(), MCMC(chains=16, warmup=32, thin=1), draws=160, seed=seed, on_failure="return")
     posterior.save(tmp_path / "run.nc")
     again = nw.Posterior.load(tmp_path / "run.nc")
     assert again.sampler == posterior.sampler

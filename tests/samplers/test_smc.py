@@ -107,10 +107,11 @@ def test_the_evidence_of_islands_is_their_average_and_its_error_their_spread(see
 
 
 def test_a_schedule_is_passed_back(seed):
-    first = nw.sample(count_model(75.0), count_release(), SMC(), draws=2000, seed=seed, on_failure="return")
+    few = {"islands": 4, "particles": 64}
+    first = nw.sample(count_model(75.0), count_release(), SMC(**few), draws=256, seed=seed, on_failure="return")
     assert first.diagnostics["schedule"][-1] == 1.0
-    frozen = SMC(schedule=first.diagnostics["schedule"])
-    second = nw.sample(count_model(75.0), count_release(), frozen, draws=2000, seed=seed + 1, on_failure="return")
+    frozen = SMC(schedule=first.diagnostics["schedule"], **few)
+    second = nw.sample(count_model(75.0), count_release(), frozen, draws=256, seed=seed + 1, on_failure="return")
     assert second.diagnostics["schedule"] == first.diagnostics["schedule"]
 
 
@@ -145,7 +146,7 @@ def conflict():
 
 def test_bounded_noise_is_reached_by_narrowing(seed):
     model, release, truth = conflict()
-    posterior = nw.sample(model, release, SMC(particles=256), draws=4096, seed=seed)
+    posterior = nw.sample(model, release, SMC(particles=128), draws=2048, seed=seed)
     assert len(posterior.diagnostics["schedule"]) > 1
     assert np.all(np.abs(posterior["count"] - 45.3) <= 3.0)
     assert is_exact(posterior, truth)
@@ -182,14 +183,15 @@ def test_bounded_parts_of_a_product_are_widened(seed):
 
 
 def test_whole_statistics_without_noise_are_approached(seed):
-    """Beta(2, 3) with 270 of 300 seen exactly; evidence: the Beta-Binomial probability."""
-    model = nw.Model(prior={"p": dist.Beta(2.0, 3.0)}, statistics={"yes": lambda p: dist.Binomial(300, p)})
-    posterior = nw.sample(model, nw.Release(yes=nw.Exact().released(270)), SMC(), draws=4096, seed=seed)
-    assert np.all(posterior["yes"] == 270)
-    of_mean, of_variance = t_scores(posterior, "p", 272 / 305, 272 * 33 / (305**2 * 306))
+    """Beta(2, 3) with 90 of 100 seen exactly; evidence: the Beta-Binomial probability."""
+    model = nw.Model(prior={"p": dist.Beta(2.0, 3.0)}, statistics={"yes": lambda p: dist.Binomial(100, p)})
+    release = nw.Release(yes=nw.Exact().released(90))
+    posterior = nw.sample(model, release, SMC(particles=128), draws=2048, seed=seed)
+    assert np.all(posterior["yes"] == 90)
+    of_mean, of_variance = t_scores(posterior, "p", 92 / 105, 92 * 13 / (105**2 * 106))
     assert abs(of_mean) < FEW_LIMIT
     assert abs(of_variance) < FEW_LIMIT
-    log_evidence = stats.betabinom.logpmf(270, 300, 2.0, 3.0)
+    log_evidence = stats.betabinom.logpmf(90, 100, 2.0, 3.0)
     assert abs(posterior.log_evidence - log_evidence) < FEW_LIMIT * posterior.log_evidence_se
 
 
@@ -271,14 +273,14 @@ def test_statuses_do_not_pretend(seed):
     def status(sampler, release=None):
         return nw.sample(count_model(), release or count_release(), sampler, draws=512, seed=seed, on_failure="return")
 
-    assert status(SMC(islands=4, min_ess=10**6)).status == "low_ess"
+    assert status(SMC(islands=4, particles=128, min_ess=10**6)).status == "low_ess"
     budget = status(SMC(simulations=1, max_proposals=100_000))
     assert budget.status == "max_proposals"
     assert budget.proposals <= 100_000
     assert 0 < budget.islands < 16
     assert status(SMC(max_seconds=1e-6)).status == "max_seconds"
     impossible = nw.Release(count=nw.Exact().released(-3))
-    assert status(SMC(islands=2), impossible).status == "hopeless"
+    assert status(SMC(islands=2, particles=256), impossible).status == "hopeless"
 
 
 def test_results_are_saved_with_their_schedule(tmp_path, seed):
