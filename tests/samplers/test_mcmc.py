@@ -320,12 +320,12 @@ def test_statuses_do_not_pretend(seed):
         model, release = model or count_model(), release or count_release()
         return nw.sample(model, release, sampler, draws=draws, seed=seed, on_failure="return")
 
-    few = status(MCMC(min_ess=10_000.0, chains=16), draws=4096)
+    few = status(MCMC(min_ess=10_000.0, chains=64, thin=6), draws=4096)
     assert few.status == "low_ess"
-    budget = status(MCMC(max_proposals=150_000, chains=32, simulations=1, thin=10), draws=32_000)
+    budget = status(MCMC(max_proposals=50_000, chains=32, simulations=1, thin=10), draws=32_000)
     assert budget.status == "max_proposals"
     assert 0 < len(budget) < 32_000
-    assert budget.proposals <= 150_000
+    assert budget.proposals <= 50_000
     short = status(MCMC(max_proposals=38_000, chains=16, simulations=8, thin=1), draws=1_600)
     assert (short.status, len(short)) == ("max_proposals", 112)  # seven draws a chain: too short to judge, still there
     clock = status(MCMC(max_seconds=0.3, thin=100), draws=10**6)
