@@ -8,7 +8,15 @@ import numpyro.distributions as dist
 import pytest
 from exactness import FALSE_ALARM, LIMIT, z_of_mean
 from scipy import stats
-from targets import all_targets, count_model, count_release, lalonde_model, lalonde_release, new_count_model
+from targets import (
+    all_targets,
+    brief_rows,
+    count_model,
+    count_release,
+    lalonde_model,
+    lalonde_release,
+    new_count_model,
+)
 
 import noisewise as nw
 from noisewise.errors import InferenceError, InputError
@@ -147,11 +155,10 @@ def geweke_scores(model, mechanisms, simulations, seed, only=None, walkers=4000,
 
 @pytest.mark.parametrize(
     ("case", "simulations"),
-    [
-        pytest.param(case, number, id=f"{case}-{number}", marks=[pytest.mark.long] * ((number == 1) != (case == "count")))
-        for case in GEWEKE
-        for number in (1, 3)
-    ],
+    brief_rows(
+        {f"{case}-{number}": (case, number) for case in GEWEKE for number in (1, 3)},
+        ["count-1", "moving-support-3", "unknown-size-3"],
+    ),
 )
 def test_kernel_passes_gewekes_test(case, simulations, seed):
     make, mechanisms = GEWEKE[case]
@@ -367,7 +374,8 @@ def test_an_interruption_returns_what_is_there(seed):
 
 
 def test_results_are_saved_and_replayed(tmp_path, seed):
-    posterior = nw.sample(count_model(), count_release(), MCMC(chains=16, warmup=32, thin=1), draws=160, seed=seed, on_failure="return")
+    sampler = MCMC(chains=16, warmup=32, thin=1)
+    posterior = nw.sample(count_model(), count_release(), sampler, draws=160, seed=seed, on_failure="return")
     posterior.save(tmp_path / "run.nc")
     again = nw.Posterior.load(tmp_path / "run.nc")
     assert again.sampler == posterior.sampler
