@@ -99,14 +99,14 @@ class Prior(nw.Rejection):
 
 @pytest.mark.quick
 def test_right_samplers_pass(seed):
-    found = calibrate(four_counts(), MECHANISMS, nw.Rejection(), replicates=60, draws=200, seed=seed)
+    found = calibrate(four_counts(), MECHANISMS, nw.Rejection(), replicates=40, draws=200, seed=seed)
     assert found.p_value > FALSE_ALARM
     assert not found.failures
-    assert found.replicates == 60
+    assert found.replicates == 40
     assert set(found.positions) == {*NAMES, *(f"rate_{name}" for name in NAMES), "log eta"}
-    found = calibrate(one_count(), ONE, nw.Importance(min_ess=20.0), replicates=80, draws=4_000, seed=seed)
+    found = calibrate(one_count(), ONE, nw.Importance(min_ess=20.0), replicates=40, draws=4_000, seed=seed)
     assert found.p_value > FALSE_ALARM
-    assert len(found.failures) <= stats.binom.isf(FALSE_ALARM, 80, far_out(4_000, 20.0))
+    assert len(found.failures) <= stats.binom.isf(FALSE_ALARM, 40, far_out(4_000, 20.0))
     assert {failure["status"] for failure in found.failures} <= {"high_k", "low_ess"}
 
 
@@ -151,7 +151,7 @@ def test_a_sign_error_fails(seed):
 
 
 def test_only_log_eta_sees_that_the_release_is_ignored(seed):
-    found = calibrate(four_counts(), MECHANISMS, Prior(), replicates=100, draws=200, seed=seed)
+    found = calibrate(four_counts(), MECHANISMS, Prior(), replicates=50, draws=200, seed=seed)
     others = [p for label, p in found.p_values.items() if label != "log eta"]
     assert min(others) > FALSE_ALARM
     assert found.p_values["log eta"] < FALSE_ALARM
@@ -160,7 +160,7 @@ def test_only_log_eta_sees_that_the_release_is_ignored(seed):
 def test_the_test_of_uniformity_keeps_its_level(seed):
     rng = np.random.default_rng(seed)
     for size in (25, 120):
-        found = np.array([uniformity.p_value(rng.random(size)) for _ in range(3_000)])
+        found = np.array([uniformity.p_value(rng.random(size)) for _ in range(1_000)])
         for level in (0.01, 0.1, 0.5):
             share = np.mean(found <= level)
             error = np.sqrt(level * (1 - level) / len(found))
@@ -202,7 +202,7 @@ def test_tail_probabilities_are_binomial():
 def test_ties_are_randomised(seed):
     """A binary statistic ties with half of the draws: positions must be uniform all the same."""
     model = nw.Model(prior={"p": dist.Beta(2.0, 1.0)}, statistics={"yes": lambda p: dist.Bernoulli(p)})
-    found = calibrate(model, {"yes": nw.Laplace(scale=1.0)}, nw.Rejection(), replicates=200, draws=20, seed=seed)
+    found = calibrate(model, {"yes": nw.Laplace(scale=1.0)}, nw.Rejection(), replicates=120, draws=20, seed=seed)
     assert found.p_value > FALSE_ALARM
     assert agrees(found.positions["yes"], 0.5)
     assert agrees((found.positions["yes"] - 0.5) ** 2, 1 / 12)
@@ -267,7 +267,7 @@ def test_dependent_draws_are_thinned_to_what_they_are_worth(seed):
             return replace(found, draws={n: np.repeat(x, 10, axis=0) for n, x in found.draws.items()}, chains=4)
 
     model = nw.Model(prior={"x": dist.Gamma(2.0, 0.2)}, statistics={"s": lambda x: dist.Normal(x, 1.0)})
-    found = calibrate(model, {"s": nw.Laplace(scale=4.0)}, Sticky(), replicates=80, draws=2_000, seed=seed)
+    found = calibrate(model, {"s": nw.Laplace(scale=4.0)}, Sticky(), replicates=50, draws=2_000, seed=seed)
     assert found.p_value > FALSE_ALARM
     assert found.sizes.max() <= module.MOST_RANKED
     assert np.median(found.sizes) > 50
@@ -276,10 +276,10 @@ def test_dependent_draws_are_thinned_to_what_they_are_worth(seed):
 def test_weighted_draws_are_resampled(seed, monkeypatch):
     """Negative control: the same rows without their weights must fail."""
     model = one_count()
-    right = calibrate(model, ONE, nw.Importance(min_ess=1.0), replicates=120, draws=2_000, seed=seed)
+    right = calibrate(model, ONE, nw.Importance(min_ess=1.0), replicates=70, draws=400, seed=seed)
     assert right.p_value > FALSE_ALARM
     monkeypatch.setattr(module, "exchangeable", lambda rng, posterior, log_eta: np.arange(len(posterior)))
-    wrong = calibrate(model, ONE, nw.Importance(min_ess=1.0), replicates=120, draws=2_000, seed=seed)
+    wrong = calibrate(model, ONE, nw.Importance(min_ess=1.0), replicates=70, draws=400, seed=seed)
     assert wrong.p_value < FALSE_ALARM
 
 

@@ -26,7 +26,7 @@ def test_poor_weights_give_way_to_chains(seed):
     """A prior far wider than the naive posterior: few of its draws carry weight, and NUTS takes over."""
     model = nw.Model(prior={"mu": dist.Normal(0.0, 1000.0)}, statistics={"s": lambda mu: dist.Normal(mu, 0.5)})
     release = nw.Release(s=nw.Laplace(scale=200.0).released(3.0))
-    found = nw.compare(model, release, draws=2_000, seed=seed)
+    found = nw.compare(model, release, nw.Rejection(), draws=2_000, seed=seed)
     assert isinstance(found.naive.sampler, NUTS)
     assert found.naive.status == "complete"
     summary = found.naive.summary().loc["mu"]
