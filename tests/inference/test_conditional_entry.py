@@ -1,11 +1,14 @@
 """One entry given its release, by closed form, sum or quadrature: against sums and integrals written out here."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 from scipy import special, stats
+from targets import briefly
 
 import noisewise as nw
 from noisewise import mechanisms
@@ -230,13 +233,15 @@ def test_the_closed_form_is_inverted_far_out(size):
     alpha = size * np.array([0.5, 1.0, 8.0, 40.0])
     share = np.array([1e-12, 0.3, 0.5, 0.999])
     with double():
-        e = np.asarray(normal._excess_at(share, jnp.asarray(alpha)))
-        back = np.exp(
-            -alpha * e
-            - 0.5 * e * e
-            + np.asarray(normal._log_scaled_tail(-(alpha + e)) - normal._log_scaled_tail(-alpha))
-        )
+        e, ratio = map(np.asarray, _excess_and_ratio(share, alpha))
+    back = np.exp(-alpha * e - 0.5 * e * e + ratio)
     assert np.allclose(back, share, rtol=1e-9, atol=0)
+
+
+@jax.jit
+def _excess_and_ratio(share, alpha):
+    e = normal._excess_at(share, alpha)
+    return e, normal._log_scaled_tail(-(alpha + e)) - normal._log_scaled_tail(-alpha)
 
 
 COUNTS = {
@@ -261,13 +266,15 @@ COUNTS = {
     "beta-binomial": (dist.BetaBinomial(2.0, 0.5, 300), stats.betabinom(300, 2.0, 0.5), UNIT, 310.0),
     "Bernoulli": (dist.Bernoulli(0.25), stats.bernoulli(0.25), NORMAL, 0.75),
 }
+FURTHER = ("Poisson in conflict", "Poisson, wide noise", "Poisson, heavy noise", "binomial")
+"""Of laws that are looked at by others, too."""
 
 
-@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("name", briefly(COUNTS, [name for name in COUNTS if name not in FURTHER]))
 def test_windows_hold_the_sum(name):
     law, by_scipy, (mechanism, noise), released = COUNTS[name]
     value = found(law, mechanism, released)
-    k = np.arange(200_001)
+    k = np.arange(20_001)
     truth = special.logsumexp(by_scipy.logpmf(k) + noise(released, k))
     assert abs(value.log_kept - truth) < EXACT
     assert value.share < EXACT
@@ -321,7 +328,8 @@ def test_far_out_nothing_but_the_sum_is_left(name):
         truth = special.logsumexp(log_law(k) + np.asarray(mechanism.log_prob(released, k)))
     wide = found(law, mechanism, released)
     assert abs(wide.log_bound - truth) < EXACT
-    assert abs(nw.Privatised(law, mechanism).log_prob(released) / truth - 1.0) < 1e-5  # 32 bits
+    narrow = jax.jit(lambda: nw.Privatised(law, mechanism).log_prob(released))()
+    assert abs(narrow / truth - 1.0) < 1e-5  # 32 bits
 
 
 SHORT = ((-30.0, 0.3), (15.0, 1.0), (400.0, 40.0))
@@ -342,12 +350,17 @@ def test_short_windows_of_negative_binomial_laws_say_what_they_leave_out(release
     log_law = stats.nbinom(concentration, concentration / (concentration + 90.0)).logpmf(k)
     truth = special.logsumexp(log_law + laplace(25.0)(released - k))
     with double():
-        short = enumeration.log_marginal(law, "NegativeBinomial2", noise, np.float64(released), 96, False)
+        short = _in_96(law, noise, np.float64(released))
         log_kept, log_beyond = np.asarray(short.log_kept), np.asarray(short.log_beyond)
     missing = np.log(np.maximum(np.exp(truth) - np.exp(log_kept), 0.0))
     assert missing > np.log(1e-3) + truth  # else this tells nothing
     assert missing <= log_beyond + 1e-9
     assert log_beyond < missing + np.log(1000.0)
+
+
+_in_96 = jax.jit(
+    lambda law, noise, released: enumeration.log_marginal(law, "NegativeBinomial2", noise, released, 96, False)
+)
 
 
 POLES = {
@@ -360,9 +373,9 @@ POLES = {
 def test_a_pole_in_32_bits_is_integrated():
     """The arcsine law is that of sin^2 of a uniform angle."""
     law, released = dist.Beta(0.5, 0.5), 0.01
-    angles = np.pi * (np.arange(200_000) + 0.5) / 400_000
+    angles = np.pi * (np.arange(20_000) + 0.5) / 40_000
     truth = special.logsumexp(laplace(0.5)(released - np.sin(angles) ** 2)) - np.log(angles.size)
-    value = np.asarray(nw.Privatised(law, nw.Laplace(scale=0.5)).log_prob(released))
+    value = np.asarray(jax.jit(lambda: nw.Privatised(law, nw.Laplace(scale=0.5)).log_prob(released))())
     assert value.dtype == np.float32
     assert abs(value - truth) < 1e-5
 
@@ -389,7 +402,7 @@ def test_poles_in_32_bits_are_those_in_64(name):
 def test_log_factorials():
     k = np.array([0.0, 1.0, 2.0, 7.0, 8.0, 9.0, 20.0, 1e3, 1e7])
     with double():
-        found = np.asarray(gamma.log_gamma(jnp.asarray(k) + 1.0))
+        found = np.asarray(jax.jit(gamma.log_gamma)(k + 1.0))
     assert np.allclose(found, special.gammaln(k + 1.0), rtol=1e-15, atol=1e-14)
 
 
@@ -520,7 +533,7 @@ def test_the_marginal_of_a_statistic_is_the_product_over_its_entries():
     problem = Problem(model, release)
     integral = Integral.of(problem, Space(model), "s")
     with double():
-        found = integral.log_kept({"m": jnp.asarray(0.2)}, {"s": (release["s"].mechanism, release["s"].value)})
+        found = jax.jit(integral.log_kept)({"m": 0.2}, {"s": (release["s"].mechanism, release["s"].value)})
     law = stats.t(4.0, 0.2, 1.0)
     logs = [
         log_integral(lambda s, r=r: law.logpdf(s) + laplace(0.5)(r - s), [(r, 0.5), (0.2, 1.0)], -np.inf, np.inf)
@@ -539,10 +552,16 @@ def test_laws_keep_their_digits_where_they_are_expanded():
         }
         for law, logs in exact.items():
             for wrapped in (law.expand([30]), law.expand([30]).to_event(1)):
-                assert np.allclose(entries(wrapped, k), logs, rtol=1e-12)
+                assert np.allclose(jax.jit(lambda law=wrapped: entries(law, k))(), logs, rtol=1e-12)
 
 
-@pytest.mark.parametrize("scale", [0.05, 2.0])
+@partial(jax.jit, static_argnames="scale")
+def _of_a_mixture(shares, means, spreads, released, scale):
+    mixed = dist.MixtureSameFamily(dist.Categorical(shares), dist.Normal(means, spreads)).expand([4])
+    return entry.log_marginal(mixed, nw.Gaussian(scale=scale), released)
+
+
+@pytest.mark.parametrize("scale", briefly([0.05, 2.0], [0.05]))
 def test_mixtures_are_integrated_out(scale):
     """Against the sum over components of closed forms; a mixture with a narrow part among its own."""
     released = np.array([-2.9, 0.3, 3.1, 40.0])
@@ -551,12 +570,9 @@ def test_mixtures_are_integrated_out(scale):
         np.log(shares) + stats.norm.logpdf(released[:, None], means, np.hypot(spreads, scale)), axis=1
     )
     with double():
-        mixed = dist.MixtureSameFamily(dist.Categorical(shares), dist.Normal(means, spreads)).expand([4])
-        found = entry.log_marginal(mixed, nw.Gaussian(scale=scale), released)
-        shifted = dist.MixtureSameFamily(dist.Categorical(shares), dist.Normal(means + 1e8, spreads)).expand([4])
-        afar = entry.log_marginal(shifted, nw.Gaussian(scale=scale), released + 1e8)
+        found, afar = (_of_a_mixture(shares, means + by, spreads, released + by, scale) for by in (0.0, 1e8))
         assert np.allclose(found.log_kept, exact, rtol=1e-12, atol=1e-12)
-        assert np.all(found.share < 1e-10)
+        assert np.all(np.asarray(found.share) < 1e-10)
         assert np.allclose(afar.log_kept, exact, rtol=1e-6)
 
 
