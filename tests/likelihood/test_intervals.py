@@ -53,10 +53,9 @@ def test_profile_of_the_count_ends_where_the_likelihood_has_fallen_enough():
 def two_shares():
     model = nw.Model(
         prior={"p1": dist.Beta(1.0, 1.0), "p2": dist.Beta(1.0, 1.0)},
-        statistics={"yes1": lambda p1: dist.Binomial(40, p1), "yes2": lambda p2: dist.Binomial(60, p2)},
+        statistics={"yes": lambda p1, p2: dist.Binomial(np.array([40, 60]), jnp.stack([p1, p2])).to_event(1)},
     )
-    noise = nw.Laplace(scale=2.0)
-    release = nw.Release(yes1=noise.released(31.5), yes2=noise.released(22.3))
+    release = nw.Release(yes=nw.Laplace(scale=2.0).released([31.5, 22.3]))
     return fitted(model, release, p1=0.5, p2=0.5)
 
 
@@ -188,6 +187,7 @@ def test_a_gaussian_model_has_closed_forms_and_the_right_degrees_of_freedom(seed
     """The profile interval is Wald's and the statistic a quadratic form, whose law is chi-square exactly."""
     model, release, fit, precision = regression()
     covariance = np.linalg.inv(precision)
+    assert fit.information == pytest.approx(precision, rel=1e-7)
     for entry in (0, 1):
         interval = profile_interval(model, release, fit, f"beta[{entry}]")
         error = Z * np.sqrt(covariance[entry, entry])
@@ -269,14 +269,19 @@ def test_exact_interval_without_noise_is_garwoods_and_clopper_and_pearsons():
     assert tuple(exact_interval(model, release, fit)) == pytest.approx(pearson, abs=1e-7)
 
 
+@cache
+def normal_mean():
+    return nw.Model(prior={"mu": dist.Normal(0.0, 50.0)}, statistics={"m": lambda mu: dist.Normal(mu, 1.0)})
+
+
 def test_exact_interval_of_a_falling_and_of_a_continuous_law():
     model = nw.Model(prior={"rate": dist.Gamma(2.0, 1.0)}, statistics={"t": lambda rate: dist.Exponential(rate)})
     model, release, fit = fitted(model, nw.Release(t=nw.Exact().released(0.4)), rate=1.0)
     closed = -np.log1p(-0.025) / 0.4, -np.log(0.025) / 0.4
     assert tuple(exact_interval(model, release, fit)) == pytest.approx(closed, rel=1e-6)
-    model = nw.Model(prior={"mu": dist.Normal(0.0, 9.0)}, statistics={"m": lambda mu: dist.Normal(mu, 0.6)})
-    model, release, fit = fitted(model, nw.Release(m=nw.Gaussian(scale=0.8).released(2.5)), mu=0.0)
-    assert tuple(exact_interval(model, release, fit)) == pytest.approx((2.5 - Z, 2.5 + Z), abs=1e-6)
+    release = nw.Release(m=nw.Gaussian(scale=0.75).released(2.5))
+    model, release, fit = fitted(normal_mean(), release, mu=0.0)
+    assert tuple(exact_interval(model, release, fit)) == pytest.approx((2.5 - 1.25 * Z, 2.5 + 1.25 * Z), abs=1e-6)
 
 
 NOISES = {"Laplace": nw.Laplace, "DiscreteLaplace": nw.DiscreteLaplace, "DiscreteGaussian": nw.DiscreteGaussian}
@@ -327,11 +332,11 @@ def test_a_release_that_no_parameter_explains():
 # Coverage: simulation against each interval's own coverage ------------------------------------------------------------
 
 THETA = 37.0
-GRID = np.array([9.3, 17.3, 26.7, 37.4, 46.6, 63.8, 84.1])
+GRID = np.array([9.3, 26.7, 46.6, 84.1])
 
 
 def count_interval(name, value):
-    """The package's interval from one released count; "two degrees" has the quantile of two degrees of freedom."""
+    """The package's interval from one released count."""
     model, release = count_model(), laplace_count(value)
     start = {"theta": max(value, 5.0)}
     if name == "naive":
@@ -341,8 +346,7 @@ def count_interval(name, value):
         return fit.interval()["theta"]
     if name == "exact":
         return exact_interval(model, release, fit)
-    level = 0.95 if name == "profile" else stats.chi2.cdf(stats.chi2.ppf(0.95, 2), 1)
-    return profile_interval(model, release, fit, "theta", level=level)
+    return profile_interval(model, release, fit, "theta")
 
 
 @cache
@@ -358,7 +362,8 @@ def kept(name):
 
     switches = np.flatnonzero(np.diff(np.sign([excess(value) for value in GRID])))
     assert len(switches) == 2  # one stretch of releases
-    return [optimize.brentq(excess, GRID[k], GRID[k + 1], xtol=2e-3) for k in switches]
+    # a release off by 0.01 is a coverage off by 2e-4, below the error of a simulation of 40,000
+    return [optimize.brentq(excess, GRID[k], GRID[k + 1], xtol=1e-2) for k in switches]
 
 
 def covered(name, released):
@@ -368,7 +373,10 @@ def covered(name, released):
 
 @cache
 def true_coverage():
-    """By enumeration over s and a fine grid of releases, in plain NumPy: EM for all releases at once."""
+    """By enumeration over s and a fine grid of releases, in plain NumPy: EM for all releases at once.
+
+    With the first release and the last that keep theta; "two degrees" has the quantile of two degrees of freedom.
+    """
     y, s = np.arange(2.0, 95.0, 0.1), np.arange(200.0)
     fixed = -np.abs(y[:, None] - s) / 5.0 - special.gammaln(s + 1)
 
@@ -392,12 +400,13 @@ def true_coverage():
         "exact": np.maximum(0.025 - below, below - 0.975),
         "naive": (y - THETA) ** 2 / y - Z**2,
     }
-    found = {}
+    found, kept_by = {}, {}
     for name, criterion in criteria.items():
         first, last = np.flatnonzero(np.diff(np.sign(criterion)))  # one stretch of releases keeps theta
         ends = [y[i] - criterion[i] * 0.1 / (criterion[i + 1] - criterion[i]) for i in (first, last)]
         found[name] = np.interp(ends[1], y, below) - np.interp(ends[0], y, below)
-    return found
+        kept_by[name] = ends
+    return found, kept_by
 
 
 def simulated_counts(seed, draws=40_000):
@@ -409,30 +418,31 @@ def simulated_counts(seed, draws=40_000):
 
 @pytest.mark.parametrize("name", briefly(["wald", "profile", "exact", "naive"], ["profile"]))
 def test_coverage_of_the_count_is_the_intervals_own(name, seed):
-    truth = true_coverage()[name]
+    truth = true_coverage()[0][name]
     assert truth == pytest.approx({"wald": 0.90, "profile": 0.93, "exact": 0.95, "naive": 0.81}[name], abs=0.01)
     assert agrees(covered(name, simulated_counts(seed)), truth)
 
 
 def test_a_check_of_coverage_can_fail(seed):
     """Negative control: two degrees of freedom for one parameter."""
-    assert not agrees(covered("two degrees", simulated_counts(seed)), true_coverage()["profile"])
+    coverage, ends = true_coverage()
+    released, (first, last) = simulated_counts(seed), ends["two degrees"]
+    assert not agrees((released >= first) & (released <= last), coverage["profile"])
 
 
 @pytest.mark.long
 def test_intervals_without_the_noise_do_not_cover(seed):
     """More negative controls."""
-    released = simulated_counts(seed)
+    released, (truth, _) = simulated_counts(seed), true_coverage()
     assert not agrees(covered("naive", released), 0.95)
-    assert not agrees(covered("naive", released), true_coverage()["wald"])
+    assert not agrees(covered("naive", released), truth["wald"])
     assert not agrees(covered("wald", released), 0.95)  # nor does Wald's cover 95%: the design says so
-    assert true_coverage()["naive"] < true_coverage()["wald"] - 0.05
+    assert truth["naive"] < truth["wald"] - 0.05
 
 
 def test_coverage_of_a_normal_mean(seed):
     """A location family: every interval is the release plus constants, so one fit gives all of them."""
-    model = nw.Model(prior={"mu": dist.Normal(0.0, 50.0)}, statistics={"m": lambda mu: dist.Normal(mu, 1.0)})
-    widths = {}
+    model, widths = normal_mean(), {}
     for value in (0.0, 3.3):
         model, release, fit = fitted(model, nw.Release(m=nw.Laplace(scale=1.0).released(value)), mu=1.0)
         pairs = {
@@ -472,23 +482,23 @@ def test_coverage_of_a_normal_mean(seed):
 
 def test_bootstrap_gives_the_sampling_law_of_the_estimate(seed):
     """A normal mean with Gaussian noise: the estimate is the release, its variance the sum of the two."""
-    model = nw.Model(prior={"mu": dist.Normal(0.0, 9.0)}, statistics={"m": lambda mu: dist.Normal(mu, 1.2)})
-    model, release, fit = fitted(model, nw.Release(m=nw.Gaussian(scale=0.2).released(2.5)), mu=0.0)
-    found = bootstrap(model, release, fit, 40, seed, estimator=nw.EM(tolerance=1e-6))
-    assert abs(found.estimates["mu"].mean() - 2.5) < LIMIT * np.sqrt(1.48 / 40)
+    release = nw.Release(m=nw.Gaussian(scale=0.2).released(2.5))
+    model, release, fit = fitted(normal_mean(), release, mu=0.0)
+    found = bootstrap(model, release, fit, 20, seed, estimator=nw.EM(tolerance=1e-6))
+    assert abs(found.estimates["mu"].mean() - 2.5) < LIMIT * np.sqrt(1.04 / 20)
 
     def variance_agrees(truth):
-        low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], 39)
-        return low < 39 * found.estimates["mu"].var(ddof=1) / truth < high
+        low, high = stats.chi2.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], 19)
+        return low < 19 * found.estimates["mu"].var(ddof=1) / truth < high
 
-    assert variance_agrees(1.48)
+    assert variance_agrees(1.04)
     assert not variance_agrees(0.04)  # the noise alone: s was simulated too
     assert found.standard_error["mu"] == np.std(found.estimates["mu"], ddof=1)
     low, high = found.interval()["mu"]
-    assert np.mean((found.estimates["mu"] >= low) & (found.estimates["mu"] <= high)) == pytest.approx(0.95, abs=0.03)
+    assert np.sum((found.estimates["mu"] >= low) & (found.estimates["mu"] <= high)) == 18  # all but both ends
     assert found.failed == 0
-    fewer = bootstrap(model, release, fit, 5, seed, estimator=nw.EM(tolerance=1e-6))
-    assert np.array_equal(fewer.estimates["mu"], found.estimates["mu"][:5])
+    fewer = bootstrap(model, release, fit, 3, seed, estimator=nw.EM(tolerance=1e-6))
+    assert np.array_equal(fewer.estimates["mu"], found.estimates["mu"][:3])
 
 
 @cache
@@ -518,13 +528,15 @@ def count_fit():
     return fitted(count_model(), count_release(), theta=30.0)
 
 
-def two_counts():
+@cache
+def two_tops():
+    """A fit on the lower of two tops, from two releases."""
     model = nw.Model(
-        prior={"theta": dist.Gamma(25.0, 1.0)},
-        statistics={"a": lambda theta: dist.Poisson(theta), "b": lambda theta: dist.Poisson(2 * theta)},
+        prior={"x": dist.Normal(0.0, 9.0)},
+        statistics={"square": lambda x: dist.Normal(x**2, 0.5), "sign": lambda x: dist.Normal(x, 1.0)},
     )
-    noise = nw.Laplace(scale=5.0)
-    return fitted(model, nw.Release(a=noise.released(30.0), b=noise.released(70.0)), theta=30.0)
+    noise = nw.Laplace(scale=0.5)
+    return fitted(model, nw.Release(square=noise.released(4.0), sign=noise.released(0.5)), x=-2.0)
 
 
 def squared():
@@ -561,7 +573,7 @@ REFUSED = {
         "must fix a parameter once",
     ),
     "exact, two parameters": (lambda: exact_interval(*regression()[:3]), "'model' must have one scalar parameter"),
-    "exact, two releases": (lambda: exact_interval(*two_counts()), "'release' must hold one scalar value"),
+    "exact, two releases": (lambda: exact_interval(*two_tops()), "'release' must hold one scalar value"),
     "exact, both ways": (lambda: exact_interval(*squared()), "must move the release one way"),
     "exact, level": (lambda: exact_interval(*count_fit(), level=1.0), "'level' must lie between 0 and 1"),
     "draws": (lambda: bootstrap(*count_fit(), draws=1, seed=1), "'draws' must be a whole number, at least 2"),
@@ -593,13 +605,7 @@ def test_shares_are_tested_whole():
 
 def test_a_second_top_is_not_hidden():
     """The fit sits on the lower of two tops; a hypothesis near the higher one says so."""
-    model = nw.Model(
-        prior={"x": dist.Normal(0.0, 9.0)},
-        statistics={"square": lambda x: dist.Normal(x**2, 0.5), "sign": lambda x: dist.Normal(x, 1.0)},
-    )
-    noise = nw.Laplace(scale=0.5)
-    release = nw.Release(square=noise.released(4.0), sign=noise.released(0.5))
-    fit = nw.fit(model, release, start={"x": -2.0})
+    model, release, fit = two_tops()
     assert fit.estimate["x"] < 0
     with pytest.raises(nw.InferenceError, match="several tops"):
         likelihood_ratio_test(model, release, fit, {"x": 2.0})

@@ -6,7 +6,6 @@ import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT, agrees
 from scipy import integrate, stats
-from targets import briefly
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
@@ -44,11 +43,14 @@ LAWS = {
 }
 
 
-def part_of(law, mechanism):
+def part_of(law, mechanism, released=None):
+    """Of a release that is drawn, if none is given."""
     model = nw.Model(prior=PRIOR, statistics={"s": law})
-    rng = np.random.default_rng(0)
-    s = model.draw(rng, ["s"], 1, {name: value[None] for name, value in VALUES.items()})["s"][0]
-    release = nw.Release(s=mechanism.released(mechanism.sample(rng, s)))
+    if released is None:
+        rng = np.random.default_rng(0)
+        s = model.draw(rng, ["s"], 1, {name: value[None] for name, value in VALUES.items()})["s"][0]
+        released = mechanism.sample(rng, s)
+    release = nw.Release(s=mechanism.released(released))
     (part,) = parts_of(Problem(model, release))
     return part
 
@@ -124,7 +126,7 @@ def test_a_law_that_is_not_made_from_its_fields_stays_whole():
         return dist.MixtureSameFamily(dist.Categorical(jnp.full((23, 2), 0.5)), peaks)
 
     for law, mechanism in ((mixture, LAPLACE), (lambda a, b: dist.ZeroInflatedPoisson(0.2, a * X * b), LATTICE)):
-        part = part_of(law, mechanism)
+        part = part_of(law, mechanism, np.arange(23))
         assert part.by_entry
         assert not divides(part, VALUES)
 
@@ -163,19 +165,40 @@ def test_em_in_pieces_is_em(seed, monkeypatch):
     assert some[0] > 0.5 * exact.log_likelihood > some[-1]  # the climb is on some rows
 
 
+def height_of_both(y, count):
+    """The log likelihood by panels of Gauss and Legendre that end at the noise's kink, and by a sum."""
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    steps = np.concatenate([[0.0], np.geomspace(0.3, 100.0, 20)])
+    ends = np.concatenate([-steps[:0:-1], steps])
+    half = 0.5 * np.diff(ends)[:, None]
+    away = (ends[:-1, None] + half * (1.0 + nodes)).ravel()  # of the confidential value from the released one
+    mass = (half * weights).ravel() * stats.laplace.pdf(away)
+    k = np.arange(200)
+    noise = np.tanh(0.25) * np.exp(-np.abs(count - k) / 2.0)
+    constant = stats.t.pdf(0.0, 4.0)
+
+    def height(a):
+        density = constant * (1.0 + (y[:, None] + away - a) ** 2 / 4.0) ** -2.5
+        return np.log(density @ mass).sum() + np.log(stats.poisson.pmf(k, 4.0 * a) @ noise)
+
+    return height
+
+
 def test_rows_and_other_statistics_together(seed, monkeypatch):
     """A statistic that is cut beside one that is not: likelihood, score and information are those of both."""
     rng = np.random.default_rng(seed)
-    rows = nw.Laplace(scale=1.0).released(2.0 + rng.standard_t(4.0, 160) + rng.laplace(0.0, 1.0, 160))
-    release = nw.Release(y=rows, count=nw.DiscreteLaplace(scale=2.0).released(9))
-    laws = {"y": lambda a: dist.StudentT(4.0, a, 1.0).expand([160]), "count": lambda a: dist.Poisson(4.0 * a)}
+    y = 2.0 + rng.standard_t(4.0, 96) + rng.laplace(0.0, 1.0, 96)
+    release = nw.Release(y=nw.Laplace(scale=1.0).released(y), count=nw.DiscreteLaplace(scale=2.0).released(9))
+    laws = {"y": lambda a: dist.StudentT(4.0, a, 1.0).expand([96]), "count": lambda a: dist.Poisson(4.0 * a)}
     model = nw.Model(prior={"a": dist.Gamma(2.0, 1.0)}, statistics=laws)
-    exact = nw.fit(model, release, nw.EM(accelerate=True), start={"a": 1.5})
     in_small_pieces(monkeypatch)
     fit = nw.fit(model, release, nw.EM(accelerate=True), start={"a": 1.5})
-    assert fit.log_likelihood == pytest.approx(exact.log_likelihood, abs=1e-8)
-    assert fit.estimate["a"] == pytest.approx(float(exact.estimate["a"]), abs=1e-7)
-    assert fit.information == pytest.approx(exact.information, rel=1e-6)
+    height, top = height_of_both(y, 9), float(fit.estimate["a"])
+    around = np.array([height(top + k * 1e-2) for k in (-2, -1, 0, 1, 2)])
+    slope, bend = around @ [1, -8, 0, 8, -1] / 12e-2, around @ [-1, 16, -30, 16, -1] / 12e-4
+    assert fit.log_likelihood == pytest.approx(around[2], abs=1e-8)
+    assert abs(slope / bend) < 1e-6
+    assert fit.information.item() == pytest.approx(-bend, rel=1e-6)
 
 
 @pytest.mark.long
@@ -276,7 +299,8 @@ def test_without_an_estimator_the_one_that_applies_is_taken(seed):
 STARTS = {"near": {"mu": 3.8, "tau": -0.7, "sigma": 4.0}, "wide": {"mu": 3.9, "tau": -0.2, "sigma": 15.0}}
 
 
-@pytest.mark.parametrize("start", briefly(STARTS, ["wide"]))
+@pytest.mark.long  # a spread that runs to zero beside a mean is seen by default
+@pytest.mark.parametrize("start", STARTS)
 def test_what_is_not_at_the_edge_is_at_its_best_there(start):
     """Two means say nothing of the spread, which runs to zero; the others are where they would be without it."""
     model = nw.Model(

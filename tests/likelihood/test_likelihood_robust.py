@@ -11,7 +11,7 @@ import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT, agrees
 from scipy import optimize, special, stats
-from targets import REFERENCE, count_model, count_release
+from targets import REFERENCE, briefly, count_model, count_release
 
 import noisewise as nw
 from noisewise.engine import Engine
@@ -37,9 +37,12 @@ def two_humps():
     """Only the square of theta is seen well; its sign, dimly."""
     model = nw.Model(
         prior={"theta": dist.Normal(0.0, 2.0)},
-        statistics={"square": lambda theta: dist.Normal(theta**2, 0.5), "sign": lambda theta: dist.Normal(theta, 2.0)},
+        statistics={
+            "square": lambda theta: dist.Normal(theta**2, 1.0),
+            "sign": lambda theta: dist.Normal(theta, np.sqrt(4.75)),
+        },
     )
-    noise = nw.Gaussian(scale=1.0)
+    noise = nw.Gaussian(scale=0.5)  # little beside the laws' spread: EM is there in a few steps
     return model, nw.Release(square=noise.released(4.0), sign=noise.released(1.0))
 
 
@@ -76,13 +79,13 @@ def test_simulated_maxima_are_told_apart_by_their_errors(seed):
 
 
 def test_without_a_start_the_prior_gives_three_or_more():
-    fits = [nw.fit(COUNT, count_release()) for _ in range(2)]
+    fits = [nw.fit(COUNT, count_release(), nw.EM(accelerate=True)) for _ in range(2)]
     starts = [[end["start"]["theta"] for end in fit.diagnostics["starts"]] for fit in fits]
     assert len(set(map(float, starts[0]))) in (3, 4)
     assert starts[0] == starts[1]
     assert fits[0].estimate["theta"] == fits[1].estimate["theta"]
     assert not fits[0].diagnostics["multimodal"]
-    other = nw.fit(COUNT, count_release(), seed=7)
+    other = nw.fit(COUNT, count_release(), nw.EM(accelerate=True), seed=7)
     assert other.diagnostics["starts"][0]["start"]["theta"] != starts[0][0]
     assert other.estimate["theta"] == pytest.approx(float(fits[0].estimate["theta"]), abs=1e-6)
 
@@ -114,12 +117,12 @@ ESTIMATORS = {
 }
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS.values(), ids=ESTIMATORS)
-def test_an_estimate_that_runs_to_the_edge_says_so(estimator, seed):
+@pytest.mark.parametrize("name", briefly(ESTIMATORS, ["em", "ascent"]))
+def test_an_estimate_that_runs_to_the_edge_says_so(name, seed):
     """A negative release of a count: the rate runs to zero."""
     release = nw.Release(count=nw.Laplace(scale=5.0).released(-20.0))
     with pytest.raises(nw.InferenceError, match="estimate of 'theta' runs to the edge of its space") as caught:
-        nw.fit(COUNT, release, estimator, start=START, seed=seed)
+        nw.fit(COUNT, release, ESTIMATORS[name], start=START, seed=seed)
     assert caught.value.result.status == "boundary"
     assert caught.value.result.estimate["theta"] < 0.5
 
@@ -144,22 +147,28 @@ def test_a_share_at_the_edge_is_found_and_a_large_estimate_is_no_edge():
     assert fit.estimate["mean"] == pytest.approx(90.0, abs=1e-4)
 
 
+@cache
+def normal_rows():
+    """Eight rows, a place and a spread."""
+    return nw.Model(
+        prior={"a": dist.Normal(0.0, 10.0), "b": dist.HalfNormal(10.0)},
+        statistics={"y": lambda a, b: dist.Normal(a, b).expand([8])},
+    )
+
+
 @pytest.mark.parametrize("accelerate", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_spread_that_the_noise_explains_runs_to_zero(accelerate, monkeypatch):
-    """Rows closer together than the noise: EM's steps shrink with sigma; the other parameter still finds its place."""
-    released = np.array([0.4, 1.9, -0.8, 1.1, 2.3, 0.1])
-    model = nw.Model(
-        prior={"mu": dist.Normal(0.0, 10.0), "sigma": dist.HalfNormal(5.0)},
-        statistics={"y": lambda mu, sigma: dist.Normal(mu, sigma).expand([6])},
-    )
+    """Rows closer together than the noise: EM's steps shrink with it; the other parameter still finds its place."""
+    released = np.array([0.4, 1.9, -0.8, 1.1, 2.3, 0.1, 0.9, 1.6])
+    model = normal_rows()
     release = nw.Release(y=nw.Gaussian(scale=2.0).released(released))
-    start = {"mu": 0.5, "sigma": 1.0}
+    start = {"a": 0.5, "b": 1.0}
     fit = nw.fit(model, release, nw.EM(accelerate=accelerate), start=start, on_failure="return")
     assert fit.status == "boundary"
-    assert "'sigma'" in fit.message
+    assert "'b'" in fit.message
     assert fit.diagnostics["iterations"] < 80
-    assert fit.estimate["sigma"] < 1e-6
-    assert fit.estimate["mu"] == pytest.approx(released.mean(), abs=1e-4)  # its standard error is 0.8
+    assert fit.estimate["b"] < 1e-6
+    assert fit.estimate["a"] == pytest.approx(released.mean(), abs=1e-4)  # its standard error is 0.8
     assert fit.log_likelihood == pytest.approx(stats.norm.logpdf(released, released.mean(), 2.0).sum(), abs=1e-6)
     monkeypatch.setattr("noisewise.likelihood.em.LOOK", 10**6)  # negative control: without looking ahead
     slow = nw.fit(model, release, nw.EM(max_iterations=80), start=start, on_failure="return")
@@ -321,7 +330,7 @@ def test_progress_shows_iterations(estimator, note, monkeypatch, capsys, seed):
 # Acceleration ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [5.0, 20.0])
+@pytest.mark.parametrize("scale", briefly([5.0, 20.0], [5.0]))
 def test_newton_steps_near_the_top_save_iterations_and_never_fall(scale, monkeypatch):
     monkeypatch.setattr("noisewise.likelihood.em.SLOW", 10**6)  # else a long climb is helped in any case
     release = nw.Release(count=nw.Laplace(scale=scale).released(37.4))
@@ -338,10 +347,7 @@ def test_newton_steps_near_the_top_save_iterations_and_never_fall(scale, monkeyp
 
 def test_acceleration_in_two_dimensions():
     released = np.array([2.1, -0.7, 4.4, 1.9, 3.2, 0.4, 2.8, 6.1])
-    model = nw.Model(
-        prior={"a": dist.Normal(0.0, 10.0), "b": dist.HalfNormal(10.0)},
-        statistics={"y": lambda a, b: dist.Normal(a, b).expand([8])},
-    )
+    model = normal_rows()
     release = nw.Release(y=nw.Laplace(scale=1.0).released(released))
     plain = nw.fit(model, release, nw.EM(tolerance=1e-9), start={"a": 1.0, "b": 1.0})
     fast = nw.fit(model, release, nw.EM(tolerance=1e-9, accelerate=True), start={"a": 1.0, "b": 1.0})
@@ -363,7 +369,7 @@ def test_the_score_can_stop_a_run(count_reference):
 
 def test_beside_the_naive_fit(count_reference):
     truth = count_reference["maximum_likelihood"]
-    fit, naive = (nw.fit(COUNT, r, start=START) for r in (count_release(), count_release().naive()))
+    fit, naive = (nw.fit(COUNT, r, start={"theta": 35.0}) for r in (count_release(), count_release().naive()))
     row = fit.beside(naive).loc["theta"]
     assert row["naive estimate"] == pytest.approx(truth["naive_estimate"])
     assert row["exact estimate"] == pytest.approx(truth["estimate"], abs=1e-5)
@@ -477,7 +483,8 @@ def test_randomised_response_reference():
         prior={"share": dist.Dirichlet(np.ones(4))},
         statistics={"reported": lambda share: dist.Multinomial(400, share @ jnp.asarray(channel))},
     )
-    fit = nw.fit(model, nw.Release(reported=nw.Exact().released(truth["released"])))
+    release = nw.Release(reported=nw.Exact().released(truth["released"]))
+    fit = nw.fit(model, release, start=[{"share": np.ones(4) / 4}, {"share": [0.4, 0.3, 0.2, 0.1]}])
     assert fit.estimate["share"] == pytest.approx(truth["mle"], abs=1e-6)
     assert fit.standard_error["share"] == pytest.approx(truth["mle_standard_error"], abs=5.1e-5)
     assert not fit.diagnostics["multimodal"]

@@ -150,7 +150,7 @@ def enumerated_top(release):
         lambda rate, odds: rate * np.array([1.0, odds, 0.7, 0.5 * odds]),
         release,
         {"cell": np.eye(4, dtype=int), "rows": ROW, "total": np.ones((1, 4), dtype=int)},
-        14,
+        10,
     )
     top = top_of(height)
     return top, curvature(height, top), height(top)
