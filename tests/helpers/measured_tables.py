@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import numpyro.distributions as dist
 from scipy import stats
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
@@ -97,8 +97,10 @@ def enumerated_likelihood(mean, release, matrices, most):
         log_eta = np.asarray(item.mechanism.log_prob(np.asarray(item.value), tables @ matrices[name].T))
         noise = noise + log_eta.reshape(len(tables), -1).sum(axis=1)
     tables, noise = tables[np.isfinite(noise)], noise[np.isfinite(noise)]
+    fixed = noise - gammaln(tables + 1.0).sum(axis=1)
 
     def height(parameters):
-        return logsumexp(noise + stats.poisson.logpmf(tables, mean(*parameters)).sum(axis=1))
+        means = mean(*parameters)
+        return logsumexp(fixed + tables @ np.log(means)) - np.sum(means)
 
     return height

@@ -13,7 +13,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from exactness import LIMIT, agrees, errors_agree
-from targets import count_model, count_release, lalonde_model, lalonde_release
+from targets import briefly, count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
 from noisewise.engine import Engine, Threads
@@ -54,13 +54,13 @@ def mixture_model():
 
 @pytest.mark.parametrize("plan", ["divide", "joint"])
 def test_threads_do_not_change_the_draws(plan, seed):
-    problems = [(count_model(), count_release(), 60_000)]
+    problems = [(count_model(), count_release(), 20_000)]
     if plan == "divide":
-        problems.append((lalonde_model(), lalonde_release(RELEASED), 20_000))
+        problems.append((lalonde_model(), lalonde_release(RELEASED), 6_000))
     for model, release, draws in problems:
         runs = [
             nw.sample(model, release, nw.Rejection(plan=plan), draws=draws, seed=seed, engine=Threads(workers))
-            for workers in (1, 2, 4)
+            for workers in (1, 3)
         ]
         for other in runs[1:]:
             assert same(runs[0], other)
@@ -247,7 +247,7 @@ class Slow:
         return run([self.stream], draws, seed, Purpose.PROPOSALS, engine=engine, progress=Progress(False, "")), engine
 
 
-@pytest.mark.parametrize("workers", [1, 8, 256, 1024])
+@pytest.mark.parametrize("workers", briefly([1, 8, 256, 1024], [1, 256]))
 def test_every_worker_of_a_large_cluster_is_busy(workers, seed):
     blocks = 12 * workers
     outcome, engine = Slow(longest=8.0).run(workers, blocks, seed)
@@ -399,7 +399,7 @@ def test_evidence_is_unbiased_on_the_natural_scale(plan, seed):
 def test_evidence_error_is_honest(seed):
     """Negative controls: errors of half the size, and of twice the size."""
     model, release, truth = two_merges()
-    runs = [nw.sample(model, release, nw.Rejection(), draws=200, seed=seed + i, engine=Threads(1)) for i in range(150)]
+    runs = [nw.sample(model, release, nw.Rejection(), draws=200, seed=seed + i, engine=Threads(1)) for i in range(100)]
     z = np.array([(r.log_evidence - math.log(truth)) / r.log_evidence_se for r in runs])
     assert errors_agree(z, slack=0.05)  # the log's own curvature is of order 1/k
     assert not errors_agree(2.0 * z, slack=0.05)
@@ -419,16 +419,16 @@ def test_one_draw_gives_no_evidence(seed):
 def test_max_proposals_gives_the_same_prefix_on_any_threads(plan, seed):
     model, release = lalonde_model(), lalonde_release(RELEASED)
     sampler = nw.Rejection(plan=plan, max_proposals=400_000)
-    full = nw.sample(model, release, nw.Rejection(plan=plan), draws=3_000, seed=seed)
     runs = []
-    for workers in (1, 2, 4):
+    for workers in (1, 3):
         with pytest.warns(nw.NoisewiseWarning, match="need more than max_proposals=400000"):
             runs.append(
                 nw.sample(model, release, sampler, draws=10**6, seed=seed, engine=Threads(workers), on_failure="return")
             )
     assert all(r.status == "max_proposals" for r in runs)
     assert len({len(r) for r in runs}) == 1
-    assert 10 < len(runs[0]) < 3_000
+    assert len(runs[0]) > 10
+    full = nw.sample(model, release, nw.Rejection(plan=plan), draws=len(runs[0]) + 20, seed=seed)
     assert runs[0].proposals <= 400_000
     assert all(np.array_equal(r["mu"], full["mu"][: len(r)]) for r in runs)
     assert "400000" in runs[0].message
@@ -439,17 +439,19 @@ def test_max_proposals_just_below_what_the_draws_need(seed):
     model, release = count_model(), count_release()
     full = nw.sample(model, release, nw.Rejection(), draws=15_000, seed=seed)
     sampler = nw.Rejection(max_proposals=40_000)
-    for _ in range(5):
-        for workers in (1, 2, 4):
-            found = nw.sample(
-                model, release, sampler, draws=15_000, seed=seed, engine=Threads(workers), on_failure="return"
-            )
-            assert found.status == "max_proposals"
-            assert found.proposals <= 40_000
-            assert f"allowed {len(found)} of 15000" in found.message
-            assert np.array_equal(found["theta"], full["theta"][: len(found)])
+    more = None
+    for workers in (1, 2, 4, 2, 4):
+        found = nw.sample(
+            model, release, sampler, draws=15_000, seed=seed, engine=Threads(workers), on_failure="return"
+        )
+        assert found.status == "max_proposals"
+        assert found.proposals <= 40_000
+        assert f"allowed {len(found)} of 15000" in found.message
+        assert np.array_equal(found["theta"], full["theta"][: len(found)])
+        if more is None:
             more = nw.sample(model, release, nw.Rejection(), draws=len(found) + 1, seed=seed)
-            assert more.proposals > 40_000  # no draw was left out that the limit allowed
+        assert len(more) == len(found) + 1
+        assert more.proposals > 40_000  # no draw was left out that the limit allowed
     exact = nw.Rejection(max_proposals=full.proposals)
     assert nw.sample(model, release, exact, draws=15_000, seed=seed).status == "complete"
 

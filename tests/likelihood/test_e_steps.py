@@ -52,7 +52,7 @@ def test_a_cloud_gives_the_mean_of_the_exact_one(name, seed):
     means = []
     for number in range(60):
         drawing = Drawing(seed, nw.Threads(1), Purpose.E_STEP.step(number))
-        cloud = E_STEPS[name].cloud(drawing, part, values, 0, 4_000)
+        cloud = E_STEPS[name].cloud(drawing, part, values, 0, 1_000)
         assert np.sum(cloud.weights) == pytest.approx(1.0)
         means.append(float(np.sum(cloud.weights[:, 0] * cloud.values)))
     assert agrees(means, truth)

@@ -145,12 +145,18 @@ def normal_laplace(x, mean, sd, scale):
     return np.logaddexp(*halves)
 
 
-def test_profile_maximises_the_other_parameter_out():
+@cache
+def place_and_spread():
     model = nw.Model(
         prior={"a": dist.Normal(0.0, 10.0), "b": dist.HalfNormal(10.0)},
         statistics={"y": lambda a, b: dist.Normal(a, b).expand([8])},
     )
-    model, release, fit = fitted(model, nw.Release(y=nw.Laplace(scale=0.7).released(RELEASED)), a=1.0, b=1.0)
+    return fitted(model, nw.Release(y=nw.Laplace(scale=0.7).released(RELEASED)), a=1.0, b=1.0)
+
+
+@pytest.mark.parametrize("name", briefly(["a", "b"], ["b"]))
+def test_profile_maximises_the_other_parameter_out(name):
+    model, release, fit = place_and_spread()
 
     def log_likelihood(a, b):
         return np.sum(normal_laplace(RELEASED, a, b, 0.7))
@@ -164,10 +170,8 @@ def test_profile_maximises_the_other_parameter_out():
             -optimize.minimize_scalar(lambda a: -log_likelihood(a, b), bounds=(-5.0, 9.0), method="bounded").fun
         ),
     }
-    for name, profile in profiles.items():
-        interval = profile_interval(model, release, fit, name)
-        for end in interval:
-            assert 2 * (top - profile(end)) == pytest.approx(CHI_SQUARE, abs=1e-5)
+    for end in profile_interval(model, release, fit, name):
+        assert 2 * (top - profiles[name](end)) == pytest.approx(CHI_SQUARE, abs=1e-5)
 
 
 @cache
@@ -188,12 +192,9 @@ def test_a_gaussian_model_has_closed_forms_and_the_right_degrees_of_freedom(seed
     model, release, fit, precision = regression()
     covariance = np.linalg.inv(precision)
     assert fit.information == pytest.approx(precision, rel=1e-7)
-    for entry in (0, 1):
-        interval = profile_interval(model, release, fit, f"beta[{entry}]")
-        error = Z * np.sqrt(covariance[entry, entry])
-        assert tuple(interval) == pytest.approx(
-            (fit.estimate["beta"][entry] - error, fit.estimate["beta"][entry] + error), abs=1e-6
-        )
+    interval, slope = profile_interval(model, release, fit, "beta[1]"), fit.estimate["beta"][1]
+    error = Z * np.sqrt(covariance[1, 1])
+    assert tuple(interval) == pytest.approx((slope - error, slope + error), abs=1e-6)
     gap = fit.estimate["beta"] - [0.2, 1.1]
     both = likelihood_ratio_test(model, release, fit, {"beta": [0.2, 1.1]})
     assert both.statistic == pytest.approx(gap @ precision @ gap, abs=1e-7)
@@ -332,7 +333,7 @@ def test_a_release_that_no_parameter_explains():
 # Coverage: simulation against each interval's own coverage ------------------------------------------------------------
 
 THETA = 37.0
-GRID = np.array([9.3, 26.7, 46.6, 84.1])
+GRID = np.array([17.3, 26.7, 46.6, 63.8])
 
 
 def count_interval(name, value):

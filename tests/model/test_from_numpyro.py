@@ -6,6 +6,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.contrib.control_flow import scan
+from targets import briefly
 
 import noisewise as nw
 from noisewise.errors import InputError
@@ -55,9 +56,10 @@ def test_plates_name_axes_and_deterministic_sites_are_derived():
     assert by_hand().derive(rows) == {}
 
 
-def test_samplers_give_the_draws_of_the_model_by_hand():
+@pytest.mark.parametrize("collapse", briefly([False, True], [False]))
+def test_samplers_give_the_draws_of_the_model_by_hand(collapse):
     release = nw.Release({"count": nw.DiscreteLaplace(scale=3.0).released([5, 2, 9])})
-    sampler = nw.Importance(collapse=True)
+    sampler = nw.Importance(collapse=collapse)
     posteriors = [
         nw.sample(model, release, draws=500, seed=1, sampler=sampler, on_failure="return")
         for model in (nw.Model.from_numpyro(regression, X, statistics=["count"]), by_hand())

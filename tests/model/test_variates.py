@@ -26,7 +26,7 @@ from noisewise.model.wrappers import peel
 from noisewise.numerics import double
 
 WHO = "Model: prior 'x'"
-PILOT, DRAWS = 20_000, 380_000
+PILOT, DRAWS = 10_000, 250_000
 """The pilot only places the bins, so the counts of the other draws are independent of them."""
 
 Transformed = dist.TransformedDistribution
@@ -179,6 +179,25 @@ def with_the_rest(counts, probabilities, total):
 
 
 both_paths = pytest.mark.parametrize("path", ["constant", "function"])
+CONSTANT = (
+    *("normal", "gamma-small", "truncated-two-sided-tail", "transformed-nested"),
+    *("poisson", "categorical-probs", "beta-binomial", "delta"),
+)
+"""Laws that are drawn along both paths by default; the others as functions of parameters only."""
+
+
+def either_path(rows, left_out=()):
+    """Every row along both paths, of which some run only with --long."""
+    return pytest.mark.parametrize(
+        ("function", "arguments", "path"),
+        [
+            pytest.param(*row, path, id=f"{name}-{path}", marks=[] if default else [pytest.mark.long])
+            for name, row in rows.items()
+            for path, default in (("constant", name in CONSTANT), ("function", name not in left_out))
+        ],
+    )
+
+
 one_path = pytest.mark.parametrize("path", briefly(["constant", "function"], ["function"]))
 """Where the path changes nothing of what is tested; NumPyro's sampler is compiled for either."""
 
@@ -198,8 +217,7 @@ def test_every_entry_of_the_table_has_a_case():
 
 
 @pytest.mark.quick
-@both_paths
-@table(CONTINUOUS)
+@either_path(CONTINUOUS)
 def test_continuous_draws_follow_the_density(function, arguments, path, seed):
     draws = draws_of(function, arguments, path, seed)
     assert draws.shape == (PILOT + DRAWS,)
@@ -215,10 +233,7 @@ def test_fallback_draws_follow_the_density(function, arguments, path, seed):
     test_continuous_draws_follow_the_density(function, arguments, path, seed)
 
 
-@both_paths
-@pytest.mark.parametrize(
-    ("function", "arguments"), brief_rows(DISCRETE, [name for name in DISCRETE if name != "fallback-zero-inflated"])
-)
+@either_path(DISCRETE, left_out=["fallback-zero-inflated"])
 def test_discrete_draws_follow_the_probabilities(function, arguments, path, seed):
     draws = draws_of(function, arguments, path, seed)
     assert draws.shape == (PILOT + DRAWS,)
@@ -452,7 +467,7 @@ WRAPPED = {
 @pytest.mark.parametrize(("function", "arguments", "entry"), WRAPPED.values(), ids=WRAPPED)
 def test_wrapped_laws_entry_by_entry(function, arguments, entry, path, seed):
     law, values = law_of(function, arguments, path)
-    rows = PILOT + 60_000
+    rows = PILOT + 30_000
     draws = law.draw(np.random.default_rng(seed), values(rows), rows)
     assert draws.shape == (rows, *law.form.shape)
     assert law.form.shape == function(*arguments).shape()
