@@ -45,6 +45,13 @@ def test_the_marginal_density_is_the_integral(place):
     assert np.isclose(found, np.log(moment(lambda s: 1.0, *place)), rtol=0, atol=1e-10)
 
 
+def _density(at, spread, mechanism, released):
+    return normal.log_marginal(mechanism, released, at, spread)
+
+
+_traced, _slopes = jax.jit(_density), jax.jit(jax.grad(_density, argnums=(0, 1)))
+
+
 @pytest.mark.parametrize("place", FIFTY_DIGITS)
 def test_far_out_and_in_any_unit_it_keeps_its_digits(place):
     """Relative to the larger of 1 and the value: sixteen digits less what a sum of a dozen terms may lose."""
@@ -53,8 +60,8 @@ def test_far_out_and_in_any_unit_it_keeps_its_digits(place):
     truth = FIFTY_DIGITS[place]
     assert abs(found - truth) <= 64 * np.finfo(float).eps * max(1.0, abs(truth))
     with double():
-        traced = jax.jit(lambda at, spread: normal.log_marginal(nw.Laplace(scale=scale), released, at, spread))
-        assert abs(float(traced(mu, sigma)) - truth) <= 64 * np.finfo(float).eps * max(1.0, abs(truth))
+        traced = _traced(mu, sigma, nw.Laplace(scale=scale), released)
+        assert abs(float(traced) - truth) <= 64 * np.finfo(float).eps * max(1.0, abs(truth))
 
 
 @pytest.mark.parametrize("place", [*PLACES, *FIFTY_DIGITS])
@@ -65,7 +72,7 @@ def test_gradients_are_numbers_and_differences_of_values(place):
         return normal.log_marginal(nw.Laplace(scale=scale), released, at, spread)
 
     with double():
-        slopes = [float(one) for one in jax.grad(density, argnums=(0, 1))(mu, sigma)]
+        slopes = [float(one) for one in _slopes(mu, sigma, nw.Laplace(scale=scale), released)]
     assert np.all(np.isfinite(slopes))
     if place in PLACES:
         step = 1e-5 * sigma

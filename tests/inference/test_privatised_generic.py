@@ -62,16 +62,17 @@ def test_shapes(make, parameters, mechanism):
     key = jax.random.key(1)
     drawn = one.sample(key, (2, 4))
     assert drawn.shape == (2, 4, *one.shape())
-    assert one.log_prob(drawn).shape == (2, 4, *one.batch_shape)
+    assert jax.eval_shape(one.log_prob, drawn).shape == (2, 4, *one.batch_shape)
     assert np.array_equal(one.sample(key), one.sample(key), equal_nan=True)
     wide = one.expand((3, *one.batch_shape))
     assert wide.batch_shape == (3, *one.batch_shape)
-    assert wide.sample(key, (2,)).shape == (2, 3, *one.shape())
-    assert wide.log_prob(drawn[0, :3]).shape == (3, *one.batch_shape)
-    assert np.allclose(wide.log_prob(drawn[0, :3]), one.log_prob(drawn[0, :3]), rtol=1e-5, atol=1e-5)
+    assert jax.eval_shape(lambda: wide.sample(key, (2,))).shape == (2, 3, *one.shape())
     event = wide.to_event(1)
     assert event.event_shape == wide.batch_shape[-1:]
-    assert np.allclose(event.log_prob(drawn[0, :3]), wide.log_prob(drawn[0, :3]).sum(-1), rtol=1e-5, atol=1e-5)
+    narrow, expanded, summed = jax.jit(lambda value: [law.log_prob(value) for law in (one, wide, event)])(drawn[0, :3])
+    assert expanded.shape == (3, *one.batch_shape)
+    assert np.allclose(expanded, narrow, rtol=1e-5, atol=1e-5)
+    assert np.allclose(summed, expanded.sum(-1), rtol=1e-5, atol=1e-5)
     if one.batch_shape:
         with pytest.raises(ValueError):
             one.expand((one.batch_shape[-1] + 1,))
@@ -103,7 +104,7 @@ def test_maps_over_parameters(make, parameters, mechanism):
     expected = np.broadcast_to(one.log_prob(value), (2, *one.batch_shape))
     assert np.allclose(jax.jit(jax.vmap(log_prob))(*stacked), expected, rtol=1e-4, atol=1e-5)
     keys = jax.random.split(jax.random.key(4), 2)
-    drawn = jax.vmap(lambda key, *parameters: pair(make, parameters, mechanism).sample(key))(keys, *stacked)
+    drawn = jax.jit(jax.vmap(lambda key, *parameters: pair(make, parameters, mechanism).sample(key)))(keys, *stacked)
     assert drawn.shape == (2, *one.shape())
 
 

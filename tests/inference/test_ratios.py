@@ -74,7 +74,6 @@ PAIRS = {f"{law} and {noise}, {way}": (law, noise, WAYS[way]) for law in LAWS fo
 BRIEF = (
     "Poisson and DiscreteGaussian, one law",
     "BinomialProbs and Laplace, own laws",
-    "NegativeBinomial2 and Gaussian, one law",
 )
 
 
@@ -113,6 +112,27 @@ def test_the_table_serves_near_the_release_and_says_where_it_does_not(alike):
     assert np.all(fits[np.abs(places - 2.0) < 1.0, :4])
     assert not np.any(fits[places > 8.0, 4 if alike else 3 :])  # what the last one's window adds serves the others
     assert np.any(off[~fits] > 1.0)
+
+
+def test_value_and_slope_of_negative_binomial_laws_from_the_table():
+    """Where it serves: the whole way, with windows that follow, takes seconds to compile."""
+    _, log_law, (t, _) = LAWS["NegativeBinomial2"]
+    mechanism, log_noise = NOISES["Gaussian"]
+    with double():
+        width = ratios.width("NegativeBinomial2", mechanism)
+        table, _ = ratios.table_of("NegativeBinomial2", mechanism, RELEASED, 0, width, True)
+
+        def program(t):
+            size = jnp.exp(t) * jnp.ones(np.shape(table.start))
+            value, (by_size, by_rate), fits = ratios._tabulated("NegativeBinomial2", (size, size / 9.0), table)
+            return value, (by_size + by_rate / 9.0) * size, fits
+
+        found, slope, fits = map(np.asarray, jax.jit(program)(t))
+    step = 1e-4
+    around = [by_hand(log_law, log_noise, t + m * step) for m in (-2, -1, 0, 1, 2)]
+    assert np.all(fits)
+    assert np.allclose(found, around[2], rtol=0, atol=EXACT)
+    assert np.allclose(slope, np.dot([1, -8, 0, 8, -1], around) / (12 * step), rtol=1e-7, atol=1e-7)
 
 
 MODES = {"forward over reverse": jax.hessian, "reverse over reverse": lambda total: jax.grad(jax.grad(total))}
@@ -214,7 +234,7 @@ def sums_and_slopes(released, scales, rates):
 
 
 def test_entries_that_leave_the_table_are_done_again_whatever_their_number():
-    """Each with a noise scale of its own; and in 32 bits."""
+    """Each with a noise scale of its own."""
     released, scales, rates = left_and_kept()
     truth, slopes = sums_and_slopes(released, scales, rates)
     with double():
@@ -222,6 +242,11 @@ def test_entries_that_leave_the_table_are_done_again_whatever_their_number():
         found, slope = jax.jvp(law, (rates,), (np.ones(len(rates)),))
     assert np.allclose(found, truth, rtol=0, atol=EXACT)
     assert np.allclose(slope, slopes, rtol=1e-9, atol=EXACT)
+
+
+@pytest.mark.long
+def test_entries_that_leave_the_table_are_done_again_in_32_bits():
+    released, _, rates = left_and_kept()
     narrow = jax.jit(jax.grad(lambda rates: nw.Privatised(dist.Poisson(rates), LAPLACE).log_prob(released).sum()))
     _, slopes = sums_and_slopes(released, 2.0, rates)
     assert np.allclose(narrow(rates.astype(np.float32)), slopes, rtol=1e-3, atol=1e-4)

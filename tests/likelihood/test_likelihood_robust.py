@@ -463,6 +463,7 @@ def test_totals_and_laws_together_with_fields_that_carry_no_parameter(seed):
     assert LIMIT * error < 0.1 * abs(total / n - hint)  # sharp enough to tell wrong weights
 
 
+@pytest.mark.long  # test_mcem_augmented.py has the same of totals by chains, test_likelihood.py of laws
 def test_totals_are_the_same_on_any_threads(seed):
     settings, model = nw.MCEM(schedule=nw.Ascent(most=1_000), final=5_000), normal_total()
     fits = [

@@ -39,9 +39,9 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("prior", REACHED.values(), ids=REACHED)
-def test_coordinates_lead_back(prior):
-    model = model_of(**prior)
+@pytest.mark.parametrize("name", briefly(REACHED, ["Jeffreys", "simplex", "moving support", "point"]))
+def test_coordinates_lead_back(name):
+    model = model_of(**REACHED[name])
     assert unwalkable(model) is None
     space, values = Space(model), model.simulate(200, 1)
     again, density = space.points(space.free_from(values), values)
@@ -50,9 +50,9 @@ def test_coordinates_lead_back(prior):
         assert np.allclose(again[name], values[name], rtol=1e-6, atol=1e-12)
 
 
-@pytest.mark.parametrize("prior", LOST.values(), ids=LOST)
-def test_priors_beyond_coordinates_are_refused_by_all_that_walk(prior):
-    model = model_of(**prior)
+@pytest.mark.parametrize("name", briefly(LOST, ["Gamma", "of many"]))
+def test_priors_beyond_coordinates_are_refused_by_all_that_walk(name):
+    model = model_of(**LOST[name])
     problem = Problem(model, nw.Release(s=nw.Laplace(scale=1.0).released(0.3)))
     for sampler in WALKERS:
         assert "of the prior of 'x' lies at the edge of floating point" in sampler.unfit(problem)
@@ -78,9 +78,9 @@ if hasattr(dist, "HurdleGamma"):
     ATOMS["hurdle"] = dict(x=dist.HurdleGamma(0.3, 2.0, 1.0))
 
 
-@pytest.mark.parametrize("prior", ATOMS.values(), ids=ATOMS)
-def test_priors_with_atoms_are_refused_by_all_that_compare_densities(prior):
-    problem = Problem(model_of(**prior), nw.Release(s=nw.Laplace(scale=1.0).released(0.3)))
+@pytest.mark.parametrize("name", briefly(ATOMS, ["of many", "counts mixed in"]))
+def test_priors_with_atoms_are_refused_by_all_that_compare_densities(name):
+    problem = Problem(model_of(**ATOMS[name]), nw.Release(s=nw.Laplace(scale=1.0).released(0.3)))
     for sampler in (*WALKERS, nw.Importance("adapted"), nw.ImportanceRejection()):
         assert "has atoms" in sampler.unfit(problem)
     assert nw.Rejection().unfit(problem) is None

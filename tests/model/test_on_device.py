@@ -96,7 +96,12 @@ def on_device(name, seed):
         return np.asarray(jax.jit(lambda key, given: DRAWS[name](key, (ROWS,), **given))(jax.random.key(seed), wide))
 
 
-@pytest.mark.parametrize("name", {DRAWS[name]: name for name in sorted(DRAWS, reverse=True)}.values())
+EVERY = list({DRAWS[name]: name for name in sorted(DRAWS, reverse=True)}.values())
+BRIEFLY = [name for name in EVERY if not name.endswith("Logits") or name.replace("Logits", "Probs") not in EVERY]
+"""Laws by logits are drawn as those by the probabilities that these give."""
+
+
+@pytest.mark.parametrize("name", briefly(EVERY, BRIEFLY))
 def test_every_law_is_drawn_as_on_the_processor(name, seed):
     drawn = on_device(name, seed)
     plain = VARIATES[name](
