@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
-import numpyro.distributions as dist
 import pytest
+from targets import count_model, count_release
 
 import noisewise as nw
 from noisewise.analysis import Analysis, starter
@@ -22,17 +23,6 @@ from noisewise.inference import progress
 from noisewise.inference.progress import Steps
 from noisewise.workflow import folder as results_folder
 from noisewise.workflow.results import Results
-
-
-def run(*arguments, cwd=None):
-    return subprocess.run(
-        [sys.executable, "-m", "noisewise", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        timeout=120,
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -50,6 +40,10 @@ def noisewise(tmp_path, monkeypatch, capsys):
     return call
 
 
+START = "\n[likelihood]\nstart = { theta = 30.0 }\n"
+"""To climb from one place is enough where the estimate is not the point."""
+
+
 @pytest.fixture
 def count(noisewise, tmp_path):
     assert noisewise("new", "count")[0] == 0
@@ -59,12 +53,13 @@ def count(noisewise, tmp_path):
 # A first look -------------------------------------------------------------------------------------------------------
 
 
-def test_demo_prints_the_table_and_draws_the_picture(tmp_path):
-    done = run("demo", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "37.4" in done.stdout
-    assert "theta, exact" in done.stdout
-    assert "the confidential count" in done.stdout
+@pytest.mark.usefixtures("drawn")
+def test_demo_prints_the_table_and_draws_the_picture(noisewise, tmp_path):
+    code, out, err = noisewise("demo", "--draws", "1000")
+    assert code == 0, err
+    assert "37.4" in out
+    assert "theta, exact" in out
+    assert "the confidential count" in out
     picture = (tmp_path / "noisewise-demo.png").read_bytes()
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
     assert len(picture) > 10_000
@@ -143,6 +138,9 @@ def test_check_says_what_will_happen_and_writes_nothing(noisewise, count, tmp_pa
     assert "count.toml: in order. A privatised count." in out
     assert "Forecast for 10,000 effective draws: Rejection" in out
     assert "Conflict of prior and release: none seen" in out
+    row = next(line for line in out.splitlines() if "Rejection" in line and "│" in line)
+    assert "e+" not in row
+    assert len(row.split("│")[2].strip().replace(",", "").rstrip("0")) <= 2, "no false precision"
     assert [path.name for path in tmp_path.iterdir()] == ["count.toml"]
     code, out, _ = noisewise("check", "count.toml", "--json", "--draws", "500")
     told = json.loads(out)
@@ -254,10 +252,10 @@ def test_results_replace_earlier_results_but_not_a_file_put_beside_them(noisewis
 
 def test_a_run_that_cannot_deliver_ends_with_1_and_keeps_what_it_has(noisewise, count, tmp_path):
     text = count.read_text().replace(
-        "[inference]", '[inference]\nmethod = { name = "Rejection", max_proposals = 5000 }'
+        "[inference]", '[inference]\nmethod = { name = "Rejection", max_proposals = 1000 }'
     )
     count.write_text(text)
-    code, _, err = noisewise("fit", "count.toml")
+    code, _, err = noisewise("fit", "count.toml", "--no-naive", "--draws", "2000")
     assert code == 1
     assert "max_proposals" in err
     assert json.loads((tmp_path / "count-results/summary.json").read_text())["status"] != "complete"
@@ -341,16 +339,16 @@ def test_ctrl_c_during_the_naive_analysis_is_no_success(noisewise, count, tmp_pa
     assert json.loads((tmp_path / "count-results/summary.json").read_text())["status"] == "complete"
 
 
-@pytest.mark.usefixtures("drawn")
 def test_mle_agrees_with_the_library(noisewise, count, tmp_path):
+    count.write_text(count.read_text() + START)
     code, out, _ = noisewise("mle", "count.toml", "--json")
     assert code == 0
     analysis = Analysis.load(count)
-    fit = nw.fit(analysis.model, analysis.release, seed=1)
+    fit = nw.fit(analysis.model, analysis.release, start={"theta": 30.0}, seed=1)
     told = json.loads(out)["quantities"]["theta"]
     assert told["estimate"] == pytest.approx(float(fit.estimate["theta"]))
     assert told["standard error"] == pytest.approx(float(fit.standard_error["theta"]))
-    naive = nw.fit(analysis.model, analysis.release.naive(), seed=1)
+    naive = nw.fit(analysis.model, analysis.release.naive(), start={"theta": 30.0}, seed=1)
     assert json.loads(out)["naive"]["theta"]["wider"] == pytest.approx(fit.beside(naive).loc["theta", "wider"])
     folder = tmp_path / "count-mle"
     names = {path.name for path in folder.iterdir()}
@@ -418,9 +416,9 @@ def test_a_report_of_a_folder_that_is_not_there(noisewise):
 
 
 def test_calibrate_says_how_its_table_is_read(noisewise, count):
-    code, out, err = noisewise("calibrate", "count.toml", "--replicates", "20", "--draws", "50")
+    code, out, err = noisewise("calibrate", "count.toml", "--replicates", "10", "--draws", "50")
     assert code == 0
-    assert "20 releases are simulated, and each is fitted" in err
+    assert "10 releases are simulated, and each is fitted" in err
     assert "│ The expected number (theta, cases) │" in out
     assert "mean position about 0.5, spread about 1" in out
     assert "p_value" not in out
@@ -450,13 +448,8 @@ def test_numbers_in_tables_are_written_for_people(value, digits, text):
 
 
 def test_tables_hold_no_powers_of_ten_and_no_false_precision(noisewise, count):
-    _, out, _ = noisewise("check", "count.toml")
-    row = next(line for line in out.splitlines() if "Rejection" in line and "│" in line)
-    work = row.split("│")[2].strip()
-    assert "e+" not in row
-    assert len(work.replace(",", "").rstrip("0")) <= 2
-    _, out, _ = noisewise("fit", "count.toml", "--no-naive")
-    assert "How: 10,000 draws by Rejection" in out
+    _, out, _ = noisewise("fit", "count.toml", "--no-naive", "--draws", "2000")
+    assert "How: 2,000 draws by Rejection" in out
     row = next(line for line in out.splitlines() if "over_30" in line and "│" in line)
     assert re.fullmatch(r"│ More than 30 cases \(over_30\) +│ +[\d.]+% │ +│ +│ +│", row), (
         "a probability has no interval"
@@ -466,7 +459,7 @@ def test_tables_hold_no_powers_of_ten_and_no_false_precision(noisewise, count):
 
 @pytest.mark.parametrize(("command", "naive"), [("fit", "naive.nc"), ("mle", "naive.json"), ("compare", "naive.nc")])
 def test_every_command_says_where_it_wrote_and_where_the_naive_analysis_is(noisewise, count, tmp_path, command, naive):
-    code, out, _ = noisewise(command, "count.toml", "--out", "here")
+    code, out, _ = noisewise(command, "count.toml", "--out", "here", *(() if command == "mle" else ("--draws", "500")))
     assert code == 0
     assert out.splitlines()[-3:] == [
         "Results: here",
@@ -478,6 +471,7 @@ def test_every_command_says_where_it_wrote_and_where_the_naive_analysis_is(noise
 
 
 def test_no_naive_analysis_is_mentioned_where_none_was_made(noisewise, count):
+    count.write_text(count.read_text() + START)
     _, out, _ = noisewise("mle", "count.toml", "--no-naive")
     assert "Results: count-mle" in out
     assert "Naive" not in out
@@ -503,15 +497,16 @@ def test_compare_says_why_there_is_no_naive_analysis(noisewise, tmp_path):
 
 
 def test_calibrate_passes_for_the_right_sampler_and_fails_for_a_wrong_one(noisewise, count, monkeypatch):
-    arguments = ("calibrate", "count.toml", "--replicates", "40", "--draws", "20", "--json", "--quiet")
+    arguments = ("calibrate", "count.toml", "--replicates", "20", "--draws", "20", "--json", "--quiet")
     code, out, _ = noisewise(*arguments, "--out", "picture.png")
     assert code == 0
     assert json.loads(out)["verdict"] == "calibrated"
     # the negative control: draws of the prior in place of the posterior
-    honest = nw.sample
+    honest = cache(lambda: nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=20, seed=1))
+    analysis = Analysis.load(count)
 
     def wrong(model, release, sampler, **settings):
-        found = honest(model, release, sampler, **settings)
+        found = honest()
         prior = model.simulate(len(found), settings["seed"] % 2**32)
         kept = {name: prior[name] for name in found.draws if name in prior}
         return replace(found, draws=kept, derived=())
@@ -578,39 +573,39 @@ def test_a_report_is_written_with_the_results_and_anew(noisewise, count, tmp_pat
 HEAVY = ("pandas", "xarray", "arviz_base", "arviz_stats", "arviz_plots", "matplotlib", "rich", "typer", "h5netcdf")
 
 
-def test_import_and_sampling_need_only_the_core():
-    """With the heavy packages made impossible to import, sampling still runs."""
-    script = f"""
-import sys
-for name in {HEAVY!r}:
-    sys.modules[name] = None
-import noisewise as nw
-import numpyro.distributions as dist
-model = nw.Model(prior={{"theta": dist.Gamma(25.0, 1.0)}}, statistics={{"count": lambda theta: dist.Poisson(theta)}})
-release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
-print(len(nw.sample(model, release, draws=100, seed=1, progress=True)))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout.strip() == "100", done.stderr
+@cache
+def told_by_a_process_of_its_own():
+    """What an import has loaded, how many draws come with the heavy packages made impossible to import, what is left.
 
-
-def test_import_is_light_and_sampling_changes_nothing_global():
+    What the import has not loaded by then it did not need, so that they may be taken away after it.
+    """
     unneeded = (*HEAVY, "scipy.stats", "scipy.optimize", "scipy.spatial")
     script = f"""
 import sys, noisewise as nw
 print([m for m in {unneeded!r} if m in sys.modules])
+for name in {HEAVY!r}:
+    sys.modules[name] = None
 import jax, numpyro.distributions as dist
 model = nw.Model(prior={{"theta": dist.Gamma(25.0, 1.0)}}, statistics={{"count": lambda theta: dist.Poisson(theta)}})
-nw.sample(model, nw.Release(count=nw.Laplace(scale=5.0).released(37.4)), draws=100, seed=1)
+release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
+print(len(nw.sample(model, release, draws=100, seed=1, progress=True)))
 print(jax.numpy.ones(1).dtype, jax.config.jax_enable_x64)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.splitlines() == ["[]", "float32 False"]
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_import_and_sampling_need_only_the_core():
+    assert told_by_a_process_of_its_own()[1] == "100"
+
+
+def test_import_is_light_and_sampling_changes_nothing_global():
+    told = told_by_a_process_of_its_own()
+    assert (told[0], told[2]) == ("[]", "float32 False")
 
 
 def test_a_listener_hears_of_progress_and_can_end_the_run():
-    from noisewise.inference import progress
-
     class Enough(Exception):
         pass
 
@@ -621,8 +616,7 @@ def test_a_listener_hears_of_progress_and_can_end_the_run():
         if done >= 3_000:
             raise Enough
 
-    model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
-    release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
+    model, release = count_model(), count_release()
     run = {"draws": 300_000, "seed": 1, "progress": False}
     progress.listen(listener)
     try:
@@ -636,26 +630,22 @@ def test_a_listener_hears_of_progress_and_can_end_the_run():
     assert heard == []
 
 
-def test_progress_bar_appears_in_long_runs():
+def test_progress_bar_appears_in_long_runs(monkeypatch, capsys):
     pytest.importorskip("rich")
-    script = """
-import noisewise as nw, numpyro.distributions as dist, noisewise.inference.progress
-noisewise.inference.progress.SHOW_AFTER = noisewise.inference.progress.REFRESH = 0.0
-model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda theta: dist.Poisson(theta)})
-release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
-nw.sample(model, release, nw.Rejection(), draws=20_000, seed=1, progress=True)
-"""
-    terminal = os.environ | {"FORCE_COLOR": "1", "COLUMNS": "160"}
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True, env=terminal)
-    assert "Rejection" in done.stderr
-    assert "draws/s" in done.stderr
-    assert "accepted" in done.stderr
+    monkeypatch.setattr(progress, "SHOW_AFTER", 0.0)
+    monkeypatch.setattr(progress, "REFRESH", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    nw.sample(count_model(), count_release(), nw.Rejection(), draws=20_000, seed=1, progress=True)
+    told = capsys.readouterr().err
+    assert "Rejection" in told
+    assert "draws/s" in told
+    assert "accepted" in told
 
 
 def test_fit_says_verdict_and_answer_in_words(noisewise, count):
     """What was asked for, with naive beside exact and the prior's part; counts are whole."""
-    code, out, _ = noisewise("fit", "count.toml", "--quiet")
+    code, out, _ = noisewise("fit", "count.toml", "--quiet", "--draws", "2000")
     assert code == 0
     said = " ".join(out.split())
     assert "Verdict: Trust it." in said

@@ -29,6 +29,8 @@ def noisewise(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for kind in STARTERS:
         (tmp_path / f"{kind}.toml").write_text(starter(kind))
+    by_rejection = starter("count").replace("[inference]", '[inference]\nmethod = "Rejection"')
+    (tmp_path / "by-rejection.toml").write_text(by_rejection)
     (tmp_path / "release.json").write_text(json.dumps(RELEASE))
     (tmp_path / "full").mkdir()
     (tmp_path / "full/thesis.txt").write_text("years of work")
@@ -51,7 +53,8 @@ COMMANDS = [
     *[(command, "binary.toml") for command in ("check", "fit", "design", "report", "status")],
     *[(command, "nowhere.json") for command in ("describe", "registry", "croissant", "report", "status")],
     *[(command, "count.toml") for command in ("describe", "registry", "croissant", "design", "report", "status")],
-    *[("fit", "count.toml", "--draws", value) for value in ("0", "-5", "many", "1e4", "1.5", "1000000000000000")],
+    *[("fit", "count.toml", "--draws", value) for value in ("0", "-5", "many", "1e4", "1.5")],
+    ("fit", "by-rejection.toml", "--draws", "1000000000000000"),
     *[("check", "count.toml", "--seed", value) for value in ("-1", "one", "1.5")],
     *[("fit", "count.toml", "--out", value) for value in ("full", "count.toml", "no/where", "")],
     ("fit", "count.toml", "--checkpoint", "full"),
@@ -65,7 +68,7 @@ COMMANDS = [
     ("compare", "count.toml", "--out", "full"),
     *[("calibrate", "count.toml", "--replicates", value) for value in ("0", "-2", "few")],
     ("calibrate", "count.toml", "--draws", "0"),
-    ("calibrate", "count.toml", "--replicates", "20", "--draws", "20", "--out", "no/where.png"),
+    ("calibrate", "count.toml", "--replicates", "10", "--draws", "20", "--out", "no/where.png"),
     *[("mle", f"{kind}.toml") for kind in ("survey", "regression", "means")],
     ("new", "cuont"),
     ("new", "count"),
