@@ -239,8 +239,8 @@ def test_table_of_shares_by_enumeration():
 def test_table_of_rates_by_quadrature():
     release = nw.Release(counts=LAPLACE.released([3.4, 28.8]))
     posterior = nw.sample(nw.table_of(release, "counts"), release, draws=4_000, seed=1)
-    u = np.linspace(-12.0, 8.0, 4001)
-    k = np.arange(400.0)
+    u = np.linspace(-12.0, 8.0, 801)
+    k = np.arange(200.0)
     for cell, released in enumerate([3.4, 28.8]):
         law = stats.poisson.logpmf(k, np.exp(u)[:, None]) - np.abs(released - k) / 3.0
         height = stats.norm.logpdf(u, 4.0, 2.5) + logsumexp(law, axis=1)
@@ -278,7 +278,7 @@ def test_mean_of_a_noisy_number_by_characteristic_functions():
     posterior = nw.sample(model, release, draws=4_000, seed=1)
 
     def truth(bound):
-        u, n, t = np.linspace(-1.0, 9.0, 501), np.arange(1, 31), np.linspace(0.0, 0.3, 601)
+        u, n, t = np.linspace(-1.0, 9.0, 201), np.arange(1, 31), np.linspace(0.0, 0.28, 281)
         rate = np.exp(-u)[:, None]
         left = np.exp(-(rate - 1j * t) * bound)
         wave = rate / (rate - 1j * t) * (1 - left) + left
