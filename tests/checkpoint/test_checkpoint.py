@@ -15,6 +15,7 @@ import threading
 import warnings
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 
 import chaos
 import jax.numpy as jnp
@@ -69,15 +70,15 @@ RUNS = {
     "Rejection, several streams": (lalonde, nw.Rejection(), 500),
     "Rejection, jointly": (count, nw.Rejection(plan="joint"), 30_000),
     "Importance": (count, nw.Importance(), 60_000),
-    "Importance, adapted": (count, nw.Importance(proposal="adapted", simulations=None), 60_000),
+    "Importance, adapted": (count, nw.Importance(proposal="adapted", simulations=None), 20_000),
     "ImportanceRejection": (count, nw.ImportanceRejection(), 20_000),
     "RejectionControl": (count, nw.RejectionControl(), 20_000),
-    "MCMC": (count, nw.MCMC(chains=32, warmup=48), 3_000),
-    "SMC": (count, nw.SMC(islands=4, keep=0.9), 2_000),
-    "Augmentation, one law": (count, nw.Augmentation(warmup=40), 3_000),
+    "MCMC": (count, nw.MCMC(chains=16, warmup=32), 800),
+    "SMC": (count, nw.SMC(islands=4, keep=0.9), 1_000),
+    "Augmentation, one law": (count, nw.Augmentation(chains=16, warmup=40), 640),
     "Augmentation, records": (clamped_total, nw.Augmentation(chains=16, warmup=40), 640),
     "Augmentation, hierarchy": (groups, nw.Augmentation(chains=16, warmup=40), 640),
-    "NUTS": (count, nw.NUTS(chains=2, warmup=150), 800),
+    "NUTS": (count, nw.NUTS(chains=2, warmup=60), 200),
     "chosen": (lalonde, None, 1_500),
 }
 
@@ -95,6 +96,21 @@ def often(monkeypatch):
 def sampled(make, sampler, draws, seed, path=None, threads=2):
     engine = nw.Threads(threads)
     return nw.sample(*make(), sampler, draws=draws, seed=seed, engine=engine, checkpoint=path, on_failure="return")
+
+
+@cache
+def peaceful(name, seed):
+    """The draws of one of these runs, nothing having happened to it."""
+    return sampled(*RUNS[name], seed)
+
+
+@cache
+def kept(name, seed):
+    """The file of such a run; it was no hindrance to it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.nwc"
+        assert equal(peaceful(name, seed), sampled(*RUNS[name], seed, path))
+        return path.read_bytes()
 
 
 def equal(one, other):
@@ -133,9 +149,8 @@ BRIEFLY = [name for name in RUNS if name not in ("Augmentation, records", "Augme
 @pytest.mark.parametrize("name", briefly(RUNS, BRIEFLY))
 def test_a_run_cut_anywhere_ends_with_the_same_draws(name, seed, tmp_path, often):
     make, sampler, draws = RUNS[name]
-    peace = sampled(make, sampler, draws, seed)
-    whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
-    assert equal(peace, sampled(make, sampler, draws, seed, whole))
+    peace, whole, part = peaceful(name, seed), tmp_path / "whole.nwc", tmp_path / "part.nwc"
+    whole.write_bytes(kept(name, seed))
     size, least = whole.stat().st_size, header_size(whole)
     rng = np.random.default_rng(seed)
     for threads, place in zip((1, 2, 3), [*rng.uniform(least, size, 2), size], strict=True):
@@ -148,8 +163,11 @@ def test_a_run_cut_anywhere_ends_with_the_same_draws(name, seed, tmp_path, often
     "estimator",
     [
         pytest.param(nw.MCEM(final=5_000), marks=pytest.mark.long),
-        nw.MCEM(e_step="recycled", final=5_000),
-        nw.MCEM(schedule=Staged(tolerances=(1e-2, 1e-3), sizes=(100, 1_000), cap=5), final=5_000),
+        nw.MCEM(e_step="recycled", final=1_000),
+        pytest.param(
+            nw.MCEM(schedule=Staged(tolerances=(1e-2, 1e-3), sizes=(100, 1_000), cap=5), final=5_000),
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["ascent", "recycled", "staged"],
 )
@@ -159,7 +177,7 @@ def test_a_fit_cut_anywhere_ends_at_the_same_estimate(estimator, seed, tmp_path,
 
     peace, whole, part = fitted(), tmp_path / "whole.nwc", tmp_path / "part.nwc"
     assert repr(fitted(whole)) == repr(peace)
-    for place in np.random.default_rng(seed).uniform(header_size(whole), whole.stat().st_size, 3):
+    for place in np.random.default_rng(seed).uniform(header_size(whole), whole.stat().st_size, 2):
         cut(whole, part, int(place))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoisewiseWarning)
@@ -171,7 +189,7 @@ def test_a_fit_cut_anywhere_ends_at_the_same_estimate(estimator, seed, tmp_path,
 
 
 def test_a_fit_by_augmented_records_cut_anywhere_ends_at_the_same_estimate(seed, tmp_path, often):
-    estimator = nw.MCEM(e_step="augmented", schedule=nw.Ascent(start=64, most=128), final=256)
+    estimator = nw.MCEM(e_step="augmented", schedule=nw.Ascent(start=64, most=128), final=256, max_iterations=4)
     model, release = clamped_total()
 
     def fitted(path=None):
@@ -194,7 +212,7 @@ def small_blocks(monkeypatch, rows=64):
     monkeypatch.setattr(rejection, "LEAF_ROWS", rows)
 
 
-@pytest.mark.parametrize("step", briefly([1, 7], [7]))
+@pytest.mark.parametrize("step", briefly([1, 17], [17]))
 def test_a_file_cut_at_every_byte_is_recovered_or_refused(step, seed, tmp_path, monkeypatch, often):
     small_blocks(monkeypatch)
     whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
@@ -244,14 +262,14 @@ def test_a_run_on_a_device_cut_anywhere_ends_with_the_same_draws(sampler, seed, 
     whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
 
     def run(path):
-        given = dict(draws=6_000, seed=seed, engine=nw.Device("cpu", rows=2**12), checkpoint=path, on_failure="return")
+        given = dict(draws=1_500, seed=seed, engine=nw.Device("cpu", rows=2**10), checkpoint=path, on_failure="return")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*was cut short or damaged.*", NoisewiseWarning)
             return nw.sample(*count(), sampler, **given)
 
     peace = run(None)
     assert equal(peace, run(whole))
-    for place in np.random.default_rng(seed).uniform(header_size(whole), whole.stat().st_size, 3):
+    for place in np.random.default_rng(seed).uniform(header_size(whole), whole.stat().st_size, 2):
         cut(whole, part, int(place))
         assert equal(peace, run(part))
 
@@ -312,7 +330,7 @@ def dying(step, path, pipe, values):
 def test_a_kill_at_every_step_of_writing_loses_only_what_was_being_written(tmp_path, monkeypatch):
     """Killed once at every step of a first run; and at every step of a second, which goes on from a cut file."""
     monkeypatch.setattr(journal, "SYNC", 0.0)
-    values = [{"x": np.arange(5.0) + number, "n": number} for number in range(3)]
+    values = [{"x": np.arange(5.0) + number, "n": number} for number in range(2)]
     steps = 0
     for begun in (False, True):
         for step in range(1_000):
@@ -335,9 +353,9 @@ def test_a_kill_at_every_step_of_writing_loses_only_what_was_being_written(tmp_p
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NoisewiseWarning)
                 held = journal.Journal.open("sample", path, {"seed": 1})
-            found = [number for number in range(3) if held.has((number,))]
+            found = [number for number in range(2) if held.has((number,))]
             assert found == list(range(len(found)))
-            kept = max(kept, 2 if begun else 0)  # the others stood in the part of the file that was not cut off
+            kept = max(kept, 1 if begun else 0)  # the others stood in the part of the file that was not cut off
             assert kept <= len(found) <= kept + 1
             assert all(resume.fingerprint(held.read((n,))) == resume.fingerprint(values[n]) for n in found)
             assert not path.with_suffix(".nwc.new").exists()
@@ -423,7 +441,8 @@ def test_a_chain_that_forgot_its_random_numbers_is_seen_by_these_tests(seed, tmp
     """A negative control: with the generator begun anew, a resumed chain gives other draws."""
     whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
     make, sampler, draws = RUNS["Augmentation, one law"]
-    peace = sampled(make, sampler, draws, seed, whole)
+    peace = peaceful("Augmentation, one law", seed)
+    whole.write_bytes(kept("Augmentation, one law", seed))
     cut(whole, part, whole.stat().st_size * 2 // 3)
     unpack = journal.unpack
 
@@ -496,7 +515,7 @@ SOME = ["Rejection, several streams", "Importance, adapted", "MCMC", "SMC", "Aug
 def test_a_file_with_gaps_gives_the_same_draws(name, seed, tmp_path, monkeypatch, often):
     """A disk that is full now and then keeps some records and not others."""
     make, sampler, draws = RUNS[name]
-    peace, path = sampled(make, sampler, draws, seed), tmp_path / "run.nwc"
+    peace, path = peaceful(name, seed), tmp_path / "run.nwc"
     rng = np.random.default_rng(seed)
     with monkeypatch.context() as patch:
         fragile(patch, lambda key: rng.random() < 0.5)
@@ -581,9 +600,9 @@ def test_constants_that_are_no_numbers_are_no_difference(seed, tmp_path, often):
     problem = nw.Model(prior={"theta": dist.Gamma(25.0, 4.0)}, statistics={"count": law}), count_release()
     whole, part = tmp_path / "whole.nwc", tmp_path / "part.nwc"
     for sampler in (nw.Rejection(), nw.MCMC(chains=16, warmup=16)):
-        peace = sampled(lambda: problem, sampler, 2_000, seed, whole)
+        peace = sampled(lambda: problem, sampler, 400, seed, whole)
         cut(whole, part, whole.stat().st_size * 2 // 3)
-        assert equal(peace, resumed(lambda: problem, sampler, 2_000, seed, part))
+        assert equal(peace, resumed(lambda: problem, sampler, 400, seed, part))
         whole.unlink()
 
 
@@ -778,15 +797,15 @@ def test_a_folder_that_is_read_only_is_refused_at_once(seed):
 @pytest.mark.parametrize("name", ["Importance", "Augmentation, one law"])
 def test_a_full_disk_costs_no_draw(name, seed, tmp_path, often, monkeypatch):
     make, sampler, draws = RUNS[name]
-    peace, path = sampled(make, sampler, draws, seed), tmp_path / "run.nwc"
+    peace, path, limit = peaceful(name, seed), tmp_path / "run.nwc", len(kept(name, seed)) // 2
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
         with pytest.warns(NoisewiseWarning, match="cannot be written"):
             assert equal(peace, sampled(make, sampler, draws, seed, path))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert header_size(path) < path.stat().st_size <= 500_000
+    assert header_size(path) < path.stat().st_size <= limit
     assert equal(peace, sampled(make, sampler, draws, seed, path))  # without a warning: what is there is good
 
 
@@ -877,9 +896,10 @@ def test_a_file_system_without_locks_is_told_of(seed, tmp_path, monkeypatch, oft
         sampled(count, nw.Rejection(), 100, seed, tmp_path / "run.nwc")
 
 
-def test_blocks_before_a_failure_are_kept_and_a_mended_simulator_goes_on_from_them(seed, tmp_path, often):
+def test_blocks_before_a_failure_are_kept_and_a_mended_simulator_goes_on_from_them(seed, tmp_path, monkeypatch, often):
     """Nothing accepted is lost to a simulator that raises; going on computes no block that is there, but the first."""
-    calls, worst, path = [0], [70_000], tmp_path / "run.nwc"
+    small_blocks(monkeypatch, 512)
+    calls, worst, path = [0], [5_000], tmp_path / "run.nwc"
 
     def simulate(rng, theta):
         calls[0] += 1
@@ -889,7 +909,7 @@ def test_blocks_before_a_failure_are_kept_and_a_mended_simulator_goes_on_from_th
 
     def run(path):
         calls[0] = 0
-        given = dict(draws=15_000, seed=seed, engine=nw.Threads(1), checkpoint=path)
+        given = dict(draws=1_500, seed=seed, engine=nw.Threads(1), checkpoint=path)
         return nw.sample(model, count()[1], nw.Rejection(), **given), calls[0]
 
     model = nw.Model(prior={"theta": dist.Gamma(25.0, 1.0)}, statistics={"count": nw.Simulator(simulate)})
@@ -1060,7 +1080,7 @@ def test_what_a_file_says_does_not_command_a_terminal(tmp_path):
 def test_a_forged_number_of_sweeps_is_refused_and_not_swept(seed, tmp_path, often):
     path = tmp_path / "run.nwc"
     make, sampler, draws = RUNS["SMC"]
-    sampled(make, sampler, draws, seed, path)
+    path.write_bytes(kept("SMC", seed))
     altered(path, "pilot", lambda told: told["v"]["d"]["stages"][-1]["d"].update(sweeps=10**20))
     with pytest.raises(InputError, match="more sweeps than any can have"):
         sampled(make, sampler, draws, seed, path)
