@@ -99,7 +99,7 @@ class Case:
         if self.points is not None:
             points = np.asarray(self.points)
             keys = {np.asarray(point).tobytes(): index for index, point in enumerate(points.astype(float))}
-            flat, counts = np.unique(drawn.reshape(len(drawn), -1).astype(float), axis=0, return_counts=True)
+            flat, counts = different(drawn.reshape(len(drawn), -1).astype(float))
             observed = np.zeros(len(points) + 1)
             for row, count in zip(flat, counts, strict=True):
                 observed[keys.get(row.reshape(points.shape[1:]).tobytes(), len(points))] += count
@@ -119,6 +119,16 @@ class Case:
         observed.append(len(drawn) - sum(observed))
         probabilities.append(max(1 - sum(probabilities), 0.0))
         return counts_agree(observed, probabilities)
+
+
+def different(rows):
+    """The rows that differ, and how often each is there; column by column, which sorts faster than whole rows."""
+    codes = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        values, places = np.unique(column, return_inverse=True)
+        codes = np.unique(codes * len(values) + places, return_inverse=True)[1]
+    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    return rows[first], counts
 
 
 def families():

@@ -7,6 +7,7 @@ normal (mu). Sums and integrals that leave out some mass count it against the me
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -35,8 +36,18 @@ class Pair:
     orders: tuple[float, ...] = ORDERS
     """Of Rényi divergences; high orders need outcomes far out."""
 
+    @cached_property
     def flipped(self):
-        return replace(self, log_p=self.log_q, log_q=self.log_p)
+        """The same pair the other way round."""
+        other = replace(self, log_p=self.log_q, log_q=self.log_p)
+        outcomes, log_weight, p, q = self.plain
+        vars(other)["plain"] = outcomes, log_weight, q, p
+        return other
+
+    @cached_property
+    def plain(self):
+        """What is weighed without cuts: once for all orders and budgets."""
+        return self.weighed()
 
     def weighed(self, cuts=()):
         """Outcomes, log weights, and both log densities."""
@@ -60,19 +71,19 @@ def _refined(edges, panels):
 
 def largest_loss(pair):
     """The largest |log p - log q| over the outcomes that either law can give."""
-    _, _, p, q = pair.weighed()
+    _, _, p, q = pair.plain
     possible = (p > -np.inf) | (q > -np.inf)
     return float(np.max(np.abs(p[possible] - q[possible])))
 
 
 def hockey_stick(pair, epsilon):
     """The smallest delta for which the pair is (epsilon, delta)-indistinguishable, both ways."""
-    return max(_one_way(pair, epsilon), _one_way(pair.flipped(), epsilon))
+    return max(_one_way(pair, epsilon), _one_way(pair.flipped, epsilon))
 
 
 def _one_way(pair, epsilon):
     cuts = [] if pair.edges is None else _crossings(pair, epsilon)
-    _, log_weight, p, q = pair.weighed(cuts)
+    _, log_weight, p, q = pair.weighed(cuts) if cuts else pair.plain
     mass = np.exp(p + log_weight)
     with np.errstate(invalid="ignore"):
         gap = q - p + epsilon
@@ -83,7 +94,7 @@ def _one_way(pair, epsilon):
 
 def _crossings(pair, epsilon):
     """Where log p - log q = epsilon: kinks of the integrand."""
-    outcomes, _, p, q = pair.weighed()
+    outcomes, _, p, q = pair.plain
 
     def gap(y):
         return float(np.asarray(pair.log_p(np.array([y])) - pair.log_q(np.array([y])))[0]) - epsilon
@@ -98,8 +109,8 @@ def _crossings(pair, epsilon):
 def renyi(pair, order):
     """Rényi divergence of the given order, the larger of both ways."""
     found = []
-    for one in (pair, pair.flipped()):
-        _, log_weight, p, q = one.weighed()
+    for one in (pair, pair.flipped):
+        _, log_weight, p, q = one.plain
         possible = p > -np.inf
         assert np.all(q[possible] > -np.inf)
         terms = (order * p + (1.0 - order) * q + log_weight)[possible]

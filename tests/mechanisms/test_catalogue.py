@@ -88,8 +88,10 @@ def test_supremum_is_attained_or_approached_as_claimed(case, seed):
         assert np.sum(best) == pytest.approx(np.sum(case.mechanism.log_sup(released)), abs=tolerance)
 
 
+both = jax.jit(lambda m, r, c, i: (m.log_prob(r, c, **i), m.log_sup(r)))
 NESTED = {"affine-clipped", "clipped-rounded", "rounded-clipped", "randomised-response-counts-channel"}
-"""Cases whose parts are compiled in other cases too."""
+NESTED |= {"clamped-rounded", "clipped-integers", "rounded-integers-with-ties"}
+"""Cases whose parts are compiled in other cases too, or in tests of their own."""
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,6 @@ def test_numpy_and_jax_agree(case, seed):
     with np.errstate(over="ignore"):
         plain = np.asarray(case.mechanism.log_prob(released, rows, **inputs))
     with double():
-        both = jax.jit(lambda m, r, c, i: (m.log_prob(r, c, **i), m.log_sup(r)))
         traced, sup = both(case.mechanism, released, rows, inputs)
         assert plain.shape == traced.shape
         np.testing.assert_allclose(np.asarray(traced), plain, rtol=1e-10, atol=1e-10)

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import cache
 from itertools import pairwise
 
 import jax
@@ -13,7 +14,7 @@ from exactness import agrees, counts_agree
 from scipy import stats
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
-from targets import briefly
+from targets import brief_rows, briefly
 
 import noisewise as nw
 from noisewise.errors import InputError
@@ -92,15 +93,23 @@ NESTS = {
     ],
 }
 every_nest = pytest.mark.parametrize("steps", NESTS.values(), ids=NESTS)
+SOME = ["ties-where-floats-fail", "clip-off-the-integers", "share-of-49", "negative-decimal-ties", "six-deep"]
+SOME += ["round-negative-clip", "withhold-clip-negative", "withhold-twice"]
+some_nests = pytest.mark.parametrize("steps", brief_rows({name: [steps] for name, steps in NESTS.items()}, SOME))
 
 
-def enumerated(steps, s):
-    """{released value or None: probability} for integer noise, by summing over all of it."""
+@cache
+def _enumerated(steps, s):
     found = {}
-    for x in range(s - 130, s + 131):
+    for x in range(s - 110, s + 111):
         key = act(steps, Fraction(x))
         found[key] = found.get(key, 0.0) + math.tanh(1 / 6.0) * math.exp(-abs(x - s) / 3.0)
     return found
+
+
+def enumerated(steps, s):
+    """{released value or None: probability} for integer noise, by summing over all of it but 1e-15."""
+    return _enumerated(tuple(steps), s)
 
 
 @every_nest
@@ -116,24 +125,24 @@ def test_nests_on_the_integers_match_enumeration(steps, s):
         assert mechanism.log_prob(np.nan, s) == -np.inf
 
 
-@every_nest
+@some_nests
 def test_nests_on_the_integers_have_exact_suprema(steps):
     """Over many whole confidential values: never exceeded, and reached or neared."""
     mechanism = build(DISCRETE, steps)
     rows = np.arange(-400, 401)
-    for key in list(enumerated(steps, 1))[::3]:
+    for key in list(enumerated(steps, -3))[::3]:
         value = mechanism.released("suppressed" if key is None else float(key)).value
         assert mechanism.log_prob(value, rows).max() == pytest.approx(mechanism.log_sup(value), abs=1e-9)
 
 
-@every_nest
+@some_nests
 def test_nests_on_the_integers_sample_what_they_say(steps, seed):
     """Draws take exactly the values of the law, rounding errors included, and with its probabilities."""
     mechanism = build(DISCRETE, steps)
-    values = [mechanism.released("suppressed" if key is None else float(key)).value for key in enumerated(steps, 2)]
-    drawn = mechanism.sample(np.random.default_rng(seed), np.full(50_000, 2))
+    values = [mechanism.released("suppressed" if key is None else float(key)).value for key in enumerated(steps, -3)]
+    drawn = mechanism.sample(np.random.default_rng(seed), np.full(30_000, -3))
     counts = [np.sum(np.isnan(drawn) if np.isnan(value) else drawn == value) for value in values]
-    probabilities = np.exp([mechanism.log_prob(value, 2) for value in values])
+    probabilities = np.exp([mechanism.log_prob(value, -3) for value in values])
     assert counts_agree([*counts, len(drawn) - sum(counts)], [*probabilities, max(1 - sum(probabilities), 0.0)])
 
 
@@ -151,7 +160,7 @@ def test_nests_agree_in_jax(name):
         np.testing.assert_allclose(np.asarray(found[1]), mechanism.log_sup(values), rtol=1e-10, atol=1e-10)
 
 
-@every_nest
+@some_nests
 @pytest.mark.parametrize("base", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])
 def test_nests_of_densities_match_plain_numpy(base, steps, seed):
     """Intervals against draws that plain NumPy has post-processed."""
@@ -327,6 +336,7 @@ def test_noise_with_a_latent_scale_can_be_rounded_clipped_and_withheld(noise, se
     latent = LatentScale(noise, "spread", 0.5)
     law = {nw.Laplace: stats.laplace, nw.Gaussian: stats.norm}[type(noise)]
     rounded, clipped, withheld = Rounded(latent, 2.0), Clipped(latent, -1.0, 3.0), Thresholded(latent, 2.0)
+    compiled = jax.jit(lambda m, s, t: m.log_prob(2.0, s, spread=t))
     for s, spread in ((1.5, 3.0), (-0.2, 0.1), (40.0, 2.0)):
         scale = max(spread, 0.5)
         wanted = np.log(law.cdf(3.0, s, scale) - law.cdf(1.0, s, scale))
@@ -335,7 +345,7 @@ def test_noise_with_a_latent_scale_can_be_rounded_clipped_and_withheld(noise, se
         assert clipped.log_prob(3.0, s, spread=spread) == pytest.approx(law.logsf(3.0, s, scale), abs=1e-12)
         assert withheld.log_prob(np.nan, s, spread=spread) == pytest.approx(law.logcdf(2.0, s, scale))
         with double():
-            traced = jax.jit(lambda m, s, t: m.log_prob(2.0, s, spread=t))(rounded, s, spread)
+            traced = compiled(rounded, s, spread)
         assert float(traced) == pytest.approx(rounded.log_prob(2.0, s, spread=spread), abs=1e-10)
     rng = np.random.default_rng(seed)
     s, spread = 2.0 + 3.0 * rng.standard_cauchy(5_000), np.append(0.1, np.abs(rng.standard_cauchy(4_999)))

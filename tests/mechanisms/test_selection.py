@@ -53,9 +53,9 @@ def test_probabilities_sum_to_one(make, size, spread, seed):
 
 @pytest.mark.parametrize("spread", [0.2, 2.0, 10.0])
 def test_laplace_against_quadrature(spread, seed):
-    scores = spread * np.random.default_rng(seed).standard_normal(6)
-    truth = [by_integral(stats.laplace)(scores, index) for index in range(6)]
-    found = np.exp(ReportNoisyMax(1.5).log_prob(np.arange(6), scores))
+    scores = spread * np.random.default_rng(seed).standard_normal(4)
+    truth = [by_integral(stats.laplace)(scores, index) for index in range(4)]
+    found = np.exp(ReportNoisyMax(1.5).log_prob(np.arange(4), scores))
     np.testing.assert_allclose(found, truth, rtol=1e-9, atol=1e-13)
 
 
@@ -85,9 +85,8 @@ def test_permute_and_flip_is_noisy_max_with_exponential_noise(seed):
         one = PermuteAndFlip(1.5).log_prob(index, scores)
         two = ReportNoisyMax(1.5, noise="exponential").log_prob(index, scores)
         np.testing.assert_allclose(one, two, rtol=1e-13)
-        np.testing.assert_allclose(np.exp(one[:3]), [by_orders(row, index) for row in scores[:3]], rtol=1e-12)
-        truth = [by_integral(stats.expon)(row, index) for row in scores[:3]]
-        np.testing.assert_allclose(np.exp(one[:3]), truth, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(np.exp(one[:2]), [by_orders(row, index) for row in scores[:2]], rtol=1e-12)
+        assert np.exp(one[0]) == pytest.approx(by_integral(stats.expon)(scores[0], index), rel=1e-8, abs=1e-12)
 
 
 @pytest.mark.parametrize("gap", [1e-9, 1.0, 44.0, 46.0, 1e3, 1e5, 1e12])
@@ -185,13 +184,13 @@ def test_gumbel_top_list_is_that_of_one_draw(seed):
     """Plackett-Luce: peeling with Gumbel noise has the law of the largest noisy scores of a single draw."""
     rng = np.random.default_rng(seed)
     mechanism = TopSelection(ReportNoisyMax(1.5, noise="gumbel"), top=3)
-    noisy = SCORES / 1.5 + rng.gumbel(size=(300_000, 4))
+    noisy = SCORES / 1.5 + rng.gumbel(size=(100_000, 4))
     drawn = np.argsort(-noisy, axis=1)[:, :3]
     lists = np.array(list(permutations(range(4), 3)))
     observed = [np.sum(np.all(drawn == one, axis=1)) for one in lists]
     assert counts_agree(observed, np.exp(mechanism.log_prob(lists, SCORES)))
     # with Laplace noise the two differ, which is why lists of a single draw are not covered
-    noisy = SCORES / 1.5 + rng.laplace(size=(300_000, 4))
+    noisy = SCORES / 1.5 + rng.laplace(size=(100_000, 4))
     drawn = np.argsort(-noisy, axis=1)[:, :3]
     observed = [np.sum(np.all(drawn == one, axis=1)) for one in lists]
     assert not counts_agree(observed, np.exp(TopSelection(ReportNoisyMax(1.5), top=3).log_prob(lists, SCORES)))

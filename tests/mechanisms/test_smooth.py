@@ -75,6 +75,9 @@ def test_sample_scales_by_row(seed):
     assert not agrees(np.abs(draws), [1.03, 6.2])
 
 
+compiled = jax.jit(lambda mechanism, s, t: mechanism.log_prob(0.0, s, t=t))
+
+
 @pytest.mark.parametrize("bound", [1e-8, 1.0, 1e8])
 @pytest.mark.parametrize(
     ("base", "far"),
@@ -87,14 +90,13 @@ def test_sample_scales_by_row(seed):
 )
 def test_far_values_have_the_right_log_density(base, far, bound):
     mechanism = LatentScale(base, "t", bound)
-    for factor in (1.0, 1e3):
-        for k in (0.0, 3.0, 500.0, 1e5):
-            expected = far(k) - math.log(bound * factor)
-            args = (0.0, k * bound * factor)
-            assert mechanism.log_prob(*args, t=bound * factor) == pytest.approx(expected, rel=1e-12, abs=1e-12)
-            with double():
-                traced = jax.jit(lambda m, s, t: m.log_prob(0.0, s, t=t))(mechanism, args[1], bound * factor)
-                assert float(traced) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    factor, k = (grid.ravel() for grid in np.meshgrid([1.0, 1e3], [0.0, 3.0, 500.0, 1e5]))
+    expected = np.array([far(one) for one in k]) - np.log(bound * factor)
+    given = k * bound * factor, bound * factor
+    assert mechanism.log_prob(0.0, given[0], t=given[1]) == pytest.approx(expected, rel=1e-12, abs=1e-12)
+    with double():
+        traced = np.asarray(compiled(mechanism, *given))
+    assert traced == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
 def test_extremes_are_minus_infinity_and_never_nan():

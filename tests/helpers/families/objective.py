@@ -50,7 +50,7 @@ CASES = [
         domain(6, 2),
         nearby=ObjectivePerturbation(1.6, ridge=1.3, **LOGISTIC),
         wrong=ObjectivePerturbation(2.1, ridge=1.0, **LOGISTIC),
-        draws=60_000,
+        draws=30_000,
     ),
     Case(
         "objective-logistic-gaussian",
@@ -59,7 +59,7 @@ CASES = [
         domain(6, 3),
         nearby=ObjectivePerturbation(1.2, ridge=1.0, noise="gaussian", **LOGISTIC),
         wrong=ObjectivePerturbation(1.6, ridge=0.8, noise="gaussian", **LOGISTIC),
-        draws=60_000,
+        draws=30_000,
     ),
     Case(
         "objective-linear-laplace",
@@ -68,7 +68,7 @@ CASES = [
         domain(5, 2, bound=2.0, label=3.0),
         nearby=ObjectivePerturbation(1.6, ridge=1.3, **LINEAR),
         wrong=ObjectivePerturbation(2.0, ridge=1.5, **LINEAR),
-        draws=60_000,
+        draws=30_000,
     ),
     Case(
         "objective-linear-gaussian",
@@ -77,7 +77,7 @@ CASES = [
         domain(5, 1, bound=2.0, label=3.0),
         nearby=ObjectivePerturbation(2.4, ridge=1.3, noise="gaussian", **LINEAR),
         wrong=ObjectivePerturbation(3.15, ridge=1.0, noise="gaussian", **LINEAR),
-        draws=60_000,
+        draws=30_000,
     ),
 ]
 
