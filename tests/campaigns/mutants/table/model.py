@@ -325,7 +325,7 @@ ACCELERATOR = {
         "model/on_device/draws.py",
         "lane = random.fold_in(random.fold_in(key, i), number)",
         "lane = random.fold_in(key, number)",
-        OWN,
+        "engine/test_device.py::test_rejection_is_exact",
     ),
     "every name of a model has the same random numbers on an accelerator": Mutant(
         "model/on_device/draws.py",
@@ -337,7 +337,7 @@ ACCELERATOR = {
         "model/on_device/draws.py",
         "keep = (i < n).reshape(",
         "keep = (i <= n).reshape(",
-        OWN,
+        "engine/test_device.py::test_rejection_is_exact",
     ),
     "small Poisson rates on an accelerator are drawn one too high": Mutant(
         "model/on_device/poisson.py",
