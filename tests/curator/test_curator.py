@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,7 +27,8 @@ from noisewise.mechanisms.thresholded import Thresholded
 from noisewise.mechanisms.top_selection import TopSelection
 from noisewise.mechanisms.tulap import Tulap
 
-DRAWS = 20_000
+DRAWS, HALF = 20_000, 10_000
+"""As many as the negative controls need, and of the others half as many."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def vector(dp, kind, metric):
     return dp.vector_domain(atom), metric
 
 
-FEWER = 5_000
+FEWER = 3_000
 """Where each takes a call of its own."""
 
 
@@ -72,30 +74,31 @@ def shown(measurement, value):
     return np.array([found.get(key, np.nan) for key in keys], dtype=float)
 
 
+@cache
 def laplace(dp):
     return (vector(dp, float, dp.l1_distance(T=float)) >> dp.m.then_laplace(scale=2.0))([3.25] * DRAWS)
 
 
 def laplace_coarse(dp):
     """Granularity 2^-1: the input is rounded to halves, and so is the noise."""
-    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=DRAWS), dp.l1_distance(T=float)
-    return (space >> dp.m.then_laplace(scale=2.0, k=-1))([3.5] * DRAWS)
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=HALF), dp.l1_distance(T=float)
+    return (space >> dp.m.then_laplace(scale=2.0, k=-1))([3.5] * HALF)
 
 
 def gaussian(dp):
-    return (vector(dp, float, dp.l2_distance(T=float)) >> dp.m.then_gaussian(scale=1.5))([-7.75] * DRAWS)
+    return (vector(dp, float, dp.l2_distance(T=float)) >> dp.m.then_gaussian(scale=1.5))([-7.75] * HALF)
 
 
 def laplace_on_integers(dp):
-    return (vector(dp, int, dp.l1_distance(T=int)) >> dp.m.then_laplace(scale=3.0))([4] * DRAWS)
+    return (vector(dp, int, dp.l1_distance(T=int)) >> dp.m.then_laplace(scale=3.0))([4] * HALF)
 
 
 def gaussian_on_integers(dp):
-    return (vector(dp, int, dp.l2_distance(T=float)) >> dp.m.then_gaussian(scale=2.5))([-3] * DRAWS)
+    return (vector(dp, int, dp.l2_distance(T=float)) >> dp.m.then_gaussian(scale=2.5))([-3] * HALF)
 
 
 def geometric(dp):
-    return (vector(dp, int, dp.l1_distance(T=int)) >> dp.m.then_geometric(scale=3.0))([4] * DRAWS)
+    return (vector(dp, int, dp.l1_distance(T=int)) >> dp.m.then_geometric(scale=3.0))([4] * HALF)
 
 
 def geometric_with_bounds(dp):
@@ -124,6 +127,7 @@ def gaussian_threshold(dp):
     return shown(space >> dp.m.then_gaussian_threshold(scale=1.5, threshold=5.0), 4.25)
 
 
+@cache
 def gaussian_threshold_on_integers(dp):
     space = (
         dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=int)),
@@ -366,7 +370,7 @@ def test_releases_follow_the_law_they_state(dp, table):
     frame = dict(table)  # a dict of columns will do
     truth = {"years": 18 + 25 + 33 + 41 + 90 + 60 + 52 + 38, "users": 3, "regions": np.array([2, 2, 3])}
     wanted = {name: ADD_REMOVE[name] for name in truth}
-    draws = [curator.release(frame, wanted) for _ in range(40)]
+    draws = [curator.release(frame, wanted) for _ in range(25)]
     for name, true in truth.items():
         values = np.array([release[name].value for release in draws])
         mechanism = draws[0][name].mechanism
@@ -376,7 +380,7 @@ def test_releases_follow_the_law_they_state(dp, table):
             assert stats.ks_2samp(values[at], simulated[at]).pvalue > FALSE_ALARM
     money = [
         curator.release(frame, {"money": REPLACE_ONE["money"]}, neighbours="replace-one")["money"].value
-        for _ in range(40)
+        for _ in range(25)
     ]
     law = stats.laplace((1.5 + 2.25 + 0 + 10 + 3.5 + 0 + 4 + 2) / 8, 10 / 8)
     assert stats.kstest(money, law.cdf).pvalue > FALSE_ALARM

@@ -71,23 +71,23 @@ def test_p_values_are_less_extreme_than_uniform_ones_under_the_model():
 
 def test_a_model_that_does_not_fit_has_a_small_p_value():
     """Counts far more spread out than Poisson: their spread shows it, each by itself need not."""
-    model = nw.Model({"rate": dist.Gamma(4.0, 0.2)}, {"count": lambda rate: dist.Poisson(rate).expand([6]).to_event(1)})
-    labels = {"county": ["a", "b", "c", "d", "e", "f"]}
+    model = nw.Model({"rate": dist.Gamma(4.0, 0.2)}, {"count": lambda rate: dist.Poisson(rate).expand([4]).to_event(1)})
+    labels = {"county": ["a", "b", "c", "d"]}
 
     def found(counts):
         release = nw.Release(count=nw.DiscreteLaplace(scale=1.0).released(counts, coords=labels))
-        posterior = nw.sample(model, release, nw.Importance(collapse=True), draws=4_000, seed=3)
+        posterior = nw.sample(model, release, nw.Importance(collapse=True), draws=3_000, seed=3)
         return posterior.replicate(model, release, seed=1)
 
     spread = {"spread": lambda count: count.std()}
-    bad, good = found([2, 48, 9, 41, 3, 30]), found([24, 19, 27, 22, 16, 20])
+    bad, good = found([2, 48, 9, 41]), found([24, 19, 27, 22])
     assert bad.p_values(**spread).loc["spread", "p"] < 0.001
     assert good.p_values(**spread).loc["spread", "p"] > 0.1
     assert list(good.p_values().index)[1] == "count[b]"
     assert list(good.p_values(less=lambda count: count - count.mean()).index)[1] == "less[b]"
     figure = nw.plot_replicates(bad, **spread)
     assert figure.axes[0].get_yticklabels()[0].get_text() == "spread"
-    assert len(nw.plot_replicates(good).axes[0].get_yticklabels()) == 6
+    assert len(nw.plot_replicates(good).axes[0].get_yticklabels()) == 4
 
 
 def test_withheld_values_have_no_p_value():
@@ -166,9 +166,9 @@ def test_errors_hold_where_runs_share_their_random_numbers():
     release = nw.Release(s=nw.Gaussian(scale=5.0).released(5.0))
     laws = (lambda theta: dist.Normal(theta, 0.01)), (lambda theta: dist.Normal(-theta, 0.01))
     models = [nw.Model({"theta": dist.Normal(0.0, 1.0)}, {"s": law}) for law in laws]
-    runs, logs, errors = 120, [], []
+    runs, logs, errors, how = 120, [], [], {"draws": 500, "engine": nw.Threads(1), "progress": False}
     for seed in range(runs):
-        first, second = (nw.sample(model, release, nw.Importance(), draws=500, seed=seed) for model in models)
+        first, second = (nw.sample(model, release, nw.Importance(), seed=seed, **how) for model in models)
         found = nw.evidence({"first": first, "second": second})
         logs.append(first.log_evidence - second.log_evidence)
         ratio, error = found.bayes_factor("first", "second")
