@@ -44,14 +44,14 @@ def weighted():
 @pytest.fixture(scope="module")
 def counties():
     names = {"county": ["Bronx", "Kings", "Queens"]}
-    release = nw.Release(count=nw.DiscreteLaplace(scale=1.0).released([7, 19, 30], coords=names))
+    release = nw.Release(count=nw.DiscreteLaplace(scale=5.0).released([7, 19, 30], coords=names))
     model = nw.Model(
         {"rate": dist.Gamma(np.full(3, 2.0), 0.1)},
         {"count": lambda rate: dist.Poisson(rate)},
         dims={"rate": ("county",)},
         derived={"share": lambda rate: rate / rate.sum()},
     )
-    return nw.sample(model, release, draws=400, seed=3)
+    return nw.sample(model, release, nw.Rejection(), draws=400, seed=3)
 
 
 @pytest.mark.quick
@@ -167,7 +167,9 @@ def test_deterministic_sites_are_derived_quantities():
         numpyro.sample("count", dist.Poisson(10.0 * 2.0**level))
 
     model = nw.Model.from_numpyro(function, statistics=["count"])
-    posterior = nw.sample(model, nw.Release(count=nw.Laplace(scale=2.0).released(12.0)), draws=100, seed=3)
+    posterior = nw.sample(
+        model, nw.Release(count=nw.Laplace(scale=2.0).released(12.0)), nw.Rejection(), draws=100, seed=3
+    )
     assert posterior.derived == ("rate",)
     assert np.allclose(posterior["rate"], 10.0 * 2.0 ** posterior["level"])
 

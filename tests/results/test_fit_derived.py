@@ -150,7 +150,7 @@ def test_a_models_derived_quantities_come_with_reasons_for_those_that_have_no_es
         prior={"rate": dist.Gamma(25.0, 1.0)}, statistics={"count": lambda rate: dist.Poisson(rate)}, derived=asked
     )
     release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
-    fit = nw.fit(model, release)
+    fit = nw.fit(model, release, start={"rate": 30.0})
     found, missing = answers(fit, model)
     assert found.labels == ("double", "more")
     assert float(found.standard_error["more"]) == pytest.approx(2 * float(fit.standard_error["rate"]))

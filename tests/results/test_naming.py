@@ -3,8 +3,8 @@
 import sys
 
 import numpy as np
-import numpyro.distributions as dist
 import pytest
+from targets import count_model
 
 import noisewise as nw
 from noisewise.analysis import Analysis, starter
@@ -35,8 +35,7 @@ def test_every_variable_has_a_label_and_a_unit_where_one_is_known(posterior):
 def test_a_release_describes_its_statistics():
     noise = nw.Laplace(scale=2.0)
     release = nw.Release(count=noise.released(31.0).described("Adults who smoke", unit="persons"))
-    model = nw.Model({"theta": dist.Gamma(30.0, 1.0)}, {"count": lambda theta: dist.Poisson(theta)})
-    posterior = nw.sample(model, release, draws=100, seed=1)
+    posterior = nw.sample(count_model(), release, nw.Rejection(), draws=100, seed=1)
     tree = posterior.described(units={"theta": "persons"}).to_arviz(prior=True, posterior_predictive=True)
     said = {"long_name": "Adults who smoke", "units": "persons"}
     for group in ("posterior", "observed_data", "posterior_predictive", "prior"):
@@ -62,7 +61,7 @@ def test_files_keep_them_and_draws_stay_numbers(posterior, tmp_path):
 
 
 def test_those_of_an_analysis_file_are_in_its_results():
-    text = starter("count").replace("draws = 10000", "draws = 200")
+    text = starter("count").replace("draws = 10000", 'draws = 200\nmethod = "Rejection"')
     results = run_posterior(Analysis.from_text(text, "count.toml"), "fit", progress=False)
     asked = {name: word for name, word in results.analysis.content["words"].items() if isinstance(word, dict)}
     assert asked

@@ -13,12 +13,12 @@ import noisewise as nw
 
 @pytest.fixture(scope="module")
 def plain():
-    return nw.sample(count_model(), count_release(), draws=2_000, seed=7)
+    return nw.sample(count_model(), count_release(), nw.Rejection(), draws=2_000, seed=7)
 
 
 @pytest.fixture(scope="module")
 def weighted():
-    return nw.sample(count_model(), count_release().naive(), draws=5_000, seed=7)
+    return nw.sample(count_model(), count_release().naive(), nw.Importance(), draws=5_000, seed=7)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,8 @@ def vector():
         prior={"share": dist.Dirichlet(np.ones(3))},
         statistics={"cells": lambda share: dist.Multinomial(15, share)},
     )
-    return nw.sample(model, nw.Release(cells=nw.DiscreteGaussian(scale=2.0).released([7, 2, 5])), draws=500, seed=7)
+    release = nw.Release(cells=nw.DiscreteGaussian(scale=2.0).released([7, 2, 5]))
+    return nw.sample(model, release, nw.Rejection(), draws=500, seed=7)
 
 
 @pytest.mark.quick
@@ -234,7 +235,7 @@ def test_plot_follows_the_weighted_posterior():
         prior={"scale": dist.HalfCauchy(1.0)}, statistics={"s": lambda scale: dist.Normal(0.0, scale).expand([50])}
     )
     release = nw.Release(s=nw.Exact().released(np.linspace(-2.0, 2.0, 50)))
-    posterior = nw.sample(model, release, draws=20_000, seed=1)
+    posterior = nw.sample(model, release, nw.Importance(), draws=20_000, seed=1)
     axis = nw.plot(posterior, names="scale", prior=model).axes[0]
     low, high = axis.get_xlim()
     assert high - low < 3.0
@@ -307,7 +308,7 @@ def test_notebooks_show_model_release_and_results_as_tables_of_numbers_for_peopl
         assert f">{cell}</td>" in shown
     assert "37.4" in release._repr_html_()
     assert "Laplace(" in release._repr_html_()
-    posterior = nw.sample(model, release, draws=10_000, seed=1)
+    posterior = nw.sample(model, release, nw.Rejection(), draws=10_000, seed=1)
     assert "10,000" in posterior._repr_html_()
     assert "1e+04" not in posterior._repr_html_()
 
@@ -323,7 +324,7 @@ def test_a_file_is_what_xarray_would_write(weighted, vector, tmp_path):
         dims={"rate": ("place",), "count": ("place",)},
         derived={"many": lambda count: count > 3},
     )
-    labelled = nw.sample(model, release, draws=40, seed=7)
+    labelled = nw.sample(model, release, nw.Rejection(), draws=40, seed=7)
     for posterior in (weighted, vector, labelled):
         posterior.save(tmp_path / "own.nc")
         tree = posterior._tree(posterior.draws, {}, posterior.naming)
