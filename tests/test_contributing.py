@@ -1,6 +1,5 @@
 """CONTRIBUTING: its lists of files are complete, its examples work, and its picture of the rooms is the present one."""
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -283,9 +282,9 @@ def test_a_class_of_one_name_has_one_meaning():
     rooms = {}
     for path in (ROOT / "src" / "noisewise").rglob("*.py"):
         room = path.relative_to(ROOT / "src" / "noisewise").parts[0]
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                rooms.setdefault(node.name, set()).add(room)
+        for name in re.findall(r"^class ([A-Za-z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            rooms.setdefault(name, set()).add(room)
+    assert "Table" in rooms
     assert {name for name, several in rooms.items() if len(several) > 1} <= set(ONE_MEANING)
 
 
