@@ -2,8 +2,8 @@
 
 import json
 import re
-import subprocess
-import sys
+import warnings
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -38,12 +38,24 @@ class Page(HTMLParser):
             self.links.add((given.get("href") or "").split("#")[0])
 
 
+@cache
+def read(path):
+    """A page of the site: to parse all of them takes a second."""
+    return Page(path.read_text())
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
+    """`mkdocs build --strict`, in this process, where the package is imported already."""
+    from click.testing import CliRunner
+    from mkdocs.__main__ import cli
+
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    command = ["build", "--strict", "--quiet", "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(folder)]
+    with warnings.catch_warnings():  # those of the generator's own parts are not ours
+        warnings.simplefilter("ignore")
+        done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0, done.output
     return {page.relative_to(folder).as_posix(): page for page in folder.rglob("*.html")}, folder
 
 
@@ -53,7 +65,7 @@ def outside(address):
 
 def test_pages_fetch_nothing_from_outside(site):
     pages, _ = site
-    fetched = {name: [one for one in Page(page.read_text()).fetched if outside(one)] for name, page in pages.items()}
+    fetched = {name: [one for one in read(page).fetched if outside(one)] for name, page in pages.items()}
     assert not {name: found for name, found in fetched.items() if found}
 
 
@@ -70,7 +82,7 @@ def test_a_page_that_fetches_is_noticed():
 
 def test_every_page_is_reachable_from_the_navigation(site):
     pages, _ = site
-    found = Page(pages["index.html"].read_text()).links
+    found = read(pages["index.html"]).links
     assert {name for name in pages if name not in ("404.html", "index.html")} <= found
     assert sum(1 for _ in DOCS.rglob("*.md")) <= len(pages)
 
@@ -79,7 +91,7 @@ def test_search_needs_no_server(site):
     pages, folder = site
     assert (folder / "search/search_index.js").read_text().startswith("var __index = {")
     for page in pages.values():
-        scripts = [one for one in Page(page.read_text()).fetched if one.endswith(".js")]
+        scripts = [one for one in read(page).fetched if one.endswith(".js")]
         assert scripts[0].endswith("assets/offline.js")  # before the script that starts the search
 
 
@@ -112,7 +124,7 @@ def test_a_phone_shows_pages_without_sideways_scrolling(site):
 
 def test_mathematics_is_shown_without_scripts(site):
     pages, _ = site
-    assert Page(pages["derivations/rejection.html"].read_text()).maths
+    assert read(pages["derivations/rejection.html"]).maths
     left = [name for name, page in pages.items() if 'class="arithmatex"' in page.read_text()]
     assert not left
 

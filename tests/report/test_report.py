@@ -15,11 +15,15 @@ import numpyro.distributions as dist
 import pytest
 from browser import PHONE, focus_order, kept, opened, overflow, picture, serious_findings
 from exactness import LIMIT
+from matplotlib.figure import Figure
 from mechanism_case import all_cases
 from scipy import stats
+from targets import count_model
 
 import noisewise as nw
 from noisewise.errors import InputError
+from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose
 from noisewise.inference.status import POSTERIOR
 from noisewise.mechanisms import CATALOGUE, Product, Staircase
 from noisewise.report import Report, noise, words
@@ -31,6 +35,7 @@ from noisewise.report.model_words import words_of_nodes
 from noisewise.report.short_answer import percent
 from noisewise.report.verdict import judge
 from noisewise.results.posterior import Posterior
+from noisewise.samplers.choosing.probe import probe_of
 from noisewise.workflow.reporting import report_of, write_report
 
 ROOT = Path(__file__).parents[2]
@@ -39,10 +44,6 @@ HOSTILE = (
     "\n\n\"'><svg onload=window.hacked=3><a href='javascript:window.hacked=4'>{{7*7}} ${7*7} &lt;b&gt; "
     "\x00\x08\ud800 \u202e end"
 )
-
-
-def count_model():
-    return nw.Model({"theta": dist.Gamma(25.0, 1.0)}, {"count": lambda theta: dist.Poisson(theta)})
 
 
 def count_release(value=37.4):
@@ -483,7 +484,9 @@ def folder(compared, tmp_path_factory):
     exact = nw.sample(analysis.model, analysis.release, nw.Rejection(), draws=2_000, seed=1)
     found = Results(analysis, "fit", exact, replace(compared.naive, release_hash=analysis.release.naive().hash))
     folder = tmp_path_factory.mktemp("results") / "count"
-    write(found, folder)
+    with pytest.MonkeyPatch.context() as patched:  # the folder's picture is another matter: tests/cli
+        patched.setattr("noisewise.workflow.folder.plot", lambda *given, **named: Figure())
+        write(found, folder)
     return folder
 
 
@@ -496,6 +499,14 @@ def test_a_results_folder_gets_its_report(folder):
     assert write_report(folder).read_text(encoding="utf-8") == source
     found = report_of(folder)
     assert found.verdict.state == "good"
+    probe = probe_of(Problem(found.model, found.release), 1, nw.Threads(), Purpose.CONFLICT_PILOT)
+    assert found.conflict == probe.tails
+
+
+@pytest.mark.long
+def test_a_report_finds_of_the_prior_what_a_forecast_finds(folder):
+    """A forecast looks at every sampler first."""
+    found = report_of(folder)
     assert found.conflict == nw.forecast(found.model, found.release, draws=1_000, seed=1).conflict
 
 
@@ -641,11 +652,18 @@ def test_every_picture_has_a_name_and_a_description(chromium, pages, name, pictu
 # Does the model fit? ------------------------------------------------------------------------------------------------
 
 
-def test_the_section_on_the_fit_has_the_p_values_of_the_replicates():
+def test_the_section_on_the_fit_has_the_p_values_of_the_replicates(seed):
     law = lambda theta: dist.Normal(theta, np.ones(4)).to_event(1)  # noqa: E731
-    model = nw.Model({"theta": dist.Normal(0.0, 3.0)}, {"count": law})
-    release = nw.Release(count=nw.Gaussian(scale=1.0).released([-4.0, 5.0, 1.0, -1.0]))
-    posterior = nw.sample(model, release, nw.Importance(collapse=True), draws=4_000, seed=3)
+    model, value, rng = (
+        nw.Model({"theta": dist.Normal(0.0, 3.0)}, {"count": law}),
+        [-4.0, 5.0, 1.0, -1.0],
+        np.random.default_rng(seed),
+    )
+    release = nw.Release(count=nw.Gaussian(scale=1.0).released(value))
+    sharpness = 1 / 9 + 4 / 2  # all is normal: the posterior in closed form
+    theta = rng.normal(sum(value) / 2 / sharpness, sharpness**-0.5, 1_000)
+    count = rng.normal((theta[:, None] + value) / 2, 0.5**0.5)
+    posterior = drawn(model, release, {"theta": theta, "count": count})
     replicates = posterior.replicate(model, release, seed=1)
     page = Report(model, release, posterior, replicates=replicates).html()
     assert "Does the model fit?" in page
@@ -658,13 +676,10 @@ def test_the_section_on_the_fit_has_the_p_values_of_the_replicates():
     assert "Does the model fit?" not in Report(model, release, posterior).html()
 
 
-def test_a_naive_run_that_fell_short_is_said_where_its_numbers_are_used():
-    model = nw.Model({"theta": dist.Gamma(25.0, 1.0)}, {"count": lambda theta: dist.Poisson(theta)})
-    release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
-    comparison = nw.compare(model, release, draws=1_000, seed=1)
-    assert not any("fell short" in said for said in Report.of(comparison).short)
-    doubtful = replace(comparison.naive, status="divergent", message="3 divergences")
-    said = Report.of(comparison, naive=doubtful).short
+def test_a_naive_run_that_fell_short_is_said_where_its_numbers_are_used(compared):
+    assert not any("fell short" in said for said in Report.of(compared).short)
+    doubtful = replace(compared.naive, status="divergent", message="3 divergences")
+    said = Report.of(compared, naive=doubtful).short
     assert any("that run itself fell short. Parts of the answer may be missing." in each for each in said)
 
 
