@@ -27,6 +27,8 @@ SLOW = (
     *("census-tracts", "county-counts", "noise-on-every-row", "choosing-epsilon", "regression", "model-check"),
     *("randomised-response", "numpyro-model", "withheld-days", "two-counties", "measurements"),
     *("two-arm-trial", "county-regression", "line-from-sums", "which-release", "answers", "processed", "everyday"),
+    *("noisy-mean", "engines", "calibrate", "labels", "how-to-choose", "importance", "messages", "report", "response"),
+    *("model-language", "design"),
 )
 """Pages whose blocks run only with --long (`make test-long`)."""
 RUN = [

@@ -47,10 +47,17 @@ def test_a_shifted_truth_is_called_wrong(results, what):
     assert what == "evidence" or compared(posterior, allowed, case.views)[f"{what} theta"] <= 1
 
 
+@pytest.mark.long
 def test_a_run_has_a_row_in_the_table(tmp_path):
+    """In a process of its own, with a forecast."""
     row = run("count_laplace", 1, tmp_path)
     assert row["result"] == "right"
     assert row["forecast"] == "Rejection"
+    assert "count_laplace" in table_line(row)
+
+
+def test_rows_are_told_and_counted():
+    row = {"problem": "count_laplace", "seed": 1, "result": "right", "status": "complete", "seconds": 1.5}
     assert "count_laplace" in table_line(row)
     wrong = row | {"result": "wrong", "seed": 2}
     assert summary([row, wrong]).startswith("1 problems, 2 runs: 1 right, 1 wrong, 0 refused, 0 late, 0 broken")
