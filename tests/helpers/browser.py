@@ -1,8 +1,8 @@
 """A real browser for tests: Debian's Chromium, headless, driven by Playwright for Python.
 
 `chromium` is a session fixture of every test file, by conftest.py. Chromium is installed by apt where it is missing and
-that is possible; otherwise the tests that need it are skipped, with the reason. Screenshots and PDFs are kept in the
-folder that NOISEWISE_SCREENSHOTS names, else in pytest's temporary folder.
+that is possible; otherwise the tests that need it are skipped, with the reason. Screenshots are taken, and PDFs kept,
+where NOISEWISE_SCREENSHOTS names a folder for them.
 """
 
 import fcntl
@@ -118,10 +118,17 @@ def overflow(page):
     )
 
 
+AT_REST = """() => Promise.allSettled(
+    document.getAnimations().filter((each) => Number.isFinite(each.effect.getComputedTiming().endTime))
+        .map((each) => each.finished)).then(() => null)"""
+"""Waits for what moves and will come to an end."""
+
+
 def serious_findings(page):
-    """What axe-core calls serious or critical: 'rule: element' for each."""
+    """What axe-core calls serious or critical: 'rule: element' for each. Of a page at rest: colours may glide."""
     from axe_playwright_python.sync_playwright import Axe
 
+    page.evaluate(AT_REST)
     found = Axe().run(page)
     return [
         f"{rule['id']} ({rule['impact']}): {node['html'][:160]}"
@@ -151,9 +158,14 @@ def focus_order(page, steps):
 
 
 def picture(page, path, **settings):
-    """A screenshot for people to look at; nothing is checked by it, and Chromium under load now and then has none."""
+    """A screenshot for people to look at, where they have asked for one: it takes as long as what is checked.
+
+    Nothing is checked by it, and Chromium under load now and then has none.
+    """
     from playwright.sync_api import Error
 
+    if not os.environ.get("NOISEWISE_SCREENSHOTS"):
+        return
     try:
         page.screenshot(path=path, **settings)
     except Error as error:
@@ -163,7 +175,7 @@ def picture(page, path, **settings):
 
 
 def kept(name, tmp_path):
-    """Where to keep a screenshot or PDF."""
+    """Where to keep a screenshot or PDF: the folder that was named, or a temporary one."""
     folder = Path(os.environ.get("NOISEWISE_SCREENSHOTS") or tmp_path)
     folder.mkdir(parents=True, exist_ok=True)
     return folder / name

@@ -37,6 +37,7 @@ from noisewise.workflow.designing import run_design
 pytest.importorskip("shiny", reason="the page needs noisewise[page]")
 
 from noisewise.page import Server, budget, compute, editor, explore, form, guard, job_queue, release_text
+from noisewise.page import runs as page_runs
 from noisewise.page.results import cards_ui, run_state
 from noisewise.page.runs import AHEAD, FILES, MOST_WAITING, Run, Runs
 from noisewise.page.worker import Cancelled
@@ -56,8 +57,11 @@ def until(condition, seconds=PATIENCE):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
+    """A page that explores nothing unasked: it would keep a processor busy after every run."""
     from shiny.reactive import _core
 
+    patched = pytest.MonkeyPatch()
+    patched.setattr(page_runs, "AHEAD", ())
     _core._reactive_environment._lock = None  # of this process, and bound to the loop of a server before this one
     found = Server(tmp_path_factory.mktemp("page"))
     thread = threading.Thread(target=found.run)
@@ -66,6 +70,7 @@ def server(tmp_path_factory):
     yield found
     found.stop()
     thread.join(timeout=30)
+    patched.undo()
     assert not thread.is_alive()
 
 
@@ -392,10 +397,11 @@ def test_moving_epsilon_gives_the_posterior_at_that_epsilon(server, finished):
     assert 0.5 * (high - low) < row["expected"] < 2 * (high - low)
 
 
-def test_budgets_are_explored_before_anybody_asks(server):
+def test_budgets_are_explored_before_anybody_asks(server, monkeypatch):
+    monkeypatch.setattr(page_runs, "AHEAD", AHEAD[:4])
     runs = server.runs
     run = runs.start(COUNT, "count")
-    ahead = [(run.number, 2.0**step) for step in AHEAD]
+    ahead = [(run.number, 2.0**step) for step in AHEAD[:4]]
     until(lambda: all(key in runs._explored and runs._explored[key].over for key in ahead), 2 * PATIENCE)
     assert runs.explored(run) == []  # shown only when somebody asks
     job = runs.explore(run, 2.0)
@@ -404,7 +410,8 @@ def test_budgets_are_explored_before_anybody_asks(server):
     assert [each["factor"] for each in runs.explored(run)] == [2.0]
 
 
-def test_a_question_comes_before_what_nobody_asked(tmp_path):
+def test_a_question_comes_before_what_nobody_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(page_runs, "AHEAD", AHEAD)
     found = Runs(tmp_path)
     run = Run({}, number=1, folder=tmp_path, result={"rows": [1], "verdict": {"state": "good"}})
     found._runs[1] = run
