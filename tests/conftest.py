@@ -20,6 +20,8 @@ BROWSER = {"test_page"}
 """Like every test that drives a browser: in processes of their own, where Playwright's event loop goes on running."""
 FIRST = {"test_site", "test_paper"}
 """Files whose set-up takes long: of two processes one takes what the other has left, from the end, and splits files."""
+LAST = "server"
+"""The page's, of which each process needs its own: what asks for it comes last, and is shared by two processes."""
 NAMED = {"alone": ALONE, "browser": BROWSER}
 WORDS = {"alone": ["mark.alone"], "browser": ["mark.browser", "chromium"], "long": ["mark.long", "brief"]}
 WORDS |= {"quick": ["mark.quick"], "bits": ["mark.bits"]}
@@ -86,7 +88,7 @@ def pytest_collection_modifyitems(config, items):
         kept = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("long")])
         items[:] = kept
-    items.sort(key=lambda item: item.path.stem not in FIRST)
+    items.sort(key=lambda item: (item.path.stem not in FIRST, LAST in item.fixturenames))
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def until(condition, seconds=PATIENCE):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -214,21 +214,47 @@ def test_a_port_in_use_and_a_bad_folder_are_refused(server, tmp_path):
         Server(tmp_path / "file")
 
 
-@pytest.mark.usefixtures("ctrl_c")
-@pytest.mark.skipif(os.name != "posix", reason="stops by a signal")
-def test_the_command_serves_until_it_is_interrupted(tmp_path):
-    command = [sys.executable, "-m", "noisewise", "serve", str(tmp_path / "runs"), "--no-browser"]
+@contextlib.contextmanager
+def served(folder):
+    """The command and the address that it prints."""
+    command = [sys.executable, "-m", "noisewise", "serve", str(folder), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            address = re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())[0]
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(address, timeout=60) as answer:
-                assert b"Analysis file" in answer.read()
+            yield process, re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())[0]
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def left_behind(chromium, address, tmp_path):
+    """A window with the page at an address; it must notice that the server ends meanwhile, and say so in words."""
+    page = chromium.new_page()
+    try:
+        page.goto(address)
+        page.wait_for_selector("#check_message .found", timeout=1000 * PATIENCE)
+        assert not page.is_visible("#gone")
+        assert page.is_disabled("#epsilon"), "no run to explore"
+        assert page.inner_text("#epsilon_text") == ""
+        yield
+        page.wait_for_selector("#gone:not([hidden])", timeout=1000 * PATIENCE)
+        assert "Start noisewise serve again" in page.inner_text("#gone")
+        assert not page.is_visible("#run")
+        picture(page, kept("page-gone.png", tmp_path))
+    finally:
+        page.close()
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.skipif(os.name != "posix", reason="stops by a signal")
+def test_the_command_serves_until_it_is_interrupted(chromium, tmp_path):
+    with served(tmp_path / "runs") as (process, address):
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(address, timeout=60) as answer:
+            assert b"Analysis file" in answer.read()
+        with left_behind(chromium, address, tmp_path):
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=60) == 0, process.stderr.read()
             assert "Traceback" not in process.stderr.read()
-        finally:
-            process.kill()
 
 
 # Files ------------------------------------------------------------------------------------------------------
@@ -343,6 +369,7 @@ def test_an_earlier_sessions_runs_are_found_again(server, finished, tmp_path):
         assert (third.state, third.title) == ("cancelled", "A privatised count")
         assert (second.number, second.state, second.title) == (7, "done", "A privatised count")
         assert second.result == finished.result
+        found._queue.submit = lambda job: None  # nothing is computed
         assert found.start(COUNT, "new").number == 10
     finally:
         found.close()
@@ -1253,22 +1280,9 @@ def test_runs_that_are_ticked_stand_side_by_side(window, server, finished, tmp_p
     wait_for_text(page, "#side_by_side", "Tick two")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="stops by a signal")
 def test_a_server_that_is_gone_is_said_in_words(chromium, tmp_path):
-    command = [sys.executable, "-m", "noisewise", "serve", str(tmp_path / "runs"), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        page = chromium.new_page()
-        try:
-            page.goto(re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())[0])
-            page.wait_for_selector("#check_message .found", timeout=1000 * PATIENCE)
-            assert not page.is_visible("#gone")
-            assert page.is_disabled("#epsilon"), "no run to explore"
-            assert page.inner_text("#epsilon_text") == ""
-            process.kill()
-            page.wait_for_selector("#gone:not([hidden])", timeout=1000 * PATIENCE)
-            assert "Start noisewise serve again" in page.inner_text("#gone")
-            assert not page.is_visible("#run")
-            picture(page, kept("page-gone.png", tmp_path))
-        finally:
-            process.kill()
-            page.close()
+    """Killed, without a word; where it is interrupted, the test of the command looks."""
+    with served(tmp_path / "runs") as (process, address), left_behind(chromium, address, tmp_path):
+        process.kill()

@@ -18,7 +18,7 @@ from exactness import LIMIT
 from matplotlib.figure import Figure
 from mechanism_case import all_cases
 from scipy import stats
-from targets import count_model
+from targets import brief_rows, briefly, count_model
 
 import noisewise as nw
 from noisewise.errors import InputError
@@ -550,6 +550,8 @@ def test_no_private_name_crosses_modules():
 
 # In a real browser ----------------------------------------------------------------------------------------------------
 
+PAGES = ("good", "hostile", "likelihood")
+
 
 @pytest.fixture(scope="module")
 def pages(report, compared, tmp_path_factory):
@@ -561,12 +563,16 @@ def pages(report, compared, tmp_path_factory):
         nw.fit(compared.model, each, start={"theta": 30.0}) for each in (compared.release, compared.release.naive())
     ]
     fitted = FitReport(compared.model, compared.release, fits[0], naive=fits[1], title="A fit")
-    found = {"good": report, "hostile": bad, "likelihood": fitted}
+    found = dict(zip(PAGES, (report, bad, fitted), strict=True))
     return {name: each.save(place / f"{name}.html") for name, each in found.items()}
 
 
-@pytest.mark.parametrize("name", ["good", "hostile", "likelihood"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+LOOKS = {f"{scheme}-{name}": (scheme, name) for scheme in ("light", "dark") for name in PAGES}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name"), brief_rows(LOOKS, ["light-good", "dark-good", "light-hostile", "dark-likelihood"])
+)
 def test_it_opens_without_errors_requests_or_barriers(chromium, pages, name, scheme, tmp_path):
     with opened(chromium, pages[name], color_scheme=scheme) as watched:
         page = watched.page
@@ -595,7 +601,7 @@ def test_axe_finds_barriers_where_there_are_some(chromium, pages, tmp_path):
     assert "html-has-lang" in found
 
 
-@pytest.mark.parametrize("name", ["good", "hostile", "likelihood"])
+@pytest.mark.parametrize("name", briefly(PAGES, ["hostile", "likelihood"]))
 def test_a_phone_shows_it_without_sideways_scrolling(chromium, pages, name, tmp_path):
     with opened(chromium, pages[name], viewport=PHONE, device_scale_factor=2, is_mobile=True) as watched:
         picture(watched.page, kept(f"report-{name}-phone.png", tmp_path), full_page=True)
