@@ -425,10 +425,10 @@ def test_moving_epsilon_gives_the_posterior_at_that_epsilon(server, finished):
 
 
 def test_budgets_are_explored_before_anybody_asks(server, monkeypatch):
-    monkeypatch.setattr(page_runs, "AHEAD", AHEAD[:4])
+    monkeypatch.setattr(page_runs, "AHEAD", AHEAD[:2])
     runs = server.runs
     run = runs.start(COUNT, "count")
-    ahead = [(run.number, 2.0**step) for step in AHEAD[:4]]
+    ahead = [(run.number, 2.0**step) for step in AHEAD[:2]]
     until(lambda: all(key in runs._explored and runs._explored[key].over for key in ahead), 2 * PATIENCE)
     assert runs.explored(run) == []  # shown only when somebody asks
     job = runs.explore(run, 2.0)
@@ -873,12 +873,15 @@ def test_the_legend_names_what_is_drawn_and_no_more():
 
 @pytest.fixture
 def window(chromium, server):
-    """A function that opens the page in a fresh window; what went wrong there fails the test."""
+    """A function that opens the page in a fresh window; what went wrong there fails the test.
+
+    Nothing moves there unless it is asked for: to draw every step takes more than all else that the browser does.
+    """
     wrong, contexts = [], []
 
-    def open_page(width=1280, height=1000, scheme="light"):
+    def open_page(width=1280, height=1000, scheme="light", motion="reduce"):
         size = {"width": width, "height": height}
-        context = chromium.new_context(viewport=size, accept_downloads=True, color_scheme=scheme)
+        context = chromium.new_context(viewport=size, accept_downloads=True, color_scheme=scheme, reduced_motion=motion)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(1000 * PATIENCE)
@@ -994,7 +997,7 @@ def test_a_mistake_is_shown_with_a_caret_and_is_not_run(window, server, tmp_path
 
 def test_the_page_does_not_glide(window):
     """A click while it glides falls beside what was aimed at."""
-    page = window()
+    page = window(motion="no-preference")
     assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
 
 
