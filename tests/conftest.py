@@ -14,7 +14,7 @@ from light_compiling import compile_lightly
 REFERENCE = Path(__file__).parent / "reference"
 
 
-ALONE = {"test_engines", "test_faults"}
+ALONE = {"test_faults"}
 """Files that watch the clock or kill processes: not beside another test process."""
 BROWSER = {"test_page"}
 """Like every test that drives a browser: in processes of their own, where Playwright's event loop goes on running."""

@@ -133,7 +133,7 @@ def test_a_hanging_thread_is_reported_and_left_behind(seed, monkeypatch):
 
     with pytest.warns(nw.NoisewiseWarning, match=r"simulator is running at theta=[\d.]+, in a block begun") as told:
         found = nw.sample(
-            simulated(stuck), RELEASE, nw.Rejection(max_seconds=1.5), draws=10**5, seed=seed, on_failure="return"
+            simulated(stuck), RELEASE, nw.Rejection(max_seconds=1.0), draws=10**5, seed=seed, on_failure="return"
         )
     release.set()
     assert found.status == "max_seconds"
@@ -177,23 +177,6 @@ def test_draws_are_the_same_when_a_worker_is_killed(kind, seed, engines, tmp_pat
         np.testing.assert_array_equal(found[name], expected[name])
 
 
-def deadly(parent, rng, theta):
-    if os.getpid() != parent and theta > 8.0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return int(rng.poisson(theta))
-
-
-def test_a_block_that_kills_every_worker_is_named(seed, monkeypatch):
-    monkeypatch.setattr(processes_module, "MOST_DEATHS", 2)
-    parent = os.getpid()
-    model = simulated(lambda rng, theta: deadly(parent, rng, theta))
-    with Processes(1) as engine:
-        away(engine, [echo])
-        with pytest.raises(nw.InferenceError, match=r"2 workers ended .* while they ran the same block") as caught:
-            sample(model, seed, engine)
-    assert f"seed {seed}, block (" in str(caught.value)
-
-
 class Garbled:
     """Can be sent, and not be read where it arrives."""
 
@@ -224,21 +207,27 @@ def test_workers_that_cannot_start_are_not_started_for_ever(monkeypatch):
         away(engine, [echo])
 
 
-def test_a_lost_scheduler_ends_the_run_with_what_it_has(seed):
+def test_a_lost_scheduler_ends_the_run_with_what_it_has(seed, tmp_path):
     settings = dict(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=":0")
     cluster = distributed.LocalCluster(**settings, silence_logs=50)
     client = distributed.Client(cluster, timeout=2)
-    model = simulated(slow)
-    timer = threading.Timer(1.5, cluster.loop.add_callback, [cluster.scheduler.close])
-    timer.start()
+    model = simulated(signalling(tmp_path / "begun", os.getpid(), 0))  # a signal that is none
+
+    def close():
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        cluster.loop.add_callback(cluster.scheduler.close)
+
+    closer = threading.Thread(target=close)
+    closer.start()
     with pytest.warns(nw.NoisewiseWarning, match="connection to the scheduler was lost"):
         found = sample(model, seed, Dask(client), draws=10**6, on_failure="return")
-    timer.join()
+    closer.join()
     with pytest.raises(nw.InferenceError, match="scheduler was lost"), pytest.warns(nw.NoisewiseWarning):
         away(Dask(client), [echo])
     for one in (client, cluster):
         with contextlib.suppress(TimeoutError):  # nobody answers any more
-            one.close(timeout=1)
+            one.close(timeout=0.2)
     assert found.status == "interrupted"
     assert len(found) > 0
     expected = sample(simulated(plain), seed, Threads(2), draws=len(found))
@@ -291,7 +280,7 @@ import noisewise as nw
 
 def simulate(rng, theta, calls=[0]):
     calls[0] += 1
-    if calls[0] == 100_000:
+    if calls[0] == 30_000:
         os.kill(os.getpid(), signal.SIGTERM)
     return int(rng.poisson(theta))
 
@@ -300,7 +289,8 @@ model = nw.Model({"theta": dist.Gamma(5.5, 1.0)}, {"count": nw.Simulator(simulat
 release = nw.Release(count=nw.Laplace(scale=2.0).released(7.4))
 for seed in (1, 2):
     try:
-        nw.sample(model, release, nw.Rejection(), draws=10**6, seed=seed, checkpoint=sys.argv[1], on_failure="return")
+        nw.sample(model, release, nw.Rejection(), draws=10**6, seed=seed, checkpoint=sys.argv[1], on_failure="return",
+                  engine=nw.Threads(2))
     except Exception as error:
         print("goes on", error)
 print("goes on")
@@ -408,3 +398,19 @@ def test_jumps_of_the_system_clock_change_nothing(kind, seed, engines, monkeypat
     )
     np.testing.assert_array_equal(found["theta"], expected["theta"])
     assert 0.0 <= found.seconds < 60.0
+
+
+def deadly(parent, rng, theta):
+    if os.getpid() != parent and theta > 8.0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return int(rng.poisson(theta))
+
+
+def test_a_block_that_kills_every_worker_is_named(seed, engines, monkeypatch):
+    """The last test of these workers: two of the two are dead afterwards."""
+    monkeypatch.setattr(processes_module, "MOST_DEATHS", 2)
+    parent = os.getpid()
+    model = simulated(lambda rng, theta: deadly(parent, rng, theta))
+    with pytest.raises(nw.InferenceError, match=r"2 workers ended .* while they ran the same block") as caught:
+        sample(model, seed, engines["processes"])
+    assert f"seed {seed}, block (" in str(caught.value)
