@@ -98,7 +98,7 @@ def test_weighted_draws_cost_more_the_less_they_are_worth():
 
 
 def test_few_draws_by_smc_cost_what_its_islands_do():
-    probe = SimpleNamespace(log_rate=lambda names: np.log(0.25), terms={}, cells=4.0, hierarchical=False)
+    probe = SimpleNamespace(log_rate=lambda names: np.log(0.25), terms={}, cells=4.0, nested=False)
     few, many = (choice._smc(probe, draws).run for draws in (10, 8_192))
     assert few == pytest.approx(many) == pytest.approx((512 + 8_192) * 25.0 * 3.0 * 4.0)
     assert choice._smc(probe, 80_000).run > 9.0 * many
@@ -106,12 +106,21 @@ def test_few_draws_by_smc_cost_what_its_islands_do():
 
 def test_particles_are_expected_to_stand_still_in_hierarchies():
     plain, deep = (
-        choice._smc(SimpleNamespace(log_rate=lambda names: 0.0, terms={}, cells=4.0, hierarchical=one), 8_192)
+        choice._smc(SimpleNamespace(log_rate=lambda names: 0.0, terms={}, cells=4.0, nested=one), 8_192)
         for one in (False, True)
     )
     assert deep.efficiency < 0.1 * plain.efficiency
     assert deep.work > 10.0 * plain.work
     assert not deep.delivers
+
+
+def test_labels_of_kinds_are_no_such_hierarchy(seed):
+    prior = {"share": dist.Beta(2.0, 2.0), "kind": lambda share: dist.Bernoulli(share).expand([3])}
+    rates = {"spread": dist.HalfNormal(1.0), "rate": lambda spread: dist.LogNormal(1.0, spread).expand([3])}
+    release = nw.Release(count=nw.DiscreteLaplace(scale=2.0).released(np.array([4, 9, 2])))
+    labels = nw.Model(prior, {"count": lambda kind: dist.Poisson(2.0 + 5.0 * kind)})
+    deep = nw.Model(rates, {"count": lambda rate: dist.Poisson(rate)})
+    assert [probed(model, release, seed).nested for model in (labels, deep)] == [False, True]
 
 
 @pytest.mark.parametrize("draws", briefly([2_000, 20_000], [2_000]))

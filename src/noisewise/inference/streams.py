@@ -39,7 +39,7 @@ MANY = 32
 UNSEEN, KNOWN = 0.25, 1_000
 """Share of proposals that is taken to survive before a block has come; survivors from which on the share is known."""
 LEAST_SHARE = 0.25
-"""Share of the blocks that may be evaluated together which a task has, at least, if so many are expected to be wanted."""
+"""Share of the blocks that may be evaluated together which a task has, at least, if so many are still wanted."""
 COPIED = 2**17
 """Rows of a root that are copied at a time, at least."""
 MOST_HELD = 64

@@ -221,14 +221,15 @@ def _thumb(name: str, fixed: float, per_draw: float, efficiency: float, draws: i
 def _smc(probe: Probe, draws: int, *_: Any) -> Estimate:
     """One temperature for each halving of the acceptance probability, with about 25 simulated rows per particle.
 
-    There are never fewer particles than islands have whatever was asked for, and the scouts before them. In hierarchies
-    particles hardly move: steps that suit the one parameter are too long or too short for those that depend on it.
+    There are never fewer particles than islands have whatever was asked for, and the scouts before them. In
+    hierarchies particles hardly move: steps that suit one parameter are too long or too short for those that depend on
+    it.
     """
     temperatures = 1.0 - max(probe.log_rate(set(probe.terms)), 0.2 * LEAST) / math.log(2.0)
     note = f"particles led from prior to posterior in about {math.ceil(temperatures)} steps"
     particle, islands = 25.0 * temperatures * probe.cells, SMC().islands
     scouts, spare = LEAST_PARTICLES, max(0, islands * LEAST_PARTICLES - draws)
-    efficiency = IN_HIERARCHIES if probe.hierarchical else 0.7
+    efficiency = IN_HIERARCHIES if probe.nested else 0.7
     return _thumb("SMC", (scouts + spare) * particle, particle, efficiency, draws, note)
 
 
@@ -264,7 +265,7 @@ THRESHOLDS = (0.9, 0.99, 0.999)
 HIERARCHIES = 0.003
 """Effective draws per row where parameters depend on parameters: drawn in turn, each holds the others back."""
 IN_HIERARCHIES = 0.05
-"""The same for particles that are moved all at once."""
+"""The same for particles that are moved all at once, where a continuous parameter depends on another."""
 COSTS: dict[str, Cost] = {
     "Rejection": _rejection,
     "predictive": _predictive,

@@ -141,6 +141,12 @@ class Probe:
         """Whether the prior of some parameter depends on another."""
         return any(self.problem.model.parents(name) for name in self.problem.model.parameters)
 
+    @property
+    def nested(self) -> bool:
+        """Whether the prior of some continuous parameter depends on another: as that one moves, so must its scale."""
+        model = self.problem.model
+        return any(model.parents(name) and not model.is_discrete(name) for name in model.parameters)
+
     def latent(self, *, continuous: bool) -> float:
         """Numbers behind the statistics with noise: their entries, or the records' of a total."""
         model = self.problem.model
