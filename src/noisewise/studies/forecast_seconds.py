@@ -25,8 +25,8 @@ OPERATION, ENOUGH = 0.003, 200
 """Seconds of compiling one operation, until so many have been compiled here."""
 AROUND = 0.015
 """Seconds of any run: checks, threads, the posterior and its diagnostics."""
-GRADIENT = 400
-"""Operations of a gradient."""
+GRADIENT, PLAINLY = 400, 0.6
+"""Operations of a gradient; what compiling one takes in a chain's programs, beside others."""
 BLOCK = 1e-3
 """Seconds that a block takes whatever is in it."""
 STEP, WALKED = 1.2e-6, 0.5
@@ -96,7 +96,7 @@ class Clock:
         extra = {"SMC": 150, "MCMC": 150, "Augmentation": 1_500}.get(name, 0)
         extra += 1_100 if estimate.sampler == choice.PREDICTIVE else 0
         if name == "NUTS":
-            return self._per_operation * (5.0 * self.gradient + 1_200.0) / min(self.workers, 1.7)
+            return PLAINLY * self._per_operation * (3.0 * self.gradient + 800.0) / min(self.workers, 1.7)
         return self._per_operation * (self.compiled + extra)
 
     @property
@@ -111,8 +111,13 @@ class Clock:
             return self._traced()
         return GRADIENT
 
+    @cached_property
+    def target(self) -> Target:
+        """The density that gradients are of."""
+        return Target(self.probe.problem, {}, by_ratios=True)
+
     def _traced(self) -> int:
-        target = Target(self.probe.problem, {}, by_ratios=True)
+        target = self.target
         halves = {name: np.full(target.model.shape(name), 0.5) for name in target.located}
         data = target.data() | {"centring": halves}
         with double():
@@ -123,6 +128,13 @@ class Clock:
 
     # Running -----------------------------------------------------------------------------------------------
 
+    def by_gradient(self) -> float:
+        """Seconds of one gradient: by its unknowns, and by the sums and integrals behind it."""
+        tables = [one.width * (1e-7 + 4e-10 * one.entries) for one in self.target.sums if one.width]
+        others = [1e-8 * one.work for one in self.target.sums if not one.width]
+        integrals = [3e-8 * one.cells for one in self.target.integrals]
+        return 1.5e-5 + 2.5e-7 * self.target.size + sum(tables) + sum(others) + sum(integrals)
+
     def running(self, estimate: choice.Estimate) -> float:
         """The run itself, at the speed of its pilot where it has one."""
         name, probe = type(estimate.sampler).__name__, self.probe
@@ -130,9 +142,8 @@ class Clock:
             drawing = 1.5 if estimate.sampler == COLLAPSED else 1.0
             return drawing * estimate.run * self._pilot_unit(estimate.pilot)
         if name == "NUTS":
-            size = probe.unknowns + probe.latent(continuous=True) + probe.summed_out
-            gradient = self.gradient * (7e-8 + 7e-10 * size)
-            return (CHAINS + self.draws) * 8.0 * gradient / min(self.workers, 4.0)
+            steps = 20.0 if probe.nested else 6.0
+            return (CHAINS + self.draws) * steps * self.by_gradient() / min(self.workers, 4.0)
         if name == "Augmentation":
             handled = max(0.0, estimate.run - choice.COMPILING)
             sweeps = 2.0 * math.sqrt(self.draws) + self.draws / 20.0
