@@ -118,7 +118,8 @@ REFUSED = {
     "two budgets": ("epsilon = 0.2", "epsilon = 0.2\nscale = 5.0"),
     "no budget": ("epsilon = 0.2\n", ""),
     "whole noise on a number with a point": ('mechanism = "Laplace"', 'mechanism = "DiscreteLaplace"'),
-    "more draws than memory": ("draws = 10000", "draws = 1000000000000000"),
+    "more draws than memory": ("draws = 10000", 'draws = 1000000000000000\nmethod = "Rejection"'),
+    "more draws than memory, by choice": ("draws = 10000", "draws = 1000000000000000"),
     "a method's setting as a word": ("[inference]", '[inference]\nmethod = { name = "NUTS", warmup = "long" }'),
     "a method's setting below its least": ("[inference]", '[inference]\nmethod = { name = "SMC", max_seconds = 0 }'),
     "a truth value for a number": ("[inference]", '[inference]\nmethod = { name = "Rejection", max_proposals = true }'),
@@ -143,7 +144,9 @@ def changed(old, new):
     return starter("count").replace(old, new, 1)
 
 
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.long] * kind.endswith("by choice")) for kind in REFUSED]
+)
 def test_a_mistaken_file_is_refused_in_its_own_words(noisewise, kind, tmp_path):
     (tmp_path / "mine.toml").write_text(changed(*REFUSED[kind]))
     code, said = noisewise("fit", "mine.toml", "--quiet", "--no-naive")
