@@ -16,6 +16,7 @@ from noisewise.engine import Stopped, Threads
 from noisewise.errors import NoisewiseWarning
 from noisewise.inference import randomness, streams
 from noisewise.inference.blocks import by_block, run_blocks
+from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
 from noisewise.model.law import Law, constant_law
 from noisewise.model.variates import VARIATES
@@ -285,3 +286,46 @@ def test_a_task_that_is_no_longer_wanted_stops_between_its_blocks(seed):
     with pytest.raises(Stopped):
         run_blocks(kept, key(seed, 0), pieces(8), ROWS, 8, 8, poll)
     assert len(calls) == 3
+
+
+# How many blocks a task has ------------------------------------------------------------------------------
+
+
+def half(rng, inputs, rows, poll):
+    """Every other row survives."""
+    places = np.arange(0, rows, 2, dtype=np.int32)
+    return {"x": rng.random(rows)[places]}, places
+
+
+def source_of(draws, together=16, rows=1_024):
+    """A run of one stream of light blocks, with four tasks of the largest kind at a time."""
+    stream = streams.Stream(0, rows, half, "'x'", together=together)
+    budget, progress = streams.Budget(), Progress(False, "")
+    return stream, streams.StreamsRun([stream], draws, 1, Purpose.PROPOSALS, budget, progress)
+
+
+def test_light_blocks_are_not_begun_where_those_under_way_suffice():
+    """Before the share of survivors is known, they are; and so are heavy ones, of simulators say."""
+    stream, source = source_of(6_000)
+    first = [source.next_task(streams.MANY) for _ in range(40)]
+    assert None not in first
+    stream, source = source_of(6_000)
+    while stream.accepted < streams.KNOWN:
+        task = source.next_task(streams.MANY)
+        task.done(task.work(lambda: None))
+    begun = list(iter(lambda: source.next_task(streams.MANY), None))
+    wanted = (6_000 - stream.accepted) / (0.5 * stream.rows)
+    assert begun
+    assert wanted <= stream.under_way < wanted + 1
+    _, simulated = source_of(6_000, together=1)
+    assert None not in [simulated.next_task(streams.MANY) for _ in range(40)]
+
+
+def test_tasks_of_a_long_run_are_large_from_the_first_on_and_of_a_short_one_small():
+    """A few hundred light blocks in single tasks would wait for the interpreter more than they compute."""
+    stream, source = source_of(400_000)
+    source.next_task(streams.MANY)
+    assert stream.launched >= 0.25 * stream.together
+    stream, source = source_of(500)
+    source.next_task(streams.MANY)
+    assert stream.launched == 1

@@ -294,15 +294,15 @@ class StreamsRun:
     def _size_of_task(self, stream: Stream, most: int) -> int:
         """Blocks of the next task: a share of what is expected to be wanted yet, so that all end at about one time.
 
-        But no fewer than `LEAST_SHARE` of what may be evaluated together: the threads of light tasks wait for the
-        interpreter, and for each other, most of the time.
+        But no fewer than `LEAST_SHARE` of what may be evaluated together, as long as there are four such tasks: the
+        threads of light tasks wait for the interpreter, and for each other, most of the time.
         """
         largest = self._largest_task(stream, most)
         if largest == 1:
             return 1
         shares = most if self.handful == 1 else max(1, most // 2)
         expected = self._expected(stream)
-        least = min(expected, int(LEAST_SHARE * self._together(stream, most)))
+        least = min(expected // 4, int(LEAST_SHARE * self._together(stream, most)))
         return max(1, min(largest, max(least, expected // shares)))
 
     def _unlogged(self, stream: Stream, blocks: int) -> int:
