@@ -21,7 +21,7 @@ SAMPLERS = [
     pytest.param(nw.Rejection(), marks=pytest.mark.long),  # what is chosen
     nw.Importance(proposal="adapted", collapse=True),
     pytest.param(nw.NUTS(), marks=pytest.mark.long),
-    nw.Augmentation(chains=160, warmup=60),
+    pytest.param(nw.Augmentation(chains=160, warmup=60), marks=pytest.mark.long),
 ]
 
 
@@ -82,7 +82,7 @@ def test_the_posterior_is_that_of_quadrature(sampler):
 
 def test_it_is_the_posterior_of_the_model_as_written():
     ours = sampled()
-    written = nw.sample(AS_WRITTEN, RELEASE, ours.sampler, draws=4_000, seed=1)
+    written = nw.sample(AS_WRITTEN, RELEASE, ours.sampler, draws=1_500, seed=1)
     assert "integrated out" not in written.reason
     for label in ("a", *(f"layer[{unit}]" for unit in range(UNITS))):
         first, second = ours.summary().loc[label], written.summary().loc[label]

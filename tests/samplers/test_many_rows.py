@@ -1,5 +1,6 @@
 """The posterior of very many rows: weighted draws about its tops, beside quadrature over parameters and statistics."""
 
+from dataclasses import replace
 from functools import cache
 
 import jax.numpy as jnp
@@ -11,7 +12,7 @@ from scipy import stats
 from scipy.special import logsumexp, roots_legendre
 
 import noisewise as nw
-from noisewise.inference.conditional.rows import ClosedRows, NoisyRows
+from noisewise.inference.conditional.rows import ClosedRows, NoisyRows, rows_for
 from noisewise.inference.problem import Problem
 from noisewise.samplers.choosing.probe import COLLAPSED
 from noisewise.samplers.proposals import many_rows
@@ -39,6 +40,12 @@ def few_are_many(monkeypatch):
 
 
 @pytest.fixture
+def in_one_thread(few_are_many, monkeypatch):
+    """Climbs in the calling thread: every step of theirs would begin new ones."""
+    monkeypatch.setattr(many_rows, "rows_for", lambda source, engine, own: rows_for(source, None, own))
+
+
+@pytest.fixture
 def few_climbs(few_are_many, monkeypatch):
     """To one hill, climbs from anywhere lead."""
     for name, number in {"CANDIDATES": 16, "HIGHEST": 2, "FARTHEST": 1}.items():
@@ -47,7 +54,7 @@ def few_climbs(few_are_many, monkeypatch):
 
 @cache
 def sampled(seed):
-    """The posterior, unasked; call it with `few_climbs`."""
+    """The posterior, unasked; call it with `few_climbs`, `in_one_thread`."""
     return nw.sample(*problem_of(), draws=600, seed=seed)
 
 
@@ -85,7 +92,7 @@ def exact_moments():
     return found
 
 
-def test_the_posterior_is_that_of_quadrature(few_climbs, seed):
+def test_the_posterior_is_that_of_quadrature(few_climbs, in_one_thread, seed):
     """Chosen unasked; negative control: the same draws without their weights."""
     posterior = sampled(seed)
     assert posterior.sampler == COLLAPSED
@@ -97,7 +104,7 @@ def test_the_posterior_is_that_of_quadrature(few_climbs, seed):
     assert posterior.diagnostics["neglected"] < N * 1e-10
 
 
-def test_the_rows_are_not_among_the_draws(few_climbs, seed, tmp_path):
+def test_the_rows_are_not_among_the_draws(few_climbs, in_one_thread, seed, tmp_path):
     posterior = sampled(seed)
     assert posterior.status == "complete"
     assert posterior.statistics == ()
@@ -145,7 +152,7 @@ def test_what_is_hopeless_is_seen_by_the_noise_alone():
     assert density.log_likelihood_near(far, low + 1.0) == -np.inf
 
 
-def test_every_top_is_climbed_to(few_are_many, seed):
+def test_every_top_is_climbed_to(in_one_thread, seed):
     """Two of equal height: a and -a have one likelihood."""
     rng = np.random.default_rng(5)
     y = 2.0 + rng.standard_t(4.0, 32) + rng.laplace(0.0, 0.5, 32)
@@ -153,7 +160,8 @@ def test_every_top_is_climbed_to(few_are_many, seed):
         prior={"a": dist.Normal(0.0, 2.0)},
         statistics={"y": lambda a: dist.StudentT(4.0, (a**2) * jnp.ones(32), 1.0)},
     )
-    posterior = nw.sample(model, nw.Release(y=nw.Laplace(scale=0.5).released(y)), draws=500, seed=seed)
+    release = nw.Release(y=nw.Laplace(scale=0.5).released(y))
+    posterior = nw.sample(model, release, replace(COLLAPSED, min_ess=50.0), draws=150, seed=seed)
     assert posterior.diagnostics["tops"] == 2
     above = (posterior["a"] > 0).astype(float)
     weight = posterior.weights
