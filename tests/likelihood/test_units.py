@@ -44,7 +44,7 @@ def fitted_rows(unit):
     return nw.fit(*noisy_rows(unit), nw.EM(accelerate=True), start={"mu": 0.5 * unit, "sigma": 4.0 * unit})
 
 
-@pytest.mark.parametrize("unit", briefly([1e-9, 1e-6, 1e-3, 3e4, 1e6, 1e9], [1e9]))
+@pytest.mark.parametrize("unit", briefly([1e-9, 1e-6, 1e-3, 3e4, 1e6, 1e9], [1e-9]))
 def test_the_fit_in_other_units_is_the_same(unit):
     agree(fitted_rows(unit), fitted_rows(1.0), unit, 1e-6)
     assert len(fitted_rows(unit).trace) == pytest.approx(len(fitted_rows(1.0).trace), abs=3)
