@@ -46,12 +46,12 @@ def read(path):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """`mkdocs build --strict`, in this process, where the package is imported already."""
+    """`mkdocs build --strict`, in this process, which has the package imported. With --quiet no warning would count."""
     from click.testing import CliRunner
     from mkdocs.__main__ import cli
 
     folder = tmp_path_factory.mktemp("site")
-    command = ["build", "--strict", "--quiet", "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(folder)]
+    command = ["build", "--strict", "--config-file", str(ROOT / "mkdocs.yml"), "--site-dir", str(folder)]
     with warnings.catch_warnings():  # those of the generator's own parts are not ours
         warnings.simplefilter("ignore")
         done = CliRunner().invoke(cli, command)
