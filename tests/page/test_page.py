@@ -1251,6 +1251,24 @@ def test_another_statistic_is_shown_with_its_own_numbers(window):
     assert values == {"mean_treated": 31.5, "mean_control": 22.6}
 
 
+def test_names_are_offered_again_only_where_they_are_others(monkeypatch):
+    """A check that comes late would undo a choice that the browser has sent meanwhile."""
+    sent = []
+    monkeypatch.setattr(editor.ui, "update_select", lambda key, choices, selected: sent.append((key, selected)))
+    own = editor._Form({"form_statistic": lambda: "b", "form_parameter": lambda: "theta"}, None, None)
+
+    def offer(*names):
+        called = dict.fromkeys((*names, "theta"), "as it is called")
+        numbers = SimpleNamespace(values=dict.fromkeys(names, "1"), priors={"theta": ("0", "1")}, called=called)
+        own.fill_choices(SimpleNamespace(error="", form=numbers))
+
+    offer("a", "b")
+    offer("a", "b")
+    assert sent == [("form_statistic", "b"), ("form_parameter", "theta")]
+    offer("a", "c")
+    assert sent[2:] == [("form_statistic", "a")]
+
+
 def test_the_report_opens_in_a_tab_and_a_file_is_opened_again(window, server, finished):
     page = window()
     page.wait_for_selector("#verdict")

@@ -293,6 +293,8 @@ class _Form:
         """The text that the form made last (what is being typed is not written over), and what was shown then."""
         self.sent: list[str] = []
         """Texts that the form made and the browser has not shown yet: the next change is one of the last of them."""
+        self.offered: dict[str, dict[str, str]] = {}
+        """The names that were offered last, of statistics and of parameters."""
         self.chosen = ("", "")
         """The statistic and the parameter whose numbers were filled in last."""
         self.filled: dict[str, tuple[str, str | None]] = {}
@@ -305,9 +307,11 @@ class _Form:
         for key, names in (("form_statistic", outcome.form.values), ("form_parameter", outcome.form.priors)):
             with reactive.isolate():
                 present = self.input[key]()
-            chosen = _first(present, names)
             choices = {name: outcome.form.called[name] for name in names}
-            ui.update_select(key, choices=choices or {"": "none here"}, selected=chosen)
+            if self.offered.get(key) == choices:  # to offer them again would undo a choice that is on its way here
+                continue
+            self.offered[key] = choices
+            ui.update_select(key, choices=choices or {"": "none here"}, selected=_first(present, names))
 
     def fill(self, outcome: Checked, statistic: str, parameter: str) -> None:
         """Show the numbers of a file that somebody else than the form has changed."""
