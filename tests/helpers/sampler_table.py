@@ -61,7 +61,7 @@ SAMPLERS = {
     "Rejection joint": Row(
         nw.Rejection(plan="joint"), 20_000, nw.Rejection(plan="joint"), 4_000, ("statistic-of-statistic",)
     ),
-    "Importance": Row(nw.Importance(), 50_000, nw.Importance(), 10_000, WEIGHED, tuple(TARGETS)),
+    "Importance": Row(nw.Importance(), 50_000, nw.Importance(), None, WEIGHED, tuple(TARGETS)),
     "Importance adapted": Row(
         nw.Importance(proposal="adapted"),
         50_000,
