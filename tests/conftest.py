@@ -18,7 +18,7 @@ ALONE = {"test_faults"}
 """Files that watch the clock or kill processes: not beside another test process."""
 BROWSER = {"test_page"}
 """Like every test that drives a browser: in processes of their own, where Playwright's event loop goes on running."""
-FIRST = {"test_site", "test_paper", "test_engines"}
+FIRST = {"test_site", "test_paper", "test_engines", "test_mutants"}
 """Files whose set-up takes long: of two processes one takes what the other has left, from the end, and splits files."""
 LAST = "server"
 """The page's, of which each process needs its own: what asks for it comes last, and is shared by two processes."""

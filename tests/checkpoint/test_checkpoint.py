@@ -32,6 +32,7 @@ from noisewise.errors import InferenceError, InputError, NoisewiseWarning
 from noisewise.inference import streams
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.schedules import Staged
+from noisewise.numerics import blocks_of
 from noisewise.samplers import rejection
 
 RELEASED = (7.9, 3.1, 66.0, 27.5)
@@ -372,17 +373,20 @@ def test_no_block_is_computed_twice_but_the_first_of_each_stream(seed, tmp_path,
     small_blocks(monkeypatch, 512)
     ran = []
     call = rejection.Merge.__call__
-    monkeypatch.setattr(
-        rejection.Merge, "__call__", lambda self, *rest: (ran.append(self.released), call(self, *rest))[1]
-    )
+
+    def counted(self, rng, *rest):
+        ran.append((self.released, blocks_of(rng)))
+        return call(self, rng, *rest)
+
+    monkeypatch.setattr(rejection.Merge, "__call__", counted)
     path = tmp_path / "run.nwc"
     sampled(lalonde, nw.Rejection(), 300, seed, path)
-    first = len(ran)
+    first = list(ran)
     sampled(lalonde, nw.Rejection(), 300, seed, path)
-    again = len(ran) - first
-    kinds = len(set(ran))
-    assert kinds <= again <= kinds + 2 * 4 * 2  # a first block each; and what threads had in hand when it ended
-    assert again < first / 3
+    again = ran[len(first) :]
+    kinds = len({released for released, _ in ran})
+    assert kinds <= len(again) <= kinds + 2 * 4 * 2  # a first block each; and what threads had in hand when it ended
+    assert sum(blocks for _, blocks in again) < sum(blocks for _, blocks in first) / 3
 
 
 COUNTED = """

@@ -71,8 +71,8 @@ def test_resimulating_an_accepted_statistic_is_caught(seed):
 
 def test_using_a_draw_twice_is_caught(seed, monkeypatch):
     model, release = lalonde_model(), lalonde_release((7.9, 3.1, 66.0, 27.5))
-    right = nw.sample(model, release, nw.Rejection(), draws=5_000, seed=seed)
-    assert all(len(np.unique(right[name])) == 5_000 for name in right.parameters)
+    right = nw.sample(model, release, nw.Rejection(), draws=50_000, seed=seed)
+    assert all(len(np.unique(right[name])) == 50_000 for name in right.parameters)
     take = Stream.take
 
     def take_again(self, rows):
@@ -84,8 +84,8 @@ def test_using_a_draw_twice_is_caught(seed, monkeypatch):
         return pieces
 
     monkeypatch.setattr(Stream, "take", take_again)
-    broken = nw.sample(model, release, nw.Rejection(), draws=5_000, seed=seed)
-    assert len(np.unique(broken["sigma_t"])) < 5_000
+    broken = nw.sample(model, release, nw.Rejection(), draws=50_000, seed=seed)  # of several tasks, which take rows
+    assert len(np.unique(broken["sigma_t"])) < 50_000
 
 
 @cache
