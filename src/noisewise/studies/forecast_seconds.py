@@ -35,7 +35,7 @@ SWEEP, CHAINS = 3e-3, 4_000
 """Seconds that a sweep of all chains takes beside what it handles; draws that chains make before the first."""
 FIT = 0.1
 """Seconds that a pilot's round takes beside its rows: a mixture is fitted to them."""
-TRIAL = 0.06
+TRIAL = 0.04
 """Seconds of a trial of rejection that ends without a result, and of a probe's own checks."""
 SECOND_LOOK, SEARCHED = 2**16, 2**26
 """Rows, at most, of a search for what draws have missed, and numbers handled where each takes many."""
@@ -63,7 +63,10 @@ class Clock:
 
     @property
     def workers(self) -> float:
-        """Threads that help each other, as far as they do."""
+        """Threads that help each other, as far as they do: a simulator in Python holds the interpreter."""
+        model = self.probe.problem.model
+        if any(model.total(name) is None and not model.has_density(name) for name in model.statistics):
+            return 1.0
         return max(1.0, 0.9 * float(getattr(self.engine, "workers", None) or processors()))
 
     def seconds(self, estimate: choice.Estimate) -> float:
@@ -150,8 +153,8 @@ class Clock:
             return sweeps * SWEEP + handled * self.unit / self.workers
         if name in ("SMC", "MCMC"):
             return WALKED * estimate.run * (self.unit + STEP / probe.cells) / self.workers
-        if isinstance(estimate.sampler, Rejection):  # whole blocks, however few of their rows are needed
-            least = max(stream.rows for stream in plan_streams(probe.problem, joint=False)) * probe.cells
+        if isinstance(estimate.sampler, Rejection):  # whole blocks, and the next is in hand when the first has come
+            least = 2.0 * max(stream.rows for stream in plan_streams(probe.problem, joint=False)) * probe.cells
             return max(estimate.run, least * self.workers) * self.unit / self.workers
         return estimate.run * self.unit / self.workers
 
