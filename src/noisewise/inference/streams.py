@@ -326,7 +326,8 @@ class StreamsRun:
             wanted = self.draws - self.filled[self.roots.index(stream)]
         else:
             wanted = self._expected(parent) * parent.rows - stream._ready_rows
-        rate = (stream.accepted + 1) / stream.proposals if stream.absorbed else UNSEEN
+        unseen = UNSEEN if self.handful == 1 else 1.0  # of large tasks too few are better than too many
+        rate = (stream.accepted + 1) / stream.proposals if stream.absorbed else unseen
         return max(0, math.ceil(wanted / (rate * stream.rows) - stream.under_way))
 
     @property
