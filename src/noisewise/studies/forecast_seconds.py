@@ -35,7 +35,7 @@ SWEEP, CHAINS = 3e-3, 4_000
 """Seconds that a sweep of all chains takes beside what it handles; draws that chains make before the first."""
 FIT = 0.1
 """Seconds that a pilot's round takes beside its rows: a mixture is fitted to them."""
-TRIAL = 0.04
+TRIAL = 0.025
 """Seconds of a trial of rejection that ends without a result, and of a probe's own checks."""
 SECOND_LOOK, SEARCHED = 2**16, 2**26
 """Rows, at most, of a search for what draws have missed, and numbers handled where each takes many."""
