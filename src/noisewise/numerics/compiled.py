@@ -148,10 +148,11 @@ class Compiled:
 
 def _made(lowered: Any, options: dict[str, Any]) -> Callable[..., Any]:
     """The program, with XLA's `options` where the installed version has them."""
-    with suppress(jax.errors.JaxRuntimeError):
-        program: Callable[..., Any] = lowered.compile(compiler_options=options or None)
-        return program
-    plain: Callable[..., Any] = lowered.compile()  # an option that it has not; any other failure is met again
+    if options:
+        with suppress(jax.errors.JaxRuntimeError):  # one that it has not; any other failure is met again
+            program: Callable[..., Any] = lowered.compile(compiler_options=options)
+            return program
+    plain: Callable[..., Any] = lowered.compile()
     return plain
 
 

@@ -25,7 +25,7 @@ OPERATION, ENOUGH = 0.003, 200
 """Seconds of compiling one operation, until so many have been compiled here."""
 AROUND = 0.015
 """Seconds of any run: checks, threads, the posterior and its diagnostics."""
-GRADIENT, PLAINLY = 400, 0.6
+GRADIENT, IN_CHAINS = 400, 0.6
 """Operations of a gradient; what compiling one takes in a chain's programs, beside others."""
 BLOCK = 1e-3
 """Seconds that a block takes whatever is in it."""
@@ -99,7 +99,7 @@ class Clock:
         extra = {"SMC": 150, "MCMC": 150, "Augmentation": 1_500}.get(name, 0)
         extra += 1_100 if estimate.sampler == choice.PREDICTIVE else 0
         if name == "NUTS":
-            return PLAINLY * self._per_operation * (3.0 * self.gradient + 800.0) / min(self.workers, 1.7)
+            return IN_CHAINS * self._per_operation * (3.0 * self.gradient + 800.0) / min(self.workers, 1.7)
         return self._per_operation * (self.compiled + extra)
 
     @property
