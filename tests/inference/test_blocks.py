@@ -323,7 +323,7 @@ def test_light_blocks_are_not_begun_where_those_under_way_suffice():
 
 def test_tasks_of_a_long_run_are_large_from_the_first_on_and_of_a_short_one_small():
     """A few hundred light blocks in single tasks would wait for the interpreter more than they compute."""
-    stream, source = source_of(400_000)
+    stream, source = source_of(40_000)
     source.next_task(streams.MANY)
     assert stream.launched >= 0.25 * stream.together
     stream, source = source_of(500)
