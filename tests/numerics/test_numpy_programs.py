@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisewise.numerics import Compiled, Placement, double, placed
-from noisewise.numerics.numpy_programs import in_numpy
+from noisewise.numerics.numpy_programs import fixed_outputs, in_numpy
 
 X = np.array([0.3, -2.5, 0.0, 7.25, np.inf, np.nan])
 K = np.array([0, 1, 2, 3, -4, 5])
@@ -98,3 +98,33 @@ def test_a_program_can_be_compiled_ahead(monkeypatch):
         failing.prepare(X)
         with pytest.raises(ZeroDivisionError):
             failing(X)
+
+
+def test_outputs_that_depend_on_nothing_are_computed_and_others_are_not():
+    """By NumPy, and by JAX where that has more to say (a logarithm, a gamma function, a program within)."""
+
+    def function(x):
+        return (
+            x * 0.0,
+            jnp.sqrt(jnp.asarray(2.0)) * HAND,
+            jnp.log(jnp.asarray(3.0)),
+            jnp.where(HAND > 1.0, HAND, 0.0),
+            7,
+        )
+
+    with double():
+        moving, root, log, chosen, number = fixed_outputs(function, jax.ShapeDtypeStruct((2,), float))
+    assert moving is None  # a product with zero still names its argument
+    np.testing.assert_array_equal(root, np.sqrt(2.0) * HAND)
+    np.testing.assert_allclose(log, np.log(3.0), rtol=1e-15)
+    np.testing.assert_array_equal(chosen, [0.0, 2.0, 4.0])
+    assert number == 7
+
+
+def test_what_moving_outputs_need_is_not_computed():
+    def function(x):
+        jax.debug.callback(lambda: pytest.fail("a step of the other output was computed"))
+        return jnp.exp(x), jnp.asarray(1.0) + 1.0
+
+    with double():
+        assert fixed_outputs(function, jax.ShapeDtypeStruct((), float)) == [None, 2.0]

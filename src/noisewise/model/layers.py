@@ -19,6 +19,7 @@ from numpyro.distributions import BetaBinomial, Distribution, GammaPoisson, Norm
 from noisewise.model.entering import entering
 from noisewise.model.law import Law, law_attributes
 from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics.numpy_programs import fixed_outputs
 
 Values = Mapping[str, Any]
 Attributes = Mapping[str, Any]
@@ -174,21 +175,17 @@ class Layer:
     @cached_property
     def alike(self) -> bool:
         """Whether all units have the same law, whatever the parameters."""
-        answers: list[bool] = []
-        structs = {**self.law.row, **{name: one for name, one in self.reader.row.items() if name != self.name}}
+        sizes: list[int] = []
 
         def look(row: Values) -> Any:
             layer, law, slope, rest = self._whole_parts(row)
-            known = jax.tree.leaves((law, slope, rest))
-            one = all(np.size(part) == 1 for part in jax.tree.leaves(layer))
-            seen = not any(isinstance(part, jax.core.Tracer) for part in known)
-            answers.append(one and seen and all(np.ptp(np.asarray(part)) == 0.0 for part in known))
-            return 0.0
+            sizes.extend(np.size(part) for part in jax.tree.leaves(layer))
+            return law, slope, rest
 
+        rows = {**self.law.row, **{name: one for name, one in self.reader.row.items() if name != self.name}}
         with double():
-            ones = {name: jnp.ones(struct.shape, struct.dtype) for name, struct in structs.items()}
-            jax.vmap(look, axis_size=1)(ones)
-        return answers[-1]
+            numbers = fixed_outputs(jax.vmap(look, axis_size=1), rows)
+        return all(size == 1 for size in sizes) and all(one is not None and np.ptp(one) == 0.0 for one in numbers)
 
     def given(self, values: Values) -> tuple[Any, ...]:
         """What fixes the layer's law at one value of everything else; traceable."""

@@ -12,6 +12,8 @@ import jax
 import jax.extend.core
 import numpy as np
 
+from noisewise.numerics.tracing import depending
+
 Operation = Callable[..., Any]
 """(arguments, rows) -> result; rows matter only to programs for any number of them."""
 Step = tuple[Operation, list[Any], Any]
@@ -54,7 +56,7 @@ def in_numpy(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((ROWS, *leaf.shape[1:]), leaf.dtype), arguments)
     traced, shapes = jax.make_jaxpr(function, return_shape=True)(*rows)
     program = traced.jaxpr
-    steps = _needed(program)
+    steps = _needed(program, program.outvars)
     if len(steps) > MOST_STEPS or any(
         ROWS in np.shape(known)[1:] for known in [*jax.tree.leaves(rows), *traced.consts]
     ):
@@ -86,6 +88,31 @@ def in_numpy(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable
         return jax.tree.unflatten(tree, [value(name) for name in outputs])
 
     return run
+
+
+def fixed_outputs(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """The outputs of `function` that depend on none of its arguments, as NumPy's arrays; None for the others.
+
+    It is traced, and only what these outputs need is computed: by NumPy where it can, else step by step by JAX.
+    """
+    traced = jax.make_jaxpr(function)(*arguments)
+    program, moving = traced.jaxpr, depending(traced.jaxpr)
+    fixed = [variable for variable in program.outvars if id(variable) not in moving]
+    computed: dict[int, Any] = dict(zip(map(id, program.constvars), traced.consts, strict=True))
+
+    def value(variable: Any) -> Any:
+        return variable.val if isinstance(variable, jax.extend.core.Literal) else computed[id(variable)]
+
+    for step in _needed(program, fixed):
+        given = [value(variable) for variable in step.invars]
+        operation = operation_of(step)
+        if operation is not None:
+            results = [operation([np.asarray(number) for number in given])]
+        else:
+            results = step.primitive.bind(*given, **step.params)
+            results = results if step.primitive.multiple_results else [results]
+        computed.update(zip(map(id, step.outvars), results, strict=True))
+    return [None if id(variable) in moving else np.asarray(value(variable)) for variable in program.outvars]
 
 
 def _overwriting(steps: Sequence[Any], outputs: Sequence[Any]) -> dict[int, tuple[Any, int]]:
@@ -121,9 +148,9 @@ def _name(variable: Any) -> Any:
     return _Number(variable.val) if isinstance(variable, jax.extend.core.Literal) else id(variable)
 
 
-def _needed(program: Any) -> list[Any]:
-    """The steps that outputs depend on, in order: steps that only check parameters are left out."""
-    needed, steps = {id(variable) for variable in program.outvars}, []
+def _needed(program: Any, outputs: Sequence[Any]) -> list[Any]:
+    """The steps that these outputs depend on, in order: steps that only check parameters are left out."""
+    needed, steps = {id(variable) for variable in outputs}, []
     for step in reversed(program.eqns):
         if any(id(variable) in needed for variable in step.outvars):
             needed |= {id(variable) for variable in step.invars}

@@ -264,6 +264,10 @@ class _Sweeps:
         rng = generator(self.seed, Purpose.CHAINS, number)
         state = self._start(rng, number)
         steps = plan(self.joint, self.closed)
+        if number == 0:  # groups go through the steps alike, and would wait for one program after the other
+            for step in steps:
+                if isinstance(step, (Conjugate, MeasuredTable)):
+                    step.prepare(state)
         total = self.warmup + self.length * self.sampler.thin
         log = self.log.within("group", number)
         saves = 0

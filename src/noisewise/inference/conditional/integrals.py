@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.inference.conditional import entry
-from noisewise.inference.conditional.laws import entries, look_at
+from noisewise.inference.conditional.laws import entries, look_at, sketch_of
 from noisewise.inference.conditional.sums import MOST_CELLS
 from noisewise.inference.problem import Problem
 from noisewise.model.coordinates import Space
@@ -38,20 +38,19 @@ class Integral:
         Windows are doubled `widened` times.
         """
         item = problem.release[name]
-        shape, routes = problem.model.shape(name), []
+        mechanism, shape = item.mechanism, problem.model.shape(name)
 
-        def see(law: Any) -> list[Any]:
-            mechanism, zero = item.mechanism, jnp.zeros(shape, problem.model.dtype(name))
-            fits = entry.unfit(law, mechanism) is None and jnp.shape(entries(law, zero)) == shape
-            fits = fits and jnp.shape(item.value) == shape
-            by = entry.route(law, mechanism) if fits else None
-            if by is not None and widened and not by.whole:
-                by = entry.route(law, mechanism, by.size * 2**widened)
-            routes.append(by)
-            return []
+        def fits(law: Any) -> bool:
+            if entry.unfit(law, mechanism) is not None or jnp.shape(item.value) != shape:
+                return False
+            return jnp.shape(entries(law, jnp.zeros(shape, problem.model.dtype(name)))) == shape
 
-        look_at(problem.model, name, see)
-        return None if routes[-1] is None else Integral(space, name, routes[-1])
+        if not sketch_of(problem.model, name, fits):
+            return None
+        by = look_at(problem.model, name, lambda law: entry.route(law, mechanism))
+        if widened and not by.whole:
+            by = look_at(problem.model, name, lambda law: entry.route(law, mechanism, by.size * 2**widened))
+        return Integral(space, name, by)
 
     @property
     def names(self) -> tuple[str, ...]:

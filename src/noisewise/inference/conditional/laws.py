@@ -16,6 +16,7 @@ from noisewise.model.families import facts_of
 from noisewise.model.wrappers import kind_of, peel
 from noisewise.numerics import Array, double
 from noisewise.numerics.gamma import log_beta, log_gamma
+from noisewise.numerics.numpy_programs import fixed_outputs
 
 Values = Mapping[str, Any]
 
@@ -66,16 +67,16 @@ def rows_of(model: Model, names: list[str], rows: int = 1) -> dict[str, Array]:
 
 
 def look_at(model: Model, name: str, see: Any) -> Any:
-    """What `see(law)` finds, as NumPy where it is the same for all parameters and None where it is not.
+    """What `see(law)` answers of a law whose numbers are there as far as no parameter enters them.
 
-    Under `vmap` alone, values that do not depend on a mapped argument stay as they are.
+    Under `vmap` alone, values that do not depend on a mapped argument stay as they are. Each operation is a program of
+    its own: what asks for shapes and kinds only is for `sketch_of`, and for numbers only, for `fixed_numbers`.
     """
     answers: list[Any] = []
     rows = rows_of(model, list(model.parents(name)))
 
     def look(row: Values) -> Any:
-        seen = see(model.law_at(name, row))
-        answers.append([None if isinstance(x, jax.core.Tracer) else np.asarray(x) for x in seen])
+        answers.append(see(model.law_at(name, row)))
         return 0.0
 
     with double():
@@ -86,9 +87,33 @@ def look_at(model: Model, name: str, see: Any) -> Any:
     return answers[-1]
 
 
+def sketch_of(model: Model, name: str, see: Any) -> Any:
+    """What `see(law)` answers of shapes and kinds: the law is traced, and nothing is computed."""
+    answers: list[Any] = []
+
+    def look(row: Values) -> Any:
+        answers.append(see(model.law_at(name, row)))
+        return 0.0
+
+    with double():
+        jax.eval_shape(jax.vmap(look, axis_size=1), model.law(name).row)
+    return answers[-1]
+
+
+def fixed_numbers(model: Model, name: str, see: Any) -> list[Any]:
+    """The numbers that `see(law)` lists, as NumPy where all parameters have the same, None where they have not."""
+
+    def look(row: Values) -> Any:
+        return [jnp.asarray(number) for number in see(model.law_at(name, row))]
+
+    with double():
+        numbers = fixed_outputs(jax.vmap(look, axis_size=1), model.law(name).row)
+    return [None if number is None else number[0] for number in numbers]
+
+
 def constant_of(model: Model, name: str, attribute: str) -> Any:
     """An attribute of the law that does not depend on the parameters; None where it does, or where there is none."""
-    (value,) = look_at(model, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
+    (value,) = fixed_numbers(model, name, lambda law: [getattr(peel(law)[0], attribute, np.nan)])
     return None if value is None or np.any(np.isnan(value)) else value
 
 
@@ -103,7 +128,7 @@ def is_affine(model: Model, name: str) -> bool:
 def constant_bounds(model: Model, name: str) -> tuple[Array, Array]:
     """Ends of the support that hold for all parameters."""
     shape = model.shape(name)
-    low, high = look_at(model, name, lambda law: bounds(law, shape))
+    low, high = fixed_numbers(model, name, lambda law: bounds(law, shape))
     return (
         np.full(shape, -np.inf) if low is None else low,
         np.full(shape, np.inf) if high is None else high,

@@ -20,8 +20,8 @@ from noisewise.inference.conditional.laws import (
     constant_of,
     entries,
     is_affine,
-    look_at,
     rows_of,
+    sketch_of,
 )
 from noisewise.inference.conditional.marginal import log_sum
 from noisewise.inference.conditional.windows import ROUNDED, window_of
@@ -86,9 +86,9 @@ class Sum:
         name, window = self.names[0], self.windows[self.names[0]]
         if not self.by_entry or not self.fixed_noise or self.entries < ALIKE:
             return 0
-        (one,) = look_at(self.problem.model, name, lambda law: [np.zeros(peel(law)[0].batch_shape)])
+        entries_apart = sketch_of(self.problem.model, name, lambda law: math.prod(peel(law)[0].batch_shape))
         span = ROUNDED * math.ceil((float(window.start.max() - window.start.min()) + window.size) / ROUNDED)
-        return span if one.size == 1 and span * self.entries <= ratios.MOST else 0
+        return span if entries_apart == 1 and span * self.entries <= ratios.MOST else 0
 
     def _width(self) -> int:
         name = self.names[0]

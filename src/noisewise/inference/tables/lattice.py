@@ -21,7 +21,7 @@ from scipy.sparse import csc_array, csr_array, vstack
 from scipy.sparse.linalg import lsqr
 
 from noisewise.errors import InferenceError
-from noisewise.inference.conditional.laws import bounds, constant_bounds, constant_of, log_mass
+from noisewise.inference.conditional.laws import bounds, constant_bounds, constant_of, fixed_numbers, log_mass
 from noisewise.inference.conditional.marginal import pick
 from noisewise.inference.problem import Problem
 from noisewise.inference.tables.directions import Family, Sums, families
@@ -260,21 +260,40 @@ class LatticeMoves:
 
         With `axes` every chain explains a release of its own: the axes of the released values in `release`.
         """
-        noise = {n: (self.measurements[n][1:] if release is None else release[n]) for n in self.noisy}
-        own = None if axes is None else {n: axes[n] for n in self.noisy}
-        given = {parent: given[parent] for parent in self.model.parents(self.name)}
+        noise, given = self._noise(release), self._given(given)
         for family, count in zip(self.families, self.counts, strict=True):
             chosen = rng.permutation(family.batches)[:count]
             place = (len(tables), count, family.cells.shape[1])
             offset, uniform = rng.integers(0, family.length, place), rng.random(place)
-            key = ("lattice", self.name, tuple(self.noisy), family.length, axes is None)
-            program = self.model.compiled.setdefault(
-                key, Compiled(partial(self._program, family.length, own), steps=True)
-            )
             with double():
+                program = self._program_of(family, axes)
                 moved = np.asarray(program(given, tables, noise, self._placed(family), chosen, offset, uniform))
             tables = moved.reshape(tables.shape).astype(tables.dtype)
         return tables
+
+    def prepare(self, tables: Any, given: Mapping[str, Any], release: Any = None, axes: Any = None) -> None:
+        """Begin to compile what `sweep` will ask for, family by family and all side by side."""
+        for family, count in zip(self.families, self.counts, strict=True):
+            place = (len(tables), count, family.cells.shape[1])
+            chosen = jax.ShapeDtypeStruct((count,), np.int64)
+            offset, uniform = (jax.ShapeDtypeStruct(place, kind) for kind in (np.int64, np.float64))
+            with double():
+                placed = self._placed(family)
+            program = self._program_of(family, axes)
+            program.prepare(self._given(given), tables, self._noise(release), placed, chosen, offset, uniform)
+
+    def _noise(self, release: Any) -> dict[str, Any]:
+        return {n: (self.measurements[n][1:] if release is None else release[n]) for n in self.noisy}
+
+    def _given(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {parent: values[parent] for parent in self.model.parents(self.name)}
+
+    def _program_of(self, family: Family, axes: Any) -> Compiled:
+        own = None if axes is None else {n: axes[n] for n in self.noisy}
+        key = ("lattice", self.name, tuple(self.noisy), family.length, axes is None)
+        made = Compiled(partial(self._program, family.length, own), steps=True)
+        program: Compiled = self.model.compiled.setdefault(key, made)
+        return program
 
     def _placed(self, family: Family) -> Any:
         """All batches of a family, where the programs run: an accelerator gets them once."""
@@ -356,13 +375,15 @@ class LatticeMoves:
         if self.model.law(self.name).form.kind in TABLES:
             return np.zeros((chains, size)), np.full((chains, size), np.inf)
 
-        def ends(given: Any) -> Any:
-            return [end.reshape(-1) for end in bounds(entrywise(self.model.law_at(self.name, given)), self.shape)]
+        def ends(law: Any) -> list[Any]:
+            return [end.reshape(-1) for end in bounds(entrywise(law), self.shape)]
 
-        with double():
-            own = {parent: jnp.asarray(given[parent]) for parent in self.model.parents(self.name)}
-            low, high = jax.vmap(ends, axis_size=chains)(own)
-            return np.array(low), np.array(high)
+        low, high = fixed_numbers(self.model, self.name, ends)
+        if low is None or high is None:  # they differ from chain to chain
+            with double():
+                own = {parent: jnp.asarray(given[parent]) for parent in self.model.parents(self.name)}
+                low, high = jax.vmap(lambda row: ends(self.model.law_at(self.name, row)), axis_size=chains)(own)
+        return np.broadcast_to(low, (chains, size)), np.broadcast_to(high, (chains, size))
 
 
 def _spread(mechanism: Mechanism, value: Any) -> Array:

@@ -19,7 +19,7 @@ from noisewise.model.entering import entering
 from noisewise.model.families import facts_of
 from noisewise.model.law import Law
 from noisewise.model.total import BoundTotal
-from noisewise.numerics import Array
+from noisewise.numerics import Array, Compiled
 from noisewise.samplers.gibbs.joint import Density, Joint, State
 
 Values = Mapping[str, Any]
@@ -171,12 +171,19 @@ class Conjugate:
             return slope(inner) + b * inner, b
         return first + b * anchor, b
 
-    def _solve(self, state: State, anchor: Array) -> tuple[Array, Array]:
-        program = self.joint.program(
+    def prepare(self, state: State) -> None:
+        """Begin to compile what a step will ask for."""
+        self._program.prepare(state.values, state.records, self.joint.release, self.anchor(state.values))
+
+    @property
+    def _program(self) -> Compiled:
+        return self.joint.program(
             ("conjugate", self.name), lambda: jax.vmap(self.coefficients, in_axes=(0, 0, self.joint.axes, None))
         )
+
+    def _solve(self, state: State, anchor: Array) -> tuple[Array, Array]:
         coefficients: tuple[Array, Array] = self.joint.run(
-            program, state.values, state.records, self.joint.release, anchor
+            self._program, state.values, state.records, self.joint.release, anchor
         )
         return coefficients
 

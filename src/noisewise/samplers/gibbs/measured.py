@@ -28,6 +28,10 @@ class MeasuredTable:
         """Begin at tables that exact measurements allow, near what the noisy ones say."""
         state.values[self.name] = self.lattice.settled(rng, state.values[self.name], state.values)
 
+    def prepare(self, state: State) -> None:
+        """Begin to compile what a step will ask for."""
+        self.lattice.prepare(state.values[self.name], state.values, self.joint.release, self.joint.axes)
+
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
         """One sweep: (accepted, tried), equal since all draws are exact."""
         joint, before = self.joint, state.values[self.name]

@@ -21,7 +21,7 @@ import numpy as np
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError
 from noisewise.inference.conditional import rows
-from noisewise.inference.conditional.laws import entries, look_at
+from noisewise.inference.conditional.laws import entries, sketch_of
 from noisewise.inference.conditional.normal import is_closed
 from noisewise.inference.conditional.rows import NoisyRows, RowSource, rows_for
 from noisewise.inference.problem import Problem
@@ -111,16 +111,13 @@ def _row_law(model: Model, mechanism: Any, name: str) -> tuple[str, str] | None:
     """Kind and chart of a statistic whose entries are rows; None where they are not."""
     if not model.has_density(name) or model.is_discrete(name) or set(model.parents(name)) - set(model.parameters):
         return None
-    found: list[tuple[str, str, bool]] = []
 
-    def see(law: Any) -> list[Any]:
+    def see(law: Any) -> tuple[str, str, bool]:
         shape = model.shape(name)
         apart = jnp.shape(entries(law, jnp.zeros(shape))) == shape and not has_atoms(law)
-        found.append((kind_of(law), chart(law.support), apart))
-        return []
+        return kind_of(law), chart(law.support), apart
 
-    look_at(model, name, see)
-    kind, own_chart, apart = found[-1]
+    kind, own_chart, apart = sketch_of(model, name, see)
     closed = kind == "Normal" and is_closed(mechanism)
     known = (closed or rows.applies(kind, own_chart, mechanism)) and mechanism.event_dim == 0 and not mechanism.inputs
     return (kind, own_chart) if apart and known else None
