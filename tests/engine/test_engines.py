@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.engine import Broken, Dask, Processes, Stopped, Task, Threads, gather, machine
+from noisewise.engine import Broken, Dask, Processes, Stopped, Task, Threads, gather, machine, threads
 from noisewise.engine import dask as cluster
 from noisewise.engine import transport as shipping
 from noisewise.inference.problem import Problem
@@ -451,3 +451,22 @@ def test_a_client_that_closes_between_two_looks_ends_the_run_as_a_lost_scheduler
 
         with pytest.warns(nw.NoisewiseWarning, match="connection to the scheduler was lost"), pytest.raises(Broken):
             Dask(client).execute(Closing())
+
+
+def test_many_threads_have_short_turns_with_the_interpreter_and_leave_it_as_it_was():
+    before, seen = sys.getswitchinterval(), []
+    for workers in (2, threads.MANY):
+        seen.append(gather(Threads(workers), [lambda poll: sys.getswitchinterval()])[0])
+        assert sys.getswitchinterval() == before
+    assert seen == pytest.approx([before, threads.TURN])
+
+
+def test_turns_stay_short_until_the_last_of_several_runs_ends():
+    before = sys.getswitchinterval()
+    first, second = threads.short_turns(), threads.short_turns()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() == pytest.approx(threads.TURN)
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == before

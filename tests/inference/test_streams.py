@@ -356,6 +356,23 @@ def test_pruning_leaves_the_tally_of_a_row_still_to_come_as_it_is():
     assert [proposals for _, _, proposals in above.tally(1)] == [4, 4]
 
 
+def test_pruning_leaves_what_a_look_at_every_pair_would_leave(seed):
+    """Spans and positions, both in order, however they lie to each other; empty spans among them."""
+    rng = np.random.default_rng(seed)
+    for _ in range(300):
+        sizes = rng.integers(1, 5, rng.integers(0, 12))
+        firsts = np.concatenate([[0], np.cumsum(sizes)])[: len(sizes)]
+        ends = np.sort(rng.integers(-1, sizes.sum() + 4, 2 * rng.integers(1, 6)))
+        spans = [(float(low), float(high)) for low, high in ends.reshape(-1, 2)] + [(float(ends[-1]), math.inf)]
+        stream = Stream(0, 8, None, "rows")
+        stream._positions.extend(
+            (int(a), n, np.arange(size)) for n, (a, size) in enumerate(zip(firsts, sizes, strict=True))
+        )
+        wanted = [n for a, n, p in stream._positions if any(low < a + len(p) and a < high for low, high in spans)]
+        stream.prune(spans)
+        assert [n for _, n, _ in stream._positions] == wanted
+
+
 def test_proposals_are_counted_up_to_and_with_the_last_survivor():
     """The number of proposals that so many survivors took is a stopping time: not one more, nor one less."""
     stream, kept = Stream(0, 8, None, "rows"), [np.array([1, 6]), np.array([], int), np.array([0, 7])]

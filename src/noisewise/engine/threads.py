@@ -1,10 +1,11 @@
 """Blocks on threads of this process, and a warning where one of them does not return."""
 
+import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -15,6 +16,8 @@ from noisewise.engine.base import Ended, Engine, Source, Stopped, Task, Work, dr
 from noisewise.engine.machine import keep_freed_memory, processors
 from noisewise.errors import NoisewiseWarning
 
+MANY, TURN = 8, 0.0002
+"""Threads from which on a turn with the interpreter is short, and its seconds; Python's own are 25 times as long."""
 GRACE = 10.0
 """Seconds that blocks no longer wanted have to notice it."""
 
@@ -35,11 +38,38 @@ class Threads(Engine):
 
     def execute(self, source: Source) -> None:
         """Keep every thread busy until the source runs dry."""
-        drive(source, self.crew())
+        with short_turns() if (self.workers or processors()) >= MANY else nullcontext():
+            drive(source, self.crew())
 
     def crew(self, wake: Callable[[], None] | None = None) -> "ThreadCrew":
         """The threads of one run; `wake` is called whenever a task has ended."""
         return ThreadCrew(self.workers or processors(), wake=wake)
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Let threads have the interpreter soon: many that work outside it come back to it, each for a moment.
+
+    One that computes in Python holds up all of these for a turn. Python has one length of turns for a process: what it
+    was comes back with the last run that ends.
+    """
+    global _short, _usual
+    with _turns:
+        if _short == 0:
+            _usual = sys.getswitchinterval()
+            sys.setswitchinterval(min(TURN, _usual))
+        _short += 1
+    try:
+        yield
+    finally:
+        with _turns:
+            _short -= 1
+            if _short == 0:
+                sys.setswitchinterval(_usual)
+
+
+_turns, _short, _usual = threading.Lock(), 0, 0.0
+"""Runs that have short turns now, and the length before the first of them."""
 
 
 class ThreadCrew:

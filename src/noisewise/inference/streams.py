@@ -153,12 +153,20 @@ class Stream:
         return pieces
 
     def prune(self, spans: list[tuple[float, float]]) -> None:
-        """Drop the positions of survivors outside the given spans of rows: no tally will ask for them again."""
-        self._positions = deque(
-            entry
-            for entry in self._positions
-            if any(low < entry[0] + len(entry[2]) and entry[0] < high for low, high in spans)
-        )
+        """Drop the positions of survivors outside the given spans of rows: no tally will ask for them again.
+
+        Spans and positions are both in order, so one pass through each will do.
+        """
+        wanted: deque[tuple[int, int, Array]] = deque()
+        spans_left = iter(spans)
+        low, high = next(spans_left)
+        for entry in self._positions:
+            first, end = entry[0], entry[0] + len(entry[2])
+            while high <= first and (span := next(spans_left, None)) is not None:
+                low, high = span
+            if low < end and first < high:
+                wanted.append(entry)
+        self._positions = wanted
         below: list[tuple[float, float]] = [
             (block * self.rows, (block + 1) * self.rows) for _, block, _ in self._positions
         ]
