@@ -37,13 +37,21 @@ def heavy_tails(values: Array) -> Array:
     distances = np.abs(flat - np.median(flat, axis=0))
     tops = np.partition(distances, (size - count - 1, size - 10), axis=0)
     cut, tenth, top = tops[size - count - 1], tops[size - 10], distances.max(axis=0)
-    for scalar in np.flatnonzero((top > WIDE * cut) & (top > GROWING * tenth)):
-        tail = np.sort(tops[size - count :, scalar])
-        excess = (tail[tail > cut[scalar]] - cut[scalar]) / top[scalar]
-        k = fit_pareto(excess) if len(excess) >= 10 else -math.inf
-        if k >= HEAVY:
-            found[scalar] = k
+    for scalar in np.flatnonzero(may_be_heavy(cut, tenth, top)):
+        found[scalar] = shape_if_heavy(np.sort(tops[size - count :, scalar]), cut[scalar])
     return found.reshape(shape)
+
+
+def may_be_heavy(cut: Array, tenth: Array, top: Array) -> Array:
+    """Whether a tail is worth to be fitted, by its distances: the last before it, the tenth largest, the largest."""
+    return (top > WIDE * cut) & (top > GROWING * tenth)
+
+
+def shape_if_heavy(tail: Array, cut: float) -> float:
+    """The shape of a tail of ascending distances where that is `HEAVY`, else NaN; `cut` is the last before it."""
+    excess = (tail[tail > cut] - cut) / tail[-1]
+    k = fit_pareto(excess) if len(excess) >= 10 else -math.inf
+    return k if k >= HEAVY else math.nan
 
 
 def tail_size(draws: int) -> int:

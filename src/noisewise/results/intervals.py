@@ -29,7 +29,7 @@ def shortest(values: Array, weights: Array | None, level: float) -> tuple[Array,
         order = np.argsort(flat[:, column], kind="stable")
         ordered = flat[order, column]
         if weights is None:
-            count = min(size, max(1, math.ceil(level * size - ROUNDING)))
+            count = rows_inside(size, level)
             first = np.arange(size - count + 1)
             last = first + count - 1
         else:
@@ -42,6 +42,11 @@ def shortest(values: Array, weights: Array | None, level: float) -> tuple[Array,
         ends[:, column] = ordered[first[best]], ordered[last[best]]
     low, high = ends.reshape((2, *values.shape[1:]))
     return low, high
+
+
+def rows_inside(size: int, level: float) -> int:
+    """Draws of equal weight that hold `level` of them."""
+    return min(size, max(1, math.ceil(level * size - ROUNDING)))
 
 
 def joint(values: Array, weights: Array | None, level: float) -> tuple[Array, Array]:
