@@ -37,6 +37,7 @@ WITHOUT = {
     "likelihood/instead.py": "names of other ways",
     "likelihood/e_step/table.py": "names of E-steps",
     "likelihood/monte_carlo/iterations.py": "what a checkpoint keeps",
+    "results/drawn.py": "columns, and when they are fetched",
     "results/fit_file.py": "a file's reader",
     "results/posterior_file.py": "a file's reader",
     "results/posterior_netcdf.py": "a file's writer",

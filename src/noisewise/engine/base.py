@@ -70,6 +70,11 @@ class Engine(ABC):
     """Whether what one task gave may stay where it was made until another takes it."""
 
     @property
+    def staying_bytes(self) -> float:
+        """Bytes of results that may stay where they were made, until somebody asks for them."""
+        return 0.0
+
+    @property
     def kind(self) -> str:
         """Engines of one kind give the same numbers: all that compute on processors, and accelerators of one sort."""
         return "processors"

@@ -8,9 +8,13 @@ import jax
 
 from noisewise import checks
 from noisewise.engine.base import Engine, Source, drive
+from noisewise.engine.machine import memory
 from noisewise.engine.threads import ThreadCrew
 from noisewise.errors import refusal
 from noisewise.numerics import Placement, placed
+
+STAYING = 0.25
+"""Share of the free memory of a device that results may fill: to sort them takes as much twice again."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,17 @@ class Device(Engine):
             advice = "Install JAX for your accelerator, use nw.Threads(), or say platform='cpu' to try it out."
             raise refusal("Device", "platform", "must be an accelerator", "cpu only", advice)
         return Placement(devices[0], self.precision == "single")
+
+    @property
+    def staying_bytes(self) -> float:
+        """A share of the device's memory that is free; none for results in single precision, which are widened here."""
+        if self.precision == "single":
+            return 0.0
+        used = self.placement.device.memory_stats()
+        if used:
+            return STAYING * max(0, used.get("bytes_limit", 0) - used.get("bytes_in_use", 0))
+        here = memory()  # a processor that stands for a device has the machine's memory
+        return STAYING * here[0] if here is not None and self.placement.device.platform == "cpu" else 0.0
 
     def execute(self, source: Source) -> None:
         """Two blocks at a time: one computes while the other's survivors are fetched."""

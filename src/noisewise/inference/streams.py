@@ -26,6 +26,7 @@ from noisewise.inference.blocks import Columns as Columns
 from noisewise.inference.blocks import Found, Survivors, Work, by_block, run_blocks
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Prefix, Purpose
+from noisewise.model.on_device.held import GrowingColumn, Held
 from noisewise.numerics import Array
 
 FAIR_TRIAL = 2**17
@@ -245,7 +246,8 @@ class StreamsRun:
         """By stream, the form of its blocks that the log has agreed to."""
         self.most_bytes = WAITING * total_memory()
         self.filled = [0] * len(roots)
-        self.columns: list[Columns] = [{} for _ in roots]
+        self.columns: list[dict[str, Any]] = [{} for _ in roots]
+        """By root, arrays of the final size, here or on an accelerator."""
         self.loose: list[list[Columns]] = [[] for _ in roots]
         """By root, pieces that are still to be moved into its columns."""
         self.loose_rows, self.placed = [0] * len(roots), [0] * len(roots)
@@ -411,10 +413,15 @@ class StreamsRun:
                 self._put_away(number)
 
     def _put_away(self, number: int) -> None:
-        """Move what has been taken of a root into arrays of the final size."""
+        """Move what has been taken of a root into arrays of the final size, there where it is."""
         pieces, columns = self.loose[number], self.columns[number]
         start = self.placed[number]
         for name, first in pieces[0].items() if pieces else ():
+            if isinstance(first, Held):
+                if name not in columns:
+                    columns[name] = GrowingColumn(self.draws, first)
+                columns[name].put(np.concatenate([piece[name] for piece in pieces]))
+                continue
             if name not in columns:
                 columns[name] = _room(name, (self.draws, *first.shape[1:]), first.dtype)
             place = columns[name][start : start + self.loose_rows[number]]

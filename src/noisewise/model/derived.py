@@ -50,11 +50,12 @@ def evaluated(who: str, functions: Functions, rows: Mapping[str, Array]) -> dict
 
     Values that are not finite, not numbers, or not the same at a second look are refused.
     """
-    columns = dict(rows)
+    columns: dict[str, Array] = {}
     takes = arguments(who, functions, rows)
-    for name, needed in takes.items():
-        given = {argument: columns[argument] for argument in needed}
-        columns[name] = column(who, name, functions[name], given, len(next(iter(rows.values()))))
+    for name, needed in takes.items():  # rows that no function takes may be elsewhere: they are not asked for
+        given = {argument: columns[argument] if argument in columns else rows[argument] for argument in needed}
+        count = len(next(iter((given or rows).values())))
+        columns[name] = column(who, name, functions[name], given, count)
         refuse_infinite(who, name, columns[name], given)
     return {name: columns[name] for name in functions}
 

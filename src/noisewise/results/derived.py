@@ -12,6 +12,7 @@ from noisewise.axes import Axes
 from noisewise.errors import InputError, refusal
 from noisewise.model import Model, derived
 from noisewise.numerics import Array, double
+from noisewise.results.drawn import where_they_are
 from noisewise.results.estimated import Estimated, alike
 from noisewise.results.labels import labels_of
 
@@ -29,9 +30,10 @@ def derive(posterior: "Posterior", functions: Mapping[str, Callable[..., Any]], 
     if len(posterior) == 0:
         raise refusal(who, "posterior", "must hold draws", 0, posterior.message or "Draw first.")
     columns = derived.evaluated(who, functions, posterior.draws)
-    draws = {**posterior.draws, **columns}
+    draws: Any = posterior.draws
+    draws = draws | columns
     takes = derived.arguments(who, functions, posterior.draws)
-    shapes = {name: values.shape[1:] for name, values in draws.items()}
+    shapes = {name: values.shape[1:] for name, values in where_they_are(draws).items()}
     axes = derived.axes_of(who, takes, shapes, posterior.axes, dims)
     return replace(posterior, draws=draws, derived=(*posterior.derived, *columns), axes=axes)
 

@@ -4,11 +4,12 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import Any, Self
 
+import jax
 import numpy as np
 
 from noisewise import checks
@@ -21,12 +22,14 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
+from noisewise.model.on_device.held import Held
 from noisewise.notebook import people
 from noisewise.numerics import Array
-from noisewise.results import decisions, groups, intervals, power_scaling, replicates
+from noisewise.results import decisions, groups, intervals, on_device, power_scaling, replicates
 from noisewise.results import derived as derivation
 from noisewise.results import posterior_file as result_file
 from noisewise.results import posterior_netcdf as netcdf
+from noisewise.results.drawn import frozen_draws, read_only, where_they_are
 from noisewise.results.draws_table import draws_table
 from noisewise.results.labels import label_of, labels_of
 from noisewise.results.naming import Naming
@@ -47,7 +50,7 @@ def _frozen(value: Any) -> Any:
         return FrozenDict({name: _frozen(item) for name, item in value.items()})
     if isinstance(value, (list, tuple)):
         return tuple(_frozen(item) for item in value)
-    return _read_only(value) if isinstance(value, np.ndarray) else value
+    return read_only(value) if isinstance(value, np.ndarray) else value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,13 +94,11 @@ class Posterior:
 
     def __post_init__(self) -> None:
         check_status("Posterior", self.status, POSTERIOR)
-        # Views, so that freezing ours does not freeze an array the caller still holds.
-        frozen = {name: _read_only(column) for name, column in self.draws.items()}
-        object.__setattr__(self, "draws", FrozenDict(frozen))
+        object.__setattr__(self, "draws", frozen_draws(self.draws))
         for name in ("released", "diagnostics", "versions"):
             object.__setattr__(self, name, _frozen(getattr(self, name)))
         if self.log_weights is not None:
-            object.__setattr__(self, "log_weights", _read_only(self.log_weights))
+            object.__setattr__(self, "log_weights", read_only(self.log_weights))
 
     # Draws -------------------------------------------------------------------------------------------
 
@@ -108,7 +109,7 @@ class Posterior:
         return self.draws[name]
 
     def __len__(self) -> int:
-        return len(next(iter(self.draws.values()))) if self.draws else 0
+        return len(next(iter(where_they_are(self.draws).values()))) if self.draws else 0
 
     def __contains__(self, name: object) -> bool:
         return name in self.draws
@@ -143,7 +144,7 @@ class Posterior:
     @cached_property
     def weights(self) -> Array | None:
         """Normalised weights, or None where every draw counts alike."""
-        return None if self.log_weights is None else _read_only(weights.normalised(self.log_weights))
+        return None if self.log_weights is None else read_only(weights.normalised(self.log_weights))
 
     @property
     def ess(self) -> dict[str, float]:
@@ -163,7 +164,24 @@ class Posterior:
     @cached_property
     def _precision(self) -> dict[str, dict[str, Array]]:
         """For every name, entry by entry: effective size, error of the mean and, for chains, tail size and R-hat."""
-        return {name: self.precision_of(values) for name, values in self.draws.items()}
+        return {name: self._there_or_here(name, self._precision_there, self.precision_of) for name in self.draws}
+
+    def _there_or_here(self, name: str, there: Callable[[Held], Any], here: Callable[[Array], Any]) -> Any:
+        """`there` of draws that stayed on an accelerator, if it has the memory; else `here`, of them as an array."""
+        column = where_they_are(self.draws)[name]
+        alike = self.log_weights is None and self.chains is None and self.islands is None
+        if isinstance(column, Held) and alike:
+            try:
+                return there(column)
+            except jax.errors.JaxRuntimeError as error:
+                if "RESOURCE_EXHAUSTED" not in str(error):
+                    raise
+        return here(np.asarray(self.draws[name], float))
+
+    def _precision_there(self, column: Held) -> dict[str, Array]:
+        """`precision_of` independent draws on an accelerator."""
+        _, spread = on_device.mean_and_sd(column)
+        return {"ess": np.full(spread.shape, float(len(self))), "mcse": spread / np.sqrt(len(self))}
 
     def precision_of(self, values: Array) -> dict[str, Array]:
         """Effective size, and error of the mean, of one value for each draw, entry by entry."""
@@ -186,13 +204,15 @@ class Posterior:
     @cached_property
     def _tails(self) -> dict[str, Array]:
         """For every name, entry by entry, the shape of a tail too heavy for moments; NaN where it is not."""
-        found = {}
+        return {
+            name: self._there_or_here(name, on_device.heavy_tails, partial(self._tails_of, size))
+            for name, size in self.ess.items()
+        }
+
+    def _tails_of(self, size: float, values: Array) -> Array:
+        """The same of values that are worth `size` independent ones."""
         usable = len(self) > 0 and (self.weights is None or bool(np.all(np.isfinite(self.weights))))
-        sizes = self.ess
-        for name, values in self.draws.items():
-            some = tails.without_repeats(len(self), sizes[name], self.weights) if usable else slice(0)
-            found[name] = tails.heavy_tails(values[some].astype(float))
-        return found
+        return tails.heavy_tails(values[tails.without_repeats(len(self), size, self.weights) if usable else slice(0)])
 
     @cached_property
     def heavy_tails(self) -> dict[str, float]:
@@ -232,11 +252,12 @@ class Posterior:
         low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
         labels: list[str] = []
         rows: list[dict[str, float]] = []
-        for name, values in self.draws.items():
-            values = values.astype(float)
-            mean, sd = weights.mean_and_sd(values, self.weights)
+        levels = [tail, 0.5, 1 - tail]
+        moments, quantiles = partial(weights.mean_and_sd, weights=self.weights), partial(self._quantiles, levels=levels)
+        for name, draws in where_they_are(self.draws).items():
+            mean, sd = self._there_or_here(name, on_device.mean_and_sd, moments)
             precision = self._precision[name]
-            interval = self._quantiles(values, [tail, 0.5, 1 - tail])
+            interval = self._there_or_here(name, partial(on_device.quantiles, levels=levels), quantiles)
             absent = ~np.isnan(self._tails[name])
             mean, sd, mcse = (np.where(absent, np.nan, one) for one in (mean, sd, precision["mcse"]))
             spread = {"mean": mean, "sd": sd, low: interval[0], high: interval[2]}
@@ -244,8 +265,8 @@ class Posterior:
             spread |= {key: precision[key] for key in ("ess", "mcse", "ess_tail", "r_hat") if key in precision}
             if self.heavy_tails:
                 spread["median"] = interval[1]
-            labels += labels_of(name, values.shape[1:], self.axes)
-            for index in np.ndindex(values.shape[1:]):
+            labels += labels_of(name, draws.shape[1:], self.axes)
+            for index in np.ndindex(draws.shape[1:]):
                 rows.append({column: float(numbers[index]) for column, numbers in spread.items()})
         return SummaryTable(rows, index=labels)
 
@@ -264,10 +285,17 @@ class Posterior:
             advice = 'Leave kind out: simultaneous intervals are "equal-tailed".'
             raise refusal("Posterior.interval", "kind", "must be 'equal-tailed' where simultaneous", kind, advice)
         method = intervals.joint if simultaneous else intervals.shortest if kind == "hdi" else intervals.central
+        here = partial(method, weights=self.weights, level=level)
+        there = partial(on_device.shortest if kind == "hdi" else on_device.central, level=level)
         ends = {}
-        for name, values in self.draws.items():
-            nothing = np.full(values.shape[1:], np.nan)
-            pair = method(values.astype(float), self.weights, level) if self._usable else (nothing, nothing)
+        for name, draws in where_they_are(self.draws).items():
+            nothing = np.full(draws.shape[1:], np.nan)
+            if not self._usable:
+                pair = nothing, nothing
+            elif simultaneous:  # by ranks of whole draws
+                pair = here(np.asarray(self.draws[name], float))
+            else:
+                pair = self._there_or_here(name, there, here)
             ends[name] = (pair[0][()], pair[1][()])
         return ends
 
@@ -428,7 +456,7 @@ class Posterior:
             for name, values in columns.items():
                 array = np.asarray(values)
                 shape = array.shape[len(lead) :]
-                own = name in self.draws and shape == self.draws[name].shape[1:]
+                own = name in self.draws and shape == where_they_are(self.draws)[name].shape[1:]
                 axes = self.axes.dims.get(name) if own else None
                 labelled.update(axes or ())
                 dims = (*lead, *(axes or [f"{name}_dim_{axis}" for axis in range(len(shape))]))
@@ -559,9 +587,3 @@ def _worst(sizes: Array) -> float:
     """The least of the sizes that are defined: a scalar that never varies has none."""
     defined = sizes[~np.isnan(sizes)]
     return float(defined.min()) if defined.size else float("nan")
-
-
-def _read_only(column: Array) -> Array:
-    view = np.asarray(column).view()
-    view.flags.writeable = False
-    return view

@@ -23,6 +23,7 @@ from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
 from noisewise.inference.streams import Budget, Columns, Outcome, Stream, run
 from noisewise.model.on_device.draws import on_accelerator
+from noisewise.model.on_device.held import about
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.predictive import Predictive
@@ -33,6 +34,8 @@ LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19
 """Rows of a block of the prior, of a merge, and at least; numbers that a block may handle between these."""
 TOGETHER = 2**21
 """Numbers that blocks evaluated together may handle, with many threads: fewer calls for as many rows."""
+WORTH_STAYING = 2**20
+"""Draws from which on they may stay on an accelerator: NumPy summarises fewer before programs for it are compiled."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,9 @@ class Rejection(Sampler):
         else:
             stay = engine.keeps and not log
             roots = plan_streams(problem, joint=self.plan == "joint", device_rows=engine.block_rows, stay=stay)
+            if stay and draws_stay(problem, roots, draws, engine):
+                for root in roots:
+                    root.work = replace(cast(Merge, root.work), stay=True)
         budget = Budget(self.max_proposals, self.max_seconds)
         outcome = run(roots, draws, seed, Purpose.PROPOSALS, engine=engine, progress=progress, budget=budget, log=log)
         if isinstance(exact, Predictive):
@@ -98,7 +104,7 @@ class Merge:
     fresh: tuple[str, ...]
     released: tuple[str, ...]
     stay: bool = False
-    """Whether survivors stay on an accelerator, for the next merge to take them there."""
+    """Whether survivors stay on an accelerator, for the next merge to take them there, or as draws."""
 
     def __call__(
         self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]
@@ -163,6 +169,15 @@ def plan_streams(problem: Problem, *, joint: bool, device_rows: int | None = Non
             count += 1
         roots.append(stream)
     return roots
+
+
+def draws_stay(problem: Problem, roots: list[Stream], draws: int, engine: Engine) -> bool:
+    """Whether draws are left where they are made: many, but they fit. Layers, drawn on the processor, take them all."""
+    if draws < WORTH_STAYING or problem.model.layers:
+        return False
+    names = {name for root in roots for stream in root.below() for name in cast(Merge, stream.work).fresh}
+    row = sum(math.prod(problem.model.shape(name)) * problem.model.dtype(name).itemsize for name in names)
+    return about(draws) * row <= engine.staying_bytes
 
 
 def _next_statistic(problem: Problem, waiting: list[str], groups: list[set[str]]) -> str:

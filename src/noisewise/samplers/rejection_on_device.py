@@ -10,19 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random
-from jax.sharding import SingleDeviceSharding
 
 from noisewise.errors import WrongMechanism
 from noisewise.inference.problem import Problem
 from noisewise.model import Model
 from noisewise.model.law import KEYS
 from noisewise.model.on_device.draws import as_inputs, draw_names, key_data, precision, refuse_wrong
-from noisewise.model.on_device.held import Held
+from noisewise.model.on_device.held import Held, to_host
 from noisewise.numerics import Compiled, placement
 
 Columns = dict[str, Any]
-LOCKED = "pinned_host"
-"""JAX's name for memory of the host whose pages cannot move."""
 
 
 def accept(
@@ -59,7 +56,7 @@ def accept(
         guess.grow()
     with precision():
         if stay:
-            return _held(columns, int(count)), Held([(positions, 0, int(count))])
+            return _held(columns, int(count)), _held({"positions": positions}, int(count))["positions"]
         columns, positions = _fetched((columns, positions), int(count))
     return {name: column.astype(model.dtype(name), copy=False) for name, column in columns.items()}, positions
 
@@ -71,18 +68,11 @@ def _held(columns: Columns, count: int) -> Columns:
 
 
 def _fetched(columns: Any, count: int) -> Any:
-    """The first `count` rows of each array of a tree, as NumPy's; through locked pages where the device has them.
-
-    A device copies into pages that cannot move thirty times faster than into others. What is copied is cut to one of
-    sixteen sizes.
-    """
+    """The first `count` rows of each array of a tree, as NumPy's; what is copied is cut to one of sixteen sizes."""
     capacity = len(jax.tree.leaves(columns)[0])
     size = -(-count // (step := max(1024, capacity // 16))) * step
-    cut = jax.tree.map(lambda column: column[:size], columns)
-    where = placement()
-    if where is not None and any(memory.kind == LOCKED for memory in where.device.addressable_memories()):
-        cut = jax.device_put(cut, SingleDeviceSharding(where.device, memory_kind=LOCKED))
-    return jax.tree.map(lambda column: np.asarray(column)[:count], cut)
+    cut = to_host(jax.tree.map(lambda column: column[:size], columns))
+    return jax.tree.map(lambda column: column[:count], cut)
 
 
 def _accept_program(

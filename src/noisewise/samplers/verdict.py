@@ -46,6 +46,8 @@ def posterior_of(
     names = [*model.parameters, *(n for n in model.statistics if n in problem.needed and n not in left_out)]
     empty = {name: np.empty((0, *model.shape(name)), model.dtype(name)) for name in names}
     draws = {name: columns.get(name, empty[name]) for name in names}
+    taken = {name for names in model.derived_from.values() for name in names}
+    draws |= {name: np.asarray(draws[name]) for name in taken if name in draws}  # from where they have stayed
     computed = derived_of(model, draws)
     return Posterior(
         draws=draws | computed,

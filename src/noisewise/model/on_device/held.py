@@ -1,17 +1,25 @@
-"""Columns that stay on an accelerator between two blocks: what one accepted is what the next takes.
+"""Columns that stay on an accelerator: between two blocks, and as draws of which only summaries may be wanted.
 
 To fetch survivors and send them back would take longer than to make them. A column is a list of pieces of arrays there;
 cutting and joining change the list alone, until a block takes its rows, or somebody asks for them as a NumPy array.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
+from noisewise.numerics import Placement, double, placed, placement
+
+LOCKED = "pinned_host"
+"""JAX's name for memory of the host whose pages cannot move."""
+PART = 2**22
+"""Numbers that are fetched at a time: locked pages are dear."""
 Piece = tuple[jax.Array, int, int]
 """An array on the device, and the rows of it that count: from, to."""
 
@@ -66,9 +74,30 @@ class Held:
         return Held(piece for column in arguments[0] for piece in column.pieces)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        """Fetched."""
-        parts = [np.asarray(array[start:stop]) for array, start, stop in self.pieces]
-        return np.concatenate(parts).astype(dtype or self.dtype, copy=False)
+        """Fetched, part by part."""
+        rows, at = np.empty(self.shape, self.dtype), 0
+        with self.there():
+            for array, start, stop in self.pieces:
+                size = min(len(array), about(stop - start), max(1, PART * len(array) // max(1, array.size)))
+                for first in range(start, stop, size):
+                    last = min(first + size, stop)
+                    begin = min(first, len(array) - size)  # a part may not reach beyond the array
+                    part = to_host(_cut(array, begin, size))
+                    rows[at : at + last - first] = part[first - begin : last - begin]
+                    at += last - first
+        return rows.astype(dtype or self.dtype, copy=False)
+
+    @contextmanager
+    def there(self) -> Iterator[None]:
+        """Run what is compiled inside on the device of these rows, in 64 bits: threads inherit neither."""
+        [device] = self.pieces[0][0].devices()
+        with placed(Placement(device)), double():
+            yield
+
+    def first_rows_of(self) -> jax.Array:
+        """An array on the device that begins with these rows, and may be longer."""
+        array, start, _ = self.pieces[0]
+        return array if len(self.pieces) == 1 and start == 0 else self.joined()
 
     def joined(self) -> jax.Array:
         """One array on the device."""
@@ -78,6 +107,64 @@ class Held:
             rows = _spliced(rows, array, at, start, stop - start)
             at += stop - start
         return rows
+
+
+class GrowingColumn:
+    """Rows put one after the other into one array on the device: all that is left of blocks when a run is over."""
+
+    def __init__(self, rows: int, like: Held) -> None:
+        self.filled = 0
+        with like.there():
+            self.array = jnp.zeros((about(rows), *like.shape[1:]), like.dtype)
+
+    def put(self, column: Held) -> None:
+        """After those that are there."""
+        with column.there():
+            for piece, start, stop in column.pieces:
+                self.array = _put(self.array, piece, self.filled, start, stop)
+                self.filled += stop - start
+
+    def __getitem__(self, rows: slice) -> Held:
+        """The first so many, in an array that is not much longer."""
+        whole = Held([(self.array, 0, self.filled)])[rows]
+        (array, start, stop), size = whole.pieces[0], about(len(whole))
+        assert start == 0
+        if size == len(array):
+            return whole
+        with whole.there():
+            return Held([(_cut(array, 0, size), 0, stop)])
+
+
+def about(rows: int) -> int:
+    """So many rows or up to an eighth more: few programs serve many lengths."""
+    step = max(1024, (1 << max(rows - 1, 0).bit_length()) // 16)
+    return max(1, -(-rows // step)) * step
+
+
+def to_host(arrays: Any) -> Any:
+    """NumPy's arrays of a tree of arrays there; through locked pages where the device has them.
+
+    A device copies into pages that cannot move thirty times faster than into others.
+    """
+    where = placement()
+    if where is not None and any(memory.kind == LOCKED for memory in where.device.addressable_memories()):
+        arrays = jax.device_put(arrays, SingleDeviceSharding(where.device, memory_kind=LOCKED))
+    return jax.tree.map(np.asarray, arrays)
+
+
+@partial(jax.jit, static_argnums=2)
+def _cut(rows: Any, start: Any, size: int) -> Any:
+    """So many rows from `start` on."""
+    return jax.lax.dynamic_slice_in_dim(rows, start, size)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _put(room: Any, piece: Any, at: Any, start: Any, stop: Any) -> Any:
+    """`room` with the rows of the piece that count put in at `at`; nothing else is touched, nor copied."""
+    number = jnp.arange(len(piece))
+    counted = (number >= start) & (number < stop)
+    place = jnp.where(counted, at + number - start, len(room) + number)  # no place twice, beyond the room either
+    return room.at[place].set(piece, mode="drop", unique_indices=True)
 
 
 @partial(jax.jit, static_argnums=2)

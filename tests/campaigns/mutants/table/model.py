@@ -387,6 +387,12 @@ ACCELERATOR = {
         "jnp.clip(number - at + start + 1, 0,",
         f"{THERE}::test_columns_that_stay_there_are_cut_and_joined_like_arrays",
     ),
+    "rows put after others on an accelerator begin with those before their piece": Mutant(
+        "model/on_device/held.py",
+        "jnp.where(counted, at + number - start,",
+        "jnp.where(counted, at + number,",
+        "results/test_draws_that_stay.py::test_a_room_holds_the_rows_of_its_pieces_and_nothing_else",
+    ),
     "a Student t law on an accelerator divides by its chi-square's root twice": Mutant(
         "model/on_device/variates.py",
         "jnp.sqrt(0.5 * df / _gamma(second, shape, 0.5 * df))",

@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 TOLD = "results/test_posterior.py"
 RANKS = "studies/test_calibrate.py"
+THERE = "results/test_draws_that_stay.py::test_what_is_told_there_is_what_numpy_tells"
 
 CRITICISM = {
     "a table's ends of intervals change places": Mutant(
@@ -146,6 +147,30 @@ POSTERIOR = {
         "jacobian @ fit.covariance @ jacobian.T",
         "np.abs(jacobian) @ fit.covariance @ np.abs(jacobian).T",
         "results/test_fit_derived.py::test_standard_errors_are_those_of_the_closed_form",
+    ),
+    "means on an accelerator count what lies beyond the draws": Mutant(
+        "results/on_device.py",
+        "_total(jnp.where(counted, rows - rough, 0.0))",
+        "_total(rows - rough)",
+        f"{THERE}[skewed]",
+    ),
+    "a shortest interval on an accelerator is that of one draw more": Mutant(
+        "results/on_device.py",
+        "last = first + inside - 1",
+        "last = first + inside",
+        f"{THERE}[matrix]",
+    ),
+    "a tail on an accelerator has draws twice where both ends meet": Mutant(
+        "results/on_device.py",
+        "above = jnp.where(high >= len(number),",
+        "above = jnp.where(high >= 0,",
+        f"{THERE}[few]",
+    ),
+    "quantiles on an accelerator are the draws below them": Mutant(
+        "results/on_device.py",
+        "places = np.stack([below, np.minimum(below + 1, len(column) - 1)])",
+        "places = np.stack([below, below])",
+        f"{THERE}[skewed]",
     ),
     "expectations forget the weights": Mutant(
         "results/posterior.py",
