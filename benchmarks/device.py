@@ -111,6 +111,41 @@ def lalonde(draws=20_000_000, repeats=3):
     return {"draws": draws, "rate": best}
 
 
+def summaries(draws, platform=None, repeats=3):
+    """Seconds for draws and their summary in double precision: draws that stay there beside fetched ones, the best.
+
+    Fetched as those of a run that has too many for the memory: block by block, while the next one runs. NumPy takes
+    some ten seconds for 10^8, once is enough.
+    """
+    from noisewise.results.drawn import Drawn
+    from noisewise.samplers import rejection
+
+    model, release = count_problem(25.0)
+    engine, enough = nw.Device(platform, rows=ROWS), rejection.WORTH_STAYING
+
+    def timed(stay, draws, seed):
+        sampler = nw.Rejection(plan="joint", max_proposals=None)
+        rejection.WORTH_STAYING = 1 if stay else draws + 1
+        start = time.perf_counter()
+        posterior = nw.sample(model, release, sampler, draws=draws, seed=seed, engine=engine, progress=False)
+        drawn = time.perf_counter()
+        table = posterior.summary()
+        end = time.perf_counter()
+        rejection.WORTH_STAYING = enough
+        assert isinstance(posterior.draws, Drawn) == stay
+        return end - start, end - drawn, table
+
+    timed(True, draws, 0)  # compiles
+    timed(False, min(draws, 10**6), 0)
+    there = [timed(True, draws, seed) for seed in range(1, repeats + 1)]
+    fetched = [timed(False, draws, seed) for seed in range(1, 2 if draws > 10**7 else repeats + 1)]
+    spread = fetched[0][2][["sd"]].to_numpy()
+    row = {"draws": draws, "apart": float(np.max(np.abs(there[0][2] - fetched[0][2]).to_numpy() / spread))}
+    for way, runs in (("there", there), ("fetched", fetched)):
+        row[f"{way}_all"], row[f"{way}_summary"], _ = min(runs, key=lambda run: run[0])
+    return row
+
+
 def exactness(precision):
     """|z| of every posterior mean and of the evidence, over the targets that a device can simulate."""
     import targets
@@ -170,6 +205,7 @@ def told(found):
         page.table([head, *speeds]),
         f"The Lalonde model by the default plan, {found['lalonde']['draws']:,} draws in double precision, fetched: "
         f"{found['lalonde']['rate']:.2g} draws a second.",
+        *_summaries_told(found["summaries"]),
         "Gamma(2, 1) in double precision as the proposals grow; peak memory of the process and of the device.",
         page.table([["proposals", "draws", "seconds", "process MB", "device MB"], *grows]),
     ]
@@ -179,6 +215,25 @@ def told(found):
     if others:
         lines += [f"z of the mean or estimate by the other methods: {others}."]
     return "\n\n".join(lines)
+
+
+def _summaries_told(rows):
+    """Of draws that stay there, where they were measured."""
+    if not rows:
+        return []
+    head = ["draws", "s, draws stay there", "of these the summary", "s, fetched", "of these the summary", "times"]
+    keys = ("there_all", "there_summary", "fetched_all", "fetched_summary")
+    cells = [
+        [f"{row['draws']:,}", *(f"{row[key]:.3g}" for key in keys), f"{row['fetched_all'] / row['there_all']:.1f}"]
+        for row in rows
+    ]
+    apart = max(row["apart"] for row in rows)
+    return [
+        "Summaries only: the count with Gamma(25, 1) by the joint plan in double precision. Draws that stay on the "
+        "device and are summarised there, beside draws that are fetched and summarised by NumPy. No number of the "
+        f"tables differs by more than {apart:.1g} standard deviations.",
+        page.table([head, *cells]),
+    ]
 
 
 def memory(flat):
@@ -199,7 +254,7 @@ def memory(flat):
 
 def merged(files):
     """What runs with `--out` wrote, together."""
-    found = {"exactness": {}, "speed": [], "memory": [], "others": []}
+    found = {"exactness": {}, "speed": [], "memory": [], "others": [], "summaries": []}
     for file in files:
         for name, value in json.loads(Path(file).read_text()).items():
             kind = type(found.get(name))
@@ -207,7 +262,7 @@ def merged(files):
     return found
 
 
-PARTS = ("memory", "speed", "lalonde", "others", "exactness")
+PARTS = ("memory", "speed", "lalonde", "summaries", "others", "exactness")
 
 
 def main():
@@ -218,6 +273,8 @@ def main():
     parser.add_argument("--precision", nargs="+", choices=("double", "single"), default=("double", "single"))
     parser.add_argument("--proposals", type=float, default=2e9)
     parser.add_argument("--flat", type=float, default=1e10)
+    parser.add_argument("--draws", nargs="+", type=float, default=(1e7, 1e8), help="of the part 'summaries'")
+    parser.add_argument("--platform", help="of the part 'summaries': cpu to try it out")
     chosen = parser.parse_args()
     if chosen.page:
         page.write("device", told(merged(chosen.page)))
@@ -241,6 +298,9 @@ def main():
                 save("speed", [*found.get("speed", []), {**row, "ratio": mine / theirs}])
     if "lalonde" in chosen.only:
         save("lalonde", lalonde())
+    if "summaries" in chosen.only:
+        for draws in chosen.draws:
+            save("summaries", [*found.get("summaries", []), summaries(int(draws), chosen.platform)])
     if "others" in chosen.only:
         save("others", others())
     if "exactness" in chosen.only:
