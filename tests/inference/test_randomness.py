@@ -17,6 +17,7 @@ from noisewise.inference.randomness import STEPS, Purpose
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.intervals import bootstrap
 from noisewise.likelihood.monte_carlo.settling import ATTEMPTS
+from noisewise.model.model import prior_generator
 
 SOURCE = Path(nw.__file__).parent
 
@@ -62,6 +63,53 @@ def test_a_key_is_made_of_seed_purpose_and_index():
     assert randomness.generator(3, Purpose.CONFLICT, 4, 5).integers(2**63) == rng.integers(2**63)
 
 
+def state_of(rng):
+    """Where a generator's sequence begins: two of one state are one stream."""
+    state = rng.bit_generator.state["state"]
+    return state["state"], state["inc"]
+
+
+def states_of_purposes(seed):
+    """Of every purpose's keys with an index of none, one and two numbers."""
+    prefixes = [*every_prefix(), *(Purpose.E_STEP.step(number) for number in range(5))]
+    indices = [index for length in range(3) for index in itertools.product((0, 1, 2, 3, 900, 901), repeat=length)]
+    return [state_of(randomness.generator(seed, prefix, *index)) for prefix in prefixes for index in indices]
+
+
+BLOCKS = [*range(9), 900, 901, 980, *range(990, 1005), 2**32 - 1]
+"""Blocks of prior draws whose numbers are small, are a purpose's, or fill a word."""
+
+
+@pytest.mark.parametrize("prior_seed", [0, 5, 2**32 - 1, 2**32 + 5, 2**64 + 1, 2**96 - 1])
+def test_prior_draws_have_keys_of_no_purpose(prior_seed):
+    """[seed, block] lies within a seed sequence's pool of four words; a purpose's numbers come after the pool."""
+    states = states_of_purposes(prior_seed)
+    assert len(set(states)) == len(states)
+    prior = {state_of(prior_generator(prior_seed, block)) for block in BLOCKS}
+    assert len(prior) == len(set(BLOCKS))
+    assert prior.isdisjoint(states)
+
+
+def test_a_seed_without_a_purpose_has_the_key_of_prior_draws():
+    """Negative control: zeros that fill the pool are as a block's number would be, so every key needs a purpose."""
+    assert state_of(np.random.default_rng(5)) == state_of(prior_generator(5, 0))
+
+
+def test_seeds_that_fill_the_pool_share_a_key_only_where_a_purpose_has_no_index():
+    """The block of prior draws is the fifth word then, as is a purpose's first number."""
+    shared = state_of(prior_generator(2**96, Purpose.STARTS.value[0]))
+    assert shared == state_of(randomness.generator(2**96, Purpose.STARTS))
+    assert shared != state_of(randomness.generator(2**96, Purpose.STARTS, 0))
+
+
+def test_equal_weights_are_drawn_by_a_key_of_their_own(used, seed):
+    model, release = count_model(), count_release()
+    posterior = nw.sample(model, release, nw.Importance(), draws=100, seed=seed, on_failure="return", progress=False)
+    used.clear()
+    posterior.to_arviz()
+    assert list(used) == [(seed, Purpose.EQUAL_WEIGHTS.value)]
+
+
 MAKERS = ("SeedSequence", "default_rng", "RandomState", "PCG64", "Philox")
 
 
@@ -81,7 +129,6 @@ EXCEPTIONS = {
     "inference/blocks.py": 2,  # a generator of a key made there
     "model/simulator.py": 2,  # twice the same, to see whether a simulator keeps to it
     "model/model.py": 1,  # of prior draws, which know nothing of algorithms
-    "results/posterior.py": 1,  # of weighted draws made equal, for ArviZ
     "paper/lalonde.py": 1,  # of a curator
 }
 

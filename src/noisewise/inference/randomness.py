@@ -57,6 +57,8 @@ class Purpose(Enum):
     """Releases simulated from a posterior's draws."""
     LAYERS = (7, 10)
     """Parameters that were integrated out, drawn given all else: the layer's place."""
+    EQUAL_WEIGHTS = (7, 11)
+    """Which of a posterior's weighted draws are taken, and in which order, where equal weights are asked for."""
     CALIBRATION_TRUTHS = (8, 0)
     """True values and releases of a calibration: block."""
     CALIBRATION_SEED = (8, 1)

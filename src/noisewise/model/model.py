@@ -437,5 +437,11 @@ def _of_one(function: Callable[[Any], Distribution], parent: str, **values: Any)
 
 
 def prior_generator(seed: int, block: int) -> np.random.Generator:
-    """Random numbers of a block of prior draws; an algorithm's streams have other keys, which begin with a purpose."""
+    """Random numbers of a block of prior draws.
+
+    An algorithm's streams have other keys. A `SeedSequence` fills a pool of four words of 32 bits with seed and block,
+    and zeros after them; a purpose's numbers come after these four words, and are mixed into what is there. So a seed
+    below 2**96 leaves room for the block, and no purpose has the keys of its prior draws. From 2**96 on the block is
+    itself the fifth word: there block 900 of prior draws begins as the starts of `Purpose.STARTS` do.
+    """
     return np.random.default_rng([seed, block])

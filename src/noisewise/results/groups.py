@@ -39,7 +39,7 @@ def of(
         simulated = model.simulate(count, seed)
         simulated |= model.derive(simulated)
         columns["prior"] = {name: simulated[name] for name in draws if name in simulated}
-    if predictive:  # the seed with a number that no block of prior draws of this length has
+    if predictive:  # of a purpose, so by no random number that prior draws of this seed have used
         columns["posterior_predictive"] = predicted(problem, draws, generator(seed, Purpose.PREDICTIVE))
     return {group: named for group, named in columns.items() if named}, told
 

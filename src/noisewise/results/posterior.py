@@ -19,6 +19,7 @@ from noisewise.diagnostics import chains, tails, weights
 from noisewise.errors import InputError, refusal
 from noisewise.frozen import FrozenDict
 from noisewise.inference.problem import Problem
+from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
@@ -398,8 +399,7 @@ class Posterior:
         attributes = {"inference_library": "noisewise", "status": self.status}
         draws = {name: values * 1 if values.dtype.kind == "b" else values for name, values in self.draws.items()}
         if self.log_weights is not None:
-            # The seed alone, without a purpose, is the key of no other stream.
-            index = weights.systematic(np.random.default_rng(self.seed), self.log_weights, len(self))
+            index = weights.systematic(generator(self.seed, Purpose.EQUAL_WEIGHTS), self.log_weights, len(self))
             draws = {name: values[index] for name, values in draws.items()}
             attributes["resampled"] = "systematic resampling by importance weight; draws repeat"
         tree = self._tree(draws, attributes, naming=self.naming)
