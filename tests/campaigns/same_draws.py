@@ -1,9 +1,15 @@
 """Digests of the draws that every sampler and estimator gives for one seed: what a change of layout must not alter.
 
-    python tests/campaigns/same_draws.py            compares with tests/reference/draws.json
-    python tests/campaigns/same_draws.py --write    writes it anew; the commit says which digests changed, and why
+    export PYTHONPATH=tests/helpers
+    python tests/campaigns/same_draws.py            compares with those of this environment
+    python tests/campaigns/same_draws.py --write    writes these anew; the commit says which digests changed, and why
 
-A digest is of every bit, so it holds for one set of versions and one kind of processor; the file names both.
+A digest is of every bit, so it holds for one set of versions and one kind of processor: an environment. The file,
+tests/reference/draws.json, has an entry for each environment that somebody has written it in. What is seen to have
+changed in one is known to be stale in the others, and is dropped from their entries. So before a change is made in an
+environment that the file does not have, write its entry.
+
+The first draws of a few runs, tests/reference/first_draws.json, are compared within rounding, so in every environment.
 """
 
 import argparse
@@ -21,12 +27,21 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import scipy
+from sampler_table import SAMPLERS, Row
 
 import noisewise as nw
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.intervals import bootstrap
 
-FILE = Path(__file__).resolve().parents[1] / "reference" / "draws.json"
+REFERENCE = Path(__file__).resolve().parents[1] / "reference"
+FILE = REFERENCE / "draws.json"
+FIRST = REFERENCE / "first_draws.json"
+FIRST_ROWS = 8
+PLAIN = ("Rejection: count", "Importance: count", "simulate: hierarchy")
+"""Runs of NumPy's variates and plain arithmetic alone: another processor alters the last digits and no more. A chain
+may branch where these differ, and then goes elsewhere."""
+Digests = dict[str, str]
+Entry = dict[str, dict[str, str]]
 
 
 @cache
@@ -73,24 +88,13 @@ def runs() -> Iterator[tuple[str, Callable[[], Any]]]:
     """(name, what to run) for every sampler and estimator on problems that it takes."""
     problems = {"count": count(), "clamped mean": clamped_mean(), "hierarchy": hierarchy(), "survey": survey()}
     problems["means"] = means()
-    samplers: list[tuple[str, Any, int, tuple[str, ...]]] = [
-        ("chosen", None, 800, ("count", "clamped mean", "hierarchy", "survey")),
-        ("Rejection", nw.Rejection(), 3000, ("count", "clamped mean", "hierarchy")),
-        ("Rejection joint", nw.Rejection(plan="joint"), 500, ("count", "hierarchy")),
-        ("Importance", nw.Importance(), 3000, ("count", "clamped mean", "hierarchy")),
-        ("ImportanceRejection", nw.ImportanceRejection(), 1000, ("count", "hierarchy")),
-        ("RejectionControl", nw.RejectionControl(), 1000, ("count", "hierarchy")),
-        ("MCMC", nw.MCMC(), 1000, ("count", "hierarchy")),
-        ("SMC", nw.SMC(), 1000, ("count", "hierarchy")),
-        ("Augmentation", nw.Augmentation(), 1000, ("count", "clamped mean", "hierarchy", "survey")),
-        ("NUTS", nw.NUTS(), 800, ("count", "hierarchy")),
-    ]
-    for label, sampler, draws, names in samplers:
-        for name in names:
+    for label, row in SAMPLERS.items():
+        for name in row.digests:
             model, release = problems[name]
 
-            def run(model: Any = model, release: Any = release, sampler: Any = sampler, draws: int = draws) -> Any:
-                found = nw.sample(model, release, sampler, draws=draws, seed=7, on_failure="return", progress=False)
+            def run(model: Any = model, release: Any = release, row: Row = row) -> Any:
+                told = {"draws": row.digested, "seed": 7, "on_failure": "return", "progress": False}
+                found = nw.sample(model, release, row.sampler, **told)
                 return {**found.draws, "log_weights": found.log_weights, "status": found.status}
 
             yield f"{label}: {name}", run
@@ -157,25 +161,62 @@ def environment() -> dict[str, str]:
     return found | {"machine": platform.machine(), "processor's instructions": processor}
 
 
-def compute() -> dict[str, str]:
+def compute() -> Digests:
     """Every digest, by the name of its run."""
     return {name: digest(run()) for name, run in runs()}
 
 
+def entries() -> list[Entry]:
+    """What the file has, one entry for each environment."""
+    return list(json.loads(FILE.read_text()))
+
+
+def digests_in(present: dict[str, str], written: list[Entry]) -> Digests | None:
+    """The digests that were written in an environment; None where there are none of it."""
+    return next((entry["digests"] for entry in written if entry["environment"] == present), None)
+
+
+def with_entry(written: list[Entry], present: dict[str, str], digests: Digests) -> list[Entry]:
+    """All entries, that of the present environment replaced or added.
+
+    From the others goes what is known to be stale: digests that have changed here, and those of runs that are no more.
+    """
+    before = digests_in(present, written) or {}
+    stale = {name for name, value in before.items() if digests.get(name) != value}
+    others = [
+        entry | {"digests": {name: value for name, value in entry["digests"].items() if name in digests.keys() - stale}}
+        for entry in written
+        if entry["environment"] != present
+    ]
+    return [*others, {"environment": present, "digests": digests}]
+
+
+def numpy_series() -> str:
+    """NumPy's version in two numbers. A generator's variates may change between such versions, by its own rules."""
+    return ".".join(np.__version__.split(".")[:2])
+
+
+def first_draws(name: str) -> dict[str, list[Any]]:
+    """The first rows of a run's columns."""
+    columns = {key: value for key, value in dict(runs())[name]().items() if isinstance(value, np.ndarray)}
+    return {key: value[:FIRST_ROWS].tolist() for key, value in columns.items()}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    found = compute()
+    present, digests = environment(), compute()
+    written = digests_in(present, entries())
+    if written is None:
+        print(f"the file has no digests of this environment: {present}")
+    else:
+        changed = sorted(name for name in {*digests, *written} if digests.get(name) != written.get(name))
+        print("\n".join(changed) or f"{len(digests)} digests, all the same")
     if arguments.write:
-        FILE.write_text(json.dumps({"environment": environment(), "digests": found}, indent=2) + "\n")
-        return
-    kept = json.loads(FILE.read_text())
-    other = {name: value for name, value in environment().items() if kept["environment"].get(name) != value}
-    if other:
-        print(f"another environment than the file's: {other}")
-    changed = sorted(name for name in {*found, *kept["digests"]} if found.get(name) != kept["digests"].get(name))
-    print("\n".join(changed) or f"{len(found)} digests, all the same")
+        FILE.write_text(json.dumps(with_entry(entries(), present, digests), indent=2) + "\n")
+        first = {"numpy": numpy_series(), "runs": {name: first_draws(name) for name in PLAIN}}
+        FIRST.write_text(json.dumps(first, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Every public sampler, the targets it is tried on, and what it means for its draws to agree with the truth.
 
 `tests/samplers/test_samplers.py` runs small instances on chosen targets, `make campaign` every sampler on every target.
+`tests/campaigns/same_draws.py` has digests of their draws; `tests/inference/test_randomness.py` looks at their keys.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ RESPONSES = ("randomised-response-bits", "randomised-response-three-counts")
 class Row:
     """A sampler as the campaign runs it with `draws`; `small` with `few` draws (else the target's own) as tests do.
 
-    Tests try it on the targets of `default`, and with --long on those of `more`.
+    Tests try it on the targets of `default`, and with --long on those of `more`. Digests are of `digested` draws of
+    each of the problems `digests`, by their names in same_draws.py.
     """
 
     sampler: Sampler | None
@@ -33,6 +35,8 @@ class Row:
     few: int | None
     default: tuple[str, ...]
     more: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ("count",)
+    digested: int = 1_000
 
 
 FAMILY = (*KINDS, "simulator", *RESPONSES)
@@ -56,12 +60,29 @@ SAMPLERS = {
         4_000,
         tuple(name for name in TARGETS if name not in ALIKE),
         ALIKE,
+        digests=("count", "clamped mean", "hierarchy"),
+        digested=3_000,
     ),
     # elsewhere both plans of rejection are one
     "Rejection joint": Row(
-        nw.Rejection(plan="joint"), 20_000, nw.Rejection(plan="joint"), 4_000, ("statistic-of-statistic",)
+        nw.Rejection(plan="joint"),
+        20_000,
+        nw.Rejection(plan="joint"),
+        4_000,
+        ("statistic-of-statistic",),
+        digests=("count", "hierarchy"),
+        digested=500,
     ),
-    "Importance": Row(nw.Importance(), 50_000, nw.Importance(), None, WEIGHED, tuple(TARGETS)),
+    "Importance": Row(
+        nw.Importance(),
+        50_000,
+        nw.Importance(),
+        None,
+        WEIGHED,
+        tuple(TARGETS),
+        digests=("count", "clamped mean", "hierarchy"),
+        digested=3_000,
+    ),
     "Importance adapted": Row(
         nw.Importance(proposal="adapted"),
         50_000,
@@ -69,6 +90,7 @@ SAMPLERS = {
         20_000,
         ("count-2", "hierarchy"),
         FAMILY,
+        digests=(),
     ),
     "Importance of several": Row(
         nw.Importance(proposal="adapted", simulations=3),
@@ -77,6 +99,7 @@ SAMPLERS = {
         10_000,
         ("count-25",),
         FAMILY,
+        digests=(),
     ),
     "Importance collapsed": Row(
         nw.Importance(proposal="adapted", collapse=True),
@@ -85,6 +108,7 @@ SAMPLERS = {
         5_000,
         ("count-2", "hierarchy", "randomised-response-bits"),
         (*COUNTS, "beta-binomial", "statistic-of-statistic", "multinomial"),
+        digests=(),
     ),
     "ImportanceRejection": Row(
         nw.ImportanceRejection(),
@@ -93,9 +117,16 @@ SAMPLERS = {
         5_000,
         ("count-2", "randomised-response-bits"),
         FAMILY,
+        digests=("count", "hierarchy"),
     ),
     "RejectionControl": Row(
-        nw.RejectionControl(), 20_000, nw.RejectionControl(), 5_000, ("count-25", "hierarchy"), FAMILY
+        nw.RejectionControl(),
+        20_000,
+        nw.RejectionControl(),
+        5_000,
+        ("count-25", "hierarchy"),
+        FAMILY,
+        digests=("count", "hierarchy"),
     ),
     "MCMC": Row(
         nw.MCMC(),
@@ -104,6 +135,7 @@ SAMPLERS = {
         4096,
         ("count-2", "simulator", "bimodal"),
         (*KINDS, "latent-scale", "unary-encoding", "asymmetric"),
+        digests=("count", "hierarchy"),
     ),
     "SMC": Row(
         nw.SMC(),
@@ -112,6 +144,7 @@ SAMPLERS = {
         4096,
         ("count-2", "bimodal"),
         (*KINDS, "simulator", "truncated-laplace", "latent-scale", "tulap", "asymmetric"),
+        digests=("count", "hierarchy"),
     ),
     "Augmentation": Row(
         nw.Augmentation(),
@@ -120,6 +153,7 @@ SAMPLERS = {
         3_200,
         ("count-2", "latent-scale"),
         ("statistic-of-statistic", "hierarchy", "multinomial", *RESPONSES[:1], "normal-suppressed", "private-quantile"),
+        digests=("count", "clamped mean", "hierarchy", "survey"),
     ),
     "NUTS": Row(
         nw.NUTS(),
@@ -128,8 +162,18 @@ SAMPLERS = {
         6_000,
         ("count-2",),
         (*COUNTS, "beta-binomial", "hierarchy", "statistic-of-statistic", "multinomial", *RESPONSES[:1]),
+        digests=("count", "hierarchy"),
+        digested=800,
     ),
-    "chosen": Row(None, 20_000, None, 5_000, ("count-25",)),
+    "chosen": Row(
+        None,
+        20_000,
+        None,
+        5_000,
+        ("count-25",),
+        digests=("count", "clamped mean", "hierarchy", "survey"),
+        digested=800,
+    ),
 }
 
 
