@@ -1,5 +1,7 @@
 """CONTRIBUTING: its lists of files are complete, its examples work, and its picture of the rooms is the present one."""
 
+import importlib
+import pkgutil
 import re
 from functools import cache
 from pathlib import Path
@@ -9,6 +11,8 @@ import pytest
 import same_draws
 from exactness import LIMIT, agrees, variance_agrees
 from mechanism_case import all_cases, families
+from mutants.table import MUTANTS
+from sampler_table import SAMPLERS
 from targets import all_targets
 
 import noisewise as nw
@@ -16,8 +20,9 @@ from noisewise import engine, mechanisms, samplers
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
+from noisewise.likelihood import e_step
 from noisewise.likelihood.e_step.cloud import exact_cloud
-from noisewise.likelihood.e_step.contract import Drawing
+from noisewise.likelihood.e_step.contract import Drawing, EStep
 from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.mechanisms import CATALOGUE, Mechanism
@@ -26,10 +31,21 @@ from noisewise.samplers.choosing.choice import public_samplers
 
 ROOT = Path(__file__).parents[1]
 BUDGETS = {"epsilon", "delta", "rho", "mu"}
+for room in (mechanisms, samplers, e_step, engine):  # a file that no other imports is seen all the same
+    for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+        importlib.import_module(module.name)
+
+
+def below(cls):
+    """The library's own public classes that derive from one, by name."""
+    own = [kind for kind in cls.__subclasses__() if kind.__module__.startswith("noisewise.")]
+    found = {kind.__name__: kind for kind in own if not kind.__name__.startswith("_")}
+    return found | {name: kind for each in own for name, kind in below(each).items()}
+
+
 MECHANISMS = {name: kind for name, kind in CATALOGUE.items() if kind.__module__.startswith("noisewise.")}
-ENGINES = {
-    cls.__name__: cls for cls in engine.Engine.__subclasses__() if cls.__module__.startswith("noisewise.engine.")
-}
+ENGINES = below(engine.Engine)
+STEPS = below(EStep)
 
 
 def text(*names):
@@ -91,6 +107,12 @@ def needs_audit(kind):
     return any(BUDGETS & set(arguments) for arguments in kind.alternatives)
 
 
+def has_mutant(kind):
+    """Whether a mistake is planted in the class's file, as test_mutants.py wants of every file of mathematics."""
+    file = kind.__module__.removeprefix("noisewise.").replace(".", "/") + ".py"
+    return file in {mutant.file for mutant in MUTANTS.values()}
+
+
 TABLE = "tests/helpers/families/<family>.py"
 PLACES_OF_MECHANISMS = {
     "src/noisewise/mechanisms/__init__.py": lambda kind: kind.__name__ in mechanisms.__all__,
@@ -98,6 +120,7 @@ PLACES_OF_MECHANISMS = {
     # a statistic released without noise does not vary, and has a test of its own in test_samplers.py
     f"{TABLE}: TARGETS": lambda kind: kind is nw.Exact or kind.__name__ in aimed_at(),
     f"{TABLE}: audits": lambda kind: not needs_audit(kind) or kind.__name__ in audited(),
+    "tests/campaigns/mutants/table/mechanisms.py": has_mutant,
     "docs/mechanisms/<family>.md": lambda kind: kind.__name__ in text("docs/mechanisms.md") + pages("docs/mechanisms"),
     "src/noisewise/release/release.schema.json": lambda kind: kind.__name__ in schema()["$defs"],
 }
@@ -120,6 +143,11 @@ def has_row(file):
     return lambda kind: re.search(rf"\b{kind.__name__}\b", text(file)) is not None
 
 
+def has_row_with_proof(kind):
+    row = rf"^\| \[`{kind.__name__}`\]\(samplers/[\w-]+\.md\).*\(derivations/[\w-]+\.md\)"
+    return re.search(row, text("docs/samplers.md"), re.MULTILINE) is not None
+
+
 def has_word(file):
     return lambda kind: re.search(rf"\b{kind.name}\b", text(file)) is not None
 
@@ -127,14 +155,15 @@ def has_word(file):
 PLACES_OF_SAMPLERS = {
     "src/noisewise/samplers/__init__.py": lambda kind: kind.__name__ in samplers.__all__,
     "src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
-    "tests/helpers/sampler_table.py": has_row("tests/helpers/sampler_table.py"),
-    "tests/campaigns/same_draws.py": has_row("tests/campaigns/same_draws.py"),
+    "tests/helpers/sampler_table.py": lambda kind: kind in {type(row.sampler) for row in SAMPLERS.values()},
+    "tests/campaigns/mutants/table/samplers.py": has_mutant,
     "docs/derivations/<name>.md": has_pages("docs/derivations"),
     "docs/samplers/<name>.md": has_pages("docs/samplers"),
-    "docs/samplers.md": has_row("docs/samplers.md"),
+    "docs/samplers.md": has_row_with_proof,
 }
 PLACES_OF_E_STEPS = {
     "src/noisewise/likelihood/e_step/table.py": lambda kind: kind in map(type, E_STEPS.values()),
+    "tests/campaigns/mutants/table/likelihood.py": has_mutant,
     "docs/likelihood.md": lambda kind: f'`"{kind.name}"`' in text("docs/likelihood.md"),
     "docs/derivations/likelihood.md": has_word("docs/derivations/likelihood.md"),
 }
@@ -161,9 +190,9 @@ def test_a_sampler_is_in_every_file_of_the_list(name):
     assert not lacking(public_samplers()[name], PLACES_OF_SAMPLERS)
 
 
-@pytest.mark.parametrize("name", E_STEPS)
+@pytest.mark.parametrize("name", sorted(STEPS))
 def test_an_e_step_is_in_every_file_of_the_list(name):
-    assert not lacking(type(E_STEPS[name]), PLACES_OF_E_STEPS)
+    assert not lacking(STEPS[name], PLACES_OF_E_STEPS)
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))

@@ -87,6 +87,17 @@ def test_every_page_is_reachable_from_the_navigation(site):
     assert sum(1 for _ in DOCS.rglob("*.md")) <= len(pages)
 
 
+def test_a_page_without_an_entry_stands_with_its_folder(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "theme")
+    import hooks
+
+    navigation = [{"Home": ["index.md"]}, {"Samplers": [{"Overview": "samplers.md"}, {"SMC": "samplers/smc.md"}]}]
+    hooks.add_unlisted(navigation, ["alone.md", "samplers/new.md"])
+    assert navigation[1]["Samplers"][-1] == "samplers/new.md"
+    assert navigation[2:] == [{"More": ["alone.md"]}]
+    assert navigation[0] == {"Home": ["index.md"]}
+
+
 def test_search_needs_no_server(site):
     pages, folder = site
     assert (folder / "search/search_index.js").read_text().startswith("var __index = {")

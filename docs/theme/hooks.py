@@ -56,10 +56,25 @@ def on_files(files: Any, config: Any) -> Any:
     pages = {file.src_uri for file in files.documentation_pages()}
     named: set[str] = set()
     config.nav = [entry for entry in (_kept(entry, pages, named) for entry in config.nav) if entry]
-    unlisted = sorted(pages - named)
-    if unlisted:
-        config.nav.append({"More": unlisted})
+    add_unlisted(config.nav, sorted(pages - named))
     return files
+
+
+def add_unlisted(navigation: list[Any], unlisted: list[str]) -> None:
+    """Give each page without an entry a place: the end of the section that lists its folder, else a section "More"."""
+    sections = [below for entry in navigation if isinstance(entry, dict) for below in entry.values()]
+    more: list[str] = []
+    for page in unlisted:
+        folder = posixpath.dirname(page)
+        next((below for below in sections if folder and folder in _folders(below)), more).append(page)
+    if more:
+        navigation.append({"More": more})
+
+
+def _folders(section: Any) -> set[str]:
+    """The folders of a section's pages."""
+    pages = [page for entry in section for page in ([entry] if isinstance(entry, str) else entry.values())]
+    return {posixpath.dirname(page) for page in pages if isinstance(page, str)}
 
 
 def _kept(entry: Any, pages: set[str], named: set[str]) -> Any:
