@@ -204,7 +204,8 @@ def _types(content):
 
 def test_a_sidecar_says_what_is_missing(tmp_path):
     release = nw.Release(count=nw.Laplace(scale=5.0).released(37.4))
-    content = croissant.sidecar(release, saved(release, tmp_path))
+    path = saved(release, tmp_path)
+    content = croissant.sidecar(release, path.name, path.read_bytes())
     assert croissant.missing(content) == ["name", "license", "url", "creator", "datePublished"]
     assert content["description"].startswith("Statistics published with privacy noise: count.")
 
@@ -215,7 +216,7 @@ def test_an_independent_reader_takes_the_sidecar(tmp_path):
     import mlcroissant
 
     path = saved(full(), tmp_path)
-    content = croissant.sidecar(full(), path, "https://example.org/health")
+    content = croissant.sidecar(full(), path.name, path.read_bytes(), "https://example.org/health")
     (tmp_path / "croissant.json").write_text(json.dumps(content))
     found = mlcroissant.Dataset(tmp_path / "croissant.json")
     assert not found.metadata.issues.errors

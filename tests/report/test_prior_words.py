@@ -6,7 +6,7 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise.report.markup import MINUS
-from noisewise.report.prior_words import prior_in_words, spread
+from noisewise.report.prior_words import prior_in_words
 
 LAWS = {
     "gamma": (dist.Gamma(25.0, 1.0), "mean 25; 95% between 16 and 36"),
@@ -31,19 +31,6 @@ def test_the_words_are_those_of_scipy():
     assert (round(low), round(high)) == (16, 36)
     low, high = stats.poisson(100).ppf([0.025, 0.975])
     assert (low, high) == (81, 120)
-
-
-@pytest.mark.parametrize(
-    ("law", "exact"),
-    [(dist.Gamma(4.0, 0.04), stats.gamma(4, scale=25)), (dist.Beta(2.0, 7.0), stats.beta(2, 7))],
-    ids=["gamma", "beta"],
-)
-def test_ends_are_exact_where_the_distribution_function_has_a_formula(law, exact):
-    model = nw.Model(prior={"p": law}, statistics={"s": lambda p: dist.Normal(p, 1.0)})
-    mean, median, low, high, positive = spread(model, "p")
-    assert (mean, median) == pytest.approx((exact.mean(), exact.median()), rel=1e-6)
-    assert (low, high) == pytest.approx(exact.interval(0.95), rel=1e-6)
-    assert positive
 
 
 def test_a_law_of_other_parameters_is_drawn_with_them():

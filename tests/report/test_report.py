@@ -14,10 +14,8 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from browser import PHONE, focus_order, kept, opened, overflow, picture, serious_findings
-from exactness import LIMIT
 from matplotlib.figure import Figure
 from mechanism_case import all_cases
-from scipy import stats
 from targets import brief_rows, briefly, count_model
 
 import noisewise as nw
@@ -28,7 +26,6 @@ from noisewise.inference.status import POSTERIOR
 from noisewise.mechanisms import CATALOGUE, Product, Staircase
 from noisewise.report import Report, noise, words
 from noisewise.report import graph as drawing
-from noisewise.report.information import lost
 from noisewise.report.likelihood import FitReport
 from noisewise.report.markup import number, tag, text, whole
 from noisewise.report.model_words import words_of_nodes
@@ -124,19 +121,6 @@ def test_every_mechanism_has_a_sentence_of_its_own():
     assert not [each for each in said.values() if "made noisy by" in each or "the noise of" in each]
 
 
-def test_the_size_of_noise_is_that_of_its_law():
-    half, most = noise.typical_error(nw.Laplace(scale=5.0), ())
-    np.testing.assert_allclose([half, most], [5 * np.log(2), 5 * np.log(20)], rtol=1e-9)
-    half, most = noise.typical_error(nw.Gaussian(scale=[1.0, 3.0]), (2,))
-    np.testing.assert_allclose(half, np.array([1, 3]) * stats.norm.ppf(0.75), rtol=1e-9)
-    np.testing.assert_allclose(most, np.array([1, 3]) * stats.norm.ppf(0.975), rtol=1e-9)
-    mechanism = nw.DiscreteLaplace(scale=3.0)
-    z = np.arange(-400, 401)
-    probability = np.exp(mechanism.log_prob(z, 0))
-    for found, share in zip(noise.typical_error(mechanism, ()), (0.5, 0.95), strict=True):
-        assert probability[np.abs(z) <= found].sum() >= share > probability[np.abs(z) < found].sum()
-
-
 def test_the_sentence_of_a_count_is_plain():
     said = noise.sentence("count", count_release()["count"])
     assert (
@@ -173,49 +157,6 @@ def test_guarantees_are_those_of_the_whole():
     assert "do not add up" in said[0]
     assert "plus at most 1.00e\u22125" in said[1]
     assert "0.5-zCDP" in said[2]
-
-
-# What privacy cost --------------------------------------------------------------------------------------------------
-
-
-def normal_draws(rng, size, prior=2.0, spread=1.0, scale=1.5, value=1.3):
-    """Draws of (theta, s) given s + noise, all normal, and the share of Var(theta) that the noise causes."""
-    model = nw.Model({"theta": dist.Normal(0.0, prior)}, {"s": lambda theta: dist.Normal(theta, spread)})
-    release = nw.Release(s=nw.Gaussian(scale=scale).released(value))
-    joint = np.array([[prior**2, prior**2], [prior**2, prior**2 + spread**2]])
-    against = joint[:, 1] / (joint[1, 1] + scale**2)
-    covariance = joint - np.outer(against, joint[:, 1])
-    values = rng.multivariate_normal(against * value, covariance, size=size)
-    inside = prior**2 * spread**2 / (prior**2 + spread**2)
-    return model, release, values, 1.0 - inside / covariance[0, 0]
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_variance_due_to_the_noise_is_the_law_of_total_variance(seed, weighted):
-    rng = np.random.default_rng(seed)
-    model, release, values, truth = normal_draws(rng, 40_000)
-    log_weights = None
-    if weighted:  # thinned by theta, and weighted back
-        kept_share = 0.3 + 0.7 / (1.0 + np.exp(-values[:, 0]))
-        chosen = rng.random(len(values)) < kept_share
-        values, log_weights = values[chosen], -np.log(kept_share[chosen])
-    posterior = drawn(model, release, {"theta": values[:, 0], "s": values[:, 1]}, log_weights=log_weights)
-    found = lost(posterior, release, {"theta": rng.normal(0.0, 2.0, 10_000)}, 0.95)[0]
-    error = 2.0 * np.sqrt(truth) * (1.0 - truth) / np.sqrt(0.5 * posterior.ess["theta"])  # of R^2, by the delta method
-    assert abs(found.noise_share - truth) < LIMIT * error
-    less = normal_draws(rng, 10, scale=1.0)[3]
-    assert abs(found.noise_share - less) > LIMIT * error  # the same check tells another scale
-
-
-def test_noise_free_statistics_cost_nothing_and_few_draws_tell_nothing(seed):
-    rng = np.random.default_rng(seed)
-    model, release, values, _ = normal_draws(rng, 30)
-    prior = {"theta": rng.normal(0.0, 2.0, 1_000)}
-    few = drawn(model, release, {"theta": values[:, 0], "s": values[:, 1]})
-    assert lost(few, release, prior, 0.95)[0].noise_share is None
-    naive = release.naive()
-    exact = drawn(model, naive, {"theta": values[:, 0], "s": np.full(30, 1.3)})
-    assert lost(exact, naive, prior, 0.95)[0].noise_share is None
 
 
 # The verdict --------------------------------------------------------------------------------------------------------

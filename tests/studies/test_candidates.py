@@ -13,9 +13,9 @@ from jax.scipy import stats as jax_stats
 from scipy import optimize, stats
 
 import noisewise as nw
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.candidates import Way
 from noisewise.studies.designs.open_plan import OpenPlan
-from noisewise.studies.designs.target import Goal
 
 TAU, SIGMA, DELTA = 2.0, 0.5, 0.3
 

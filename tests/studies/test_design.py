@@ -12,12 +12,12 @@ from targets import count_model
 
 import noisewise as nw
 from noisewise.mechanisms import Gaussian
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.run import PER_BATCH
 from noisewise.studies.designs.search import Curve, falling, least
 from noisewise.studies.designs.simulation import Simulation, floor_of
 from noisewise.studies.designs.split import judged, searched
-from noisewise.studies.designs.target import Goal
 
 Z = stats.norm.ppf(0.975)
 TAU, SIGMA, DELTA = 2.0, 0.5, 0.3

@@ -13,10 +13,10 @@ from scipy.special import gammaln
 
 import noisewise as nw
 from noisewise.mechanisms import DiscreteLaplace, Exact
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.counts import common_place, counted
 from noisewise.studies.designs.shares import ShareOfTable
 from noisewise.studies.designs.simulation import Simulation, floor_of
-from noisewise.studies.designs.target import Goal
 
 
 def of(content, model):

@@ -16,11 +16,11 @@ from noisewise.analysis.vocabulary import FUNCTIONS, LAWS
 from noisewise.errors import InputError, Path, refusal
 from noisewise.mechanisms import CATALOGUE, Mechanism
 from noisewise.model import Model
+from noisewise.results.goal import Goal
 from noisewise.studies.design import WHO, grid_of
 from noisewise.studies.designs.candidates import MOST
 from noisewise.studies.designs.open_plan import OpenPlan
 from noisewise.studies.designs.run import PER_BATCH, Effort
-from noisewise.studies.designs.target import Goal
 
 OPTIONS = ("budgets", "shares", "replicates", "tolerance")
 """Keys that `nw.design` takes as they are."""

@@ -51,7 +51,7 @@ def croissant(
     out: Out = None,
 ) -> None:
     """Write a sidecar for data portals: Croissant metadata (JSON-LD) about the release file."""
-    content = portal.sidecar(Release.load(file), file, url)
+    content = portal.sidecar(Release.load(file), file.name, file.read_bytes(), url)
     _said("croissant", json.dumps(content, indent=2, ensure_ascii=False) + "\n", out)
     for name in portal.missing(content):
         note(f"Croissant requires '{name}', which {'--url gives' if name == 'url' else 'the release does not state'}")

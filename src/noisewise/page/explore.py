@@ -26,13 +26,13 @@ from noisewise.numerics import Array
 from noisewise.page import budget
 from noisewise.page.runs import REPLICATES, SIMULATING
 from noisewise.release import Release
+from noisewise.results.goal import Goal, interval
 from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 from noisewise.samplers import NUTS, Augmentation, Rejection
 from noisewise.samplers.sample import sample
 from noisewise.studies.designs.run import PER_BATCH, StudyRun
 from noisewise.studies.designs.simulation import Case, Rows, Simulation
-from noisewise.studies.designs.target import Goal, interval
 
 Progress = Callable[[str, int, int], None]
 Intervals = dict[str, tuple[float, float]]

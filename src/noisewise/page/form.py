@@ -9,7 +9,7 @@ from noisewise.analysis import Analysis, DesignFile
 from noisewise.analysis import toml as toml_text
 from noisewise.analysis.expected import law_between, short, typed_ends
 from noisewise.errors import InputError, Path
-from noisewise.report.prior_words import spread
+from noisewise.model.prior import prior_spread
 from noisewise.results.naming import Naming
 
 NOISE = ("epsilon", "scale", "rho", "mu", "keep")
@@ -54,8 +54,8 @@ def _has(entries: dict[str, Any], name: str, key: str) -> bool:
 
 def _between(model: Any, name: str, law: Any) -> tuple[str, str]:
     """The ends of the middle 95% of a prior: as they were typed, where the law was made from them."""
-    _, _, low, high, _ = spread(model, name)
-    return typed_ends(low, high, str(law)) or (short(low), short(high))
+    prior = prior_spread(model, name)
+    return typed_ends(prior.low, prior.high, str(law)) or (short(prior.low), short(prior.high))
 
 
 def _shown(value: Any) -> str:

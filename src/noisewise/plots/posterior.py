@@ -11,7 +11,7 @@ from noisewise import checks
 from noisewise.diagnostics import weights
 from noisewise.errors import refusal
 from noisewise.model import Model
-from noisewise.model.model import prior_generator
+from noisewise.model import prior as priors
 from noisewise.numerics import Array
 from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
@@ -67,13 +67,8 @@ def grid_of_panels(number: int, height: float, margin: float) -> tuple[Any, list
 
 
 def prior_draws(model: Model, seed: int) -> dict[str, Array]:
-    """Parameters, and statistics that are laws of them: sums over records would take long, and only draw a line."""
-    names: list[str] = []
-    for name in model.order:
-        if model.has_density(name) and set(model.parents(name)) <= set(names):
-            names.append(name)
-    drawn = model.draw(prior_generator(seed, 0), names, 10_000)
-    return drawn | model.derive(drawn)
+    """As many as a line of the prior needs."""
+    return priors.prior_draws(model, seed, blocks=1, rows=10_000)
 
 
 def _check(posterior: Any, prior: Any, naive: Any) -> None:

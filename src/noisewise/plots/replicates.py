@@ -28,7 +28,7 @@ def plot_replicates(replicates: Replicates, **functions: Callable[..., Any]) -> 
 
     table, spread = rows(replicates, MOST_ROWS, **functions)
     figure, axis = plt.subplots(figsize=(7.0, 0.34 * len(table) + 1.3), layout="constrained")
-    draw(axis, table, spread)
+    bars(axis, table, spread)
     handles = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3, frameon=False)
     return figure
@@ -42,7 +42,7 @@ def rows(replicates: Replicates, most: int, **functions: Callable[..., Any]) -> 
     return table, replicates.spread(**functions).loc[table.index]
 
 
-def draw(axis: Any, table: Any, spread: Any) -> None:
+def bars(axis: Any, table: Any, spread: Any) -> None:
     """Bars and diamonds on an axis, a row for each."""
     for row, (label, numbers) in enumerate(table.iterrows()):
         unit = numbers["sd"] if numbers["sd"] > 0 else 1.0

@@ -67,7 +67,7 @@ def _p(p: float) -> str:
 
 def _picture(table: Any, spread: Any) -> Html:
     with figures.small_axis(0.35 * len(table) + 0.9, width=8.0) as (axis, drawn):
-        plots.draw(axis, table, spread)
+        plots.bars(axis, table, spread)
     words = " ".join(f"{label}: p {_p(row['p'])}." for label, row in table.iterrows())
     picture = figures.inline(drawn[0], "check", "Published values among replicates", words)
     caption = "Bars hold 50% and 95% of the replicates; a diamond is the published value, red where p is below 0.05."

@@ -6,7 +6,6 @@ the release does not state is left out and said.
 
 import hashlib
 import math
-from pathlib import Path
 from typing import Any
 
 from noisewise.release import Release
@@ -39,9 +38,9 @@ FROM_RELEASE = {"name": "title", "license": "licence", "datePublished": "date"}
 COLUMNS = {**dict.fromkeys(("name", "description", "unit", "mechanism"), "sc:Text"), "entries": "sc:Integer"}
 
 
-def sidecar(release: Release, file: Path, url: str | None = None) -> dict[str, Any]:
-    """JSON-LD about `release`, which lies in `file`; `url` is the page where it can be found."""
-    said, raw = release.about, file.read_bytes()
+def sidecar(release: Release, file: str, raw: bytes, url: str | None = None) -> dict[str, Any]:
+    """JSON-LD about `release`: the name of its file, what is in the file, and the page where it can be found."""
+    said = release.about
     stated = {key: said[field] for key, field in FROM_RELEASE.items() if field in said}
     own = said.get("description", f"Statistics published with privacy noise: {listed(list(release))}.")
     stated["description"] = f"{own} {promised(release)[0]}"
@@ -52,9 +51,9 @@ def sidecar(release: Release, file: Path, url: str | None = None) -> dict[str, A
         stated["url"] = url
     distribution = {
         "@type": "cr:FileObject",
-        "@id": file.name,
-        "name": file.name,
-        "contentUrl": file.name,
+        "@id": file,
+        "name": file,
+        "contentUrl": file,
         "contentSize": f"{len(raw)} B",
         "encodingFormat": "application/json",
         "sha256": hashlib.sha256(raw).hexdigest(),

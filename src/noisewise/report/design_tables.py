@@ -1,26 +1,31 @@
 """The tables of a design's report: what to publish, what it was chosen from, how many people, and the curve."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noisewise.model import Model
 from noisewise.report.design import DesignTable
 from noisewise.report.markup import NONE, number, whole
 from noisewise.report.noise import described
+from noisewise.results.goal import Goal
 from noisewise.results.naming import Naming
-from noisewise.studies.allocate import Allocation
-from noisewise.studies.design import Design
-from noisewise.studies.designs.target import Goal
-from noisewise.studies.sample_size import SampleSize
+
+if TYPE_CHECKING:  # a report is handed them: it runs no study
+    from noisewise.studies.allocate import Allocation
+    from noisewise.studies.design import Design
+    from noisewise.studies.sample_size import SampleSize
 
 ERROR = "standard error"
 
 
-def tables_of(found: Design | SampleSize, split: Allocation | None, model: Model, naming: Naming) -> list[DesignTable]:
+def tables_of_size(found: "SampleSize", naming: Naming) -> list[DesignTable]:
+    """How many people, and the curves. Closed forms have no errors, and no columns of them."""
+    return [people(found), sizes(found, measured(found.target, naming))]
+
+
+def tables_of_budget(found: "Design", split: "Allocation | None", model: Model, naming: Naming) -> list[DesignTable]:
     """All that there are, the curve last. Closed forms have no errors, and no columns of them."""
     words = measured(found.target, naming)
-    if isinstance(found, SampleSize):
-        return [people(found), sizes(found, words)]
     tables = [] if found.status == "nowhere" else [plan(found, model)]
     if split is not None and split.candidates:
         tables.append(candidates(split, words))
@@ -35,7 +40,7 @@ def measured(target: Goal, naming: Naming) -> str:
     return f"{target.words} ({unit})" if unit and not target.is_chance else target.words
 
 
-def plan(found: Design, model: Model) -> DesignTable:
+def plan(found: "Design", model: Model) -> DesignTable:
     """Each statistic with its part of the budget, and the noise that comes with it."""
     rows = [
         {
@@ -48,7 +53,7 @@ def plan(found: Design, model: Model) -> DesignTable:
     return _table("plan", "What to publish", f"The plan at {found.kind} = {found.budget:.3g}", rows)
 
 
-def candidates(split: Allocation, words: str) -> DesignTable:
+def candidates(split: "Allocation", words: str) -> DesignTable:
     """The ways to publish that were compared, in the order given."""
     rows = [
         {name: whole(value) if isinstance(value, (int, float)) else str(value) for name, value in one.choice.items()}
@@ -62,7 +67,7 @@ def candidates(split: Allocation, words: str) -> DesignTable:
     return _table("candidates", "What was compared", f"Compared at {split.kind} = {split.budget:g}", rows)
 
 
-def shares(split: Allocation) -> DesignTable:
+def shares(split: "Allocation") -> DesignTable:
     """The best split, and that nothing is gained by moving a little of it."""
     rows = [
         {"statistic": name, "share": _percent(share), split.kind: number(share * split.budget)}
@@ -73,7 +78,7 @@ def shares(split: Allocation) -> DesignTable:
     return _table("split", "How it is split", f"The best split of {split.kind} = {split.budget:g}", rows)
 
 
-def people(found: SampleSize) -> DesignTable:
+def people(found: "SampleSize") -> DesignTable:
     """The least number of people for each budget."""
     rows = [
         {found.kind: f"{budget:g}"}
@@ -85,7 +90,7 @@ def people(found: SampleSize) -> DesignTable:
     return _table("people", "How many people", f"For a {found.target.words} {bound} {found.target.goal:g}", rows)
 
 
-def sizes(found: SampleSize, words: str) -> DesignTable:
+def sizes(found: "SampleSize", words: str) -> DesignTable:
     """The target by number of people and budget."""
     rows = [
         {"people": whole(n)} | {f"{found.kind} = {budget:g}": number(value) for budget, value in row.items()}
@@ -94,7 +99,7 @@ def sizes(found: SampleSize, words: str) -> DesignTable:
     return _table("numbers", "The same in numbers", f"{words} by number of people", rows)
 
 
-def curve(found: Design, words: str) -> DesignTable:
+def curve(found: "Design", words: str) -> DesignTable:
     """The target by budget."""
     rows = [
         {found.kind: number(budget), words: number(value)}

@@ -3,24 +3,27 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisewise.inference.settings import method_in_words
-from noisewise.model.model import prior_generator
+from noisewise.model.prior import prior_draws
 from noisewise.numerics import Array
 from noisewise.report import check, figures, page, words
-from noisewise.report.information import Lost, lost
 from noisewise.report.markup import NONE, Html, bullets, joined, listed, number, tag
 from noisewise.report.page import Section
 from noisewise.report.short_answer import in_order, sentences
 from noisewise.report.verdict import Verdict, answers, judge
+from noisewise.results.beside import Beside
 from noisewise.results.fit import Fit
+from noisewise.results.information import Lost, lost
 from noisewise.results.posterior import Posterior
 from noisewise.results.replicates import Replicates
-from noisewise.studies.compare import Comparison
-from noisewise.studies.forecast import Forecast
+
+if TYPE_CHECKING:  # a report is handed them: it runs no study
+    from noisewise.studies.compare import Comparison
+    from noisewise.studies.forecast import Forecast
 
 PRIOR_BLOCKS, PRIOR_ROWS = 3, 4096
 """Draws of the prior, by blocks of the size that `Model.simulate` compiles for."""
@@ -39,7 +42,7 @@ class Report(page.Shown):
     posterior: Posterior
     _: KW_ONLY
     naive: Posterior | None = None
-    forecast: Forecast | None = None
+    forecast: "Forecast | None" = None
     fit: Fit | None = None
     conflict: Mapping[str, float] | None = None
     """Tail probabilities of the release under the prior; the forecast's, where there is one."""
@@ -54,7 +57,7 @@ class Report(page.Shown):
             object.__setattr__(self, "conflict", self.forecast.conflict)
 
     @classmethod
-    def of(cls, comparison: Comparison, **options: Any) -> "Report":
+    def of(cls, comparison: "Comparison", **options: Any) -> "Report":
         """The report of what `nw.compare` returned."""
         settings = {"naive": comparison.naive, "no_naive": comparison.reason}
         return cls(comparison.model, comparison.release, comparison.exact, **(settings | options))
@@ -84,14 +87,7 @@ class Report(page.Shown):
     @cached_property
     def before(self) -> dict[str, Array]:
         """Draws of the prior, statistics that are laws included; sums over records, perhaps very many, are not."""
-        names: list[str] = []
-        for name in self.model.order:
-            if self.model.has_density(name) and set(self.model.parents(name)) <= set(names):
-                names.append(name)
-        rngs = [prior_generator(self.posterior.seed, block) for block in range(PRIOR_BLOCKS)]
-        blocks = [self.model.draw(rng, names, PRIOR_ROWS) for rng in rngs]
-        drawn = {name: np.concatenate([block[name] for block in blocks]) for name in names}
-        return drawn | self.model.derive(drawn)
+        return prior_draws(self.model, self.posterior.seed, blocks=PRIOR_BLOCKS, rows=PRIOR_ROWS)
 
     @cached_property
     def lost(self) -> list[Lost]:
@@ -99,11 +95,11 @@ class Report(page.Shown):
         return lost(self.posterior, self.release, self.before, self.level) if self.has_answer else []
 
     @cached_property
-    def comparison(self) -> Comparison | None:
+    def comparison(self) -> Beside | None:
         """Naive beside exact, where both have draws."""
         if self.naive is None or not answers(self.naive) or not self.has_answer:
             return None
-        return Comparison(self.model, self.release, self.posterior, self.naive)
+        return Beside(self.posterior, self.naive)
 
     def html(self) -> str:
         """The whole file."""

@@ -12,9 +12,9 @@ import numpy as np
 from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import number, whole
 from noisewise.report.words import in_sentence, named
+from noisewise.results.goal import Goal
 from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
-from noisewise.studies.designs.target import Goal
 
 MOST = 8
 """Sentences, at most; the table has the rest."""

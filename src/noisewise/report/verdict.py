@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisewise.diagnostics import chains, weights
+from noisewise.diagnostics.surprise import SURPRISING, whole_release
 from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import listed, number
 from noisewise.results.posterior import Posterior
-from noisewise.studies.forecast import SURPRISING, whole_release
 
 LEAST_TAIL = 1 / 200
 """The least tail probability that the check of prior against release can give."""

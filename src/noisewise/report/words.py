@@ -10,10 +10,10 @@ from noisewise._version import __version__
 from noisewise.errors import InputError
 from noisewise.mechanisms import Guarantee
 from noisewise.release import Release
-from noisewise.report.information import Lost
 from noisewise.report.markup import listed, number, whole
+from noisewise.results.goal import Goal
+from noisewise.results.information import Lost
 from noisewise.results.naming import Naming
-from noisewise.studies.designs.target import Goal
 
 SOFTWARE = (
     f"The noisewise developers. noisewise: exact statistical inference from differentially private releases, version "

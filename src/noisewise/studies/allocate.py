@@ -14,10 +14,10 @@ from noisewise.frozen import FrozenDict
 from noisewise.inference.status import DESIGN, check_status
 from noisewise.mechanisms import Mechanism
 from noisewise.model import Model
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.candidates import Candidate, Way, choices, common_budget
 from noisewise.studies.designs.run import PER_BATCH, Effort
 from noisewise.studies.designs.split import Split, judged
-from noisewise.studies.designs.target import Goal
 
 WHO = "allocate"
 TAILS = {

@@ -13,6 +13,7 @@ from noisewise.model import Model
 from noisewise.notebook import people
 from noisewise.plots.posterior import plot
 from noisewise.release import Release
+from noisewise.results.beside import Beside
 from noisewise.results.posterior import Posterior
 from noisewise.samplers import NUTS, Importance
 from noisewise.samplers.sample import sample
@@ -36,23 +37,7 @@ class Comparison:
         deviations; both are NaN where the naive analysis knows the value (a statistic, taken as published). Truth
         values, which have no interval, are left out.
         """
-        import pandas as pd
-
-        exact = self.exact.summary(level)
-        low, high = exact.columns[2:4]
-        derived = [name for name in self.exact.derived if self.exact[name].dtype.kind != "b"]
-        wanted = (*self.exact.parameters, *derived)
-        labels = [label for label in exact.index if label.split("[")[0] in wanted]
-        columns = ["mean", "sd", low, high]
-        table = exact.loc[labels, columns].add_prefix("exact ")
-        if self.naive is not None:
-            naive = self.naive.summary(level)[columns].reindex(labels)
-            known = naive[high] == naive[low]
-            naive["sd"] = naive["sd"].mask(known, 0.0)  # in place of rounding
-            wider = (exact.loc[labels, high] - exact.loc[labels, low]) / (naive[high] - naive[low]).mask(known)
-            shift = (exact.loc[labels, "mean"] - naive["mean"]) / naive["sd"].mask(known)
-            table = pd.concat([naive.add_prefix("naive "), table, wider.rename("wider"), shift.rename("shift")], axis=1)
-        return table
+        return Beside(self.exact, self.naive).table(level)
 
     def plot(self) -> Any:
         """Exact posterior beside naive and prior, as a matplotlib figure."""

@@ -19,13 +19,13 @@ from noisewise.mechanisms import Guarantee, Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.plots.design import plot_curve
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.counts import Mechanisms
 from noisewise.studies.designs.open_plan import OpenPlan
 from noisewise.studies.designs.run import PER_BATCH, Effort
 from noisewise.studies.designs.search import Curve, least
 from noisewise.studies.designs.setting import Setting, is_model
 from noisewise.studies.designs.simulation import floor_of
-from noisewise.studies.designs.target import Goal
 
 WHO = "design"
 RANGE = {"epsilon": (0.01, 10.0), "rho": (5e-5, 50.0)}

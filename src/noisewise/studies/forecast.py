@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import checks
+from noisewise.diagnostics.surprise import SURPRISING, whole_release
 from noisewise.engine import Engine, Threads
 from noisewise.errors import refusal
 from noisewise.frozen import FrozenDict
@@ -24,7 +25,6 @@ from noisewise.notebook import html_table, people
 from noisewise.numerics import tally
 from noisewise.release import Release
 from noisewise.samplers.choosing import choice as choosing
-from noisewise.samplers.choosing.conflict import SURPRISING, whole_release
 from noisewise.samplers.choosing.probe import probe_of
 from noisewise.samplers.integrated import integrated
 from noisewise.samplers.sample import forecast_of
@@ -36,7 +36,7 @@ NUMBERS = ("work", "seconds", "efficiency")
 REPEATS = 3
 """Blocks of which the quickest tells the speed."""
 
-__all__ = ["SURPRISING", "Forecast", "applicability", "forecast", "whole_release"]
+__all__ = ["Forecast", "applicability", "forecast"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,12 +16,12 @@ from noisewise.errors import InferenceError, refusal
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.plots.design import plot_sizes
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.counts import Mechanisms
 from noisewise.studies.designs.open_plan import OpenPlan
 from noisewise.studies.designs.run import PER_BATCH, Effort, StudyRun
 from noisewise.studies.designs.search import Curve, Solution, least
 from noisewise.studies.designs.setting import Setting
-from noisewise.studies.designs.target import Goal
 
 WHO = "sample_size"
 PLACES = 8

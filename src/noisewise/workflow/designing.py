@@ -13,7 +13,7 @@ from noisewise.analysis import DesignFile
 from noisewise.errors import InferenceError, refusal
 from noisewise.model import Model
 from noisewise.report.design import DesignReport, DesignTable
-from noisewise.report.design_tables import measured, tables_of
+from noisewise.report.design_tables import measured, tables_of_budget, tables_of_size
 from noisewise.report.words import named
 from noisewise.results.naming import Naming
 from noisewise.studies.allocate import Allocation, allocate
@@ -64,7 +64,10 @@ class Designed:
     @property
     def tables(self) -> list[DesignTable]:
         """What to publish, what it was chosen from or how many people, and the curve last."""
-        return tables_of(self.found, self.split, self.model, Naming.of(self.file.content))
+        naming = Naming.of(self.file.content)
+        if isinstance(self.found, SampleSize):
+            return tables_of_size(self.found, naming)
+        return tables_of_budget(self.found, self.split, self.model, naming)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as data."""

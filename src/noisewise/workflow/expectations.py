@@ -7,13 +7,13 @@ import numpy as np
 
 from noisewise.analysis import Analysis
 from noisewise.axes import Axes
+from noisewise.diagnostics.surprise import SURPRISING, whole_release
 from noisewise.engine import Threads
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose
 from noisewise.report.markup import number, whole
 from noisewise.results.labels import label_of
-from noisewise.samplers.choosing.conflict import SURPRISING, whole_release
 from noisewise.samplers.choosing.probe import probe_of
 
 FAR = 10.0

@@ -1,6 +1,6 @@
 """Whether prior and release conflict: where the release lies in its prior predictive (Evans and Moshonov 2006)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,6 @@ WEIGHED = 512
 """Probe rows, at most, that estimate the prior predictive density."""
 MOST_HANDLED = 2**14
 """Numbers handled, at most, for each release."""
-SURPRISING = 0.02
-"""A tail probability below this is called a conflict."""
-
-
-def whole_release(tails: Mapping[str, float]) -> tuple[str, float]:
-    """The one tail probability that decides, by name: that of the whole release, or of its only statistic.
-
-    The smallest of many would be small for a right model too: of thirty below 0.02 nearly every other time.
-    """
-    name = "release" if "release" in tails else next(iter(tails))
-    return name, tails[name]
 
 
 def tail_probabilities(problem: Problem, probed: Columns, seed: int, left_out: Collection[str]) -> dict[str, float]:

@@ -19,11 +19,11 @@ from noisewise.errors import refusal
 from noisewise.frozen import FrozenDict
 from noisewise.model import Model
 from noisewise.numerics import Array
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.open_plan import OpenPlan
 from noisewise.studies.designs.run import Effort, StudyRun
 from noisewise.studies.designs.setting import Setting, is_model
 from noisewise.studies.designs.split import EVALUATIONS, FLAT, TELLING, error_of, searched
-from noisewise.studies.designs.target import Goal
 
 MOST = 64
 """Candidates that are compared at most."""

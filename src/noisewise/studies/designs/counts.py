@@ -21,7 +21,7 @@ from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.model.law import Law, law_attributes
 from noisewise.numerics import Array, Compiled, double, tracing
-from noisewise.studies.designs.target import Goal
+from noisewise.results.goal import Goal
 
 CELLS, FEWEST_ROWS = 2**20, 2**10
 """Probabilities that a batch holds at most for one place, by row and value; rows of a batch at least."""

@@ -19,7 +19,7 @@ from noisewise.model import Model
 from noisewise.model.law import Law
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
-from noisewise.studies.designs.target import Goal
+from noisewise.results.goal import Goal
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import numpy as np
 
 from noisewise.diagnostics.proportions import Z95, wilson
 from noisewise.numerics import Array
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.run import PER_BATCH
-from noisewise.studies.designs.target import Goal
 
 Evaluate = Callable[[list[float], int, int], Array]
 """Averages by place and batch, at places, for batches from the first to before the last."""

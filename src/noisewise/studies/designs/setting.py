@@ -9,12 +9,12 @@ from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
 from noisewise.model import Model
 from noisewise.numerics import Array
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.counts import Mechanisms
 from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.open_plan import OpenPlan
 from noisewise.studies.designs.run import Effort, StudyRun
 from noisewise.studies.designs.simulation import Simulation, checked
-from noisewise.studies.designs.target import Goal
 
 
 @dataclass

@@ -20,8 +20,8 @@ from noisewise.inference.conditional.laws import constant_of
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
+from noisewise.results.goal import Goal
 from noisewise.studies.designs.counts import Mechanisms, by_release, is_by_entry, log_eta_at, log_summed, takes
-from noisewise.studies.designs.target import Goal
 
 ROWS, CELLS = 2**13, 2**23
 """Values of the share, at most; probabilities that are tabulated, by these and by the number of people."""

@@ -23,12 +23,12 @@ from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.release import Release
+from noisewise.results.goal import Goal
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.sample import sample
 from noisewise.studies.designs.counts import Mechanisms, Table, common_place, counted, is_by_entry, log_prob
 from noisewise.studies.designs.run import PER_BATCH, StudyRun
 from noisewise.studies.designs.shares import ShareOfTable
-from noisewise.studies.designs.target import Goal
 
 ROWS = 2**14
 """Prior rows of a batch, at most."""

@@ -85,6 +85,12 @@ NUMERICS = {
 }
 
 DIAGNOSTICS = {
+    "the most surprising statistic speaks for the release": Mutant(
+        "diagnostics/surprise.py",
+        'name = "release" if "release" in tails else next(iter(tails))',
+        "name = min(tails, key=lambda each: tails[each])",
+        "diagnostics/test_surprise.py",
+    ),
     "a chain's draws are worth as many as if they were independent": Mutant(
         "diagnostics/chains.py",
         "return np.where(total > 0.0, chains * length / time, np.nan)",

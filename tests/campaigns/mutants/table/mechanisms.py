@@ -12,6 +12,12 @@ OBJECTIVE = "mechanisms/test_objective.py"
 SENSITIVITY = "test_sensitivity.py"
 
 NOISE = {
+    "how far off a count is leaves out one end": Mutant(
+        "mechanisms/typical_error.py",
+        "(-k, k + 1.0) if lattice",
+        "(-k, k) if lattice",
+        "mechanisms/test_typical_error.py::test_the_size_of_noise_is_that_of_its_law",
+    ),
     "the supremum of additive noise is taken at one, not at zero": Mutant(
         "mechanisms/additive.py",
         "return self.noise_log_prob(namespace(released).zeros_like(released, dtype=float))",

@@ -113,6 +113,18 @@ KNOWN_TOTALS = {
     ),
 }
 LAWS_AND_TOTALS = {
+    "the ends of a Gamma prior take its rate for a scale": Mutant(
+        "model/prior.py",
+        "gammaincinv(float(law.concentration), share) / float(law.rate)",
+        "gammaincinv(float(law.concentration), share) * float(law.rate)",
+        "model/test_prior.py::test_ends_are_exact_where_the_distribution_function_has_a_formula",
+    ),
+    "every block of prior draws is the first": Mutant(
+        "model/prior.py",
+        "prior_generator(seed, block)",
+        "prior_generator(seed, 0)",
+        "model/test_prior.py::test_blocks_of_prior_draws_differ",
+    ),
     **KNOWN_TOTALS,
     "a rate given its count forgets the exposure": Mutant(
         "model/layers.py",

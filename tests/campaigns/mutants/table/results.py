@@ -82,6 +82,12 @@ CRITICISM = {
 }
 
 POSTERIOR = {
+    "the share of the noise is of draws without their weights": Mutant(
+        "results/information.py",
+        "if posterior.weights is None else posterior.weights",
+        "if posterior.weights is None else np.full(len(values), 1.0 / len(values))",
+        "results/test_information.py::test_variance_due_to_the_noise_is_the_law_of_total_variance",
+    ),
     "a derived quantity counts as a confidential statistic": Mutant(
         "results/derived.py",
         "derived=(*posterior.derived, *columns)",
@@ -197,6 +203,12 @@ GROUPS = {
 
 DESIGNED, TABLES = "studies/test_design.py", "studies/test_design_tables.py"
 STUDIES = {
+    "a naive analysis whose weights are poor is taken as it is": Mutant(
+        "studies/compare.py",
+        'weighted.status in ("low_ess", "high_k")',
+        'weighted.status == "no_weight"',
+        "studies/test_compare.py::test_poor_weights_give_way_to_chains",
+    ),
     "a share of the budget is given to every statistic alike": Mutant(
         "studies/designs/open_plan.py",
         "make(budget * shares[name])",
@@ -204,7 +216,7 @@ STUDIES = {
         f"{DESIGNED}::test_two_statistics_of_unequal_sensitivities",
     ),
     "an interval of a design has all of its error on each side": Mutant(
-        "studies/designs/target.py",
+        "results/goal.py",
         "ends = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])",
         "ends = np.array([1.0 - level, level])",
         f"{DESIGNED}::test_simulation_agrees_with_closed_forms",
@@ -324,13 +336,13 @@ STUDIES = {
         f"{RANKS}::test_right_samplers_pass",
     ),
     "how much wider an interval is counts one side of it": Mutant(
-        "studies/compare.py",
+        "results/beside.py",
         "wider = (exact.loc[labels, high] - exact.loc[labels, low]) / (naive[high] - naive[low])",
         'wider = (exact.loc[labels, high] - exact.loc[labels, "mean"]) / (naive[high] - naive[low])',
         "studies/test_compare.py::test_the_table_tells_how_much_wider_and_how_far",
     ),
     "a shift is told in units of the exact analysis": Mutant(
-        "studies/compare.py",
+        "results/beside.py",
         'shift = (exact.loc[labels, "mean"] - naive["mean"]) / naive["sd"]',
         'shift = (exact.loc[labels, "mean"] - naive["mean"]) / exact.loc[labels, "sd"]',
         "studies/test_compare.py::test_the_table_tells_how_much_wider_and_how_far",
