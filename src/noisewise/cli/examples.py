@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpyro.distributions as dist
 import typer
 
 import noisewise as nw
@@ -25,8 +26,6 @@ def demo(
     seed: Annotated[int, typer.Option(help="Decides every random number.", **WHOLE)] = 1,
 ) -> None:
     """A privatised count (Gong 2022, section 5.1): exact posterior beside the naive one."""
-    import numpyro.distributions as dist
-
     start = time.monotonic()
     release = nw.Release(count=nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4))
     model = nw.Model(
@@ -98,7 +97,7 @@ def paper(
     """Recompute every number and figure of Gong (2022), beside the paper's and beside exact values."""
     from rich.console import Console
 
-    from noisewise.paper import REDUCED, folder_at, reproduce, write  # loads scipy.stats, which no other command needs
+    from noisewise.paper import REDUCED, folder_at, reproduce, write  # loads scipy.stats and pictures, needed only here
 
     start = time.monotonic()
     folder_at(out)

@@ -13,6 +13,11 @@ import threading
 from queue import SimpleQueue
 from typing import IO, Any
 
+from noisewise.engine.base import Stopped
+from noisewise.engine.failures import whereabouts
+from noisewise.engine.machine import keep_freed_memory
+from noisewise.engine.transport import perform
+
 HEAD = struct.Struct("<Q")
 
 
@@ -47,8 +52,6 @@ class _Desk:
             send(self.outgoing, message)
 
     def read(self) -> None:
-        from noisewise.engine.failures import whereabouts
-
         while (message := receive(self.incoming)) is not None:
             if message[0] == "stop":
                 self.stopped.add(message[1])
@@ -59,12 +62,7 @@ class _Desk:
         os._exit(0)
 
     def work(self) -> None:
-        from noisewise.engine.base import Stopped
-        from noisewise.engine.machine import keep_freed_memory
-        from noisewise.engine.transport import perform
-
         keep_freed_memory()
-
         self.answer("ready")
         while True:
             _, number, content, books = self.inbox.get()

@@ -11,13 +11,10 @@ import socket
 import warnings
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from noisewise.errors import InputError, NoisewiseWarning, refusal
-
-if TYPE_CHECKING:
-    from noisewise.page.guard import Guard
-    from noisewise.page.runs import Runs
+from noisewise.page.runs import Runs
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 LARGEST_MESSAGE = 2_000_000
@@ -42,7 +39,7 @@ class Server:
                 NoisewiseWarning,
                 stacklevel=3,
             )
-        from noisewise.page.runs import Runs
+        from noisewise.page.application import application  # needs Shiny, which `_needed` has seen
 
         self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
@@ -97,31 +94,6 @@ def serve(
         webbrowser.open(server.url)
     with contextlib.suppress(KeyboardInterrupt):
         server.run()
-
-
-def application(runs: "Runs", token: str, hosts: list[str] | None) -> "Guard":
-    """The guarded ASGI application: the page and the files of its runs, below the token."""
-    from starlette.applications import Starlette
-    from starlette.routing import Mount, Route
-
-    from noisewise.page.app import page_app
-    from noisewise.page.files import file_endpoint, report_endpoint
-    from noisewise.page.guard import Guard
-
-    shiny_app = page_app(runs)
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: Any) -> Any:
-        yield
-        await shiny_app.stop()
-
-    routes = [
-        Route(f"/{token}/report/{{number:int}}", report_endpoint(runs), methods=["GET"]),
-        Route(f"/{token}/files/{{number:int}}/{{name}}", file_endpoint(runs), methods=["GET"]),
-        Mount(f"/{token}", app=shiny_app),
-    ]
-    assert isinstance(shiny_app.ui, dict)  # rendered once, the same for everybody
-    return Guard(Starlette(routes=routes, lifespan=lifespan), token, hosts, shiny_app.ui["html"])
 
 
 def _needed() -> Any:

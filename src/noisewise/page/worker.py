@@ -14,6 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from noisewise.analysis.mistakes import in_words
+from noisewise.errors import NoisewiseError
+from noisewise.inference.progress import listen
+from noisewise.page import compute
+
 EVERY = 0.2
 """Seconds between two words on progress."""
 Tell = Callable[..., None]
@@ -71,8 +76,6 @@ class Link:
 
 def answer(job: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
     """Do one job."""
-    from noisewise.page import compute
-
     if job["task"] == "run":
         return compute.run(Path(job["folder"]), progress)
     if job["task"] == "design":
@@ -89,11 +92,7 @@ def main() -> None:
     os.dup2(2, 1)
     link = Link(sys.stdin, answers)
     threading.Thread(target=link.read, daemon=True).start()
-    from noisewise.analysis.mistakes import in_words
-    from noisewise.errors import NoisewiseError
-    from noisewise.inference import progress
-
-    progress.listen(link.progress)
+    listen(link.progress)
     while True:
         job = link.job()
         try:

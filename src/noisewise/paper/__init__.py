@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
+import pandas as pd
+
 import noisewise as nw
 from noisewise import checks
 from noisewise.errors import InputError, refusal
@@ -129,8 +132,6 @@ def _pictures(reproduction: Reproduction) -> dict[str, Any]:
 
 
 def _picture(path: Path, picture: Any) -> list[Path]:
-    import matplotlib.pyplot as plt
-
     paths = [path.with_suffix(".png"), path.with_suffix(".svg")]
     for file in paths:
         picture.savefig(file, dpi=300, metadata={"Date": None} if file.suffix == ".svg" else None)
@@ -146,8 +147,6 @@ def _step(step: Any) -> dict[str, Any]:
 
 
 def _table(path: Path, rows: list[dict[str, Any]]) -> list[Path]:
-    import pandas as pd
-
     pd.DataFrame(rows).to_csv(path.with_suffix(".csv"), index=False)
     path.with_suffix(".json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     return [path.with_suffix(".csv"), path.with_suffix(".json")]

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import numpyro.distributions as dist
 from scipy import stats
 
 import noisewise as nw
@@ -24,8 +25,6 @@ REPETITIONS, PROPOSALS = 20, 10_000
 @cache  # a model keeps what was compiled for it
 def model(alpha: float) -> nw.Model:
     """count ~ Poisson(theta), theta ~ Gamma(alpha, 1)."""
-    import numpyro.distributions as dist
-
     return nw.Model(
         prior={"theta": dist.Gamma(alpha, 1.0)},
         statistics={"count": lambda theta: dist.Poisson(theta)},

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy import stats
 
@@ -27,8 +28,6 @@ TITLES = {
 
 def posterior_figure(panels: list[FigurePanel], titles: list[str]) -> Any:
     """Histogram of exact draws, analytic and naive posterior, prior, and the released value, a panel each."""
-    import matplotlib.pyplot as plt
-
     with plt.rc_context(STYLE):
         columns = min(2, len(panels))
         rows = -(-len(panels) // columns)
@@ -62,8 +61,6 @@ def _posterior_panel(axis: Any, panel: FigurePanel, title: str) -> None:
 
 def lalonde_figure(fitted: Fitted) -> Any:
     """Boxes at the 1, 25, 50, 75 and 99% quantiles: three analyses by four parameters."""
-    import matplotlib.pyplot as plt
-
     labels = {"confidential": "confidential data", "naive": "naive", "exact": "exact"}
     colours = {"confidential": BLUE, "naive": RED, "exact": GREEN}
     with plt.rc_context(STYLE):
@@ -96,8 +93,6 @@ def lalonde_figure(fitted: Fitted) -> Any:
 
 def stages_figure(trace: Any, top: float) -> Any:
     """The path of the three stages towards the maximum, and how far from it each step is."""
-    import matplotlib.pyplot as plt
-
     with plt.rc_context(STYLE):
         figure, (path, distance) = plt.subplots(1, 2, figsize=(7.0, 2.9), layout="constrained")
         for stage, marker in zip(sorted({step["stage"] for step in trace}), "os^v", strict=False):

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
 
 import noisewise as nw
 from noisewise import datasets
@@ -26,9 +28,6 @@ ANALYSES = ("confidential", "naive", "exact")
 
 def model() -> nw.Model:
     """Two normal groups through their means and variances, in thousand dollars; standard deviations have the priors."""
-    import jax.numpy as jnp
-    import numpyro.distributions as dist
-
     return nw.Model(
         prior={
             "tau": dist.Normal(0.0, 5.0),

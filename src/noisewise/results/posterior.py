@@ -247,7 +247,7 @@ class Posterior:
         exist (`heavy_tails`) has NaN in their place; then the table has a column with medians, too. Its `style` is for
         a paper.
         """
-        from noisewise.results.summary_table import SummaryTable
+        from noisewise.results.summary_table import SummaryTable  # a class of pandas', which takes long to import
 
         tail = (1 - checks.level("Posterior", level)) / 2
         low, high = f"{100 * tail:g}%", f"{100 * (1 - tail):g}%"
