@@ -1,9 +1,14 @@
 """What no room may do, beyond what it imports, which `lint-imports` checks."""
 
 import ast
+import re
+import tomllib
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "noisewise"
+from late_imports import EXTRAS, LATE, SLOW
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "noisewise"
 
 COMPUTES = {
     *("draw", "sample", "noise_sample", "simulate", "replicate", "default_rng", "generator", "prior_generator"),
@@ -35,3 +40,78 @@ def test_the_report_draws_solves_and_reads_nothing():
     advice = "compute or read it in the room whose it is, and hand the report the value"
     assert not faults, f"{advice}:\n" + "\n".join(faults)
     assert own == set(OWN_FILES)
+
+
+# Imports inside functions -------------------------------------------------------------------------------------------
+
+
+def late_imports(source):
+    """(modules, line) of every import inside a function."""
+    tree = ast.parse(source)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = {node for function in functions for node in ast.walk(function)}
+    for node in ast.walk(tree):
+        if node in inside and isinstance(node, ast.Import):
+            yield [alias.name for alias in node.names], node.lineno
+        elif node in inside and isinstance(node, ast.ImportFrom):
+            head = "." * node.level + (node.module or "")
+            yield [f"{head}.{alias.name}" for alias in node.names], node.lineno
+
+
+def reasons(module):
+    """The packages of the table that a module belongs to."""
+    return [package for package in LATE if f"{module}.".startswith(f"{package}.")]
+
+
+def faults_of_late_imports(source, file):
+    """What is wrong with imports inside a file's functions, and the packages of the table among them."""
+    lines = ["", *source.splitlines()]
+    faults, used = [], set()
+    for modules, line in late_imports(source):
+        for module in modules:
+            used.update(reasons(module))
+            own = re.search(r"#(?! (?:noqa|type:))", lines[line])
+            has_comment = own is not None or lines[line - 1].strip().startswith("#")
+            if module.split(".")[0] == "noisewise" and not has_comment:
+                faults.append(f"{file}:{line} imports {module} inside a function: move it to the head, or say why not")
+            elif module.split(".")[0] != "noisewise" and not reasons(module):
+                faults.append(f"{file}:{line} imports {module} inside a function: move it to the head of the file")
+    return faults, used
+
+
+def test_an_import_inside_a_function_has_its_reason():
+    faults, used = [], set()
+    for path in sorted(SOURCE.rglob("*.py")):
+        found, packages = faults_of_late_imports(path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix())
+        faults += found
+        used |= packages
+    advice = "packages that are slow, or not in every install, are in tests/helpers/late_imports.py"
+    assert not faults, "\n".join([*faults, advice])
+    assert used == set(LATE), f"no longer imported inside a function: {set(LATE) - used}"
+
+
+def test_a_late_import_without_a_reason_is_named():
+    source = """
+def work():
+    import pandas as pd
+    import json
+    from scipy import optimize, special
+    from noisewise import checks
+    from noisewise.page import app  # needs Shiny
+"""
+    faults, used = faults_of_late_imports(source, "work.py")
+    assert [fault.split(" inside")[0] for fault in faults] == [
+        "work.py:4 imports json",
+        "work.py:5 imports scipy.special",
+        "work.py:6 imports noisewise.checks",
+    ]
+    assert used == {"pandas", "scipy.optimize"}
+
+
+def test_slow_packages_are_required_and_extras_are_not():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = {re.split(r"[<>=\[]", entry)[0] for entry in project["dependencies"]}
+    assert {package.split(".")[0] for package in SLOW} <= required
+    for package, extra in EXTRAS.items():
+        names = {re.split(r"[<>=\[]", entry)[0].replace("-", "_") for entry in project["optional-dependencies"][extra]}
+        assert package in names, f"{package} does not come with the extra '{extra}'"

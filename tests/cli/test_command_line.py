@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from late_imports import LATE
 from targets import count_model, count_release
 
 import noisewise as nw
@@ -579,7 +580,7 @@ def told_by_a_process_of_its_own():
 
     What the import has not loaded by then it did not need, so that they may be taken away after it.
     """
-    unneeded = (*HEAVY, "scipy.stats", "scipy.optimize", "scipy.spatial")
+    unneeded = (*HEAVY, *LATE)
     script = f"""
 import sys, noisewise as nw
 print([m for m in {unneeded!r} if m in sys.modules])
