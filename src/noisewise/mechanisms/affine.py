@@ -41,7 +41,7 @@ class Affine(Processed):
         self._freeze(base.guarantee, base=base, shift=shift, factor=factor)
 
     @property
-    def measure(self) -> Measure:  # type: ignore[override]
+    def measure(self) -> Measure:
         """As for `base`; scaled integers are counted as values."""
         return "atoms" if self.base.measure == "lattice" else self.base.measure
 

@@ -53,20 +53,36 @@ class Mechanism(ABC):
     did: ClassVar[str] = ""
     """What it did to a value, for the report: a sentence without its subject, parameters of the law in braces."""
 
-    event_dim: int = 0
-    """0: acts entry by entry; 1: the last axis of the release jointly. `log_prob` gives one number per part."""
-    measure: Measure
-    """What `log_prob` is relative to: Lebesgue measure, counting on the integers, counting on the possible
-    values, or Lebesgue measure with added atoms."""
-    supremum: Supremum
-    """How `log_sup` relates to the density over the confidential value."""
-    inputs: tuple[str, ...] = ()
-    """Names of further confidential values it reads beyond the statistic's own (a latent scale, say);
-    they are passed to `log_prob` and `sample` as keyword arguments."""
-    integers: bool = False
-    """Whether the confidential values must be whole numbers."""
-
     guarantee: Guarantee | None
+
+    # Properties, so that a subclass may compute them; most state them, as `measure = "density"`.
+
+    @property
+    def event_dim(self) -> int:
+        """0: acts entry by entry; 1: the last axis of the release jointly. `log_prob` gives one number per part."""
+        return 0
+
+    @property
+    def measure(self) -> Measure:
+        """What `log_prob` is relative to: Lebesgue measure, counting on the integers, counting on the possible
+        values, or Lebesgue measure with added atoms."""
+        raise AttributeError(f"{type(self).__name__} must state its measure.")
+
+    @property
+    def supremum(self) -> Supremum:
+        """How `log_sup` relates to the density over the confidential value."""
+        raise AttributeError(f"{type(self).__name__} must state its supremum.")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of further confidential values it reads beyond the statistic's own (a latent scale, say); they are
+        passed to `log_prob` and `sample` as keyword arguments."""
+        return ()
+
+    @property
+    def integers(self) -> bool:
+        """Whether the confidential values must be whole numbers."""
+        return False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -45,7 +45,7 @@ class Clamped(Wrapper):
         self._freeze(base.guarantee, base=base, low=low, high=high)
 
     @property
-    def supremum(self) -> Supremum:  # type: ignore[override]
+    def supremum(self) -> Supremum:
         """Attained for additive noise, else a bound."""
         return "attained" if isinstance(self.base, Additive) else "bound"
 

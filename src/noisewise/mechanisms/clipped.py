@@ -39,7 +39,7 @@ class Clipped(Processed):
         self._freeze(base.guarantee, base=base, low=low, high=high)
 
     @property
-    def supremum(self) -> Supremum:  # type: ignore[override]
+    def supremum(self) -> Supremum:
         """Only approached at the ends."""
         return weakest("approached", self.base.supremum)
 

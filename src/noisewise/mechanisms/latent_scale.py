@@ -54,7 +54,7 @@ class LatentScale(Mechanism):
         )
 
     @property
-    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+    def inputs(self) -> tuple[str, ...]:
         """The one further confidential value it reads."""
         return (self.statistic,)
 

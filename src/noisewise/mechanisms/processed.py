@@ -44,7 +44,7 @@ class Processed(Wrapper):
         return self.base if isinstance(self.base, Processed) else Root(self.base)
 
     @property
-    def measure(self) -> Measure:  # type: ignore[override]
+    def measure(self) -> Measure:
         """Counting where `base` counts; atoms added to its density make it mixed."""
         return {"density": "mixed", "mixed": "mixed"}.get(self.base.measure, "atoms")  # type: ignore[return-value]
 

@@ -47,23 +47,23 @@ class Product(Mechanism):
         self._freeze(_guarantee(parts), parts=tuple(parts))
 
     @property
-    def measure(self) -> Measure:  # type: ignore[override]
+    def measure(self) -> Measure:
         """The parts' common measure, or mixed."""
         kinds = {part.measure for part in self.parts}
         return kinds.pop() if len(kinds) == 1 else "mixed"
 
     @property
-    def supremum(self) -> Supremum:  # type: ignore[override]
+    def supremum(self) -> Supremum:
         """The weakest of the parts' claims."""
         return weakest(*(part.supremum for part in self.parts))
 
     @property
-    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+    def inputs(self) -> tuple[str, ...]:
         """Further confidential values that the parts read."""
         return tuple(dict.fromkeys(name for part in self.parts for name in part.inputs))
 
     @property
-    def integers(self) -> bool:  # type: ignore[override]
+    def integers(self) -> bool:
         """Whether some part needs whole numbers: a statistic's entries are of one kind."""
         return any(part.integers for part in self.parts)
 

@@ -85,17 +85,17 @@ class RandomizedResponse(Mechanism):
         self._freeze(guarantee, channel=tuple(map(tuple, table.tolist())), on=on, n=n)
 
     @property
-    def event_dim(self) -> int:  # type: ignore[override]
+    def event_dim(self) -> int:
         """1 on counts, else 0."""
         return int(self.on == "counts")
 
     @property
-    def measure(self) -> Measure:  # type: ignore[override]
+    def measure(self) -> Measure:
         """Counting measure, on the categories or on the integers."""
         return "atoms" if self.on == "records" else "lattice"
 
     @property
-    def supremum(self) -> Supremum:  # type: ignore[override]
+    def supremum(self) -> Supremum:
         """Attained, but for counts of more than two reported categories."""
         return "bound" if self.on == "counts" and len(self.channel[0]) > 2 else "attained"
 

@@ -32,7 +32,7 @@ class Rounded(Processed):
         self._freeze(base.guarantee, base=base, step=step)
 
     @property
-    def measure(self) -> Measure:  # type: ignore[override]
+    def measure(self) -> Measure:
         """Counting on the multiples of the step."""
         return "atoms"
 

@@ -51,7 +51,7 @@ class Thresholded(Processed):
         self._freeze(guarantee, base=base, threshold=threshold, absent_when_zero=absent_when_zero)
 
     @property
-    def supremum(self) -> Supremum:  # type: ignore[override]
+    def supremum(self) -> Supremum:
         """The token's is only approached, unless the statistic 0 gives it for certain."""
         return self.base.supremum if self.absent_when_zero else weakest("approached", self.base.supremum)
 

@@ -9,22 +9,22 @@ class Wrapper(Mechanism):
     base: Mechanism
 
     @property
-    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+    def inputs(self) -> tuple[str, ...]:
         """Further confidential values that `base` reads."""
         return self.base.inputs
 
     @property
-    def integers(self) -> bool:  # type: ignore[override]
+    def integers(self) -> bool:
         """Whether `base` needs whole confidential values."""
         return self.base.integers
 
     @property
-    def measure(self) -> Measure:  # type: ignore[override]
+    def measure(self) -> Measure:
         """That of `base`."""
         return self.base.measure
 
     @property
-    def supremum(self) -> Supremum:  # type: ignore[override]
+    def supremum(self) -> Supremum:
         """As for `base`."""
         return self.base.supremum
 
