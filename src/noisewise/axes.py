@@ -106,10 +106,11 @@ def labels_along(who: str, axis: str, labels: Any, length: int) -> tuple[Label, 
     if len({type(label) for label in found}) > 1:
         odd = next(label for label in found if type(label) is not type(found[0]))
         raise refusal(who, place, "must be words, or whole numbers, not both", odd, "Write every label alike.")
-    if len(set(found)) < len(found):
-        seen: set[Label] = set()
-        repeated = next(label for label in found if label in seen or seen.add(label))  # type: ignore[func-returns-value]
-        raise refusal(who, place, "must not hold a label twice", repeated, "Each entry has a label of its own.")
+    seen: set[Label] = set()
+    for label in found:
+        if label in seen:
+            raise refusal(who, place, "must not hold a label twice", label, "Each entry has a label of its own.")
+        seen.add(label)
     return found
 
 

@@ -1,7 +1,7 @@
 """OpenDP's own summaries of Context queries, read into a `Release`."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from noisewise.mechanisms.clipped import Clipped
 from noisewise.mechanisms.thresholded import Thresholded
 from noisewise.release import Release
 
-_DISTRIBUTIONS: dict[str, type[Mechanism]] = {
+_DISTRIBUTIONS: dict[str, Callable[..., Mechanism]] = {
     "Integer Laplace": DiscreteLaplace,
     "Float Laplace": Laplace,
     "Integer Gaussian": DiscreteGaussian,
@@ -91,7 +91,7 @@ def _described(who: str, row: dict[str, Any], value: Any, clamped: bool) -> Rele
         rule = f"must have one of the distributions {', '.join(_DISTRIBUTIONS)}"
         advice = "A quantile's law needs its candidates, which the summary does not hold: describe it by hand."
         raise refusal(who, name, rule, distribution, advice)
-    base = _DISTRIBUTIONS[distribution](scale=row["scale"])  # type: ignore[call-arg]
+    base = _DISTRIBUTIONS[distribution](scale=row["scale"])
     if threshold is not None:
         # Groups are shown where the noisy length is above the threshold; groups without records never.
         return Thresholded(base, threshold + 1, absent_when_zero=True).released(value)

@@ -49,7 +49,8 @@ def _reclaimable() -> int:
 def _machine_memory() -> tuple[int, int] | None:
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
-        return tuple(1024 * int(lines[name].split()[0]) for name in ("MemAvailable", "MemTotal"))  # type: ignore[return-value]
+        available, total = (1024 * int(lines[name].split()[0]) for name in ("MemAvailable", "MemTotal"))
+        return available, total
     except (OSError, KeyError, ValueError):
         pass
     try:

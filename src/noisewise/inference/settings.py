@@ -35,9 +35,8 @@ class Sampler(ABC):
         who = type(self).__name__
         if hasattr(self, "min_ess"):
             self._keep(min_ess=checks.positive_number(who, "min_ess", self.min_ess, "The default is 400."))
-        if getattr(self, "max_seconds", None) is not None:
-            advice = "Or None for no limit."
-            self._keep(max_seconds=checks.positive_number(who, "max_seconds", self.max_seconds, advice))  # type: ignore[attr-defined]
+        if (limit := getattr(self, "max_seconds", None)) is not None:
+            self._keep(max_seconds=checks.positive_number(who, "max_seconds", limit, "Or None for no limit."))
         self._whole("max_proposals", 1, "Write 10**6, not 1e6; or None for no limit.", optional=True)
 
     def _whole(self, name: str, least: int, advice: str, *, optional: bool = False) -> None:

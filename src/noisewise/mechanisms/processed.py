@@ -46,7 +46,7 @@ class Processed(Wrapper):
     @property
     def measure(self) -> Measure:
         """Counting where `base` counts; atoms added to its density make it mixed."""
-        return {"density": "mixed", "mixed": "mixed"}.get(self.base.measure, "atoms")  # type: ignore[return-value]
+        return "mixed" if self.base.measure in ("density", "mixed") else "atoms"
 
     @property
     def has_intervals(self) -> bool:

@@ -31,7 +31,7 @@ def mechanism_at(mechanism: Mechanism, factor: float) -> Mechanism:
         entry |= {key: _plain(mechanism_at(value, factor)) for key, value in inner.items()}
         return _mechanism_of(entry)
     if isinstance(entry.get("parts"), list):
-        entry["parts"] = [_plain(mechanism_at(part, factor)) for part in mechanism.parts]  # type: ignore[attr-defined]
+        entry["parts"] = [_plain(mechanism_at(part, factor)) for part in vars(mechanism)["parts"]]
         return _mechanism_of(entry)
     recalibrated = _recalibrated(mechanism, entry, stated, factor)
     if recalibrated is not None:

@@ -178,16 +178,21 @@ def likelihood(staged: nw.Staged, seed: int, progress: Progress) -> Likelihood:
     )
 
 
+def _only(matrix: Array | None) -> float:
+    """The entry of a matrix of one parameter, which every fit here has."""
+    assert matrix is not None
+    return float(matrix[0, 0])
+
+
 def likelihood_numbers(fits: Likelihood) -> list[Number]:
     """Estimates and information, beside the paper's."""
     top, information = Count().maximum
     naive = 1.0 / 37.4
     staged = fits.staged
     error = float(staged.monte_carlo_error["theta"])
-    section, by_em = "Maximum likelihood", float(fits.exact.information[0, 0])  # type: ignore[index]
-    by_stages = float(staged.information[0, 0])  # type: ignore[index]
-    spread = float(staged.information_error[0, 0])  # type: ignore[index]
-    claimed = float(fits.naive.information[0, 0])  # type: ignore[index]
+    section, by_em = "Maximum likelihood", _only(fits.exact.information)
+    by_stages, spread = _only(staged.information), _only(staged.information_error)
+    claimed = _only(fits.naive.information)
     # The paper's third digit comes from 1e7 values: its own Monte Carlo error is about 1.5e-3.
     printed: dict[str, Any] = {"paper": 37.237, "printed": 1e-3, "paper_error": 2e-3}
     return [

@@ -114,31 +114,32 @@ def evidence(posteriors: Mapping[str, Posterior], prior: Mapping[str, float] | N
     if not isinstance(posteriors, Mapping) or len(posteriors) < 2:
         advice = 'Give {"poisson": first, "negative binomial": second}.'
         raise refusal(WHO, "posteriors", "must be a dict of at least two posteriors", posteriors, advice)
-    for name, posterior in posteriors.items():
-        _check(name, posterior)
+    known = {name: _evidence(name, posterior) for name, posterior in posteriors.items()}
     first, *others = posteriors
     for name in others:
         if posteriors[name].release_hash != posteriors[first].release_hash:
             rule = f"must be a posterior of the same release as '{first}'"
             raise refusal(WHO, name, rule, posteriors[name].release_hash, "Sample all models with one release.")
     return Evidence(
-        {name: float(posterior.log_evidence) for name, posterior in posteriors.items()},  # type: ignore[arg-type]
-        {name: float(posterior.log_evidence_se) for name, posterior in posteriors.items()},  # type: ignore[arg-type]
+        {name: log_evidence for name, (log_evidence, _) in known.items()},
+        {name: error for name, (_, error) in known.items()},
         _prior(posteriors, prior),
         {name: posterior.seed for name, posterior in posteriors.items()},
     )
 
 
-def _check(name: str, posterior: Any) -> None:
+def _evidence(name: str, posterior: Any) -> tuple[float, float]:
+    """The log of the evidence and its standard error; refused where they are not known."""
     if not isinstance(posterior, Posterior):
         raise refusal(WHO, name, "must be a Posterior", posterior, "Give what nw.sample returned.")
     if posterior.status != "complete":
         raise refusal(WHO, name, "must come from a complete run", posterior.status, posterior.message or "Run again.")
-    known = [posterior.log_evidence, posterior.log_evidence_se]
-    if any(value is None or not math.isfinite(value) for value in known):
+    log_evidence, error = posterior.log_evidence, posterior.log_evidence_se
+    if log_evidence is None or error is None or not (math.isfinite(log_evidence) and math.isfinite(error)):
         advice = "Sample with " + ", ".join(f"nw.{giver}()" for giver in GIVERS[:-1]) + f" or nw.{GIVERS[-1]}()."
         rule = "must come from a sampler that estimates the evidence"
         raise refusal(WHO, name, rule, type(posterior.sampler).__name__, advice, instead=GIVERS)
+    return float(log_evidence), float(error)
 
 
 def _prior(posteriors: Mapping[str, Posterior], prior: Any) -> dict[str, float]:

@@ -126,7 +126,8 @@ class _Capacity:
 
 
 def _refuse_above(worst: dict[str, Any], problem: Problem) -> None:
-    allowed = 1e-3 if placement() is not None and placement().single else 1e-9  # type: ignore[union-attr]
+    place = placement()
+    allowed = 1e-3 if place is not None and place.single else 1e-9
     for name, value in worst.items():
         if not float(value) <= allowed:
             raise WrongMechanism.exceeding(problem.release[name].mechanism, name, float(value))

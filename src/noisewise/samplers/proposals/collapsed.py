@@ -4,7 +4,7 @@ The statistic is drawn afterwards, from its law given parameters and release. Wh
 pilot share. Derivation: docs/derivations/conditional.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -111,9 +111,9 @@ class Collapse:
     def _parameters(self, values: Columns) -> Columns:
         return {name: np.asarray(values[name]) for name in self.target.model.parameters}
 
-    def _program(self, purpose: str, build: object) -> Compiled:
+    def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
         key = ("collapse", purpose, self.target.signature)
-        return self.target.model.compiled.setdefault(key, Compiled(build))  # type: ignore[arg-type]
+        return self.target.model.compiled.setdefault(key, Compiled(build))
 
 
 def unfit(problem: Problem) -> str | None:

@@ -76,14 +76,8 @@ class JointNormal:
 
     def value(self, mechanisms: Mapping[str, Mechanism]) -> float:
         """The target, exactly."""
-        noise = np.concatenate(
-            [
-                np.zeros(size)
-                if isinstance(mechanisms[name], Exact)
-                else np.broadcast_to(np.ravel(mechanisms[name].scale) ** 2, size)  # type: ignore[attr-defined]
-                for name, size in zip(self.names, self.sizes, strict=True)
-            ]
-        )
+        sizes = zip(self.names, self.sizes, strict=True)
+        noise = np.concatenate([_variances(mechanisms[name], size) for name, size in sizes])
         released = self.covariance[1:, 1:] + np.diag(noise)
         gain = np.linalg.solve(released, self.covariance[1:, 0])
         sd = math.sqrt(max(self.covariance[0, 0] - gain @ self.covariance[1:, 0], 0.0))
@@ -116,6 +110,14 @@ class JointNormal:
         assert self.target.truth is not None
         value = np.asarray(self.target.truth[self.target.name])[self.target.index]
         return bool(value > self.target.against)
+
+
+def _variances(mechanism: Mechanism, size: int) -> Array:
+    """The noise's variance at each entry."""
+    if isinstance(mechanism, Exact):
+        return np.zeros(size)
+    assert isinstance(mechanism, Gaussian)
+    return np.broadcast_to(np.ravel(mechanism.scale) ** 2, size)
 
 
 def _propagated(forms: Any, where: Any, size: int, known: Mapping[str, Array]) -> tuple[Array, Array]:

@@ -253,8 +253,8 @@ STUDIES = {
     ),
     "closed forms take the noise's scale for its variance": Mutant(
         "studies/designs/gaussian.py",
-        "np.ravel(mechanisms[name].scale) ** 2",
-        "np.ravel(mechanisms[name].scale)",
+        "np.ravel(mechanism.scale) ** 2",
+        "np.ravel(mechanism.scale)",
         f"{DESIGNED}::test_the_least_budget_of_a_normal_mean",
     ),
     "power at a truth forgets the sampling variance": Mutant(
