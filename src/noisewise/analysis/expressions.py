@@ -90,7 +90,8 @@ def _function(names: tuple[str, ...], run: Run) -> Callable[..., Any]:
         return run(values)
 
     kind = inspect.Parameter.KEYWORD_ONLY
-    function.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    function.__signature__ = signature  # type: ignore[attr-defined]  # as `inspect` looks for it
     return function
 
 
@@ -144,7 +145,8 @@ class _Parser:
         if node is not None and hasattr(node, "col_offset"):
             encoded = self.flat.encode()
             start = self.shift + len(encoded[: node.col_offset].decode(errors="replace"))
-            end = self.shift + len(encoded[: node.end_col_offset].decode(errors="replace"))  # type: ignore[attr-defined]
+            last: int = node.end_col_offset  # type: ignore[attr-defined]  # comes with col_offset
+            end = self.shift + len(encoded[:last].decode(errors="replace"))
         return ExpressionError(cause, start, end, self.label)
 
     def _tree(self) -> ast.AST:

@@ -29,7 +29,7 @@ from noisewise.numerics import Array
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # None in place of a module
 
 Key = tuple[str | int, ...]
 
@@ -222,7 +222,7 @@ def record_at(file: BinaryIO, offset: int, classes: Sequence[type] = ()) -> Any:
         text_size, body_size, checksum = FRAME.unpack(file.read(FRAME.size))
         text, body = file.read(text_size), bytearray(body_size)
         room = memoryview(body)
-        while len(room) and (count := file.readinto(room)):  # type: ignore[attr-defined]
+        while len(room) and (count := file.readinto(room)):  # type: ignore[attr-defined]  # not in BinaryIO
             room = room[count:]
         if _checksum(offset, text, body_size, [body]) != checksum:
             raise Damaged("the file was changed after this run had opened it")

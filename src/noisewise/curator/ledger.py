@@ -22,7 +22,7 @@ from noisewise.mechanisms.guarantee import Guarantee
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # None in place of a module
 
 ENDING = ".ledger"
 

@@ -61,8 +61,6 @@ class Source(Protocol):
 class Engine(ABC):
     """Runs a source's tasks; results are handed back in the calling thread, in any order."""
 
-    block_rows: int | None = None
-    """Rows of a block of scalars where the engine wants its own number; None leaves it to the algorithm."""
     handful: int = 1
     """Evaluations of blocks that a task may have: more where handing one over takes long; 0 where each block is one."""
 
@@ -73,6 +71,11 @@ class Engine(ABC):
     def staying_bytes(self) -> float:
         """Bytes of results that may stay where they were made, until somebody asks for them."""
         return 0.0
+
+    @property
+    def block_rows(self) -> int | None:
+        """Rows of a block of scalars where the engine wants its own number; None leaves it to the algorithm."""
+        return None
 
     @property
     def kind(self) -> str:

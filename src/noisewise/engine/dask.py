@@ -108,7 +108,7 @@ def _reply(content: bytes, keys: list[str], books: list[bytes], expected: dict[s
 
 def _poll() -> Poll:
     """Whether this very task is still wanted, asked of the worker it runs on at most ten times a second."""
-    from distributed.worker import get_worker, thread_state  # type: ignore[attr-defined]
+    from distributed.worker import get_worker, thread_state  # type: ignore[attr-defined]  # there, and not in its stubs
 
     try:
         tasks, key = get_worker().state.tasks, thread_state.key

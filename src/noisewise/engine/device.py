@@ -40,7 +40,7 @@ class Device(Engine):
             raise refusal("Device", "platform", "must be a platform's name", self.platform, "For example 'gpu'.")
 
     @property
-    def block_rows(self) -> int:  # type: ignore[override]
+    def block_rows(self) -> int:
         """Large blocks: a program's start costs as much as a million rows."""
         return self.rows
 

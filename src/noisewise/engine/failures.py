@@ -31,7 +31,7 @@ def located(error: Exception, work: Any) -> Exception:
         return error
     where = origin(work)
     if where:
-        error.noisewise_located = True  # type: ignore[attr-defined]
+        error.noisewise_located = True  # type: ignore[attr-defined]  # a mark on an error, any error
     if where and isinstance(error, NoisewiseError) and error.args:
         error.args = (f"{error.args[0]} (With {where}.)", *error.args[1:])
     elif where:

@@ -69,7 +69,7 @@ def encode(who: str, work: Work) -> tuple[bytes, Books]:
 def _pickled(value: Any, books: Books | None) -> bytes:
     cloudpickle = require_cloudpickle("engine")
 
-    class Pickler(cloudpickle.Pickler):  # type: ignore[name-defined]
+    class Pickler(cloudpickle.Pickler):  # type: ignore[name-defined]  # a module that may be missing
         def persistent_id(self, inner: Any) -> str | None:
             if books is None or not getattr(type(inner), "sent_once", False):
                 return None

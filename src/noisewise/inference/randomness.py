@@ -106,7 +106,7 @@ def key(seed: int, purpose: Purpose | Prefix, *index: int) -> np.random.SeedSequ
 def following(first: np.random.SeedSequence, skipped: int, count: int) -> list[np.random.SeedSequence]:
     """The keys of `count` consecutive blocks, the first of them so many after that of the key given."""
     *whose, block = first.spawn_key
-    seed: int = first.entropy  # type: ignore[assignment]
+    seed: int = first.entropy  # type: ignore[assignment]  # a number, since `key` gave one
     return [first if n == 0 else key(seed, tuple(whose), block + n) for n in range(skipped, skipped + count)]
 
 

@@ -71,7 +71,7 @@ class Sampler(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data."""
-        return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
+        return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]  # a dataclass in subclasses
 
     def identity(self) -> dict[str, Any]:
         """Name and settings as a checkpoint keeps them, to recognise the run."""
@@ -114,7 +114,7 @@ class Estimator(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data."""
-        return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
+        return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]  # a dataclass in subclasses
 
     def identity(self) -> dict[str, Any]:
         """Name and settings as a checkpoint keeps them, to recognise the run."""

@@ -175,7 +175,7 @@ def _function(
 
     kind = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.Signature([inspect.Parameter(parent, kind) for parent in parents])
-    function.__signature__ = signature  # type: ignore[attr-defined]
+    function.__signature__ = signature  # type: ignore[attr-defined]  # as `inspect` looks for it
     function.__name__ = name
     return function
 

@@ -95,7 +95,7 @@ class BoundSimulator:
         rows = f" in a batch of {len(next(iter(arguments.values())))} rows" if row is None and arguments else ""
         return f"{self.who}: the simulator is running{self._at(arguments, row)}{rows}"
 
-    _call.tells = _tells  # type: ignore[attr-defined]
+    _call.tells = _tells  # type: ignore[attr-defined]  # a mark on a function
 
     def _checked(self, result: Any, lead: tuple[int, ...], arguments: Values, row: int | None) -> Array:
         advice = "Return a number or an array of numbers, always of one shape."
