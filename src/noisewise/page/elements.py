@@ -4,6 +4,7 @@ from typing import Any
 
 from shiny import ui
 
+from noisewise.notebook import people
 from noisewise.page.runs import FILES, Run
 
 
@@ -37,8 +38,6 @@ def downloads(run: Run) -> Any:
     return ui.div(ui.h3("Download"), ui.tags.ul(links, class_="files"))
 
 
-def short(number: float | None) -> str:
-    """A number for people, 10,000 rather than 1e+04: four significant digits, or all before the decimal point."""
-    if number is None:
-        return "not known"
-    return f"{number:,.0f}" if 999.95 <= abs(number) < 1e12 else f"{number:.4g}"
+def amount(number: float | None) -> str:
+    """A number for people, where there is one."""
+    return "not known" if number is None else people(number)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from shiny import Inputs, reactive, render, ui
 
 from noisewise.analysis import toml as toml_text
-from noisewise.page.elements import report_link, short, table
+from noisewise.page.elements import amount, report_link, table
 from noisewise.page.results import EVERY, run_state
 from noisewise.page.runs import Run
 from noisewise.report.short_answer import percent
@@ -113,7 +113,7 @@ def _in_short(row: Mapping[str, Any]) -> str:
     mean, _, low, high = row["exact"]
     if row.get("chance"):
         return percent(mean)
-    return f"{short(mean)} ({short(low)} to {short(high)})"
+    return f"{amount(mean)} ({amount(low)} to {amount(high)})"
 
 
 def _reopening(run: Run) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shiny import Inputs, Session, reactive, render, req, ui
 
 from noisewise.page.design import design_ui
-from noisewise.page.elements import downloads, report_link, short, table
+from noisewise.page.elements import amount, downloads, report_link, table
 from noisewise.page.runs import REPLICATES, SIMULATING, Run
 from noisewise.report.short_answer import percent
 
@@ -222,7 +222,7 @@ def _numbers(numbers: Any, is_chance: bool) -> tuple[str, str, str]:
     mean, sd, low, high = numbers
     if is_chance:
         return percent(mean), "", ""
-    return short(mean), short(sd), short(low) if low == high else f"{short(low)} to {short(high)}"
+    return amount(mean), amount(sd), amount(low) if low == high else f"{amount(low)} to {amount(high)}"
 
 
 # Other budgets ------------------------------------------------------------------------------------------------
@@ -316,8 +316,8 @@ def explored_ui(result: Any, explorations: list[Any], picture: str) -> Any:
     rows = []
     for exploration in explorations:
         for row in exploration["rows"][:4]:
-            same = "not known" if row["same"] is None else " to ".join(map(short, row["same"]))
-            width = "not known" if row["expected"] is None else f"{short(row['expected'])} ± {short(row['spread'])}"
+            same = "not known" if row["same"] is None else " to ".join(map(amount, row["same"]))
+            width = "not known" if row["expected"] is None else f"{amount(row['expected'])} ± {amount(row['spread'])}"
             first = ui.tags.th(budget_in_words(result, exploration["factor"]), scope="row")
             rows.append(ui.tags.tr(first, [ui.tags.td(text) for text in (row["name"], width, same)]))
     failed = sum(exploration["failed"] for exploration in explorations)
@@ -342,7 +342,7 @@ def _widths_in_words(result: Any, explorations: list[Any]) -> str:
     first = [(exploration["factor"], exploration["rows"][0]) for exploration in explorations if exploration["rows"]]
     if not first:
         return "No budget gave an answer."
-    widths = [f"{budget_in_words(result, factor)}: {short(row['expected'])}" for factor, row in first]
+    widths = [f"{budget_in_words(result, factor)}: {amount(row['expected'])}" for factor, row in first]
     return f"Expected width of the interval of {first[0][1]['name']} by budget. " + "; ".join(widths) + "."
 
 

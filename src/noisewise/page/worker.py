@@ -21,7 +21,6 @@ from noisewise.page import compute
 
 EVERY = 0.2
 """Seconds between two words on progress."""
-Tell = Callable[..., None]
 
 
 class Cancelled(Exception):
