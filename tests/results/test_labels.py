@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from noisewise.results.labels import by_name, label_of, labels_of
+from noisewise.results.labels import by_name, entry_of, label_of, labels_of, owner_of
 
 
 def test_a_single_number_is_called_by_its_name():
@@ -14,6 +14,12 @@ def test_entries_are_named_in_the_order_of_a_flattened_array():
     assert label_of("rate", (2,)) == "rate[2]"
     assert labels_of("table", (2, 2)) == ["table[0,0]", "table[0,1]", "table[1,0]", "table[1,1]"]
     assert labels_of("none", (0,)) == []
+
+
+def test_a_label_says_whose_entry_it_is_and_which():
+    assert (owner_of("theta"), entry_of("theta")) == ("theta", "")
+    assert (owner_of("rate[Bronx]"), entry_of("rate[Bronx]")) == ("rate", "Bronx")
+    assert (owner_of("table[0,[b]]"), entry_of("table[0,[b]]")) == ("table", "0,[b]")
 
 
 def test_scalars_in_a_row_go_back_to_their_names():

@@ -38,6 +38,7 @@ from noisewise.report import noise
 from noisewise.report.page import why_not
 from noisewise.report.prior_words import prior_in_words
 from noisewise.report.short_answer import in_order, percent
+from noisewise.results.labels import owner_of
 from noisewise.results.naming import Naming
 from noisewise.studies.calibrate import calibrate as calibrate_of
 from noisewise.studies.forecast import forecast as forecast_of
@@ -274,7 +275,7 @@ def _for_people(posterior: Any, table: Any) -> Any:
     """The summary without the columns for experts, which summary.csv has; of a yes-or-no question, its probability."""
     shown = table.drop(columns=["ess", "mcse"]).astype(object)
     for label in shown.index:
-        if posterior[str(label).split("[")[0]].dtype.kind == "b":
+        if posterior[owner_of(str(label))].dtype.kind == "b":
             shown.loc[label] = [percent(table.loc[label, "mean"]), *[""] * (shown.shape[1] - 1)]
     return shown
 

@@ -20,7 +20,7 @@ from noisewise.page.runs import VERSION
 from noisewise.report import Report, figures, words
 from noisewise.report.page import why_not
 from noisewise.report.short_answer import in_order
-from noisewise.results.labels import label_of
+from noisewise.results.labels import label_of, owner_of
 from noisewise.results.posterior import Posterior
 from noisewise.workflow import designing
 from noisewise.workflow import folder as results_folder
@@ -87,11 +87,11 @@ def summary(report: Report) -> dict[str, Any]:
         {
             "name": name,
             "label": report.naming.listed(name),
-            "parameter": name.split("[")[0] in posterior.parameters,
-            "confidential": name.split("[")[0] in posterior.statistics,
-            "chance": posterior[name.split("[")[0]].dtype.kind == "b",
+            "parameter": owner_of(name) in posterior.parameters,
+            "confidential": owner_of(name) in posterior.statistics,
+            "chance": posterior[owner_of(name)].dtype.kind == "b",
             "prior": prior.get(name),
-            "naive": naive.get(name) if name.split("[")[0] not in posterior.statistics else None,
+            "naive": naive.get(name) if owner_of(name) not in posterior.statistics else None,
             "exact": row,
         }
         for name, row in exact.items()

@@ -6,6 +6,7 @@ from typing import Any
 
 from noisewise.errors import refusal
 from noisewise.plots.posterior import COLOURS, WIDTH, grid_of_panels
+from noisewise.results.labels import entry_of
 from noisewise.results.naming import Naming
 from noisewise.results.posterior import Posterior
 from noisewise.results.tidy import Result, table
@@ -69,4 +70,4 @@ def _panel(axis: Any, frame: Any, models: list[str], colours: Mapping[str, str])
 
 def _entry(label: str) -> str:
     """The label of an entry without its name."""
-    return label[label.index("[") + 1 : -1] if label.endswith("]") else label
+    return entry_of(label) or label

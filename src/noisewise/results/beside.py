@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from noisewise.results.labels import owner_of
 from noisewise.results.posterior import Posterior
 
 
@@ -21,7 +22,7 @@ class Beside:
         low, high = exact.columns[2:4]
         derived = [name for name in self.exact.derived if self.exact[name].dtype.kind != "b"]
         wanted = (*self.exact.parameters, *derived)
-        labels = [label for label in exact.index if label.split("[")[0] in wanted]
+        labels = [label for label in exact.index if owner_of(label) in wanted]
         columns = ["mean", "sd", low, high]
         table = exact.loc[labels, columns].add_prefix("exact ")
         if self.naive is not None:

@@ -25,6 +25,16 @@ def labels_of(name: str, shape: Sequence[int], axes: Axes = NUMBERED) -> list[st
     return [label_of(name, index, axes) for index in np.ndindex(*shape)]
 
 
+def owner_of(label: str) -> str:
+    """The name whose entry a label is: `rate` of `rate[Bronx]`, and of `rate`."""
+    return label.partition("[")[0]
+
+
+def entry_of(label: str) -> str:
+    """Which entry of its owner a label is: `Bronx` of `rate[Bronx]`; nothing where it is a single number's."""
+    return label.partition("[")[2].removesuffix("]")
+
+
 def by_name(flat: Any, shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Values by name from the vector of all their scalars; traceable."""
     values, start = {}, 0

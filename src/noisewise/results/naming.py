@@ -7,6 +7,7 @@ from typing import Any
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.frozen import FrozenDict
+from noisewise.results.labels import entry_of, owner_of
 
 TIMES = ("since", "day", "hour", "minute", "second")
 """Words of units by which xarray takes the numbers of a file for dates, or for spans of time."""
@@ -46,7 +47,7 @@ class Naming:
 
     def called(self, row: str) -> str:
         """A row of a table in people's words: share[North] as 'Share of yes, North'."""
-        name, entry = _parts(row)
+        name, entry = owner_of(row), entry_of(row)
         if name not in self.labels:
             return row
         return f"{self.labels[name]}, {entry}" if entry else self.labels[name]
@@ -68,7 +69,7 @@ class Naming:
 
     def unit(self, row: str) -> str:
         """Its unit, with a blank before it unless it is %."""
-        unit = self.units.get(_parts(row)[0], "")
+        unit = self.units.get(owner_of(row), "")
         return unit if unit in ("", "%") else f" {unit}"
 
     def attributes(self, name: str, *, in_file: bool = False) -> dict[str, str]:
@@ -96,8 +97,3 @@ def _checked(who: str, argument: str, given: Any, known: Collection[str]) -> Fro
 def _words(content: Mapping[str, Any]) -> Mapping[str, Any]:
     words = content.get("words", {})
     return words if isinstance(words, Mapping) else {}
-
-
-def _parts(row: str) -> tuple[str, str]:
-    name, _, entry = row.partition("[")
-    return name, entry.removesuffix("]")

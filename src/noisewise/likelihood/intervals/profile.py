@@ -24,6 +24,7 @@ from noisewise.model import Model
 from noisewise.numerics import Array, double
 from noisewise.release import Release
 from noisewise.results.fit import Fit
+from noisewise.results.labels import owner_of
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def likelihood_ratio_test(model: Model, release: Release, fit: Fit, values: Mapp
             held[owner] = _value(who, name, value, coordinates.shapes[name])
         else:
             scalar = scalar_of(who, "values", observed, name)
-            owner, columns = scalar.label.split("[")[0], np.array([scalar.column])
+            owner, columns = owner_of(scalar.label), np.array([scalar.column])
             entry = scalar.row - first_of(coordinates, owner)
             held[owner].reshape(-1)[entry] = _value(who, name, value, ())
         if not moving[columns].all():

@@ -14,6 +14,7 @@ from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.observed import Observed, positive_inverse
 from noisewise.model.supports import innermost
 from noisewise.numerics import double
+from noisewise.results.labels import owner_of
 
 NEAR = 1e-9
 """Share of the way from the estimate to the boundary at which the boundary counts as reached."""
@@ -64,7 +65,7 @@ def scalar_of(who: str, argument: str, observed: Observed, name: Any) -> Scalar:
     if len(columns) != 1 or np.count_nonzero(jacobian[:, columns[0]]) != 1:
         advice = "Test the whole parameter with likelihood_ratio_test."
         raise refusal(who, argument, "must move by itself, not tied to other entries", name, advice)
-    owner = label.split("[")[0]
+    owner = owner_of(label)
     low, high = ends_of(coordinates.transforms[owner].codomain)
     shape, start = coordinates.shapes[owner], coordinates.labels.index(label) - first_of(coordinates, owner)
     ends = [float(np.broadcast_to(end, shape).reshape(-1)[start]) for end in (low, high)]
@@ -73,7 +74,7 @@ def scalar_of(who: str, argument: str, observed: Observed, name: Any) -> Scalar:
 
 def first_of(coordinates: Coordinates, owner: str) -> int:
     """Where a parameter's entries begin among all."""
-    return [label.split("[")[0] for label in coordinates.labels].index(owner)
+    return [owner_of(label) for label in coordinates.labels].index(owner)
 
 
 def ends_of(support: Any) -> tuple[Any, Any]:
