@@ -27,8 +27,13 @@ def normalised(log_weights: Array) -> Array:
     """Weights that sum to one, computed without overflow; NaN where all are zero."""
     if not np.any(log_weights > -np.inf):
         return np.full(len(log_weights), np.nan)
-    weights = np.exp(log_weights - np.max(log_weights))
+    weights = relative(log_weights)
     return weights / weights.sum()
+
+
+def relative(log_weights: Array) -> Array:
+    """Weights in units of the largest, one of which must be positive."""
+    return np.exp(log_weights - np.max(log_weights))
 
 
 def sums(log_weights: Array) -> tuple[float, float, float]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.checkpoint.log import NOTHING, Log
+from noisewise.diagnostics.weights import relative
 from noisewise.engine import Engine
 from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
@@ -112,10 +113,10 @@ def foreseen(log_weights: Array, quantile: float) -> tuple[float, float]:
     With weights w of candidates, u = min(1, w / c) and v = max(w, c): the share is E[u]; by Kish's number a row kept is
     worth E[w]^2 / (E[u] E[w v]) independent ones.
     """
-    relative = np.exp(log_weights - log_weights.max())
+    weights = relative(log_weights)
     level = np.exp(threshold(log_weights, quantile) - log_weights.max())
-    kept = float(np.minimum(1.0, relative / level).mean())
-    return kept, float(relative.mean() ** 2 / (kept * (relative * np.maximum(relative, level)).mean()))
+    kept = float(np.minimum(1.0, weights / level).mean())
+    return kept, float(weights.mean() ** 2 / (kept * (weights * np.maximum(weights, level)).mean()))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from noisewise.diagnostics.weights import relative
 from noisewise.inference.conditional.target import Target
 from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns
@@ -188,7 +189,7 @@ def shares_left_out(log_weights: Array, neglected: Array) -> Array:
 
     Weights are bounds of the likelihood, so no parameter value that the windows do not serve is passed over.
     """
-    weights = np.exp(log_weights - log_weights.max())
+    weights = relative(log_weights)
     return (weights[:, None] * neglected).sum(axis=0) / weights.sum()
 
 

@@ -449,8 +449,8 @@ PROPOSALS = {
 CHOICES = {
     "rows kept by rejection control are thought to be worth what all candidates are": Mutant(
         "samplers/rejection_control.py",
-        "relative.mean() ** 2 / (kept * (relative * np.maximum(relative, level)).mean())",
-        "relative.mean() ** 2 / (relative**2).mean()",
+        "weights.mean() ** 2 / (kept * (weights * np.maximum(weights, level)).mean())",
+        "weights.mean() ** 2 / (weights**2).mean()",
         f"{FORESEEN}::test_what_thinning_out_will_do_is_foreseen",
     ),
     "weighted draws are thought the cheaper the less they are worth": Mutant(
