@@ -20,6 +20,7 @@ import numpy as np
 
 from noisewise.analysis.vocabulary import COUNTED, FUNCTIONS, LAWS, MOST_ENTRIES, broken_rule, missing_of, parameters_of
 from noisewise.errors import InputError
+from noisewise.numerics import Values
 
 LONGEST = 2_000
 """Characters of an expression."""
@@ -44,7 +45,6 @@ SYNONYMS = {
 }
 """What people call things elsewhere, and what they are called here."""
 
-Values = Mapping[str, Any]
 Run = Callable[[Values], Any]
 
 

@@ -27,11 +27,10 @@ from noisewise.model.atoms import atoms_move
 from noisewise.model.law import log_density
 from noisewise.model.simulator import BoundSimulator
 from noisewise.model.total import BoundTotal
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.tracing import entrywise
 from noisewise.release import Release
 
-Values = Mapping[str, Any]
 RecordState = dict[str, Array]
 
 MOST_NUMBERS = 2**22

@@ -13,7 +13,7 @@ from noisewise.likelihood.e_step.cloud import Clouds, moved
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Louis, Objective
 from noisewise.likelihood.m_step.units import unit_free
-from noisewise.numerics import Array
+from noisewise.numerics import Array, Values
 from noisewise.results.fit import Fit, alike
 
 STALLED = 0.05
@@ -173,7 +173,7 @@ def gain(objective: Objective, free: Array, clouds: Clouds, i: int, target: floa
     return gained, float(np.sqrt(variance))
 
 
-def edge_message(name: str, values: dict[str, Array]) -> str:
+def edge_message(name: str, values: Values) -> str:
     """What a fit that ends at the edge of the parameter space says."""
     return (
         f"the estimate of '{name}' runs to the edge of its space (now {np.asarray(values[name]).tolist()}): the "

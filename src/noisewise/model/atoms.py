@@ -1,6 +1,5 @@
 """Laws that give single values positive probability (points, hurdles, counts within), and whether these values move."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,9 +8,7 @@ from numpyro.distributions import Delta, Distribution, TransformedDistribution
 
 from noisewise.model.law import Law
 from noisewise.model.wrappers import laws_within, peel
-from noisewise.numerics import double
-
-Values = Mapping[str, Any]
+from noisewise.numerics import Values, double
 
 
 def is_fixed(law: Distribution) -> bool:

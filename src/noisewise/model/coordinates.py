@@ -22,9 +22,8 @@ from noisewise.model.families import facts_of
 from noisewise.model.law import log_density
 from noisewise.model.model import Model
 from noisewise.model.wrappers import peel
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 
-Values = Mapping[str, Any]
 Centring = Mapping[str, Any]
 """For names of `Chart.located`, per entry: 1 for the value itself, 0 for its standardised self, or between."""
 AS_THEY_ARE: Centring = {}

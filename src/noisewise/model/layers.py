@@ -18,10 +18,9 @@ from numpyro.distributions import BetaBinomial, Distribution, GammaPoisson, Norm
 
 from noisewise.model.entering import entering
 from noisewise.model.law import Law, law_attributes
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.numpy_programs import fixed_outputs
 
-Values = Mapping[str, Any]
 Attributes = Mapping[str, Any]
 
 

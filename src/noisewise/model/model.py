@@ -18,14 +18,14 @@ from noisewise.frozen import FrozenDict
 from noisewise.model import derived as derivation
 from noisewise.model.from_numpyro import read
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
-from noisewise.model.law import Law, Values
+from noisewise.model.law import Law
 from noisewise.model.layers import Integrated, Layer, layers_of
 from noisewise.model.on_device.draws import on_accelerator, simulate
 from noisewise.model.simulator import BoundSimulator, Simulator
 from noisewise.model.total import BoundTotal, Total
 from noisewise.model.wrappers import peel, unchecked
 from noisewise.notebook import html_table
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 
 Node = Law | BoundTotal | BoundSimulator
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.model.law import Law, Values
-from noisewise.numerics import Array
+from noisewise.model.law import Law
+from noisewise.numerics import Array, Values
 from noisewise.numerics.scratch import Scratch
 
 SCRATCH = Scratch()

@@ -9,8 +9,7 @@ import numpy as np
 
 from noisewise.errors import InferenceError, InputError, refusal
 from noisewise.model.graph import Poll, dependencies
-from noisewise.model.law import Values
-from noisewise.numerics import Array
+from noisewise.numerics import Array, Values
 
 REPEATS, SECONDS = 16, 0.1
 """Generators with which a simulator is called twice; no further one after so many seconds."""

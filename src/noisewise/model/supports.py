@@ -1,6 +1,6 @@
 """Supports of laws, seen through wrappers: their ends, whether these move with parameters, what lies inside."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,10 +12,8 @@ from numpyro.distributions.distribution import ExpandedDistribution, Independent
 from numpyro.distributions.transforms import AffineTransform, ExpTransform, SigmoidTransform, SoftplusTransform
 
 from noisewise.model.wrappers import peel
-from noisewise.numerics import double
+from noisewise.numerics import Values, double
 from noisewise.numerics.tracing import depends
-
-Values = Mapping[str, Any]
 
 MONOTONE = (AffineTransform, ExpTransform, SigmoidTransform, SoftplusTransform)
 

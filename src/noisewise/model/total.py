@@ -12,10 +12,10 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import InputError, Place, path_of, refusal
 from noisewise.model.graph import Poll, as_function, dependencies, ordered
-from noisewise.model.law import Law, Values
+from noisewise.model.law import Law
 from noisewise.model.records import Records
 from noisewise.model.sums import KnownSum, Summand, law_of_sum
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.record_sums import PlainSums
 
 Structs = Mapping[str, jax.ShapeDtypeStruct]

@@ -1,7 +1,7 @@
 """The seam between NumPy and JAX: one namespace for both, compiled programs, and 64-bit JAX as a context."""
 
 from noisewise.numerics.compiled import Compiled, Tally, operations, tally
-from noisewise.numerics.namespaces import Array, log_mills, log_ndtr, log_ndtr_near, namespace, special
+from noisewise.numerics.namespaces import Array, Values, log_mills, log_ndtr, log_ndtr_near, namespace, special
 from noisewise.numerics.precision import Placement, double, placed, placement, single
 from noisewise.numerics.side_by_side import SideBySide, blocks_of
 
@@ -11,6 +11,7 @@ __all__ = [
     "Placement",
     "SideBySide",
     "Tally",
+    "Values",
     "blocks_of",
     "double",
     "log_mills",

@@ -1,6 +1,7 @@
 """One namespace for NumPy and JAX: which of the two a computation's arguments call for."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -10,6 +11,8 @@ import numpy as np
 import scipy.special
 
 Array = np.ndarray[Any, Any]
+Values = Mapping[str, Any]
+"""Values of parameters and statistics by name: numbers or arrays, of NumPy or of JAX."""
 _PLAIN = {np.ndarray, np.float64, np.int64, float, int, bool, type(None)}
 """Types that are quickly seen to be none of JAX's."""
 

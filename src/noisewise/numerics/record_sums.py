@@ -7,7 +7,7 @@ row of records are NumPy's, in an order that depends on the number of records al
 docs/derivations/totals.md.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,11 @@ import jax
 import jax.extend.core
 import numpy as np
 
-from noisewise.numerics.namespaces import Array
+from noisewise.numerics.namespaces import Array, Values
 from noisewise.numerics.numpy_programs import ARITHMETIC, REAL_ONLY, operation_of
 from noisewise.numerics.precision import double
 from noisewise.numerics.scratch import Scratch
 
-Values = Mapping[str, Any]
 Program = Callable[[Values, Array | None], Array]
 
 SCRATCH = Scratch()

@@ -3,7 +3,6 @@
 The coordinate is s itself, log s for positive laws, the logit for shares. Derivation: docs/likelihood-scale.md.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -11,9 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from noisewise.numerics import namespace
-
-Values = Mapping[str, Any]
+from noisewise.numerics import Values, namespace
 
 
 def to_s(chart: str, t: Any) -> Any:

@@ -4,7 +4,6 @@ Continuous ones by quadrature; whole numbers over windows that follow the parame
 all of them (sums.py) would be too long. Derivation: docs/derivations/conditional.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,7 @@ from noisewise.inference.conditional.laws import entries, look_at, sketch_of
 from noisewise.inference.conditional.sums import MOST_CELLS
 from noisewise.inference.problem import Problem
 from noisewise.model.coordinates import Space
-
-Values = Mapping[str, Any]
+from noisewise.numerics import Values
 
 NODES = 2**11
 """Values of law and noise behind the integral of one entry, about."""

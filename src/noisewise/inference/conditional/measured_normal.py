@@ -16,9 +16,7 @@ import numpy as np
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Gaussian, Mechanism
 from noisewise.model.wrappers import peel
-from noisewise.numerics import Array, Compiled, double
-
-Values = Mapping[str, Any]
+from noisewise.numerics import Array, Compiled, Values, double
 
 NORMAL = ("Normal", "MultivariateNormal")
 """Laws with a closed form."""

@@ -6,7 +6,6 @@ Derivation, with what keeps the formulas accurate far out: docs/derivations/cond
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +18,7 @@ from noisewise.mechanisms import Clamped, Gaussian, Laplace, Mechanism
 from noisewise.mechanisms.additive import log_difference
 from noisewise.model.coordinates import Space
 from noisewise.model.wrappers import peel
-from noisewise.numerics import Array, double, log_mills, log_ndtr, log_ndtr_near, namespace
-
-Values = Mapping[str, Any]
+from noisewise.numerics import Array, Values, double, log_mills, log_ndtr, log_ndtr_near, namespace
 
 CLOSED = (Gaussian, Laplace)
 """Kinds of noise with a closed form."""

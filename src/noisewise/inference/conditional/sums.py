@@ -5,7 +5,7 @@ parameters, and a bound on what it leaves out. Derivation: docs/derivations/nuts
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -31,9 +31,7 @@ from noisewise.model.coordinates import Space
 from noisewise.model.families import facts_of
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import peel, unchecked
-from noisewise.numerics import Array, Compiled, double
-
-Values = Mapping[str, Any]
+from noisewise.numerics import Array, Compiled, Values, double
 
 MOST_POINTS = 2**16
 """Values of several numbers enumerated jointly, at most."""

@@ -21,9 +21,7 @@ from noisewise.model.atoms import has_atoms
 from noisewise.model.coordinates import AS_THEY_ARE, Centring, Chart, Space, location_and_scale, unwalkable
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import laws_within
-from noisewise.numerics import Array, double
-
-Values = Mapping[str, Any]
+from noisewise.numerics import Array, Values, double
 
 
 def unfit(problem: Problem) -> str | None:

@@ -26,9 +26,7 @@ from noisewise.likelihood.e_step.independent_parts import formula, traits_of
 from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS, SimulatedRecords
 from noisewise.likelihood.e_step.sufficient import FAMILIES
 from noisewise.likelihood.instead import SAMPLE
-from noisewise.numerics import Array, Compiled
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Compiled, Values
 
 CHAINS = (16, 64)
 """Fewest and most chains side by side: errors rest on as many independent groups."""

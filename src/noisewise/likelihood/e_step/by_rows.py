@@ -16,9 +16,7 @@ from noisewise.likelihood.e_step import streamed
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud
 from noisewise.likelihood.e_step.entries_in_pieces import Piece, first_pieces, in_pieces
 from noisewise.likelihood.e_step.independent_parts import Part
-from noisewise.numerics import Array
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Values
 
 LARGE_FAMILY = 2**16
 """Rows of an exponential family from which on they are worth an accelerator's while."""

@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -10,9 +9,7 @@ from noisewise.likelihood.e_step.cloud import Cloud, weighted
 from noisewise.likelihood.e_step.contract import Drawing, EStep, from_model
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.mechanisms.additive import Additive, Lattice
-from noisewise.numerics import Array
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Values
 
 
 class Importance(EStep):

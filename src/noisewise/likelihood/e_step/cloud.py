@@ -21,9 +21,7 @@ from noisewise.likelihood.e_step.streamed import Condensed, Sweep
 from noisewise.likelihood.instead import MCEM
 from noisewise.mechanisms import Clamped
 from noisewise.mechanisms.additive import Additive
-from noisewise.numerics import Array
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Values
 
 NEGLECTED = streamed.NEGLECTED
 """Most mass that a window may leave out, relative to the likelihood it keeps."""

@@ -21,9 +21,7 @@ from noisewise.likelihood.e_step.cloud import Cloud
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.measured import MeasuredPart
 from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
-from noisewise.numerics import Array
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Values
 
 ROWS = 2**14
 """Most values in a block."""

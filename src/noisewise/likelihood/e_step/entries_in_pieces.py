@@ -19,9 +19,7 @@ from noisewise.likelihood.e_step.cloud import nodes_of
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.model.law import law_attributes
 from noisewise.model.wrappers import peel
-from noisewise.numerics import Array, Compiled, double
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Compiled, Values, double
 
 HELD = 2**21
 """Numbers in the cloud of a part above which it is cut, and its clouds are made anew for every pass."""

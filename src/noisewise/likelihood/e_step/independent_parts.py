@@ -21,10 +21,8 @@ from noisewise.model.atoms import atoms_move, has_atoms
 from noisewise.model.families import Facts, facts_of
 from noisewise.model.supports import chart, support_ends, support_moves
 from noisewise.model.wrappers import kind_of, peel, unchecked
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.tracing import depends
-
-Values = dict[str, Any]
 
 
 class Part:

@@ -15,9 +15,7 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import Cloud
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.mechanisms import Exact
-from noisewise.numerics import Array, Compiled, double
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Compiled, Values, double
 
 MOST_NORMAL = 2_048
 """Most entries, and most measured values, for which a normal law is fitted in closed form."""

@@ -17,9 +17,7 @@ from noisewise.likelihood.e_step.cloud import Cloud, weighted
 from noisewise.likelihood.e_step.contract import THICKEN, Drawing, rows_of
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.tables import ChainedTable
-from noisewise.numerics import Array
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Values
 
 
 class OverRecords(Importance):

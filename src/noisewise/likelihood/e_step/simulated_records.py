@@ -20,9 +20,7 @@ from noisewise.mechanisms import Exact
 from noisewise.model.law import log_density
 from noisewise.model.supports import support_moves
 from noisewise.model.total import BoundTotal
-from noisewise.numerics import Array, Compiled, double
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Compiled, Values, double
 
 MOST_NUMBERS = 2**23
 """Numbers a cloud of records may hold; draws of n records each are limited to this."""

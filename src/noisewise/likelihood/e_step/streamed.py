@@ -24,9 +24,7 @@ from noisewise.mechanisms.additive import Additive
 from noisewise.model.families import FACTS
 from noisewise.model.law import law_attributes
 from noisewise.model.variates import VARIATES
-from noisewise.numerics import Array, Compiled, double
-
-Values = dict[str, Any]
+from noisewise.numerics import Array, Compiled, Values, double
 
 NEGLECTED = 1e-10
 """Most relative error of an entry's likelihood, by the last refinement."""

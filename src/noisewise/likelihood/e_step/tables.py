@@ -11,10 +11,10 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.tables import lattice
 from noisewise.inference.tables.lattice import LatticeMoves
 from noisewise.likelihood.e_step.augmented import CHAINS, FEWEST, SIDE_BY_SIDE, Chained, power_of_two
-from noisewise.likelihood.e_step.measured import MeasuredPart, Values
+from noisewise.likelihood.e_step.measured import MeasuredPart
 from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS
 from noisewise.likelihood.instead import SAMPLE
-from noisewise.numerics import Array
+from noisewise.numerics import Array, Values
 
 RENEWED = 0.5
 """How often a sweep counts as having replaced the table: cells move once, but each only as far as the others let it."""

@@ -14,10 +14,8 @@ from noisewise.likelihood.instead import SAMPLE
 from noisewise.likelihood.m_step import units
 from noisewise.model import Model
 from noisewise.model.coordinates import Chart
-from noisewise.numerics import Array, double
+from noisewise.numerics import Array, Values, double
 from noisewise.results.labels import NUMBERED, by_name, labels_of
-
-Values = dict[str, Any]
 
 
 class Coordinates:

@@ -19,9 +19,8 @@ from noisewise.likelihood.e_step.simulated_records import LEAST, MOST_NUMBERS, S
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective
-from noisewise.numerics import Array
+from noisewise.numerics import Array, Values
 
-Values = dict[str, Any]
 Made = tuple[Array, int, int, int]
 """What an E-step was made with: free coordinates, iteration, batch, size."""
 

@@ -13,13 +13,13 @@ import numpy as np
 from jax import lax, random
 
 from noisewise.errors import InputError, refusal
-from noisewise.model.law import KEYS, Law, Values, law_attributes, well_formed
+from noisewise.model.law import KEYS, Law, law_attributes, well_formed
 from noisewise.model.on_device.held import Held
 from noisewise.model.on_device.sums import draw_known
 from noisewise.model.on_device.variates import DRAWS, RULES
 from noisewise.model.total import BoundTotal
 from noisewise.model.wrappers import peel
-from noisewise.numerics import Array, Compiled, double, placement, single
+from noisewise.numerics import Array, Compiled, Values, double, placement, single
 
 Columns = dict[str, Any]
 

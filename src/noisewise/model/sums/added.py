@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.errors import InputError
-from noisewise.model.law import Law, Values, law_attributes
+from noisewise.model.law import Law, law_attributes
 from noisewise.model.sums.summand import KnownSum, Summand, degrees_of
 from noisewise.model.variates import MOST, VARIATES, BadParameter
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 
 
 def _sum_of_bits(law: Values, n: Array) -> tuple[str, Values]:

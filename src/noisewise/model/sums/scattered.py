@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.model.law import Values, law_attributes
+from noisewise.model.law import law_attributes
 from noisewise.model.sums.summand import KnownSum, Summand, degrees_of
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 
 MOST_NUMBERS = 16
 """Beyond this many normal numbers in a record its scatter is not worth drawing."""

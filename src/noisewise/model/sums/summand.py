@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.model.law import Law, Values
-from noisewise.numerics import Array, double
+from noisewise.model.law import Law
+from noisewise.numerics import Array, Values, double
 from noisewise.numerics.tracing import degrees
 
 Contribution = Callable[..., Any]

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.errors import InputError
-from noisewise.model.law import Law, Values, law_attributes
+from noisewise.model.law import Law, law_attributes
 from noisewise.model.sums.summand import KnownSum, Summand
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 
 MOST_CATEGORIES = 256
 """Beyond this many categories of a record counting is no cheaper than simulating some hundred records."""

@@ -6,7 +6,7 @@ is A - B x, so two points give A and B, whatever exposures, repeats or further s
 docs/derivations/augmentation.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,8 @@ from noisewise.model.entering import entering
 from noisewise.model.families import facts_of
 from noisewise.model.law import Law
 from noisewise.model.total import BoundTotal
-from noisewise.numerics import Array, Compiled
+from noisewise.numerics import Array, Compiled, Values
 from noisewise.samplers.gibbs.joint import Density, Joint, State
-
-Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,9 @@ from noisewise.mechanisms import Exact
 from noisewise.model import Model
 from noisewise.model.law import log_density
 from noisewise.model.supports import innermost, inside
-from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.tracing import depends
 
-Values = Mapping[str, Any]
 Density = Callable[[Values, Any, Any], Any]
 """(values by name, records of totals by name, release) of one chain -> a log density; traceable."""
 

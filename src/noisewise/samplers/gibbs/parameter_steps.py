@@ -4,7 +4,7 @@ Parameters whose law given the rest is conjugate can be integrated out of the st
 Step size and metric adapt in warm-up, to the chains of the same group, and are then frozen.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -12,12 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.model.coordinates import Chart
-from noisewise.numerics import Array
+from noisewise.numerics import Array, Values
 from noisewise.samplers.gibbs.conjugate import LARGE, Conjugate
 from noisewise.samplers.gibbs.joint import Joint, State
 from noisewise.samplers.gibbs.reported import Reported
-
-Values = Mapping[str, Any]
 
 DENSE = 48
 """Coordinates up to which the metric is a full matrix."""

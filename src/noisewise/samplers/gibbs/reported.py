@@ -16,8 +16,8 @@ from jax.scipy.special import xlogy
 from noisewise.mechanisms.randomized_response import RandomizedResponse
 from noisewise.model.families import facts_of
 from noisewise.model.wrappers import peel
-from noisewise.numerics import Array
-from noisewise.samplers.gibbs.joint import Joint, State, Values
+from noisewise.numerics import Array, Values
+from noisewise.samplers.gibbs.joint import Joint, State
 
 
 class Reported:

@@ -1,7 +1,7 @@
 """The compiled programs of a NUTS run: a chain's state, its next hundred steps, and its coordinates."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,6 @@ from noisewise.inference.conditional.target import Target
 from noisewise.model.coordinates import Centring
 from noisewise.model.law import KEYS
 from noisewise.numerics import Array, Compiled, double
-
-Values = Mapping[str, Any]
 
 PIECE = 100
 """Iterations between two looks at the clock."""
