@@ -102,7 +102,7 @@ def lalonde(draws=20_000_000, repeats=3):
     """Draws per second of the default plan in double precision, survivors of its merges kept there; the best."""
     from noisewise.paper import lalonde as paper
 
-    problem = paper.model(), paper.release((6.3491435, 4.554801, 61.89601, 30.072458))
+    problem = paper.groups_model(), paper.published_statistics((6.3491435, 4.554801, 61.89601, 30.072458))
     best = 0.0
     for repeat in range(repeats + 1):
         start = time.perf_counter()

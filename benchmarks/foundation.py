@@ -18,11 +18,11 @@ LALONDE = (6.3491435, 4.554801, 61.89601, 30.072458)
 
 
 def count_problem():
-    return count.model(25.0), count.release()
+    return count.count_model(25.0), count.published_count()
 
 
 def lalonde_problem():
-    return lalonde.model(), lalonde.release(LALONDE)
+    return lalonde.groups_model(), lalonde.published_statistics(LALONDE)
 
 
 def best_rates(ours, theirs, repeats):

@@ -21,7 +21,7 @@ from measured_tables import QUERIES, scales
 
 import noisewise as nw
 from noisewise.inference.problem import Problem
-from noisewise.samplers.augmentation import closed_forms, one_sweep, plan
+from noisewise.samplers.augmentation import closed_forms, one_sweep, sweep_steps
 from noisewise.samplers.gibbs.joint import Joint, State
 from noisewise.samplers.gibbs.measured import MeasuredTable
 
@@ -67,7 +67,7 @@ def exact(model, found, seed):
     MeasuredTable.of(joint, "cells").settle(rng, state)
     joint.axes = dict.fromkeys(found, (None, 0))
     joint.release = {name: (mechanism, noisy.astype(float)) for name, (mechanism, _, noisy) in found.items()}
-    steps = plan(joint, closed_forms(joint, state))
+    steps = sweep_steps(joint, closed_forms(joint, state))
     kept = []
     for sweep in range(WARM + SWEEPS):
         one_sweep(rng, joint, steps, state, sweep < WARM)

@@ -26,7 +26,7 @@ import noisewise as nw
 from noisewise.diagnostics import chains as diagnostics
 from noisewise.inference.problem import Problem
 from noisewise.numerics import placed
-from noisewise.samplers.augmentation import closed_forms, one_sweep, plan, starting_values
+from noisewise.samplers.augmentation import closed_forms, one_sweep, starting_values, sweep_steps
 from noisewise.samplers.gibbs.joint import Joint, State
 
 SCALES = Path(__file__).parents[1] / "docs/data/census-pl94-person-scales.csv"
@@ -101,7 +101,7 @@ def sweeps(model, release, chains, clock, times):
     start = clock()
     values = starting_values(joint, rng, 4)
     state = State({name: np.repeat(column, chains // 4, axis=0) for name, column in values.items()})
-    steps = plan(joint, closed_forms(joint, state))
+    steps = sweep_steps(joint, closed_forms(joint, state))
     begun = clock() - start
     one_sweep(rng, joint, steps, state, True)
     seconds = []

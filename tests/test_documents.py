@@ -172,7 +172,7 @@ def test_the_readme_tells_what_the_demo_prints():
     import noisewise as nw
     from noisewise.paper import count
 
-    found = nw.compare(count.model(25.0), count.release(), draws=10_000, seed=1)
+    found = nw.compare(count.count_model(25.0), count.published_count(), draws=10_000, seed=1)
     line, readme = found.table().loc["theta"], (ROOT / "README.md").read_text()
     low, high = found.exact.interval(0.95)["count"]
     for told in (

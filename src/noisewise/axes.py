@@ -164,12 +164,12 @@ def _label(who: str, place: str, label: Any) -> Label:
     if isinstance(label, np.datetime64) and not np.isnat(label):
         label = label.astype("datetime64[us]").item()
     if isinstance(label, datetime.date) and label == label:  # pandas has a date that equals nothing
-        return in_words(label)
+        return iso_form(label)
     advice = "Write it as a word, or leave the entry out." if label != label or label is None else "Write it as a word."
     raise refusal(who, place, "must be words, whole numbers or dates", label, advice)
 
 
-def in_words(day: datetime.date) -> str:
+def iso_form(day: datetime.date) -> str:
     """A date or a time in ISO form; midnight of a date is that date."""
     return day.isoformat().removesuffix("T00:00:00")
 

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 
-def people(number: float) -> str:
+def for_people(number: float) -> str:
     """A number for people, 10,000 rather than 1e+04: four significant digits, or all before the decimal point."""
     return f"{number:,.0f}" if 999.95 <= abs(number) < 1e12 else f"{number:.4g}"
 

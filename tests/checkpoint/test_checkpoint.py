@@ -980,7 +980,7 @@ def test_values_come_back_as_they_were(seed):
     arrays = []
     data = json.loads(json.dumps(journal.pack(value, arrays)))
     body = bytearray(b"".join(bytes(part) for part in journal.bytes_of(arrays)))
-    found = journal.unpack(data, journal._arrays_of(journal.described(arrays), body), {})
+    found = journal.unpack(data, journal._arrays_of(journal.array_forms(arrays), body), {})
     assert resume.fingerprint(found) == resume.fingerprint(value)
     assert found["arrays"][1].flags.f_contiguous
     assert found["rng"].random() == rng.random()

@@ -184,9 +184,9 @@ def _text(page):
 
 @pytest.mark.parametrize("number", range(0, len(malformed.TYPED), 3))
 def test_the_page_and_the_commands_name_a_mistake_alike(number):
-    from noisewise.page.editor import check
+    from noisewise.page.editor import check_text
 
-    outcome = check(malformed.TYPED[number][0])
+    outcome = check_text(malformed.TYPED[number][0])
     assert outcome.error
     assert python_in(outcome.error) == []
 

@@ -53,12 +53,14 @@ def test_tied_and_zero_weights_raise_no_false_alarm(seed):
 
 def test_a_few_dominating_weights_are_refused(seed):
     logs = pareto_logs(1.2, 20_000, seed)
-    status, message, numbers = weights.judge(logs, min_ess=1.0)
+    status, message, numbers = weights.judge_weights(logs, min_ess=1.0)
     assert status == "high_k"
     assert numbers["pareto_k"] > 0.7
     assert "k-hat" in message
     assert weights.pareto_k(np.zeros(10)) == np.inf  # too few to tell
-    assert weights.judge(logs, 1.0, log_bound=logs.max() + 1.0)[0] == "high_k"  # a bound far above what most have
+    assert (
+        weights.judge_weights(logs, 1.0, log_bound=logs.max() + 1.0)[0] == "high_k"
+    )  # a bound far above what most have
 
 
 def test_a_bound_in_sight_overrules_the_tail(seed):
@@ -66,19 +68,19 @@ def test_a_bound_in_sight_overrules_the_tail(seed):
     rng = np.random.default_rng(seed)
     logs = np.where(rng.random(20_000) < 0.01, np.log(30.0 * rng.random(20_000) ** 4 + 1.0), 0.0)
     bound = np.log(31.0)
-    assert weights.judge(logs, 1.0, bound)[2]["largest_share"] == pytest.approx(31.0 / np.exp(logs).sum())
+    assert weights.judge_weights(logs, 1.0, bound)[2]["largest_share"] == pytest.approx(31.0 / np.exp(logs).sum())
     for far in (bound, bound + np.log(0.009 * np.exp(logs).sum() / 31.0)):
-        assert weights.judge(logs, 1.0, far)[0] == "complete"
+        assert weights.judge_weights(logs, 1.0, far)[0] == "complete"
     heavy = pareto_logs(1.2, 20_000, seed)
     share = heavy.max() - np.log(np.exp(heavy).sum())
-    assert weights.judge(heavy, 1.0, heavy.max() - share + np.log(0.011))[0] == "high_k"
+    assert weights.judge_weights(heavy, 1.0, heavy.max() - share + np.log(0.011))[0] == "high_k"
 
 
 def test_statuses_come_in_order():
-    assert weights.judge(np.full(100, -np.inf), 1.0)[0] == "no_weight"
-    assert weights.judge(np.zeros(100), 101.0)[0] == "low_ess"
-    assert weights.judge(np.zeros(100), 100.0)[0] == "complete"
-    assert weights.judge(np.empty(0), 1.0)[0] == "no_weight"
+    assert weights.judge_weights(np.full(100, -np.inf), 1.0)[0] == "no_weight"
+    assert weights.judge_weights(np.zeros(100), 101.0)[0] == "low_ess"
+    assert weights.judge_weights(np.zeros(100), 100.0)[0] == "complete"
+    assert weights.judge_weights(np.empty(0), 1.0)[0] == "no_weight"
 
 
 def test_sums_are_those_of_plain_arithmetic(seed):

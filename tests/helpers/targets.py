@@ -79,7 +79,7 @@ def _declared_solution():
 
 # Lalonde: four statistics that share parameters; the paper's own model --------------------------------------------
 
-lalonde_model, lalonde_release = cache(lalonde.model), lalonde.release
+lalonde_model, lalonde_release = cache(lalonde.groups_model), lalonde.published_statistics
 
 
 # Beta-Binomial with geometric noise: enumeration over the count ---------------------------------------------------

@@ -100,7 +100,7 @@ def test_the_table_serves_near_the_release_and_says_where_it_does_not(alike):
     mechanism, log_noise = NOISES["DiscreteGaussian"]
     with double():
         width = ratios.width("Poisson", mechanism)
-        table, _ = ratios.table_of("Poisson", mechanism, RELEASED, 0, width, alike)
+        table, _ = ratios.noise_table("Poisson", mechanism, RELEASED, 0, width, alike)
         assert np.ndim(table.start) == (0 if alike else 1)
         program = jax.jit(
             lambda rate: ratios._tabulated("Poisson", (jnp.full(np.shape(table.start), rate),), table)[::2]
@@ -120,7 +120,7 @@ def test_value_and_slope_of_negative_binomial_laws_from_the_table():
     mechanism, log_noise = NOISES["Gaussian"]
     with double():
         width = ratios.width("NegativeBinomial2", mechanism)
-        table, _ = ratios.table_of("NegativeBinomial2", mechanism, RELEASED, 0, width, True)
+        table, _ = ratios.noise_table("NegativeBinomial2", mechanism, RELEASED, 0, width, True)
 
         def program(t):
             size = jnp.exp(t) * jnp.ones(np.shape(table.start))
@@ -193,7 +193,7 @@ def test_releases_far_apart_keep_windows_of_their_own():
     far = np.array([3.0, 9.0, 400.0, 2000.0])
     with double():
         width = ratios.width("Poisson", LAPLACE)
-        table, _ = ratios.table_of("Poisson", LAPLACE, far, 0, width, True)
+        table, _ = ratios.noise_table("Poisson", LAPLACE, far, 0, width, True)
         found = jax.jit(lambda t: nw.Privatised(dist.Poisson(t), LAPLACE).log_prob(far))(300.0)
     assert np.shape(table.start) == far.shape
     expected = by_hand(lambda k, t: stats.poisson.logpmf(k, t), NOISES["Laplace"][1], 300.0, far)

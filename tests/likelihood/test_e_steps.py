@@ -18,7 +18,7 @@ from noisewise.inference.randomness import Purpose
 from noisewise.likelihood.e_step.cloud import exact_cloud, weighted
 from noisewise.likelihood.e_step.contract import Drawing, EStep
 from noisewise.likelihood.e_step.parts import parts_of
-from noisewise.likelihood.e_step.simulated import joined, log_likelihood_error
+from noisewise.likelihood.e_step.simulated import joined_clouds, log_likelihood_error
 from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
 from noisewise.likelihood.e_step.table import E_STEPS
 
@@ -131,7 +131,7 @@ def test_joined_samples_are_one_sample(seed):
     s, log_weights = sample_of_a_normal(rng, 400)
     first = weighted(s[:100], log_weights[:100] - math.log(100))
     second = weighted(s[100:], log_weights[100:] - math.log(300))
-    whole, found = weighted(s, log_weights - math.log(400)), joined(first, second, 100, 300)
+    whole, found = weighted(s, log_weights - math.log(400)), joined_clouds(first, second, 100, 300)
     assert found.weights == pytest.approx(whole.weights, rel=1e-12)
     assert found.log_likelihoods == pytest.approx(whole.log_likelihoods, rel=1e-12)
 

@@ -292,7 +292,7 @@ def test_joined_chains_keep_their_groups(seed):
     clouds = [
         Cloud(rng.normal(size=16 * k), np.full((16 * k, 1), 1 / (16 * k)), np.zeros(1), groups=16) for k in (2, 3)
     ]
-    whole = simulated.joined(clouds[0], clouds[1], 1, 1)
+    whole = simulated.joined_clouds(clouds[0], clouds[1], 1, 1)
     assert whole.groups == 16
     assert np.allclose(whole.weights, 1 / 80)
     halves = simulated.first_half(None, whole), simulated.second_half(None, whole)

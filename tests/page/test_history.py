@@ -36,7 +36,7 @@ def test_only_lines_that_differ_are_changes(tmp_path):
 
 def test_a_quantity_that_one_run_lacks_is_left_open(tmp_path):
     runs = [run_of(1, "", [ROW], tmp_path), run_of(2, "", [CHANCE, ROW], tmp_path)]
-    assert history.quantities(runs) == [("The rate (theta)", [ROW, ROW]), ("Over 30", [None, CHANCE])]
+    assert history.quantities_of_runs(runs) == [("The rate (theta)", [ROW, ROW]), ("Over 30", [None, CHANCE])]
 
 
 def test_side_by_side_is_said_in_words_and_drawn_on_one_scale(tmp_path):

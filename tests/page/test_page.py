@@ -533,7 +533,7 @@ LONG_PLAN = SIMULATED_PLAN.replace("replicates = 16", "replicates = 1000000")
 
 def test_a_file_may_be_fitted_designed_or_both():
     texts = {"plan": PLAN, "fit": COUNT, "both": PLAN + PLAN_RELEASE}
-    outcomes = {name: editor.check(text) for name, text in texts.items()}
+    outcomes = {name: editor.check_text(text) for name, text in texts.items()}
     assert {name: (each.fits, each.designs) for name, each in outcomes.items()} == {
         "plan": (False, True),
         "fit": (True, False),
@@ -544,9 +544,9 @@ def test_a_file_may_be_fitted_designed_or_both():
     )
     assert outcomes["plan"].form.priors["a"] == ("-3.92", "3.92")
     people = PLAN.replace("split = { rho = 0.5 }\nbudgets = [0.01, 100]", "people = { n = [50, 500], budgets = [1] }")
-    assert "settle what [design] leaves open" in editor.check(people + PLAN_RELEASE).summary
+    assert "settle what [design] leaves open" in editor.check_text(people + PLAN_RELEASE).summary
     for wrong in (PLAN.replace("sd =", "sdd ="), PLAN + PLAN_RELEASE.replace("Gaussian", "Gauss")):
-        outcome = editor.check(wrong)
+        outcome = editor.check_text(wrong)
         assert "line " in outcome.error
         assert "^" in outcome.place
         assert not outcome.designs
@@ -582,7 +582,7 @@ def test_a_design_of_the_page_goes_on_where_it_was_stopped(tmp_path, monkeypatch
     assert few == all_batches - 1, "the second batch was there; the first is computed again as a check"
     (tmp_path / "analysis.toml").write_text(SIMULATED_PLAN)
     checkpoint.write_text("of another version")
-    shown = compute.design(tmp_path, checkpoint, lambda *_: None)
+    shown = compute.answer_design(tmp_path, checkpoint, lambda *_: None)
     assert shown["sentences"] == whole["sentences"]
     assert not checkpoint.exists()
 
@@ -784,7 +784,7 @@ def test_an_upload_that_is_no_release_is_refused(content):
 
 
 def test_the_form_shows_what_the_file_says():
-    shown = form.form_of(Analysis.from_text(starter("means")))
+    shown = form.form_of_analysis(Analysis.from_text(starter("means")))
     assert shown.values == {"mean_treated": "29.4", "mean_control": "22.6"}
     assert shown.noise["mean_treated"] == ("epsilon", "1.0")
     assert shown.priors["treated"] == ("11.2", "53.7")
@@ -825,15 +825,15 @@ def test_what_is_expected_becomes_the_prior():
 def test_what_was_typed_comes_back_as_typed(typed, present):
     file = COUNT.replace("Poisson(theta)", "Normal(theta, 1)").replace("Gamma(25, 1)", present)
     made = form.with_prior(file, "theta", *typed)
-    back = form.form_of(Analysis.from_text(made)).priors["theta"]
+    back = form.form_of_analysis(Analysis.from_text(made)).priors["theta"]
     assert tuple(map(float, back)) == tuple(map(float, typed))
     assert all(len(shown) <= len(number) + 1 for shown, number in zip(back, typed, strict=True))
 
 
 def test_ends_that_nobody_typed_are_rounded():
-    assert form.form_of(Analysis.from_text(COUNT)).priors["theta"] == ("16.2", "35.7")
+    assert form.form_of_analysis(Analysis.from_text(COUNT)).priors["theta"] == ("16.2", "35.7")
     far = COUNT.replace("Poisson(theta)", "Normal(theta, 1)").replace("Gamma(25, 1)", "Normal(123456, 1000.1234)")
-    assert form.form_of(Analysis.from_text(far)).priors["theta"] == ("121000", "125000")
+    assert form.form_of_analysis(Analysis.from_text(far)).priors["theta"] == ("121000", "125000")
 
 
 @pytest.mark.parametrize(
@@ -1201,7 +1201,7 @@ def test_numbers_typed_one_right_after_the_other_are_all_kept(window):
     wait_for_value(page, "value = 41.5")
     page.wait_for_timeout(1_500)
     analysis = Analysis.from_text(page.input_value("#analysis"))
-    low, high = form.form_of(analysis).priors["theta"]
+    low, high = form.form_of_analysis(analysis).priors["theta"]
     assert analysis.release["count"].value == 41.5
     assert (low, high) == ("20", "45")
     assert [page.input_value(f"#form_{key}") for key in ("value", "low", "high")] == ["41.5", "20", "45"]
@@ -1220,7 +1220,7 @@ def test_a_check_that_comes_late_does_not_write_over_what_was_typed(monkeypatch)
         sent.append(text)
 
     own = editor._Form(SimpleNamespace(analysis=lambda: shown["analysis"]), SimpleNamespace(set=lambda said: None), put)
-    own.fill(editor.check(COUNT), "count", "theta")
+    own.fill(editor.check_text(COUNT), "count", "theta")
     assert (filled["form_value"], filled["form_low"], filled["form_high"]) == ("37.4", "16.2", "35.7")
     filled.clear()
     for typing in (own.take_value("count", "41.5", "0.2"), own.take_prior("theta", "20", "45")):
@@ -1228,11 +1228,11 @@ def test_a_check_that_comes_late_does_not_write_over_what_was_typed(monkeypatch)
             typing.send(None)
     first, second = sent
     shown["analysis"] = second
-    own.fill(editor.check(first), "count", "theta")
-    own.fill(editor.check(second), "count", "theta")
+    own.fill(editor.check_text(first), "count", "theta")
+    own.fill(editor.check_text(second), "count", "theta")
     assert filled == {}, "what is being typed is left as it is"
     shown["analysis"] = COUNT
-    own.fill(editor.check(COUNT), "count", "theta")
+    own.fill(editor.check_text(COUNT), "count", "theta")
     assert filled["form_high"] == "35.7", "undone"
 
 

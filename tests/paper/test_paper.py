@@ -109,7 +109,9 @@ def test_lalonde_without_noise_by_quadrature(seed):
 @pytest.mark.parametrize("case", briefly(["true_statistic", "noisy_a"], ["noisy_a"]))
 def test_exact_fits_match_the_reference(case, lalonde_reference, seed):
     entry = lalonde_reference[case]
-    posterior = nw.sample(lalonde.model(), lalonde.release(entry["released"]), nw.Rejection(), draws=20_000, seed=seed)
+    posterior = nw.sample(
+        lalonde.groups_model(), lalonde.published_statistics(entry["released"]), nw.Rejection(), draws=20_000, seed=seed
+    )
     for name, values in lalonde.quantities(posterior).items():
         truth = entry["posterior"][name]
         assert agrees(values, truth["mean"], truth["mcse_of_mean"]), name
@@ -253,7 +255,7 @@ def test_the_page_says_what_is_wrong(reduced):
 
     wrong = replace(reduced.numbers[0], ours=1e3)
     pictures = dict.fromkeys(("figure-1", "figure-2", "figure-3", "stages"), "<svg></svg>")
-    text = page.report([wrong, *reduced.numbers[1:]], [rate.row() for rate in reduced.rates], pictures, "")
+    text = page.document([wrong, *reduced.numbers[1:]], [rate.row() for rate in reduced.rates], pictures, "")
     assert "<strong>NOT every number of ours" in text
     assert "OURS DIFFERS" in text
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from noisewise.results.labels import by_name, entry_of, label_of, labels_of, owner_of
+from noisewise.results.labels import by_name, label_of, labels_of, owner_of, place_of
 
 
 def test_a_single_number_is_called_by_its_name():
@@ -17,9 +17,9 @@ def test_entries_are_named_in_the_order_of_a_flattened_array():
 
 
 def test_a_label_says_whose_entry_it_is_and_which():
-    assert (owner_of("theta"), entry_of("theta")) == ("theta", "")
-    assert (owner_of("rate[Bronx]"), entry_of("rate[Bronx]")) == ("rate", "Bronx")
-    assert (owner_of("table[0,[b]]"), entry_of("table[0,[b]]")) == ("table", "0,[b]")
+    assert (owner_of("theta"), place_of("theta")) == ("theta", "")
+    assert (owner_of("rate[Bronx]"), place_of("rate[Bronx]")) == ("rate", "Bronx")
+    assert (owner_of("table[0,[b]]"), place_of("table[0,[b]]")) == ("table", "0,[b]")
 
 
 def test_scalars_in_a_row_go_back_to_their_names():

@@ -10,7 +10,7 @@ from targets import all_targets, briefly, count_model, count_release, lalonde_mo
 import noisewise as nw
 from noisewise.inference.problem import Problem
 from noisewise.samplers import augmentation
-from noisewise.samplers.augmentation import Augmentation, closed_forms, one_sweep, plan
+from noisewise.samplers.augmentation import Augmentation, closed_forms, one_sweep, sweep_steps
 from noisewise.samplers.choosing import second_look
 from noisewise.samplers.gibbs import latent
 from noisewise.samplers.gibbs.joint import Joint, State
@@ -68,7 +68,7 @@ def geweke(model, mechanisms, seed, sweeps=20, chains=1024):
     state = State(model.draw(rng, model.order, chains))
     joint = Joint(Problem(model, nw.Release(noisy(mechanisms, rng, state.values, 0))), {})
     joint.axes = dict.fromkeys(mechanisms, (None, 0))
-    steps = plan(joint, closed_forms(Joint(joint.problem, {}), state))
+    steps = sweep_steps(joint, closed_forms(Joint(joint.problem, {}), state))
     for step in steps:
         step.log_step = np.log(0.6)  # any fixed step is exact; only Hamiltonian steps have one
     prior = model.draw(rng, model.order, 100_000)
@@ -295,7 +295,7 @@ def test_a_tuned_step_is_frozen_at_its_average_over_the_last_quarter_of_the_warm
     joint = Joint(Problem(model, nw.Release(count=nw.Laplace(scale=1.0).released(3.0))), {})
     rng = np.random.default_rng(seed)
     state = State(model.draw(rng, model.order, 16))
-    steps = plan(joint, {})
+    steps = sweep_steps(joint, {})
     (hamiltonian,) = [step for step in steps if isinstance(step, Gradient)]
     tuned, warmup = [], 40
     for sweep in range(warmup):

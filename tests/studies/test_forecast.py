@@ -23,7 +23,7 @@ from noisewise.samplers import Importance, Rejection
 from noisewise.samplers import sample as sampling
 from noisewise.samplers.choosing import choice
 from noisewise.samplers.choosing.probe import Probe, probe_of, probe_rows
-from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
+from noisewise.samplers.proposals.pilot import PilotPlan, pilot_of
 from noisewise.samplers.rejection_control import foreseen
 from noisewise.studies.forecast import applicability, forecast
 
@@ -128,7 +128,7 @@ def test_weighing_by_the_likelihood_settles_what_all_pilots_would(draws, seed, m
     monkeypatch.setattr(choice, "settled", lambda probe, draws: [])
     probe = probed(count_model(2.0), count_release(), seed)
     first, collapsed = choice.by_likelihood(probe, draws, seed, Threads(1))
-    ranking = choice.estimates(probe, draws, seed, Threads(1), collapsed)
+    ranking = choice.ranked_estimates(probe, draws, seed, Threads(1), collapsed)
     assert [each.sampler for each in ranking[: len(first)]] == [each.sampler for each in first]
     assert choice.reason_for(first, probe) == choice.reason_for(ranking, probe)
 
@@ -357,7 +357,7 @@ def test_what_thinning_out_will_do_is_foreseen(seed):
     noise = nw.Laplace(scale=0.05)
     release = nw.Release(s=noise.released(1.0), t=noise.released(-2.0))
     sampler = nw.RejectionControl(proposal="adapted", quantile=0.99, min_ess=50.0)
-    plan = plan_of(sampler, Problem(model, release), seed, Threads(), look=True)
+    plan = pilot_of(sampler, Problem(model, release), seed, Threads(), look=True)
     kept, worth = foreseen(plan.log_weights, 0.99)
     run = nw.sample(model, release, sampler, draws=2_000, seed=seed)
     assert run.acceptance_rate == pytest.approx(kept, rel=0.3)

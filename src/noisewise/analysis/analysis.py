@@ -76,7 +76,7 @@ class Analysis:
 
         A release file is looked for from `folder`; without one it is refused. `confined` keeps it inside that folder.
         """
-        document = toml_text.read(text, where)
+        document = toml_text.from_toml(text, where)
         reader = Reader(document, None if folder is None else Path(folder), confined)
         parts = reader.everything()
         return cls(**parts, text=document.text, where=where, content=document.content)
@@ -99,7 +99,7 @@ class Analysis:
         content = {**self.content, "release": self._stated_release()}
         content["inference"] = {**inference, **self.content.get("inference", {})}
         ordered = {name: content[name] for name in TABLES if name in content}
-        return f"# Written by noisewise {__version__}. Run it again with: noisewise fit FILE\n\n" + toml_text.write(
+        return f"# Written by noisewise {__version__}. Run it again with: noisewise fit FILE\n\n" + toml_text.to_toml(
             ordered
         )
 
@@ -142,7 +142,7 @@ class DesignFile:
     @classmethod
     def from_text(cls, text: str, where: str = "plan.toml") -> Self:
         """Read the file's text; `where` names it in messages."""
-        document = toml_text.read(text, where)
+        document = toml_text.from_toml(text, where)
         if "design" not in document.content:
             raise document.error((), "the file must say what is to be designed. Add [design] with a target.")
         read = [(choice, Reader(document, None, True, choice).planned()) for choice in choices_of(document)]
@@ -161,7 +161,7 @@ class DesignFile:
 
 def plan_of(text: str, where: str) -> DesignFile | None:
     """The plan in a file's text; None where it has no [design]."""
-    has_design = "design" in toml_text.read(text, where).content
+    has_design = "design" in toml_text.from_toml(text, where).content
     return DesignFile.from_text(text, where) if has_design else None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from noisewise import checks
 from noisewise.analysis.expressions import CONSTANTS, Constants, ExpressionError, parse_number
 from noisewise.analysis.mistakes import cause_in_words
-from noisewise.analysis.settings import argument_below, table
+from noisewise.analysis.settings import argument_below, table_at
 from noisewise.analysis.toml import Document, FileError
 from noisewise.analysis.vocabulary import FUNCTIONS, LAWS
 from noisewise.errors import InputError, Path, refusal
@@ -47,7 +47,7 @@ class DesignSettings:
 
 def over_of(document: Document) -> dict[str, list[Any]]:
     """The table [design.over]: names that stand for numbers, each with the values to compare."""
-    stated = table(document, ("design", "over"), None) if _is_in(document, "over") else {}
+    stated = table_at(document, ("design", "over"), None) if _is_in(document, "over") else {}
     for name, values in stated.items():
         path: Path = ("design", "over", name)
         if not isinstance(values, list) or not values or not all(map(_is_number, values)):
@@ -59,7 +59,7 @@ def over_of(document: Document) -> dict[str, list[Any]]:
 
 def people_of(document: Document) -> dict[str, Any] | None:
     """The table [design.people]: the range of n, and the budgets."""
-    stated = table(document, ("design", "people"), (PEOPLE, "budgets")) if _is_in(document, "people") else None
+    stated = table_at(document, ("design", "people"), (PEOPLE, "budgets")) if _is_in(document, "people") else None
     if stated is None:
         return None
     sizes: Any = stated.get(PEOPLE)
@@ -93,7 +93,7 @@ def choices_of(document: Document) -> list[dict[str, Any]]:
     return [dict(zip(over, values, strict=True)) for values in itertools.product(*over.values())]
 
 
-def chosen(document: Document) -> dict[str, Any]:
+def single_choice(document: Document) -> dict[str, Any]:
     """The one choice of [design.over], for those who go on to fit."""
     if people_of(document) is not None:
         cause = f"'{PEOPLE}' is left open. To fit, put the number of people in its place, and take [design.people] out."
@@ -116,7 +116,7 @@ def _is_number(value: Any) -> bool:
 
 def read_design(document: Document, model: Model, level: float, constants: Constants) -> DesignSettings:
     """The table [design], and [design.plan.NAME] for each statistic; all that the verbs would refuse is refused."""
-    stated = table(document, ("design",), KEYS)
+    stated = table_at(document, ("design",), KEYS)
     for key in ("target", "plan"):
         if not isinstance(stated.get(key), dict) or not stated[key]:
             example = {

@@ -18,7 +18,7 @@ def cause_in_words(error: InputError) -> str:
     return in_file_words(f"{place_in_words(error.argument)} {error.rule}; got {error.value}. {error.advice}")
 
 
-def in_words(error: NoisewiseError | NoisewiseWarning) -> str:
+def mistake_in_words(error: NoisewiseError | NoisewiseWarning) -> str:
     """An error or a warning for people who write no Python; where a file is meant, it begins with that."""
     if isinstance(error, FileError):  # it is in their words already, with a line of the file
         return str(error)

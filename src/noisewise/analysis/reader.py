@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from noisewise import checks
-from noisewise.analysis.design_table import DesignSettings, chosen, read_design
+from noisewise.analysis.design_table import DesignSettings, read_design, single_choice
 from noisewise.analysis.expressions import (
     CONSTANTS,
     Constants,
@@ -20,11 +20,11 @@ from noisewise.analysis.expressions import (
     together,
 )
 from noisewise.analysis.file_words import in_file_words
-from noisewise.analysis.mistakes import cause_in_words, in_words
-from noisewise.analysis.release_table import parts_of, to_content
-from noisewise.analysis.settings import Settings, argument_below, read_settings, table
+from noisewise.analysis.mistakes import cause_in_words, mistake_in_words
+from noisewise.analysis.release_table import entries_and_tables, to_content
+from noisewise.analysis.settings import Settings, argument_below, read_settings, table_at
 from noisewise.analysis.toml import Document, FileError
-from noisewise.analysis.wording import axes_of, read_words
+from noisewise.analysis.wording import dims_and_labels, read_words
 from noisewise.errors import InputError, NoisewiseWarning, Path
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import CATALOGUE
@@ -51,7 +51,7 @@ class Reader:
         self, document: Document, folder: FilePath | None, confined: bool, constants: Constants | None = None
     ) -> None:
         self.document, self.folder, self.confined = document, folder, confined
-        self.constants = {**CONSTANTS, **(chosen(document) if constants is None else constants)}
+        self.constants = {**CONSTANTS, **(single_choice(document) if constants is None else constants)}
         self.notes: list[str] = []
         self.expressions: dict[Path, Expression] = {}
 
@@ -76,7 +76,7 @@ class Reader:
             if name not in TABLES:
                 cause = f"'{name}' is not a table of an analysis file. {checks.nearest(name, TABLES)}"
                 raise self.document.error((name,), cause, key=True)
-        question = table(self.document, ("question",), ("title", "text"))
+        question = table_at(self.document, ("question",), ("title", "text"))
         for key, value in question.items():
             if not isinstance(value, str):
                 raise self.document.error(("question", key), f"'{key}' must be text in quotation marks.")
@@ -95,9 +95,9 @@ class Reader:
 
     def model(self) -> Model:
         """The tables [parameters], [statistics], [totals] and [means]."""
-        priors = table(self.document, ("parameters",), None)
-        laws = table(self.document, ("statistics",), None)
-        sums = [(kind, name) for kind in SUMS for name in table(self.document, (kind,), None)]
+        priors = table_at(self.document, ("parameters",), None)
+        laws = table_at(self.document, ("statistics",), None)
+        sums = [(kind, name) for kind in SUMS for name in table_at(self.document, (kind,), None)]
         self.places = self._declared(priors, laws, sums)
         outside = [name for name, path in self.places.items() if path[0] != "answers"]
         prior = {name: self._law(("parameters", name), text, list(priors)) for name, text in priors.items()}
@@ -108,7 +108,7 @@ class Reader:
         statistics |= {path[1]: self._total(path, outside) for path in sums}
         self._refuse_cycles()
         derived = self._answers(outside)
-        dims, coords = axes_of(read_words(self.document, self.places), self._dims())
+        dims, coords = dims_and_labels(read_words(self.document, self.places), self._dims())
         kept = _made_of(repr([self.constants, *((name, self.document.content.get(name)) for name in MODEL)]))
         if not kept:
             with warnings.catch_warnings(record=True) as caught:
@@ -130,11 +130,11 @@ class Reader:
         """
         paths: list[Path] = [("parameters", name) for name in priors]
         paths += [("statistics", name) for name in laws] + list(sums)
-        paths += [("answers", name) for name in table(self.document, ("answers",), None)]
+        paths += [("answers", name) for name in table_at(self.document, ("answers",), None)]
         fields: list[Path] = []
         for own in sums:
-            table(self.document, own, ("n", "contribution", "record"))
-            fields += [(*own, "record", field) for field in table(self.document, (*own, "record"), None)]
+            table_at(self.document, own, ("n", "contribution", "record"))
+            fields += [(*own, "record", field) for field in table_at(self.document, (*own, "record"), None)]
         places: dict[str, Path] = {}
         for path in [*paths, *fields]:
             name = str(path[-1])
@@ -154,7 +154,7 @@ class Reader:
     def _answers(self, outside: list[str]) -> dict[str, Callable[..., Any]]:
         """The table [answers]: what is asked for, each by what stands above it."""
         known, answers = list(outside), {}
-        for name, text in table(self.document, ("answers",), None).items():
+        for name, text in table_at(self.document, ("answers",), None).items():
             path: Path = ("answers", name)
             if not isinstance(text, str):
                 raise self.document.error(path, 'must be an expression in quotation marks, such as "mu_1 - mu_2".')
@@ -165,7 +165,7 @@ class Reader:
     def _dims(self) -> dict[str, tuple[str, ...]]:
         """The table [dims]: names of axes, in the words of the release's `names`."""
         dims = {}
-        for name, axes in table(self.document, ("dims",), None).items():
+        for name, axes in table_at(self.document, ("dims",), None).items():
             if name not in self.places:
                 cause = f"'{name}' is not a parameter or a statistic. {checks.nearest(name, self.places)}"
                 raise self.document.error(("dims", name), cause, key=True)
@@ -187,11 +187,11 @@ class Reader:
     def _total(self, path: tuple[str, str], outside: list[str]) -> Total:
         """A sum or mean over records."""
         kind, name = path
-        stated = table(self.document, path, ("n", "contribution", "record"))
+        stated = table_at(self.document, path, ("n", "contribution", "record"))
         for key in ("n", "contribution", "record"):
             if key not in stated:
                 raise self.document.error(path, f"'{key}' is missing for the {kind[:-1]} '{name}'.")
-        record = table(self.document, (*path, "record"), None)
+        record = table_at(self.document, (*path, "record"), None)
         if not record:
             raise self.document.error((*path, "record"), "a record needs at least one field.")
         known = [*outside, *record]
@@ -231,7 +231,7 @@ class Reader:
         needs: dict[str, dict[str, Path]] = {}
         for path, expression in self.expressions.items():
             within = path[:2] if len(path) > 2 else None  # a sum over records, whose fields are its own
-            fields = [] if within is None else table(self.document, (*within, "record"), None)
+            fields = [] if within is None else table_at(self.document, (*within, "record"), None)
             names = [f"{path[1]}: {name}" if name in fields else name for name in expression.names]
             own = f"{path[1]}: {path[3]}" if path[2:3] == ("record",) else str(path[1])
             needs.setdefault(own, {}).update(dict.fromkeys(names, path))
@@ -287,11 +287,11 @@ class Reader:
         value = self.document.content.get("release")
         if isinstance(value, str):
             return self._release_file(("release",), value)
-        stated = table(self.document, ("release",), None)
+        stated = table_at(self.document, ("release",), None)
         if isinstance(stated.get("file"), str):
-            table(self.document, ("release",), ("file", "use"))
+            table_at(self.document, ("release",), ("file", "use"))
             return self._used(stated, self._release_file(("release", "file"), stated["file"]))
-        entries, beside = parts_of(stated)
+        entries, beside = entries_and_tables(stated)
         use = stated.get("use")
         if not entries:
             example = 'Add [release.NAME] with value and mechanism, or [release] with file = "release.json".'
@@ -367,7 +367,7 @@ class Reader:
         except FileError:
             raise
         except (ValueError, OSError) as error:  # InputError among them
-            reason = in_words(error) if isinstance(error, InputError) else str(error)
+            reason = mistake_in_words(error) if isinstance(error, InputError) else str(error)
             raise self.document.error(path, f"the release file cannot be used: {reason}") from None
 
     def _check_together(self, model: Model, release: Release, settings: Settings) -> None:

@@ -20,7 +20,7 @@ def to_table(release: Release) -> dict[str, Any]:
     return stated | ({"about": _about_to_table(content["about"])} if "about" in content else {})
 
 
-def parts_of(stated: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def entries_and_tables(stated: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(entries of statistics, the other tables), of the table [release] without `file` and `use`."""
     beside = {key for key, sign in BESIDE.items() if isinstance(stated.get(key), dict) and sign in stated[key]}
     if isinstance(stated.get("about"), dict) and not {"value", "mechanism"} & set(stated["about"]):

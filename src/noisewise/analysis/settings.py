@@ -32,7 +32,7 @@ class Settings:
 def read_settings(document: Document, parameters: tuple[str, ...]) -> Settings:
     """The tables [inference] and [likelihood]."""
     settings: dict[str, Any] = {}
-    inference = table(document, ("inference",), ("method", "draws", "seed", "level"))
+    inference = table_at(document, ("inference",), ("method", "draws", "seed", "level"))
     if "method" in inference:
         settings["method"] = _algorithm(document, ("inference", "method"), inference["method"], public_samplers())
     for name, least in (("draws", 1), ("seed", 0)):
@@ -50,7 +50,7 @@ def read_settings(document: Document, parameters: tuple[str, ...]) -> Settings:
             cause = f"'level' must lie between 0 and 1, as 0.95 for 95% intervals; got {level!r}."
             raise document.error(("inference", "level"), cause)
         settings["level"] = float(level)
-    likelihood = table(document, ("likelihood",), ("method", "start"))
+    likelihood = table_at(document, ("likelihood",), ("method", "start"))
     if "method" in likelihood:
         settings["estimator"] = _algorithm(document, ("likelihood", "method"), likelihood["method"], ESTIMATORS)
     if "start" in likelihood:
@@ -58,7 +58,7 @@ def read_settings(document: Document, parameters: tuple[str, ...]) -> Settings:
     return Settings(**settings)
 
 
-def table(document: Document, path: Path, keys: tuple[str, ...] | None) -> dict[str, Any]:
+def table_at(document: Document, path: Path, keys: tuple[str, ...] | None) -> dict[str, Any]:
     """The table at `path`, empty where there is none; other keys than `keys` are refused."""
     value: Any = document.content
     for name in path:
@@ -111,7 +111,7 @@ def _start(document: Document, start: Any, parameters: tuple[str, ...]) -> Any:
             if name not in parameters:
                 cause = f"'{name}' is not a parameter. {checks.nearest(name, parameters)}"
                 raise document.error((*path, name), cause, key=True)
-            if not numbers(value):
+            if not all_numbers(value):
                 raise document.error((*path, name), f"'{name}' must start at a number or a list of numbers.")
         for name in parameters:
             if name not in point:
@@ -119,10 +119,10 @@ def _start(document: Document, start: Any, parameters: tuple[str, ...]) -> Any:
     return start
 
 
-def numbers(value: Any) -> bool:
+def all_numbers(value: Any) -> bool:
     """Whether `value` is a number or nested lists of them."""
     if isinstance(value, list):
-        return bool(value) and all(map(numbers, value))
+        return bool(value) and all(map(all_numbers, value))
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -90,7 +90,7 @@ class Document:
         return FileError(self.where, self.text, offset, cause)
 
 
-def read(text: str, where: str) -> Document:
+def from_toml(text: str, where: str) -> Document:
     """Parse TOML; a syntax error names line and column."""
     # one spelling of letters with accents: some systems write them as two characters, and names would not be found
     text = unicodedata.normalize("NFC", text.removeprefix("\ufeff").replace("\r\n", "\n"))
@@ -318,7 +318,7 @@ class _Scanner:
 # Writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(content: Mapping[str, Any], table: Path = ()) -> str:
+def to_toml(content: Mapping[str, Any], table: Path = ()) -> str:
     """Content as TOML text: plain values first, then tables; what is None is left out."""
     plain = {key: value for key, value in content.items() if not isinstance(value, Mapping) and value is not None}
     lines = [f"{_written_key(key)} = {written(value)}" for key, value in plain.items()]
@@ -327,7 +327,7 @@ def write(content: Mapping[str, Any], table: Path = ()) -> str:
     text = "\n".join(lines) + "\n" if lines else ""
     for key, value in content.items():
         if isinstance(value, Mapping):
-            inner = write(value, (*table, key))
+            inner = to_toml(value, (*table, key))
             text += ("\n" if text else "") + inner
     return text
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from noisewise import checks
-from noisewise.analysis.settings import table
+from noisewise.analysis.settings import table_at
 from noisewise.analysis.toml import Document
 from noisewise.errors import Path
 
@@ -24,7 +24,7 @@ class Word:
 def read_words(document: Document, known: Mapping[str, Any]) -> dict[str, Word]:
     """The table [words]: a label in quotation marks, or a table of label, unit and names, for names of the file."""
     words = {}
-    for name, stated in table(document, ("words",), None).items():
+    for name, stated in table_at(document, ("words",), None).items():
         path: Path = ("words", name)
         if name not in known:
             cause = f"'{name}' is not a parameter, a statistic or an answer. {checks.nearest(name, known)}"
@@ -32,7 +32,7 @@ def read_words(document: Document, known: Mapping[str, Any]) -> dict[str, Word]:
         if isinstance(stated, str):
             stated, path = {"label": stated}, ("words",)
         else:
-            table(document, path, KEYS)
+            table_at(document, path, KEYS)
         for key in ("label", "unit"):
             if not isinstance(stated.get(key, ""), str):
                 raise document.error((*path, key), f"'{key}' must be text in quotation marks.")
@@ -43,7 +43,9 @@ def read_words(document: Document, known: Mapping[str, Any]) -> dict[str, Word]:
     return words
 
 
-def axes_of(words: Mapping[str, Word], dims: dict[str, tuple[str, ...]]) -> tuple[dict[str, Any], dict[str, Any]]:
+def dims_and_labels(
+    words: Mapping[str, Word], dims: dict[str, tuple[str, ...]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """`dims` and labels for the quantities whose entries have names, each along an axis of its own."""
     named = {name: word.names for name, word in words.items() if word.names and name not in dims}
     axes = {name: (f"{name}_entry",) for name in named}

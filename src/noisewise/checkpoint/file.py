@@ -144,7 +144,7 @@ def _padded(size: int) -> int:
     return -(-size // 8) * 8
 
 
-def described(arrays: Sequence[Array]) -> list[Any]:
+def array_forms(arrays: Sequence[Array]) -> list[Any]:
     """Kind, shape and order in memory of each array: sums may depend on the order in their last digits."""
     return [[array.dtype.str, list(array.shape), "C" if array.flags.c_contiguous else "F"] for array in arrays]
 
@@ -359,7 +359,7 @@ class Journal:
 def _append(journal: Journal, key: Key, value: Any) -> None:
     arrays: list[Array] = []
     record = {"k": key, "v": pack(value, arrays)}
-    record["a"] = described(arrays)
+    record["a"] = array_forms(arrays)
     text = json.dumps(record, separators=(",", ":")).encode()
     if len(text) > MOST_TEXT:  # it could not be read, nor anything after it
         raise OSError(errno.EFBIG, f"a record has more than {MOST_TEXT:,} bytes of text")

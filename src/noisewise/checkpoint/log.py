@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import engine as engines
-from noisewise.checkpoint.file import KINDS, Journal, Key, bytes_of, described, foreign, pack
+from noisewise.checkpoint.file import KINDS, Journal, Key, array_forms, bytes_of, foreign, pack
 from noisewise.engine import Engine, Source, Task
 from noisewise.errors import InputError
 from noisewise.numerics import Array
@@ -175,7 +175,7 @@ def fingerprint(value: Any) -> str:
     """SHA-256 of a value, numbers bit by bit."""
     arrays: list[Array] = []
     packed = pack(value, arrays)
-    digest = hashlib.sha256(json.dumps([packed, described(arrays)], sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps([packed, array_forms(arrays)], sort_keys=True).encode())
     for part in bytes_of(arrays):
         digest.update(part)
     return digest.hexdigest()

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from noisewise._version import __version__
-from noisewise.analysis.mistakes import in_words
+from noisewise.analysis.mistakes import mistake_in_words
 from noisewise.cli import analyse, curate, describe, examples, watch
 from noisewise.cli.faults import end_with_fault
 from noisewise.cli.mistakes import said
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
 
         def show(message: Any, category: Any, *rest: Any, **options: Any) -> None:
             if issubclass(category, NoisewiseWarning):
-                note(in_words(message))
+                note(mistake_in_words(message))
             else:
                 show_warning(message, category, *rest, **options)
 
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
         except Unwritten as error:
             end_with_fault(error.__cause__ or error, command, error.saved)
         except InferenceError as error:
-            fail(in_words(error), FAILED)
+            fail(mistake_in_words(error), FAILED)
         except NoisewiseError as error:
             fail(said(error, app, command), MISTAKE)
         except KeyboardInterrupt:

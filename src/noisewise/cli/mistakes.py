@@ -6,7 +6,7 @@ import typer
 
 from noisewise.analysis import FileError
 from noisewise.analysis.file_words import in_file_words
-from noisewise.analysis.mistakes import in_words, is_code
+from noisewise.analysis.mistakes import is_code, mistake_in_words
 from noisewise.errors import InputError, NoisewiseError
 
 ALSO_IN_FILES = ("draws", "seed", "replicates")
@@ -16,9 +16,9 @@ ALSO_IN_FILES = ("draws", "seed", "replicates")
 def said(error: NoisewiseError, app: typer.Typer, words: list[str]) -> str:
     """What is refused, by the names that the command `words` has for it."""
     if not isinstance(error, InputError) or isinstance(error, FileError) or error.rule is None:
-        return in_words(error)
+        return mistake_in_words(error)
     if error.who is not None and not is_code(error.who):  # of a file
-        return in_words(error)
+        return mistake_in_words(error)
     names = _parameters(app, words)
     argument = "path" if error.argument is None else str(error.argument)
     if names.get(argument) == "" or (argument == "path" and "" in names.values()):
@@ -29,7 +29,7 @@ def said(error: NoisewiseError, app: typer.Typer, words: list[str]) -> str:
     option = names.get(argument)
     given = option is not None and any(word.split("=")[0] == option for word in words)
     if option is None or (argument in ALSO_IN_FILES and not given):
-        return in_words(error)
+        return mistake_in_words(error)
     return in_file_words(f"{option} {error.rule}; got {error.value}. {error.advice}")
 
 

@@ -25,7 +25,7 @@ FAILED, MISTAKE, FAULT, INTERRUPTED = 1, 2, 70, 130
 """
 
 
-def whole(text: Any) -> int:
+def whole_option(text: Any) -> int:
     """A whole number as an option gives it."""
     try:
         return int(text)
@@ -33,7 +33,7 @@ def whole(text: Any) -> int:
         raise typer.BadParameter(f"must be a whole number, such as 200; got {text}.") from None
 
 
-WHOLE: dict[str, Any] = {"parser": whole, "metavar": "NUMBER"}
+WHOLE: dict[str, Any] = {"parser": whole_option, "metavar": "NUMBER"}
 """What says of an option that it is a whole number."""
 File = Annotated[Path, typer.Argument(help="The analysis file, such as count.toml.", show_default=False)]
 Seed = Annotated[int | None, typer.Option(help="Decides every random number; in place of the file's.", **WHOLE)]

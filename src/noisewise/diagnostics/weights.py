@@ -179,7 +179,7 @@ def fit_pareto(excess: Array) -> float:
     return (size * k + 5.0) / (size + 10.0)
 
 
-def judge(log_weights: Array, min_ess: float, log_bound: float = math.inf) -> tuple[str, str, dict[str, float]]:
+def judge_weights(log_weights: Array, min_ess: float, log_bound: float = math.inf) -> tuple[str, str, dict[str, float]]:
     """(status, message, diagnostics) of weighted draws: no weight, worth too few, dominated by a few, or complete.
 
     `log_bound` bounds every log weight there could be. Where one as large would be at most `LARGEST_SHARE` of the sum,

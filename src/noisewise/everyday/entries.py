@@ -14,7 +14,7 @@ RESERVED = ("jnp", "np", "dist", "nw", "products")
 """Names that code written here has other uses for."""
 
 
-def entry(who: str, argument: str, release: Any, name: Any, own: Iterable[str] = ()) -> Released:
+def released_entry(who: str, argument: str, release: Any, name: Any, own: Iterable[str] = ()) -> Released:
     """The released entry `name`; refused where there is none, or where the model has other uses for that name."""
     if not isinstance(release, Release):
         raise refusal(who, "release", "must be a noisewise Release", release, "Give what nw.Release(...) made.")
@@ -26,9 +26,9 @@ def entry(who: str, argument: str, release: Any, name: Any, own: Iterable[str] =
     return release[name]
 
 
-def single(who: str, argument: str, release: Any, name: Any, own: Iterable[str] = ()) -> str:
+def single_number(who: str, argument: str, release: Any, name: Any, own: Iterable[str] = ()) -> str:
     """The name of a released entry that is one number."""
-    shape = entry(who, argument, release, name, own).shape
+    shape = released_entry(who, argument, release, name, own).shape
     if shape:
         raise refusal(
             who, argument, "must be an entry with a single number", f"'{name}' of shape {shape}", "See nw.table_of."
@@ -53,7 +53,7 @@ def size(
         if most is not None:
             raise refusal(who, "most", "belongs to a number that was released with noise", most, "Leave it out.")
         return n, {}
-    single(who, "n", release, n, own)
+    single_number(who, "n", release, n, own)
     if most is None:
         advice = f"Give most=..., a number that there cannot be more of: '{n}' is uniform on 1, ..., most at first."
         raise refusal(who, "most", "must be given where the number of records has noise", most, advice)

@@ -136,7 +136,7 @@ def columns(terms: str, data: Any) -> DesignMatrix:
     return made
 
 
-def design(terms: str, data: Any) -> DesignMatrix:
+def design_columns(terms: str, data: Any) -> DesignMatrix:
     """As `columns`, refused where there are none, or where a column is a combination of those before it."""
     made = columns(terms, data)
     if not made.names:

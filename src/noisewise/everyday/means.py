@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from noisewise.errors import refusal
-from noisewise.everyday.entries import bounds_of, single, size
+from noisewise.everyday.entries import bounds_of, single_number, size
 from noisewise.everyday.priors import with_given
 from noisewise.everyday.records import record
 from noisewise.everyday.written import Written, quoted
@@ -74,5 +74,7 @@ def _published(release: Release, sum: str | None, mean: str | None, squares: str
     if (sum is None) == (mean is None):
         rule, advice = "must be given, or 'mean' in its place", 'Give nw.mean_of(release, "total", ...).'
         raise refusal(WHO, "sum", rule, {"sum": sum, "mean": mean}, advice)
-    first = single(WHO, "sum", release, sum, OWN) if mean is None else single(WHO, "mean", release, mean, OWN)
-    return [first] if squares is None else [first, single(WHO, "squares", release, squares, (*OWN, first))]
+    first = (
+        single_number(WHO, "sum", release, sum, OWN) if mean is None else single_number(WHO, "mean", release, mean, OWN)
+    )
+    return [first] if squares is None else [first, single_number(WHO, "squares", release, squares, (*OWN, first))]

@@ -8,11 +8,11 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.everyday.entries import RESERVED, bounds_of, entry, size
+from noisewise.everyday.entries import RESERVED, bounds_of, released_entry, size
 from noisewise.everyday.formula import AXIS, WHO, Formula, formulaic
 from noisewise.everyday.priors import law, with_given
 from noisewise.everyday.records import LAWS, record
-from noisewise.everyday.written import Written, array, number, quoted
+from noisewise.everyday.written import Written, array, in_three_digits, quoted
 from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.release import Release
@@ -96,7 +96,7 @@ def _entries(release: Release, products: Any, fields: list[str], n: Any) -> dict
         raise refusal(WHO, "products", "must say which products each entry holds the sums of", products, example)
     found: dict[str, Array] = {}
     for name, texts in stated.items():
-        item = entry(WHO, "products", release, name, (*OWN, *fields))
+        item = released_entry(WHO, "products", release, name, (*OWN, *fields))
         written = np.asarray(texts, dtype=object)
         if written.shape != item.shape:
             rule = f"must have the shape of the entry '{name}', {item.shape}"
@@ -182,14 +182,14 @@ def _beta(terms: list[Product], limits: Limits, outcome: str) -> str:
             for other, slope in slopes.items()
             if set(term) <= set(other)
         ]
-        return float(number(math.hypot(*moved)))
+        return float(in_three_digits(math.hypot(*moved)))
 
-    centres = [0.0 if term else float(number((low + high) / 2)) for term in terms]
+    centres = [0.0 if term else float(in_three_digits((low + high) / 2)) for term in terms]
     return f"lambda: dist.Normal({array(centres)}, {array([spread(term) for term in terms])})"
 
 
 def _sigma(limits: tuple[float, float]) -> str:
-    return f"dist.HalfNormal({number((limits[1] - limits[0]) / 2)})"
+    return f"dist.HalfNormal({in_three_digits((limits[1] - limits[0]) / 2)})"
 
 
 def _statistics(entries: Mapping[str, Array], total: str) -> tuple[Array, dict[str, str]]:

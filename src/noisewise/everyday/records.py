@@ -6,7 +6,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.everyday.written import number
+from noisewise.everyday.written import in_three_digits
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ def _mean(family: RecordLaw, low: float, high: float) -> str:
         return f"dist.Uniform({low}, {high})"
     middle, width = (low + high) / 2, high - low
     if family.signed:
-        return f"dist.Normal({number(middle)}, {number(width)})"
-    return f"dist.LogNormal({number(np.log(middle))}, 1.0)"
+        return f"dist.Normal({in_three_digits(middle)}, {in_three_digits(width)})"
+    return f"dist.LogNormal({in_three_digits(np.log(middle))}, 1.0)"
 
 
 def _spread(second: str, width: float) -> str:
     return {
-        "sd": f"dist.HalfNormal({number(width / 2)})",
+        "sd": f"dist.HalfNormal({in_three_digits(width / 2)})",
         "sigma": "dist.HalfNormal(1.0)",
         "shape": "dist.LogNormal(0.5, 1.0)",
         "size": "dist.LogNormal(1.5, 1.0)",

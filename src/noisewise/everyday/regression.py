@@ -8,12 +8,12 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.everyday.entries import entry
-from noisewise.everyday.formula import AXIS, WHO, DesignMatrix, Formula, columns, design
+from noisewise.everyday.entries import released_entry
+from noisewise.everyday.formula import AXIS, WHO, DesignMatrix, Formula, columns, design_columns
 from noisewise.everyday.priors import with_given
 from noisewise.everyday.products import from_products
-from noisewise.everyday.rows import in_order_of, table
-from noisewise.everyday.written import Written, array, named_array, number
+from noisewise.everyday.rows import frame_of, in_order_of
+from noisewise.everyday.written import Written, array, in_three_digits, named_array
 from noisewise.mechanisms import Clamped, Mechanism
 from noisewise.model import Model
 from noisewise.numerics import Array
@@ -122,22 +122,22 @@ def _by_row(parts: Formula, release: Release, family: str, data: Any, n: Any, pr
     outcome = parts.outcome
     own = ["beta", *(f"{group}_{ending}" for group in parts.groups for ending in ("effect", "sd"))]
     own += ["sigma"] if family == "gaussian" else []
-    item = entry(WHO, "formula", release, parts.outcome, own)
+    item = released_entry(WHO, "formula", release, parts.outcome, own)
     if len(item.shape) != 1:
         advice = "Give a vector, one entry for each row of data."
         raise refusal(
             WHO, "formula", "must name an entry with one axis", f"'{parts.outcome}' of shape {item.shape}", advice
         )
-    frame = table(data, item)
+    frame = frame_of(data, item)
     order = in_order_of(item, frame)
     trials = _trials(n, frame)[order] if family == "binomial" else None
     frame = frame.iloc[order].reset_index(drop=True)
-    made = design(parts.fixed, frame)
+    made = design_columns(parts.fixed, frame)
     before, added, needs = [named_array("design", made.values)], ["design @ beta"], ["beta"]
     scale = SCALES.get(family) or _scale(item.mechanism, prior, parts)
     default = {"beta": _coefficients(scale, made, prior)}
     if family == "gaussian":
-        default["sigma"] = f"dist.HalfNormal({number(scale.spread)})"
+        default["sigma"] = f"dist.HalfNormal({in_three_digits(scale.spread)})"
         needs.append("sigma")
     shapes: dict[str, tuple[int, ...]] = {"beta": (len(made.names),)}
     dims, coords = {"beta": (AXIS,)}, {AXIS: made.names}
@@ -148,7 +148,7 @@ def _by_row(parts: Formula, release: Release, family: str, data: Any, n: Any, pr
         levels, places = _levels(group, frame)
         before.append(named_array(f"{group}_of_row", places))
         effect, spread = f"{group}_effect", f"{group}_sd"
-        default[spread] = f"dist.HalfNormal({number(scale.spread)})"
+        default[spread] = f"dist.HalfNormal({in_three_digits(scale.spread)})"
         default[effect] = f"lambda {spread}: dist.Normal(0.0, {spread}).expand([{len(levels)}])"
         added.append(f"{effect}[{group}_of_row]")
         needs.append(effect)
@@ -187,8 +187,8 @@ def _coefficients(scale: Scale, made: DesignMatrix, prior: Any) -> str:
     centres, scales = [], []
     for name, column, level in zip(made.names, made.values.T, made.levels, strict=True):
         spread = column.std()
-        centres.append(float(number(scale.centre)) if level else 0.0)
-        scales.append(float(number(scale.intercept if level else scale.slope / spread)))
+        centres.append(float(in_three_digits(scale.centre)) if level else 0.0)
+        scales.append(float(in_three_digits(scale.intercept if level else scale.slope / spread)))
         far = not np.isin(column, (0.0, 1.0)).all() and abs(column.mean()) > FAR * spread and not level
         if far and not (isinstance(prior, Mapping) and "beta" in prior):
             whose = "its covariates, center(x)," if ":" in name else f"it, center({name}),"

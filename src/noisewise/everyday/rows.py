@@ -12,7 +12,7 @@ from noisewise.mechanisms import Released
 from noisewise.numerics import Array
 
 
-def table(data: Any, item: Released) -> Any:
+def frame_of(data: Any, item: Released) -> Any:
     """`data` as a pandas table with one row for each entry of `item`; an index that has a meaning is a column."""
     import pandas as pd
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from noisewise.everyday.entries import single, size
+from noisewise.everyday.entries import single_number, size
 from noisewise.everyday.priors import with_given
 from noisewise.everyday.written import Written
 from noisewise.model import Model
@@ -31,7 +31,7 @@ def share_of(
     Priors: share ~ Beta(1, 1), all shares alike; a noisy n is uniform on 1, ..., `most`. Change them by
     `prior={"share": dist.Beta(2.0, 8.0)}`, or change `model.code`, the Python that makes the model.
     """
-    single(WHO, "count", release, count, ("share",))
+    single_number(WHO, "count", release, count, ("share",))
     number, counted = size(WHO, release, n, most, ("share", count), release[count].about.get("records"))
     laws = with_given(WHO, {"share": "dist.Beta(1.0, 1.0)", **counted}, prior)
     arguments = ", ".join([*counted, "share"])

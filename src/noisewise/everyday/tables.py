@@ -5,7 +5,7 @@ from typing import Any
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.everyday.entries import entry
+from noisewise.everyday.entries import released_entry
 from noisewise.everyday.priors import with_given
 from noisewise.everyday.written import Written
 from noisewise.model import Model
@@ -31,7 +31,7 @@ def table_of(
     of shares alike. Change them by `prior={"rate": dist.Gamma(2.0, 0.1)}`, or change `model.code`, the Python that
     makes the model.
     """
-    item = entry(WHO, "counts", release, counts, ("rate", "share"))
+    item = released_entry(WHO, "counts", release, counts, ("rate", "share"))
     shape = item.shape
     if not shape:
         raise refusal(WHO, "counts", "must be a table", f"'{counts}', a single number", "See nw.share_of.")
@@ -57,7 +57,7 @@ def table_of(
 
 def _check_total(release: Release, name: str, counts: str) -> None:
     """Refuse a total that does not say of which table it is."""
-    item = entry(WHO, "n", release, name, ("rate", "share"))
+    item = released_entry(WHO, "n", release, name, ("rate", "share"))
     if item.of is None or item.of.statistic != counts or item.shape:
         made = f"release['{name}'].mechanism.of('{counts}', sum=True).released(release['{name}'].value)"
         advice = f"Make the release anew with {name}={made}."

@@ -185,6 +185,6 @@ def named_array(name: str, values: Any) -> str:
     )
 
 
-def number(value: float) -> str:
+def in_three_digits(value: float) -> str:
     """A number of a default prior, rounded to three digits: it is a choice, and is printed."""
     return repr(float(f"{value:.3g}"))

@@ -194,7 +194,7 @@ def jumps_that_count(epsilon: Any) -> int | None:
     return count if count <= 48 else None
 
 
-def calibrate(
+def scale_and_guarantee(
     who: str,
     scale: Any,
     sensitivity: Any,

@@ -54,7 +54,7 @@ def times(xp: Any, count: Any, log_weight: Any) -> Any:
     return xp.where(count == 0, 0.0, count * xp.where(count == 0, 0.0, log_weight))
 
 
-def whole(who: str, argument: str, value: Any) -> Any:
+def whole_numbers(who: str, argument: str, value: Any) -> Any:
     """`value` (numbers or booleans) as an int64 array; refused where not whole."""
     array = np.asarray(value)
     array = array.astype(np.int64) if array.dtype.kind == "b" else array

@@ -8,7 +8,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms import discrete_laplace
-from noisewise.mechanisms.additive import Lattice, calibrate
+from noisewise.mechanisms.additive import Lattice, scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, POSITIVE
 from noisewise.numerics import log_ndtr, namespace
 
@@ -36,7 +36,7 @@ class DiscreteGaussian(Lattice):
                 raise refusal("DiscreteGaussian", "variance", "must not come together with scale", variance, advice)
             scale = np.sqrt(checks.positive("DiscreteGaussian", "variance", variance, advice))
         budget, rule = {"rho": rho}, lambda delta, rho: delta / math.sqrt(2.0 * rho)
-        self._freeze(**calibrate("DiscreteGaussian", scale, sensitivity, budget, norm="l2", rule=rule))
+        self._freeze(**scale_and_guarantee("DiscreteGaussian", scale, sensitivity, budget, norm="l2", rule=rule))
 
     def noise_log_prob(self, z: Any) -> Any:
         """-z^2 / (2 scale^2) less the log normaliser."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.mechanisms.additive import Lattice, calibrate
+from noisewise.mechanisms.additive import Lattice, scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, POSITIVE
 from noisewise.numerics import namespace
 
@@ -23,7 +23,7 @@ class DiscreteLaplace(Lattice):
 
     def __init__(self, scale: Any = None, *, epsilon: Any = None, sensitivity: Any = None) -> None:
         budget, rule = {"epsilon": epsilon}, lambda delta, epsilon: delta / epsilon
-        self._freeze(**calibrate("DiscreteLaplace", scale, sensitivity, budget, norm="l1", rule=rule))
+        self._freeze(**scale_and_guarantee("DiscreteLaplace", scale, sensitivity, budget, norm="l1", rule=rule))
 
     def noise_log_prob(self, z: Any) -> Any:
         """log tanh(1 / (2 scale)) - |z| / scale."""

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from noisewise.errors import refusal
-from noisewise.mechanisms.additive import Additive, calibrate
+from noisewise.mechanisms.additive import Additive, scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, POSITIVE
 from noisewise.numerics import log_ndtr as log_ndtr_of
 from noisewise.numerics import namespace
@@ -42,7 +42,9 @@ class Gaussian(Additive):
         sensitivity: Any = None,
     ) -> None:
         budget = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        self._freeze(**calibrate("Gaussian", scale, sensitivity, budget, norm="l2", rule=calibrated, advice=_BUDGETS))
+        self._freeze(
+            **scale_and_guarantee("Gaussian", scale, sensitivity, budget, norm="l2", rule=calibrated, advice=_BUDGETS)
+        )
 
     def noise_log_prob(self, z: Any) -> Any:
         """Normal log density."""

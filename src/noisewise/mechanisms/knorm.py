@@ -9,7 +9,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.additive import Additive, calibrate
+from noisewise.mechanisms.additive import Additive, scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, NUMBERS, Mechanism
 from noisewise.mechanisms.multivariate_gaussian import check_vector, scaled
 from noisewise.numerics import namespace
@@ -85,7 +85,9 @@ class KNorm(Additive):
                 raise refusal(_WHO, "dimension", rule, dimension, unneeded)
             dimension = columns
         budget = {"epsilon": epsilon}
-        calibration = calibrate(_WHO, scale, sensitivity, budget, norm=norm, rule=lambda size, epsilon: size / epsilon)
+        calibration = scale_and_guarantee(
+            _WHO, scale, sensitivity, budget, norm=norm, rule=lambda size, epsilon: size / epsilon
+        )
         if not named and calibration["guarantee"] is not None:  # guarantees have names for the first three norms only
             calibration["guarantee"] = replace(calibration["guarantee"], norm=None)
         calibration["log_volume"] = _log_volume(norm, dimension, matrix)

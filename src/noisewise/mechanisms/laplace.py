@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.mechanisms.additive import Additive, calibrate
+from noisewise.mechanisms.additive import Additive, scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, POSITIVE
 from noisewise.numerics import namespace
 
@@ -25,7 +25,9 @@ class Laplace(Additive):
     def __init__(self, scale: Any = None, *, epsilon: Any = None, sensitivity: Any = None) -> None:
         budget = {"epsilon": epsilon}
         self._freeze(
-            **calibrate("Laplace", scale, sensitivity, budget, norm="l1", rule=lambda delta, epsilon: delta / epsilon)
+            **scale_and_guarantee(
+                "Laplace", scale, sensitivity, budget, norm="l1", rule=lambda delta, epsilon: delta / epsilon
+            )
         )
 
     def noise_log_prob(self, z: Any) -> Any:

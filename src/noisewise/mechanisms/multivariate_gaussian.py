@@ -8,7 +8,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.additive import Additive, calibrate
+from noisewise.mechanisms.additive import Additive, scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, NUMBERS
 from noisewise.mechanisms.gaussian import calibrated
 from noisewise.numerics import namespace
@@ -63,7 +63,7 @@ class MultivariateGaussian(Additive):
         if delta is not None and checks.positive_number(_WHO, "delta", delta, _ADVICE) >= 1.0:
             raise refusal(_WHO, "delta", "must be below 1", delta, "Give a small probability.")
         shape = definite(_WHO, "shape", shape)
-        calibration = calibrate(_WHO, None, sensitivity, budget, norm="l2", rule=calibrated)
+        calibration = scale_and_guarantee(_WHO, None, sensitivity, budget, norm="l2", rule=calibrated)
         guarantee = replace(calibration["guarantee"], norm=None)  # of no named norm, but of the shape's own
         self._freeze(guarantee, covariance=definite(_WHO, "covariance", calibration["scale"] ** 2 * shape))
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.additive import calibrate
+from noisewise.mechanisms.additive import scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, NUMBERS, Mechanism
 from noisewise.mechanisms.gaussian import calibrated
 from noisewise.numerics import namespace
@@ -58,7 +58,7 @@ class Projected(Mechanism):
         sensitivity: Any = None,
     ) -> None:
         budget = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
-        calibration = calibrate("Projected", scale, sensitivity, budget, norm="l2", rule=calibrated)
+        calibration = scale_and_guarantee("Projected", scale, sensitivity, budget, norm="l2", rule=calibrated)
         if np.ndim(calibration["scale"]):
             rule, advice = "must be one number", "With scales that differ, the projected noise has another law."
             raise refusal("Projected", "scale", rule, scale, advice)

@@ -9,7 +9,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms import reported_counts
 from noisewise.mechanisms.base import BUDGET, Measure, Mechanism, Supremum
-from noisewise.mechanisms.discrete import log, whole
+from noisewise.mechanisms.discrete import log, whole_numbers
 from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
 
@@ -113,7 +113,7 @@ class RandomizedResponse(Mechanism):
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
         """Simulated release; not for publishing (see `Mechanism.sample`)."""
         table = np.array(self.channel)
-        true = whole("RandomizedResponse.sample", "confidential", confidential)
+        true = whole_numbers("RandomizedResponse.sample", "confidential", confidential)
         if self.on == "ones":
             _check_ones("RandomizedResponse.sample", "confidential", true, self.n)
             return rng.binomial(true, table[1, 1]) + rng.binomial(self.n - true, table[0, 1])
@@ -165,7 +165,7 @@ class RandomizedResponse(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Categories that the channel can report, or counts of them, kept as int64."""
         who = "RandomizedResponse.released"
-        reports = whole(who, "value", value)
+        reports = whole_numbers(who, "value", value)
         possible = np.array(self.channel).max(axis=0) > 0
         if self.on == "counts":
             if reports.ndim == 0 or reports.shape[-1] != len(possible):

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import refusal
-from noisewise.mechanisms.additive import calibrate
+from noisewise.mechanisms.additive import scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, POSITIVE, Mechanism
-from noisewise.mechanisms.discrete import whole
+from noisewise.mechanisms.discrete import whole_numbers
 from noisewise.numerics import namespace
 
 
@@ -69,7 +69,7 @@ class Selection(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Indices from 0, kept as int64."""
         who = f"{type(self).__name__}.released"
-        indices = whole(who, "value", value)
+        indices = whole_numbers(who, "value", value)
         if np.any(indices < 0):
             raise refusal(who, "value", "must be indices from 0", value, "Number the candidates from 0.")
         super().check_released(indices)
@@ -94,7 +94,7 @@ def calibrated(who: str, scale: Any, epsilon: Any, sensitivity: Any, monotone: A
     if monotone and scale is not None:
         raise refusal(who, "monotone", "must come together with a budget", monotone, "Give epsilon and sensitivity.")
     factor = 1.0 if monotone else 2.0
-    return calibrate(
+    return scale_and_guarantee(
         who,
         scale,
         sensitivity,

@@ -8,7 +8,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.base import MECHANISM, Mechanism
-from noisewise.mechanisms.discrete import whole
+from noisewise.mechanisms.discrete import whole_numbers
 from noisewise.mechanisms.selection import Selection, beyond_scores, selection_of
 from noisewise.numerics import namespace
 
@@ -76,7 +76,7 @@ class TopSelection(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Different indices from 0, `top` of them along the last axis, kept as int64."""
         who = "TopSelection.released"
-        indices = whole(who, "value", value)
+        indices = whole_numbers(who, "value", value)
         if indices.ndim == 0 or indices.shape[-1] != self.top:
             raise refusal(who, "value", f"must have {self.top} indices along the last axis", value, "Check top.")
         ordered = np.sort(indices, axis=-1)

@@ -7,7 +7,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.additive import Additive, calibrate
+from noisewise.mechanisms.additive import Additive, scale_and_guarantee
 from noisewise.mechanisms.base import BUDGET, POSITIVE
 from noisewise.numerics import namespace
 
@@ -44,7 +44,7 @@ class TruncatedLaplace(Additive):
         sensitivity: Any = None,
     ) -> None:
         who, budget = "TruncatedLaplace", {"epsilon": epsilon, "delta": delta}
-        calibration = calibrate(who, scale, sensitivity, budget, norm="l1", rule=_scale)
+        calibration = scale_and_guarantee(who, scale, sensitivity, budget, norm="l1", rule=_scale)
         if scale is not None:
             bound = checks.positive(who, "bound", bound, _ADVICE) if bound is not None else None
             if bound is None:

@@ -8,7 +8,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.base import BUDGET, Mechanism
-from noisewise.mechanisms.discrete import whole
+from noisewise.mechanisms.discrete import whole_numbers
 from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
 
@@ -78,7 +78,7 @@ class UnaryEncoding(Mechanism):
 
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
         """Simulated release; not for publishing (see `Mechanism.sample`)."""
-        true = whole("UnaryEncoding.sample", "confidential", confidential)
+        true = whole_numbers("UnaryEncoding.sample", "confidential", confidential)
         if np.any((true < 0) | (true >= self.categories)):
             rule = f"must hold categories 0 to {self.categories - 1}"
             raise refusal("UnaryEncoding.sample", "confidential", rule, confidential, "Number them from 0.")
@@ -111,7 +111,7 @@ class UnaryEncoding(Mechanism):
     def check_released(self, value: Any) -> Any:
         """Bits, kept as int64, k of them along the last axis."""
         who = "UnaryEncoding.released"
-        bits = whole(who, "value", value)
+        bits = whole_numbers(who, "value", value)
         if bits.ndim == 0 or bits.shape[-1] != self.categories or np.any((bits < 0) | (bits > 1)):
             rule = f"must be bits, {self.categories} along the last axis"
             raise refusal(who, "value", rule, value, "Give one row of bits per record.")

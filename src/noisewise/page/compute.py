@@ -52,7 +52,7 @@ def _read(folder: Path) -> Analysis:
     return analysis_of((folder / "analysis.toml").read_text(encoding="utf-8"))
 
 
-def run(folder: Path, progress: Progress) -> dict[str, Any]:
+def answer_fits(folder: Path, progress: Progress) -> dict[str, Any]:
     """Fit exactly and naively, write the files of the run into its folder, and return what the page shows.
 
     A run that fell short is shown with what it has, and its verdict says so.
@@ -156,7 +156,7 @@ STAGES = {
 """What counts simulated releases, and what it does."""
 
 
-def design(folder: Path, checkpoint: Path, progress: Progress) -> dict[str, Any]:
+def answer_design(folder: Path, checkpoint: Path, progress: Progress) -> dict[str, Any]:
     """Find what the file's [design] asks for, as `noisewise design` does; write its files, return what is shown."""
     file = DesignFile.from_text((folder / "analysis.toml").read_text(encoding="utf-8"), "analysis file")
     progress("starting", 0, 0)
@@ -192,7 +192,7 @@ def _found(file: DesignFile, checkpoint: Path) -> designing.Designed:
 
 
 def _forget(checkpoint: Path) -> None:
-    for path in (checkpoint, designing.beside(checkpoint)):
+    for path in (checkpoint, designing.split_checkpoint(checkpoint)):
         path.unlink(missing_ok=True)
 
 

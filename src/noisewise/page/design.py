@@ -4,7 +4,7 @@ from typing import Any
 
 from shiny import ui
 
-from noisewise.page.elements import downloads, report_link, table
+from noisewise.page.elements import downloads, report_link, scrolling_table
 from noisewise.page.runs import Run
 
 
@@ -36,7 +36,9 @@ def _table_ui(content: Any) -> Any:
         for row in content["rows"]
     ]
     name = content["caption"]
-    return ui.div(ui.h3(content["heading"]), ui.p(name, class_="quiet"), table(content["columns"], rows, name))
+    return ui.div(
+        ui.h3(content["heading"]), ui.p(name, class_="quiet"), scrolling_table(content["columns"], rows, name)
+    )
 
 
 def _kind(cell: str) -> str | None:

@@ -10,10 +10,10 @@ from shiny import Inputs, Session, reactive, render, req, ui
 
 from noisewise.analysis import Analysis, FileError, plan_of, starter
 from noisewise.analysis.analysis import KINDS, LABELS
-from noisewise.analysis.mistakes import in_words
+from noisewise.analysis.mistakes import mistake_in_words
 from noisewise.errors import InputError, NoisewiseError
 from noisewise.page import release_text
-from noisewise.page.form import PageForm, form_of, with_prior, with_value
+from noisewise.page.form import PageForm, form_of_analysis, with_prior, with_value
 from noisewise.page.guard import LARGEST_BODY
 from noisewise.page.job_queue import Full
 
@@ -44,7 +44,7 @@ class Checked:
 
 
 @lru_cache(maxsize=32)
-def check(text: str) -> Checked:
+def check_text(text: str) -> Checked:
     """Read the text as the command line reads the file; nothing is taken from disk."""
     try:
         text.encode("utf-8")
@@ -54,7 +54,7 @@ def check(text: str) -> Checked:
     except FileError as error:
         return Checked(text, error=error.headline, place=error.excerpt)
     except NoisewiseError as error:
-        return Checked(text, error=in_words(error))
+        return Checked(text, error=mistake_in_words(error))
 
 
 def _in_order(text: str) -> Checked:
@@ -64,7 +64,7 @@ def _in_order(text: str) -> Checked:
         planned = f"Parameters: {', '.join(plan.model.parameters)}. Planned: {', '.join(plan.design.plan)}."
         to_fit = "add a release" if "release" not in plan.content else "settle what [design] leaves open"
         said = f"In order, as a plan. {planned} Run design answers it; to fit, {to_fit}."
-        return Checked(text, plan.title or "untitled", said, fits=False, designs=True, form=form_of(plan))
+        return Checked(text, plan.title or "untitled", said, fits=False, designs=True, form=form_of_analysis(plan))
     analysis = Analysis.from_text(text, WHERE)
     settings = analysis.settings
     summary = (
@@ -73,7 +73,7 @@ def _in_order(text: str) -> Checked:
     )
     designed = [] if plan is None else [f"Run design answers its plan for {', '.join(plan.design.plan)}."]
     said = " ".join([summary, *designed, *analysis.notes])
-    return Checked(text, analysis.title or "untitled", said, designs=plan is not None, form=form_of(analysis))
+    return Checked(text, analysis.title or "untitled", said, designs=plan is not None, form=form_of_analysis(analysis))
 
 
 def editor_ui() -> Any:
@@ -148,7 +148,7 @@ def _form_ui() -> Any:
 
 
 def _argument_ui(mechanism: str, name: str, needed: bool) -> Any:
-    words = release_text.choices(mechanism, name)
+    words = release_text.listed_words(mechanism, name)
     label = name if needed else f"{name} (optional)"
     if words is None:
         return ui.input_text(f"argument_{name}", label)
@@ -186,7 +186,7 @@ def editor_server(input: Inputs, session: Session, runs: "Runs", shown: Any) -> 
 
     async def start(is_design: bool) -> None:
         text = input.analysis()
-        outcome = await asyncio.to_thread(check, text)
+        outcome = await asyncio.to_thread(check_text, text)
         if outcome.error:
             answer.set(message("Not run: the analysis file must be mended first.", wrong=True))
             return
@@ -368,14 +368,14 @@ class _Form:
 
     def _current(self) -> PageForm | None:
         """What the file says, where it is in order and has been read."""
-        outcome = check(self._text())
+        outcome = check_text(self._text())
         return None if outcome.error else outcome.form
 
     async def _change(self, make: Any) -> None:
         try:
             text = make(self._text())
         except InputError as error:
-            self.said.set(message(in_words(error), wrong=True))
+            self.said.set(message(mistake_in_words(error), wrong=True))
             return
         self.said.set(None)
         with reactive.isolate():
@@ -390,7 +390,7 @@ def _checking(input: Inputs) -> Any:
 
     @reactive.extended_task
     async def checked(text: str) -> Checked:
-        return await asyncio.to_thread(check, text)
+        return await asyncio.to_thread(check_text, text)
 
     @reactive.effect
     def _changed() -> None:
@@ -407,7 +407,7 @@ def _releasing(input: Inputs, said: Any, put: Any) -> None:
         try:
             text = make(input.analysis())
         except NoisewiseError as error:
-            said.set(message(in_words(error), wrong=True))
+            said.set(message(mistake_in_words(error), wrong=True))
             return
         await put(text)
         said.set(message("The release is in the analysis file."))

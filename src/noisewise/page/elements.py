@@ -4,11 +4,11 @@ from typing import Any
 
 from shiny import ui
 
-from noisewise.notebook import people
+from noisewise.notebook import for_people
 from noisewise.page.runs import FILES, Run
 
 
-def table(heads: Any, rows: Any, name: str) -> Any:
+def scrolling_table(heads: Any, rows: Any, name: str) -> Any:
     """A table that scrolls by itself where the window is narrow."""
     head = ui.tags.tr([ui.tags.th(text, scope="col") for text in heads])
     element = ui.tags.table(ui.tags.thead(head), ui.tags.tbody(rows))
@@ -40,4 +40,4 @@ def downloads(run: Run) -> Any:
 
 def amount(number: float | None) -> str:
     """A number for people, where there is one."""
-    return "not known" if number is None else people(number)
+    return "not known" if number is None else for_people(number)

@@ -31,7 +31,7 @@ class PageForm:
     """What people call the statistics and parameters, with their names in the file."""
 
 
-def form_of(analysis: Analysis | DesignFile) -> PageForm:
+def form_of_analysis(analysis: Analysis | DesignFile) -> PageForm:
     """The form of an analysis, its release written out; of a plan, what was expected before."""
     stated = analysis.content.get("release")
     entries = stated if isinstance(stated, dict) and isinstance(analysis, Analysis) else {}
@@ -74,13 +74,13 @@ def with_prior(text: str, parameter: str, low: str, high: str) -> str:
     except ValueError:
         advice = "Give two numbers, the smaller first, without commas: between 16.5 and 36000."
         raise InputError(advice) from None
-    present = toml_text.read(text, "analysis file").at(("parameters", parameter))
+    present = toml_text.from_toml(text, "analysis file").at(("parameters", parameter))
     return replaced(text, ("parameters", parameter), f'"{law_between(*ends, str(present))}"')
 
 
 def replaced(text: str, path: Path, new: str) -> str:
     """`text` with the value at `path` written as `new`; every other character stays."""
-    document = toml_text.read(text, "analysis file")
+    document = toml_text.from_toml(text, "analysis file")
     place = document.places.get(path)
     if place is None:
         raise InputError(BY_HAND)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from shiny import Inputs, reactive, render, ui
 
 from noisewise.analysis import toml as toml_text
-from noisewise.page.elements import amount, report_link, table
+from noisewise.page.elements import amount, report_link, scrolling_table
 from noisewise.page.results import EVERY, run_state
 from noisewise.page.runs import Run
 from noisewise.report.short_answer import percent
@@ -90,7 +90,9 @@ def _list(runs: Sequence[Run], chosen: Sequence[int]) -> Any:
         )
         for run in runs
     ]
-    return table(("compare", "run", "title", "first answer", "state", "started", "report", "file"), rows, "Runs")
+    return scrolling_table(
+        ("compare", "run", "title", "first answer", "state", "started", "report", "file"), rows, "Runs"
+    )
 
 
 def _tick(run: Run, is_ticked: bool) -> Any:
@@ -134,14 +136,14 @@ def compared_ui(runs: Sequence[Run]) -> Any:
     heads = ("", *(f"run {run.number}" for run in runs))
     changed = [_row(name, cells) for name, cells in changes([_file(run) for run in runs])]
     verdicts = _row("verdict", [run.result["verdict"]["title"] if run.result else ABSENT for run in runs])
-    found = [_row(label, _cells(numbers)) for label, numbers in quantities(runs)]
+    found = [_row(label, _cells(numbers)) for label, numbers in quantities_of_runs(runs)]
     levels = {run.result["level"] for run in runs if run.result}
     level = f"{100 * levels.pop():g}% interval" if len(levels) == 1 else "interval"
     return ui.div(
         ui.h3("Side by side: what was changed"),
-        table(heads, changed, "What was changed") if changed else ui.p("Nothing: the files say the same."),
+        scrolling_table(heads, changed, "What was changed") if changed else ui.p("Nothing: the files say the same."),
         ui.h3(f"Side by side: what came out (mean, {level})"),
-        table(heads, [verdicts, *found], "What came out"),
+        scrolling_table(heads, [verdicts, *found], "What came out"),
     )
 
 
@@ -178,7 +180,7 @@ def changes(files: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str]]]:
     return [(name, values) for name, values in said if len(set(values)) > 1][:MOST_CHANGES]
 
 
-def quantities(runs: Sequence[Run]) -> list[tuple[str, list[Any]]]:
+def quantities_of_runs(runs: Sequence[Run]) -> list[tuple[str, list[Any]]]:
     """Every quantity that some run has: what it is called, and each run's row of it, or None."""
     rows = [{row["name"]: row for row in run.result["rows"]} for run in runs if run.result]
     names = dict.fromkeys(name for row in rows for name in row)

@@ -41,7 +41,7 @@ def _parsed(text: str) -> dict[str, Any]:
 def _replaced(text: str, tables: dict[str, Any]) -> str:
     before = _parsed(text)
     head, tail = _around_release(text.splitlines())
-    new = toml_text.write({"release": tables}).strip("\n").splitlines()
+    new = toml_text.to_toml({"release": tables}).strip("\n").splitlines()
     replaced = "\n".join([*_trimmed(head), "", *new, "", *_trimmed(tail)]).strip("\n") + "\n"
     try:
         after = tomllib.loads(replaced)
@@ -123,7 +123,7 @@ def optional(mechanism: str) -> list[str]:
     return [name for name in DEFINITIONS[mechanism]["properties"] if name not in needed]
 
 
-def choices(mechanism: str, argument: str) -> list[str] | None:
+def listed_words(mechanism: str, argument: str) -> list[str] | None:
     """The words an argument may take, where they are listed."""
     schema = DEFINITIONS[mechanism]["properties"][argument]
     if schema.get("type") == "boolean":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shiny import Inputs, Session, reactive, render, req, ui
 
 from noisewise.page.design import design_ui
-from noisewise.page.elements import amount, downloads, report_link, table
+from noisewise.page.elements import amount, downloads, report_link, scrolling_table
 from noisewise.page.runs import REPLICATES, SIMULATING, Run
 from noisewise.report.short_answer import percent
 
@@ -169,7 +169,7 @@ def result_ui(run: Run) -> Any:
         verdict_ui(result["verdict"]),
         ui.p(report_link(run, "Open the report"), class_="actions"),
         cards_ui(result),
-        table(heads, _rows(result), "Prior, naive and exact") if result["rows"] else None,
+        scrolling_table(heads, _rows(result), "Prior, naive and exact") if result["rows"] else None,
         ui.p(f"{more} more in the files.", class_="quiet") if more > 0 else None,
         ui.p(_how(result), class_="quiet"),
         downloads(run),
@@ -330,7 +330,7 @@ def explored_ui(result: Any, explorations: list[Any], picture: str) -> Any:
     heads = ("epsilon" if result["epsilon"] else "budget", "", "expected width", "same value")
     return ui.div(
         ui.img(src=picture, class_="widths", alt=_widths_in_words(result, explorations)),
-        table(heads, rows, "Other budgets"),
+        scrolling_table(heads, rows, "Other budgets"),
         ui.p(note, class_="quiet"),
         ui.p(f"{failed} simulated releases gave no posterior with so few draws and are left out.", class_="quiet")
         if failed

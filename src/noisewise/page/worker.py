@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-from noisewise.analysis.mistakes import in_words
+from noisewise.analysis.mistakes import mistake_in_words
 from noisewise.errors import NoisewiseError
 from noisewise.inference.progress import listen
 from noisewise.page import compute
@@ -76,9 +76,9 @@ class Link:
 def answer(job: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
     """Do one job."""
     if job["task"] == "run":
-        return compute.run(Path(job["folder"]), progress)
+        return compute.answer_fits(Path(job["folder"]), progress)
     if job["task"] == "design":
-        return compute.design(Path(job["folder"]), Path(job["checkpoint"]), progress)
+        return compute.answer_design(Path(job["folder"]), Path(job["checkpoint"]), progress)
     if job["task"] == "explore":
         return compute.explore(Path(job["folder"]), float(job["factor"]), progress)
     return {}
@@ -99,7 +99,7 @@ def main() -> None:
         except Cancelled:
             link.say(kind="cancelled")
         except NoisewiseError as error:
-            link.say(kind="failed", message=in_words(error))
+            link.say(kind="failed", message=mistake_in_words(error))
         except MemoryError:
             link.say(kind="failed", message="The computer's memory did not suffice. Ask for fewer draws.")
         except Exception as error:  # a bug: say so on the page, and keep serving

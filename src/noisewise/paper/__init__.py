@@ -62,7 +62,7 @@ def reproduce(size: Size | None = None, *, seed: int = 1, progress: Progress = l
     """Compute everything; `progress` is called with a line of text before each step."""
     size = size or Size()
     seed = checks.integer("paper", "seed", seed, least=0, advice="Give a whole number from 0 on.")
-    panels = count.panels(size.draws, seed, progress)
+    panels = count.figure_panels(size.draws, seed, progress)
     rates = count.table_1(size.repetitions, seed, progress)
     fitted = lalonde.fits(size.fits, size.fit_draws, seed, progress)
     climbed = count.likelihood(size.staged, seed, progress)
@@ -112,7 +112,7 @@ def _write(reproduction: Reproduction, folder: Path) -> list[Path]:
     inline = {path.stem: path.read_text(encoding="utf-8") for path in written if path.suffix == ".svg"}
     written.append(folder / "paper.html")
     written[-1].write_text(
-        page.report(reproduction.numbers, tables["table-1"], inline, _footer(reproduction)), encoding="utf-8"
+        page.document(reproduction.numbers, tables["table-1"], inline, _footer(reproduction)), encoding="utf-8"
     )
     return written
 

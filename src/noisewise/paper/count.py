@@ -23,7 +23,7 @@ REPETITIONS, PROPOSALS = 20, 10_000
 
 
 @cache  # a model keeps what was compiled for it
-def model(alpha: float) -> nw.Model:
+def count_model(alpha: float) -> nw.Model:
     """count ~ Poisson(theta), theta ~ Gamma(alpha, 1)."""
     return nw.Model(
         prior={"theta": dist.Gamma(alpha, 1.0)},
@@ -31,7 +31,7 @@ def model(alpha: float) -> nw.Model:
     )
 
 
-def release() -> nw.Release:
+def published_count() -> nw.Release:
     """37.4, published with Laplace noise for epsilon = 0.2."""
     return nw.Release(count=nw.Laplace(epsilon=0.2, sensitivity=1.0).released(37.4))
 
@@ -50,12 +50,14 @@ class FigurePanel:
         return float(stats.kstest(self.draws, self.exact.cdf).statistic)
 
 
-def panels(draws: int, seed: int, progress: Progress) -> dict[float, FigurePanel]:
+def figure_panels(draws: int, seed: int, progress: Progress) -> dict[float, FigurePanel]:
     """Exact draws for each prior."""
     panels = {}
     for alpha in PRIORS:
         progress(f"Figures 1 and 2: {draws:,} exact draws with prior Gamma({alpha:g}, 1)")
-        posterior = nw.sample(model(alpha), release(), nw.Rejection(), draws=draws, seed=seed, progress=False)
+        posterior = nw.sample(
+            count_model(alpha), published_count(), nw.Rejection(), draws=draws, seed=seed, progress=False
+        )
         panels[alpha] = FigurePanel(alpha, Count(alpha=alpha), np.asarray(posterior["theta"]))
     return panels
 
@@ -124,10 +126,12 @@ def table_1(repetitions: int, seed: int, progress: Progress) -> list[Rate]:
     sampler = nw.Rejection(plan="joint", max_proposals=PROPOSALS)
     for alpha in PRIORS:
         progress(f"Table 1: {repetitions} repetitions with prior Gamma({alpha:g}, 1)")
-        poisson = model(alpha)
+        poisson = count_model(alpha)
         common: dict[str, Any] = {"draws": PROPOSALS, "progress": False, "on_failure": "return"}
         # The draws that 10^4 proposals allow are the proposals accepted.
-        accepted = [len(nw.sample(poisson, release(), sampler, seed=seed + k, **common)) for k in range(repetitions)]
+        accepted = [
+            len(nw.sample(poisson, published_count(), sampler, seed=seed + k, **common)) for k in range(repetitions)
+        ]
         rates = 100.0 * np.array(accepted) / PROPOSALS
         predictive = float(poisson.simulate(PROPOSALS, seed)["count"].mean())  # of the release too: noise has mean zero
         rows.append(Rate(alpha, predictive, rates, 100.0 * Count(alpha=alpha).acceptance_rate))
@@ -167,14 +171,16 @@ class Likelihood:
 
 def likelihood(staged: nw.Staged, seed: int, progress: Progress) -> Likelihood:
     """By the paper's staged Monte Carlo EM, by exact EM, and naively."""
-    poisson, start = model(25.0), {"theta": 1.0}
+    poisson, start = count_model(25.0), {"theta": 1.0}
     progress(f"Maximum likelihood: three stages, up to {max(staged.sizes):,} values a step")
-    climbed = nw.fit(poisson, release(), nw.MCEM(schedule=staged, final=max(staged.sizes)), start=start, seed=seed)
+    climbed = nw.fit(
+        poisson, published_count(), nw.MCEM(schedule=staged, final=max(staged.sizes)), start=start, seed=seed
+    )
     progress("Maximum likelihood: exact EM, and the naive fit")
     return Likelihood(
         climbed,
-        nw.fit(poisson, release(), nw.EM(), start=start),
-        nw.fit(poisson, release().naive(), nw.EM(), start=start),
+        nw.fit(poisson, published_count(), nw.EM(), start=start),
+        nw.fit(poisson, published_count().naive(), nw.EM(), start=start),
     )
 
 

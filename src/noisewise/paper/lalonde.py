@@ -26,7 +26,7 @@ ANALYSES = ("confidential", "naive", "exact")
 """The three rows of the figure."""
 
 
-def model() -> nw.Model:
+def groups_model() -> nw.Model:
     """Two normal groups through their means and variances, in thousand dollars; standard deviations have the priors."""
     return nw.Model(
         prior={
@@ -44,7 +44,7 @@ def model() -> nw.Model:
     )
 
 
-def release(values: Any) -> nw.Release:
+def published_statistics(values: Any) -> nw.Release:
     """The four statistics, published with the paper's Laplace noise."""
     pairs = zip(STATISTICS, SCALES, values, strict=True)
     return nw.Release({name: nw.Laplace(scale=scale).released(float(value)) for name, scale, value in pairs})
@@ -61,7 +61,7 @@ def realisations(count: int, seed: int) -> list[nw.Release]:
             for name, scale in zip(STATISTICS, SCALES, strict=True)
         ]
         if min(noisy[2:]) > 0.0:
-            releases.append(release(noisy))
+            releases.append(published_statistics(noisy))
     return releases
 
 
@@ -123,7 +123,7 @@ def _by_quadrature(kind: type[Lalonde] | type[Noiseless], values: tuple[float, .
 
 def fits(count: int, draws: int, seed: int, progress: Progress) -> Fitted:
     """Ten fits to the confidential statistics, ten naive and ten exact ones to the same ten releases."""
-    groups = model()
+    groups = groups_model()
     releases = realisations(count, seed)
     confidential = datasets.lalonde().statistics()
     truth = nw.Release({name: nw.Exact().released(confidential[name]) for name in STATISTICS})

@@ -24,7 +24,7 @@ td:first-child { white-space: nowrap; }
 """
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table_of_rows(rows: list[dict[str, Any]]) -> str:
     """An HTML table of plain rows."""
     head = "".join(f"<th scope='col' class='{'verdict' * (name == 'verdict')}'>{escape(name)}</th>" for name in rows[0])
     body = "".join("<tr>" + "".join(_cell(name, value) for name, value in row.items()) + "</tr>" for row in rows)
@@ -44,7 +44,7 @@ def numbers_table(numbers: list[Number]) -> str:
     rows = [number.row() for number in numbers]
     empty = {key for key in rows[0] if all(row[key] is None for row in rows)} | {"section"}
     named = {"label": "", "error": "Monte Carlo error"}
-    return table([{named.get(key, key): item for key, item in row.items() if key not in empty} for row in rows])
+    return table_of_rows([{named.get(key, key): item for key, item in row.items() if key not in empty} for row in rows])
 
 
 def figure(svg: str, caption: str, description: str) -> str:
@@ -66,7 +66,7 @@ BOXES = (
 )
 
 
-def report(numbers: list[Number], rates: list[dict[str, Any]], pictures: dict[str, str], footer: str) -> str:
+def document(numbers: list[Number], rates: list[dict[str, Any]], pictures: dict[str, str], footer: str) -> str:
     """The whole document: every number beside the paper's and the exact one, and the figures as inline SVG."""
     by_section = {
         section: [n for n in numbers if n.section == section] for section in dict.fromkeys(n.section for n in numbers)
@@ -80,7 +80,10 @@ def report(numbers: list[Number], rates: list[dict[str, Any]], pictures: dict[st
         ("Figure 1", figure(pictures["figure-1"], HISTOGRAM, described)),
         ("Figure 2", figure(pictures["figure-2"], HISTOGRAM, described)),
         ("Figures 1 and 2 in numbers", numbers_table(by_section["Figures 1 and 2"])),
-        ("Table 1: acceptance rate of Algorithm 1", table(rates) + _note(note) + numbers_table(by_section["Table 1"])),
+        (
+            "Table 1: acceptance rate of Algorithm 1",
+            table_of_rows(rates) + _note(note) + numbers_table(by_section["Table 1"]),
+        ),
         ("Maximum likelihood", climb),
         ("Figure 3: the Lalonde experiment", figure(pictures["figure-3"], BOXES, BOXES)),
         ("Figure 3 in numbers", _note(_counted(by_section["Figure 3"])) + numbers_table(first)),

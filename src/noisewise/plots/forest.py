@@ -6,7 +6,7 @@ from typing import Any
 
 from noisewise.errors import refusal
 from noisewise.plots.posterior import COLOURS, WIDTH, grid_of_panels
-from noisewise.results.labels import entry_of
+from noisewise.results.labels import place_of
 from noisewise.results.naming import Naming
 from noisewise.results.posterior import Posterior
 from noisewise.results.tidy import Result, table
@@ -70,4 +70,4 @@ def _panel(axis: Any, frame: Any, models: list[str], colours: Mapping[str, str])
 
 def _entry(label: str) -> str:
     """The label of an entry without its name."""
-    return entry_of(label) or label
+    return place_of(label) or label

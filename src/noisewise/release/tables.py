@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import checks
-from noisewise.axes import in_words
+from noisewise.axes import iso_form
 from noisewise.errors import InputError, refusal
 from noisewise.mechanisms.processed import SUPPRESSED
 
@@ -93,7 +93,7 @@ class Columns:
         if entry is None or entry == "" or (isinstance(entry, float) and math.isnan(entry)):
             raise self.refused(column, row, "must not be empty", entry, "Every row needs its label.")
         if isinstance(entry, date):
-            return in_words(entry)
+            return iso_form(entry)
         if isinstance(entry, (str, int)) and not isinstance(entry, bool):
             return entry
         advice = "Whole numbers: table[column].astype(int)." if isinstance(entry, float) else "Write it as a word."
@@ -115,7 +115,7 @@ def _dates(array: Any) -> Any:
     if np.all((days == array) | np.isnat(array)):
         words = np.datetime_as_string(days, unit="D").astype(object)
     else:
-        words = np.array([entry and in_words(entry) for entry in array.astype("datetime64[us]").tolist()], dtype=object)
+        words = np.array([entry and iso_form(entry) for entry in array.astype("datetime64[us]").tolist()], dtype=object)
     return np.where(np.isnat(array), None, words)
 
 

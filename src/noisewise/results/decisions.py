@@ -18,7 +18,7 @@ WHO = "Posterior.decide"
 ADVICE = "Give a number, theta=0.5, or a pair, gap=(-0.02, 0.02)."
 
 
-def table(posterior: "Posterior", bounds: Mapping[str, Any]) -> Any:
+def decision_table(posterior: "Posterior", bounds: Mapping[str, Any]) -> Any:
     """One row for each scalar: its bounds, the three chances, and their errors."""
     import pandas as pd
 

@@ -12,7 +12,7 @@ from noisewise.axes import Axes
 from noisewise.errors import refusal
 from noisewise.inference.settings import Estimator
 from noisewise.inference.status import FIT, check_status
-from noisewise.notebook import people
+from noisewise.notebook import for_people
 from noisewise.numerics import Array
 from noisewise.results import derived as derivation
 from noisewise.results.derived import FitDerived
@@ -90,7 +90,7 @@ class Fit(Estimated):
 
     def _repr_html_(self) -> str:
         head = escape(repr(self).splitlines()[0])
-        return f"<div><p><strong>{head}</strong></p>{self.summary().to_html(float_format=people)}</div>"
+        return f"<div><p><strong>{head}</strong></p>{self.summary().to_html(float_format=for_people)}</div>"
 
 
 __all__ = ["Fit", "FitDerived", "alike"]

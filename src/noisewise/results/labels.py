@@ -30,7 +30,7 @@ def owner_of(label: str) -> str:
     return label.partition("[")[0]
 
 
-def entry_of(label: str) -> str:
+def place_of(label: str) -> str:
     """Which entry of its owner a label is: `Bronx` of `rate[Bronx]`; nothing where it is a single number's."""
     return label.partition("[")[2].removesuffix("]")
 

@@ -7,7 +7,7 @@ from typing import Any
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.frozen import FrozenDict
-from noisewise.results.labels import entry_of, owner_of
+from noisewise.results.labels import owner_of, place_of
 
 TIMES = ("since", "day", "hour", "minute", "second")
 """Words of units by which xarray takes the numbers of a file for dates, or for spans of time."""
@@ -47,7 +47,7 @@ class Naming:
 
     def called(self, row: str) -> str:
         """A row of a table in people's words: share[North] as 'Share of yes, North'."""
-        name, entry = owner_of(row), entry_of(row)
+        name, entry = owner_of(row), place_of(row)
         if name not in self.labels:
             return row
         return f"{self.labels[name]}, {entry}" if entry else self.labels[name]

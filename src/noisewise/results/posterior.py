@@ -24,7 +24,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
 from noisewise.model.on_device.held import Held
-from noisewise.notebook import people
+from noisewise.notebook import for_people
 from noisewise.numerics import Array
 from noisewise.results import decisions, groups, intervals, on_device, power_scaling, replicates
 from noisewise.results import derived as derivation
@@ -306,7 +306,7 @@ class Posterior:
         For a number, the chances to lie below and above it; for a pair, also inside (both ends included), a region of
         practical equivalence. Each with its Monte Carlo error; where all draws agree, one over their effective number.
         """
-        return decisions.table(self, bounds)
+        return decisions.decision_table(self, bounds)
 
     # Criticism ---------------------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ class Posterior:
         formula. Model and release as for `replicate`.
         """
         problem = self._checked("Posterior.prior_sensitivity", model, release)
-        return power_scaling.table(self, problem)
+        return power_scaling.sensitivity_table(self, problem)
 
     def _checked(self, who: str, model: Any, release: Any) -> Problem:
         if not self._usable:
@@ -564,7 +564,7 @@ class Posterior:
         return f"Posterior: {self.headline()}{body}{note}"
 
     def _repr_html_(self) -> str:
-        table = self.summary().to_html(float_format=people) if len(self) else ""
+        table = self.summary().to_html(float_format=for_people) if len(self) else ""
         said = [text for text in (self.message, self.without_moments) if text]
         message = "".join(f"<p>{escape(text)}</p>" for text in said)
         return f"<div><p><strong>Posterior</strong>: {escape(self.headline())}</p>{message}{table}</div>"

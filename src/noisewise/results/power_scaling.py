@@ -26,7 +26,7 @@ SENSITIVE = 0.05
 """From here on a quantity is called sensitive: the paper's threshold."""
 
 
-def table(posterior: "Posterior", problem: Problem) -> Any:
+def sensitivity_table(posterior: "Posterior", problem: Problem) -> Any:
     """A row for each scalar parameter and derived quantity: its sensitivity to prior and likelihood, and what it means.
 
     Draws are weighed again by the prior's and by the likelihood's density to a small power; nothing is sampled. The

@@ -245,7 +245,7 @@ class _Sweeps:
         self.log = log
         log.same(self.starts, "starts")
         self.closed = closed_forms(joint, self.starts)
-        steps = plan(joint, self.closed)
+        steps = sweep_steps(joint, self.closed)
         self.described = [step_in_words(step) for step in steps]
         adaptive = any(isinstance(step, (Gradient, Lines, Refresh)) for step in steps) or bool(joint.totals)
         self.warmup = sampler.warmup if sampler.warmup is not None else (WARMUP if adaptive else SHORT_WARMUP)
@@ -263,7 +263,7 @@ class _Sweeps:
     def _run(self, number: int, poll: Callable[[], None]) -> None:
         rng = generator(self.seed, Purpose.CHAINS, number)
         state = self._start(rng, number)
-        steps = plan(self.joint, self.closed)
+        steps = sweep_steps(self.joint, self.closed)
         if number == 0:  # groups go through the steps alike, and would wait for one program after the other
             for step in steps:
                 if isinstance(step, (Conjugate, MeasuredTable)):
@@ -353,7 +353,7 @@ class _Sweeps:
 # The sweep ------------------------------------------------------------------------------------------------------------
 
 
-def plan(joint: Joint, closed: dict[str, ConjugateFamily]) -> list[Any]:
+def sweep_steps(joint: Joint, closed: dict[str, ConjugateFamily]) -> list[Any]:
     """The steps of one sweep, statistics first; `closed` are the parameters that can be drawn at once."""
     model = joint.model
     owned = {name for records in joint.totals.values() for name in records.owned}

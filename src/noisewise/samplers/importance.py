@@ -25,7 +25,7 @@ from noisewise.mechanisms import Exact
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.proposals import collapsed, many_rows
 from noisewise.samplers.proposals import proposal as proposals
-from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
+from noisewise.samplers.proposals.pilot import PilotPlan, pilot_of
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 from noisewise.samplers.verdict import posterior_of
 
@@ -87,7 +87,7 @@ class Importance(Sampler):
         if self._by_rows(problem):
             return self._weigh_rows(problem, draws, seed, engine, progress, log)
         if pilot is None:
-            pilot = plan_of(self, problem, seed, engine, log=log)
+            pilot = pilot_of(self, problem, seed, engine, log=log)
         draw = partial(run, draws=draws, seed=seed, purpose=Purpose.WEIGHTED, engine=engine, progress=progress, log=log)
         draw = partial(draw, budget=remaining(None, self.max_seconds, pilot))
         numbers: dict[str, Any] = {}
@@ -96,7 +96,7 @@ class Importance(Sampler):
         else:
             weigh = Weigh(problem, pilot.proposal, pilot.simulations)
             outcome = draw([Stream(0, block_rows(problem, pilot.simulations), weigh, "the proposal")])
-        bound, simulations = log_bound(problem, pilot), pilot.simulations
+        bound, simulations = log_weight_bound(problem, pilot), pilot.simulations
         numbers = pilot_diagnostics(pilot) | numbers
         return self._judged(problem, seed, outcome, bound, pilot.seconds, numbers, simulations=simulations)
 
@@ -114,7 +114,7 @@ class Importance(Sampler):
         """The weighted draws with their verdict; `left_out` says why the statistics are not among them."""
         columns = dict(outcome.columns)
         log_weights = columns.pop("log_weights", np.empty(0))
-        status, message, diagnostics = weights.judge(log_weights, self.min_ess, bound)
+        status, message, diagnostics = weights.judge_weights(log_weights, self.min_ess, bound)
         if outcome.status != "complete":
             status, message = outcome.status, outcome.message
         return posterior_of(
@@ -137,7 +137,7 @@ class Importance(Sampler):
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log
     ) -> Posterior:
         """Climb to the posterior's tops, and weigh draws about them by the likelihood of all rows."""
-        plan = many_rows.plan(problem, self.prior_share, seed, engine, lambda: None)
+        plan = many_rows.lay_panels(problem, self.prior_share, seed, engine, lambda: None)
         seconds = None if self.max_seconds is None else max(1e-3, self.max_seconds - plan.seconds)
         stream = Stream(0, many_rows.TOGETHER, plan.weigh, "the proposal")
         how = partial(run, engine=engine, progress=progress, log=log, budget=Budget(None, seconds))
@@ -184,7 +184,7 @@ def settle(sampler: Any) -> None:
     """Check the settings that a weighing sampler has, and keep them in one form."""
     who = type(sampler).__name__
     sampler._keep(
-        proposal=proposals.checked(who, sampler.proposal),
+        proposal=proposals.checked_proposal(who, sampler.proposal),
         prior_share=proposals.checked_share(who, sampler.prior_share),
     )
     sampler._whole("simulations", 1, "Give 1, or None to let the pilot choose.", optional=True)
@@ -211,7 +211,7 @@ def remaining(max_proposals: int | None, max_seconds: float | None, pilot: Pilot
     return Budget(rows, seconds)
 
 
-def log_bound(problem: Problem, pilot: PilotPlan) -> float:
+def log_weight_bound(problem: Problem, pilot: PilotPlan) -> float:
     """Bound of the log weights: the noise's densities, and the prior's share of the proposal."""
     if any(isinstance(item.mechanism, Exact) for item in problem.release.values()):
         return math.inf

@@ -22,7 +22,7 @@ from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.importance import pilot_diagnostics, remaining, settings_as_data, settle
 from noisewise.samplers.proposals import proposal as proposals
-from noisewise.samplers.proposals.pilot import plan_of
+from noisewise.samplers.proposals.pilot import pilot_of
 from noisewise.samplers.proposals.proposal import Proposal
 from noisewise.samplers.proposals.weighted_candidates import block_rows
 from noisewise.samplers.rejection import log_rate
@@ -59,7 +59,7 @@ class ImportanceRejection(Sampler):
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING
     ) -> Posterior:
         """Draw from the proposal, accept on the noise, weigh what is left."""
-        pilot = plan_of(self, problem, seed, engine, log=log)
+        pilot = pilot_of(self, problem, seed, engine, log=log)
         stream = Stream(0, block_rows(problem), Accept(problem, pilot.proposal), "the proposal")
         budget = remaining(self.max_proposals, self.max_seconds, pilot)
         log_sup = sum(problem.log_sup(name) for name in problem.release)
@@ -105,10 +105,10 @@ def kept_posterior(
     """The posterior from survivors with weights up to exp(log_bound); evidence: exp(log_scale) * rate * mean weight."""
     columns = dict(outcome.columns)
     log_weights = columns.pop("log_weights", np.empty(0))
-    status, message, numbers = weights.judge(log_weights, sampler.min_ess, log_bound)
+    status, message, numbers = weights.judge_weights(log_weights, sampler.min_ess, log_bound)
     if outcome.status != "complete":
         status, message = outcome.status, outcome.message
-    rate, log_evidence, error = evidence(outcome, log_weights, log_scale)
+    rate, log_evidence, error = rate_and_evidence(outcome, log_weights, log_scale)
     return posterior_of(
         sampler,
         problem,
@@ -126,7 +126,7 @@ def kept_posterior(
     )
 
 
-def evidence(outcome: Outcome, log_weights: Array, log_scale: float) -> tuple[float, float, float]:
+def rate_and_evidence(outcome: Outcome, log_weights: Array, log_scale: float) -> tuple[float, float, float]:
     """log of the acceptance rate, log evidence, and its error: rate and mean weight are independent, both unbiased."""
     if not outcome.draws:
         return math.nan, math.nan, math.inf

@@ -48,7 +48,7 @@ def _kept(problem: Problem) -> set[str]:
     return kept | {measured.statistic for measured in problem.measured.values()}
 
 
-def restored(posterior: Posterior, problem: Problem) -> Posterior:
+def with_layers(posterior: Posterior, problem: Problem) -> Posterior:
     """The posterior of `problem` from one of the same with layers integrated out: these drawn, row by row."""
     smaller = posterior.problem
     assert smaller is not None

@@ -22,7 +22,7 @@ from noisewise.inference.streams import Columns, Stream, run
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.importance import (
-    log_bound,
+    log_weight_bound,
     pilot_diagnostics,
     remaining,
     settings_as_data,
@@ -31,7 +31,7 @@ from noisewise.samplers.importance import (
 )
 from noisewise.samplers.importance_rejection import kept_posterior, survivors
 from noisewise.samplers.proposals import proposal as proposals
-from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
+from noisewise.samplers.proposals.pilot import PilotPlan, pilot_of
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 
 
@@ -87,7 +87,7 @@ class RejectionControl(Sampler):
     ) -> Posterior:
         """Weigh, and drop small weights at random; `pilot` is one already made, with a look at its weights."""
         if pilot is None:
-            pilot = plan_of(self, problem, seed, engine, look=self.log_threshold is None, log=log)
+            pilot = pilot_of(self, problem, seed, engine, look=self.log_threshold is None, log=log)
         log_threshold = self.log_threshold
         if log_threshold is None:
             log_threshold = threshold(pilot.log_weights, self.quantile)
@@ -96,7 +96,7 @@ class RejectionControl(Sampler):
         budget = remaining(self.max_proposals, self.max_seconds, pilot)
         context: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
         outcome = run([stream], draws, seed, Purpose.PROPOSALS, **context)
-        most = max(log_bound(problem, pilot), log_threshold)
+        most = max(log_weight_bound(problem, pilot), log_threshold)
         diagnostics = {"log_threshold": log_threshold} | pilot_diagnostics(pilot)
         return kept_posterior(self, problem, seed, outcome, 0.0, most, diagnostics)
 

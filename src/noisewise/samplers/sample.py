@@ -25,7 +25,7 @@ from noisewise.samplers.choosing import choice
 from noisewise.samplers.choosing.probe import Probe, noise_free, probe_of
 from noisewise.samplers.choosing.second_look import looked_again
 from noisewise.samplers.importance import Importance
-from noisewise.samplers.integrated import integrated, restored
+from noisewise.samplers.integrated import integrated, with_layers
 from noisewise.samplers.proposals.pilot import PilotPlan
 from noisewise.samplers.rejection import Rejection
 from noisewise.samplers.verdict import LONGER
@@ -80,7 +80,7 @@ def sample(
         else:
             posterior = _run(smaller, sampler, draws, seed, engine_used, progress, "asked for", log.within(0))
             posterior = looked_again(posterior, smaller, seed, engine_used)
-        posterior = restored(posterior, problem)
+        posterior = with_layers(posterior, problem)
         results.append(posterior)
         log.put({"status": posterior.status}, "end")
     if posterior.status != "complete" and on_failure == "raise":
@@ -172,7 +172,7 @@ def _candidates(probe: Probe, draws: int, seed: int, engine: Engine) -> Iterator
         first, collapsed = choice.by_likelihood(probe, draws, seed, engine)
         if first:
             yield first[0], choice.reason_for(first, probe)
-    ranking = choice.estimates(probe, draws, seed, engine, collapsed)
+    ranking = choice.ranked_estimates(probe, draws, seed, engine, collapsed)
     if not ranking:
         raise _nothing_applies(probe.problem)
     for number, estimate in enumerate(ranking):
@@ -241,7 +241,7 @@ def _nothing_applies(problem: Problem) -> InputError:
 def forecast_of(problem: Problem, draws: int, seed: int, engine: Engine) -> tuple[list[choice.Estimate], str, Probe]:
     """Every sampler that applies, best first; why the first, which `sample` would choose; and the probe behind it."""
     probe = probe_of(problem, seed, engine)
-    ranking = choice.estimates(probe, draws, seed, engine)
+    ranking = choice.ranked_estimates(probe, draws, seed, engine)
     if not ranking:
         raise _nothing_applies(problem)
     return ranking, choice.reason_for(ranking, probe), probe

@@ -10,7 +10,7 @@ from noisewise.errors import NoisewiseError
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
 from noisewise.model import Model
-from noisewise.notebook import people
+from noisewise.notebook import for_people
 from noisewise.plots.posterior import plot
 from noisewise.release import Release
 from noisewise.results.beside import Beside
@@ -49,7 +49,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         note = f"<p>No naive analysis: {escape(self.reason)}</p>" if self.reason else ""
-        return f"<div><p><strong>Comparison</strong></p>{self.table().to_html(float_format=people)}{note}</div>"
+        return f"<div><p><strong>Comparison</strong></p>{self.table().to_html(float_format=for_people)}{note}</div>"
 
 
 def compare(

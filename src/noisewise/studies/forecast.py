@@ -21,7 +21,7 @@ from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
 from noisewise.model import Model
-from noisewise.notebook import html_table, people
+from noisewise.notebook import for_people, html_table
 from noisewise.numerics import tally
 from noisewise.release import Release
 from noisewise.samplers.choosing import choice as choosing
@@ -107,7 +107,11 @@ class Forecast:
         first, *rest = (escape(line) for line in self.lines())
         lines = f"<p><strong>{first}</strong></p>" + "".join(f"<p>{line}</p>" for line in rest)
         rows = [
-            (label, *("" if np.isnan(row[key]) else people(float(f"{row[key]:.2g}")) for key in NUMBERS), row["note"])
+            (
+                label,
+                *("" if np.isnan(row[key]) else for_people(float(f"{row[key]:.2g}")) for key in NUMBERS),
+                row["note"],
+            )
             for label, row in self.table().iterrows()
         ]
         return f"<div>{lines}{html_table(('sampler', *NUMBERS, 'note'), rows)}</div>"

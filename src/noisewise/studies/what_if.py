@@ -87,7 +87,7 @@ def _weighed(posterior: Posterior, before: Problem, after: Problem) -> tuple[Pos
     ratio = _log_eta(after, draws) - _log_eta(before, draws)
     base = np.zeros(len(kept)) if posterior.log_weights is None else posterior.log_weights[kept]
     log_weights = np.where(base > -np.inf, base + ratio, -np.inf)
-    status, message, numbers = weights.judge(log_weights, LEAST)
+    status, message, numbers = weights.judge_weights(log_weights, LEAST)
     if status != "complete":
         return None, f"weights do not do: {message}"
     return replace(

@@ -107,7 +107,7 @@ def run_design(file: DesignFile, *, checkpoint: Path | None = None, progress: bo
     stated, options = file.design, dict(file.design.options)
     split, model, plan = None, file.model, stated.plan
     if stated.split is not None:
-        split = _split(file, common | {"checkpoint": None if checkpoint is None else beside(checkpoint)})
+        split = _split(file, common | {"checkpoint": None if checkpoint is None else split_checkpoint(checkpoint)})
         options["shares"] = dict(split.shares)
         if file.candidates:
             model, plan = file.candidate(split.choice)
@@ -129,7 +129,7 @@ def run_design(file: DesignFile, *, checkpoint: Path | None = None, progress: bo
     return Designed(file, replace(found, target=named(found.target, naming)), model, split)
 
 
-def beside(checkpoint: Path) -> Path:
+def split_checkpoint(checkpoint: Path) -> Path:
     """Where a split keeps what it has done."""
     return checkpoint.with_stem(f"{checkpoint.stem}-split")
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from noisewise.analysis import Analysis
 from noisewise.analysis.file_words import in_file_words
-from noisewise.analysis.mistakes import in_words, without_code
+from noisewise.analysis.mistakes import mistake_in_words, without_code
 from noisewise.engine import Terminated
 from noisewise.errors import NoisewiseError
 from noisewise.inference.status import POSTERIOR
@@ -66,7 +66,7 @@ def run_posterior(
             reason = in_file_words(without_code(reason))
             naive_draws = naive_draws and replace(naive_draws, naming=naive_draws.naming | words)
         except NoisewiseError as error:
-            reason = in_words(error)
+            reason = mistake_in_words(error)
         except (KeyboardInterrupt, Terminated) as end:  # the exact answer is there, and is kept
             reason, ended = INTERRUPTED, _status(end)
         except Exception as error:
@@ -108,7 +108,7 @@ def fit_results(analysis: Analysis, command: str, *, naive: bool = True, progres
             naive_fit, ended = _with_exit_status(lambda: _fitted(analysis, analysis.release.naive(), progress))
             naive_fit, reason = (None, INTERRUPTED) if ended else (naive_fit, "")
         except NoisewiseError as error:
-            reason = in_words(error)
+            reason = mistake_in_words(error)
         except (KeyboardInterrupt, Terminated) as end:
             reason, ended = INTERRUPTED, _status(end)
         except Exception as error:

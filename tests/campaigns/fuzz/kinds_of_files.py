@@ -108,7 +108,7 @@ def read_release(path):
 
 @cache
 def analyses():
-    labelled = LABELLED + toml_text.write({"release": to_table(described())})
+    labelled = LABELLED + toml_text.to_toml({"release": to_table(described())})
     return [malformed_analyses.GOOD, labelled, *map(starter, STARTERS)]
 
 

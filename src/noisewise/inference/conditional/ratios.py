@@ -120,17 +120,17 @@ def log_marginal(law: Any, kind: str, mechanism: Mechanism, released: Any, size:
     total, is_one = _total(law, kind), all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(mechanism))
     if released.size == 1 and is_one:
         # twice: XLA's loops over single numbers take thirty times as long as those over two
-        table = table_of(kind, mechanism, np.repeat(released, 2), np.reshape(total, ()), width)
+        table = noise_table(kind, mechanism, np.repeat(released, 2), np.reshape(total, ()), width)
         return jnp.reshape(by_table(law, kind, table, size)[0], released.shape)
     alike = math.prod(law.batch_shape) == 1 and released.size >= ALIKE
     if alike and is_one and np.size(total) == 1:  # each value that was released, once
         values, place = np.unique(released, return_inverse=True)
-        table = table_of(kind, mechanism, values, total, width, alike)
+        table = noise_table(kind, mechanism, values, total, width, alike)
         return by_table(law, kind, table, size)[place.reshape(released.shape)]
-    return by_table(law, kind, table_of(kind, mechanism, released, total, width, alike), size)
+    return by_table(law, kind, noise_table(kind, mechanism, released, total, width, alike), size)
 
 
-def table_of(kind: str, mechanism: Mechanism, released: Any, total: Any, width: int, alike: bool = False) -> Any:
+def noise_table(kind: str, mechanism: Mechanism, released: Any, total: Any, width: int, alike: bool = False) -> Any:
     """The noise about the released values, and the mechanism: plain data, which a compiled program may be given.
 
     With `alike`, where all entries have one law, the table is one for all, unless that would be too long.

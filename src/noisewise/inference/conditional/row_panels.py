@@ -35,7 +35,7 @@ def log_integrand(kind: str, chart: str, given: Any, t: Any) -> Any:
     return jnp.where(both < jnp.inf, both, -jnp.inf)
 
 
-def panels(kind: str, chart: str, given: Any, centre: Any, spread: Any, scale: Any) -> tuple[Any, Any, Any]:
+def panel_edges(kind: str, chart: str, given: Any, centre: Any, spread: Any, scale: Any) -> tuple[Any, Any, Any]:
     """Edges of every row's panels, (panels + 1, rows); the largest log integrand seen; log of the mass outside, about.
 
     `centre` and `spread` are those of the law in the chart's coordinate, `scale` is the noise's own.

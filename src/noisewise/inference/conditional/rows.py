@@ -23,7 +23,7 @@ from noisewise.inference.conditional import row_programs
 from noisewise.inference.conditional.charts import law_of, to_t
 from noisewise.inference.conditional.noise_scale import noise_scale
 from noisewise.inference.conditional.normal import is_closed
-from noisewise.inference.conditional.row_panels import panels
+from noisewise.inference.conditional.row_panels import panel_edges
 from noisewise.inference.conditional.row_programs import ORDERS, pairs_of
 from noisewise.mechanisms import Mechanism
 from noisewise.mechanisms.additive import Additive
@@ -244,7 +244,7 @@ class NoisyRows:
     def _panels(self, block: Any, centre: Array, spread: Array) -> Any:
         kind, chart = self.source.kind, self.source.chart
         scale = noise_scale(block[1], spread if chart == "real" else np.ones(()))
-        program = self._program("panels", lambda: partial(panels, kind, chart))
+        program = self._program("panels", lambda: partial(panel_edges, kind, chart))
         return program(block, centre, spread, np.asarray(scale, float))
 
     def _location(self, block: Any, cut: Any) -> tuple[Array, Array]:

@@ -201,7 +201,7 @@ class Sum:
             item, total = self.problem.release[self.names[0]], self.totals[self.names[0]]
             released = np.broadcast_to(np.asarray(item.value), self.problem.model.shape(self.names[0]))
             with double():
-                tables["ratios"] = ratios.table_of(
+                tables["ratios"] = ratios.noise_table(
                     self._kind, item.mechanism, released, 0 if total is None else total, self.width
                 )
         if self.affine:

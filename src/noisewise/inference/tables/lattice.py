@@ -82,7 +82,7 @@ def by_entry(model: Model, name: str) -> bool:
         return False
 
     def look(values: Any) -> Any:
-        base = entrywise(law.function(**values))
+        base = law_of_entries(law.function(**values))
         return base.log_prob(jnp.zeros(model.shape(name), int)), gathered(base, model.shape(name), jnp.arange(1))
 
     with double():
@@ -94,7 +94,7 @@ def by_entry(model: Model, name: str) -> bool:
     return tuple(shape.shape[1:]) == model.shape(name) and all(shape[1:] in ((), (1,)) for shape in leaves)
 
 
-def entrywise(law: Distribution) -> Distribution:
+def law_of_entries(law: Distribution) -> Distribution:
     """The law of the entries, without what makes one law of them."""
     while isinstance(law, (Independent, ExpandedDistribution)):
         law = law.base_dist
@@ -216,7 +216,7 @@ def _room(problem: Problem, name: str, fibre: Fibre) -> Array:
     given = model.draw(np.random.default_rng(0), model.ancestors(name), 64)
 
     def one(values: Mapping[str, Any]) -> Any:
-        law = entrywise(model.law_at(name, values))
+        law = law_of_entries(model.law_at(name, values))
         more = cell_log_prob(law, shape, jnp.arange(size), jnp.asarray(fibre.origin + 1.0))
         end = jnp.inf if type(law).__name__ in TABLES else bounds(law, shape)[1].reshape(-1) - fibre.origin
         return jnp.where(jnp.isneginf(more), 0.0, jnp.broadcast_to(end, (size,)))
@@ -310,7 +310,7 @@ class LatticeMoves:
         matrices = [self.measurements[other][0] for other in self.noisy]
 
         def sweep(given: Any, table: Any, released: Any, family: Any, chosen: Any, offset: Any, uniform: Any) -> Any:
-            law = entrywise(self.model.law_at(self.name, given))
+            law = law_of_entries(self.model.law_at(self.name, given))
             cells = jnp.ravel(table)
             sums = [matrix.times(cells) for matrix in matrices]
 
@@ -376,7 +376,7 @@ class LatticeMoves:
             return np.zeros((chains, size)), np.full((chains, size), np.inf)
 
         def ends(law: Any) -> list[Any]:
-            return [end.reshape(-1) for end in bounds(entrywise(law), self.shape)]
+            return [end.reshape(-1) for end in bounds(law_of_entries(law), self.shape)]
 
         low, high = fixed_numbers(self.model, self.name, ends)
         if low is None or high is None:  # they differ from chain to chain

@@ -128,10 +128,10 @@ def from_model(
         s, log_weights = (s, part.log_eta(s)) if weigh is None else weigh(rng, s)
         return {"s": s, "log_weights": log_weights}, np.arange(rows)
 
-    drawn = drawing.stream(Stream(number, rows_of(part.numbers), work, part.name), size)
+    drawn = drawing.stream(Stream(number, rows_in_block(part.numbers), work, part.name), size)
     return drawn["s"], drawn["log_weights"]
 
 
-def rows_of(numbers: int) -> int:
+def rows_in_block(numbers: int) -> int:
     """Rows of a block whose values have so many numbers each."""
     return max(1, min(ROWS, NUMBERS // numbers))

@@ -14,7 +14,7 @@ from noisewise.inference.streams import Columns, Stream
 from noisewise.likelihood.e_step.augmented import Augmented, Chained
 from noisewise.likelihood.e_step.by_weight import Importance
 from noisewise.likelihood.e_step.cloud import Cloud, weighted
-from noisewise.likelihood.e_step.contract import THICKEN, Drawing, rows_of
+from noisewise.likelihood.e_step.contract import THICKEN, Drawing, rows_in_block
 from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.tables import ChainedTable
 from noisewise.numerics import Array, Values
@@ -59,7 +59,7 @@ class OverRecords(Importance):
         def work(rng: np.random.Generator, inputs: Columns, rows: int, poll: Callable[[], None]) -> Any:
             return {"log_weights": part.log_eta(part.draw(rng, values, rows))}, np.arange(rows)
 
-        stream = Stream(number, rows_of(part.simulated_numbers), work, part.name)
+        stream = Stream(number, rows_in_block(part.simulated_numbers), work, part.name)
         log_weights = drawing.stream(stream, part.sets(most))["log_weights"]
         return weighted(log_weights, log_weights - math.log(len(log_weights)))
 

@@ -47,7 +47,7 @@ def log_likelihood_error(clouds: Clouds) -> tuple[float, float]:
     return 0.5 * first, math.hypot(math.sqrt(first), second)
 
 
-def joined(first: Cloud, second: Cloud, size: int, more: int) -> Cloud:
+def joined_clouds(first: Cloud, second: Cloud, size: int, more: int) -> Cloud:
     """Two clouds of one law as one: each weighs as much as its share of the simulations times its likelihood."""
     if len(first.values) == 1:
         return first
@@ -84,8 +84,8 @@ def tempered(part: Part, cloud: Cloud, power: float) -> Cloud:
 
 
 def both(first: Clouds, second: Clouds, size: int, more: int) -> Clouds:
-    """`joined`, part by part."""
-    return Clouds(first.parts, lambda i: joined(first[i], second[i], size, more), first.held)
+    """`joined_clouds`, part by part."""
+    return Clouds(first.parts, lambda i: joined_clouds(first[i], second[i], size, more), first.held)
 
 
 def first_half(part: Part, cloud: Cloud) -> Cloud:

@@ -89,7 +89,7 @@ class Coordinates:
                 transform, shape = self.transforms[name], self.free[name]
                 whole = np.zeros(shape)
                 if units.is_exponential(transform, shape):
-                    whole = whole + units.origin(transform, self._quartiles[name])
+                    whole = whole + units.half_line_start(transform, self._quartiles[name])
                 found.append(whole.ravel())
         return np.concatenate(found)
 
@@ -102,7 +102,7 @@ class Coordinates:
             own = slice(start, start + int(np.prod(self.free[name])))
             start = own.stop
             if not edges[own].any():
-                found[own] = units.spread(self._quartiles[name]).ravel()
+                found[own] = units.quartile_spread(self._quartiles[name]).ravel()
         return found
 
     def unit(self, curvature: Array) -> Array:

@@ -30,14 +30,14 @@ def is_exponential(transform: Any, shape: tuple[int, ...]) -> bool:
     return zero.shape == shape and bool(np.allclose(two - one, math.e * (one - zero), rtol=1e-9, atol=0.0))
 
 
-def origin(transform: Any, at: Array) -> Array:
+def half_line_start(transform: Any, at: Array) -> Array:
     """Where the coordinates of half lines begin: at the prior's median, so that they do not change with the unit."""
     logs = np.asarray(transform.inv(jnp.asarray(at)))
     known = np.isfinite(logs).all(axis=0) & (np.abs(logs[2] - logs[0]) < VAGUE)
     return np.where(known, logs[1], 0.0)
 
 
-def spread(at: Array) -> Array:
+def quartile_spread(at: Array) -> Array:
     """Half the distance of the prior's quartiles; one where it has none."""
     width = 0.5 * (at[2] - at[0])
     return np.where(np.isfinite(width) & (width > 0), width, 1.0)

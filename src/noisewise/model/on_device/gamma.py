@@ -25,7 +25,7 @@ def standard_gamma(key: Key, concentration: Any, shape: tuple[int, ...]) -> Any:
     return lax.cond(jnp.any(low), lifted, lambda: drawn)
 
 
-def log_gamma(key: Key, concentration: Any, shape: tuple[int, ...]) -> Any:
+def log_gamma_variates(key: Key, concentration: Any, shape: tuple[int, ...]) -> Any:
     """Logarithms of such variates, which do not underflow where the concentration is small."""
     concentration = jnp.broadcast_to(concentration, shape)
     trying, lifting = random.split(key)

@@ -14,7 +14,7 @@ import numpy as np
 from jax import random
 from numpyro.distributions.util import binomial as numpyro_binomial
 
-from noisewise.model.on_device.gamma import log_gamma, standard_gamma
+from noisewise.model.on_device.gamma import log_gamma_variates, standard_gamma
 from noisewise.model.on_device.poisson import MOST_RATE, poisson
 
 Key = Any
@@ -34,7 +34,9 @@ def _student(key: Key, shape: Any, df: Any, loc: Any, scale: Any) -> Any:
 def _beta(key: Key, shape: Any, concentration1: Any, concentration0: Any) -> Any:
     """The share of one of two gamma variates, in logs."""
     first, second = random.split(key)
-    return jax.nn.sigmoid(log_gamma(first, concentration1, shape) - log_gamma(second, concentration0, shape))
+    return jax.nn.sigmoid(
+        log_gamma_variates(first, concentration1, shape) - log_gamma_variates(second, concentration0, shape)
+    )
 
 
 def _normal(key: Key, shape: Any, like: Any) -> Any:
@@ -47,7 +49,7 @@ def _truncated(key: Key, shape: Any, loc: Any, scale: Any, low: Any, high: Any) 
 
 def _dirichlet(key: Key, shape: Any, concentration: Any) -> Any:
     full = (*shape, concentration.shape[-1])
-    return jax.nn.softmax(log_gamma(key, concentration, full), axis=-1)
+    return jax.nn.softmax(log_gamma_variates(key, concentration, full), axis=-1)
 
 
 def _multivariate_normal(key: Key, shape: Any, loc: Any, scale_tril: Any) -> Any:

@@ -39,7 +39,7 @@ from noisewise.samplers.importance import Importance
 from noisewise.samplers.proposals import many_rows
 from noisewise.samplers.proposals.adapted import Adapted
 from noisewise.samplers.proposals.collapsed import Collapse
-from noisewise.samplers.proposals.pilot import PilotPlan, plan_of
+from noisewise.samplers.proposals.pilot import PilotPlan, pilot_of
 from noisewise.samplers.rejection import Rejection
 from noisewise.samplers.rejection_control import RejectionControl, foreseen
 from noisewise.samplers.smc import LEAST_PARTICLES, SMC
@@ -148,7 +148,7 @@ def _importance(probe: Probe, draws: int, *_: Any) -> Estimate:
 def _adapted(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     """Its own pilot rounds, one more to look at the weights; the run goes on from them."""
     problem, sampler = probe.problem, Importance(proposal="adapted", simulations=_simulations(probe.problem))
-    plan = plan_of(sampler, problem, seed, engine, look=True)
+    plan = pilot_of(sampler, problem, seed, engine, look=True)
     efficiency = per_row(list(plan.columns.values()), plan.log_weights)
     unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
     fitted = plan.proposal.mixture if isinstance(plan.proposal, Adapted) else None
@@ -200,7 +200,7 @@ def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
     """As `_adapted`, with statistics out of the way: each row costs the sums behind them, and two programs."""
     problem, sampler, collapse = probe.problem, COLLAPSED, Collapse.of(probe.problem)
     collapse.prepare()
-    plan = plan_of(sampler, problem, seed, engine, look=True)
+    plan = pilot_of(sampler, problem, seed, engine, look=True)
     efficiency = per_row(list(plan.columns.values()), plan.log_weights)
     unknowns = sum(problem.model.cost_of_row(name) for name in problem.model.parameters)
     row = ADAPTED * unknowns + collapse.work + collapse.cells
@@ -355,7 +355,9 @@ def by_likelihood(probe: Probe, draws: int, seed: int, engine: Engine) -> tuple[
     return [collapsed], collapsed
 
 
-def estimates(probe: Probe, draws: int, seed: int, engine: Engine, collapsed: Estimate | None = None) -> list[Estimate]:
+def ranked_estimates(
+    probe: Probe, draws: int, seed: int, engine: Engine, collapsed: Estimate | None = None
+) -> list[Estimate]:
     """Every sampler that applies, best first: what settles the choice, then by work, then what may not deliver.
 
     `collapsed`: that of weighing by the exact likelihood, where it has been made.

@@ -354,7 +354,7 @@ class RowsPlan:
     seconds: float
 
 
-def plan(problem: Problem, share: float, seed: int, engine: Engine, poll: Callable[[], None]) -> RowsPlan:
+def lay_panels(problem: Problem, share: float, seed: int, engine: Engine, poll: Callable[[], None]) -> RowsPlan:
     """Climb, and lay the panels by which all draws are weighed."""
     start = time.monotonic()
     every, found = tops(problem, seed, engine, poll)

@@ -97,7 +97,7 @@ def _log_student(distance: Array, factor: Array) -> Array:
     return constant - 0.5 * (DEGREES + size) * np.log1p(distance / DEGREES)
 
 
-def fit(
+def fitted_mixture(
     rng: np.random.Generator,
     points: Array,
     effective: float,

@@ -58,7 +58,7 @@ class PilotPlan:
     """Seconds for one of `proposals` in the quickest round, when all was compiled; for display only."""
 
 
-def plan_of(
+def pilot_of(
     sampler: Proposing, problem: Problem, seed: int, engine: Engine, *, look: bool = False, log: Log = NOTHING
 ) -> PilotPlan:
     """Run what pilot the sampler's settings need: rounds to adapt a proposal, one more to `look` at its weights.
@@ -167,7 +167,7 @@ class _Pilot:
             return None, tables, power
         index = weights.systematic(rng, flat, mixture.POINTS)
         fine: dict[str, Any] = mixture.FINE if self.collapse else {}
-        return mixture.fit(rng, memory.free()[index], weights.effective_size(flat), **fine), tables, power
+        return mixture.fitted_mixture(rng, memory.free()[index], weights.effective_size(flat), **fine), tables, power
 
     def best_simulations(self, law: Proposal) -> int:
         """The number m for which the variance of the weights, times the work of one, is least.

@@ -250,7 +250,7 @@ class NotKept:
     text: str
 
 
-def checked(who: str, proposal: Any) -> Any:
+def checked_proposal(who: str, proposal: Any) -> Any:
     """`proposal` as a setting: None, "adapted", or a dict of laws (plain data becomes laws again)."""
     if proposal is None or (isinstance(proposal, str) and proposal == "adapted"):
         return proposal

@@ -16,7 +16,7 @@ import numpy as np
 from numpyro.distributions import Distribution
 
 from noisewise.inference.conditional.laws import entries
-from noisewise.inference.tables.lattice import by_entry, cell_log_prob, entrywise
+from noisewise.inference.tables.lattice import by_entry, cell_log_prob, law_of_entries
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.model.law import Law, law_attributes
@@ -82,7 +82,7 @@ class Counted:
 
     def _at_rows(self, rows: Any, each: Any, place: Any) -> Any:
         def at_row(row: Any) -> Any:
-            law = entrywise(self.model.law_at(self.name, row))
+            law = law_of_entries(self.model.law_at(self.name, row))
             return cell_log_prob(law, self.model.shape(self.name), place, each[:, None])[:, 0]
 
         return jax.vmap(at_row)(rows)

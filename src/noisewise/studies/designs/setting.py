@@ -14,7 +14,7 @@ from noisewise.studies.designs.counts import Mechanisms
 from noisewise.studies.designs.gaussian import JointNormal
 from noisewise.studies.designs.open_plan import OpenPlan
 from noisewise.studies.designs.run import Effort, StudyRun
-from noisewise.studies.designs.simulation import Simulation, checked
+from noisewise.studies.designs.simulation import Simulation, checked_problem
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Setting:
     def of(cls, effort: Effort, model: Model, plan: OpenPlan, target: Goal, budget: float, shares: Any = None) -> Self:
         """The three together; refused where mechanisms of that budget do not fit the model."""
         mechanisms = plan.at(budget, plan.shares(effort.who, shares))
-        problem = checked(model, mechanisms)
+        problem = checked_problem(model, mechanisms)
         joint = JointNormal.of(model, mechanisms, target)
         return cls(model, plan, target, problem, joint, Simulation(model, (target,), effort.seed, effort.engine))
 

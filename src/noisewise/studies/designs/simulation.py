@@ -393,7 +393,7 @@ def _digest(plans: list[Mechanisms]) -> str:
     return fingerprint([{name: mechanism.to_dict() for name, mechanism in plan.items()} for plan in plans])
 
 
-def checked(model: Model, mechanisms: Mechanisms) -> Problem:
+def checked_problem(model: Model, mechanisms: Mechanisms) -> Problem:
     """The problem that some release poses; mechanisms that do not fit the model are refused, as by `nw.sample`."""
     values = model.draw(generator(0, Purpose.DESIGN_TRUTHS, 0), list(model.order), PER_BATCH)
     rng = generator(0, Purpose.DESIGN_NOISE, 0)

@@ -60,8 +60,8 @@ REGRESSION = {
     ),
     "priors of slopes grow with the spread of the covariate": Mutant(
         "everyday/regression.py",
-        "number(scale.intercept if level else scale.slope / spread)",
-        "number(scale.intercept if level else scale.slope * spread)",
+        "in_three_digits(scale.intercept if level else scale.slope / spread)",
+        "in_three_digits(scale.intercept if level else scale.slope * spread)",
         f"{LINES}::test_counts_with_offset_and_groups_are_the_model_by_hand",
     ),
     "the intercept of clamped numbers is looked for about zero": Mutant(

@@ -1,0 +1,61 @@
+"""A name has one meaning in the whole package: functions of modules, as `test_contributing.py` has it of classes."""
+
+import ast
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "noisewise"
+
+VERBS = ("calibrate", "compare", "design", "fit", "release", "serve")
+"""Commands of the command line, each called like the function that it runs."""
+ONE_MEANING = {
+    "applies": "whether what the module does can be done here",
+    "describe": "what a file holds, in words: a release's, a checkpoint's",
+    "log_gamma": "the logarithm of the gamma function: one precise, one fast",
+    "log_prob": "a log density",
+    "log_sum": "log sum exp, with and without a gradient",
+    "main": "where a process begins",
+    "percent": "a share in words",
+    "plain": "as data for JSON",
+    "rule": "nodes and weights of a quadrature",
+    "starter": "an analysis file to begin with",
+    "unfit": "why something does not apply, or None",
+    "write": "what a room makes, into files",
+}
+"""Names of functions in several rooms, and the one idea that each is everywhere."""
+TWO_MEANINGS = {
+    "answers": "in the report, whether draws can be used; in results, what an estimate says of derived quantities",
+    "draw": "random values; in plots, a picture",
+    "table": "the public nw.table of results; in the report, the markup of any",
+}
+"""Names that still have two. None is to be added."""
+
+
+def rooms_of_functions(source):
+    """Rooms by the name of each public function of a module."""
+    rooms = {}
+    for path in source.rglob("*.py"):
+        room = path.relative_to(source).parts[0]
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                rooms.setdefault(node.name, set()).add(room)
+    return rooms
+
+
+def test_a_function_of_one_name_has_one_meaning():
+    several = {name for name, rooms in rooms_of_functions(SOURCE).items() if len(rooms) > 1}
+    assert several == {*VERBS, *ONE_MEANING, *TWO_MEANINGS}, "one name, several rooms: rename, or say why"
+
+
+def test_a_verb_of_the_command_line_is_in_one_other_room():
+    rooms = rooms_of_functions(SOURCE)
+    assert all("cli" in rooms[verb] and len(rooms[verb]) == 2 for verb in VERBS)
+
+
+def test_one_name_in_two_rooms_would_be_seen(tmp_path):
+    for room, text in {
+        "one": "def same(): ...\ndef _own(): ...\n",
+        "other": "def same(): ...\ndef _own(): ...\n",
+    }.items():
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "module.py").write_text(text)
+    assert rooms_of_functions(tmp_path) == {"same": {"one", "other"}}
