@@ -9,7 +9,7 @@ from targets import count_model, count_release
 import noisewise as nw
 from noisewise.diagnostics import chains
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.verdict import judge_chains
+from noisewise.samplers.judging import judge_chains
 
 
 def autoregressive(seed, count, length, correlation, scalars=1):

@@ -9,7 +9,7 @@ from noisewise.curator.ledger import Ledger
 from noisewise.curator.measurements import from_opendp_json
 from noisewise.curator.plan import Plan, Query
 from noisewise.curator.promise import in_words, warning
-from noisewise.curator.starter import starter
+from noisewise.curator.starters import starter
 from noisewise.curator.summaries import from_opendp_summary
 from noisewise.curator.table import Table
 

@@ -1,8 +1,8 @@
 """Everyday questions in a few lines: means, shares, differences, tables and regressions, each an ordinary `Model`."""
 
-from noisewise.everyday.difference import difference
+from noisewise.everyday.differences import difference
 from noisewise.everyday.means import mean_of
-from noisewise.everyday.regression import regression
+from noisewise.everyday.regressions import regression
 from noisewise.everyday.shares import share_of
 from noisewise.everyday.tables import table_of
 

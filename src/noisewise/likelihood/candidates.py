@@ -11,8 +11,8 @@ from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import exact_cloud, nodes_of
 from noisewise.likelihood.e_step.entries_in_pieces import exact_parts, first_pieces
-from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.numerics import Array
 

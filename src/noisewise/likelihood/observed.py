@@ -14,8 +14,8 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.by_rows import RowClouds, RowPasses, exact_clouds
 from noisewise.likelihood.e_step.cloud import Clouds, inexact
 from noisewise.likelihood.e_step.entries_in_pieces import exact_parts
-from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.e_step.sufficient import condensed
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.maximise import Objective

@@ -46,7 +46,7 @@ from noisewise.samplers.gibbs.measured import MeasuredTable, Normal
 from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, Tuned
 from noisewise.samplers.gibbs.renewal import Renewal
 from noisewise.samplers.gibbs.reported import Reported
-from noisewise.samplers.verdict import LONGER, LONGEST, judge_chains, posterior_of
+from noisewise.samplers.judging import LONGER, LONGEST, judge_chains, posterior_of
 
 GROUPS = 4
 """Pieces that many chains are cut into, whatever the number of threads."""

@@ -23,11 +23,11 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.streams import Budget, Outcome, Stream, run
 from noisewise.mechanisms import Exact
 from noisewise.results.posterior import Posterior
+from noisewise.samplers.judging import posterior_of
 from noisewise.samplers.proposals import collapsed, many_rows
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.pilot import PilotPlan, pilot_of
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
-from noisewise.samplers.verdict import posterior_of
 
 
 @dataclass(frozen=True)

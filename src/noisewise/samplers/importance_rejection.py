@@ -21,12 +21,12 @@ from noisewise.inference.streams import Columns, Outcome, Stream, run
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.importance import pilot_diagnostics, remaining, settings_as_data, settle
+from noisewise.samplers.judging import posterior_of
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.pilot import pilot_of
 from noisewise.samplers.proposals.proposal import Proposal
 from noisewise.samplers.proposals.weighted_candidates import block_rows
 from noisewise.samplers.rejection import log_rate
-from noisewise.samplers.verdict import posterior_of
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
 from noisewise.model.on_device.draws import on_accelerator
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.verdict import posterior_of
+from noisewise.samplers.judging import posterior_of
 
 
 def integrated(problem: Problem, sampler: Sampler | None = None) -> Problem:

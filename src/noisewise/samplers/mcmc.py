@@ -23,7 +23,7 @@ from noisewise.inference.settings import Sampler
 from noisewise.model.coordinates import unwalkable
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.verdict import OutOfTime, judge_chains, posterior_of
+from noisewise.samplers.judging import OutOfTime, judge_chains, posterior_of
 from noisewise.samplers.walking.moves import (
     Columns,
     Kernel,

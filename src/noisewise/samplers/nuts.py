@@ -25,7 +25,7 @@ from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.numerics import Array, double
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.verdict import LONGER, LONGEST, OutOfTime, judge_chains, posterior_of
+from noisewise.samplers.judging import LONGER, LONGEST, OutOfTime, judge_chains, posterior_of
 from noisewise.samplers.walking.centring import best_centring
 from noisewise.samplers.walking.gradient_programs import PIECE, Programs
 from noisewise.samplers.walking.starts import spread_out

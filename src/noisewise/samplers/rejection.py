@@ -26,9 +26,9 @@ from noisewise.model.on_device.draws import on_accelerator
 from noisewise.model.on_device.held import about
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
+from noisewise.samplers.judging import posterior_of
 from noisewise.samplers.predictive import Predictive
 from noisewise.samplers.rejection_on_device import accept
-from noisewise.samplers.verdict import posterior_of
 
 LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19
 """Rows of a block of the prior, of a merge, and at least; numbers that a block may handle between these."""

@@ -26,9 +26,9 @@ from noisewise.samplers.choosing.probe import Probe, noise_free, probe_of
 from noisewise.samplers.choosing.second_look import looked_again
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.integrated import integrated, with_layers
+from noisewise.samplers.judging import LONGER
 from noisewise.samplers.proposals.pilot import PilotPlan
 from noisewise.samplers.rejection import Rejection
-from noisewise.samplers.verdict import LONGER
 
 ADVICE = "Leave it out, and one that applies is chosen."
 NEARLY = 1.1

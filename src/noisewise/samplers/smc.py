@@ -35,7 +35,7 @@ from noisewise.mechanisms.rounded import Rounded
 from noisewise.model.coordinates import unwalkable
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
-from noisewise.samplers.verdict import OutOfTime, posterior_of
+from noisewise.samplers.judging import OutOfTime, posterior_of
 from noisewise.samplers.walking.moves import (
     LEVELS,
     Columns,

@@ -22,7 +22,7 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.record_steps import RecordSteps, why_not_in_steps
 from noisewise.inference.streams import Columns
 from noisewise.likelihood.e_step.cloud import Cloud
-from noisewise.likelihood.e_step.independent_parts import formula, traits_of
+from noisewise.likelihood.e_step.released_law import formula, traits_of
 from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS, SimulatedRecords
 from noisewise.likelihood.e_step.sufficient import FAMILIES
 from noisewise.likelihood.instead import SAMPLE

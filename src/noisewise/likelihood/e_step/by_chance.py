@@ -6,7 +6,7 @@ import numpy as np
 
 from noisewise.likelihood.e_step.cloud import Cloud, weighted
 from noisewise.likelihood.e_step.contract import EStep
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.numerics import Array
 
 

@@ -15,7 +15,7 @@ from noisewise.inference.conditional.rows import NoisyRows, RowMoments, RowSourc
 from noisewise.likelihood.e_step import streamed
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, exact_cloud
 from noisewise.likelihood.e_step.entries_in_pieces import Piece, first_pieces, in_pieces
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.numerics import Array, Values
 
 LARGE_FAMILY = 2**16

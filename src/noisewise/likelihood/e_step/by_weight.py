@@ -7,7 +7,7 @@ import numpy as np
 
 from noisewise.likelihood.e_step.cloud import Cloud, weighted
 from noisewise.likelihood.e_step.contract import Drawing, EStep, from_model
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.numerics import Array, Values
 

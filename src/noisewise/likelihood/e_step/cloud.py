@@ -16,7 +16,7 @@ from scipy.special import logsumexp, roots_legendre
 from noisewise.errors import Place, refusal
 from noisewise.inference.conditional.noise_scale import noise_scale
 from noisewise.likelihood.e_step import streamed
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.e_step.streamed import Condensed, Sweep
 from noisewise.likelihood.instead import MCEM
 from noisewise.mechanisms import Clamped

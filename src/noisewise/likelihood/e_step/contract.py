@@ -18,8 +18,8 @@ from noisewise.inference.randomness import AFTER_BLOCKS, Prefix, Purpose, genera
 from noisewise.inference.record_steps import why_not_in_steps
 from noisewise.inference.streams import Columns, Stream, run
 from noisewise.likelihood.e_step.cloud import Cloud
-from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.measured import MeasuredPart
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
 from noisewise.numerics import Array, Values
 

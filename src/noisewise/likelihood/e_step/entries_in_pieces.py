@@ -16,7 +16,7 @@ from numpyro.distributions import Distribution
 from numpyro.distributions.distribution import ExpandedDistribution, Independent, TransformedDistribution
 
 from noisewise.likelihood.e_step.cloud import nodes_of
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.model.law import law_attributes
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, Compiled, Values, double

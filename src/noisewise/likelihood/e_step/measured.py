@@ -13,7 +13,7 @@ import numpy as np
 from noisewise.inference.conditional.measured_normal import MeasuredNormal
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import Cloud
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Array, Compiled, Values, double
 

@@ -15,8 +15,8 @@ from noisewise.likelihood.e_step.augmented import Augmented, Chained
 from noisewise.likelihood.e_step.by_weight import Importance
 from noisewise.likelihood.e_step.cloud import Cloud, weighted
 from noisewise.likelihood.e_step.contract import THICKEN, Drawing, rows_in_block
-from noisewise.likelihood.e_step.independent_parts import Part
-from noisewise.likelihood.e_step.tables import ChainedTable
+from noisewise.likelihood.e_step.released_law import Part
+from noisewise.likelihood.e_step.table_chains import ChainedTable
 from noisewise.numerics import Array, Values
 
 

@@ -4,8 +4,8 @@ from typing import cast
 
 from noisewise.errors import Place, refusal
 from noisewise.inference.problem import Problem
-from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.measured import MeasuredPart, NormalMeasured
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.e_step.simulated_records import SimulatedRecords
 from noisewise.likelihood.instead import MCEM, SAMPLE
 

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds, weighted
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 
 FEW = 100.0
 """With fewer effective values a sample does not know its own error: one value, say, shows no spread at all."""

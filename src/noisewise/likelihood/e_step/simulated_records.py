@@ -14,7 +14,7 @@ import numpy as np
 
 from noisewise.errors import Place, refusal
 from noisewise.inference.problem import Problem
-from noisewise.likelihood.e_step.independent_parts import padded
+from noisewise.likelihood.e_step.released_law import padded
 from noisewise.likelihood.instead import AUGMENTED, SAMPLE
 from noisewise.mechanisms import Exact
 from noisewise.model.law import log_density

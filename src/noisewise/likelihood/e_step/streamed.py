@@ -18,7 +18,7 @@ from scipy.special import roots_legendre
 from noisewise.engine import processors
 from noisewise.inference.conditional.charts import law_of, log_jacobian, to_s, to_t
 from noisewise.inference.conditional.noise_scale import noise_scale
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.additive import Additive
 from noisewise.model.families import FACTS

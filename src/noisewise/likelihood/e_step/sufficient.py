@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from noisewise.likelihood.e_step.cloud import Cloud
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.model.families import FACTS
 from noisewise.numerics import Array
 

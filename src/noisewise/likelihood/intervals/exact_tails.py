@@ -14,8 +14,8 @@ from noisewise import checks
 from noisewise.errors import InferenceError, Place, refusal
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import POWERS
-from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.intervals.scalar_interval import Interval, Line, ends_of, scalar_of
 from noisewise.likelihood.observed import Observed
 from noisewise.mechanisms.additive import Additive, Lattice

@@ -11,8 +11,8 @@ import numpy as np
 from noisewise.inference.conditional.rows import RowMoments
 from noisewise.likelihood.e_step.by_rows import RowClouds
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds
-from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.measured import NormalMeasured
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.m_step.units import unit_free
 from noisewise.numerics import Array, Compiled, double

@@ -7,7 +7,7 @@ import numpy as np
 
 from noisewise.inference.randomness import Purpose
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds
-from noisewise.likelihood.e_step.independent_parts import Part
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.e_step.simulated import FEW, log_likelihood_error, smallest, some_of
 from noisewise.likelihood.m_step.maximise import Louis
 from noisewise.likelihood.monte_carlo.position import Position

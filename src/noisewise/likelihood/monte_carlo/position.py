@@ -12,8 +12,8 @@ from noisewise.likelihood.e_step.augmented import Chained
 from noisewise.likelihood.e_step.cloud import Cloud, Clouds
 from noisewise.likelihood.e_step.contract import Drawing, EStep
 from noisewise.likelihood.e_step.entries_in_pieces import cut_up, divides, first_pieces, in_pieces
-from noisewise.likelihood.e_step.independent_parts import Part
 from noisewise.likelihood.e_step.parts import parts_of
+from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.e_step.simulated import is_even
 from noisewise.likelihood.e_step.simulated_records import LEAST, MOST_NUMBERS, SimulatedRecords
 from noisewise.likelihood.e_step.table import E_STEPS

@@ -36,6 +36,7 @@ from noisewise.samplers.choosing.probe import (
 from noisewise.samplers.gibbs.joint import Joint
 from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.importance import Importance
+from noisewise.samplers.judging import LONGEST
 from noisewise.samplers.proposals import many_rows
 from noisewise.samplers.proposals.adapted import Adapted
 from noisewise.samplers.proposals.collapsed import Collapse
@@ -43,7 +44,6 @@ from noisewise.samplers.proposals.pilot import PilotPlan, pilot_of
 from noisewise.samplers.rejection import Rejection
 from noisewise.samplers.rejection_control import RejectionControl, foreseen
 from noisewise.samplers.smc import LEAST_PARTICLES, SMC
-from noisewise.samplers.verdict import LONGEST
 
 AFFORDABLE = 2**26
 """Work, in numbers handled, that is no reason to give up independent draws: a few seconds on one core."""

@@ -26,7 +26,7 @@ WRITTEN = {
         "everyday/shares.py", "dist.Binomial({number}, share)", "dist.Binomial({number} + 1, share)", SAME
     ),
     "a difference is that of the second from the first": Mutant(
-        "everyday/difference.py",
+        "everyday/differences.py",
         "{one.quantity} - {other.quantity}",
         "{other.quantity} - {one.quantity}",
         f"{MAIN}::test_two_arms_of_a_trial_by_enumeration",
@@ -53,19 +53,19 @@ WRITTEN = {
 
 REGRESSION = {
     "an offset multiplies the rate by its logarithm": Mutant(
-        "everyday/regression.py",
+        "everyday/regressions.py",
         'added.insert(0, "offset")',
         'added.insert(0, "jnp.exp(offset)")',
         f"{LINES}::test_counts_with_offset_and_groups_are_the_model_by_hand",
     ),
     "priors of slopes grow with the spread of the covariate": Mutant(
-        "everyday/regression.py",
+        "everyday/regressions.py",
         "in_three_digits(scale.intercept if level else scale.slope / spread)",
         "in_three_digits(scale.intercept if level else scale.slope * spread)",
         f"{LINES}::test_counts_with_offset_and_groups_are_the_model_by_hand",
     ),
     "the intercept of clamped numbers is looked for about zero": Mutant(
-        "everyday/regression.py",
+        "everyday/regressions.py",
         "return Scale((low + high) / 2, high - low, (high - low) / 2, (high - low) / 2)",
         "return Scale(0.0, high - low, (high - low) / 2, (high - low) / 2)",
         f"{LINES}::test_clamped_numbers_by_row_are_the_model_by_hand",
@@ -95,13 +95,13 @@ REGRESSION = {
         f"{LINES}::test_a_line_from_labelled_sums_is_the_model_by_hand",
     ),
     "what is taken away in an offset is left out": Mutant(
-        "everyday/regression.py",
+        "everyday/regressions.py",
         'columns(f"0 + I({expression})", frame)',
         'columns(f"0 + {expression}", frame)',
         f"{LINES}::test_an_offset_is_arithmetic",
     ),
     "numbers of trials stay in the order of the table": Mutant(
-        "everyday/regression.py",
+        "everyday/regressions.py",
         "_trials(n, frame)[order]",
         "_trials(n, frame)",
         f"{LINES}::test_trials_go_with_their_rows",

@@ -29,7 +29,7 @@ EXPECTATION = {
         f"{MEASURED}::test_a_normal_law_with_normal_noise_is_fitted_in_closed_form",
     ),
     "chains over tables begin to count at once": Mutant(
-        "likelihood/e_step/tables.py",
+        "likelihood/e_step/table_chains.py",
         "return self.lattice.sweep(rng, state, given), RENEWED",
         "return state, RENEWED",
         f"{MEASURED}::test_tables_are_fitted_by_chains",
@@ -123,7 +123,7 @@ EXPECTATION = {
         long=True,
     ),
     "the density of a statistic with joint entries is that of the first": Mutant(
-        "likelihood/e_step/independent_parts.py",
+        "likelihood/e_step/released_law.py",
         "return found if self.by_entry else found.sum(axis=1, keepdims=True)",
         "return found if self.by_entry else found[:, :1]",
         f"{ROBUST}::test_randomised_response_reference {MAIN}::test_shares_that_sum_to_one {STEPS}",

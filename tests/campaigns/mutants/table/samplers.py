@@ -362,13 +362,13 @@ CHAINS = {
         f"{HAMILTON}::test_draws_begin_after_the_warm_up",
     ),
     "R-hat of vectors is that of their first entry": Mutant(
-        "samplers/verdict.py",
+        "samplers/judging.py",
         "apart, least = int(np.argmax(agreement)), int(np.argmin(size))",
         "apart, least = 0, int(np.argmin(size))",
         "diagnostics/test_chains.py::test_the_worst_entry_speaks_for_a_vector",
     ),
     "chains are judged by the scalar that is worth most": Mutant(
-        "samplers/verdict.py",
+        "samplers/judging.py",
         "apart, least = int(np.argmax(agreement)), int(np.argmin(size))",
         "apart, least = int(np.argmax(agreement)), int(np.argmax(size))",
         "diagnostics/test_chains.py::test_the_worst_entry_speaks_for_a_vector",
