@@ -11,7 +11,7 @@ from noisewise.analysis.toml import FileError
 from noisewise.engine.transport import portable
 from noisewise.errors import InputError, NoisewiseWarning, Place, WrongMechanism, refusal
 
-PARTS = ("cause", "who", "argument", "rule", "value", "advice", "instead", "path", "headline")
+PARTS = ("cause", "reason", "who", "argument", "rule", "value", "advice", "instead", "path", "headline")
 
 
 def refused(call):
@@ -134,6 +134,12 @@ def test_input_errors_travel_whole(error, send):
     assert type(arrived) is type(error)
     assert str(arrived) == str(error)
     assert [getattr(arrived, name) for name in PARTS] == [getattr(error, name) for name in PARTS]
+
+
+def test_a_reason_is_without_those_who_met_the_refusal_on_its_way():
+    error = InputError("a draw is NaN.", who="Model").within("disjoint").within("release.json").advising("Mend it.")
+    assert str(error) == "release.json: disjoint: Model: a draw is NaN. Mend it."
+    assert error.reason == "a draw is NaN. Mend it."
 
 
 def test_inference_errors_travel_whole():

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import refusal
+from noisewise.errors import Place, refusal
 from noisewise.frozen import FrozenDict
 
 Label = str | int
@@ -134,7 +134,7 @@ def apart(who: str, value: Any, coords: Any) -> tuple[Any, Any]:
 def _axes_of(who: str, name: Any, axes: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
     if name not in shapes:
         raise refusal(who, "dims", "must name parameters or statistics", name, checks.nearest(name, shapes))
-    place, number = f"dims['{name}']", len(shapes[name])
+    place, number = Place.of("dims", name), len(shapes[name])
     advice = 'Give dims={"rate": ("county",)}, a name for each axis.'
     if not isinstance(axes, (list, tuple)) or len(axes) != number or len(set(axes)) < number:
         raise refusal(who, place, f"must be a tuple of {number} different names, one for each axis", axes, advice)

@@ -13,6 +13,8 @@ import numpy as np
 
 from noisewise.errors import refusal
 
+NO_ARGUMENT = "must be names that can be Python arguments"
+"""The rule that a keyword of Python breaks, and a word that is not one name."""
 _ARVIZ_DIMENSION = re.compile(r"chain|draw|.*_dim_\d+")
 _RESERVED = {"rng", "log_weight", "log_weights"}
 
@@ -89,7 +91,7 @@ def name(who: str, argument: str, value: Any) -> str:
     """`value` if it can name a parameter or statistic (it becomes an argument and an ArviZ variable)."""
     advice = "Rename it, for example to 'theta' or 'count'."
     if not isinstance(value, str) or not value.isidentifier() or keyword.iskeyword(value):
-        raise refusal(who, argument, "must be names that can be Python arguments", value, advice)
+        raise refusal(who, argument, NO_ARGUMENT, value, advice)
     if unicodedata.normalize("NFKC", value) != value:  # Python would read the argument as another name
         raise refusal(
             who,

@@ -64,7 +64,8 @@ class InputError(NoisewiseError, ValueError):
     """An argument, a file or a model that cannot be honoured.
 
     `who` refuses, `cause` is the message without who; `argument`, `rule`, `value` (as shown) and `advice` are the
-    parts of the cause. Parts that a message does not have are None. `instead` names what of the library would serve.
+    parts of the cause. Parts that a message does not have are None. `reason` is the cause without all others of the
+    library that have met the refusal on its way. `instead` names what of the library would serve.
     """
 
     def __init__(
@@ -77,8 +78,10 @@ class InputError(NoisewiseError, ValueError):
         value: str | None = None,
         advice: str | None = None,
         instead: tuple[str, ...] = (),
+        reason: str | None = None,
     ) -> None:
         super().__init__(cause if who is None else f"{who}: {cause}")
+        self.reason = cause if reason is None else reason
         self.cause, self.who, self.argument, self.rule = cause, who, argument, rule
         self.value, self.advice, self.instead = value, advice, instead
 
@@ -95,7 +98,7 @@ class InputError(NoisewiseError, ValueError):
     def within(self, who: str) -> "InputError":
         """The same refusal as `who` met it: the message begins with `who`."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in ("argument", "rule", "value", "advice")}
-        return InputError(str(self), who=who, **parts, instead=self.instead)
+        return InputError(str(self), who=who, **parts, instead=self.instead, reason=self.reason)
 
     def advising(self, *sentences: str) -> "InputError":
         """The same refusal with more advice."""
@@ -103,7 +106,9 @@ class InputError(NoisewiseError, ValueError):
             return self
         parts: dict[str, Any] = {name: getattr(self, name) for name in ("who", "argument", "rule", "value")}
         advice = " ".join(sentence for sentence in (self.advice, *sentences) if sentence)
-        return InputError(" ".join([self.cause, *sentences]), **parts, advice=advice, instead=self.instead)
+        reason = " ".join([self.reason, *sentences])
+        cause = " ".join([self.cause, *sentences])
+        return InputError(cause, **parts, advice=advice, instead=self.instead, reason=reason)
 
 
 class InferenceError(NoisewiseError, RuntimeError):

@@ -2,6 +2,7 @@
 
 The library refuses and advises in its own words: `nw.MCEM()`, `None`, a dict. In a file the same are
 `method = "MCEM" in [likelihood]`, a key that is left out, a table. All that such people read goes through here.
+Only words are changed: nothing is decided by what a message says. What is decided about an error is by its fields.
 """
 
 import re

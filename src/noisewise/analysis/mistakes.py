@@ -8,13 +8,13 @@ from noisewise.analysis.toml import FileError
 from noisewise.errors import InputError, NoisewiseError, NoisewiseWarning, path_of
 
 _CODE = re.compile(r"(?:[a-z_]+|[A-Z]\w*(?:\.[a-z_]\w*)?)(?:: |$)")
-"""A function, a class or a method that begins a message, or is all of it."""
+"""A function, a class or a method that begins a message, or is all of it. Only words are chosen by it."""
 
 
 def cause_in_words(error: InputError) -> str:
     """What is refused, by which rule and what to do, whichever part of the library refuses it."""
     if error.rule is None or error.argument is None:
-        return in_file_words(without_code(error.cause))
+        return in_file_words(error.reason)
     return in_file_words(f"{place_in_words(error.argument)} {error.rule}; got {error.value}. {error.advice}")
 
 
@@ -22,6 +22,8 @@ def mistake_in_words(error: NoisewiseError | NoisewiseWarning) -> str:
     """An error or a warning for people who write no Python; where a file is meant, it begins with that."""
     if isinstance(error, FileError):  # it is in their words already, with a line of the file
         return str(error)
+    if isinstance(error, NoisewiseWarning):
+        return in_file_words(error.cause)
     if not isinstance(error, InputError):
         return in_file_words(without_code(str(error)))
     place = "" if error.who is None or is_code(error.who) else f"{error.who}: "
@@ -34,7 +36,10 @@ def is_code(who: str) -> bool:
 
 
 def without_code(text: str) -> str:
-    """A message without the parts of the library that it begins with."""
+    """A message without the parts of the library that it begins with.
+
+    For what a run says that did not deliver: it may come from another process, or from a result, and has no fields.
+    """
     while (lead := _CODE.match(text)) is not None and lead.end() < len(text):
         text = text[lead.end() :]
     return text

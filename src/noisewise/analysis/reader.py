@@ -271,10 +271,10 @@ class Reader:
             path = error.path
         elif error.path[2:3] == ("record",):
             path = (*self.places[str(error.path[1])], *error.path[2:])
+        elif error.path[:1] == ("dims",):
+            path = error.path if error.path in self.document.places else ()
         elif error.path:
             path = self.places.get(str(error.path[-1]), ())
-        elif (named := re.match(r"dims\['(\w+)'\]", error.argument or "")) is not None:
-            path = ("dims", named[1]) if ("dims", named[1]) in self.document.places else ()
         elif error.argument is not None:  # model and release do not fit
             value: Path = ("release", error.argument, "value")
             path = value if value in self.document.places else self.places.get(error.argument, ("release",))
@@ -400,7 +400,7 @@ def _no_name(name: str) -> str | None:
             return (
                 "it must be letters, digits and underscores, and begin with a letter. Labels for people are in [words]"
             )
-        if not name.isidentifier() or (error.rule or "").startswith("must be names"):
+        if not name.isidentifier() or error.rule == checks.NO_ARGUMENT:
             return "the word has a meaning of its own. Rename it, for example to 'theta' or 'count'"
         return f"it {error.rule}. {error.advice}".rstrip(".")
     return None

@@ -87,7 +87,7 @@ class Problem:
                 continue  # not labelled, or of another kind than the confidential statistic
             if dims.setdefault(name, tuple(item.coords)) != tuple(item.coords):
                 rule = "must name the axes of the release, " + repr(tuple(item.coords))
-                raise refusal("sample", f"dims['{name}']", rule, dims[name], "Check the model or the release.")
+                raise refusal("sample", Place.of("dims", name), rule, dims[name], "Check the model or the release.")
             for axis, labels in item.coords.items():
                 known = coords.setdefault(axis, labels)
                 if known != labels:
