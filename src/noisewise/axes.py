@@ -97,21 +97,21 @@ def labels_along(who: str, axis: str, labels: Any, length: int) -> tuple[Label, 
     place = f"coords['{axis}']"
     if isinstance(labels, (str, Set)) or not isinstance(labels, Iterable):
         raise refusal(who, place, "must be a list of labels", labels, EXAMPLE)
-    found = tuple(labels)
-    if not _plain(found):
-        found = tuple(_label(who, place, label) for label in found)
-    if len(found) != length:
+    checked = tuple(labels)
+    if not _plain(checked):
+        checked = tuple(_label(who, place, label) for label in checked)
+    if len(checked) != length:
         rule = f"must have one label for each entry along '{axis}', {length} in number"
-        raise refusal(who, place, rule, len(found), "Give the labels in the order of the entries.")
-    if len({type(label) for label in found}) > 1:
-        odd = next(label for label in found if type(label) is not type(found[0]))
+        raise refusal(who, place, rule, len(checked), "Give the labels in the order of the entries.")
+    if len({type(label) for label in checked}) > 1:
+        odd = next(label for label in checked if type(label) is not type(checked[0]))
         raise refusal(who, place, "must be words, or whole numbers, not both", odd, "Write every label alike.")
     seen: set[Label] = set()
-    for label in found:
+    for label in checked:
         if label in seen:
             raise refusal(who, place, "must not hold a label twice", label, "Each entry has a label of its own.")
         seen.add(label)
-    return found
+    return checked
 
 
 def apart(who: str, value: Any, coords: Any) -> tuple[Any, Any]:

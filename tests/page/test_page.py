@@ -1087,7 +1087,7 @@ def test_a_design_is_run_cancelled_and_shown(window, server, tmp_path):
     curve = page.locator("#result svg.panel")
     assert "osterior standard deviation of the gap (points)" in curve.inner_html()
     assert curve.bounding_box()["width"] > 200
-    assert f"rho = {found.found.budget:.3g}" in page.inner_text("#history")
+    assert f"rho = {found.study.budget:.3g}" in page.inner_text("#history")
     with page.context.expect_page() as caught:
         page.click("text=Open the report")
     caught.value.wait_for_selector("#split")

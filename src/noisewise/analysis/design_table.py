@@ -138,14 +138,14 @@ def read_design(document: Document, model: Model, level: float, constants: Const
         raise document.error(("design", "split"), "'split' must state a budget, as { rho = 0.5 } or { epsilon = 1.0 }.")
     several = len(choices_of(document)) > 1
     over = over_of(document) if several else None
-    found = DesignSettings(plan, stated["target"], options, split, over, people_of(document))
+    settings = DesignSettings(plan, stated["target"], options, split, over, people_of(document))
     try:
-        _check(found, model, level)
+        _check(settings, model, level)
     except FileError:
         raise
     except InputError as error:
         raise document.error(("design", *(error.path or (str(error.argument),))), error.cause) from None
-    return found
+    return settings
 
 
 def _check(stated: DesignSettings, model: Model, level: float) -> None:

@@ -89,10 +89,10 @@ def _beta(low: float, high: float) -> tuple[float, float]:
 
     middle, spread = (low + high) / 2, (high - low) / (2 * Z)
     size = max(middle * (1 - middle) / spread**2 - 1, 0.5)
-    found = root(misses, [math.log(middle * size), math.log((1 - middle) * size)])
-    if not found.success:
+    solution = root(misses, [math.log(middle * size), math.log((1 - middle) * size)])
+    if not solution.success:
         raise refusal("prior", "between", "must be ends that a Beta law can have", [low, high], "Move them a little.")
-    return math.exp(found.x[0]), math.exp(found.x[1])
+    return math.exp(solution.x[0]), math.exp(solution.x[1])
 
 
 def _written(family: str, exact: tuple[float, float], typed: tuple[float, float]) -> str:

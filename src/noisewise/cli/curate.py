@@ -126,14 +126,14 @@ def ledger(
     """For curators: what has been drawn from a file of records, and the total that must not be exceeded."""
     if not data.is_file():
         raise refusal("ledger", "data", "must be an existing file", str(data), "Check the path.")
-    kept = curator.Ledger.beside(data)
+    ledger_kept = curator.Ledger.beside(data)
     stated = {key: value for key, value in (("epsilon", epsilon), ("delta", delta), ("rho", rho)) if value is not None}
     if stated:
-        kept.set_total(neighbours, **stated)
-    entries, total, spent = kept.entries(), kept.total, kept.spent
+        ledger_kept.set_total(neighbours, **stated)
+    entries, total, spent = ledger_kept.entries(), ledger_kept.total, ledger_kept.spent
     if json:
         summary = {"total": total and total.to_dict(), "spent": spent and spent.to_dict()}
-        say_json({"file": str(kept.path), "entries": entries, **summary})
+        say_json({"file": str(ledger_kept.path), "entries": entries, **summary})
         return
     for entry in entries:
         what = "total" if "total" in entry else f"release {entry['out']} ({', '.join(entry['statistics'])})"
@@ -169,19 +169,19 @@ def design(
     stated = designing.with_settings(DesignFile.load(file), seed, replicates)
     if out is not None:
         designing.check_folder(out)
-    found = designing.run_design(stated, checkpoint=checkpoint, progress=False if quiet else None)
+    designed = designing.run_design(stated, checkpoint=checkpoint, progress=False if quiet else None)
     if out is not None:
-        designing.write(found, out)
+        designing.write(designed, out)
     if json:
-        say_json(found.to_dict())
+        say_json(designed.to_dict())
     else:
-        for sentence in found.sentences:
+        for sentence in designed.sentences:
             typer.echo(sentence)
-        for table in found.tables:
+        for table in designed.tables:
             _say_design_table(table)
         if out is not None:
             typer.echo(f"Report: {out / 'report.html'}")
-    if not found.is_met:
+    if not designed.is_met:
         sought = "budget" if stated.design.people is None else "number of people"
         fail(f"design: no {sought} in the range meets the target.", FAILED)
 

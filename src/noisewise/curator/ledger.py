@@ -47,7 +47,7 @@ class Ledger:
             return []
         except (OSError, UnicodeDecodeError) as error:
             raise self._broken(f"cannot be read ({type(error).__name__})") from None
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         before = ""
         for number, line in enumerate(text.splitlines(), 1):
             try:
@@ -58,10 +58,10 @@ class Ledger:
             before = _checksum(before, entry)
             if stated != before:
                 raise self._broken(f"line {number} does not have its checksum: it, or a line before it, was changed")
-            found.append(entry)
+            entries.append(entry)
         if text and not text.endswith("\n"):
             raise self._broken("its last line was not finished")
-        return found
+        return entries
 
     def _broken(self, cause: str) -> InputError:
         advice = "Nothing is drawn before it is whole again: put back a copy, or find out what was published."

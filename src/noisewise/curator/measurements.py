@@ -98,8 +98,8 @@ def _argument(node: Node, name: str) -> Any:
     if name not in node["__kwargs__"]:
         rule = f"must have the argument {name} of {node['__function__']}"
         raise refusal(WHO, "measurement", rule, sorted(node["__kwargs__"]), "Give dp.serialize(measurement).")
-    found = node["__kwargs__"][name]
-    return found["__tuple__"] if isinstance(found, dict) and "__tuple__" in found else found
+    value = node["__kwargs__"][name]
+    return value["__tuple__"] if isinstance(value, dict) and "__tuple__" in value else value
 
 
 def _parts(node: Node) -> list[tuple[Node, dict[str, Any]]]:

@@ -55,8 +55,8 @@ class Table:
         header = rows[0]
         repeated = [number for number, name in enumerate(header, 1) if name in header[: number - 1]]
         if repeated:
-            found, advice = f"column {repeated[0]} named like one before it", "Rename one of them."
-            raise refusal("release", "data", "must have a name of its own for each column", found, advice)
+            problem, advice = f"column {repeated[0]} named like one before it", "Rename one of them."
+            raise refusal("release", "data", "must have a name of its own for each column", problem, advice)
         columns = zip(*rows[1:], strict=True) if len(rows) > 1 else ([] for _ in header)
         table = cls({name: np.array(column, dtype=object) for name, column in zip(header, columns, strict=True)})
         table.from_file = True
@@ -158,7 +158,7 @@ def _rows_of(path: str | Path) -> list[list[str]]:
         raise refusal("release", "data", rule, name, "Check the file.")
     for line, row in zip(lines, rows, strict=False):
         if len(row) != len(rows[0]):
-            found = f"{len(row)} in line {line}"
+            problem = f"{len(row)} in line {line}"
             rule = f"must have as many entries in every line as the header, {len(rows[0])}"
-            raise refusal("release", "data", rule, found, f"Mend {name} there.")
+            raise refusal("release", "data", rule, problem, f"Mend {name} there.")
     return rows

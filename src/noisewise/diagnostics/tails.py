@@ -32,14 +32,14 @@ def heavy_tails(values: Array) -> Array:
     if size < LEAST or not np.all(np.isfinite(values)):
         return np.full(shape, np.nan)
     flat = values.reshape(size, -1)
-    found = np.full(flat.shape[1], np.nan)
+    shapes = np.full(flat.shape[1], np.nan)
     count = tail_size(size)
     distances = np.abs(flat - np.median(flat, axis=0))
     tops = np.partition(distances, (size - count - 1, size - 10), axis=0)
     cut, tenth, top = tops[size - count - 1], tops[size - 10], distances.max(axis=0)
     for scalar in np.flatnonzero(may_be_heavy(cut, tenth, top)):
-        found[scalar] = shape_if_heavy(np.sort(tops[size - count :, scalar]), cut[scalar])
-    return found.reshape(shape)
+        shapes[scalar] = shape_if_heavy(np.sort(tops[size - count :, scalar]), cut[scalar])
+    return shapes.reshape(shape)
 
 
 def may_be_heavy(cut: Array, tenth: Array, top: Array) -> Array:

@@ -47,9 +47,9 @@ class Formula:
                 raise refusal(WHO, "formula", "must have groups and offsets as terms of their own", term, EXAMPLE)
             else:
                 fixed.append(term)
-        for kind, found in (("offset", offsets[1:]), ("group", [g for g in groups if groups.count(g) > 1])):
-            if found:
-                raise refusal(WHO, "formula", f"must have each {kind} once", found[0], EXAMPLE)
+        for kind, repeated in (("offset", offsets[1:]), ("group", [g for g in groups if groups.count(g) > 1])):
+            if repeated:
+                raise refusal(WHO, "formula", f"must have each {kind} once", repeated[0], EXAMPLE)
         return cls(sides[0].strip(), " + ".join(fixed) or "1", offsets[0] if offsets else None, tuple(groups))
 
 
@@ -73,12 +73,12 @@ def _terms(side: str) -> list[str]:
             terms.append("")
         else:
             terms[-1] += letter
-    found = [term.strip() for term in terms]
-    if depth or "" in found:
+    stripped = [term.strip() for term in terms]
+    if depth or "" in stripped:
         raise refusal(
             WHO, "formula", "must have a term at each side of every '+', and close its parentheses", side, EXAMPLE
         )
-    return found
+    return stripped
 
 
 def formulaic() -> Any:
@@ -104,11 +104,11 @@ class DesignMatrix(NamedTuple):
     def levels(self) -> Array:
         """Whether the coefficient of a column is the outcome's own level: a constant, or one of a term's indicators of
         which each row has exactly one, as those of a category without an intercept."""
-        found = np.ptp(self.values, axis=0) == 0.0
+        is_constant = np.ptp(self.values, axis=0) == 0.0
         for term in self.terms:
             part = self.values[:, term]
-            found[term] |= bool(np.isin(part, (0.0, 1.0)).all() and np.all(part.sum(axis=1) == 1.0))
-        return found
+            is_constant[term] |= bool(np.isin(part, (0.0, 1.0)).all() and np.all(part.sum(axis=1) == 1.0))
+        return is_constant
 
 
 def columns(terms: str, data: Any) -> DesignMatrix:

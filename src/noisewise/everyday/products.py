@@ -60,19 +60,19 @@ def _terms(parts: Formula) -> list[Product]:
         terms = [[str(factor) for factor in term.factors] for term in formulaic().Formula(parts.fixed)]
     except formulaic().errors.FormulaicError as error:
         raise refusal(WHO, "formula", "must be terms that formulaic reads", parts.fixed, f"{error}.") from None
-    found = [() if term == ["1"] else tuple(term) for term in terms]
-    if not found:
+    factors = [() if term == ["1"] else tuple(term) for term in terms]
+    if not factors:
         advice = "Leave '0' out, or name a covariate."
         raise refusal(WHO, "formula", "must have an intercept or a covariate", parts.fixed, advice)
-    for name in (parts.outcome, *(factor for term in found for factor in term)):
+    for name in (parts.outcome, *(factor for term in factors for factor in term)):
         if name in (*OWN, *RESERVED):
             rule = "must not use a name that this model has another use for"
             raise refusal(WHO, "formula", rule, name, "Call it otherwise, here, in bounds and in products.")
-    for factor in (factor for term in found for factor in term):
+    for factor in (factor for term in factors for factor in term):
         if not factor.isidentifier() or factor == parts.outcome:
             advice = "Write names of covariates, and a:b for their products."
             raise refusal(WHO, "formula", "must be made of covariates' names", factor, advice)
-    return found
+    return factors
 
 
 def _limits(fields: list[str], bounds: Any) -> Limits:
@@ -94,17 +94,17 @@ def _entries(release: Release, products: Any, fields: list[str], n: Any) -> dict
     stated = products if products is not None else _labelled(release, n)
     if not isinstance(stated, Mapping) or not stated:
         raise refusal(WHO, "products", "must say which products each entry holds the sums of", products, example)
-    found: dict[str, Array] = {}
+    positions: dict[str, Array] = {}
     for name, texts in stated.items():
         item = released_entry(WHO, "products", release, name, (*OWN, *fields))
         written = np.asarray(texts, dtype=object)
         if written.shape != item.shape:
             rule = f"must have the shape of the entry '{name}', {item.shape}"
             raise refusal(WHO, "products", rule, texts, example)
-        found[name] = np.empty(item.shape, dtype=object)
+        positions[name] = np.empty(item.shape, dtype=object)
         for place in np.ndindex(item.shape):
-            found[name][place] = _product(written[place], fields)
-    return found
+            positions[name][place] = _product(written[place], fields)
+    return positions
 
 
 def _labelled(release: Any, n: Any) -> dict[str, Any]:

@@ -50,11 +50,11 @@ def in_order_of(item: Released, frame: Any) -> Array:
     for axis, labels in item.coords.items():
         if axis not in frame.columns:
             continue
-        found = frame[axis].tolist() if isinstance(labels[0], int) else frame[axis].astype(str).tolist()
-        if Counter(found) != Counter(labels):
-            odd = next((label for label in labels if label not in found), found[0])
+        given = frame[axis].tolist() if isinstance(labels[0], int) else frame[axis].astype(str).tolist()
+        if Counter(given) != Counter(labels):
+            odd = next((label for label in labels if label not in given), given[0])
             rule = f"must have in its column '{axis}' each label of the outcome once"
             raise refusal(WHO, "data", rule, odd, "Give one row for each entry.")
-        place = {label: row for row, label in enumerate(found)}
+        place = {label: row for row, label in enumerate(given)}
         return np.array([place[label] for label in labels])
     return np.arange(len(frame))

@@ -36,13 +36,13 @@ def run_blocks(
 ) -> list[Found]:
     """The survivors of `blocks` blocks from that of `key` on, at most `together` of them evaluated at a time."""
     columns = _joined(inputs)
-    found = []
+    results = []
     for first in range(0, blocks, together):
         count = min(together, blocks - first)
         some = _cut(columns, first * rows, count * rows)
         keys = following(key, first, count)
-        found.append(_evaluated(work, keys, some, rows, poll))
-    return found
+        results.append(_evaluated(work, keys, some, rows, poll))
+    return results
 
 
 def _evaluated(

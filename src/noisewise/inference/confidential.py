@@ -128,12 +128,12 @@ def _of_model(
 
 def _released(trace: Mapping[str, Any]) -> dict[str, tuple[Privatised, Any]]:
     """Observed sites whose law is `Privatised` beneath what plates and handlers put around it."""
-    found = {}
+    released = {}
     for name, site in trace.items():
         if site["type"] == "sample" and site["is_observed"]:
             law = site["fn"]
             while isinstance(law, (ExpandedDistribution, Independent, MaskedDistribution)):
                 law = law.base_dist
             if isinstance(law, Privatised):
-                found[name] = law, site["value"]
-    return found
+                released[name] = law, site["value"]
+    return released

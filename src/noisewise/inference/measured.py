@@ -51,7 +51,7 @@ class Measured:
 
 def measurements(model: Model, release: Release) -> dict[str, Measured]:
     """The released values that measure a statistic of another name; refused where they do not fit it."""
-    found = {}
+    fitted = {}
     for name, item in release.items():
         if item.of is None or (item.of.whole and item.of.statistic == name):
             continue
@@ -66,17 +66,17 @@ def measurements(model: Model, release: Release) -> dict[str, Measured]:
         if isinstance(item.mechanism, Exact) and not model.is_discrete(statistic):
             rule = f"measures '{statistic}' without noise, which is continuous: no sampler conditions on that"
             raise refusal("sample", place, rule, item.mechanism, "Give noise, or a law of whole numbers.")
-        found[name] = _fitted(f"release['{name}']", model, release, item.of)
-    _refuse_contradictions(release, found)
-    _refuse_impossible_bounds(model, release, found)
-    return found
+        fitted[name] = _fitted(f"release['{name}']", model, release, item.of)
+    _refuse_contradictions(release, fitted)
+    _refuse_impossible_bounds(model, release, fitted)
+    return fitted
 
 
 def _fitted(who: str, model: Model, release: Release, of: Linear) -> Measured:
     shape, dims = model.shape(of.statistic), _dims(model, release, of.statistic)
     matrix, left = of.matrix_for(who, shape, dims)
-    kept = of.kept(who, shape, dims) if of.matrix is None else []
-    return Measured(of.statistic, matrix, left, tuple(dims[axis] for axis in kept) if dims else ())
+    axes_left = of.kept(who, shape, dims) if of.matrix is None else []
+    return Measured(of.statistic, matrix, left, tuple(dims[axis] for axis in axes_left) if dims else ())
 
 
 def _dims(model: Model, release: Release, statistic: str) -> tuple[str, ...]:
@@ -90,36 +90,36 @@ def _dims(model: Model, release: Release, statistic: str) -> tuple[str, ...]:
     return ()
 
 
-def with_measurements(model: Model, found: Mapping[str, Measured]) -> Model:
+def with_measurements(model: Model, measured: Mapping[str, Measured]) -> Model:
     """The model with one more statistic for each measurement."""
-    added = {name: (m, m.statistic, m.law) for name, m in found.items() if model.added.get(name) != m}
+    added = {name: (m, m.statistic, m.law) for name, m in measured.items() if model.added.get(name) != m}
     return model.extended(added) if added else model
 
 
-def _refuse_contradictions(release: Release, found: Mapping[str, Measured]) -> None:
+def _refuse_contradictions(release: Release, fitted: Mapping[str, Measured]) -> None:
     """Exact measurements of one statistic must have some solution in common, of real numbers at least."""
-    for statistic in {measured.statistic for measured in found.values()}:
-        exact = [n for n, m in found.items() if m.statistic == statistic and isinstance(release[n].mechanism, Exact)]
-        size = sum(found[name].matrix.shape[0] for name in exact) * (found[exact[0]].matrix.shape[1] if exact else 0)
+    for statistic in {measured.statistic for measured in fitted.values()}:
+        exact = [n for n, m in fitted.items() if m.statistic == statistic and isinstance(release[n].mechanism, Exact)]
+        size = sum(fitted[name].matrix.shape[0] for name in exact) * (fitted[exact[0]].matrix.shape[1] if exact else 0)
         if len(exact) < 2 or size > MOST_DENSE:
             continue
-        rows = np.concatenate([found[name].matrix.dense for name in exact]).astype(float)
+        rows = np.concatenate([fitted[name].matrix.dense for name in exact]).astype(float)
         values = np.concatenate([np.ravel(release[name].value) for name in exact]).astype(float)
         if _distance(rows, values) > 1e-6 * (1.0 + np.abs(values).max()):
             rule = f"must not contradict another exact measurement of '{statistic}'"
             raise refusal("sample", Place.of("release", exact[-1]), rule, release[exact[-1]].value, ADVICE)
 
 
-def _refuse_impossible_bounds(model: Model, release: Release, found: Mapping[str, Measured]) -> None:
+def _refuse_impossible_bounds(model: Model, release: Release, fitted: Mapping[str, Measured]) -> None:
     """Some real numbers in the law's range must obey declared bounds and exact measurements of one statistic."""
-    declared = {name: found[name].statistic for name in found if isinstance(release[name].mechanism, Within)}
+    declared = {name: fitted[name].statistic for name in fitted if isinstance(release[name].mechanism, Within)}
     if not declared:
         return
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
 
     for statistic in set(declared.values()):
         parts, low, high = [], [], []
-        for name, measured in found.items():
+        for name, measured in fitted.items():
             mechanism, value = release[name].mechanism, release[name].value
             if measured.statistic == statistic and isinstance(mechanism, (Exact, Within)):
                 parts.append(measured.matrix.sparse)

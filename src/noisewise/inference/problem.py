@@ -134,15 +134,15 @@ class Problem:
 
     def measurements_of(self, name: str) -> dict[str, tuple[Matrix, Mechanism, Any]]:
         """All measurements of a statistic, one under its own name among them: matrix, mechanism and released value."""
-        found = {
+        own = {
             other: (measured.matrix, self.release[other].mechanism, self.release[other].value)
             for other, measured in self.measured.items()
             if measured.statistic == name
         }
         if name in self.release:
             whole = Linear.of("sample", name).matrix_for("sample", self.model.shape(name), ())[0]
-            found[name] = (whole, self.release[name].mechanism, self.release[name].value)
-        return found
+            own[name] = (whole, self.release[name].mechanism, self.release[name].value)
+        return own
 
     def log_eta(self, name: str, values: dict[str, Array]) -> Array:
         """log density of the released value given each row of the confidential ones."""

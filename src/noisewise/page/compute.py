@@ -161,17 +161,17 @@ def answer_design(folder: Path, checkpoint: Path, progress: Progress) -> dict[st
     file = DesignFile.from_text((folder / "analysis.toml").read_text(encoding="utf-8"), "analysis file")
     progress("starting", 0, 0)
     with _releases_counted(progress):
-        found = _found(file, checkpoint)
+        designed = _designed(file, checkpoint)
     progress("writing files", 0, 0)
-    report = designing.write(found, folder / RESULTS)
+    report = designing.write(designed, folder / RESULTS)
     _forget(checkpoint)
     shown = {
         "page": VERSION,
         "kind": "design",
         "title": file.title or "untitled",
-        "is_met": found.is_met,
-        "short": found.in_short,
-        "sentences": found.sentences,
+        "is_met": designed.is_met,
+        "short": designed.in_short,
+        "sentences": designed.sentences,
         "picture": str(report.picture),
         "tables": [asdict(table) for table in report.tables],
     }
@@ -179,7 +179,7 @@ def answer_design(folder: Path, checkpoint: Path, progress: Progress) -> dict[st
     return shown
 
 
-def _found(file: DesignFile, checkpoint: Path) -> designing.Designed:
+def _designed(file: DesignFile, checkpoint: Path) -> designing.Designed:
     """The design, going on from its checkpoint; one that another version has left there is begun anew."""
     checkpoint.parent.mkdir(exist_ok=True)
     try:

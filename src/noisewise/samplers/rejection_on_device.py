@@ -47,8 +47,8 @@ def accept(
         purpose = ("device accept", fresh, released, rows, capacity)
         program = model.compiled.setdefault(purpose, Compiled(build))
         with precision():
-            columns, positions, *found = program(key, as_inputs(inputs), tree, log_sups)
-            count, worst, wrong = jax.device_get(found)
+            columns, positions, *excesses = program(key, as_inputs(inputs), tree, log_sups)
+            count, worst, wrong = jax.device_get(excesses)
             refuse_wrong(model, wrong)
             _refuse_above(worst, problem)
             if count <= capacity:

@@ -182,7 +182,7 @@ def design(
             _by_closed_form(setting, plan_at, grid) if closed else _simulated(setting, plan_at, grid, effort, tolerance)
         )
     place = parts.pop("place")
-    found = Design(
+    study = Design(
         budget=math.inf if parts["status"] == "nowhere" else place,
         kind=opened.kind,
         target=goal,
@@ -193,9 +193,9 @@ def design(
         seconds=time.monotonic() - start,
         **parts,
     )
-    if found.status == "nowhere":
-        raise InferenceError(f"design: {found.headline()}", found)
-    return found
+    if study.status == "nowhere":
+        raise InferenceError(f"design: {study.headline()}", study)
+    return study
 
 
 def grid_of(budgets: Any, kind: str) -> list[float]:

@@ -70,11 +70,11 @@ class SampleSize:
         bound = "at most" if self.target.falls else "at least"
         parts = []
         for budget in self.curves:
-            told = f"more than {max(self.curves[budget]):,}"
+            number = f"more than {max(self.curves[budget]):,}"
             if budget in self.n:
                 error = "" if self.closed else f" (standard error {self.error[budget]:.2g})"
-                told = f"{self.n[budget]:,}{error}"
-            parts.append(f"{told} at {self.kind} = {budget:g}")
+                number = f"{self.n[budget]:,}{error}"
+            parts.append(f"{number} at {self.kind} = {budget:g}")
         return f"People for a {self.target.words} {bound} {self.target.goal:g}: {'; '.join(parts)}."
 
     def __repr__(self) -> str:

@@ -34,7 +34,7 @@ class Designed:
     """What was found for a file: the budget or the number of people, and the split where one was asked for."""
 
     file: DesignFile
-    found: Design | SampleSize
+    study: Design | SampleSize
     model: Model
     """Of the release that was found best."""
     split: Allocation | None = None
@@ -42,49 +42,49 @@ class Designed:
     @property
     def is_met(self) -> bool:
         """Whether something that was looked at meets the target."""
-        return self.found.status != "nowhere" if isinstance(self.found, Design) else bool(self.found.n)
+        return self.study.status != "nowhere" if isinstance(self.study, Design) else bool(self.study.n)
 
     @property
     def sentences(self) -> list[str]:
         """The split and the budget in words."""
-        return [*([] if self.split is None else [self.split.headline()]), self.found.headline()]
+        return [*([] if self.split is None else [self.split.headline()]), self.study.headline()]
 
     @property
     def in_short(self) -> str:
         """What was found, for a list."""
-        found = self.found
-        if isinstance(found, SampleSize):
-            return "; ".join(f"{n:,} people at {found.kind} = {budget:g}" for budget, n in found.n.items()) or "none"
+        study = self.study
+        if isinstance(study, SampleSize):
+            return "; ".join(f"{n:,} people at {study.kind} = {budget:g}" for budget, n in study.n.items()) or "none"
         words = {
-            "nowhere": f"no {found.kind} will do",
-            "everywhere": f"every {found.kind} from {min(found.curve):g} on",
+            "nowhere": f"no {study.kind} will do",
+            "everywhere": f"every {study.kind} from {min(study.curve):g} on",
         }
-        return words.get(found.status, f"{found.kind} = {found.budget:.3g}")
+        return words.get(study.status, f"{study.kind} = {study.budget:.3g}")
 
     @property
     def tables(self) -> list[DesignTable]:
         """What to publish, what it was chosen from or how many people, and the curve last."""
         naming = Naming.of(self.file.content)
-        if isinstance(self.found, SampleSize):
-            return tables_of_size(self.found, naming)
-        return tables_of_budget(self.found, self.split, self.model, naming)
+        if isinstance(self.study, SampleSize):
+            return tables_of_size(self.study, naming)
+        return tables_of_budget(self.study, self.split, self.model, naming)
 
     def to_dict(self) -> dict[str, Any]:
         """The same as data."""
-        found = self.found
-        content: dict[str, Any] = {"kind": found.kind, "target": dict(self.file.design.target)}
-        content |= {"closed": found.closed, "seed": found.seed, "sentences": self.sentences}
-        if isinstance(found, Design):
+        study = self.study
+        content: dict[str, Any] = {"kind": study.kind, "target": dict(self.file.design.target)}
+        content |= {"closed": study.closed, "seed": study.seed, "sentences": self.sentences}
+        if isinstance(study, Design):
             choice = {} if self.split is None else dict(self.split.choice)
-            content |= {name: getattr(found, name) for name in ("status", "budget", "error", "floor")}
-            content |= {"replicates": found.replicates, "sampled": found.sampled, "shares": dict(found.shares)}
-            content |= {"choice": choice, "curve": _rows(found.kind, found.curve, found.band)}
-            content["mechanisms"] = {name: mechanism.to_dict() for name, mechanism in found.mechanisms.items()}
+            content |= {name: getattr(study, name) for name in ("status", "budget", "error", "floor")}
+            content |= {"replicates": study.replicates, "sampled": study.sampled, "shares": dict(study.shares)}
+            content |= {"choice": choice, "curve": _rows(study.kind, study.curve, study.band)}
+            content["mechanisms"] = {name: mechanism.to_dict() for name, mechanism in study.mechanisms.items()}
         else:
             content["people"] = [
-                {found.kind: budget, "n": found.n.get(budget), "error": found.error.get(budget)}
-                | {"curve": _rows("n", curve, found.bands[budget])}
-                for budget, curve in found.curves.items()
+                {study.kind: budget, "n": study.n.get(budget), "error": study.error.get(budget)}
+                | {"curve": _rows("n", curve, study.bands[budget])}
+                for budget, curve in study.curves.items()
             ]
         return dict(plain(content))
 
@@ -114,19 +114,19 @@ def run_design(file: DesignFile, *, checkpoint: Path | None = None, progress: bo
     common |= {"target": stated.target, "checkpoint": checkpoint, **options}
     try:
         if stated.people is not None:
-            found: Design | SampleSize = sample_size(
+            study: Design | SampleSize = sample_size(
                 lambda n: file.of_size(n)[0], lambda n: file.of_size(n)[1], **stated.people, **common
             )
         else:
-            found = design(model, plan, **common)
+            study = design(model, plan, **common)
     except InferenceError as error:
         if not isinstance(error.result, Design | SampleSize):
             raise
-        found = error.result
+        study = error.result
     naming = Naming.of(file.content)
     if split is not None:
         split = replace(split, target=named(split.target, naming))
-    return Designed(file, replace(found, target=named(found.target, naming)), model, split)
+    return Designed(file, replace(study, target=named(study.target, naming)), model, split)
 
 
 def split_checkpoint(checkpoint: Path) -> Path:
@@ -169,7 +169,7 @@ def write(results: Designed, folder: Path) -> DesignReport:
     content = json.dumps(results.to_dict(), indent=2, allow_nan=False)
     (folder / "design.json").write_text(content + "\n", encoding="utf-8")
     (folder / "plan.toml").write_text(results.file.text, encoding="utf-8")
-    results.found.table().to_csv(folder / "curve.csv")
+    results.study.table().to_csv(folder / "curve.csv")
     if results.split is not None:
         results.split.table().to_csv(folder / "split.csv")
         if results.split.candidates:
@@ -189,8 +189,8 @@ def _drawn(results: Designed) -> Iterator[Any]:
     import matplotlib.pyplot as plt
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "noisewise"}):
-        figure = results.found.plot()
-        label = measured(results.found.target, Naming.of(results.file.content))
+        figure = results.study.plot()
+        label = measured(results.study.target, Naming.of(results.file.content))
         figure.axes[0].set_ylabel(textwrap.fill(label, LINE), parse_math=False)
         try:
             yield figure

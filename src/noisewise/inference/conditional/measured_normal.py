@@ -44,9 +44,9 @@ class MeasuredNormal:
         children = [other for other in model.statistics if name in model.parents(other) and other not in measured]
         if children or any(name in item.mechanism.inputs for item in problem.release.values()):
             return False
-        found = problem.measurements_of(name).values()
-        small = max(int(np.prod(model.shape(name))), sum(matrix.shape[0] for matrix, _, _ in found)) <= most
-        return small and all(type(mechanism) is Gaussian for _, mechanism, _ in found)
+        measurements = problem.measurements_of(name).values()
+        small = max(int(np.prod(model.shape(name))), sum(matrix.shape[0] for matrix, _, _ in measurements)) <= most
+        return small and all(type(mechanism) is Gaussian for _, mechanism, _ in measurements)
 
     @property
     def cells(self) -> int:

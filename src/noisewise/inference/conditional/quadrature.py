@@ -200,8 +200,8 @@ def _through_poles(product: LawTimesNoise, panels: Panel, offsets: Any, speed: A
     log_law = product.log_law(panels.base, near) + jnp.where(slow, steeper / math.log(FARTHER) * fall, 0.0)
     known = jnp.log(jnp.where(speed > 0.0, speed, 1.0))
     log_speed = jnp.where(beside, log_width + jnp.log(panels.power) + (panels.power - 1.0) * jnp.log(u), known)
-    found = log_law + product.log_noise(panels.base, near) + log_speed
-    return jnp.where(some & (beside | (speed > 0.0)), found, -jnp.inf)
+    log_integrand = log_law + product.log_noise(panels.base, near) + log_speed
+    return jnp.where(some & (beside | (speed > 0.0)), log_integrand, -jnp.inf)
 
 
 def _carried(panels: Panel, offsets: Any, speed: Any, end: Any) -> tuple[Any, Any]:

@@ -224,10 +224,10 @@ def _by_entry(parameters: Any, table: "_Table") -> Any:
 
 def _both(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...]]:
     """Value and slopes: from the table, and where that does not reach far enough, from windows that follow."""
-    found = _tabulated(how[0], parameters, fixed[0])
+    sums = _tabulated(how[0], parameters, fixed[0])
     for least in FOLLOWED:
-        found = _followed((how[0], max(how[1], least)), parameters, fixed, *found)
-    return found[:2]
+        sums = _followed((how[0], max(how[1], least)), parameters, fixed, *sums)
+    return sums[:2]
 
 
 def _followed(how: tuple[str, int], parameters: Any, fixed: Any, value: Any, slopes: Any, fits: Any) -> Any:
@@ -267,8 +267,8 @@ def _enumerated(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any,
         marginal = enumeration.log_marginal(law, kind, mechanism, table.released, size, False)
         return marginal.log_bound, marginal.share
 
-    found, pull, share = jax.vjp(value, parameters, has_aux=True)
-    return found, pull(jnp.ones_like(found))[0], share < NEGLIGIBLE
+    log_sum, pull, share = jax.vjp(value, parameters, has_aux=True)
+    return log_sum, pull(jnp.ones_like(log_sum))[0], share < NEGLIGIBLE
 
 
 def _tabulated(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any, ...], Any]:

@@ -177,8 +177,8 @@ class NoisyRows:
         """`_chained`, compiled."""
         purpose = f"chain rule {moving} {purpose} of {self.entries}"
         chained = self._program(purpose, lambda: partial(self._chained, given_at, moving))
-        found: list[Array] = self._alone(lambda: [np.asarray(one) for one in chained(x, *sums)])
-        return found
+        sums_at: list[Array] = self._alone(lambda: [np.asarray(one) for one in chained(x, *sums)])
+        return sums_at
 
     def _chained(
         self, given_at: Callable[[Any], Any], moving: tuple[str, ...], x: Any, first: Any, second: Any, spread: Any
@@ -186,8 +186,8 @@ class NoisyRows:
         """Score, complete information and the score's variance in x, from those in every row's own attributes."""
 
         def attributes(x: Any) -> list[Any]:
-            found = self._traced(given_at(x))
-            return [jnp.broadcast_to(found[name], (self.entries,)) for name in moving]
+            traced = self._traced(given_at(x))
+            return [jnp.broadcast_to(traced[name], (self.entries,)) for name in moving]
 
         def along(x: Any) -> Any:
             return sum(jnp.sum(slope * one) for slope, one in zip(first, attributes(x), strict=True))
@@ -301,12 +301,12 @@ class NoisyRows:
     def _attributes(self, given: Any) -> dict[str, Array]:
         """The law's attributes at what it is given: one number per row, or one for all."""
         program = self._program("attributes", lambda: lambda given: law_attributes(self.source.law_at(given)))
-        found = self._alone(lambda: {name: np.asarray(one) for name, one in program(given).items()})
-        return {name: self._flat(one) for name, one in found.items()}
+        arrays = self._alone(lambda: {name: np.asarray(one) for name, one in program(given).items()})
+        return {name: self._flat(one) for name, one in arrays.items()}
 
     def _traced(self, given: Any) -> dict[str, Any]:
         """The same, traced."""
-        found = law_attributes(self.source.law_at(given))
+        attributes = law_attributes(self.source.law_at(given))
 
         def flat(one: Any) -> Any:
             if one.size == 1:
@@ -314,7 +314,7 @@ class NoisyRows:
             whole = jnp.broadcast_to(one, self.source.shape).reshape(-1)
             return whole if self.own is None else whole[self.own]
 
-        return {name: flat(one) for name, one in found.items()}
+        return {name: flat(one) for name, one in attributes.items()}
 
     def _moving(self, x: Array, given_at: Callable[[Any], Any], purpose: str) -> tuple[str, ...]:
         """Attributes that change with x."""
@@ -364,7 +364,7 @@ class NoisyRows:
             mechanism = jax.tree.unflatten(self._tree, [cut(leaf) for leaf in self._leaves])
             block = ({name: cut(value) for name, value in attributes.items()}, mechanism, cut(self.released))
             with double(), np.errstate(all="ignore"):
-                return [np.asarray(found) for found in work(block, cut)]
+                return [np.asarray(array) for array in work(block, cut)]
 
         if self.engine is None:
             for start in starts:

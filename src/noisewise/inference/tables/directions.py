@@ -82,20 +82,20 @@ def families(fibre: Fibre, sums: Sums, rng: np.random.Generator) -> list[Family]
     noisy, measured = sums.together(fibre.size), sums.measured
     width = np.bincount(noisy.indices, minlength=noisy.shape[0])
     groups = [_groups(fibre, matrix) for matrix in measured]
-    found: list[Family] = []
+    moves: list[Family] = []
     for most, next_ in itertools.pairwise((*WIDTHS, fibre.size)):
         if np.any((width > most) & (width <= next_)):  # otherwise the moves would be those of the next width
             kinds = _kinds(fibre, noisy, width > most)
-            found += _families(_narrow(fibre, kinds, rng), noisy, sums)
+            moves += _families(_narrow(fibre, kinds, rng), noisy, sums)
             finest = [
                 own for own in groups if len(own) and np.bincount(own[own >= 0]).max(initial=0) in range(2, most + 1)
             ]
             exchanges = [_exchanges(fibre, kinds, own, rng) for own in finest]
-            found += _families([direction for part in exchanges for direction in part], noisy, sums)
+            moves += _families([direction for part in exchanges for direction in part], noisy, sums)
     alike = [_matched(fibre.free[own[fibre.free] >= 0], _both(own, fibre.classes()), rng) for own in groups]
-    found += _families(_once(direction for part in alike for direction in part), noisy, sums)
-    found += _families([*_singles(fibre, fibre.free), *_pairs(fibre, rng), *_swaps(fibre)], noisy, sums, every=True)
-    return found
+    moves += _families(_once(direction for part in alike for direction in part), noisy, sums)
+    moves += _families([*_singles(fibre, fibre.free), *_pairs(fibre, rng), *_swaps(fibre)], noisy, sums, every=True)
+    return moves
 
 
 def _once(directions: Iterable[Direction]) -> list[Direction]:
@@ -123,14 +123,14 @@ def _exchanges(fibre: Fibre, kinds: Array, groups: Array, rng: np.random.Generat
     inside: dict[int, list[int]] = {}
     for group, kind in at:
         inside.setdefault(group, []).append(kind)
-    found: list[Direction] = []
+    exchanges: list[Direction] = []
     for _ in range(MATCHINGS):
         order = [int(group) for group in rng.permutation(sorted(inside))]
         for g, h in zip(order[::2], order[1::2], strict=False):
             shared = [int(kind) for kind in rng.permutation(sorted(set(inside[g]) & set(inside[h])))]
             for c, d in zip(shared[::2], shared[1::2], strict=False):
-                found.append(((at[g, c], at[g, d], at[h, c], at[h, d]), (1, -1, -1, 1)))
-    return found
+                exchanges.append(((at[g, c], at[g, d], at[h, c], at[h, d]), (1, -1, -1, 1)))
+    return exchanges
 
 
 def _narrow(fibre: Fibre, kinds: Array, rng: np.random.Generator) -> list[Direction]:
@@ -193,25 +193,25 @@ def _swaps(fibre: Fibre) -> list[Direction]:
     at: dict[tuple[int, int], list[int]] = {}
     for cell in np.flatnonzero(fibre.second >= 0):
         at.setdefault((int(fibre.first[cell]), int(fibre.second[cell])), []).append(int(cell))
-    found: list[Direction] = []
+    swaps: list[Direction] = []
     for rows, columns in grids(fibre):
         for (r, s), (c, d) in itertools.product(itertools.combinations(rows, 2), itertools.combinations(columns, 2)):
             places = (at[int(r), int(c)], at[int(r), int(d)], at[int(s), int(c)], at[int(s), int(d)])
-            found += [(cells, (1, -1, -1, 1)) for cells in itertools.product(*places)]
-    return found
+            swaps += [(cells, (1, -1, -1, 1)) for cells in itertools.product(*places)]
+    return swaps
 
 
 def _families(directions: list[Direction], noisy: csc_array, sums: Sums, every: bool = False) -> list[Family]:
     """Directions by the number of cells they move and by the length of their window, in batches."""
-    found = []
+    parted = []
     for width in sorted({len(cells) for cells, _ in directions}):
         alike = [direction for direction in directions if len(direction[0]) == width]
         cells, gains = (np.array(part) for part in zip(*alike, strict=True))
         lengths = _lengths(*_rows(cells, gains, noisy), sums.scale)
         for length in np.unique(lengths):
             own = lengths == length
-            found += _batched(cells[own], gains[own], noisy, sums, int(length), every)
-    return found
+            parted += _batched(cells[own], gains[own], noisy, sums, int(length), every)
+    return parted
 
 
 def _lengths(rows: Array, changes: Array, scale: Array) -> Array:
@@ -225,7 +225,7 @@ def _lengths(rows: Array, changes: Array, scale: Array) -> Array:
 
 def _batched(cells: Array, gains: Array, noisy: csc_array, sums: Sums, length: int, every: bool) -> list[Family]:
     """Directions in batches that touch nothing in common; of those without a place `every` one, one by one."""
-    found = []
+    batches = []
     touched = _touched(cells, *_rows(cells, gains, noisy), noisy.shape)
     nothing, placed = sum(noisy.shape), len(touched)
     number = int(np.bincount(touched[touched < nothing]).max())  # no fewer batches than touch one thing
@@ -242,8 +242,8 @@ def _batched(cells: Array, gains: Array, noisy: csc_array, sums: Sums, length: i
             changed = [_rows(cells[chosen], gains[chosen], part) for part in sums.measured]
             parts = [cells[chosen], gains[chosen], *(part for pair in changed for part in pair)]
             padded = _padded(parts, colours[chosen])
-            found.append(Family(padded[0], padded[1], padded[2::2], padded[3::2], length))
-    return found
+            batches.append(Family(padded[0], padded[1], padded[2::2], padded[3::2], length))
+    return batches
 
 
 def _rows(cells: Array, gains: Array, noisy: csc_array) -> tuple[Array, Array]:
@@ -297,10 +297,10 @@ def _padded(parts: Sequence[Array], colours: Array) -> tuple[Array, ...]:
     counts = np.bincount(colours)
     order = np.argsort(colours, kind="stable")
     place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    found = []
+    rows_padded = []
     for part in parts:
         kind = np.int32 if np.abs(part).max(initial=0) < 2**31 else np.int64  # half the memory to read at every move
         padded = np.zeros((len(counts), int(counts.max()), part.shape[1]), dtype=kind)
         padded[colours[order], place] = part[order]
-        found.append(padded)
-    return tuple(found)
+        rows_padded.append(padded)
+    return tuple(rows_padded)

@@ -80,7 +80,7 @@ def _moved(fact: Fact, by: float) -> Fact:
 
 def _sharpened(facts: Sequence[Fact], fixed: Array, room: Array) -> tuple[list[Fact], list[Any]]:
     """Facts about cells that may move, ends that cannot be passed left out; and those that are exact, as rows."""
-    found: dict[bytes, Fact] = {}
+    facts_by_row: dict[bytes, Fact] = {}
     for fact in facts:
         known = fixed[fact.cells] >= 0
         fact = _moved(fact, float(fact.coefficients[known] @ fixed[fact.cells[known]]))
@@ -91,10 +91,10 @@ def _sharpened(facts: Sequence[Fact], fixed: Array, room: Array) -> tuple[list[F
             continue
         fact = _divided(replace(fact, cells=fact.cells[order], coefficients=fact.coefficients[order]))
         key = fact.cells.tobytes() + fact.coefficients.tobytes()
-        other = found.get(key, fact)
-        found[key] = replace(fact, low=max(fact.low, other.low), high=min(fact.high, other.high))
+        other = facts_by_row.get(key, fact)
+        facts_by_row[key] = replace(fact, low=max(fact.low, other.low), high=min(fact.high, other.high))
     left, exact = [], []
-    for fact in found.values():
+    for fact in facts_by_row.values():
         reach = fact.coefficients * room[fact.cells]
         lowest, highest = float(np.minimum(reach, 0.0).sum()), float(np.maximum(reach, 0.0).sum())
         low, high = max(fact.low, lowest), min(fact.high, highest)

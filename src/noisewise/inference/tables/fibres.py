@@ -213,8 +213,8 @@ def grids(fibre: Fibre) -> list[tuple[Array, Array]]:
     links: Any = coo_array((np.ones(len(rows)), (rows, columns + shape[0])), shape=(sum(shape), sum(shape)))
     number, label = connected_components(links, directed=False)
     parts = [np.flatnonzero(label == which) for which in range(number)]
-    found = [(part[part < shape[0]], part[part >= shape[0]] - shape[0]) for part in parts]
-    return [(r, c) for r, c in found if len(c)]
+    blocks = [(part[part < shape[0]], part[part >= shape[0]] - shape[0]) for part in parts]
+    return [(r, c) for r, c in blocks if len(c)]
 
 
 def _check_complete(fibre: Fibre) -> None:
@@ -284,22 +284,22 @@ def _nearest(fibre: Fibre, guess: Array, most: Array) -> Array:
     ends = np.concatenate([*low, guess, -guess]), np.concatenate([*high, np.full(2 * size, np.inf)])
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
 
-    found = milp(
+    solution = milp(
         np.repeat([0.0, 1.0], size),
         integrality=np.repeat([1, 0], size),
         bounds=Bounds(np.concatenate([least, np.zeros(size)]), np.concatenate([most, np.full(size, np.inf)])),
         constraints=LinearConstraint(design, *ends),
     )
-    if found.x is None:
+    if solution.x is None:
         raise Unknown("has exact measurements and declared bounds that no table of the model obeys")
-    return np.round(found.x[:size]).astype(np.int64)
+    return np.round(solution.x[:size]).astype(np.int64)
 
 
 def _scaled(guess: Array, total: int, most: Array) -> Array:
     """Whole numbers in proportion to the guess, as far as `most` allows, that add up to the total."""
-    found = np.zeros(len(guess), dtype=np.int64)
-    while (left := total - int(found.sum())) > 0:
-        room = np.maximum(most - found, 0)
+    table = np.zeros(len(guess), dtype=np.int64)
+    while (left := total - int(table.sum())) > 0:
+        room = np.maximum(most - table, 0)
         if not np.any(room > 0):
             raise Unknown("has exact measurements that no table of the model obeys")
         weight = np.where(room > 0, guess + 1e-3, 0.0)
@@ -307,8 +307,8 @@ def _scaled(guess: Array, total: int, most: Array) -> Array:
         add = np.minimum(np.floor(share), room).astype(np.int64)
         if not add.any():
             add[np.argsort(-share + (room <= 0) * 1e300, kind="stable")[: min(left, int(np.sum(room > 0)))]] = 1
-        found += add
-    return found
+        table += add
+    return table
 
 
 def _fill_grid(fibre: Fibre, table: Array, rows: Array, columns: Array, rng: np.random.Generator) -> None:

@@ -66,8 +66,8 @@ _laying = threading.Lock()
 def applies(problem: Problem) -> bool:
     """Whether every statistic is released, continuous, and independent rows given the parameters."""
     key = ("many rows", problem.release.hash)
-    found: bool = made_once(problem.model, key, lambda: _applies(problem))
-    return found
+    is_so: bool = made_once(problem.model, key, lambda: _applies(problem))
+    return is_so
 
 
 def left_out(problem: Problem) -> str:
@@ -95,7 +95,7 @@ def _is_plain(problem: Problem) -> bool:
     model, release = problem.model, problem.release
     rows_of = [_row_law(model, release[name].mechanism, name) for name in release]
     noises = {type(item.mechanism) for item in release.values()}
-    whole = all(found is not None and found[1] == "real" for found in rows_of)
+    whole = all(row_law is not None and row_law[1] == "real" for row_law in rows_of)
     return whole and noises <= {Laplace, Gaussian} and space_of(model).size <= MOST_FREE
 
 
@@ -133,8 +133,8 @@ class ManyRows:
 
     def _rows(self, name: str, share: int | None) -> NoisyRows:
         model, item = self.problem.model, self.problem.release[name]
-        found = _row_law(model, item.mechanism, name)
-        assert found is not None
+        kind_and_chart = _row_law(model, item.mechanism, name)
+        assert kind_and_chart is not None
         number = math.prod(model.shape(name))
         own = None if share is None or number <= share else np.arange(0, number, number // share)[:share]
 
@@ -144,7 +144,7 @@ class ManyRows:
         def law_at(given: Mapping[str, Any]) -> Any:
             return model.law_at(name, given)
 
-        source = RowSource(law_at, item.mechanism, item.value, model.shape(name), *found, compiled)
+        source = RowSource(law_at, item.mechanism, item.value, model.shape(name), *kind_and_chart, compiled)
         return rows_for(source, self.engine, own)
 
     def _given(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,16 +181,16 @@ class ManyRows:
         values, log_prior = self.space.points(free[None])
         if not np.isfinite(log_prior[0]):
             return -math.inf
-        found = float(log_prior[0]) + self.log_likelihood({name: value[0] for name, value in values.items()})
-        return found if math.isfinite(found) else -math.inf
+        height = float(log_prior[0]) + self.log_likelihood({name: value[0] for name, value in values.items()})
+        return height if math.isfinite(height) else -math.inf
 
     def curved(self, free: Array) -> tuple[float, Array, Array]:
         """The log density, its gradient, and minus its second derivative."""
         value, gradient, information = self._prior(free)
         for name, own in self.rows.items():
-            found = own.moments(free, partial(self._given_at, name), "free")
-            value += float(np.sum(found.log_likelihoods))
-            gradient, information = gradient + found.score, information + found.information
+            moments = own.moments(free, partial(self._given_at, name), "free")
+            value += float(np.sum(moments.log_likelihoods))
+            gradient, information = gradient + moments.score, information + moments.information
         return value, gradient, information
 
     def _given_at(self, name: str, free: Any) -> dict[str, Any]:
@@ -259,14 +259,14 @@ def tops(problem: Problem, seed: int, engine: Engine, poll: Callable[[], None]) 
     firsts = [climbed(some, start, poll) for start in _starts(free, heights)]
     every = ManyRows(problem, engine)
     climbs = {first: climbed(every, first.free, poll) for first in _apart([top for top in firsts if top is not None])}
-    found = _apart([top for top in climbs.values() if top is not None])
-    least = found[0].height - LOWER if found else math.inf
+    different = _apart([top for top in climbs.values() if top is not None])
+    least = different[0].height - LOWER if different else math.inf
     if any(top is None and every.at(first.free) > least for first, top in climbs.items()):
         raise InferenceError(
             "Importance: a climb that had found a top on some of the rows finds none on all of them, and it may be one "
             "of the highest. Use nw.Augmentation() on fewer rows."
         )
-    return every, [top for top in found if top.height > least]
+    return every, [top for top in different if top.height > least]
 
 
 def _starts(free: Array, heights: Array) -> list[Array]:
@@ -280,21 +280,21 @@ def _starts(free: Array, heights: Array) -> list[Array]:
     return [free[index] for index in chosen]
 
 
-def _apart(found: Sequence[Top]) -> list[Top]:
+def _apart(candidates: Sequence[Top]) -> list[Top]:
     """Different tops, highest first."""
-    kept: list[Top] = []
-    for top in sorted(found, key=lambda top: -top.height):
-        if all(top.differs(other) or other.differs(top) for other in kept):
-            kept.append(top)
-    return kept
+    different: list[Top] = []
+    for top in sorted(candidates, key=lambda top: -top.height):
+        if all(top.differs(other) or other.differs(top) for other in different):
+            different.append(top)
+    return different
 
 
-def proposal_about(space: Space, found: Sequence[Top], share: float) -> Adapted:
+def proposal_about(space: Space, highest: Sequence[Top], share: float) -> Adapted:
     """Student laws about the tops, by the mass of the normal law at each, with a share of the prior."""
-    factors = [np.linalg.cholesky(np.linalg.inv(top.information)) for top in found]
-    logs = np.array([top.height + float(np.log(np.diag(f)).sum()) for top, f in zip(found, factors, strict=True)])
+    factors = [np.linalg.cholesky(np.linalg.inv(top.information)) for top in highest]
+    logs = np.array([top.height + float(np.log(np.diag(f)).sum()) for top, f in zip(highest, factors, strict=True)])
     shares = np.maximum(np.exp(logs - logs.max()), 1e-2)
-    mixture = StudentMixture(shares / shares.sum(), np.stack([top.free for top in found]), np.stack(factors))
+    mixture = StudentMixture(shares / shares.sum(), np.stack([top.free for top in highest]), np.stack(factors))
     return Adapted(space, mixture, share)
 
 
@@ -340,8 +340,8 @@ class WeighRows:
                     for name, own in density.rows.items():
                         own.panels = laid.rows[name].panels
                 programs[key] = density
-            found: ManyRows = programs[key]
-        return found
+            shared: ManyRows = programs[key]
+        return shared
 
 
 @dataclass(frozen=True)
@@ -357,22 +357,22 @@ class RowsPlan:
 def lay_panels(problem: Problem, share: float, seed: int, engine: Engine, poll: Callable[[], None]) -> RowsPlan:
     """Climb, and lay the panels by which all draws are weighed."""
     start = time.monotonic()
-    every, found = tops(problem, seed, engine, poll)
-    if not found:
+    every, highest = tops(problem, seed, engine, poll)
+    if not highest:
         raise InferenceError(
             "Importance: the posterior has no top that climbs from draws of the prior lead to. Is the model identified?"
         )
     space = every.space
-    reference = {name: np.asarray(value[0]) for name, value in space.points(found[0].free[None])[0].items()}
+    reference = {name: np.asarray(value[0]) for name, value in space.points(highest[0].free[None])[0].items()}
     height, neglected = every.lay(reference), every.neglected()
     if not neglected <= INEXACT:
         raise InferenceError(
             f"Importance: the integrals over the rows may be off by {neglected:.1g} in the log likelihood (a law with "
             "a narrow peak, or with a kink that is not known?). Use nw.Augmentation() on fewer rows."
         )
-    proposal, free = proposal_about(space, found, share), found[0].free[None]
+    proposal, free = proposal_about(space, highest, share), highest[0].free[None]
     log_over_prior = proposal.log_over_prior(free, {}, space.points(free)[1], {})
     weigh = WeighRows(problem, proposal, reference, height - float(log_over_prior[0]))
     if engine.block_rows is None:  # an accelerator lays its own
         weigh.density(every)
-    return RowsPlan(weigh, len(found), neglected, time.monotonic() - start)
+    return RowsPlan(weigh, len(highest), neglected, time.monotonic() - start)

@@ -138,9 +138,9 @@ class Way:
     @cached_property
     def measured(self) -> Array:
         """Those at its own shares."""
-        found = self.measure(self.shares)
+        value = self.measure(self.shares)
         self.setting.simulation.forget()
-        return found
+        return value
 
     def _means(self, shares: Array, first: int) -> Array:
         mechanisms = self.plan.at(self.budget, dict(zip(self.plan.makers, map(float, shares), strict=True)))

@@ -56,16 +56,16 @@ class Counted:
 
     def tables(self, values: Mapping[str, Array]) -> list[Table] | None:
         """One table for each place, for as many rows as there is room; None where few rows would be left."""
-        found = []
+        tables = []
         limit = CELLS * min(len(self.places), PLACES) // len(self.places)
         for place in self.places:
             column = values[self.name].reshape(len(values[self.name]), -1)[:, place]
             table = _widened(column, partial(self._chances, values, place), limit)
             if table is None:
                 return None
-            found.append(table)
-        rows = min(len(chance) for _, chance in found)
-        return [(each, chance[:rows]) for each, chance in found]
+            tables.append(table)
+        rows = min(len(chance) for _, chance in tables)
+        return [(each, chance[:rows]) for each, chance in tables]
 
     def _chances(self, values: Mapping[str, Array], place: int, each: Array, rows: int) -> Array:
         """The probability of each value in one place, one column each, at the first rows."""
@@ -133,14 +133,14 @@ def log_eta_at(mechanism: Mechanism, value: Array, each: Array, place: int) -> A
 
 def counted(model: Model, targets: tuple[Goal, ...], place: int | None) -> list[Counted]:
     """The statistics that can be summed out, where the targets are about entries in `place` alone, or about all."""
-    found = []
+    quantities = []
     for name in model.statistics:
         if not _is_free(model, name, targets):
             continue
         size = int(np.prod(model.shape(name)))
         if model.shape(name) == () or by_entry(model, name):
-            found.append(Counted(model, name, tuple(range(size)) if place is None else (place,)))
-    return found
+            quantities.append(Counted(model, name, tuple(range(size)) if place is None else (place,)))
+    return quantities
 
 
 def common_place(model: Model, targets: tuple[Goal, ...]) -> int | None:
@@ -187,8 +187,8 @@ def _widened(column: Array, chances: Callable[[Array, int], Array], limit: int) 
         if rows < FEWEST_ROWS:
             return None
         new = np.concatenate([np.arange(low, first), np.arange(last, high + 1)])
-        found = chances(new, rows)
-        chance = np.hstack([found[:, : first - low], chance[:rows], found[:, first - low :]])
+        widened = chances(new, rows)
+        chance = np.hstack([widened[:, : first - low], chance[:rows], widened[:, first - low :]])
         first, last = low, high + 1
         if np.max(1.0 - chance.sum(axis=1)) < LOST:
             possible = chance.max(axis=0) > 0.0

@@ -70,7 +70,7 @@ class Rows:
     @property
     def size(self) -> int:
         """Numbers that it holds."""
-        tables = [chance for found in self.counts.values() for _, chance in found]
+        tables = [chance for pairs in self.counts.values() for _, chance in pairs]
         return sum(column.size for column in (*self.values.values(), *tables))
 
     def by(self, target: Goal) -> tuple[Array, Array]:
@@ -85,8 +85,10 @@ class Rows:
         """Values of a statistic that is one number of few different values, and which of them each row has."""
         if name not in self._distinct:
             values = self.values[name]
-            found = np.unique(values, return_inverse=True) if values.ndim == 1 else None
-            self._distinct[name] = None if found is None or len(found[0]) > len(values) // 4 else found
+            values_and_rows = np.unique(values, return_inverse=True) if values.ndim == 1 else None
+            self._distinct[name] = (
+                None if values_and_rows is None or len(values_and_rows[0]) > len(values) // 4 else values_and_rows
+            )
         return self._distinct[name]
 
     @cached_property
@@ -146,10 +148,10 @@ class Simulation:
 
     def curve(self, plans: list[Mechanisms], first: int, last: int) -> Array:
         """The same for several plans, one row each; those with much noise come first, so that rows serve the next."""
-        found = np.empty((len(plans), last - first))
+        values_by_plan = np.empty((len(plans), last - first))
         for batch in range(first, last):
-            found[:, batch - first] = self.values(plans, batch)[0].mean(axis=1)
-        return found
+            values_by_plan[:, batch - first] = self.values(plans, batch)[0].mean(axis=1)
+        return values_by_plan
 
     def values(self, plans: list[Mechanisms], batch: int) -> Array:
         """Every target of every plan and release of one batch; from the checkpoint, where it has them.
@@ -159,9 +161,9 @@ class Simulation:
         key = ("batch", _digest(plans), batch) if self._log else ()
         has = self._log.has(*key)
         if has and self._is_confirmed:
-            kept = self._log.get(*key)
-            self.sampled += kept["sampled"]
-            values = kept["values"]
+            stored = self._log.get(*key)
+            self.sampled += stored["sampled"]
+            values = stored["values"]
         else:
             before = self.sampled
             values = self._computed(plans, batch)
@@ -277,11 +279,11 @@ class Simulation:
     def _measured(self, rows: Rows, pool: Rows, case: Case) -> tuple[Rows, list[float]]:
         """Targets of one posterior, and the rows that the next may try besides the pool."""
         used, weight = self.posterior([pool] if rows is pool else [pool, rows], case)
-        found = []
+        measured = []
         for target, truth in zip(self.targets, case.truths, strict=True):
             order, ordered = used.by(target)
-            found.append(target.measured(ordered, weight[order], truth))
-        return (rows if used is pool else used), found
+            measured.append(target.measured(ordered, weight[order], truth))
+        return (rows if used is pool else used), measured
 
     def posterior(self, candidates: list[Rows], case: Case) -> tuple[Rows, Array]:
         """Rows and weights that are the posterior of a release: of the first that serve, or sampled."""
@@ -371,8 +373,8 @@ class Simulation:
         draws = {name: posterior[name] for name in (*self.model.order, *self.model.derived)}
         if posterior.log_weights is not None:
             rng = generator(self.seed, Purpose.DESIGN_SEED, *case.key, 1)
-            kept = weights.systematic(rng, posterior.log_weights, DRAWS)
-            draws = {name: values[kept] for name, values in draws.items()}
+            resampled = weights.systematic(rng, posterior.log_weights, DRAWS)
+            draws = {name: values[resampled] for name, values in draws.items()}
         rows = Rows(draws)
         rows.log_base = np.zeros(len(rows))  # no rows of the prior: nothing is summed out for them
         rows.log_base = self._log_eta(rows, case)
@@ -418,7 +420,7 @@ def floor_of(model: Model, names: list[str], target: Goal) -> dict[str, Mechanis
 
 
 def _roots(model: Model, derived: str) -> set[str]:
-    found: set[str] = set()
+    roots: set[str] = set()
     for name in model.derived_from[derived]:
-        found |= _roots(model, name) if name in model.derived else {name}
-    return found
+        roots |= _roots(model, name) if name in model.derived else {name}
+    return roots
