@@ -119,8 +119,8 @@ def _log_density(make: Any, mechanism: Mechanism, value: Any, parameters: Any) -
         return privatised.Privatised(make(*given), mechanism, validate_args=False).log_prob(released)
 
     def with_slopes(*inputs: Any) -> Any:
-        found, pull = jax.vjp(log_prob, *inputs)
-        return found, *pull(jnp.ones_like(found))
+        log_density, pull = jax.vjp(log_prob, *inputs)
+        return log_density, *pull(jnp.ones_like(log_density))
 
     kind = value.type.clone(dtype="float64")
     return _Entries([one.type for one in inputs], [kind] * (1 + len(inputs)), with_slopes, name="privatised")(*inputs)[

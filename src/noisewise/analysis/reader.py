@@ -109,13 +109,13 @@ class Reader:
         self._refuse_cycles()
         derived = self._answers(outside)
         dims, coords = dims_and_labels(read_words(self.document, self.places), self._dims())
-        kept = _made_of(repr([self.constants, *((name, self.document.content.get(name)) for name in MODEL)]))
-        if not kept:
+        made = _made_of(repr([self.constants, *((name, self.document.content.get(name)) for name in MODEL)]))
+        if not made:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 model = self._located(lambda: Model(prior, statistics, dims=dims, coords=coords, derived=derived))
-            kept.append((model, caught))
-        model, caught = kept[0]
+            made.append((model, caught))
+        model, caught = made[0]
         for warning in caught:
             if isinstance(warning.message, NoisewiseWarning):
                 self.notes.append(in_file_words(warning.message.cause))

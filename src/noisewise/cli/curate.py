@@ -126,14 +126,14 @@ def ledger(
     """For curators: what has been drawn from a file of records, and the total that must not be exceeded."""
     if not data.is_file():
         raise refusal("ledger", "data", "must be an existing file", str(data), "Check the path.")
-    ledger_kept = curator.Ledger.beside(data)
+    account = curator.Ledger.beside(data)
     stated = {key: value for key, value in (("epsilon", epsilon), ("delta", delta), ("rho", rho)) if value is not None}
     if stated:
-        ledger_kept.set_total(neighbours, **stated)
-    entries, total, spent = ledger_kept.entries(), ledger_kept.total, ledger_kept.spent
+        account.set_total(neighbours, **stated)
+    entries, total, spent = account.entries(), account.total, account.spent
     if json:
         summary = {"total": total and total.to_dict(), "spent": spent and spent.to_dict()}
-        say_json({"file": str(ledger_kept.path), "entries": entries, **summary})
+        say_json({"file": str(account.path), "entries": entries, **summary})
         return
     for entry in entries:
         what = "total" if "total" in entry else f"release {entry['out']} ({', '.join(entry['statistics'])})"

@@ -48,9 +48,9 @@ def warning(guarantee: Guarantee, delta: float = DELTA) -> str | None:
 
 def in_epsilon(guarantee: Guarantee, delta: float = DELTA) -> float:
     """The epsilon of a guarantee, at `delta` where it is in rho."""
-    told = guarantee if guarantee.kind == "pure" else guarantee.approximate(delta)
-    assert told.epsilon is not None
-    return told.epsilon
+    approximate = guarantee if guarantee.kind == "pure" else guarantee.approximate(delta)
+    assert approximate.epsilon is not None
+    return approximate.epsilon
 
 
 def check_within(who: str, argument: str, limit: Guarantee, spent: Guarantee, advice: str) -> None:

@@ -188,10 +188,10 @@ class Linear:
                 rule = f"must have a column for each of the {size} entries of '{self.statistic}'"
                 raise refusal(who, "matrix", rule, f"shape {self.matrix.shape}", MATRIX)
             return self.matrix, (self.matrix.shape[0],)
-        kept = self.kept(who, shape, dims)
-        left = tuple(shape[axis] for axis in kept)
-        index = np.indices(shape).reshape(len(shape), size)[kept]
-        rows = np.ravel_multi_index(tuple(index), left) if kept else np.zeros(size, dtype=np.int64)
+        axes_left = self.kept(who, shape, dims)
+        left = tuple(shape[axis] for axis in axes_left)
+        index = np.indices(shape).reshape(len(shape), size)[axes_left]
+        rows = np.ravel_multi_index(tuple(index), left) if axes_left else np.zeros(size, dtype=np.int64)
         order = np.argsort(rows, kind="stable")
         ones = np.ones(size, dtype=np.int64)
         return Matrix((math.prod(left), size), rows[order].astype(np.int64), order.astype(np.int64), ones), left
@@ -215,9 +215,9 @@ class Linear:
             advice = 'Give {"statistic": "cells", "sum": true}, or axes or a matrix in place of sum.'
             raise refusal(where, "of", "must have statistic, and one of matrix, axes and sum", content, advice)
         matrix = content.get("matrix")
-        found = cls.of(where, content["statistic"], None, content.get("axes"), content.get("sum", False))
+        along_axes = cls.of(where, content["statistic"], None, content.get("axes"), content.get("sum", False))
         if matrix is None:
-            return found
-        if not found.whole:
+            return along_axes
+        if not along_axes.whole:
             raise refusal(where, "matrix", "must be the only one of matrix, axes and sum", sorted(content), "Keep one.")
-        return cls(found.statistic, Matrix.from_dict(matrix, Place.below(where, "matrix")), ())
+        return cls(along_axes.statistic, Matrix.from_dict(matrix, Place.below(where, "matrix")), ())

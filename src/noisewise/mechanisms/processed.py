@@ -141,8 +141,8 @@ class Processed(Wrapper):
 
     def _base_landmarks(self, *values: Any) -> list[tuple[Any, Any]] | None:
         """The landmarks of `base` for several values of its own."""
-        found = [self.base.landmarks(value) for value in values]
-        return None if None in found else [mark for marks in found if marks is not None for mark in marks]
+        landmarks = [self.base.landmarks(value) for value in values]
+        return None if None in landmarks else [mark for marks in landmarks if marks is not None for mark in marks]
 
     # Released values ---------------------------------------------------------------------------------------------
 

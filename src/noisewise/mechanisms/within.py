@@ -49,9 +49,9 @@ class Within(Mechanism):
         if not np.all((checked == 0) | (checked == 1)):
             advice = "Give True for a bound that holds: released(True), or released([True, True]) for two entries."
             raise refusal("Within.released", "value", "must be True or False, one per entry", value, advice)
-        told = checked.astype(np.int64)
-        told.flags.writeable = False
-        return int(told) if told.ndim == 0 else told
+        bounds = checked.astype(np.int64)
+        bounds.flags.writeable = False
+        return int(bounds) if bounds.ndim == 0 else bounds
 
     def inside(self, confidential: Any) -> Any:
         """Whether each value lies within the range."""

@@ -68,14 +68,14 @@ def column(who: str, name: str, function: Callable[..., Any], given: Mapping[str
     try:
         with double():
             program = Compiled(lambda: jax.vmap(lambda row: jnp.asarray(function(**row))), small=True)
-            found = np.asarray(program(dict(given)))
+            derived = np.asarray(program(dict(given)))
     except UNTRACEABLE:
-        found = _row_by_row(who, name, function, given, count)
-    if found.shape[1:] != first.shape or not np.allclose(found[0], first, rtol=SAME, atol=0.0, equal_nan=True):
+        derived = _row_by_row(who, name, function, given, count)
+    if derived.shape[1:] != first.shape or not np.allclose(derived[0], first, rtol=SAME, atol=0.0, equal_nan=True):
         rule = "must give the same value at the same arguments"
         advice = "Leave out random numbers: draws are random already."
-        raise refusal(who, name, rule, f"{first.tolist()!r}, then {found[0].tolist()!r}", advice)
-    return found.astype(first.dtype if first.dtype.kind == "b" else found.dtype)
+        raise refusal(who, name, rule, f"{first.tolist()!r}, then {derived[0].tolist()!r}", advice)
+    return derived.astype(first.dtype if first.dtype.kind == "b" else derived.dtype)
 
 
 def value_at(who: str, name: str, function: Callable[..., Any], row: Mapping[str, Any]) -> Array:

@@ -151,11 +151,11 @@ def _value(model: Callable[[], Any], name: str, values: Mapping[str, Any]) -> An
     return jnp.asarray(handlers.trace(run).get_trace()[name]["value"])
 
 
-def _parents(found: Callable[[Mapping[str, Any]], Any], name: str, before: Mapping[str, Array]) -> list[str]:
+def _parents(value_of: Callable[[Mapping[str, Any]], Any], name: str, before: Mapping[str, Array]) -> list[str]:
     """The sites whose values enter what is found at a site."""
     try:
         with double():
-            program = jax.make_jaxpr(lambda values: jax.tree.leaves(found(values)))(dict(before))
+            program = jax.make_jaxpr(lambda values: jax.tree.leaves(value_of(values)))(dict(before))
     except (jax.errors.ConcretizationTypeError, jax.errors.NonConcreteBooleanIndexError) as error:
         cause = f"the site '{name}' comes after control flow on values: {str(error).splitlines()[0]}"
         advice = "Write it with jnp.where, or as nw.Model(...)."
@@ -166,12 +166,12 @@ def _parents(found: Callable[[Mapping[str, Any]], Any], name: str, before: Mappi
 
 
 def _function(
-    found: Callable[[Mapping[str, Any]], Any], name: str, before: Mapping[str, Array], parents: list[str]
+    value_of: Callable[[Mapping[str, Any]], Any], name: str, before: Mapping[str, Array], parents: list[str]
 ) -> Callable[..., Any]:
     """What is found at a site as a function of its parents by name; other sites keep the values seen first."""
 
     def function(**values: Any) -> Any:
-        return found({**before, **values})
+        return value_of({**before, **values})
 
     kind = inspect.Parameter.KEYWORD_ONLY
     signature = inspect.Signature([inspect.Parameter(parent, kind) for parent in parents])

@@ -220,8 +220,8 @@ def layers_of(
     `first`, parameters whose priors depend on nothing count too.
     """
     names = [name for name in names if first or nodes[name].parents]
-    found = [layer for name in names if (layer := _layer(nodes, edges, name)) is not None]
-    return list({layer.statistic: layer for layer in reversed(found)}.values())[::-1]
+    layers = [layer for name in names if (layer := _layer(nodes, edges, name)) is not None]
+    return list({layer.statistic: layer for layer in reversed(layers)}.values())[::-1]
 
 
 def _layer(nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], name: str) -> Layer | None:

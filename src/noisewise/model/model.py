@@ -201,19 +201,19 @@ class Model:
 
         Models with the same keys are one, so that their programs are compiled once.
         """
-        kept = tuple((name, key) for name, (key, _, _) in added.items())
-        if kept not in self._extended:
+        added_keys = tuple((name, key) for name, (key, _, _) in added.items())
+        if added_keys not in self._extended:
             model = copy.copy(self)
             model.statistics = (*self.statistics, *added)
-            model.added = {**self.added, **dict(kept)}
+            model.added = {**self.added, **dict(added_keys)}
             model._extended, model.compiled = {}, {}
             model._nodes, model._trial = dict(self._nodes), dict(self._trial)
             model._edges = {**self._edges, **{name: (parent,) for name, (_, parent, _) in added.items()}}
             model._order = [*self._order, *added]
             for name, (_, parent, function) in added.items():
                 model._nodes[name] = model._bind(name, partial(_of_one, function, parent))
-            self._extended[kept] = model
-        return self._extended[kept]
+            self._extended[added_keys] = model
+        return self._extended[added_keys]
 
     def integrated(self, kept: Iterable[str], first: bool = False) -> "Model":
         """The model with its layers integrated out, but for those named or read by a statistic named; or itself.

@@ -121,15 +121,15 @@ class Compiled:
     def plain(self, *arguments: Any) -> Callable[..., Any] | None:
         """The program in NumPy, where it is known already that there is one: it needs no `double`."""
         leaves, tree = jax.tree.flatten(arguments)
-        found: Callable[..., Any] | None = None if placement() is not None else self._programs.get(_key(leaves, tree))
-        return found
+        program: Callable[..., Any] | None = None if placement() is not None else self._programs.get(_key(leaves, tree))
+        return program
 
     def _plain(self, arguments: tuple[Any, ...], leaves: list[Any], tree: Any) -> Callable[..., Any] | None:
         """The program in NumPy, for any number of rows; None where it is to be compiled."""
         if not self._small or not leaves or placement() is not None:
             return None
-        found: Callable[..., Any] | None = self._once(_key(leaves, tree), lambda: in_numpy(self._build(), arguments))
-        return found
+        program: Callable[..., Any] | None = self._once(_key(leaves, tree), lambda: in_numpy(self._build(), arguments))
+        return program
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._programs:

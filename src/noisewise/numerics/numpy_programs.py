@@ -123,7 +123,7 @@ def _overwriting(steps: Sequence[Any], outputs: Sequence[Any]) -> dict[int, tupl
     """
     readers = [id(variable) for step in steps for variable in step.invars] + list(outputs)
     made: dict[int, Any] = {}
-    found = {}
+    targets = {}
     for step in steps:
         ufunc = ARITHMETIC.get(step.primitive.name, REAL_ONLY.get(step.primitive.name))
         own = step.outvars[0]
@@ -131,10 +131,10 @@ def _overwriting(steps: Sequence[Any], outputs: Sequence[Any]) -> dict[int, tupl
             continue
         for place, variable in enumerate(step.invars):
             if made.get(id(variable)) == (own.aval.shape, own.aval.dtype) and readers.count(id(variable)) == 1:
-                found[id(own)] = (ufunc, place)
+                targets[id(own)] = (ufunc, place)
                 break
         made[id(own)] = (own.aval.shape, own.aval.dtype)
-    return found
+    return targets
 
 
 class _Number:

@@ -207,20 +207,20 @@ def _is_number(node: Node) -> bool:
 
 def _in_order(ends: Sequence[Node]) -> list[Node]:
     """Every node that `ends` are made of, each after those that it needs."""
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
 
     def visit(node: Node) -> None:
-        if node in found or node.step is None:
+        if node in nodes or node.step is None:
             return
         if node.operation is None:
             raise NotPlain
         for one in node.inputs:
             visit(one)
-        found[node] = None
+        nodes[node] = None
 
     for node in ends:
         visit(node)
-    return list(found)
+    return list(nodes)
 
 
 # Sums ------------------------------------------------------------------------------------------------------
@@ -239,8 +239,8 @@ def _added_apart(node: Node, axis: int) -> SummedParts:
     """The sum of `node` over `axis`: of what it was stacked from, so that no stack of records is ever made."""
     if node.kind == "transpose":
         order = node.step.params["permutation"]
-        kept = [old - (old > order[axis]) for new, old in enumerate(order) if new != axis]
-        return _moved(_added_apart(node.inputs[0], order[axis]), lambda summed: np.transpose(summed, kept))
+        axes_left = [old - (old > order[axis]) for new, old in enumerate(order) if new != axis]
+        return _moved(_added_apart(node.inputs[0], order[axis]), lambda summed: np.transpose(summed, axes_left))
     if node.kind in ("stack", "concatenate"):
         place = node.step.params["axis" if node.kind == "stack" else "dimension"]
         if place != axis:

@@ -21,8 +21,8 @@ class Scratch(threading.local):
 
     def array(self, name: Any, shape: tuple[int, ...], kind: Any) -> Array:
         """An array of this shape and type with anything in it."""
-        found = self._arrays.get((name, shape, kind))
-        return self._new(name, shape, kind) if found is None else found
+        array = self._arrays.get((name, shape, kind))
+        return self._new(name, shape, kind) if array is None else array
 
     def _new(self, name: Any, shape: tuple[int, ...], kind: Any) -> Array:
         size = math.prod(shape)

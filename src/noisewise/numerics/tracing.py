@@ -100,17 +100,17 @@ def degrees(program: Any, entering: Sequence[float]) -> list[float]:
     `entering` gives that of each input: 1 for those of which outputs are polynomials, 0 for those that count as known.
     Told from the operations, so that it is never true by chance; one that is not known counts against it.
     """
-    found = dict(zip(program.invars, entering, strict=True))
+    by_variable = dict(zip(program.invars, entering, strict=True))
 
     def degree(variable: Any) -> float:
-        return found.get(variable, 0.0) if isinstance(variable, jax.extend.core.Var) else 0.0
+        return by_variable.get(variable, 0.0) if isinstance(variable, jax.extend.core.Var) else 0.0
 
     for step in program.eqns:
         given = [degree(variable) for variable in step.invars]
         if step.primitive.name in CALLS and "jaxpr" in step.params:
-            found.update(zip(step.outvars, degrees(step.params["jaxpr"].jaxpr, given), strict=True))
+            by_variable.update(zip(step.outvars, degrees(step.params["jaxpr"].jaxpr, given), strict=True))
         elif any(given):
-            found.update(dict.fromkeys(step.outvars, _degree(step, given)))
+            by_variable.update(dict.fromkeys(step.outvars, _degree(step, given)))
     return [degree(variable) for variable in program.outvars]
 
 

@@ -189,21 +189,21 @@ class Explorer:
         mechanisms, values = mechanisms_of(release), {name: item.value for name, item in release.items()}
         case = Case(mechanisms, values, {}, (), (REPLICATES,))
         rows, weight = self.simulation.posterior([] if self.rows is None else [self.rows], case)
-        found = {}
+        intervals = {}
         for label, target in self.targets.items():
             order, ordered = rows.by(target)
-            found[label] = interval(ordered, weight[order], target.level)
-        return found
+            intervals[label] = interval(ordered, weight[order], target.level)
+        return intervals
 
     def widths(self, release: Release) -> Array:
         """Widths by scalar and simulated release; of releases whose posterior could not be had, none."""
-        found = []
+        widths = []
         for batch in range(REPLICATES // PER_BATCH):
             try:
-                found.append(self.simulation.values([mechanisms_of(release)], batch)[:, 0, :])
+                widths.append(self.simulation.values([mechanisms_of(release)], batch)[:, 0, :])
             except NoisewiseError:  # releases so unlucky that few draws do not do
                 self.run.tell(PER_BATCH)
-        return np.concatenate(found, axis=1) if found else np.empty((len(self.targets), 0))
+        return np.concatenate(widths, axis=1) if widths else np.empty((len(self.targets), 0))
 
 
 def mechanisms_of(release: Release) -> dict[str, Mechanism]:

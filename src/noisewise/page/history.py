@@ -69,8 +69,8 @@ def history_server(input: Inputs, runs: "Runs", shown: Any) -> None:
     @render.ui
     def side_by_side() -> Any:
         listed()
-        found = [runs.get(number) for number in sorted(ticked())]
-        compared = [run for run in found if run is not None and run.has_answer]
+        ticked_runs = [runs.get(number) for number in sorted(ticked())]
+        compared = [run for run in ticked_runs if run is not None and run.has_answer]
         if not 2 <= len(compared) <= MOST_COMPARED:
             return ui.p(HINT, class_="quiet") if sum(run.has_answer for run in runs) > 1 else None
         return compared_ui(compared)
@@ -136,14 +136,14 @@ def compared_ui(runs: Sequence[Run]) -> Any:
     heads = ("", *(f"run {run.number}" for run in runs))
     changed = [_row(name, cells) for name, cells in changes([_file(run) for run in runs])]
     verdicts = _row("verdict", [run.result["verdict"]["title"] if run.result else ABSENT for run in runs])
-    found = [_row(label, _cells(numbers)) for label, numbers in quantities_of_runs(runs)]
+    rows = [_row(label, _cells(numbers)) for label, numbers in quantities_of_runs(runs)]
     levels = {run.result["level"] for run in runs if run.result}
     level = f"{100 * levels.pop():g}% interval" if len(levels) == 1 else "interval"
     return ui.div(
         ui.h3("Side by side: what was changed"),
         scrolling_table(heads, changed, "What was changed") if changed else ui.p("Nothing: the files say the same."),
         ui.h3(f"Side by side: what came out (mean, {level})"),
-        scrolling_table(heads, [verdicts, *found], "What came out"),
+        scrolling_table(heads, [verdicts, *rows], "What came out"),
     )
 
 

@@ -138,8 +138,8 @@ class Runs:
         number, folder = self._new_folder()
         request = {"task": "run", "folder": str(folder)}
         if is_design:
-            kept = self.folder / "checkpoints" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.nwc"
-            request |= {"task": "design", "checkpoint": str(kept)}
+            checkpoint = self.folder / "checkpoints" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.nwc"
+            request |= {"task": "design", "checkpoint": str(checkpoint)}
         run = Run(request, number=number, folder=folder, title=title, is_design=is_design)
         run.when = time.strftime("%Y-%m-%d %H:%M")
         path = folder / "analysis.toml"

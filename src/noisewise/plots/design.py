@@ -19,7 +19,7 @@ def plot_curve(
     axis_name: str,
     words: str,
     goal: float,
-    found: tuple[float, float] | None,
+    answer: tuple[float, float] | None,
     floor: float | None,
 ) -> Any:
     """The target against the budget, with its 95% band; the goal, what was found, and what no noise gives."""
@@ -39,8 +39,8 @@ def plot_curve(
     axis.axhline(goal, color=COLOURS["released"], linewidth=0.8, label="asked for")
     if floor is not None:
         axis.axhline(floor, color=COLOURS["prior"], linewidth=1.2, linestyle="--", label="without noise")
-    if found is not None:
-        place, error = found
+    if answer is not None:
+        place, error = answer
         axis.axvspan(max(place - 2 * error, places[0]), place + 2 * error, color=COLOURS["naive"], alpha=0.2)
         axis.axvline(place, color=COLOURS["naive"], linewidth=1.2, label=f"{axis_name} = {place:.3g}")
     axis.set(xlabel=axis_name, ylabel=words)

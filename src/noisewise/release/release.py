@@ -80,8 +80,8 @@ class Release(Mapping[str, Released]):
     def _with(self, values: Mapping[str, Released] | None = None, **changes: Any) -> "Release":
         """A copy with other values, or with other things said about them."""
         release = type(self)(self._values if values is None else values)
-        kept = {name: item for name, item in vars(self).items() if name != "_values"}
-        vars(release).update(kept | changes)
+        fields = {name: item for name, item in vars(self).items() if name != "_values"}
+        vars(release).update(fields | changes)
         return release
 
     def __getitem__(self, name: str) -> Released:
@@ -154,11 +154,11 @@ class Release(Mapping[str, Released]):
             raise refusal("Release.select", "names", "must name at least one statistic", names, advice)
         if set(names) == set(self._values):
             return self
-        kept = {name: item for name, item in self._values.items() if name in names}
-        groups = [tuple(name for name in group if name in kept) for group in self._groups]
+        selected = {name: item for name, item in self._values.items() if name in names}
+        groups = [tuple(name for name in group if name in selected) for group in self._groups]
         groups = [group for group in groups if group]
         whole = self._whole or Whole(tuple(self._values), self._guarantee_or_none())
-        return self._with(kept, _groups=tuple(groups) if len(groups) > 1 else (), _whole=whole)
+        return self._with(selected, _groups=tuple(groups) if len(groups) > 1 else (), _whole=whole)
 
     def drop(self, *names: str) -> "Release":
         """All statistics but these; as `select`."""
@@ -224,8 +224,10 @@ class Release(Mapping[str, Released]):
                 raise refusal(
                     "Release.naive", name, "must not be suppressed", "suppressed", "It has no naive analysis."
                 )
-        kept = {name: item.mechanism if isinstance(item.mechanism, Within) else Exact() for name, item in self.items()}
-        return Release({name: replace(item, mechanism=kept[name]) for name, item in self.items()})
+        mechanisms = {
+            name: item.mechanism if isinstance(item.mechanism, Within) else Exact() for name, item in self.items()
+        }
+        return Release({name: replace(item, mechanism=mechanisms[name]) for name, item in self.items()})
 
     @property
     def hash(self) -> str:

@@ -102,15 +102,15 @@ def _groups(columns: Columns, plan: ColumnPlan) -> Iterator[tuple[str, Any]]:
         return
     codes, names = pandas.factorize(columns.labels(plan.statistic))
     order = np.argsort(codes, kind="stable")
-    found = dict(zip(names, np.split(order, np.cumsum(np.bincount(codes))[:-1]), strict=False))
-    for name, rows in found.items():
+    groups = dict(zip(names, np.split(order, np.cumsum(np.bincount(codes))[:-1]), strict=False))
+    for name, rows in groups.items():
         if not isinstance(name, str) or not name.isidentifier():
             rule = "must name statistics by words that can be Python names"
             raise columns.refused(str(plan.statistic), int(rows[0]), rule, name, "Rename it, for example 'adults'.")
     expected = (plan.expected or {}).get(plan.statistic)
     for name in expected or ():
-        found.setdefault(name, np.arange(0))
-    for name, rows in found.items():
+        groups.setdefault(name, np.arange(0))
+    for name, rows in groups.items():
         if expected is not None and name not in expected:
             rule = "must be one of the expected statistics"
             raise columns.refused(plan.statistic, int(rows[0]), rule, name, "Add it to expected=.")
@@ -158,12 +158,12 @@ class _Rows:
         coords: dict[str, Any] = {}
         places = []
         for name in self.plan.index:
-            codes, found = pandas.factorize(self.labels[name][self.rows])
+            codes, names = pandas.factorize(self.labels[name][self.rows])
             if self.plan.expected is None:
-                coords[name] = list(found)
+                coords[name] = list(names)
             else:
                 coords[name] = self.plan.expected[name]
-                known = pandas.Index(coords[name]).get_indexer(pandas.Index(found))
+                known = pandas.Index(coords[name]).get_indexer(pandas.Index(names))
                 codes = known[codes]
                 self._refuse(codes < 0, name, "must be one of the expected labels", "Add it to expected=.")
             places.append(codes)
@@ -268,13 +268,13 @@ def _expected(expected: Any, index: tuple[str, ...], statistic: str | None) -> d
         labels = by_column[name]
         if isinstance(labels, (str, Set)) or not isinstance(labels, Iterable):
             raise refusal(WHO, "expected", "must be lists of labels", labels, advice)
-        found = Columns(WHO, {name: list(labels)}, numbers=(), words=(name,)).labels(name).tolist()
-        if not found:
+        stated = Columns(WHO, {name: list(labels)}, numbers=(), words=(name,)).labels(name).tolist()
+        if not stated:
             raise refusal(WHO, "expected", "must hold at least one label", labels, advice)
-        if len(set(found)) < len(found):
-            twice = Counter(found).most_common(1)[0][0]
+        if len(set(stated)) < len(stated):
+            twice = Counter(stated).most_common(1)[0][0]
             raise refusal(WHO, "expected", "must not hold a label twice", twice, "Drop one.")
-        lists[name] = found
+        lists[name] = stated
     return lists
 
 

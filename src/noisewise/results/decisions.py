@@ -47,11 +47,11 @@ def error(posterior: "Posterior", held: Array) -> Array:
     """
     if len(posterior) == 0:
         return np.full(held.shape[1:], np.nan)
-    found = posterior.precision_of(held)["mcse"]
+    mcse = posterior.precision_of(held)["mcse"]
     sizes = [size for size in posterior.ess.values() if not np.isnan(size)]
     least = 1.0 / max(min(sizes, default=1.0), 1.0)
     counted = held if posterior.weights is None else held[posterior.weights > 0.0]
-    return np.where(np.all(counted == counted[:1], axis=0), least, found)
+    return np.where(np.all(counted == counted[:1], axis=0), least, mcse)
 
 
 def _ends(name: str, wanted: Any, shape: tuple[int, ...]) -> tuple[Array, Array]:

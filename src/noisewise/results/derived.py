@@ -80,7 +80,7 @@ def answers(fit: "Fit", model: Model) -> tuple[FitDerived | None, dict[str, str]
     """The model's derived quantities as far as an estimate has them; and why not, of those that it does not have."""
     taken: dict[str, Callable[..., Any]] = {}
     missing: dict[str, str] = {}
-    found = None
+    estimates = None
     for name, needed in model.derived_from.items():
         hidden = next((one for one in needed if one not in fit.estimate and one not in taken), None)
         if hidden is not None:
@@ -90,11 +90,11 @@ def answers(fit: "Fit", model: Model) -> tuple[FitDerived | None, dict[str, str]
         try:
             functions = {**taken, name: model.derived[name]}
             dims = {one: axes for one, axes in model.axes.dims.items() if one in functions}
-            found, taken = of_fit(fit, functions, dims), functions
+            estimates, taken = of_fit(fit, functions, dims), functions
         except InputError as error:
             known = "it asks for a probability, and an estimate has none"
             missing[name] = known if error.rule == NO_CHANCE else error.cause
-    return found, missing
+    return estimates, missing
 
 
 def _linearised(

@@ -148,7 +148,7 @@ def _prior(posteriors: Mapping[str, Posterior], prior: Any) -> dict[str, float]:
     advice = 'Give {"poisson": 0.5, "negative binomial": 0.5}.'
     if not isinstance(prior, Mapping) or set(prior) != set(posteriors):
         raise refusal(WHO, "prior", "must have a probability for each model", prior, advice)
-    found = {name: checks.positive_number(WHO, "prior", prior[name], advice) for name in posteriors}
-    if abs(sum(found.values()) - 1.0) > 1e-9:
-        raise refusal(WHO, "prior", "must sum to one", sum(found.values()), advice)
-    return found
+    chances = {name: checks.positive_number(WHO, "prior", prior[name], advice) for name in posteriors}
+    if abs(sum(chances.values()) - 1.0) > 1e-9:
+        raise refusal(WHO, "prior", "must sum to one", sum(chances.values()), advice)
+    return chances

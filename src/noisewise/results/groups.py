@@ -29,9 +29,9 @@ def of(
     densities, without = log_likelihood(problem, draws)
     priors = log_prior(model, draws)
     columns = {"log_likelihood": densities, "log_prior": priors}
-    told: dict[str, Any] = {"log_likelihood": "of each released entry, not of each person"}
+    notes: dict[str, Any] = {"log_likelihood": "of each released entry, not of each person"}
     if without:
-        told["without_log_likelihood"] = without
+        notes["without_log_likelihood"] = without
     else:
         parts = [part.reshape(count, -1).sum(axis=1) for part in (*densities.values(), *priors.values())]
         columns["sample_stats"] = {"lp": np.sum(parts, axis=0)}
@@ -41,7 +41,7 @@ def of(
         columns["prior"] = {name: simulated[name] for name in draws if name in simulated}
     if predictive:  # of a purpose, so by no random number that prior draws of this seed have used
         columns["posterior_predictive"] = predicted(problem, draws, generator(seed, Purpose.PREDICTIVE))
-    return {group: named for group, named in columns.items() if named}, told
+    return {group: named for group, named in columns.items() if named}, notes
 
 
 def log_likelihood(problem: Problem, draws: Draws) -> tuple[dict[str, Array], list[str]]:
@@ -49,15 +49,15 @@ def log_likelihood(problem: Problem, draws: Draws) -> tuple[dict[str, Array], li
 
     Leaving one out leaves out a release, not a person.
     """
-    found: dict[str, Array] = {}
+    by_name: dict[str, Array] = {}
     without: list[str] = []
     for name, item in problem.release.items():
         example = problem.model.example(name) if problem.model.has_density(name) else None
         if example is None or entry.unfit(example, item.mechanism) is not None:
             without.append(name)
         else:
-            found[name] = _log_marginals(problem, name, draws)
-    return found, without
+            by_name[name] = _log_marginals(problem, name, draws)
+    return by_name, without
 
 
 def _log_marginals(problem: Problem, name: str, draws: Draws) -> Array:

@@ -405,11 +405,11 @@ class Posterior:
         tree = self._tree(draws, attributes, naming=self.naming)
         if model is not None or release is not None or log_likelihood or prior or posterior_predictive:
             problem = self.problem_of("Posterior.to_arviz", model, release)
-            columns, told = groups.of(problem, draws, self.seed, prior, posterior_predictive)
+            columns, notes = groups.of(problem, draws, self.seed, prior, posterior_predictive)
             for group, values in columns.items():
                 naming = self.naming if group in ("prior", "posterior_predictive") else None
                 tree[group] = self._tree(values, {}, naming=naming)["posterior"]
-            tree.attrs.update(told)
+            tree.attrs.update(notes)
         return tree
 
     def problem_of(self, who: str, model: Any = None, release: Any = None) -> Problem:
@@ -477,9 +477,9 @@ class Posterior:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives the same draws and metadata back."""
-        told = {"noisewise": json.dumps(self._metadata())}
+        metadata = {"noisewise": json.dumps(self._metadata())}
         try:
-            netcdf.write(path, self._groups(self.draws, self.naming, in_file=True), told)
+            netcdf.write(path, self._groups(self.draws, self.naming, in_file=True), metadata)
         except OSError as error:
             advice = "Check that the folder exists and can be written to."
             raise refusal("Posterior.save", "path", f"must be writable ({error})", str(path), advice) from None

@@ -68,13 +68,13 @@ def diagnosis(prior: float, likelihood: float) -> str:
 
 def sensitivity(values: Array, base: Array, log_density: Array) -> float:
     """Change of the law of `values` for each doubling of the power of the density, at the power one."""
-    first, kept = weights.normalised(base), _within(values, base)
-    found = []
+    first, is_within = weights.normalised(base), _within(values, base)
+    sensitivities = []
     for power in POWERS:
         moved = weights.normalised(base + (power - 1.0) * (log_density - np.max(log_density)))
-        distance = max(_distance(side * values[kept], first[kept], moved[kept]) for side in (1.0, -1.0))
-        found.append(distance / abs(np.log2(power)))
-    return float(np.mean(found))
+        distance = max(_distance(side * values[is_within], first[is_within], moved[is_within]) for side in (1.0, -1.0))
+        sensitivities.append(distance / abs(np.log2(power)))
+    return float(np.mean(sensitivities))
 
 
 def _within(values: Array, base: Array) -> Array:

@@ -58,8 +58,8 @@ class Replicates:
 
         def row(name: str, index: tuple[int, ...], values: Array) -> dict[str, float]:
             there, weight = ~np.isnan(values), self.posterior.weights
-            kept = None if weight is None else weight[there]
-            ends = weights.quantiles(values[there], kept, list(levels)) if there.any() else np.full(len(levels), np.nan)
+            part = None if weight is None else weight[there]
+            ends = weights.quantiles(values[there], part, list(levels)) if there.any() else np.full(len(levels), np.nan)
             return {f"{100 * level:g}%": float(end) for level, end in zip(levels, ends, strict=True)}
 
         columns = self._computed(functions)[0]

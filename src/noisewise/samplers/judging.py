@@ -68,13 +68,13 @@ def derived_of(model: Model, draws: dict[str, Array]) -> dict[str, Array]:
     """The model's derived quantities at every draw. One that is not finite everywhere is left out, with a warning."""
     if not model.derived or not len(next(iter(draws.values()))):
         return {}
-    found = model.derive(draws)
-    for name in list(found):
-        if not np.all(np.isfinite(found[name])):
+    derived = model.derive(draws)
+    for name in list(derived):
+        if not np.all(np.isfinite(derived[name])):
             cause = f"the derived quantity '{name}' is not finite at every draw, and is left out."
             warnings.warn(NoisewiseWarning(cause, "sample"), stacklevel=2)
-            del found[name]
-    return found
+            del derived[name]
+    return derived
 
 
 def judge_chains(

@@ -36,8 +36,8 @@ class Predictive:
     def of(problem: Problem) -> "Predictive | str":
         """For a problem with conjugate parameters; else why there is none, as the end of a sentence."""
         key = ("predictive", problem.release.hash)
-        found: Predictive | str = made_once(problem.model, key, lambda: _found(problem))
-        return found
+        predictive: Predictive | str = made_once(problem.model, key, lambda: _found(problem))
+        return predictive
 
     @property
     def collapse(self) -> collapsed.Collapse:

@@ -115,8 +115,8 @@ def foreseen(log_weights: Array, quantile: float) -> tuple[float, float]:
     """
     weights = relative(log_weights)
     level = np.exp(threshold(log_weights, quantile) - log_weights.max())
-    kept = float(np.minimum(1.0, weights / level).mean())
-    return kept, float(weights.mean() ** 2 / (kept * (weights * np.maximum(weights, level)).mean()))
+    share = float(np.minimum(1.0, weights / level).mean())
+    return share, float(weights.mean() ** 2 / (share * (weights * np.maximum(weights, level)).mean()))
 
 
 @dataclass(frozen=True)

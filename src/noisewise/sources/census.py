@@ -38,17 +38,17 @@ def census_nmf(
     was asked for is kept.
     """
     wanted = _Wanted(_level(level), _queries(query), _state(state), _areas(areas))
-    found: dict[str, dict[str, _Row]] = {name: {} for name in wanted.queries}
+    rows_of: dict[str, dict[str, _Row]] = {name: {} for name in wanted.queries}
     seen: set[str] = set()
     products: set[str] = set()
     for file in _files(path, wanted):
         for row in _rows(file, wanted, seen):
             products.add(row.product)
-            if row.geocode in found[row.query]:
+            if row.geocode in rows_of[row.query]:
                 advice = "Give one file, or one folder of one product."
                 raise refusal(WHO, "path", f"must measure '{row.query}' once in each area", row.geocode, advice)
-            found[row.query][row.geocode] = row
-    for name, rows in found.items():
+            rows_of[row.query][row.geocode] = row
+    for name, rows in rows_of.items():
         if not rows:
             rule = f"must have been measured at the level {wanted.level} for the areas asked for"
             elsewhere = name in seen or not seen
@@ -58,7 +58,7 @@ def census_nmf(
             if code not in rows:
                 rule = f"must be geocodes of the level {wanted.level} with '{name}'"
                 raise refusal(WHO, "areas", rule, code, checks.nearest(code, rows))
-    return _told(Release({_name_of(name): _statistic(name, rows) for name, rows in found.items()}), wanted, products)
+    return _told(Release({_name_of(name): _statistic(name, rows) for name, rows in rows_of.items()}), wanted, products)
 
 
 def _told(release: Release, wanted: "_Wanted", products: set[str]) -> Release:

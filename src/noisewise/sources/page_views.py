@@ -64,20 +64,20 @@ def wikimedia(
         raise refusal(WHO, "pages", "must name each page once", pages, "Drop one.")
     files = _files(path, days)
     anywhere: set[str] = set()
-    found = {day: _views(file, day, titles, country, project, anywhere) for day, file in files.items()}
+    views = {day: _views(file, day, titles, country, project, anywhere) for day, file in files.items()}
     for title in () if unseen else titles:
         if title not in anywhere:
             advice = "Check its spelling; if the page exists and was withheld from every country, say unseen=True."
             raise refusal(WHO, "pages", f"must be the title of a page of {project} in these files", title, advice)
     laws: dict[str, list[date]] = {}
-    for day, (_, code) in found.items():
+    for day, (_, code) in views.items():
         laws.setdefault(_law(day, code), []).append(day)
-    current = [day for day, (_, code) in found.items() if _law(day, code) == "current"]
-    risk = _risk(risk, {found[day][1] for day in current}, current)
+    current = [day for day, (_, code) in views.items() if _law(day, code) == "current"]
+    risk = _risk(risk, {views[day][1] for day in current}, current)
     several = not isinstance(pages, str)
     released = {}
     for law, of_law in laws.items():
-        value = np.array([[found[day][0].get(title, math.nan) for day in of_law] for title in titles])
+        value = np.array([[views[day][0].get(title, math.nan) for day in of_law] for title in titles])
         _check(law, risk, value, titles, of_law)
         name = "views" if len(laws) == 1 else f"views_{law}"
         released[name] = _released(law, risk, value, titles if several else None, [day.isoformat() for day in of_law])
@@ -151,10 +151,10 @@ def _title(title: str) -> str:
 
 
 def _list_of_words(argument: str, words: Any) -> list[str]:
-    found = [words] if isinstance(words, str) else list(words) if isinstance(words, Iterable) else []
-    if not found or not all(isinstance(word, str) and word for word in found):
+    listed = [words] if isinstance(words, str) else list(words) if isinstance(words, Iterable) else []
+    if not listed or not all(isinstance(word, str) and word for word in listed):
         raise refusal(WHO, argument, "must be a title, or a list of titles", words, 'Give "Cyclone Alfred", say.')
-    return found
+    return listed
 
 
 # Files -----------------------------------------------------------------------------------------------------------
@@ -201,9 +201,9 @@ def _listed(path: Any) -> Sequence[Path]:
 
 
 def _day_of(file: Path) -> date:
-    found = DAY.fullmatch(file.name)
+    match = DAY.fullmatch(file.name)
     try:
-        day = date(*map(int, found.groups())) if found else None
+        day = date(*map(int, match.groups())) if match else None
     except ValueError:
         day = None
     if day is None or day < FIRST_DAYS["pre_2017"]:

@@ -122,7 +122,7 @@ def sample_size(
         searches = {budget: study.search(budget, grid, tolerance) for budget in amounts}
     met = {budget: root for budget, (_, root) in searches.items() if root.status != "nowhere"}
     curves = {budget: curve for budget, (curve, _) in searches.items()}
-    found = SampleSize(
+    answer = SampleSize(
         n={budget: study.whole(root.place, budget, low) for budget, root in met.items()},
         error={budget: root.error for budget, root in met.items()},
         curves={b: {round(n): (curve.mean(n), curve.error(n)) for n in curve.seen} for b, curve in curves.items()},
@@ -134,8 +134,8 @@ def sample_size(
         seconds=time.monotonic() - start,
     )
     if not met:
-        raise InferenceError(f"sample_size: {found.headline()}", found)
-    return found
+        raise InferenceError(f"sample_size: {answer.headline()}", answer)
+    return answer
 
 
 def _amounts(budgets: Any) -> list[float]:

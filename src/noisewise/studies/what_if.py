@@ -82,10 +82,10 @@ def _weighed(posterior: Posterior, before: Problem, after: Problem) -> tuple[Pos
         return None, f"the draws ended with '{posterior.status}'"
     if _has_edge(before, after):
         return None, "the first noise could not reach all confidential values"
-    kept = _independent(posterior)
-    draws = {name: values[kept] for name, values in posterior.draws.items()}
+    independent = _independent(posterior)
+    draws = {name: values[independent] for name, values in posterior.draws.items()}
     ratio = _log_eta(after, draws) - _log_eta(before, draws)
-    base = np.zeros(len(kept)) if posterior.log_weights is None else posterior.log_weights[kept]
+    base = np.zeros(len(independent)) if posterior.log_weights is None else posterior.log_weights[independent]
     log_weights = np.where(base > -np.inf, base + ratio, -np.inf)
     status, message, numbers = weights.judge_weights(log_weights, LEAST)
     if status != "complete":

@@ -49,7 +49,7 @@ def expectations(analysis: Analysis) -> Expectations:
         return Expectations()
     if not tails or whole_release(tails)[1] >= SURPRISING:
         return Expectations(tails)
-    found = []
+    surprising = []
     for name, (low, high) in ranges.items():
         item = analysis.release[name]
         axes = Axes({name: tuple(item.coords)}, item.coords)
@@ -57,17 +57,17 @@ def expectations(analysis: Analysis) -> Expectations:
             value, ends = float(np.asarray(item.value)[index]), (float(low[index]), float(high[index]))
             away = max(ends[0] - value, value - ends[1])
             if away > 0:  # withheld values, and ranges that are not known, compare as false
-                found.append((away / max(ends[1] - ends[0], 1e-300), label_of(name, index, axes), value, ends))
-    found.sort(key=lambda entry: -entry[0])
-    texts = tuple(_sentence(label, value, ends, len(analysis.release)) for _, label, value, ends in found[:MOST])
-    return Expectations(tails, texts, bool(found) and found[0][0] > FAR)
+                surprising.append((away / max(ends[1] - ends[0], 1e-300), label_of(name, index, axes), value, ends))
+    surprising.sort(key=lambda entry: -entry[0])
+    texts = tuple(_sentence(label, value, ends, len(analysis.release)) for _, label, value, ends in surprising[:MOST])
+    return Expectations(tails, texts, bool(surprising) and surprising[0][0] > FAR)
 
 
-def refuse_mistakes(found: Expectations) -> None:
+def refuse_mistakes(expected: Expectations) -> None:
     """Refuse to run on a value that can only be a mistake."""
-    if found.mistaken:
+    if expected.mistaken:
         advice = "Mend the value, or widen the prior."
-        raise Mistaken(f"{found.sentences[0]} {advice}", who="release", advice=advice)
+        raise Mistaken(f"{expected.sentences[0]} {advice}", who="release", advice=advice)
 
 
 def _sentence(label: str, value: float, ends: tuple[float, float], statistics: int) -> str:

@@ -65,8 +65,8 @@ def report_on(results: Results, text: str, record: dict[str, Any]) -> Report | F
     if results.fit is not None:
         return FitReport(model, release, results.fit, naive=results.naive_fit, **common)
     assert results.posterior is not None
-    found = results.expected if results.expected is not None else expectations(analysis)
-    common |= {"conflict": found.tails, "far": found.sentences}
+    expected = results.expected if results.expected is not None else expectations(analysis)
+    common |= {"conflict": expected.tails, "far": expected.sentences}
     again = _replicates(model, release, results.posterior, analysis.settings.seed)
     return Report(model, release, results.posterior, naive=results.naive, replicates=again, **common)
 

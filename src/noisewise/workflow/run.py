@@ -71,8 +71,8 @@ def run_posterior(
             reason, ended = INTERRUPTED, _status(end)
         except Exception as error:
             reason, fault = UNEXPECTED, error
-    found = Results(analysis, command, exact, naive_draws, reason, ended=ended, fault=fault)
-    return replace(found, expected=expected)
+    results = Results(analysis, command, exact, naive_draws, reason, ended=ended, fault=fault)
+    return replace(results, expected=expected)
 
 
 def _with_exit_status(run: Callable[[], Result]) -> tuple[Result, int]:

@@ -95,8 +95,8 @@ class MeasuredNormal:
         mean, root = self.moments(values)
         cross = self.matrix @ root @ root.T
         gain = self._solved(root, scale, cross).T
-        kept = jnp.eye(len(mean)) - gain @ self.matrix
-        covariance = kept @ root @ root.T @ kept.T + (gain * scale**2) @ gain.T
+        left = jnp.eye(len(mean)) - gain @ self.matrix
+        covariance = left @ root @ root.T @ left.T + (gain * scale**2) @ gain.T
         return mean + gain @ (r - self.matrix @ mean), covariance
 
     def _covariance(self, root: Any, scale: Any) -> Any:

@@ -67,9 +67,9 @@ def _hull(kind: str, chart: str, given: Any, points: Any) -> tuple[Any, Any, Any
     logs = jax.lax.map(lambda t: log_integrand(kind, chart, given, t), points)
     logs = jnp.where(jnp.isnan(logs), -jnp.inf, logs)
     top = jnp.max(logs, axis=0)
-    kept = logs >= top - DEEP
-    low = jnp.min(jnp.where(kept, points, jnp.inf), axis=0)
-    high = jnp.max(jnp.where(kept, points, -jnp.inf), axis=0)
+    is_high = logs >= top - DEEP
+    low = jnp.min(jnp.where(is_high, points, jnp.inf), axis=0)
+    high = jnp.max(jnp.where(is_high, points, -jnp.inf), axis=0)
     below = jnp.max(jnp.where(points < low, points, -jnp.inf), axis=0)
     above = jnp.min(jnp.where(points > high, points, jnp.inf), axis=0)
     return jnp.where(jnp.isfinite(below), below, low), jnp.where(jnp.isfinite(above), above, high), top

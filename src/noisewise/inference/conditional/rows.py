@@ -289,8 +289,8 @@ class NoisyRows:
     def _run(self, purpose: str, build: Callable[..., Any], *arguments: Any) -> list[Array]:
         """A program's results; with care, at twice the time, where a formula is beyond its range at some node."""
         kind, chart = self.source.kind, self.source.chart
-        found = self._program(purpose, lambda: build(kind, chart, careful=False))(*arguments)
-        results = [np.asarray(one) for one in found]
+        outputs = self._program(purpose, lambda: build(kind, chart, careful=False))(*arguments)
+        results = [np.asarray(one) for one in outputs]
         if all(np.isfinite(one).all() for one in results):
             return results
         again = self._program(f"{purpose}, with care", lambda: build(kind, chart, careful=True))(*arguments)

@@ -51,9 +51,9 @@ class Family:
     @property
     def arrays(self) -> tuple[Any, ...]:
         """All of it; None for the rows of measurements that no direction changes."""
-        kept = [bool(np.any(change)) for change in self.changes]
+        is_changed = [bool(np.any(change)) for change in self.changes]
         rows, changes = (
-            [part if keep else None for part, keep in zip(parts, kept, strict=True)]
+            [part if keep else None for part, keep in zip(parts, is_changed, strict=True)]
             for parts in (self.rows, self.changes)
         )
         return self.cells, self.gains, rows, changes

@@ -64,8 +64,8 @@ class RowClouds(Clouds):
     def moments(self, x: Array, values_at: Callable[[Any], Values], purpose: str) -> list[RowMoments]:
         """Derivatives at these parameters, in the coordinates x of them that `values_at` takes."""
         if purpose not in self._moments:
-            found = self._moments[purpose] = self.by.moments(x, values_at, purpose)
-            self._height = sum(float(np.sum(one.log_likelihoods)) for one in found), self.by.neglected()
+            moments = self._moments[purpose] = self.by.moments(x, values_at, purpose)
+            self._height = sum(float(np.sum(one.log_likelihoods)) for one in moments), self.by.neglected()
         return self._moments[purpose]
 
     def _seen_rows(self) -> tuple[float, tuple[float, float]]:

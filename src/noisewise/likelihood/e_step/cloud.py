@@ -132,11 +132,11 @@ class Clouds:
     @property
     def sizes(self) -> dict[str, Array]:
         """Kish's effective numbers of values, by statistic and entry; nothing of what is known exactly."""
-        found: dict[str, list[Array]] = {}
+        numbers: dict[str, list[Array]] = {}
         for part, (_, sizes, *_) in zip(self.parts, self._all_seen(), strict=True):
             if sizes.size:
-                found.setdefault(part.name, []).append(sizes)
-        return {name: np.concatenate(pieces) for name, pieces in found.items()}
+                numbers.setdefault(part.name, []).append(sizes)
+        return {name: np.concatenate(pieces) for name, pieces in numbers.items()}
 
 
 def weighted(values: Array, log_weights: Array, neglected: Array | None = None) -> Cloud:
@@ -230,8 +230,8 @@ def _sweep(part: Part) -> Sweep:
     """The part's own sweep, which keeps its windows from one step to the next."""
     if part.sweep is None:
         part.sweep = Sweep(part)
-    found: Sweep = part.sweep
-    return found
+    sweep: Sweep = part.sweep
+    return sweep
 
 
 def _refuse_beyond(part: Part, nodes: int) -> None:

@@ -66,8 +66,8 @@ class Piece(Part):
         given, variate = self.given(values), self.law.form.variate
         assert variate is not None
         with double():
-            found = self.compiled("attributes", build)(given, self.place)
-        base = variate(rng, (rows, *self.shape), {name: np.asarray(one) for name, one in found.items()})
+            attributes = self.compiled("attributes", build)(given, self.place)
+        base = variate(rng, (rows, *self.shape), {name: np.asarray(one) for name, one in attributes.items()})
         if not self.law.form.transformed:
             return base
         with double():
@@ -111,8 +111,8 @@ def divides(part: Part, values: Values) -> bool:
         for start in (0, step // 2, step - 1):
             piece, own = Piece(part, start, step), slice(start, None, step)
             mine = s.reshape(1, -1)[:, own]
-            found = np.stack([piece.log_prob_many(values, mine), piece.log_eta(mine)])
-            if not np.allclose(found, [law[:, own], eta[:, own]], rtol=1e-12, atol=1e-12, equal_nan=True):
+            divided = np.stack([piece.log_prob_many(values, mine), piece.log_eta(mine)])
+            if not np.allclose(divided, [law[:, own], eta[:, own]], rtol=1e-12, atol=1e-12, equal_nan=True):
                 return False
             piece.draw(np.random.default_rng(0), values, 1)
     except (TypeError, ValueError, NotImplementedError, AttributeError):  # a law that is not made from its fields

@@ -127,8 +127,8 @@ class Part:
             return lambda given, place: getattr(peel(self.law_at(given, place))[0], place_of_kink)
 
         with double():
-            found = self.compiled("kink", build)(self.given(values), self.place)
-            return np.broadcast_to(np.asarray(found), self.shape)
+            kink = self.compiled("kink", build)(self.given(values), self.place)
+            return np.broadcast_to(np.asarray(kink), self.shape)
 
     @property
     def entries(self) -> int:
@@ -171,13 +171,13 @@ class Part:
     def log_eta(self, s: Array) -> Array:
         """log eta(s_dp | s) for many values of s: (values, entries)."""
         with np.errstate(over="ignore", under="ignore"):
-            found = np.asarray(self.mechanism.log_prob(self.item.value, s)).reshape(len(s), -1)
-        return found if self.by_entry else found.sum(axis=1, keepdims=True)
+            log_eta = np.asarray(self.mechanism.log_prob(self.item.value, s)).reshape(len(s), -1)
+        return log_eta if self.by_entry else log_eta.sum(axis=1, keepdims=True)
 
     def log_sup(self) -> Array:
         """The most that `log_eta` can be: one number per entry."""
-        found = np.asarray(self.mechanism.log_sup(self.item.value), float).reshape(-1)
-        return np.broadcast_to(found, self.entries) if self.by_entry else found.sum(keepdims=True)
+        log_sup = np.asarray(self.mechanism.log_sup(self.item.value), float).reshape(-1)
+        return np.broadcast_to(log_sup, self.entries) if self.by_entry else log_sup.sum(keepdims=True)
 
     def compiled(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
         """A program of this part, kept on the model: other releases and calls use it again."""
@@ -189,12 +189,12 @@ class Part:
         if levels is not None:
             return self.log_prob_many(values, np.arange(levels[0], levels[1] + 1.0))[np.asarray(s, int) - levels[0]]
         program = self.compiled("law", lambda: jax.vmap(self.log_prob, in_axes=(None, 0, None)))
-        found = np.empty((len(s), self.entries))
+        log_probs = np.empty((len(s), self.entries))
         for start, piece in padded(s, self.entries):
             with double():
                 rows = np.asarray(program(self.given(values), piece, self.place))
-                found[start : start + len(piece)] = rows[: len(s) - start]
-        return found
+                log_probs[start : start + len(piece)] = rows[: len(s) - start]
+        return log_probs
 
     def levels(self, s: Array) -> tuple[int, int] | None:
         """Least and greatest of many values of one whole number that repeat a lot: work per level is work saved."""

@@ -262,8 +262,8 @@ class Sweep:
         part = self.part
         program = part.compiled("attributes", lambda: lambda given, at: law_attributes(part.law_at(given, at)))
         with double():
-            found = program(part.given(values), part.place)
-            flat = {name: self._flat(one) for name, one in found.items()}
+            attributes = program(part.given(values), part.place)
+            flat = {name: self._flat(one) for name, one in attributes.items()}
         ends = [-np.inf, np.inf] if not part.discrete else part.bounds(values)  # a chart has no ends
         return flat | {"bounds": [self._flat(end) for end in ends]}
 
@@ -278,7 +278,7 @@ class Sweep:
             law = {name: cut(value) for name, value in attributes.items() if name != "bounds"}
             given = (law, mechanism, cut(self.released), tuple(cut(end) for end in attributes["bounds"]))
             with double(), np.errstate(all="ignore"):
-                return [np.asarray(found) for found in work(given, cut)]
+                return [np.asarray(array) for array in work(given, cut)]
 
         starts = range(0, self.entries, self.rows)
         first = one(0)  # compiles once, before the others need it
@@ -304,9 +304,9 @@ class Sweep:
         centre, spread = self.over(attributes, self._location)
         if self.grid is not None and self.grid.serves(centre, spread):
             return self.grid, None
-        found = self.over(attributes, lambda given, cut: self._window(given, cut(centre), cut(spread)))
-        starts, halves = found[0], found[1]
-        grid = EntryPanels(centre, spread, starts, halves, found[2][0], found[3][0])
+        windows = self.over(attributes, lambda given, cut: self._window(given, cut(centre), cut(spread)))
+        starts, halves = windows[0], windows[1]
+        grid = EntryPanels(centre, spread, starts, halves, windows[2][0], windows[3][0])
         before = run(grid, ORDERS[0])
         for order in ORDERS[1:]:
             after = run(grid, order)
@@ -422,9 +422,9 @@ class Sweep:
         """The best point, and the points next outside those within `DEEP` of it."""
         logs = np.stack([self._log_integrand(given, t) for t in points])
         best = np.argmax(logs, axis=0)[None]
-        kept = logs >= np.take_along_axis(logs, best, axis=0) - DEEP
-        low = np.min(np.where(kept, points, np.inf), axis=0)
-        high = np.max(np.where(kept, points, -np.inf), axis=0)
+        is_high = logs >= np.take_along_axis(logs, best, axis=0) - DEEP
+        low = np.min(np.where(is_high, points, np.inf), axis=0)
+        high = np.max(np.where(is_high, points, -np.inf), axis=0)
         below = np.max(np.where(points < low, points, -np.inf), axis=0)
         above = np.min(np.where(points > high, points, np.inf), axis=0)
         top = np.take_along_axis(points, best, axis=0)[0]

@@ -83,27 +83,27 @@ class Coordinates:
         return {name: units.quartiles(self.model, name) for name in self.names}
 
     def _origin(self) -> Array:
-        found = []
+        origins = []
         with double():
             for name in self.names:
                 transform, shape = self.transforms[name], self.free[name]
                 whole = np.zeros(shape)
                 if units.is_exponential(transform, shape):
                     whole = whole + units.half_line_start(transform, self._quartiles[name])
-                found.append(whole.ravel())
-        return np.concatenate(found)
+                origins.append(whole.ravel())
+        return np.concatenate(origins)
 
     @cached_property
     def spread(self) -> Array:
         """The prior's spread of free coordinates on the whole line; one for those of a bounded space."""
-        edges, found = self.has_edge, np.ones(self.size)
+        edges, spreads = self.has_edge, np.ones(self.size)
         start = 0
         for name in self.names:
             own = slice(start, start + int(np.prod(self.free[name])))
             start = own.stop
             if not edges[own].any():
-                found[own] = units.quartile_spread(self._quartiles[name]).ravel()
-        return found
+                spreads[own] = units.quartile_spread(self._quartiles[name]).ravel()
+        return spreads
 
     def unit(self, curvature: Array) -> Array:
         """The unit of every free coordinate: one where its space has an edge, else what `curvature` would leave.

@@ -180,8 +180,8 @@ class Objective:
         nothing = Louis.nothing(len(x))
         if isinstance(clouds, RowClouds):
             purpose = "square" if self.coordinates.is_square else "free"
-            found = [_of_rows(nothing, one) for one in clouds.moments(x, self._values, purpose)]
-            return sum((self._of_part(number, x, clouds[number]) for number in clouds.by.others), sum(found, nothing))
+            by_rows = [_of_rows(nothing, one) for one in clouds.moments(x, self._values, purpose)]
+            return sum((self._of_part(number, x, clouds[number]) for number in clouds.by.others), sum(by_rows, nothing))
         return sum((self._of_part(number, x, cloud) for number, cloud in enumerate(clouds)), nothing)
 
     def information_of_some(self, free: Array, clouds: Clouds) -> Array:

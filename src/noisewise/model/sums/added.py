@@ -149,5 +149,5 @@ def _adds_up(law: Law) -> bool:
         return law_attributes(law.function(**moving, **known))
 
     structs = law.structs
-    found = degrees_of(look, {name: structs[name] for name in law.inner}, {name: structs[name] for name in law.outer})
-    return all(degree <= (1.0 if name in PLACES else 0.0) for name, degree in found.items())
+    degrees = degrees_of(look, {name: structs[name] for name in law.inner}, {name: structs[name] for name in law.outer})
+    return all(degree <= (1.0 if name in PLACES else 0.0) for name, degree in degrees.items())

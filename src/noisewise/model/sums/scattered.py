@@ -33,12 +33,12 @@ class Scattered(KnownSum):
         """If it applies."""
         if any(law.form.kind != "Normal" for law in summand.laws.values()):
             return None
-        found = cls(summand)
-        if found.numbers > MOST_NUMBERS:
+        scattered = cls(summand)
+        if scattered.numbers > MOST_NUMBERS:
             return None
-        standard = {"": jax.ShapeDtypeStruct((found.numbers,), np.float64)}
-        degree, spreads = degrees_of(lambda moving, outer: found.record(outer, moving[""]), standard, summand.outer)
-        return found if degree <= 2.0 and not any(spreads) else None
+        standard = {"": jax.ShapeDtypeStruct((scattered.numbers,), np.float64)}
+        degree, spreads = degrees_of(lambda moving, outer: scattered.record(outer, moving[""]), standard, summand.outer)
+        return scattered if degree <= 2.0 and not any(spreads) else None
 
     def record(self, outer: Values, standard: Any) -> tuple[Any, list[Any]]:
         """The contribution of the record that standard normal numbers make, and the scales met; traceable."""

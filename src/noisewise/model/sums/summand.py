@@ -59,5 +59,5 @@ def degrees_of(function: Callable[[Values, Values], Any], moving: Mapping[str, A
     """Degrees of what `function` gives, in its own layout, as polynomials of the `moving` values."""
     with double():
         traced, shapes = jax.make_jaxpr(jax.vmap(function), return_shape=True)(_rows(moving), _rows(known))
-    found = degrees(traced.jaxpr, [1.0] * len(moving) + [0.0] * len(known))
-    return jax.tree.unflatten(jax.tree.structure(shapes), found)
+    by_output = degrees(traced.jaxpr, [1.0] * len(moving) + [0.0] * len(known))
+    return jax.tree.unflatten(jax.tree.structure(shapes), by_output)

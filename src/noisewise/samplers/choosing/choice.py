@@ -181,14 +181,14 @@ def _thinned(draws: int, adapted: Estimate) -> Estimate:
     ways = []
     for quantile in THRESHOLDS:
         sampler = RejectionControl(proposal="adapted", quantile=quantile, simulations=adapted.sampler.simulations)
-        kept, efficiency = foreseen(adapted.pilot.log_weights, quantile)
-        delivers = _enough(sampler, draws, efficiency) and draws / kept <= float(sampler.max_proposals or np.inf)
+        left, efficiency = foreseen(adapted.pilot.log_weights, quantile)
+        delivers = _enough(sampler, draws, efficiency) and draws / left <= float(sampler.max_proposals or np.inf)
         note = (
-            f"rows from a proposal fitted in pilot rounds, {percent(kept)} of them kept by their weights: each is then "
+            f"rows from a proposal fitted in pilot rounds, {percent(left)} of them kept by their weights: each is then "
             f"worth {percent(efficiency)} of an independent draw"
         )
         ways.append(
-            Estimate(sampler, draws * candidate / (kept * efficiency), efficiency, note, delivers, adapted.pilot)
+            Estimate(sampler, draws * candidate / (left * efficiency), efficiency, note, delivers, adapted.pilot)
         )
     affordable = [way for way in ways if way.delivers and way.work * way.efficiency <= AFFORDABLE]
     if affordable:

@@ -46,12 +46,12 @@ def expected_ranges(
 
     For statistics whose noise acts on each entry by itself; withheld values are not counted.
     """
-    kept = {
+    entrywise = {
         name
         for name, item in problem.release.items()
         if item.mechanism.event_dim == 0 and name not in left_out and not isinstance(item.mechanism, Exact)
     }
-    noisy = [name for name in problem.release if name in kept]
+    noisy = [name for name in problem.release if name in entrywise]
     if not noisy:
         return {}
     fresh = _simulated(generator(seed, Purpose.CONFLICT), problem, noisy, probed)

@@ -156,13 +156,13 @@ def _beyond(
         edges = (edges[0] / scalars, 1.0 - edges[0] / scalars)
     for name in model.parameters:
         drawn = np.asarray(posterior.draws[name], float).reshape(len(posterior), -1)
-        found = np.asarray(rows[name], float).reshape(len(weight), -1)
+        values = np.asarray(rows[name], float).reshape(len(weight), -1)
         low, high = weights.quantiles(drawn, posterior.weights, list(edges))
         for entry, label in enumerate(labels_of(name, model.shape(name))):
-            beyond = (found[:, entry] < low[entry]) | (found[:, entry] > high[entry])
+            beyond = (values[:, entry] < low[entry]) | (values[:, entry] > high[entry])
             if model.is_discrete(name) and outermost:
-                beyond |= ~np.isin(found[:, entry], drawn[:, entry])
+                beyond |= ~np.isin(values[:, entry], drawn[:, entry])
             heaviest = int(np.argmax(np.where(beyond, weight, -1.0)))
             away.append(beyond)
-            places.append((float(weight[beyond].sum()), f"{label} near {found[heaviest, entry]:.4g}"))
+            places.append((float(weight[beyond].sum()), f"{label} near {values[heaviest, entry]:.4g}"))
     return np.stack(away, axis=1), max(places)[1]

@@ -160,11 +160,11 @@ def _affine_quantity(model: Model, target: Goal) -> tuple[dict[str, Array], floa
     needed = model.derived_from[target.name]
     if target.truth is not None or any(name in model.derived for name in needed):
         return None
-    found = _affine(
+    affine = _affine(
         lambda row: jnp.asarray(model.derived[target.name](**row), dtype=float)[target.index].reshape(1),
         {name: model.shape(name) for name in needed},
     )
-    return None if found is None else ({name: slope[0] for name, slope in found[0].items()}, float(found[1][0]))
+    return None if affine is None else ({name: slope[0] for name, slope in affine[0].items()}, float(affine[1][0]))
 
 
 def _affine(function: Any, shapes: Mapping[str, tuple[int, ...]], constant: Any = None) -> Any:

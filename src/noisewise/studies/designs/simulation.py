@@ -85,10 +85,8 @@ class Rows:
         """Values of a statistic that is one number of few different values, and which of them each row has."""
         if name not in self._distinct:
             values = self.values[name]
-            values_and_rows = np.unique(values, return_inverse=True) if values.ndim == 1 else None
-            self._distinct[name] = (
-                None if values_and_rows is None or len(values_and_rows[0]) > len(values) // 4 else values_and_rows
-            )
+            unique = np.unique(values, return_inverse=True) if values.ndim == 1 else None
+            self._distinct[name] = None if unique is None or len(unique[0]) > len(values) // 4 else unique
         return self._distinct[name]
 
     @cached_property

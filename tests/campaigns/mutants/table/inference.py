@@ -303,8 +303,8 @@ CONDITIONAL = {
     ),
     "a window of very many rows ends where the integrand still counts": Mutant(
         "inference/conditional/row_panels.py",
-        "kept = logs >= top - DEEP",
-        "kept = logs >= top - 0.1 * DEEP",
+        "is_high = logs >= top - DEEP",
+        "is_high = logs >= top - 0.1 * DEEP",
         f"{ROWS}::test_the_likelihood_of_every_row_is_its_integral",
     ),
     "a chart of positive numbers lacks its Jacobian": Mutant(

@@ -124,8 +124,8 @@ EXPECTATION = {
     ),
     "the density of a statistic with joint entries is that of the first": Mutant(
         "likelihood/e_step/released_law.py",
-        "return found if self.by_entry else found.sum(axis=1, keepdims=True)",
-        "return found if self.by_entry else found[:, :1]",
+        "return log_eta if self.by_entry else log_eta.sum(axis=1, keepdims=True)",
+        "return log_eta if self.by_entry else log_eta[:, :1]",
         f"{ROBUST}::test_randomised_response_reference {MAIN}::test_shares_that_sum_to_one {STEPS}",
     ),
     "noise is as wide as the law where it has no scale": Mutant(

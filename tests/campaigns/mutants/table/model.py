@@ -71,8 +71,8 @@ KNOWN_TOTALS = {
     ),
     "chances of a record may differ where laws add up": Mutant(
         "model/sums/added.py",
-        "return all(degree <= (1.0 if name in PLACES else 0.0) for name, degree in found.items())",
-        "return all(degree <= 1.0 for name, degree in found.items())",
+        "return all(degree <= (1.0 if name in PLACES else 0.0) for name, degree in degrees.items())",
+        "return all(degree <= 1.0 for name, degree in degrees.items())",
         f"{SUMS}::test_what_is_not_known_is_simulated",
     ),
     "products of degree three pass for two": Mutant(
@@ -107,8 +107,8 @@ KNOWN_TOTALS = {
     ),
     "entries that were stacked change places when added up": Mutant(
         "numerics/record_sums.py",
-        "np.transpose(summed, kept)",
-        "np.transpose(summed, kept[::-1])",
+        "np.transpose(summed, axes_left)",
+        "np.transpose(summed, axes_left[::-1])",
         ADDED,
     ),
 }
@@ -167,8 +167,8 @@ LAWS_AND_TOTALS = {
     ),
     "a site of a function keeps the values of its first run": Mutant(
         "model/from_numpyro.py",
-        "return found({**before, **values})",
-        "return found({**values, **before})",
+        "return value_of({**before, **values})",
+        "return value_of({**values, **before})",
         "model/test_from_numpyro.py::test_it_is_the_model_written_by_hand",
     ),
     "a law with an atom at zero counts as one with a density": Mutant(

@@ -449,7 +449,7 @@ PROPOSALS = {
 CHOICES = {
     "rows kept by rejection control are thought to be worth what all candidates are": Mutant(
         "samplers/rejection_control.py",
-        "weights.mean() ** 2 / (kept * (weights * np.maximum(weights, level)).mean())",
+        "weights.mean() ** 2 / (share * (weights * np.maximum(weights, level)).mean())",
         "weights.mean() ** 2 / (weights**2).mean()",
         f"{FORESEEN}::test_what_thinning_out_will_do_is_foreseen",
     ),
@@ -481,8 +481,8 @@ CHOICES = {
     ),
     "a right posterior is refused for what lies at its ends": Mutant(
         "samplers/choosing/second_look.py",
-        "beyond = (found[:, entry] < low[entry]) | (found[:, entry] > high[entry])",
-        "beyond = (found[:, entry] < high[entry]) | (found[:, entry] > high[entry])",
+        "beyond = (values[:, entry] < low[entry]) | (values[:, entry] > high[entry])",
+        "beyond = (values[:, entry] < high[entry]) | (values[:, entry] > high[entry])",
         "samplers/test_second_look.py::test_a_right_posterior_is_not_refused_under_conflict",
     ),
 }
