@@ -314,19 +314,3 @@ def test_a_fit_names_entries():
     assert again.axes == fit.axes
     low, high = profile_interval(named, release, fit, "rate[Île, the]")
     assert low < fit.estimate["rate"][2] < high
-
-
-def test_pictures_name_entries_as_they_are_written():
-    """A dollar sign in a label is no formula."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    named = nw.Model(
-        {"rate": dist.Gamma(2.0, 0.1).expand([2])},
-        {"cases": lambda rate: dist.Poisson(rate)},
-        dims={"rate": ("price",)},
-    )
-    release = nw.Release(cases=LAPLACE.released([3.0, 4.0], {"price": [r"$\nothing$", "$1"]}))
-    figure = nw.plot(nw.sample(named, release, nw.Rejection(), draws=100, seed=1))
-    figure.canvas.draw()
-    assert figure.axes[0].get_xlabel() == r"rate[$\nothing$]"

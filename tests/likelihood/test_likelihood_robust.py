@@ -1,11 +1,10 @@
-"""Maximum likelihood in practice: several starts, boundaries, Ctrl-C, acceleration, totals, pictures."""
+"""Maximum likelihood in practice: several starts, boundaries, Ctrl-C, acceleration, totals."""
 
 import json
 from functools import cache
 from types import SimpleNamespace
 
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -21,9 +20,7 @@ from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS
 from noisewise.likelihood.e_step.table import E_STEPS
 from noisewise.likelihood.em import ExactAscent
-from noisewise.plots.trace import plot_trace
 
-matplotlib.use("Agg")
 START = {"theta": 1.0}
 COUNT = count_model()
 QUICK = nw.MCEM(schedule=nw.Ascent(most=4_000), final=20_000)
@@ -380,21 +377,6 @@ def test_beside_the_naive_fit(count_reference):
     assert row["shift"] == pytest.approx((truth["estimate"] - 37.4) * np.sqrt(truth["naive_information"]), rel=1e-4)
 
 
-def test_the_trace_is_drawn(seed):
-    import matplotlib.pyplot as plt
-
-    em = plot_trace(nw.fit(COUNT, count_release(), start=START))
-    assert [axis.get_ylabel() for axis in em.axes if axis.get_visible()] == ["theta", "log likelihood"]
-    fit = nw.fit(COUNT, count_release(), QUICK, start={"theta": 30.0}, seed=seed)
-    figure = plot_trace(fit)
-    labels = [axis.get_ylabel() for axis in figure.axes if axis.get_visible()]
-    assert labels == ["theta", "rise of Q", "simulated values"]
-    path, estimate = figure.axes[0].lines
-    assert list(path.get_ydata()) == [float(step["theta"]) for step in fit.trace]
-    assert estimate.get_ydata()[0] == fit.estimate["theta"]
-    plt.close("all")
-
-
 # Totals ---------------------------------------------------------------------------------------------------------------
 
 
@@ -534,7 +516,6 @@ REFUSED = {
     "accelerate": (lambda: nw.EM(accelerate="yes"), "'accelerate' must be True or False"),
     "score tolerance": (lambda: nw.EM(score_tolerance=-1.0), "'score_tolerance' must be positive"),
     "beside": (lambda: nw.fit(COUNT, count_release(), start=START).beside(3), "a fit of the same parameters"),
-    "plot": (lambda: plot_trace("fit"), "'fit' must be a Fit"),
     "moving contribution": (
         lambda: fit_total(contribution=lambda x, mu: x - mu),
         "a contribution of record fields alone",

@@ -13,7 +13,6 @@ from scipy import special, stats
 from targets import briefly
 
 import noisewise as nw
-from noisewise import datasets
 from noisewise.paper import REDUCED, count, exact, figures, lalonde, reproduce, write
 from noisewise.paper.numbers import FALSE_ALARM, Number, quantile_limits, share_limits, spread_limits
 
@@ -120,17 +119,6 @@ def test_exact_fits_match_the_reference(case, lalonde_reference, seed):
             below = values <= quantile
             p = float(level)
             assert abs(below.mean() - p) < LIMIT * np.sqrt(p * (1 - p) * (1 / size + 1 / len(values))), (name, level)
-
-
-def test_the_data_set_is_the_papers():
-    sample = datasets.lalonde()
-    assert (sample.treated.sum(), (~sample.treated).sum()) == (185, 260)
-    assert sample.earnings.max() == pytest.approx(60_300, abs=50)  # "the maximum ... is $60.3k"
-    found = sample.statistics()
-    assert found["mean_t"] == pytest.approx(6.3491435)
-    assert found["mean_c"] == pytest.approx(4.554801, abs=1e-6)
-    assert found["var_t"] == pytest.approx(61.89601, abs=1e-4)
-    assert found["var_c"] == pytest.approx(30.072458, abs=1e-4)
 
 
 def test_verdicts():

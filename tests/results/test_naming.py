@@ -1,9 +1,8 @@
-"""Labels and units: where they come from, and that tables for ArviZ, files and pictures of pairs have them."""
-
-import sys
+"""Labels and units: where they come from, and that tables for ArviZ and files have them."""
 
 import numpy as np
 import pytest
+from posteriors import cases
 from targets import count_model
 
 import noisewise as nw
@@ -11,17 +10,10 @@ from noisewise.analysis import Analysis, starter
 from noisewise.results.naming import Naming
 from noisewise.workflow.run import run_posterior
 
-TOLD = {"released": {"stay": 31.0}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1}
 
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def posterior():
-    rng = np.random.default_rng(1)
-    axes = nw.axes.Axes.of("test", {"rate": ("county",)}, {"county": ["Bronx", "$Kings"]}, {"rate": (2,)})
-    draws = {"stay": rng.normal(30.0, 2.0, 400), "rate": rng.gamma(4.0, 1.0, (400, 2))}
-    plain = nw.Posterior(draws, ("rate",), axes=axes, **TOLD)
-    derived = plain.derive(ratio=lambda rate: rate[0] / rate[1], more=lambda rate: rate[0] > rate[1], one=lambda: 1.0)
-    return derived.described(labels={"rate": "Cases", "ratio": "Ratio of rates"}, units={"rate": "per $1,000"})
+    return cases()
 
 
 def test_every_variable_has_a_label_and_a_unit_where_one_is_known(posterior):
@@ -76,46 +68,18 @@ def test_what_is_said_later_counts():
     assert (first | second) == Naming({"a": "mass", "b": "B"}, {"a": "kg"})
 
 
-def test_pairs_have_labels_and_units_on_their_axes(posterior, tmp_path):
-    pytest.importorskip("arviz_plots")
-    figure = nw.plot_pairs(posterior)
-    figure.savefig(tmp_path / "pairs.png")  # a $ in a unit is no formula
-    rows = ["Cases, Bronx (per $1,000)", "Cases, $Kings (per $1,000)", "Ratio of rates"]
-    shown = [axis for axis in figure.axes if axis.get_visible()]
-    assert {axis.get_xlabel().replace("\n", " ") for axis in shown} - {""} == set(rows)
-    assert {axis.get_ylabel().replace("\n", " ") for axis in shown} - {""} == {"density", *rows[1:]}
-    points = [np.asarray(axis.collections[0].get_offsets()) for axis in shown if axis.collections]
-    expected = [posterior["rate"][:, 0], posterior["rate"][:, 1], posterior["ratio"]]
-    pairs = {(row, column) for row in range(3) for column in range(row)}
-    for cloud in points:
-        at = [next(i for i, values in enumerate(expected) if np.allclose(values, cloud[:, side])) for side in (1, 0)]
-        pairs.discard(tuple(at))
-    assert not pairs
-
-
 REFUSED = {
     "name": (lambda p: p.described(labels={"rates": "Cases"}), "'labels' must be of names of the posterior"),
     "words": (lambda p: p.described(units={"rate": 3}), "'units\\['rate'\\]' must be words that can be printed"),
     "dict": (lambda p: p.described(units="kg"), "'units' must be a dict of words by name"),
-    "pairs": (lambda p: nw.plot_pairs(p, names=["ratios"]), "must be names of the posterior"),
-    "constant": (lambda p: nw.plot_pairs(p, names=["ratio", "one", "more"]), "at least two quantities that vary"),
-    "posterior": (lambda p: nw.plot_pairs({"p": p}), "must be a Posterior"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_named_or_drawn_is_refused(case, posterior):
+def test_what_cannot_be_named_is_refused(case, posterior):
     call, message = REFUSED[case]
     with pytest.raises(nw.InputError, match=message):
         call(posterior)
-
-
-def test_without_arviz_the_extra_is_named(posterior, monkeypatch):
-    monkeypatch.setitem(sys.modules, "arviz_plots", None)
-    with pytest.raises(
-        nw.InputError, match=r"needs ArviZ to be drawn; got None\. Run pip install 'noisewise\[arviz\]'"
-    ):
-        nw.plot_pairs(posterior)
 
 
 def test_words_of_a_file_that_are_none_are_refused(posterior, tmp_path, monkeypatch):

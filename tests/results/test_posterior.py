@@ -193,16 +193,6 @@ def test_levels_are_checked(plain, level):
         plain.summary(level)
 
 
-def test_plots_show_every_part(plain, weighted, vector):
-    figure = nw.plot(plain, prior=count_model(), naive=weighted)
-    shown = {text.get_text() for text in figure.legends[0].get_texts()}
-    assert shown == {"exact posterior", "naive posterior", "prior", "released value"}
-    assert len(nw.plot(vector).axes) == 6
-    assert len(nw.plot(vector, names=["share"]).axes) == 3
-    with pytest.raises(nw.InputError, match="must be names of the posterior"):
-        nw.plot(plain, names=["nope"])
-
-
 def test_comparison(plain):
     found = nw.compare(count_model(), count_release(), draws=20_000, seed=3)
     row = found.table().loc["theta"]
@@ -227,21 +217,6 @@ def test_comparison_without_a_naive_analysis():
     assert "No naive analysis" in repr(found)
     negative = nw.compare(count_model(), nw.Release(count=nw.Laplace(scale=5.0).released(-1.5)), draws=100, seed=1)
     assert "negative count" in negative.reason
-
-
-def test_plot_follows_the_weighted_posterior():
-    """A wide prior must not stretch the picture of a narrow posterior, and its line must have its height there."""
-    model = nw.Model(
-        prior={"scale": dist.HalfCauchy(1.0)}, statistics={"s": lambda scale: dist.Normal(0.0, scale).expand([50])}
-    )
-    release = nw.Release(s=nw.Exact().released(np.linspace(-2.0, 2.0, 50)))
-    posterior = nw.sample(model, release, nw.Importance(), draws=20_000, seed=1)
-    axis = nw.plot(posterior, names="scale", prior=model).axes[0]
-    low, high = axis.get_xlim()
-    assert high - low < 3.0
-    (line,) = [line for line in axis.get_lines() if line.get_label() == "prior"]
-    x, y = line.get_data()
-    assert np.interp(1.2, x, y) == pytest.approx(2 / np.pi / (1 + 1.2**2), rel=0.25)
 
 
 def test_expectations_count_the_weights(plain, weighted):

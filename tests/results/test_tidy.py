@@ -7,20 +7,15 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+from posteriors import rates
 
 import noisewise as nw
-from noisewise.axes import Axes
 from noisewise.results.tidy import COLUMNS
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def exact():
-    rng = np.random.default_rng(2)
-    told = {"released": {}, "release_hash": "", "sampler": nw.Rejection(), "seed": 1}
-    draws = {"rate": rng.normal([10.0, 2_000.0], [0.5, 40.0], size=(4_000, 2)), "p_1": rng.beta(40, 60, 4_000)}
-    axes = Axes.of("test", {"rate": ("county",)}, {"county": ["A&B", "C|D"]}, {"rate": (2,), "p_1": ()})
-    posterior = nw.Posterior(draws, ("rate", "p_1"), axes=axes, **told)
-    return posterior.derive(large=lambda p_1: p_1 > 0.4)
+    return rates()
 
 
 @pytest.fixture(scope="module")
@@ -134,31 +129,10 @@ def test_quantities_without_a_mean_have_their_median():
     assert "nan" not in found.to_markdown()
 
 
-def test_a_forest_plot_has_a_row_for_each_entry_and_a_mark_for_each_result(exact):
-    figure = nw.plot_forest({"naive": exact, "exact": exact}, names=["rate", "large"])
-    [axis] = [axis for axis in figure.axes if axis.get_visible()]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["A&B", "C|D"]
-    assert len(axis.lines) == 8
-    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"naive", "exact"}
-    low, high = (float(end[1]) for end in exact.interval()["rate"])
-    assert tuple(axis.lines[2].get_xdata()) == (low, high)
-    assert len(nw.plot_forest(exact).legends) == 0
-
-
-def test_pictures_say_the_unit_that_the_release_states():
-    release = nw.Release(total=nw.Laplace(scale=2.0).released(31.0).described(unit="euros"))
-    model = nw.Model({"theta": dist.Normal(30.0, 5.0)}, {"total": lambda theta: dist.Normal(theta, 1.0)})
-    posterior = nw.sample(model, release, nw.Rejection(), draws=200, seed=1)
-    assert [axis.get_xlabel() for axis in nw.plot(posterior).axes] == ["theta", "total (confidential, euros)"]
-    forest = nw.plot_forest({"exact": posterior}, names=["total", "theta"])
-    assert [axis.get_xlabel() for axis in forest.axes] == ["total (euros), 95% intervals", "theta, 95% intervals"]
-
-
 REFUSED = {
     "nothing": (lambda p: nw.table({}), "must be a dict or a list of results"),
     "number": (lambda p: nw.table({"a": 3}), "must be a posterior or a fit"),
     "names": (lambda p: nw.table(p, names=["rat"]), "must name what some result has"),
-    "truth": (lambda p: nw.plot_forest(p, names=["large"]), "must name quantities that have intervals"),
     "level": (lambda p: nw.table(p, level=95), "'level' must lie between 0 and 1"),
 }
 
