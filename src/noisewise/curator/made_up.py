@@ -28,7 +28,7 @@ def made_up(plan: Plan, table: Table) -> Table:
 class _Unchecked(Table):
     """A column that several statistics ask for holds the values of one of them."""
 
-    def _check_words(self, found: set[str], query: Query) -> None:
+    def _check_words(self, words: set[str], query: Query) -> None:
         pass
 
 

@@ -100,17 +100,17 @@ class Table:
                 return np.array(whole, dtype=np.int64)
         return np.array([float(each.strip() or "nan") for each in words], dtype=np.float64)
 
-    def _check_words(self, found: set[str], query: Query) -> None:
+    def _check_words(self, words: set[str], query: Query) -> None:
         """Refuse values that are not listed, and listed ones that do not occur, without saying which."""
         listed = {query.value} if query.kind == "count" else set(query.categories)
-        if query.kind != "count" and not found <= listed and "unlisted" not in query.allow:
+        if query.kind != "count" and not words <= listed and "unlisted" not in query.allow:
             rule, advice = "must hold every value of the column", "List them all, or recode the column"
             if query.kind == "answers":
                 advice = f"Everyone answers, so every value needs its category. {advice}."
             else:
                 advice = f'{advice}; or say allow = ["unlisted"], and such records are not counted.'
             raise refusal(query.where, "categories", rule, query.categories, advice)
-        if found and not listed <= found and "empty" not in query.allow:
+        if words and not listed <= words and "empty" not in query.allow:
             argument, named = ("value", query.value) if query.kind == "count" else ("categories", query.categories)
             rule = "must occur in the column" if query.kind == "count" else "must each occur in the column"
             advice = 'Look for a slip in the plan; or say allow = ["empty"] if none is meant to be possible.'

@@ -56,7 +56,7 @@ def plot_sizes(
     kind: str,
     words: str,
     goal: float,
-    found: Mapping[float, int],
+    answers: Mapping[float, int],
 ) -> Any:
     """The target and its 95% band against the number of people, by budget; where the goal is met, a mark."""
     figure, (axis,) = grid_of_panels(1, 5.2, 0.6)
@@ -74,8 +74,8 @@ def plot_sizes(
             linestyle=dash,
             label=f"{kind} = {budget:g}",
         )
-        if budget in found:
-            axis.plot(found[budget], goal, marker="o", color=COLOURS["naive"], markersize=5)
+        if budget in answers:
+            axis.plot(answers[budget], goal, marker="o", color=COLOURS["naive"], markersize=5)
     axis.axhline(goal, color=COLOURS["released"], linewidth=0.8, label="asked for")
     axis.set(xlabel="number of people", ylabel=words)
     seen = [n for curve in curves.values() for n in curve]

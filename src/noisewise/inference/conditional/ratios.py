@@ -250,12 +250,12 @@ def _followed(how: tuple[str, int], parameters: Any, fixed: Any, value: Any, slo
             return old.at[index].set(new, mode="drop")
 
         some = replace(table, released=picked(jnp.broadcast_to(table.released, shape)), total=picked(table.total))
-        found = _enumerated(how, jax.tree.map(picked, parameters), (some, jax.tree.map(picked, mechanism)))
-        return put(left, False), *jax.tree.map(put, (value, slopes, fits), found)
+        sums = _enumerated(how, jax.tree.map(picked, parameters), (some, jax.tree.map(picked, mechanism)))
+        return put(left, False), *jax.tree.map(put, (value, slopes, fits), sums)
 
     state = jax.tree.map(flat, (~fits, value, slopes, fits))
-    _, *found = jax.lax.while_loop(lambda state: jnp.any(state[0]), again, state)
-    return jax.tree.map(lambda one: jnp.reshape(one, shape), tuple(found))
+    _, *sums = jax.lax.while_loop(lambda state: jnp.any(state[0]), again, state)
+    return jax.tree.map(lambda one: jnp.reshape(one, shape), tuple(sums))
 
 
 def _enumerated(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple[Any, ...], Any]:

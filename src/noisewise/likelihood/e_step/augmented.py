@@ -208,7 +208,9 @@ class Augmented(SimulatedRecords, Chained):
         """What is kept of records given by field, (rows, n, ...)."""
         if not self.by_sums:
             rows = len(next(iter(fields.values())))
-            return np.concatenate([np.asarray(fields[one], float).reshape(rows, self.n, -1) for one in self.kept], 2)
+            return np.concatenate(
+                [np.asarray(fields[one], float).reshape(rows, self.n, -1) for one in self.fields_used], 2
+            )
         pieces = []
         for field, family in self.families.items():
             x = np.asarray(fields[field], float).reshape(-1, self.n, self.widths[field])

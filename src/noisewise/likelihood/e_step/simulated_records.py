@@ -45,8 +45,8 @@ class SimulatedRecords:
         # Fields whose law does not name a parameter add a constant to Q.
         self.fitted = [field for field, law in self.laws.items() if law.outer]
         wanted = {*total.arguments, *self.fitted, *(p for field in self.fitted for p in self.laws[field].inner)}
-        self.kept = [field for field in self.laws if field in wanted]
-        self.widths = {field: int(np.prod(self.laws[field].form.shape)) for field in self.kept}
+        self.fields_used = [field for field in self.laws if field in wanted]
+        self.widths = {field: int(np.prod(self.laws[field].form.shape)) for field in self.fields_used}
         self.shape = (self.n, sum(self.widths.values()))
         self.law = self  # parents
         self.parents = tuple(dict.fromkeys(p for field in self.fitted for p in self.laws[field].outer))
@@ -108,7 +108,7 @@ class SimulatedRecords:
     def _fields(self, s: Any) -> Values:
         """Fields by name from stacked records of shape (..., width), in their own shapes and types."""
         fields, start = {}, 0
-        for field in self.kept:
+        for field in self.fields_used:
             form = self.laws[field].form
             piece = s[..., start : start + self.widths[field]].reshape((*s.shape[:-1], *form.shape))
             fields[field] = piece.astype(int) if form.discrete else piece
@@ -120,7 +120,7 @@ class SimulatedRecords:
         everything = {name: np.broadcast_to(one, (rows, *np.shape(one))) for name, one in values.items()}
         for field, law in self.laws.items():
             everything[field] = law.draw(rng, everything, rows, records=self.n)
-        pieces = [np.asarray(everything[field], float).reshape(rows, self.n, -1) for field in self.kept]
+        pieces = [np.asarray(everything[field], float).reshape(rows, self.n, -1) for field in self.fields_used]
         return np.concatenate(pieces, axis=2)
 
     def totals(self, s: Array) -> Array:

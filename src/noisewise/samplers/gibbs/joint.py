@@ -59,7 +59,7 @@ class Joint:
     def __init__(self, problem: Problem, totals: Mapping[str, Any]) -> None:
         self.problem, self.model, self.totals = problem, problem.model, totals
         self.measured = problem.measured
-        self.kept: dict[str, Any] = {}
+        self.steps: dict[str, Any] = {}
         """Steps that are dear to make, by the statistic that they move."""
         exact = {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
         self.fixed = exact - set(self.measured)

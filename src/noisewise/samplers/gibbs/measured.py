@@ -21,7 +21,7 @@ class MeasuredTable:
     @staticmethod
     def of(joint: Joint, name: str) -> "MeasuredTable":
         """The step for one table, made once for a run: finding its directions takes time."""
-        step: MeasuredTable = joint.kept.get(name) or joint.kept.setdefault(name, MeasuredTable(joint, name))
+        step: MeasuredTable = joint.steps.get(name) or joint.steps.setdefault(name, MeasuredTable(joint, name))
         return step
 
     def settle(self, rng: np.random.Generator, state: State) -> None:

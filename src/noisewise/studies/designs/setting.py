@@ -40,7 +40,7 @@ class Setting:
 
     def keep(self, run: StudyRun, scope: int = 0, batches: int = 32) -> None:
         """From now on the simulation is part of a run; rows of so many batches are kept in memory."""
-        self.simulation.run, self.simulation.scope, self.simulation.kept = run, scope, batches
+        self.simulation.run, self.simulation.scope, self.simulation.most_batches = run, scope, batches
 
     def means(self, mechanisms: Mechanisms, first: int, last: int) -> Array:
         """The target's averages by batch; by closed form, one number."""

@@ -120,7 +120,7 @@ class Simulation:
     """All are measured of the same posteriors; true values are those that the first one states, or the prior's."""
     seed: int
     engine: Engine | None = None
-    kept: int = 32
+    most_batches: int = 32
     """Batches whose rows are kept, at most; others are made again when they are asked for."""
     source: Source | None = None
     """Where true values come from; None: from the prior, or at the stated truth."""
@@ -232,7 +232,7 @@ class Simulation:
         """Rows of a batch, derived quantities among them."""
         if batch not in self._batches:
             pool = self._given(batch)[1] or self._pool(batch)
-            if len(self._batches) >= self.kept or sum(one.size for one in self._batches.values()) > NUMBERS:
+            if len(self._batches) >= self.most_batches or sum(one.size for one in self._batches.values()) > NUMBERS:
                 return pool
             self._batches[batch] = pool
         return self._batches[batch]
@@ -254,13 +254,13 @@ class Simulation:
         values |= model.derive(values)
         counts: dict[str, list[Table]] = {}
         for name, one in self._counted.items():
-            found = one.tables(values)
-            if found is not None:
-                counts[name] = found
-                rows = len(found[0][1])
+            tables = one.tables(values)
+            if tables is not None:
+                counts[name] = tables
+                rows = len(tables[0][1])
                 values = {other: column[:rows] for other, column in values.items()}
         rows = len(next(iter(values.values())))
-        counts = {name: [(each, chance[:rows]) for each, chance in found] for name, found in counts.items()}
+        counts = {name: [(each, chance[:rows]) for each, chance in tables] for name, tables in counts.items()}
         return Rows(values, counts=counts)
 
     def _released(self, truths: dict[str, Array], mechanisms: Mechanisms, batch: int) -> dict[str, Array]:
