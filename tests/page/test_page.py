@@ -568,12 +568,12 @@ def test_a_design_of_the_page_goes_on_where_it_was_stopped(tmp_path, monkeypatch
 
     def found():
         batches.clear()
-        return compute._found(file, checkpoint).to_dict(), len(batches)
+        return compute._designed(file, checkpoint).to_dict(), len(batches)
 
     monkeypatch.setattr(Simulation, "_computed", counted)
     file, checkpoint = DesignFile.from_text(SIMULATED_PLAN), tmp_path / "checkpoints" / "run.nwc"
     with pytest.raises(Cancelled), compute._releases_counted(cut):
-        compute._found(file, checkpoint)
+        compute._designed(file, checkpoint)
     assert told[-1] == ("looking for the budget", 24, 48)
     resumed, few = found()
     compute._forget(checkpoint)
