@@ -9,13 +9,19 @@ VERBS = ("calibrate", "compare", "design", "fit", "release", "serve")
 """Commands of the command line, each called like the function that it runs."""
 ONE_MEANING = {
     "applies": "whether what the module does can be done here",
+    "bars": "of intervals, in a picture",
     "describe": "what a file holds, in words: a release's, a checkpoint's",
+    "draw": "random values of a law",
+    "heavy_tails": "the same where draws stay on an accelerator",
     "log_gamma": "the logarithm of the gamma function: one precise, one fast",
     "log_prob": "a log density",
     "log_sum": "log sum exp, with and without a gradient",
     "main": "where a process begins",
+    "mean_and_sd": "the same where draws stay on an accelerator",
     "percent": "a share in words",
     "plain": "as data for JSON",
+    "prior_draws": "draws of a model's prior: so many, or as many as a picture needs",
+    "quantiles": "the same where draws stay on an accelerator",
     "rule": "nodes and weights of a quadrature",
     "starter": "an analysis file to begin with",
     "unfit": "why something does not apply, or None",
@@ -24,7 +30,6 @@ ONE_MEANING = {
 """Names of functions in several rooms, and the one idea that each is everywhere."""
 TWO_MEANINGS = {
     "answers": "in the report, whether draws can be used; in results, what an estimate says of derived quantities",
-    "draw": "random values; in plots, a picture",
     "table": "the public nw.table of results; in the report, the markup of any",
 }
 """Names that still have two. None is to be added."""

@@ -19,7 +19,7 @@ import noisewise as nw
 from noisewise.diagnostics import tails, weights
 from noisewise.engine import device as device_engine
 from noisewise.model.on_device import held as held_module
-from noisewise.model.on_device.held import GrowingColumn, Held, about
+from noisewise.model.on_device.held import GrowingColumn, Held, rows_or_more
 from noisewise.numerics import double
 from noisewise.results import intervals, on_device
 from noisewise.results.drawn import where_they_are
@@ -86,7 +86,7 @@ def test_draws_are_those_that_are_fetched_at_once(seed, fetched, monkeypatch):
     assert len(stayed) == DRAWS
     fetched.clear()
     first = stayed["pair"]
-    assert fetched == [about(DRAWS) * 2 * 8]
+    assert fetched == [rows_or_more(DRAWS) * 2 * 8]
     assert stayed["pair"] is first
     assert len(fetched) == 1
     assert stays(stayed) == {"a": True, "n": True, "pair": False, "count": True}
@@ -207,8 +207,8 @@ def test_a_room_holds_the_rows_of_its_pieces_and_nothing_else(seed):
     np.testing.assert_array_equal(np.asarray(room[: len(plain)]), plain)
     rows = room[:900]
     np.testing.assert_array_equal(np.asarray(rows), plain[:900])
-    assert len(rows.first_rows_of()) == about(len(rows)) < about(6_000)
-    assert [about(rows) for rows in (0, 1, 1024, 1025, 10**8)] == [1024, 1024, 1024, 2048, 100_663_296]
+    assert len(rows.first_rows_of()) == rows_or_more(len(rows)) < rows_or_more(6_000)
+    assert [rows_or_more(rows) for rows in (0, 1, 1024, 1025, 10**8)] == [1024, 1024, 1024, 2048, 100_663_296]
 
 
 def test_long_columns_are_fetched_part_by_part(monkeypatch, fetched, seed):
@@ -229,11 +229,11 @@ def test_nothing_of_the_blocks_is_left(seed):
         return sum(array.nbytes for array in jax.live_arrays() if id(array) not in others)
 
     posterior = drawn(seed)
-    assert left() == 5 * 8 * about(DRAWS)
+    assert left() == 5 * 8 * rows_or_more(DRAWS)
     posterior.summary()
-    assert left() == 5 * 8 * about(DRAWS)
+    assert left() == 5 * 8 * rows_or_more(DRAWS)
     assert len(posterior["a"]) == DRAWS
-    assert left() == 4 * 8 * about(DRAWS)
+    assert left() == 4 * 8 * rows_or_more(DRAWS)
     del posterior
     assert left() == 0
 
@@ -290,7 +290,9 @@ def test_a_run_that_ends_early_leaves_what_it_has(seed, monkeypatch):
     stayed = drawn(seed, problem, limited, draws=10**5)
     assert stayed.status == "max_proposals"
     assert all(stays(stayed).values())
-    assert all(len(column.first_rows_of()) == about(len(stayed)) for column in where_they_are(stayed.draws).values())
+    assert all(
+        len(column.first_rows_of()) == rows_or_more(len(stayed)) for column in where_they_are(stayed.draws).values()
+    )
     plain = fetched_at_once(seed, monkeypatch, problem=problem, sampler=limited, draws=10**5)
     assert (stayed.status, stayed.message, len(stayed)) == (plain.status, plain.message, len(plain))
     np.testing.assert_array_equal(stayed["theta"], plain["theta"])
@@ -311,7 +313,9 @@ def test_ctrl_c_leaves_the_first_draws_there(seed, monkeypatch):
     assert stayed.status == "interrupted"
     assert all(stays(stayed).values())
     assert 0 < len(stayed) < 10**6
-    assert all(len(column.first_rows_of()) == about(len(stayed)) for column in where_they_are(stayed.draws).values())
+    assert all(
+        len(column.first_rows_of()) == rows_or_more(len(stayed)) for column in where_they_are(stayed.draws).values()
+    )
     plain = fetched_at_once(seed, monkeypatch, problem=problem, draws=len(stayed))
     np.testing.assert_array_equal(stayed["theta"], plain["theta"])
 
@@ -322,9 +326,9 @@ def test_what_does_not_stay(seed, tmp_path, monkeypatch):
     assert not any(stays(drawn(seed, engine=nw.Device("cpu", precision="single", rows=ROWS))).values())
     assert not any(stays(drawn(seed, engine=nw.Threads(1))).values())
     assert not any(stays(drawn(seed, (count_model(), count_release()), nw.Importance())).values())
-    monkeypatch.setattr(device_engine, "memory", lambda: (4 * 5 * 8 * about(DRAWS), 10**9))
+    monkeypatch.setattr(device_engine, "memory", lambda: (4 * 5 * 8 * rows_or_more(DRAWS), 10**9))
     assert all(stays(drawn(seed)).values())
-    monkeypatch.setattr(device_engine, "memory", lambda: (4 * 5 * 8 * about(DRAWS) - 4, 10**9))
+    monkeypatch.setattr(device_engine, "memory", lambda: (4 * 5 * 8 * rows_or_more(DRAWS) - 4, 10**9))
     assert not any(stays(drawn(seed)).values())
     monkeypatch.setattr(device_engine, "memory", lambda: None)
     assert not any(stays(drawn(seed)).values())

@@ -7,6 +7,7 @@ import numpy as np
 
 from noisewise.frozen import FrozenDict
 from noisewise.model.on_device.held import Held
+from noisewise.model.simulator import read_only
 from noisewise.numerics import Array
 
 
@@ -54,10 +55,3 @@ def frozen_draws(columns: Mapping[str, Any]) -> Mapping[str, Array]:
 def where_they_are(draws: Mapping[str, Array]) -> Mapping[str, Array | Held]:
     """The columns, none of them fetched, for their length, shape and kind."""
     return draws.columns if isinstance(draws, Drawn) else draws
-
-
-def read_only(column: Array) -> Array:
-    """A view that cannot be written to."""
-    view = np.asarray(column).view()
-    view.flags.writeable = False
-    return view

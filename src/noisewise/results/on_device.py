@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.diagnostics import tails
-from noisewise.model.on_device.held import Held, about, to_host
+from noisewise.model.on_device.held import Held, rows_or_more, to_host
 from noisewise.numerics import Array
 from noisewise.results.intervals import rows_inside
 
@@ -66,7 +66,7 @@ def heavy_tails(column: Held) -> Array:
     with column.there():
         rows = column.first_rows_of()
         for entry in range(tail_shapes.size):
-            marks, farthest = _farthest(rows, size, entry, count, about(count + 1))
+            marks, farthest = _farthest(rows, size, entry, count, rows_or_more(count + 1))
             finite, cut, tenth, top = to_host(marks)
             if not finite:  # then nothing is said of any entry
                 return np.full(shape, np.nan)

@@ -24,13 +24,14 @@ from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
 from noisewise.model.on_device.held import Held
+from noisewise.model.simulator import read_only
 from noisewise.notebook import for_people
 from noisewise.numerics import Array
 from noisewise.results import decisions, groups, intervals, on_device, power_scaling, replicates
 from noisewise.results import derived as derivation
 from noisewise.results import posterior_file as result_file
 from noisewise.results import posterior_netcdf as netcdf
-from noisewise.results.drawn import frozen_draws, read_only, where_they_are
+from noisewise.results.drawn import frozen_draws, where_they_are
 from noisewise.results.draws_table import draws_table
 from noisewise.results.labels import label_of, labels_of
 from noisewise.results.naming import Naming

@@ -23,7 +23,7 @@ from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
 from noisewise.inference.streams import Budget, Columns, Outcome, Stream, run
 from noisewise.model.on_device.draws import on_accelerator
-from noisewise.model.on_device.held import about
+from noisewise.model.on_device.held import rows_or_more
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.judging import posterior_of
@@ -177,7 +177,7 @@ def draws_stay(problem: Problem, roots: list[Stream], draws: int, engine: Engine
         return False
     names = {name for root in roots for stream in root.below() for name in cast(Merge, stream.work).fresh}
     row = sum(math.prod(problem.model.shape(name)) * problem.model.dtype(name).itemsize for name in names)
-    return about(draws) * row <= engine.staying_bytes
+    return rows_or_more(draws) * row <= engine.staying_bytes
 
 
 def _next_statistic(problem: Problem, waiting: list[str], groups: list[set[str]]) -> str:

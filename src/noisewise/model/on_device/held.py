@@ -78,7 +78,7 @@ class Held:
         rows, at = np.empty(self.shape, self.dtype), 0
         with self.there():
             for array, start, stop in self.pieces:
-                size = min(len(array), about(stop - start), max(1, PART * len(array) // max(1, array.size)))
+                size = min(len(array), rows_or_more(stop - start), max(1, PART * len(array) // max(1, array.size)))
                 for first in range(start, stop, size):
                     last = min(first + size, stop)
                     begin = min(first, len(array) - size)  # a part may not reach beyond the array
@@ -115,7 +115,7 @@ class GrowingColumn:
     def __init__(self, rows: int, like: Held) -> None:
         self.filled = 0
         with like.there():
-            self.array = jnp.zeros((about(rows), *like.shape[1:]), like.dtype)
+            self.array = jnp.zeros((rows_or_more(rows), *like.shape[1:]), like.dtype)
 
     def put(self, column: Held) -> None:
         """After those that are there."""
@@ -127,7 +127,7 @@ class GrowingColumn:
     def __getitem__(self, rows: slice) -> Held:
         """The first so many, in an array that is not much longer."""
         whole = Held([(self.array, 0, self.filled)])[rows]
-        (array, start, stop), size = whole.pieces[0], about(len(whole))
+        (array, start, stop), size = whole.pieces[0], rows_or_more(len(whole))
         assert start == 0
         if size == len(array):
             return whole
@@ -135,7 +135,7 @@ class GrowingColumn:
             return Held([(_cut(array, 0, size), 0, stop)])
 
 
-def about(rows: int) -> int:
+def rows_or_more(rows: int) -> int:
     """So many rows or up to an eighth more: few programs serve many lengths."""
     step = max(1024, (1 << max(rows - 1, 0).bit_length()) // 16)
     return max(1, -(-rows // step)) * step
