@@ -19,7 +19,8 @@ def parts_of(
     numbers is that is measured several ways.
     """
     measured = {one.statistic for one in problem.measured.values()}
-    for name in problem.needed - set(problem.measured) - set(problem.model.parameters):
+    others = problem.needed - set(problem.measured) - set(problem.model.parameters)
+    for name in filter(others.__contains__, problem.model.order):  # of several, the first is named
         _check(problem, name, name in measured, records is not None)
     owners = {name: problem.measured[name].statistic if name in problem.measured else name for name in problem.release}
     return [_part(problem, name, name in measured, records, tables) for name in dict.fromkeys(owners.values())]
