@@ -4,10 +4,11 @@
 
 Every row is measured in a process of its own, after one run to compile, best of three; memory is that process's peak,
 for Dask with its workers' added. Dask's workers are processes of this machine with one thread each. They take turns
-with two threads of the measuring process, beside which the last column sets them; a simulator written in Python holds
-the interpreter's lock, and gains nothing from a second thread. What threads give is measured by threads.py. "records"
-is a clamped mean, whose records are simulated; "known sums" are a number of bits, a sum and a sum of squares, drawn by
-their own law.
+with two threads of the measuring process, beside which the last column sets them, in runs of some seconds: a cluster
+takes a tenth of a second to have its first blocks, of which shorter runs would speak; a simulator written in Python
+holds the interpreter's lock, and gains nothing from a second thread. What threads give is measured by threads.py.
+"records" is a clamped mean, whose records are simulated; "known sums" are a number of bits, a sum and a sum of squares,
+drawn by their own law.
 """
 
 import json
@@ -65,8 +66,8 @@ def simulator_problem(_=None):
 
 CASES = {
     # name: (problem, sampler, draws)
-    "count": (count_problem, nw.Rejection(), 2_000_000),
-    "Lalonde": (lalonde_problem, nw.Rejection(), 100_000),
+    "count": (count_problem, nw.Rejection(), 10_000_000),
+    "Lalonde": (lalonde_problem, nw.Rejection(), 1_000_000),
     "simulator": (simulator_problem, nw.Rejection(), 2_000),
     "records": (total_problem, nw.Rejection(), 2_000),
     "known sums": (known_problem, nw.Rejection(), 20_000),
