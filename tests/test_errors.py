@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
+from noisewise.analysis.mistakes import mistake_in_words
 from noisewise.analysis.toml import FileError
 from noisewise.engine.transport import portable
 from noisewise.errors import InputError, NoisewiseWarning, Place, WrongMechanism, refusal
@@ -172,3 +173,8 @@ def test_a_warning_has_its_cause():
     (warning,) = [each.message for each in caught if isinstance(each.message, NoisewiseWarning)]
     assert (warning.who, str(warning)) == ("Model", f"Model: {warning.cause}")
     assert warning.cause.startswith("parameter 'b' is used by no statistic")
+
+
+def test_a_warning_about_a_place_of_the_model_names_it_to_people_who_write_no_python():
+    assert mistake_in_words(NoisewiseWarning("is odd.", "Model['theta']")) == "Model['theta']: is odd."
+    assert mistake_in_words(NoisewiseWarning("memory is short.", "sample")) == "memory is short."

@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.engine import Broken, Dask, Processes, Stopped, Task, Threads, gather, machine, threads
+from noisewise.engine import Broken, Dask, Engine, Processes, Stopped, Task, Threads, gather, machine, threads
 from noisewise.engine import dask as cluster
 from noisewise.engine import transport as shipping
 from noisewise.inference.problem import Problem
@@ -470,3 +470,16 @@ def test_turns_stay_short_until_the_last_of_several_runs_ends():
     assert sys.getswitchinterval() == pytest.approx(threads.TURN)
     second.__exit__(None, None, None)
     assert sys.getswitchinterval() == before
+
+
+def test_an_engine_states_what_it_wants_as_it_likes():
+    class Mine(Engine):
+        def __init__(self, rows):
+            self.block_rows = rows
+
+        def execute(self, source):
+            raise NotImplementedError
+
+    assert Mine(1_024).block_rows == 1_024
+    assert Engine.block_rows is None
+    assert nw.Laplace.event_dim == 0  # mechanisms likewise

@@ -24,6 +24,11 @@ LAWS = {
     "known n": (lambda a: dist.Binomial(12, jax.nn.sigmoid(a)), "total_count", 12, (0.0, 12.0)),
     "n by arithmetic": (lambda a: dist.Binomial(jnp.asarray(6) * 2, jax.nn.sigmoid(a)), "total_count", 12, (0.0, 12.0)),
     "n that moves": (lambda a, n: dist.Binomial(n, jax.nn.sigmoid(a)), "total_count", None, (0.0, np.inf)),
+    "compiled": (jax.jit(lambda a: dist.Binomial(12, jax.nn.sigmoid(a))), "total_count", 12, (0.0, 12.0)),
+    "its own derivative": (
+        lambda a: dist.Binomial(jax.nn.relu(jnp.asarray(12.0)).astype(int), jax.nn.sigmoid(a)),
+        *("total_count", 12, (0.0, 12.0)),
+    ),
     "no parents": (lambda: dist.Binomial(7, 0.3), "total_count", 7, (0.0, 7.0)),
     "no such attribute": (lambda a: dist.Poisson(jnp.exp(a)), "total_count", None, (0.0, np.inf)),
     "an end that moves": (lambda a: dist.Uniform(a, 5.0), "high", 5.0, (-np.inf, 5.0)),

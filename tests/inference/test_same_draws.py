@@ -23,6 +23,7 @@ def test_every_digest_is_of_a_run_there_is():
         assert set(entry["environment"]) == set(same_draws.environment())
     environments = [entry["environment"] for entry in ENTRIES]
     assert all(environments.count(one) == 1 for one in environments)
+    assert set().union(*(entry["digests"] for entry in ENTRIES)) == set(RUNS)
 
 
 @pytest.mark.bits

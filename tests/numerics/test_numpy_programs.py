@@ -128,3 +128,41 @@ def test_what_moving_outputs_need_is_not_computed():
 
     with double():
         assert fixed_outputs(function, jax.ShapeDtypeStruct((), float)) == [None, 2.0]
+
+
+@jax.custom_vjp
+def halved(x):
+    return 0.5 * x
+
+
+halved.defvjp(lambda x: (halved(x), None), lambda _, slope: (0.5 * slope,))
+
+
+def test_numbers_that_only_jax_can_make_are_fixed_too():
+    """Functions with derivatives of their own, random numbers of a fixed key, a division that overflows in silence."""
+
+    def function(x):
+        design = jax.random.normal(jax.random.key(3), (2,))
+        return jax.nn.relu(-HAND), halved(HAND), jax.scipy.special.xlogy(HAND, 2.0), design, jnp.asarray(HAND) / 0.0, x
+
+    with double():
+        fixed = fixed_outputs(function, jax.ShapeDtypeStruct((), float))
+        expected = [np.asarray(value) for value in function(0.0)]
+    assert fixed.pop() is None
+    for value, right in zip(fixed, expected, strict=False):
+        np.testing.assert_allclose(value, right, rtol=1e-15)
+
+
+def test_within_a_compiled_function_each_output_is_looked_at_by_itself():
+    """Twice the same function, as JAX traces it once: the first call is fixed, of the second one output is."""
+    both = jax.jit(lambda x, y: (x + 1.0, y * 2.0))
+
+    def function(x):
+        return (*both(jnp.asarray(3.0), HAND), *both(x, HAND + 1.0))
+
+    with double():
+        first, second, third, fourth = fixed_outputs(function, jax.ShapeDtypeStruct((), float))
+    assert first == 4.0
+    assert third is None
+    np.testing.assert_array_equal(second, 2.0 * HAND)
+    np.testing.assert_array_equal(fourth, 2.0 * (HAND + 1.0))

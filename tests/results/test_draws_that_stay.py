@@ -10,8 +10,10 @@ import threading
 from functools import cache
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from targets import count_model, count_release
 
@@ -22,7 +24,7 @@ from noisewise.model.on_device import held as held_module
 from noisewise.model.on_device.held import GrowingColumn, Held, rows_or_more
 from noisewise.numerics import double
 from noisewise.results import intervals, on_device
-from noisewise.results.drawn import where_they_are
+from noisewise.results.drawn import Drawn, where_they_are
 from noisewise.samplers import rejection
 
 DRAWS, ROWS = 5_000, 2**12
@@ -202,7 +204,7 @@ def test_a_room_holds_the_rows_of_its_pieces_and_nothing_else(seed):
     parts = [rng.normal(size=(size, 2)) for size in (700, 1, 1_500, 30)]
     room = GrowingColumn(6_000, padded(parts[0]))
     for part in parts:
-        room.put(padded(part)[len(part) // 3 : -1])
+        room.put(padded(part)[len(part) // 3 : -1], room.filled)
     plain = np.concatenate([part[len(part) // 3 : -1] for part in parts])
     np.testing.assert_array_equal(np.asarray(room[: len(plain)]), plain)
     rows = room[:900]
@@ -257,6 +259,63 @@ def test_files_and_tables_have_the_numbers(seed, tmp_path, monkeypatch):
     assert drawn(seed).to_pandas().equals(plain.to_pandas())
     with pytest.raises(TypeError):
         stayed.draws["a"] = plain["a"]
+
+
+def test_draws_are_a_dict_as_always(seed, monkeypatch):
+    """Where scripts and other packages take them for one."""
+    plain = fetched_at_once(seed, monkeypatch)
+    monkeypatch.setattr(rejection, "WORTH_STAYING", 1)
+    scalars = ["a", "n", "count"]
+
+    def of_scalars():
+        return Drawn({name: column for name, column in where_they_are(drawn(seed).draws).items() if name in scalars})
+
+    table = pd.DataFrame({name: plain[name] for name in scalars})
+    for make in (pd.DataFrame, lambda draws: pd.DataFrame(dict(draws)), lambda draws: pd.DataFrame({**draws})):
+        assert make(of_scalars()).equals(table[list(of_scalars())])
+    assert pd.DataFrame(of_scalars().copy())["a"].equals(table["a"])
+    assert set({"b": 1.0} | of_scalars()) == {"b", *scalars}
+    assert "on the accelerator: a" in repr(of_scalars())
+    stayed = drawn(seed).draws
+    assert isinstance(stayed, dict)
+    assert stayed.get("none") is None
+    np.testing.assert_array_equal(stayed.get("a"), plain["a"])
+    assert all(isinstance(column, np.ndarray) for column in stayed.values())
+    with pytest.raises(TypeError, match="copy it to a dict of your own"):
+        stayed["a"] = plain["a"]
+
+
+def test_a_column_that_was_cut_short_is_put_there_again(monkeypatch):
+    """By a second Ctrl-C, which waits for nothing: rows of one draw stay side by side."""
+    pieces, calls, real = [Held([(jnp.arange(4.0 * n, 4.0 * n + 4.0), 0, 4)]) for n in range(3)], [], held_module._put
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    column = GrowingColumn(12, pieces[0])
+    column.put(pieces[0], 0)
+    monkeypatch.setattr(held_module, "_put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        column.put(np.concatenate(pieces[1:]), 4)
+    column.put(np.concatenate(pieces[1:]), 4)
+    np.testing.assert_array_equal(np.asarray(column[:12]), np.arange(12.0))
+
+
+def test_a_device_that_is_full_leaves_the_draws_here(seed, monkeypatch):
+    plain = fetched_at_once(seed, monkeypatch)
+    monkeypatch.setattr(rejection, "WORTH_STAYING", 1)
+
+    def full(*arguments):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+    monkeypatch.setattr(GrowingColumn, "__init__", full)
+    fetched = drawn(seed)
+    assert not any(stays(fetched).values())
+    for name in plain.draws:
+        np.testing.assert_array_equal(fetched[name], plain[name])
 
 
 SQUARE = {"square": lambda theta: theta**2}

@@ -22,12 +22,10 @@ def mistake_in_words(error: NoisewiseError | NoisewiseWarning) -> str:
     """An error or a warning for people who write no Python; where a file is meant, it begins with that."""
     if isinstance(error, FileError):  # it is in their words already, with a line of the file
         return str(error)
-    if isinstance(error, NoisewiseWarning):
-        return in_file_words(error.cause)
-    if not isinstance(error, InputError):
+    if not isinstance(error, (InputError, NoisewiseWarning)):
         return in_file_words(without_code(str(error)))
     place = "" if error.who is None or is_code(error.who) else f"{error.who}: "
-    return place + cause_in_words(error)
+    return place + (cause_in_words(error) if isinstance(error, InputError) else in_file_words(error.cause))
 
 
 def is_code(who: str) -> bool:

@@ -43,7 +43,8 @@ class FileError(InputError):
         caret = " " * (len(lead) - 2) + "| " + pad + "^"
         excerpt = f"{lead}{quoted}\n{caret}"
         super().__init__(f"{cause}\n{excerpt}", who=f"{where}, line {line}, column {column}")
-        self.cause, self.where, self.excerpt = cause, where, excerpt
+        self.cause = self.reason = cause
+        self.where, self.excerpt = where, excerpt
         self.line, self.column = line, column
 
     @property

@@ -7,7 +7,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from noisewise.engine.failures import located
 from noisewise.engine.machine import Room
@@ -67,15 +67,17 @@ class Engine(ABC):
     keeps: ClassVar[bool] = False
     """Whether what one task gave may stay where it was made until another takes it."""
 
-    @property
-    def staying_bytes(self) -> float:
-        """Bytes of results that may stay where they were made, until somebody asks for them."""
-        return 0.0
+    if TYPE_CHECKING:  # for types, so that an engine may state or compute them; in fact plain attributes
 
-    @property
-    def block_rows(self) -> int | None:
-        """Rows of a block of scalars where the engine wants its own number; None leaves it to the algorithm."""
-        return None
+        @property
+        def staying_bytes(self) -> float:
+            """Bytes of results that may stay where they were made, until somebody asks for them."""
+
+        @property
+        def block_rows(self) -> int | None:
+            """Rows of a block of scalars where the engine wants its own number; None leaves it to the algorithm."""
+    else:
+        staying_bytes, block_rows = 0.0, None
 
     @property
     def kind(self) -> str:

@@ -417,15 +417,14 @@ class StreamsRun:
         pieces, columns = self.loose[number], self.columns[number]
         start = self.placed[number]
         for name, first in pieces[0].items() if pieces else ():
-            if isinstance(first, Held):
-                if name not in columns:
-                    columns[name] = GrowingColumn(self.draws, first)
-                columns[name].put(np.concatenate([piece[name] for piece in pieces]))
-                continue
             if name not in columns:
-                columns[name] = _room(name, (self.draws, *first.shape[1:]), first.dtype)
+                there = GrowingColumn.of(self.draws, first) if isinstance(first, Held) else None
+                columns[name] = there or _room(name, (self.draws, *first.shape[1:]), first.dtype)
+            if isinstance(columns[name], GrowingColumn):
+                columns[name].put(np.concatenate([piece[name] for piece in pieces]), start)
+                continue
             place = columns[name][start : start + self.loose_rows[number]]
-            np.concatenate([piece[name] for piece in pieces], out=place)
+            np.concatenate([np.asarray(piece[name]) for piece in pieces], out=place)
         self.placed[number] += self.loose_rows[number]
         self.loose[number], self.loose_rows[number] = [], 0
 

@@ -9,7 +9,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import jax
 import numpy as np
@@ -55,34 +55,31 @@ class Mechanism(ABC):
 
     guarantee: Guarantee | None
 
-    # Properties, so that a subclass may compute them; most state them, as `measure = "density"`.
+    if TYPE_CHECKING:  # for types, so that a mechanism may state or compute them; in fact plain attributes
 
-    @property
-    def event_dim(self) -> int:
-        """0: acts entry by entry; 1: the last axis of the release jointly. `log_prob` gives one number per part."""
-        return 0
+        @property
+        def event_dim(self) -> int:
+            """0: acts entry by entry; 1: the last axis of the release jointly. `log_prob` gives one number per part."""
 
-    @property
-    def measure(self) -> Measure:
-        """What `log_prob` is relative to: Lebesgue measure, counting on the integers, counting on the possible
-        values, or Lebesgue measure with added atoms."""
-        raise AttributeError(f"{type(self).__name__} must state its measure.")
+        @property
+        def measure(self) -> Measure:
+            """What `log_prob` is relative to: Lebesgue measure, counting on the integers, counting on the possible
+            values, or Lebesgue measure with added atoms. Has no default."""
 
-    @property
-    def supremum(self) -> Supremum:
-        """How `log_sup` relates to the density over the confidential value."""
-        raise AttributeError(f"{type(self).__name__} must state its supremum.")
+        @property
+        def supremum(self) -> Supremum:
+            """How `log_sup` relates to the density over the confidential value. Has no default."""
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of further confidential values it reads beyond the statistic's own (a latent scale, say); they are
-        passed to `log_prob` and `sample` as keyword arguments."""
-        return ()
+        @property
+        def inputs(self) -> tuple[str, ...]:
+            """Names of further confidential values it reads beyond the statistic's own (a latent scale, say); they are
+            passed to `log_prob` and `sample` as keyword arguments."""
 
-    @property
-    def integers(self) -> bool:
-        """Whether the confidential values must be whole numbers."""
-        return False
+        @property
+        def integers(self) -> bool:
+            """Whether the confidential values must be whole numbers."""
+    else:
+        event_dim, inputs, integers = 0, (), False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

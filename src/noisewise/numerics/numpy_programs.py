@@ -12,10 +12,12 @@ import jax
 import jax.extend.core
 import numpy as np
 
-from noisewise.numerics.tracing import depending
+from noisewise.numerics.tracing import CALLS
 
 Operation = Callable[..., Any]
 """(arguments, rows) -> result; rows matter only to programs for any number of them."""
+Place = object
+"""Stands for a number that a program makes or takes."""
 Step = tuple[Operation, list[Any], Any]
 """An operation, the variables or numbers that it takes, and the variable that holds its result."""
 
@@ -96,23 +98,71 @@ def fixed_outputs(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     It is traced, and only what these outputs need is computed: by NumPy where it can, else step by step by JAX.
     """
     traced = jax.make_jaxpr(function)(*arguments)
-    program, moving = traced.jaxpr, depending(traced.jaxpr)
-    fixed = [variable for variable in program.outvars if id(variable) not in moving]
-    computed: dict[int, Any] = dict(zip(map(id, program.constvars), traced.consts, strict=True))
+    computed: dict[Place, Any] = {}
+    entering: list[Place] = [object() for _ in traced.jaxpr.invars]
+    steps, outputs = _without_calls(traced, entering, computed)
+    moving = set(entering)
+    for _, taken, made in steps:
+        if not moving.isdisjoint(taken):
+            moving.update(made)
+    needed = {place for place in outputs if place not in moving}
+    wanted = []
+    for step in reversed(steps):
+        if not needed.isdisjoint(step[2]):
+            needed.update(step[1])
+            wanted.append(step)
+    with np.errstate(all="ignore"):
+        for step, taken, made in reversed(wanted):
+            computed.update(zip(made, _results(step, [computed[place] for place in taken]), strict=True))
+    return [None if place in moving else np.asarray(computed[place]) for place in outputs]
 
-    def value(variable: Any) -> Any:
-        return variable.val if isinstance(variable, jax.extend.core.Literal) else computed[id(variable)]
 
-    for step in _needed(program, fixed):
-        given = [value(variable) for variable in step.invars]
-        operation = operation_of(step)
-        if operation is not None:
-            results = [operation([np.asarray(number) for number in given])]
+def _results(step: Any, given: list[Any]) -> Sequence[Any]:
+    """What one step gives."""
+    operation = operation_of(step)
+    if operation is not None:
+        return [operation([np.asarray(number) for number in given])]
+    taken = {
+        variable: number
+        for variable, number in zip(step.invars, given, strict=True)
+        if not isinstance(variable, jax.extend.core.Literal)
+    }
+    names, results_names = ("",) * len(taken), ("",) * len(step.outvars)
+    about = jax.extend.core.DebugInfo("jit", step.primitive.name, names, results_names)
+    alone = jax.extend.core.Jaxpr([], list(taken), step.outvars, [step], step.effects, about)
+    results: Sequence[Any] = jax.extend.core.jaxpr_as_fun(jax.extend.core.ClosedJaxpr(alone, []))(*taken.values())
+    return results
+
+
+def _without_calls(
+    traced: Any, entering: Sequence[Place], known: dict[Place, Any]
+) -> tuple[list[tuple[Any, list[Place], list[Place]]], list[Place]]:
+    """Steps with the places they take and make, those of programs within among them; and the outputs' places.
+
+    Of a program within, some outputs may depend on what others do not. What is written in goes to `known`.
+    """
+    places = dict(zip(traced.jaxpr.invars, entering, strict=True))
+
+    def written(number: Any) -> Place:
+        place = object()
+        known[place] = number
+        return place
+
+    def place_of(variable: Any) -> Place:
+        return written(variable.val) if isinstance(variable, jax.extend.core.Literal) else places[variable]
+
+    places |= dict(zip(traced.jaxpr.constvars, map(written, traced.consts), strict=True))
+    steps: list[tuple[Any, list[Place], list[Place]]] = []
+    for step in traced.jaxpr.eqns:
+        taken = [place_of(variable) for variable in step.invars]
+        if step.primitive.name in CALLS and "jaxpr" in step.params:
+            within, made = _without_calls(step.params["jaxpr"], taken, known)
+            steps += within
         else:
-            results = step.primitive.bind(*given, **step.params)
-            results = results if step.primitive.multiple_results else [results]
-        computed.update(zip(map(id, step.outvars), results, strict=True))
-    return [None if id(variable) in moving else np.asarray(value(variable)) for variable in program.outvars]
+            made = [object() for _ in step.outvars]
+            steps.append((step, taken, made))
+        places |= dict(zip(step.outvars, made, strict=True))
+    return steps, [place_of(variable) for variable in traced.jaxpr.outvars]
 
 
 def _overwriting(steps: Sequence[Any], outputs: Sequence[Any]) -> dict[int, tuple[Any, int]]:
@@ -161,7 +211,7 @@ def _needed(program: Any, outputs: Sequence[Any]) -> list[Any]:
 def operation_of(step: Any) -> Operation | None:
     """A step as a function of the list of its arguments; None for all but plain arithmetic and moves."""
     name, params = step.primitive.name, step.params
-    kinds = {variable.aval.dtype.kind for variable in step.invars}
+    kinds = {getattr(variable.aval.dtype, "kind", "") for variable in step.invars}  # keys of random numbers have none
     if name in ARITHMETIC and kinds <= {"f", "i"}:
         return lambda values, _=0: ARITHMETIC[name](*values)
     if name in COMPARISONS and (kinds == {"f"} or kinds == {"i"}):

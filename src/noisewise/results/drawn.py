@@ -11,35 +11,59 @@ from noisewise.model.simulator import read_only
 from noisewise.numerics import Array
 
 
-class Drawn(Mapping[str, Array]):
+class Drawn(FrozenDict):
     """Read-only NumPy arrays by name. A column that stayed on an accelerator comes from there once, and leaves it."""
 
     def __init__(self, columns: Mapping[str, Array | Held]) -> None:
-        self.columns = {name: one if isinstance(one, Held) else read_only(one) for name, one in columns.items()}
+        super().__init__({name: one if isinstance(one, Held) else read_only(one) for name, one in columns.items()})
+
+    @property
+    def columns(self) -> dict[str, Array | Held]:
         """Where they are: each has the length, shape and kind of an array."""
+        return dict(super().items())
 
     def __getitem__(self, name: str) -> Array:
-        column = self.columns[name]
+        column = super().__getitem__(name)
         if isinstance(column, Held):
-            column = self.columns[name] = read_only(np.asarray(column))
+            column = read_only(np.asarray(column))
+            dict.__setitem__(self, name, column)
         return column
 
+    # Whatever hands columns out fetches them; to have __iter__ makes `dict(...)` ask for them one by one.
+
     def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
+        return super().__iter__()
 
-    def __len__(self) -> int:
-        return len(self.columns)
+    def get(self, name: str, default: Any = None) -> Any:
+        """The column, fetched, or else the default."""
+        return self[name] if super().__contains__(name) else default
 
-    def __contains__(self, name: object) -> bool:
-        return name in self.columns
+    def values(self) -> Any:
+        """All columns, fetched."""
+        return {name: self[name] for name in self}.values()
 
-    def __or__(self, others: Mapping[str, Array]) -> "Drawn":
+    def items(self) -> Any:
+        """Names and columns, fetched."""
+        return {name: self[name] for name in self}.items()
+
+    def copy(self) -> dict[str, Array]:
+        """A dict of one's own, all columns fetched."""
+        return {name: self[name] for name in self}
+
+    def __or__(self, others: Mapping[str, Array]) -> "Drawn":  # type: ignore[override]  # a dict gives a dict
         """With others, none of them fetched."""
-        return Drawn(self.columns | dict(others))
+        return Drawn(self.columns | (others.columns if isinstance(others, Drawn) else dict(others)))
+
+    def __ror__(self, others: Mapping[str, Array]) -> dict[str, Any]:  # type: ignore[override]  # see above
+        return {**others, **self.copy()}
+
+    def __repr__(self) -> str:
+        there = [name for name, column in self.columns.items() if isinstance(column, Held)]
+        return f"<draws of {', '.join(self)}; on the accelerator: {', '.join(there) or 'none'}>"
 
     def __reduce__(self) -> Any:
         """A pickle, or a deep copy, holds arrays."""
-        return FrozenDict, (dict(self),)
+        return FrozenDict, (self.copy(),)
 
 
 def frozen_draws(columns: Mapping[str, Any]) -> Mapping[str, Array]:

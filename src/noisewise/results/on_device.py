@@ -106,7 +106,7 @@ def _total(terms: Any) -> Any:
 
 
 def _sorted(rows: Any, count: Any, entry: Any) -> Any:
-    """One entry's draws in order, and infinity after them."""
+    """One entry's draws in order, and infinity after them. No draw is NaN: such a block is refused as it is made."""
     column = rows.reshape(len(rows), -1)[:, entry].astype(float)
     return jnp.sort(jnp.where(jnp.arange(len(rows)) < count, column, jnp.inf))
 

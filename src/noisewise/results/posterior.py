@@ -23,7 +23,7 @@ from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR, check_status
 from noisewise.model.graph import dependencies
-from noisewise.model.on_device.held import Held
+from noisewise.model.on_device.held import FULL, Held
 from noisewise.model.simulator import read_only
 from noisewise.notebook import for_people
 from noisewise.numerics import Array
@@ -176,7 +176,7 @@ class Posterior:
             try:
                 return there(column)
             except jax.errors.JaxRuntimeError as error:
-                if "RESOURCE_EXHAUSTED" not in str(error):
+                if FULL not in str(error):
                     raise
         return here(np.asarray(self.draws[name], float))
 

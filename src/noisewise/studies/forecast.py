@@ -33,8 +33,8 @@ from noisewise.studies.forecast_seconds import Clock
 NUMBERS = ("work", "seconds", "efficiency")
 """What is forecast of a sampler: rough, and shown with two digits."""
 
-REPEATS = 3
-"""Blocks of which the quickest tells the speed."""
+REPEATS, SHORT = 3, 0.05
+"""Blocks of which the quickest tells the speed, at least; more of them until so many seconds are over."""
 
 __all__ = ["Forecast", "applicability", "forecast"]
 
@@ -134,8 +134,8 @@ def forecast(
     compiled = (tally() - before).operations
     ranking, reason, probe = forecast_of(problem, draws, seed, engine)
     # Everything is compiled by now: this probe measures the speed, and serves the check of prior against release.
-    times = []
-    for _ in range(REPEATS):
+    times: list[float] = []
+    while len(times) < REPEATS or (sum(times) < SHORT and len(times) < 10 * REPEATS):
         start = time.perf_counter()
         second = probe_of(problem, seed, engine, Purpose.CONFLICT_PILOT)
         times.append(time.perf_counter() - start)

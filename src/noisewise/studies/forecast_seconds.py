@@ -1,13 +1,14 @@
 """Seconds that a run is expected to take here, for display only: choosing, compiling, drawing, judging.
 
 What can be measured while a forecast is made is measured: the speed of a block of prior rows and of pilots, and that of
-compiling. The rest are rules of thumb, from benchmarks/forecasts.py.
+compiling. The rest are rules of thumb, from benchmarks/forecasts.py, on a machine of ordinary `pace`.
 """
 
 import math
+import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -39,6 +40,21 @@ TRIAL = 0.025
 """Seconds of a trial of rejection that ends without a result, and of a probe's own checks."""
 SECOND_LOOK, SEARCHED = 2**16, 2**26
 """Rows, at most, of a search for what draws have missed, and numbers handled where each takes many."""
+
+
+ORDINARY = 4.2e-4
+"""Seconds of `pace`'s sum where the rules of thumb were found."""
+
+
+@cache
+def pace() -> float:
+    """How long this machine takes beside that one: a sum of ten thousand squares in Python, the best of five."""
+    taken = []
+    for _ in range(5):
+        start = time.perf_counter()
+        sum(number * number for number in range(10_000))
+        taken.append(time.perf_counter() - start)
+    return min(taken) / ORDINARY
 
 
 @dataclass
@@ -96,8 +112,8 @@ class Clock:
         name = type(estimate.sampler).__name__
         if choice.label(estimate.sampler) in choice.has_run(self.probe.problem.model) or estimate.pilot is not None:
             return 0.0
-        extra = {"SMC": 150, "MCMC": 150, "Augmentation": 1_500}.get(name, 0)
-        extra += 1_100 if estimate.sampler == choice.PREDICTIVE else 0
+        extra = {"SMC": 150, "MCMC": 150, "Augmentation": 500}.get(name, 0)
+        extra += 400 if estimate.sampler == choice.PREDICTIVE else 0
         if name == "NUTS":
             return IN_CHAINS * self._per_operation * (3.0 * self.gradient + 800.0) / min(self.workers, 1.7)
         return self._per_operation * (self.compiled + extra)
@@ -105,7 +121,7 @@ class Clock:
     @property
     def _per_operation(self) -> float:
         done = tally()
-        return done.seconds / done.operations if done.operations >= ENOUGH else OPERATION
+        return done.seconds / done.operations if done.operations >= ENOUGH else pace() * OPERATION
 
     @cached_property
     def gradient(self) -> int:
@@ -136,7 +152,7 @@ class Clock:
         tables = [one.width * (1e-7 + 4e-10 * one.entries) for one in self.target.sums if one.width]
         others = [1e-8 * one.work for one in self.target.sums if not one.width]
         integrals = [3e-8 * one.cells for one in self.target.integrals]
-        return 1.5e-5 + 2.5e-7 * self.target.size + sum(tables) + sum(others) + sum(integrals)
+        return pace() * (1.5e-5 + 2.5e-7 * self.target.size + sum(tables) + sum(others) + sum(integrals))
 
     def running(self, estimate: choice.Estimate) -> float:
         """The run itself, at the speed of its pilot where it has one."""
@@ -150,7 +166,7 @@ class Clock:
         if name == "Augmentation":
             handled = max(0.0, estimate.run - choice.COMPILING)
             sweeps = 2.0 * math.sqrt(self.draws) + self.draws / 20.0
-            return sweeps * SWEEP + handled * self.unit / self.workers
+            return sweeps * pace() * SWEEP + handled * self.unit / self.workers
         if name in ("SMC", "MCMC"):
             return WALKED * estimate.run * (self.unit + STEP / probe.cells) / self.workers
         if isinstance(estimate.sampler, Rejection):  # whole blocks, and the next is in hand when the first has come
@@ -174,4 +190,4 @@ class Clock:
 
 def _warm(pilot: Any) -> float:
     """Seconds of a pilot whose programs are compiled, fits of its proposal included."""
-    return float(pilot.pace * pilot.proposals + FIT * pilot.rounds)
+    return float(pilot.pace * pilot.proposals + pace() * FIT * pilot.rounds)

@@ -1,6 +1,5 @@
 """What tracing tells of a statistic's law: which of its facts hold for all parameters."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,11 +13,9 @@ from numpyro.distributions.distribution import Independent
 from noisewise.model import Model
 from noisewise.model.families import facts_of
 from noisewise.model.wrappers import kind_of, peel
-from noisewise.numerics import Array, double
+from noisewise.numerics import Array, Values, double
 from noisewise.numerics.gamma import log_beta, log_gamma
 from noisewise.numerics.numpy_programs import fixed_outputs
-
-Values = Mapping[str, Any]
 
 
 def entries(law: Distribution, value: Any) -> Any:
@@ -108,7 +105,7 @@ def fixed_numbers(model: Model, name: str, see: Any) -> list[Any]:
 
     with double():
         numbers = fixed_outputs(jax.vmap(look, axis_size=1), model.law(name).row)
-    return [None if number is None else number[0] for number in numbers]
+    return [None if number is None else np.asarray(number[0]) for number in numbers]
 
 
 def constant_of(model: Model, name: str, attribute: str) -> Any:

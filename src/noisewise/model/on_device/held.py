@@ -18,6 +18,8 @@ from noisewise.numerics import Placement, double, placed, placement
 
 LOCKED = "pinned_host"
 """JAX's name for memory of the host whose pages cannot move."""
+FULL = "RESOURCE_EXHAUSTED"
+"""What XLA's error says where a device has no memory left."""
 PART = 2**22
 """Numbers that are fetched at a time: locked pages are dear."""
 Piece = tuple[jax.Array, int, int]
@@ -117,12 +119,23 @@ class GrowingColumn:
         with like.there():
             self.array = jnp.zeros((rows_or_more(rows), *like.shape[1:]), like.dtype)
 
-    def put(self, column: Held) -> None:
-        """After those that are there."""
+    @staticmethod
+    def of(rows: int, like: Held) -> "GrowingColumn | None":
+        """Room for so many; None where the device has none left."""
+        try:
+            return GrowingColumn(rows, like)
+        except jax.errors.JaxRuntimeError as error:
+            if FULL not in str(error):
+                raise
+            return None
+
+    def put(self, column: Held, at: int) -> None:
+        """After `at` others. What an interruption cut short may be put there again."""
         with column.there():
             for piece, start, stop in column.pieces:
-                self.array = _put(self.array, piece, self.filled, start, stop)
-                self.filled += stop - start
+                self.array = _put(self.array, piece, at, start, stop)
+                at += stop - start
+        self.filled = at
 
     def __getitem__(self, rows: slice) -> Held:
         """The first so many, in an array that is not much longer."""
