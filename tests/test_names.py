@@ -28,11 +28,6 @@ ONE_MEANING = {
     "write": "what a room makes, into files",
 }
 """Names of functions in several rooms, and the one idea that each is everywhere."""
-TWO_MEANINGS = {
-    "answers": "in the report, whether draws can be used; in results, what an estimate says of derived quantities",
-    "table": "the public nw.table of results; in the report, the markup of any",
-}
-"""Names that still have two. None is to be added."""
 
 
 def rooms_of_functions(source):
@@ -48,7 +43,7 @@ def rooms_of_functions(source):
 
 def test_a_function_of_one_name_has_one_meaning():
     several = {name for name, rooms in rooms_of_functions(SOURCE).items() if len(rooms) > 1}
-    assert several == {*VERBS, *ONE_MEANING, *TWO_MEANINGS}, "one name, several rooms: rename, or say why"
+    assert several == {*VERBS, *ONE_MEANING}, "one name, several rooms: rename, or say why"
 
 
 def test_a_verb_of_the_command_line_is_in_one_other_room():

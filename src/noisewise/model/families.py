@@ -28,6 +28,12 @@ class Facts:
     """Whether a continuous law's score is absolutely continuous in s over the whole support."""
     kink: str = ""
     """The attribute at which the log density has a kink."""
+    pole: bool = False
+    """Whether the density may be infinite at an end."""
+    heavy: bool = False
+    """Whether the density may fall no faster than a power of the distance."""
+    moving_end: bool = False
+    """Whether a parameter is an end of the support."""
     periodic: bool = False
     """Whether it is a law of angles, whose formula goes round."""
     conjugate: Mapping[str, str] = field(default_factory=dict)
@@ -66,32 +72,34 @@ _MULTINOMIAL = Facts(
 FACTS: dict[str, Facts] = {
     # Continuous
     "Normal": Facts(_LOCATED, statistics=("s", "s^2"), smooth=True, conjugate={"loc": "Normal"}),
-    "LogNormal": Facts(_LOCATED, statistics=("log s", "log^2 s"), smooth=True),
+    "LogNormal": Facts(_LOCATED, statistics=("log s", "log^2 s"), smooth=True, heavy=True),
     "HalfNormal": Facts(_SCALE),
-    "StudentT": Facts({"df": "positive", **_LOCATED}, smooth=True),
-    "Cauchy": Facts(_LOCATED, smooth=True),
-    "HalfCauchy": Facts(_SCALE),
+    "StudentT": Facts({"df": "positive", **_LOCATED}, smooth=True, heavy=True),
+    "Cauchy": Facts(_LOCATED, smooth=True, heavy=True),
+    "HalfCauchy": Facts(_SCALE, heavy=True),
     "Laplace": Facts(_LOCATED, kink="loc"),
     "AsymmetricLaplace": Facts(kink="loc"),
     "AsymmetricLaplaceQuantile": Facts(kink="loc"),
     "Logistic": Facts(_LOCATED, smooth=True),
     "Gumbel": Facts(_LOCATED, smooth=True),
     "Exponential": Facts({"rate": "positive"}, statistics=("s",), smooth=True, conjugate={"rate": "Gamma"}),
-    "Gamma": Facts(_GAMMA, statistics=("log s", "s"), smooth=True, conjugate={"rate": "Gamma"}),
-    "InverseGamma": Facts(_GAMMA, statistics=("log s", "1/s"), smooth=True),
-    "Chi2": Facts({"df": "positive"}, statistics=("log s",), smooth=True),
-    "Beta": Facts(_BETA, statistics=("log s", "log(1-s)"), smooth=True),
-    "Uniform": Facts({"low": "finite", "high": "finite"}),
-    "Weibull": Facts({"scale": "positive", "concentration": "positive"}, smooth=True),
-    "Pareto": Facts({"scale": "positive", "alpha": "positive"}),
+    "Gamma": Facts(_GAMMA, statistics=("log s", "s"), smooth=True, pole=True, conjugate={"rate": "Gamma"}),
+    "InverseGamma": Facts(_GAMMA, statistics=("log s", "1/s"), smooth=True, heavy=True),
+    "Chi2": Facts({"df": "positive"}, statistics=("log s",), smooth=True, pole=True),
+    "Beta": Facts(_BETA, statistics=("log s", "log(1-s)"), smooth=True, pole=True),
+    "Uniform": Facts({"low": "finite", "high": "finite"}, moving_end=True),
+    "Weibull": Facts({"scale": "positive", "concentration": "positive"}, smooth=True, pole=True, heavy=True),
+    "Pareto": Facts({"scale": "positive", "alpha": "positive"}, heavy=True, moving_end=True),
     "Dirichlet": Facts(
         {"concentration": "positive"}, {"concentration": 1}, event_dim=1, statistics=("log s",), smooth=True
     ),
     "MultivariateNormal": Facts({"loc": "finite", "scale_tril": "finite"}, {"loc": 1, "scale_tril": 2}, event_dim=1),
     # Truncated normal laws (others NumPyro draws)
-    "TwoSidedTruncatedDistribution": Facts({**_LOCATED, "low": "bound", "high": "bound"}),
-    "LeftTruncatedDistribution": Facts({**_LOCATED, "low": "bound"}),
-    "RightTruncatedDistribution": Facts({**_LOCATED, "high": "bound"}),
+    "TwoSidedTruncatedDistribution": Facts({**_LOCATED, "low": "bound", "high": "bound"}, moving_end=True),
+    "LeftTruncatedDistribution": Facts({**_LOCATED, "low": "bound"}, moving_end=True),
+    "RightTruncatedDistribution": Facts({**_LOCATED, "high": "bound"}, moving_end=True),
+    # A mixture, whose parts may be of any kind
+    "MixtureSameFamily": Facts(heavy=True),
     # Angles
     "VonMises": Facts(periodic=True),
     "SineBivariateVonMises": Facts(event_dim=1, periodic=True),

@@ -25,10 +25,8 @@ from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.model.supports import possible
 from noisewise.model.variates import BadParameter, Variate, variate_for
 from noisewise.model.wrappers import kind_of, laws_within, peel, unchecked
-from noisewise.numerics import Array, Compiled, blocks_of, double
+from noisewise.numerics import Array, Compiled, Values, blocks_of, double
 from noisewise.numerics.tracing import depending
-
-Values = Mapping[str, Any]
 
 KEYS = "threefry2x32"
 _REFUSED = {

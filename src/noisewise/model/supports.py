@@ -56,6 +56,13 @@ def innermost(support: Any) -> Any:
     return support
 
 
+def declared_ends(support: Any) -> tuple[Any, Any]:
+    """The ends that a support states for one entry; infinite where it has none."""
+    support = innermost(support)
+    low, high = (0, 1) if support is boolean else (-np.inf, np.inf)
+    return getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
+
+
 def chart(support: Any) -> str:
     """The coordinates that suit one entry: "real", "positive", "unit", or nothing where none of these."""
     support = innermost(support)
@@ -79,10 +86,7 @@ def support_ends(law: Distribution) -> list[Any]:
     if not all(isinstance(transform, MONOTONE) for transform in transforms):
         base, transforms = law, []
     support = innermost(base.support)
-    low, high = (0.0, 1.0) if support is boolean else (-jnp.inf, jnp.inf)
-    if support is circular:
-        low, high = -jnp.pi, jnp.pi
-    ends = [getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)]
+    ends = [-jnp.pi, jnp.pi] if support is circular else [*declared_ends(support)]
     if isinstance(support, multinomial):  # one number of draws for all cells
         ends = [0.0, jnp.asarray(support.upper_bound)[..., None]]
     limits = [jnp.asarray(end, float) for end in ends]

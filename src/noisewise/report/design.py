@@ -7,7 +7,7 @@ from pathlib import Path
 
 from noisewise._version import __version__
 from noisewise.report.figures import inline
-from noisewise.report.markup import Html, code, paragraphs, saved, table, tag
+from noisewise.report.markup import Html, code, html_table_of, paragraphs, saved, tag
 from noisewise.report.page import page_of
 
 
@@ -24,7 +24,7 @@ class DesignTable:
     @property
     def html(self) -> Html:
         """The table, its first column naming the rows."""
-        return table(self.caption, self.columns, self.rows, f"{self.key}-table")
+        return html_table_of(self.caption, self.columns, self.rows, f"{self.key}-table")
 
 
 @dataclass(frozen=True)

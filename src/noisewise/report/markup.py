@@ -68,7 +68,7 @@ def code(content: str, name: str) -> Html:
     return tag("pre", tag("code", content), tabindex="0", role="region", aria_label=name)
 
 
-def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], key: str) -> Html:
+def html_table_of(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], key: str) -> Html:
     """A table that scrolls inside itself where the page is narrow; the first column names the row."""
     head = tag("tr", *(tag("th", column, scope="col") for column in columns))
     body = [

@@ -18,7 +18,7 @@ from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.report import described, graph, words
-from noisewise.report.markup import Html, bullets, code, joined, listed, paragraphs, saved, table, tag, whole
+from noisewise.report.markup import Html, bullets, code, html_table_of, joined, listed, paragraphs, saved, tag, whole
 from noisewise.report.model_words import words_of_nodes
 from noisewise.report.verdict import Verdict
 from noisewise.results.fit import Fit
@@ -196,7 +196,7 @@ def published(report: Shown) -> Section:
 
 def long_table(caption: str, columns: Iterable[str], rows: list[Any], key: str) -> Html:
     """A table of the first rows; a long one says what is left out."""
-    shown = table(caption, list(columns), rows[:MOST_ROWS], key)
+    shown = html_table_of(caption, list(columns), rows[:MOST_ROWS], key)
     left = len(rows) - MOST_ROWS
     note = f"{left:,} more rows are in the files of the analysis." if left > 0 else None
     return joined([shown, tag("p", note, class_="quiet") if note else None])
@@ -271,7 +271,7 @@ def replay(report: Shown, command: str, facts: list[tuple[str, str]], versions: 
         tag("details", tag("summary", PurePath(name).name), code(content, f"The file {PurePath(name).name}"), open=True)
         for name, content in inputs.items()
     ]
-    body = [tag("p", lead), code(command, "Command"), table("The run", ("What", "Value"), facts, "run-table")]
+    body = [tag("p", lead), code(command, "Command"), html_table_of("The run", ("What", "Value"), facts, "run-table")]
     return "replay", "How to replay", joined([*body, tag("h3", "Inputs"), *files])
 
 

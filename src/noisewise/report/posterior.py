@@ -14,10 +14,11 @@ from noisewise.report import check, figures, page, words
 from noisewise.report.markup import NONE, Html, bullets, joined, listed, number, tag
 from noisewise.report.page import Section
 from noisewise.report.short_answer import in_order, sentences
-from noisewise.report.verdict import Verdict, answers, judge
+from noisewise.report.verdict import Verdict, has_usable_draws, judge
 from noisewise.results.beside import Beside
 from noisewise.results.fit import Fit
 from noisewise.results.information import Lost, lost
+from noisewise.results.labels import owner_of
 from noisewise.results.posterior import Posterior
 from noisewise.results.replicates import Replicates
 
@@ -65,7 +66,7 @@ class Report(page.Shown):
     @cached_property
     def has_answer(self) -> bool:
         """Whether there are draws, with weights that can be used."""
-        return answers(self.posterior)
+        return has_usable_draws(self.posterior)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -97,7 +98,7 @@ class Report(page.Shown):
     @cached_property
     def comparison(self) -> Beside | None:
         """Naive beside exact, where both have draws."""
-        if self.naive is None or not answers(self.naive) or not self.has_answer:
+        if self.naive is None or not has_usable_draws(self.naive) or not self.has_answer:
             return None
         return Beside(self.posterior, self.naive)
 
@@ -121,7 +122,7 @@ def _answer(report: Report) -> Section | None:
     low, high = summary.columns[2:4]
     rows = []
     for label, row in summary.iterrows():
-        kind = _kind(report.posterior, str(label).split("[")[0])
+        kind = _kind(report.posterior, owner_of(str(label)))
         rows.append(
             (report.naming.listed(str(label)), kind, *(number(row[column], 4) for column in ("mean", "sd", low, high)))
         )

@@ -13,7 +13,7 @@ from noisewise.inference.status import POSTERIOR
 from noisewise.report.markup import number, whole
 from noisewise.report.words import in_sentence, named
 from noisewise.results.goal import Goal
-from noisewise.results.labels import label_of
+from noisewise.results.labels import label_of, owner_of
 from noisewise.results.posterior import Posterior
 
 MOST = 8
@@ -165,4 +165,4 @@ def percent(share: Any, size: float = math.inf) -> str:
 
 
 def _name(label: Any) -> str:
-    return str(label).split("[")[0]
+    return owner_of(str(label))

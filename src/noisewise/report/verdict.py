@@ -54,7 +54,7 @@ class Verdict:
         return f"{lead}, because of: {listed(wrong)}. The report's section on trust says what to do."
 
 
-def answers(posterior: Posterior) -> bool:
+def has_usable_draws(posterior: Posterior) -> bool:
     """Whether a posterior has draws, with weights that can be used."""
     return len(posterior) > 1 and (posterior.weights is None or bool(np.all(np.isfinite(posterior.weights))))
 
@@ -65,7 +65,7 @@ def judge(posterior: Posterior, conflict: Mapping[str, float] | None, far: Seque
     `far` says which published values lie far from what the prior expects.
     """
     checks = [_run(posterior)]
-    if answers(posterior):
+    if has_usable_draws(posterior):
         checks += [_size(posterior), *_error(posterior), *_moments(posterior), *_chains(posterior), *_tail(posterior)]
     checks.append(_conflict(conflict, far))
     return verdict_of(checks)
@@ -86,7 +86,7 @@ def sentence(message: str) -> str:
 def _run(posterior: Posterior) -> Check:
     title, status, count = "The run", posterior.status, f"{len(posterior):,}"
     message = sentence(posterior.message)
-    if not answers(posterior):
+    if not has_usable_draws(posterior):
         draws = f"{count} draws" + (" of no weight" if len(posterior) > 1 else "")
         return Check("bad", title, f"It gave {draws}, so there is no answer (status {status}).{message}")
     end = POSTERIOR[status]

@@ -103,18 +103,8 @@ def landmarks(law: Distribution, kind: str) -> Landmarks:
     return _KNOWN[kind](law)
 
 
-def has_pole(kind: str) -> bool:
-    """Whether the density may be infinite at an end."""
-    return kind in ("Gamma", "Chi2", "Beta", "Weibull")
-
-
-def is_heavy(kind: str) -> bool:
-    """Whether the density may fall no faster than a power of the distance."""
-    return kind in ("Cauchy", "HalfCauchy", "StudentT", "Pareto", "InverseGamma", "LogNormal", "Weibull", MIXTURE)
-
-
 def is_heavy_noise(mechanism: Mechanism) -> bool:
-    """The same of noise, whatever is done to it, as a function of the confidential value.
+    """Whether noise may fall no faster than a power, whatever is done to it, as a function of the confidential value.
 
     Where values are clamped before it, or releases clipped or withheld after it, it need not fall at all to one side.
     """
@@ -123,8 +113,3 @@ def is_heavy_noise(mechanism: Mechanism) -> bool:
             return True
         mechanism = mechanism.base
     return isinstance(mechanism, (GeneralizedCauchy, Clamped))
-
-
-def has_moving_end(kind: str) -> bool:
-    """Whether a parameter is an end of the support."""
-    return kind in ("Uniform", "Pareto") or "Truncated" in kind

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import xlogy
 from numpyro.distributions import BetaBinomial, DiscreteUniform, Distribution, GammaPoisson, Poisson
-from numpyro.distributions.constraints import boolean
 from numpyro.distributions.distribution import Independent
 
 from noisewise.model import Model
 from noisewise.model.families import facts_of
+from noisewise.model.supports import declared_ends
 from noisewise.model.wrappers import kind_of, peel
 from noisewise.numerics import Array, Values, double
 from noisewise.numerics.gamma import log_beta, log_gamma
@@ -48,11 +48,7 @@ def log_mass(law: Any, k: Any) -> Any:
 
 def bounds(law: Distribution, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Ends of every entry's support; infinite where there are none."""
-    support = law.support
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    low, high = (0, 1) if support is boolean else (-jnp.inf, jnp.inf)
-    low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
+    low, high = declared_ends(law.support)
     return jnp.broadcast_to(jnp.asarray(low, float), shape), jnp.broadcast_to(jnp.asarray(high, float), shape)
 
 

@@ -19,15 +19,13 @@ from numpyro.distributions import Distribution
 from noisewise.inference.conditional.landmarks import (
     LOCATED,
     MIXTURE,
-    has_moving_end,
-    has_pole,
-    is_heavy,
     is_heavy_noise,
     landmarks,
 )
 from noisewise.inference.conditional.marginal import Marginal
 from noisewise.mechanisms import Mechanism
 from noisewise.mechanisms.additive import Additive
+from noisewise.model.families import facts_of
 from noisewise.model.supports import support_ends
 from noisewise.numerics.gamma import log_beta
 from noisewise.numerics.kronrod import antiderivative, rule
@@ -177,10 +175,10 @@ def _at_nodes(product: LawTimesNoise, panels: Panel) -> Any:
     wide = Panel(*(part[:, None] for part in panels))
     offsets, speed = wide.at(0.5 * (1.0 + _column(rule()[0], wide.start.ndim)))
     some = speed > 0.0
-    if has_moving_end(product.kind):
+    if facts_of(product.kind).moving_end:
         for end in support_ends(product.law):
             offsets, speed = _carried(wide, offsets, speed, end)
-    if has_pole(product.kind) and offsets.dtype == jnp.float32:
+    if facts_of(product.kind).pole and offsets.dtype == jnp.float32:
         return _through_poles(product, wide, offsets, speed)
     return jnp.where(some, product.log(wide.base, offsets) + jnp.log(jnp.where(some, speed, 1.0)), -jnp.inf)
 
@@ -240,7 +238,7 @@ def _chosen(law: Distribution, mechanism: Mechanism, released: Any, kind: str) -
     top, scale = _top(product, points, scales, low, high)
     points, scales = jnp.append(points, top[None], axis=0), jnp.append(scales, scale[None], axis=0)
     wide = is_heavy_noise(mechanism)
-    heavy = is_heavy(kind) and wide
+    heavy = facts_of(kind).heavy and wide
     poles = jnp.append(poles, jnp.ones_like(top)[None], axis=0)
     panels = _layout(points, scales, poles, low, high, FAR if heavy else REACH)
     steps = _column(np.array([0.05, 0.95]), panels.start.ndim + 1)
@@ -249,7 +247,7 @@ def _chosen(law: Distribution, mechanism: Mechanism, released: Any, kind: str) -
     rough = jnp.max(jnp.where(jnp.isnan(seen), -jnp.inf, seen), axis=1)
     rough = jnp.where(some, rough + jnp.log(jnp.where(some, jnp.abs(panels.width), 1.0)), -jnp.inf)
     order = jnp.argsort(-rough, axis=0)
-    kept = (MORE if wide or has_pole(kind) else KEPT) + 2 * len(points)
+    kept = (MORE if wide or facts_of(kind).pole else KEPT) + 2 * len(points)
     panels = Panel(*(jnp.take_along_axis(part, order[:kept], axis=0) for part in panels))
     # An empty panel is taken to a place where nothing is infinite, and keeps no mass there.
     some = jnp.abs(panels.width) > 0.0

@@ -16,10 +16,11 @@ from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step.cloud import POWERS
 from noisewise.likelihood.e_step.parts import parts_of
 from noisewise.likelihood.e_step.released_law import Part
-from noisewise.likelihood.intervals.scalar_interval import Interval, Line, ends_of, scalar_of
+from noisewise.likelihood.intervals.scalar_interval import Interval, Line, scalar_of
 from noisewise.likelihood.observed import Observed
 from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.model import Model
+from noisewise.model.supports import declared_ends
 from noisewise.numerics import Array, double
 from noisewise.release import Release
 from noisewise.results.fit import Fit
@@ -207,7 +208,7 @@ class _Tails:
         spread = float(np.quantile(sample, 0.84) - np.quantile(sample, 0.16)) + 1e-300
         scale = float(np.asarray(getattr(self.part.mechanism, "scale", spread)))
         with double():
-            low, high = ends_of(self.part.law.function(**{self.parameter: jnp.asarray(theta)}).support)
+            low, high = declared_ends(self.part.law.function(**{self.parameter: jnp.asarray(theta)}).support)
         centres = ((self.value, scale), (float(np.median(sample)), spread))
         cuts = [c + side * unit * POWERS for c, unit in centres for side in (-1.0, 1.0)]
         edges = np.unique(np.clip(np.concatenate(cuts), float(low), float(high)))

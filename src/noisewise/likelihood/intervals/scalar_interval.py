@@ -12,7 +12,7 @@ from noisewise import checks
 from noisewise.errors import InferenceError, refusal
 from noisewise.likelihood.m_step.coordinates import Coordinates
 from noisewise.likelihood.observed import Observed, positive_inverse
-from noisewise.model.supports import innermost
+from noisewise.model.supports import declared_ends
 from noisewise.numerics import double
 from noisewise.results.labels import owner_of
 
@@ -66,7 +66,7 @@ def scalar_of(who: str, argument: str, observed: Observed, name: Any) -> Scalar:
         advice = "Test the whole parameter with likelihood_ratio_test."
         raise refusal(who, argument, "must move by itself, not tied to other entries", name, advice)
     owner = owner_of(label)
-    low, high = ends_of(coordinates.transforms[owner].codomain)
+    low, high = declared_ends(coordinates.transforms[owner].codomain)
     shape, start = coordinates.shapes[owner], coordinates.labels.index(label) - first_of(coordinates, owner)
     ends = [float(np.broadcast_to(end, shape).reshape(-1)[start]) for end in (low, high)]
     return Scalar(label, row, int(columns[0]), ends[0], ends[1])
@@ -75,12 +75,6 @@ def scalar_of(who: str, argument: str, observed: Observed, name: Any) -> Scalar:
 def first_of(coordinates: Coordinates, owner: str) -> int:
     """Where a parameter's entries begin among all."""
     return [owner_of(label) for label in coordinates.labels].index(owner)
-
-
-def ends_of(support: Any) -> tuple[Any, Any]:
-    """Ends of an interval-like support; infinite where it has none."""
-    support = innermost(support)
-    return np.asarray(getattr(support, "lower_bound", -np.inf)), np.asarray(getattr(support, "upper_bound", np.inf))
 
 
 @dataclass

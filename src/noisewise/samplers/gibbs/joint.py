@@ -10,14 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions.constraints import boolean
 from numpyro.distributions.distribution import Independent
 
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.model import Model
 from noisewise.model.law import log_density
-from noisewise.model.supports import innermost, inside
+from noisewise.model.supports import declared_ends, inside
 from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.tracing import depends
 
@@ -196,10 +195,8 @@ def support_of(joint: Joint, name: str) -> tuple[int, int] | None:
     struct = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.law(name).parents}
 
     def ends(values: Values) -> Any:
-        support = innermost(model.law_at(name, values).support)
-        low, high = (0, 1) if support is boolean else (None, None)
-        low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)
-        if low is None or high is None:
+        low, high = declared_ends(model.law_at(name, values).support)
+        if (isinstance(low, float) and low == -np.inf) or (isinstance(high, float) and high == np.inf):
             raise LookupError
         return [jnp.min(jnp.asarray(low)), jnp.max(jnp.asarray(high))]
 
