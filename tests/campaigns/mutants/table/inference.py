@@ -67,6 +67,24 @@ NUMERICS = {
         "readers.count(id(variable)) >= 1",
         PROGRAMS,
     ),
+    "a number counts as fixed that depends on a parameter and on others": Mutant(
+        "numerics/numpy_programs.py",
+        "        if not moving.isdisjoint(taken):",
+        "        if moving.issuperset(taken):",
+        f"{PROGRAMS} inference/test_conditional_laws.py",
+    ),
+    "rows that were put in once are counted again": Mutant(
+        "model/on_device/held.py",
+        "        self.filled = at\n",
+        "        self.filled += at\n",
+        "results/test_draws_that_stay.py",
+    ),
+    "positions are dropped that a later span asks for": Mutant(
+        "inference/streams.py",
+        "            while high <= first and",
+        "            if high <= first and",
+        "inference/test_streams.py::test_pruning_leaves_what_a_look_at_every_pair_would_leave",
+    ),
     "a cube is computed as a square where programs run in NumPy": Mutant(
         "numerics/numpy_programs.py", "3: lambda x: x * x * x", "3: lambda x: x * x", PROGRAMS
     ),
@@ -328,8 +346,8 @@ CONDITIONAL = {
     ),
     "bounds of a law of whole numbers are those of the real line": Mutant(
         "inference/conditional/laws.py",
-        'low, high = getattr(support, "lower_bound", low), getattr(support, "upper_bound", high)',
-        'low, high = getattr(support, "lower_bound", low), high',
+        "low, high = declared_ends(law.support)",
+        "low, high = declared_ends(law.support)[0], jnp.inf",
         "samplers/test_nuts.py::test_affine_tables_give_the_law "
         "samplers/test_nuts.py::test_compositions_are_all_tables",
     ),
