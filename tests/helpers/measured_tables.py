@@ -101,6 +101,8 @@ def enumerated_likelihood(mean, release, matrices, most):
 
     def height(parameters):
         means = mean(*parameters)
+        if np.any(means <= 0.0):
+            return -np.inf
         return logsumexp(fixed + tables @ np.log(means)) - np.sum(means)
 
     return height

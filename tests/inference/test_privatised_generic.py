@@ -167,9 +167,14 @@ def series(released=None):
 
 def test_in_a_scan():
     levels = np.array([1.0, 1.5, 1.25, 2.0])
-    total, _ = infer.util.log_density(series, (jnp.asarray(COUNTS),), {}, {"start": 1.25, "level": jnp.asarray(levels)})
     walk = stats.norm.logpdf(np.diff(levels, prepend=1.25), 0.0, 0.3).sum() + stats.norm.logpdf(1.25, 1.5, 1.0)
-    assert np.isclose(total, walk + log_sum(np.exp(levels)).sum(), rtol=1e-5)
+
+    def total(level):
+        return infer.util.log_density(series, (jnp.asarray(COUNTS),), {}, {"start": 1.25, "level": level})[0]
+
+    # where only the level is traced, the noise is tabulated: by the law's rows, of which it has one for each step
+    for density in (total, lambda level: jax.value_and_grad(total)(level)[0]):
+        assert np.isclose(density(jnp.asarray(levels)), walk + log_sum(np.exp(levels)).sum(), rtol=1e-5)
 
 
 @pytest.mark.long

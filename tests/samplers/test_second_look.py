@@ -193,7 +193,7 @@ def test_a_share_of_the_posterior_where_no_draw_is_counts_by_its_weight(share, i
     posterior = replace(posterior, log_evidence=None)
     rows = np.concatenate([rng.choice(posterior["t"], 990), np.full(10, 50.0)])
     log_weights = np.log(np.concatenate([np.full(990, (1.0 - share) / 990), np.full(10, share / 10)]))
-    told = second_look._missed(problem, posterior, {"t": rows}, log_weights)
+    told = second_look._missed(problem, posterior, second_look.Found({"t": rows}, log_weights))
     assert (told is not None and "where no draw is: t near 50" in told) == is_missed
 
 

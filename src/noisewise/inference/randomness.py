@@ -28,7 +28,7 @@ class Purpose(Enum):
     WEIGHTED = (1,)
     """Values that importance sampling weighs: stream, block."""
     PILOT = (2,)
-    """Looks ahead, by which a proposal is fitted or particles are counted: round, block."""
+    """Looks ahead, by which a proposal is fitted or particles are counted: round, block; or climbs between."""
     WARMUP = (3,)
     """Walks by which chains are tuned: stretch, group of chains."""
     CHAINS = (4,)
@@ -52,7 +52,7 @@ class Purpose(Enum):
     PAGE_FALLBACK = (7, 7)
     """The seed of a sampler that the page tries after another has failed: its place in the list."""
     SECOND_LOOK = (7, 8)
-    """Rows of a search for what draws may have missed: attempt, block."""
+    """Rows of a search for what draws may have missed, and climbs from them: attempt, block."""
     PREDICTIVE = (7, 9)
     """Releases simulated from a posterior's draws."""
     LAYERS = (7, 10)

@@ -33,6 +33,8 @@ from noisewise.samplers.rejection import Rejection
 ADVICE = "Leave it out, and one that applies is chosen."
 NEARLY = 1.1
 """R-hat below which longer chains are expected to meet."""
+ANEW = ("the same from another search", "the same from a third search")
+"""Why a sampler whose proposal had missed a part of the posterior runs again."""
 FROM_PRIOR = (Rejection(), Importance())
 """Samplers that evaluate the model at draws of its prior only."""
 
@@ -156,7 +158,7 @@ def _sample_by_choice(
             break
         steps.append(f"{type(sampler).__name__} ({reason}) ended with '{latest.status}' and was discarded")
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
-        longer += _longer(estimate, latest)
+        longer += _longer(estimate, latest) or _searching_anew(estimate, latest, reason)
     if posterior is None:
         raise first_error or InferenceError("sample: no sampler could start. Check the model against the release.")
     return posterior
@@ -202,6 +204,15 @@ def _longer(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choic
         return []
     again = replace(estimate, sampler=sampler, work=LONGER * estimate.work, pilot=None)
     return [(again, f"the same chains, {LONGER} times as long")]
+
+
+def _searching_anew(estimate: choice.Estimate, posterior: Posterior, reason: str) -> list[tuple[choice.Estimate, str]]:
+    """The same with another search, where draws from a fitted proposal had missed a part; twice at most."""
+    missed = posterior.status == "unseen" and getattr(posterior.sampler, "collapse", False)
+    if not missed or reason == ANEW[-1] or estimate.work > choice.MOST_FALLBACK:
+        return []
+    following = ANEW[ANEW.index(reason) + 1] if reason in ANEW else ANEW[0]
+    return [(replace(estimate, pilot=None), following)]
 
 
 def _worth_another(posterior: Posterior, draws: int) -> bool:

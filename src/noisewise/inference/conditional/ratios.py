@@ -116,13 +116,15 @@ def _traced(tree: Any) -> bool:
 
 def log_marginal(law: Any, kind: str, mechanism: Mechanism, released: Any, size: int, width: int) -> Any:
     """log of a bound of m(r), entry by entry; `width` is that of the table, `size` the least of windows that follow."""
-    released = np.broadcast_to(released, jnp.broadcast_shapes(law.batch_shape, np.shape(released)))
+    # by the parameters themselves: a law that came out of a loop has one row for each step, and its own shape is of one
+    own = jnp.broadcast_shapes(*(jnp.shape(getattr(law, name)) for name in _FAMILIES[kind].parameters))
+    released = np.broadcast_to(released, jnp.broadcast_shapes(law.batch_shape, own, np.shape(released)))
     total, is_one = _total(law, kind), all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(mechanism))
     if released.size == 1 and is_one:
         # twice: XLA's loops over single numbers take thirty times as long as those over two
         table = noise_table(kind, mechanism, np.repeat(released, 2), np.reshape(total, ()), width)
         return jnp.reshape(by_table(law, kind, table, size)[0], released.shape)
-    alike = math.prod(law.batch_shape) == 1 and released.size >= ALIKE
+    alike = math.prod(own) == 1 and released.size >= ALIKE
     if alike and is_one and np.size(total) == 1:  # each value that was released, once
         values, place = np.unique(released, return_inverse=True)
         table = noise_table(kind, mechanism, values, total, width, alike)

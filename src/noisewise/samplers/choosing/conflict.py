@@ -1,10 +1,11 @@
 """Whether prior and release conflict: where the release lies in its prior predictive (Evans and Moshonov 2006)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
+from noisewise.diagnostics.surprise import whole_release
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.streams import Columns
@@ -68,6 +69,18 @@ def expected_ranges(
 def unbiased(tail: float) -> float:
     """The tail probability itself, from the estimate that counts the release among those simulated: 0 at its least."""
     return (tail * (SIMULATED + 1) - 1.0) / SIMULATED
+
+
+def as_surprising(tails: Mapping[str, float]) -> float:
+    """Probability of releases as surprising as this one, in all or in its most surprising statistic; 0 where not known.
+
+    That some one of k statistics is as surprising as the least likely of them has at most k times its probability.
+    """
+    if not tails:
+        return 0.0
+    name, tail = whole_release(tails)
+    each = [unbiased(own) for statistic, own in tails.items() if statistic != name]
+    return min(unbiased(tail), len(each) * min(each)) if each else unbiased(tail)
 
 
 def _simulated(rng: np.random.Generator, problem: Problem, names: list[str], probed: Columns) -> dict[str, list[Any]]:

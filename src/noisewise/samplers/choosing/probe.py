@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from noisewise.diagnostics import weights
-from noisewise.diagnostics.surprise import whole_release
 from noisewise.engine import Engine, gather
 from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
@@ -103,7 +102,7 @@ class Probe:
         rate = self.acceptance[0]
         if rate * self.rows < 3.0 / MOST_UNSEEN:
             with suppress(InputError):  # releases that cannot be simulated tell nothing
-                rate = max(rate, conflict.unbiased(whole_release(self.tails)[1]) if self.tails else 0.0)
+                rate = max(rate, conflict.as_surprising(self.tails))
         return min(1.0, 3.0 / (self.rows * rate)) if rate > 0.0 else 1.0
 
     @property

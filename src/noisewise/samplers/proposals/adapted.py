@@ -27,6 +27,8 @@ MOST_VALUES, MOST_TABLED = 1024, 4
 """Values of one whole number, and whole numbers, that tables are made for."""
 FLOOR = 0.2
 """Share of a fitted table that is uniform."""
+SEARCH_SHARE = 0.5
+"""Share of the prior in the search."""
 REACHES = (3.0, 10.0)
 """How many times as wide as the prior the search is."""
 MOST_SEARCHED = 8
@@ -209,4 +211,4 @@ def search(space: Space, prior: Columns) -> Adapted | None:
         factors = np.stack([np.diag(reach * width) for reach in REACHES])
         count = len(REACHES)
         mixture = StudentMixture(np.full(count, 1.0 / count), np.stack([centre] * count), factors)
-    return Adapted(space, mixture, 0.5, tables)
+    return Adapted(space, mixture, SEARCH_SHARE, tables)

@@ -34,6 +34,13 @@ class Round:
             return np.zeros(len(self.log_weights))
         return law.log_over_prior(self.free, self.whole, self.log_prior, self.log_chances)
 
+    @property
+    def heights(self) -> Array:
+        """log of likelihood times the prior's density of the free coordinates, of each row."""
+        with np.errstate(invalid="ignore"):
+            heights = self.log_weights + self.log_over_prior(self.law) + self.log_prior
+        return np.where(self.log_weights > -np.inf, heights, -np.inf)
+
 
 class Memory:
     """The rounds so far."""

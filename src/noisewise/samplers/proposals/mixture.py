@@ -6,6 +6,7 @@ expectation-maximisation algorithm of Peel and McLachlan (2000); the number of c
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ LEAST = 1e-3
 """Least variance of a component, beside that of all points."""
 WORTHWHILE = 0.1
 """Gain in mean log likelihood that one more component must bring: each costs time in every draw."""
-FINE = {"most": 8, "worthwhile": 0.01, "least": 1e-6}
+FINE: dict[str, Any] = {"most": 8, "worthwhile": 0.01, "least": 1e-6}
 """For rows whose weights cost far more than the proposal's density does: a closer fit pays."""
 
 
@@ -47,7 +48,7 @@ class StudentMixture:
         if len(self.shares) == 1:
             return self.centres[0] + _product(normal, self.factors[0])
         uniform = rng.random(rows)
-        component = sum((uniform >= bound).astype(np.int8) for bound in np.cumsum(self.shares)[:-1])
+        component = np.searchsorted(np.cumsum(self.shares)[:-1], uniform, side="right")
         drawn = np.empty_like(normal)
         for number in range(len(self.shares)):
             members = component == number

@@ -17,12 +17,14 @@ from noisewise.engine import Engine
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import AFTER_ROUND, Purpose, generator
 from noisewise.inference.streams import Columns
+from noisewise.mechanisms import Exact
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
-from noisewise.samplers.proposals.adapted import Adapted, ValueTable, search, uniform_tables
+from noisewise.samplers.proposals.adapted import SEARCH_SHARE, Adapted, ValueTable, search, uniform_tables
 from noisewise.samplers.proposals.collapsed import Collapse, WeighCollapsed
-from noisewise.samplers.proposals.memory import Memory
+from noisewise.samplers.proposals.hills import Ground, hills, mixed_evenly
+from noisewise.samplers.proposals.memory import Memory, Round
 from noisewise.samplers.proposals.proposal import (
     FromPrior,
     Proposal,
@@ -37,6 +39,8 @@ ROUND = 2**14
 """Parameter values of one pilot round."""
 SUMMED, LEAST_ROUND, LEAST_EACH = 2**24, 2**11, 2**9
 """Values that the sums of a round's rows may run over; rows of a round all the same, and for each free coordinate."""
+ENOUGH_ACCEPTED = 30.0
+"""Rows of the prior that rejection would accept, from which on a tenth of the posterior at most goes unseen."""
 MOST_ROUNDS = 8
 MOST_SIMULATIONS = 64
 
@@ -133,7 +137,7 @@ class _Pilot:
         """Rounds from a search on, each fitting the next, until two needed no flattening; `MOST_ROUNDS` at most."""
         law: Adapted | None = self.search(space)
         memory = Memory(space, tuple(uniform_tables(space.model)), self.rows)
-        settled = 0
+        settled, searching = 0, True
         for number in range(MOST_ROUNDS):
             self.round(law or FromPrior(space.model))
             rng = generator(self.seed, Purpose.PILOT, number, AFTER_ROUND)
@@ -142,11 +146,27 @@ class _Pilot:
             if fitted is None:
                 continue  # no weight at all: try again from the same law
             fit, tables, power = fitted
+            if searching and law and fit and self.collapse and not self._have_seen():
+                tops = self._hills(space, memory.rounds[-1])
+                fit = fit if tops is None else mixed_evenly(fit, tops)
+            searching = False
             law = Adapted(space, fit and fit.inflated(mixture.INFLATION), share, tables)
             settled += power == 1.0
             if settled == 2:
                 break
         return law or FromPrior(space.model)
+
+    def _have_seen(self) -> bool:
+        """Whether the search's rows of the prior have missed next to nothing: docs/derivations/conditional.md."""
+        if any(isinstance(item.mechanism, Exact) for item in self.problem.release.values()):
+            return False  # a density is no probability
+        log_rate = weights.log_mean(self.log_weights) - sum(self.problem.log_sup(name) for name in self.problem.release)
+        return log_rate + np.log(SEARCH_SHARE * len(self.log_weights)) >= np.log(ENOUGH_ACCEPTED)
+
+    def _hills(self, space: Space, searched: Round) -> mixture.StudentMixture | None:
+        """Laws about the tops near rows of the search."""
+        rng, ground = generator(self.seed, Purpose.PILOT, AFTER_ROUND, 1), Ground(self.problem, space, self.engine)
+        return hills(rng, ground, searched)
 
     def _fit(
         self, rng: np.random.Generator, space: Space, memory: Memory

@@ -376,6 +376,36 @@ CHAINS = {
 }
 
 PROPOSALS = {
+    "a climber's spread is that about where it goes, not where it was": Mutant(
+        "samplers/proposals/hills.py",
+        "for one in (np.swapaxes(factor, 1, 2), moves))",
+        "for one in (np.swapaxes(factor, 1, 2), moves - moves.mean(axis=1, keepdims=True)))",
+        "samplers/test_hills.py::test_a_climber_is_spread_as_the_hill_is",
+    ),
+    "climbs go up the likelihood without the prior": Mutant(
+        "samplers/proposals/hills.py",
+        "heights = log_prior + log_likelihood",
+        "heights = log_likelihood",
+        "samplers/test_hills.py::test_every_top_is_climbed_to_from_the_slopes",
+    ),
+    "a spike on a wide hill is taken for a part of it": Mutant(
+        "samplers/proposals/hills.py",
+        "return bool(np.any(near & (height <= self.heights + HIGHER)))",
+        "return bool(np.any(near))",
+        "samplers/test_hills.py::test_a_spike_on_a_wide_hill_is_a_hill_of_its_own",
+    ),
+    "shares of chains have the errors of independent draws": Mutant(
+        "samplers/choosing/second_look.py",
+        "if posterior.chains is not None:\n        sizes",
+        "if posterior.chains is None:\n        sizes",
+        "samplers/test_hills.py::test_shares_of_chains_have_the_errors_of_chains",
+    ),
+    "a hill's share of the draws is not looked at": Mutant(
+        "samplers/choosing/second_look.py",
+        "if share[worst] - own[worst] - CERTAIN * error[worst] <= UNEVEN:",
+        "if share[worst] - own[worst] - CERTAIN * error[worst] <= 1.0:",
+        "samplers/test_hills.py::test_draws_without_a_hill_between_others_are_not_complete",
+    ),
     "a table's chances forget the prior's share of it": Mutant(
         "samplers/proposals/adapted.py",
         "log_q = np.logaddexp(math.log1p(-TABLED) + log_prior, math.log(TABLED) + table.log_chance(values))",
