@@ -8,8 +8,9 @@ from shiny import Inputs, reactive, render, ui
 
 from noisewise.analysis import toml as toml_text
 from noisewise.page.elements import amount, report_link, scrolling_table
-from noisewise.page.results import EVERY, run_state
+from noisewise.page.results import run_state
 from noisewise.page.runs import Run
+from noisewise.page.watching import watched
 from noisewise.report.short_answer import percent
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def history_ui() -> Any:
 def history_server(input: Inputs, runs: "Runs", shown: Any) -> None:
     """What the list does."""
 
-    @reactive.poll(lambda: tuple((run.number, run.state) for run in runs), EVERY)
+    @watched(lambda: tuple((run.number, run.state) for run in runs))
     def listed() -> tuple[Run, ...]:
         return tuple(runs)
 

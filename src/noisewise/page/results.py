@@ -10,6 +10,7 @@ from shiny import Inputs, Session, reactive, render, req, ui
 from noisewise.page.design import design_ui
 from noisewise.page.elements import amount, downloads, report_link, scrolling_table
 from noisewise.page.runs import REPLICATES, SIMULATING, Run
+from noisewise.page.watching import watched
 from noisewise.report.short_answer import percent
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ STATES = {
     "failed": "failed",
     "cancelled": "cancelled",
 }
-EVERY = 0.25
-"""Seconds between two looks at the runs."""
 STEPS: tuple[int, int, float] = (-4, 4, 0.5)
 """The slider's range, in doublings of the budget."""
 
@@ -84,11 +83,11 @@ def _slider() -> Any:
 def results_server(input: Inputs, session: Session, runs: "Runs", shown: Any) -> None:
     """What the right half does."""
 
-    @reactive.poll(lambda: runs.version, EVERY)
+    @watched(lambda: runs.version)
     def news() -> int:
         return runs.version
 
-    @reactive.poll(lambda: tuple((run.number, run.state) for run in runs), EVERY)
+    @watched(lambda: tuple((run.number, run.state) for run in runs))
     def states() -> Any:
         return tuple(runs)
 
@@ -232,7 +231,7 @@ def _exploration(input: Inputs, session: Session, runs: "Runs", current: Any, st
     asked: reactive.Value[Any] = reactive.Value(None)
     _asking(input, session, runs, current, states, asked)
 
-    @reactive.poll(lambda: [job.state for job in runs.explorations], EVERY)
+    @watched(lambda: [job.state for job in runs.explorations])
     def moved() -> int:
         return runs.version
 
@@ -287,7 +286,7 @@ def _stopping(input: Inputs, runs: "Runs", moved: Any, asked: Any) -> None:
 def _exploring(runs: "Runs", asked: Any) -> None:
     """How far the exploration that was asked for last is."""
 
-    @reactive.poll(lambda: [(job.state, job.reached.get(SIMULATING, 0)) for job in runs.explorations], EVERY)
+    @watched(lambda: [(job.state, job.reached.get(SIMULATING, 0)) for job in runs.explorations])
     def counted() -> int:
         return runs.version
 

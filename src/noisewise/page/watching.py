@@ -1,0 +1,55 @@
+"""Values that change outside the page, looked at again and again while a window shows it."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from shiny import reactive
+from shiny.session import require_active_session
+
+EVERY = 0.25
+"""Seconds between two looks."""
+
+T = TypeVar("T")
+
+_UNDER_WAY: set[asyncio.Task[None]] = set()
+"""Watches of all windows: an event loop itself does not keep its tasks alive."""
+
+
+def watched(look: Callable[[], Any]) -> Callable[[Callable[[], T]], Callable[[], T]]:
+    """Decorates what is to be computed anew whenever `look()` has changed.
+
+    In place of `reactive.poll`, which prints a traceback where a window is closed while its timer waits for its turn: a
+    watch is not cancelled. The end of its window wakes it, and it goes.
+    """
+    last = look()
+    changes: reactive.Value[int] = reactive.Value(0)
+    closed = asyncio.Event()
+    require_active_session(None).on_ended(closed.set)
+
+    async def watch() -> None:
+        nonlocal last
+        while not closed.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(closed.wait(), EVERY)
+            async with reactive.lock():
+                if not closed.is_set() and (now := look()) != last:
+                    last = now
+                    with reactive.isolate():
+                        changes.set(changes() + 1)
+                    await reactive.flush()
+
+    task = asyncio.get_running_loop().create_task(watch())
+    _UNDER_WAY.add(task)
+    task.add_done_callback(_UNDER_WAY.discard)
+
+    def decorated(compute: Callable[[], T]) -> Callable[[], T]:
+        @reactive.calc
+        def value() -> T:
+            changes()
+            return compute()
+
+        return value
+
+    return decorated
