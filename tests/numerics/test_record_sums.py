@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from noisewise.numerics import double
+from noisewise.numerics.numpy_programs import REAL_ONLY
 from noisewise.numerics.record_sums import PlainSums
 from noisewise.numerics.scratch import Scratch
 
@@ -24,6 +25,9 @@ PLAIN = {
     "counts": lambda x, y, k, a: jnp.stack([k, k * k - 1, jnp.where(x > y, k, 2), (y <= a).astype(int)]),
     "nothing of the record": lambda x, y, k, a: a + 0.0 * x,
     "as it is": lambda x, y, k, a: x,
+    "divided": lambda x, y, k, a: jnp.clip(x, -1.0, 1.0) / 7,
+    "times a number": lambda x, y, k, a: jnp.stack([3.0 * jnp.clip(x, -1.0, a), (x * y) * -2 / 5.0, 2 * k]),
+    "a number divided": lambda x, y, k, a: 2.0 / (x * x + 1.0),
 }  # fmt: skip
 
 
@@ -72,3 +76,13 @@ def test_memory_is_used_again_and_grows():
     assert not np.shares_memory(large, small)
     assert np.shares_memory(scratch.array("x", (2, 3), float), large)
     assert not np.shares_memory(scratch.array("y", (2, 3), float), large)
+
+
+def test_a_number_that_all_are_divided_by_is_left_to_the_sum(monkeypatch):
+    """One division for each row, none for each record."""
+    shapes = []
+    monkeypatch.setitem(REAL_ONLY, "div", lambda *given, out: shapes.append(out.shape) or np.divide(*given, out=out))
+    for function, divided in ((PLAIN["divided"], []), (PLAIN["a number divided"], [(7, 5)])):
+        shapes.clear()
+        PlainSums(lambda function=function: partial(contributions, function))(some(7, 5, 1))
+        assert shapes == divided

@@ -11,7 +11,7 @@ from noisewise.numerics import Array, Values
 from noisewise.numerics.scratch import Scratch
 
 SCRATCH = Scratch()
-PART = 2**16
+PART = 2**17
 """Numbers of a field in one part: few enough to stay in a core's cache, enough to be worth the steps in Python."""
 
 
@@ -19,7 +19,7 @@ class Records:
     """`records` records of each of `rows` rows, drawn again and again.
 
     The variates, and their order, are those of fields drawn whole, one after the other: of all fields but the last
-    every part is drawn before the next field's, and kept.
+    every part is drawn before the next field's, and kept. Normal numbers of large parts are made in pairs within one.
     """
 
     def __init__(self, laws: Mapping[str, Law], outer: Values, rows: int, records: int) -> None:

@@ -20,6 +20,8 @@ from noisewise.numerics.record_sums import PlainSums
 
 Structs = Mapping[str, jax.ShapeDtypeStruct]
 
+SHORT_ROW = 512
+"""Rows of records shorter than this NumPy may copy to buffers to add their locations: longer ones gain by none."""
 RECORDS_AT_ONCE = 2**18
 """Records simulated at a time over a whole block, so that memory does not grow with n."""
 
@@ -179,10 +181,12 @@ class BoundTotal:
         chunk = self._chunk(rows)
         records = Records(self.laws, outer, rows, chunk)
         total: Any = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
-        for start in range(0, int(n.max()), chunk):
-            poll()
-            for part, fields in records.draw(rng, whole=self._plain is None):
-                total[part] += self._added(fields, n[part] - start, chunk)
+        with np.errstate():  # at whose end the buffers of NumPy's operations are again as they were
+            np.setbufsize(SHORT_ROW)
+            for start in range(0, int(n.max()), chunk):
+                poll()
+                for part, fields in records.draw(rng, whole=self._plain is None):
+                    total[part] += self._added(fields, n[part] - start, chunk)
         return total
 
     def _added(self, values: Values, left: Array, chunk: int) -> Array:

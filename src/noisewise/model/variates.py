@@ -17,6 +17,7 @@ from scipy.special import expit, log_ndtr, ndtri_exp, softmax
 
 from noisewise.model.families import FACTS
 from noisewise.numerics import Array
+from noisewise.numerics.normal_pairs import fill_with_normals
 
 Draw = Callable[..., Array]
 
@@ -179,10 +180,15 @@ def variate_for(law: Distribution) -> Variate | None:
 
 @_draws("Normal", fills=True)
 def _normal(rng: Any, shape: Any, loc: Array, scale: Array, out: Array | None = None) -> Array:
-    drawn = rng.standard_normal(shape, out=out)
+    drawn = _standard_normal(rng, shape, out)
     drawn *= scale
     drawn += loc
     return drawn
+
+
+def _standard_normal(rng: Any, shape: Any, out: Array | None) -> Array:
+    """NumPy's own; where there is memory for many, as for records, those made in pairs, in half the time."""
+    return rng.standard_normal(shape) if out is None else fill_with_normals(rng, out)
 
 
 @_draws("LogNormal", fills=True)
@@ -193,7 +199,7 @@ def _log_normal(rng: Any, shape: Any, loc: Array, scale: Array, out: Array | Non
 
 @_draws("HalfNormal", fills=True)
 def _half_normal(rng: Any, shape: Any, scale: Array, out: Array | None = None) -> Array:
-    drawn = rng.standard_normal(shape, out=out)
+    drawn = _standard_normal(rng, shape, out)
     drawn = np.abs(drawn, out=out)
     drawn *= scale
     return drawn

@@ -205,6 +205,11 @@ def _is_number(node: Node) -> bool:
     return node.known is not None and node.known.ndim == 0
 
 
+def _number(node: Node) -> Any:
+    """The number that `_is_number` has seen."""
+    return node.known if node.step is None else _number(node.inputs[0])
+
+
 def _in_order(ends: Sequence[Node]) -> list[Node]:
     """Every node that `ends` are made of, each after those that it needs."""
     nodes: dict[Node, None] = {}
@@ -236,7 +241,15 @@ class SummedParts:
 
 
 def _added_apart(node: Node, axis: int) -> SummedParts:
-    """The sum of `node` over `axis`: of what it was stacked from, so that no stack of records is ever made."""
+    """The sum of `node` over `axis`: of what it was stacked from, so that no stack of records is ever made.
+
+    What every record is multiplied or divided by, the sum is.
+    """
+    if node.kind in ("mul", "div") and node.fills:
+        scaled = _scaled(node)
+        if scaled is not None:
+            array, scale = scaled
+            return _moved(_added_apart(array, axis), scale)
     if node.kind == "transpose":
         order = node.step.params["permutation"]
         axes_left = [old - (old > order[axis]) for new, old in enumerate(order) if new != axis]
@@ -256,6 +269,17 @@ def _added_apart(node: Node, axis: int) -> SummedParts:
     if axis != RECORDS:
         raise NotPlain
     return SummedParts([node], lambda summed: summed(node))
+
+
+def _scaled(node: Node) -> tuple[Node, Callable[[Any], Any]] | None:
+    """What is multiplied or divided by a single number, and how; None where both sides vary."""
+    first, second = node.inputs
+    if _is_number(second):
+        number = _number(second)
+        return first, (lambda summed: summed * number) if node.kind == "mul" else (lambda summed: summed / number)
+    if node.kind == "mul" and _is_number(first):
+        return second, lambda summed: _number(first) * summed
+    return None
 
 
 def _moved(parts: SummedParts, move: Callable[[Any], Any]) -> SummedParts:

@@ -18,6 +18,7 @@ SUMS = "model/test_known_sums.py"
 SQUARES = f"{SUMS}::test_sum_and_sum_of_squares_are_normal_and_chi_square"
 BOOKS = f"{SUMS}::test_sums_of_bits_counts_and_times_have_the_laws_of_the_books"
 RECORDS = "model/test_records.py"
+PAIRS = "numerics/test_normal_pairs.py"
 ADDED = "numerics/test_record_sums.py::test_sums_are_those_of_jax"
 
 KNOWN_TOTALS = {
@@ -104,6 +105,27 @@ KNOWN_TOTALS = {
         "if when >= number and one in places}",
         "if when > number + 1 and one in places}",
         ADDED,
+    ),
+    "a sum is not divided by what every record is": Mutant(
+        "numerics/record_sums.py", "(lambda summed: summed / number)", "(lambda summed: summed)", ADDED
+    ),
+    "normal numbers in pairs go round half a turn": Mutant(
+        "numerics/normal_pairs.py",
+        "subtract(b, 0.5, out=b)  # phi / (2 pi)",
+        "multiply(b, 0.5, out=b)",
+        f"{PAIRS}::test_numbers_are_normal_and_those_of_a_pair_independent",
+    ),
+    "the radius of a pair has a square of mean one": Mutant(
+        "numerics/normal_pairs.py",
+        "    add(r, r, out=r)\n",
+        "",
+        f"{PAIRS}::test_numbers_are_normal_and_those_of_a_pair_independent",
+    ),
+    "the tangent has a digit wrong": Mutant(
+        "numerics/normal_pairs.py",
+        "0.023344852665793155",
+        "0.023344852665893155",
+        f"{PAIRS}::test_the_quotient_is_the_tangent_up_to_rounding",
     ),
     "entries that were stacked change places when added up": Mutant(
         "numerics/record_sums.py",

@@ -1,0 +1,85 @@
+"""Many standard normal numbers at once, in pairs (Box and Muller 1958). docs/derivations/totals.md, "Normal records".
+
+NumPy's own go through a branch for each number, on a sign that no processor can foresee. An exponential number for the
+radius and a uniform one for the angle have none, and what follows is arithmetic on whole arrays. It has no function of
+the processor's or the system's in it: the numbers are the same everywhere, bit by bit.
+"""
+
+import math
+
+import numpy as np
+
+from noisewise.numerics.namespaces import Array
+from noisewise.numerics.scratch import Scratch
+
+PAIRS = 2**15
+"""Made at a time: few enough to stay in a core's cache, enough to be worth the steps in Python."""
+FEW = 2**12
+"""Numbers below which NumPy's own take less time."""
+
+# tan(x) = x N(x^2) / D(x^2) for |x| <= pi/4, with the least relative error of any such quotient of cubics, 1.9e-17
+N = (1.0, -0.12828347005816965, 0.0028059182020293262, -7.483634588258985e-06)
+D = (1.0, -0.46161680339150016, 0.023344852665793155, -0.0002084480386041521)
+
+SCRATCH = Scratch()
+
+
+def _in_turns(coefficients: tuple[float, ...]) -> list[float]:
+    """Of a polynomial in x^2, x = pi u / 2: the coefficients in u^2, over the last of the denominator's."""
+    return [one * (math.pi / 2) ** (2 * power - 6) / D[-1] for power, one in enumerate(coefficients)]
+
+
+_N, _D = [math.pi / 2 * one for one in _in_turns(N)], _in_turns(D)
+
+
+def fill_with_normals(rng: np.random.Generator, out: Array) -> Array:
+    """Independent standard normal numbers in `out`, which is contiguous; it is returned."""
+    flat = out.reshape(-1)
+    if flat.size < FEW:
+        rng.standard_normal(out=flat)
+        return out
+    for start in range(0, flat.size - 1, 2 * PAIRS):
+        part = flat[start : start + 2 * PAIRS]
+        half = len(part) // 2
+        _fill(rng, part[:half], part[half : 2 * half])
+    if flat.size % 2:
+        flat[-1] = rng.standard_normal()
+    return out
+
+
+def _fill(rng: np.random.Generator, x: Array, y: Array) -> None:
+    """Pairs (r cos phi, r sin phi), with r^2 / 2 exponential and phi uniform between -pi and pi."""
+    add, multiply, subtract = np.add, np.multiply, np.subtract
+    r, b, z = (SCRATCH.array(name, x.shape, np.float64) for name in ("r", "b", "z"))
+    rng.standard_exponential(out=r)
+    add(r, r, out=r)
+    np.sqrt(r, out=r)
+    rng.random(out=b)
+    subtract(b, 0.5, out=b)  # phi / (2 pi)
+    multiply(b, b, out=z)
+    # n / d = tan(phi / 4), by Horner's rule
+    n, d = x, y
+    multiply(z, _N[3], out=n)
+    for coefficient, factor in ((_N[2], z), (_N[1], z), (_N[0], b)):
+        add(n, coefficient, out=n)
+        multiply(n, factor, out=n)
+    add(z, _D[2], out=d)
+    for coefficient in (_D[1], _D[0]):
+        multiply(d, z, out=d)
+        add(d, coefficient, out=d)
+    # a / s and b / s are cosine and sine of phi / 2
+    multiply(n, d, out=b)
+    add(b, b, out=b)
+    multiply(n, n, out=n)
+    multiply(d, d, out=d)
+    s, a = z, d
+    add(n, d, out=s)
+    subtract(d, n, out=a)
+    # cos phi = 1 - 2 (b / s)^2, sin phi = 2 (a / s) (b / s)
+    multiply(s, s, out=s)
+    np.divide(r, s, out=s)
+    multiply(s, b, out=s)
+    add(s, s, out=s)
+    multiply(a, s, out=y)
+    multiply(b, s, out=s)
+    subtract(r, s, out=x)
