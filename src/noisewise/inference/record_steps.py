@@ -28,6 +28,7 @@ from noisewise.model.law import log_density
 from noisewise.model.simulator import BoundSimulator
 from noisewise.model.total import BoundTotal
 from noisewise.numerics import Array, Compiled, Values, double
+from noisewise.numerics.compiled import PLAINLY
 from noisewise.numerics.tracing import entrywise
 from noisewise.release import Release
 
@@ -208,7 +209,7 @@ class RecordSteps:
 
     def _program(self, purpose: str, function: Any) -> Compiled:
         key = ("records", purpose, self.name, tuple(self.released), self.shared, self.lanes)
-        return self.model.compiled.setdefault(key, Compiled(lambda: function, steps=True))
+        return self.model.compiled.setdefault(key, Compiled(lambda: function, options=PLAINLY))
 
     def _refuse_infinite(self, finite: Any) -> None:
         if not finite:

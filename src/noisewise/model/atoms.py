@@ -9,6 +9,7 @@ from numpyro.distributions import Delta, Distribution, TransformedDistribution
 from noisewise.model.law import Law
 from noisewise.model.wrappers import laws_within, peel
 from noisewise.numerics import Values, double
+from noisewise.numerics.tracing import sources
 
 
 def is_fixed(law: Distribution) -> bool:
@@ -36,20 +37,20 @@ def atoms_move(law: Law) -> bool:
 
     No measure dominates such a law.
     """
-    moves, structs = [False], law.structs
+    points: list[bool] = []
 
-    def look(outer: Values, inner: Values) -> Any:
+    def places(outer: Values, inner: Values) -> Any:
         distribution = law.function(**outer, **inner)
+        points.append(is_fixed(distribution))
         parts = list(laws_within(distribution))
-        places = [part.v for part in parts if isinstance(part, Delta)]
-        places += [part.transforms for part in parts if isinstance(part, TransformedDistribution) and has_atoms(part)]
-        moving = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(places))
-        moves.append(moving and not is_fixed(distribution))
-        return 0.0
+        atoms = [part.v for part in parts if isinstance(part, Delta)]
+        atoms += [part.transforms for part in parts if isinstance(part, TransformedDistribution) and has_atoms(part)]
+        return [jnp.asarray(leaf) for leaf in jax.tree.leaves(atoms)]
 
-    with double():  # under vmap alone, what does not depend on a mapped value is no tracer
-        outer = {name: jnp.ones((1, *structs[name].shape), structs[name].dtype) for name in law.outer}
-        inner = {name: jnp.ones(structs[name].shape, structs[name].dtype) for name in law.inner}
-        if outer:
-            jax.vmap(look, in_axes=(0, None))(outer, inner)
-    return moves[-1]
+    outer = {name: law.row[name] for name in law.outer}
+    inner = {name: law.structs[name] for name in law.inner}
+    if not outer:
+        return False
+    with double():
+        program = jax.make_jaxpr(jax.vmap(places, in_axes=(0, None)))(outer, inner).jaxpr
+    return not points[-1] and any(min(reached, default=len(outer)) < len(outer) for reached in sources(program))

@@ -23,6 +23,7 @@ from noisewise.model.law import log_density
 from noisewise.model.model import Model
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, Compiled, Values, double
+from noisewise.numerics.compiled import AT_ONCE, NO_OPTIONS, looking
 
 Centring = Mapping[str, Any]
 """For names of `Chart.located`, per entry: 1 for the value itself, 0 for its standardised self, or between."""
@@ -217,7 +218,8 @@ class Space:
             return np.asarray(program(rows))[:count]
 
     def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
-        return self.model.compiled.setdefault(("space", purpose), Compiled(build))
+        options = AT_ONCE if purpose == "free" else NO_OPTIONS  # for several numbers of rows, few steps each
+        return self.model.compiled.setdefault(("space", purpose), Compiled(build, options=options))
 
 
 # What coordinates do not reach ------------------------------------------------------------------------------
@@ -236,11 +238,11 @@ def unwalkable(model: Model, statistics: Sequence[str] = ()) -> str | None:
         return against
     width = sum(model.cost_of_row(name) for name in needed)
     rows = max(LEAST_ROWS, min(LOOKED_AT, CELLS // max(1, width)))
-    drawn = model.draw(np.random.default_rng(0), needed, rows)
     program = model.compiled.setdefault(
         ("space", "edges", *names), Compiled(lambda: jax.vmap(lambda values: _edges(model, names, values)))
     )
-    with double():
+    with looking(), double():
+        drawn = model.draw(np.random.default_rng(0), needed, rows)
         shares = {name: float(np.mean(np.asarray(lost))) for name, lost in program(drawn).items()}
     for name, share in shares.items():
         if share > LOST:

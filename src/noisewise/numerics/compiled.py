@@ -3,8 +3,8 @@
 import contextvars
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,15 @@ import numpy as np
 from noisewise.numerics.numpy_programs import in_numpy
 from noisewise.numerics.precision import double, placement
 
+NO_OPTIONS: Mapping[str, Any] = {}
 ALWAYS = 10
 """What compiling a program takes whatever is in it, in operations."""
 PLAINLY = {"xla_cpu_use_fusion_emitters": False}
 """XLA's options for a program of many small steps on the processor, as those of a chain are: without its newer way of
 writing loops such a program is compiled in half the time, and runs no slower (benchmarks/first_result.py). Programs
 that go through many rows at once are several times as fast with it."""
+AT_ONCE = PLAINLY | {"xla_backend_optimization_level": 0}
+"""For a program that is run a few times, on few numbers: compiled in a quarter of the time, and hardly optimised."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,20 @@ class Tally:
 
 
 _tally, _counting = Tally(), threading.Lock()
+_looking = contextvars.ContextVar("looking", default=False)
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """For a look at a few rows, which will not come again: programs that are missing are compiled `AT_ONCE`.
+
+    They are kept apart from those of the same shapes that run often.
+    """
+    token = _looking.set(True)
+    try:
+        yield
+    finally:
+        _looking.reset(token)
 
 
 def tally() -> Tally:
@@ -62,16 +79,20 @@ class Compiled:
     remembers such an array in 64 bits, and the analyst's own 32-bit use of it would fail. Called within `double`.
     Threads that ask for one program at the same time wait for the first to compile it. Programs are not pickled.
     A `small` one, of arguments whose first axis is that of rows, is left to NumPy on the CPU where it is no more than
-    plain arithmetic, and gives NumPy arrays. One of many small `steps` is compiled `PLAINLY`.
+    plain arithmetic, and gives NumPy arrays. `options` are XLA's, on the processor: `PLAINLY` or `AT_ONCE`.
     """
 
-    def __init__(self, build: Callable[[], Callable[..., Any]], small: bool = False, steps: bool = False) -> None:
-        self._build, self._small, self._steps = build, small, steps
+    def __init__(
+        self, build: Callable[[], Callable[..., Any]], small: bool = False, options: Mapping[str, Any] = NO_OPTIONS
+    ) -> None:
+        self._build, self._small, self._options = build, small, options
         self._programs: dict[Any, Any] = {}
+        self._traces: dict[Any, Any] = {}
+        self._outputs: dict[Any, Any] = {}
         self._lock = threading.RLock()
 
     def __getstate__(self) -> Any:
-        return self._build, self._small, self._steps
+        return self._build, self._small, self._options
 
     def __setstate__(self, state: Any) -> None:
         Compiled.__init__(self, *state)
@@ -80,26 +101,50 @@ class Compiled:
         """Run the program for these arguments."""
         return self._program(arguments)(*arguments)
 
-    def prepare(self, *arguments: Any) -> None:
+    def prepare(self, *arguments: Any, after: threading.Event | None = None) -> threading.Event:
         """Compile for arguments of these shapes in a thread of its own; who calls meanwhile waits for that.
 
         `jax.ShapeDtypeStruct` will do for an array. What fails here fails again, and is raised, where it is called.
+        The event is set when only XLA's part is left. Until then the interpreter is busy, and a second program would
+        only delay the first: give the event as its `after`.
         """
-        where = contextvars.copy_context()
-        threading.Thread(target=where.run, args=(self._prepared, arguments), name="noisewise-compile").start()
+        where, handed_over = contextvars.copy_context(), threading.Event()
+        given = (arguments, after, handed_over)
+        threading.Thread(target=where.run, args=(self._prepared, *given), name="noisewise-compile").start()
+        return handed_over
 
-    def _prepared(self, arguments: tuple[Any, ...]) -> None:
-        with suppress(Exception), double():
-            self._program(arguments)
+    def _prepared(
+        self, arguments: tuple[Any, ...], after: threading.Event | None, handed_over: threading.Event
+    ) -> None:
+        try:
+            if after is not None:
+                after.wait()
+            with suppress(Exception), double():
+                self._program(arguments, handed_over)
+        finally:
+            handed_over.set()
 
-    def _program(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    def shapes(self, *arguments: Any) -> Any:
+        """What the program will give for arguments of these shapes: it is traced, and compiled from that trace."""
+        key = self._key(*jax.tree.flatten(arguments))
+        if key not in self._outputs:
+            self._traces[key] = traced = jax.jit(self._build()).trace(*arguments)
+            shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), traced.out_info)
+            self._outputs[key] = shapes
+        return self._outputs[key]
+
+    def _program(self, arguments: tuple[Any, ...], handed_over: threading.Event | None = None) -> Callable[..., Any]:
         leaves, tree = jax.tree.flatten(arguments)
         plain = self._plain(arguments, leaves, tree)
         if plain is not None:
             return plain
-        key = (placement(), tree, *((_shape(leaf), _dtype(leaf)) for leaf in leaves))
-        program: Callable[..., Any] = self._once(key, lambda: self._compiled(arguments))
+        key = self._key(leaves, tree)
+        program: Callable[..., Any] = self._once(key, lambda: self._compiled(arguments, key, handed_over))
         return program
+
+    @staticmethod
+    def _key(leaves: list[Any], tree: Any) -> Any:
+        return (placement(), _looking.get(), tree, *((_shape(leaf), _dtype(leaf)) for leaf in leaves))
 
     def by_blocks(self, blocks: int, *arguments: Any) -> Any:
         """As for the arguments of each block alone, which are equal parts of these: by the same program, the same bits.
@@ -121,14 +166,16 @@ class Compiled:
     def plain(self, *arguments: Any) -> Callable[..., Any] | None:
         """The program in NumPy, where it is known already that there is one: it needs no `double`."""
         leaves, tree = jax.tree.flatten(arguments)
-        program: Callable[..., Any] | None = None if placement() is not None else self._programs.get(_key(leaves, tree))
+        here = placement() is None
+        program: Callable[..., Any] | None = self._programs.get(_plain_key(leaves, tree)) if here else None
         return program
 
     def _plain(self, arguments: tuple[Any, ...], leaves: list[Any], tree: Any) -> Callable[..., Any] | None:
         """The program in NumPy, for any number of rows; None where it is to be compiled."""
         if not self._small or not leaves or placement() is not None:
             return None
-        program: Callable[..., Any] | None = self._once(_key(leaves, tree), lambda: in_numpy(self._build(), arguments))
+        key = _plain_key(leaves, tree)
+        program: Callable[..., Any] | None = self._once(key, lambda: in_numpy(self._build(), arguments))
         return program
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -138,25 +185,33 @@ class Compiled:
                     self._programs[key] = make()
         return self._programs[key]
 
-    def _compiled(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    def _compiled(
+        self, arguments: tuple[Any, ...], key: Any, handed_over: threading.Event | None
+    ) -> Callable[..., Any]:
         start = time.perf_counter()
-        traced = jax.jit(self._build()).trace(*arguments)
-        program = _made(traced.lower(), PLAINLY if self._steps and placement() is None else {})
+        traced = self._traces.pop(key, None)
+        if traced is None:
+            traced = jax.jit(self._build()).trace(*arguments)
+        lowered = traced.lower()
+        if handed_over is not None:
+            handed_over.set()
+        options = AT_ONCE if _looking.get() else self._options
+        program = _made(lowered, options if placement() is None else NO_OPTIONS)
         _count(ALWAYS + operations(traced.jaxpr.jaxpr), time.perf_counter() - start)
         return program
 
 
-def _made(lowered: Any, options: dict[str, Any]) -> Callable[..., Any]:
+def _made(lowered: Any, options: Mapping[str, Any]) -> Callable[..., Any]:
     """The program, with XLA's `options` where the installed version has them."""
     if options:
         with suppress(jax.errors.JaxRuntimeError):  # one that it has not; any other failure is met again
-            program: Callable[..., Any] = lowered.compile(compiler_options=options)
+            program: Callable[..., Any] = lowered.compile(compiler_options=dict(options))
             return program
     plain: Callable[..., Any] = lowered.compile()
     return plain
 
 
-def _key(leaves: list[Any], tree: Any) -> Any:
+def _plain_key(leaves: list[Any], tree: Any) -> Any:
     """Of a program for any number of rows."""
     return ("plain", tree, *((_shape(leaf)[1:], _dtype(leaf)) for leaf in leaves))
 

@@ -244,6 +244,8 @@ class _Sweeps:
         self.starts = self._with_records(rng, starting_values(joint, rng, STARTS))
         self.log = log
         log.same(self.starts, "starts")
+        for table in joint.steps.values():  # while closed forms are looked for
+            table.prepare(State(self._values(0)))
         self.closed = closed_forms(joint, self.starts)
         steps = sweep_steps(joint, self.closed)
         self.described = [step_in_words(step) for step in steps]
@@ -266,7 +268,7 @@ class _Sweeps:
         steps = sweep_steps(self.joint, self.closed)
         if number == 0:  # groups go through the steps alike, and would wait for one program after the other
             for step in steps:
-                if isinstance(step, (Conjugate, MeasuredTable)):
+                if isinstance(step, Conjugate):
                     step.prepare(state)
         total = self.warmup + self.length * self.sampler.thin
         log = self.log.within("group", number)
@@ -306,10 +308,13 @@ class _Sweeps:
         return rng
 
     def _start(self, rng: np.random.Generator, number: int) -> State:
-        """Neighbouring chains share a start where there are many; few chains have one each."""
+        return self._with_records(rng, self._values(number))
+
+    def _values(self, number: int) -> dict[str, Array]:
+        """Where one group begins: neighbouring chains share a start where there are many; few chains have one each."""
         size = self.chains // self.groups
         rows = np.repeat(np.arange(STARTS), max(1, self.chains // STARTS))[number * size : (number + 1) * size]
-        return self._with_records(rng, {name: column[rows] for name, column in self.starts.values.items()})
+        return {name: column[rows] for name, column in self.starts.values.items()}
 
     def _with_records(self, rng: np.random.Generator, values: dict[str, Array]) -> State:
         state = State(dict(values))

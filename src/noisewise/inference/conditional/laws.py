@@ -14,6 +14,7 @@ from noisewise.model.families import facts_of
 from noisewise.model.supports import declared_ends
 from noisewise.model.wrappers import kind_of, peel
 from noisewise.numerics import Array, Values, double
+from noisewise.numerics.compiled import looking
 from noisewise.numerics.gamma import log_beta, log_gamma
 from noisewise.numerics.numpy_programs import fixed_outputs
 
@@ -55,7 +56,8 @@ def bounds(law: Distribution, shape: tuple[int, ...]) -> tuple[Any, Any]:
 def rows_of(model: Model, names: list[str], rows: int = 1) -> dict[str, Array]:
     """Simulated values of the names, always the same."""
     wanted = [name for name in model.order if name in {*names, *model.ancestors(*names)}]
-    drawn = model.draw(np.random.default_rng(0), wanted, rows)
+    with looking():
+        drawn = model.draw(np.random.default_rng(0), wanted, rows)
     return {name: drawn[name] for name in names}
 
 

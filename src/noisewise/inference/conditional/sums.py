@@ -32,6 +32,7 @@ from noisewise.model.families import facts_of
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import peel, unchecked
 from noisewise.numerics import Array, Compiled, Values, double
+from noisewise.numerics.compiled import looking
 
 MOST_POINTS = 2**16
 """Values of several numbers enumerated jointly, at most."""
@@ -268,7 +269,7 @@ class Sum:
         nodes = start + self.offsets()[name]
         inside = (nodes >= low) & (nodes <= high)
         program = model.compiled.setdefault(("sum", "base", name), Compiled(build))
-        with double():
+        with looking(), double():
             log_law = np.asarray(program(row, np.clip(nodes, low, high).astype(np.int64)))
         base = log_law - (1.0 - share) * log_law[:1] - share * log_law[-1:]
         return np.where(inside.reshape(len(nodes), -1), base, -np.inf)

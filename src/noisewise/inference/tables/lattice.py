@@ -33,6 +33,7 @@ from noisewise.mechanisms.linear import Matrix
 from noisewise.mechanisms.processed import Processed
 from noisewise.model import Model
 from noisewise.numerics import Array, Compiled, double, placement
+from noisewise.numerics.compiled import PLAINLY
 from noisewise.numerics.gamma import log_gamma
 
 TABLES = ("MultinomialProbs", "MultinomialLogits")
@@ -291,7 +292,7 @@ class LatticeMoves:
     def _program_of(self, family: Family, axes: Any) -> Compiled:
         own = None if axes is None else {n: axes[n] for n in self.noisy}
         key = ("lattice", self.name, tuple(self.noisy), family.length, axes is None)
-        made = Compiled(partial(self._program, family.length, own), steps=True)
+        made = Compiled(partial(self._program, family.length, own), options=PLAINLY)
         program: Compiled = self.model.compiled.setdefault(key, made)
         return program
 

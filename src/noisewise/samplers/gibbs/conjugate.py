@@ -20,6 +20,7 @@ from noisewise.model.families import facts_of
 from noisewise.model.law import Law
 from noisewise.model.total import BoundTotal
 from noisewise.numerics import Array, Compiled, Values
+from noisewise.numerics.compiled import looking
 from noisewise.samplers.gibbs.joint import Density, Joint, State
 
 
@@ -179,15 +180,14 @@ class Conjugate:
             ("conjugate", self.name), lambda: jax.vmap(self.coefficients, in_axes=(0, 0, self.joint.axes, None))
         )
 
-    def _solve(self, state: State, anchor: Array) -> tuple[Array, Array]:
-        coefficients: tuple[Array, Array] = self.joint.run(
-            self._program, state.values, state.records, self.joint.release, anchor
-        )
+    def _solve(self, state: State) -> tuple[Array, Array]:
+        arguments = (state.values, state.records, self.joint.release, self.anchor(state.values))
+        coefficients: tuple[Array, Array] = self.joint.run(self._program, *arguments)
         return coefficients
 
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
         """Draw it for every chain."""
-        a, b = self._solve(state, self.anchor(state.values))
+        a, b = self._solve(state)
         if not np.all(self.family.proper(a, b)):
             raise InferenceError(
                 f"Augmentation: the law of '{self.name}' given the rest must be a proper {self.family.name} law; its "
@@ -198,7 +198,8 @@ class Conjugate:
 
     def agrees(self, state: State) -> bool:
         """Whether derivatives at the chains' own values are what coefficients found elsewhere say."""
-        a, b = self._solve(state, self.anchor(state.values))
+        with looking():
+            a, b = self._solve(state)
         low, high = INSIDE[self.family.name]
 
         def slope(values: Values, records: Any, release: Any) -> Any:
@@ -210,7 +211,8 @@ class Conjugate:
         if self.family is DIRICHLET:
             at = at / at.sum(axis=-1, keepdims=True)
         values = {**state.values, self.name: at}
-        slopes = self.joint.run(program, values, state.records, self.joint.release)
+        with looking():
+            slopes = self.joint.run(program, values, state.records, self.joint.release)
         size = np.abs(a) + np.abs(b * at) + 1.0
         return bool(np.all(np.abs(slopes - (a - b * at)) <= 1e-7 * size) and np.all(self.family.proper(a, b)))
 

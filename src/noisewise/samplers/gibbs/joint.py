@@ -18,6 +18,7 @@ from noisewise.model import Model
 from noisewise.model.law import log_density
 from noisewise.model.supports import declared_ends, inside
 from noisewise.numerics import Array, Compiled, Values, double
+from noisewise.numerics.compiled import PLAINLY
 from noisewise.numerics.tracing import depends
 
 Density = Callable[[Values, Any, Any], Any]
@@ -140,7 +141,7 @@ class Joint:
         """A program kept on the model, for every release of the same form."""
         form = tuple((name, name in self.fixed, item.mechanism.inputs) for name, item in self.problem.release.items())
         return self.model.compiled.setdefault(
-            ("augmentation", purpose, form, self.axes is None), Compiled(build, steps=True)
+            ("augmentation", purpose, form, self.axes is None), Compiled(build, options=PLAINLY)
         )
 
     def log_density(self, state: State) -> Array:

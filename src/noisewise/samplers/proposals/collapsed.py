@@ -71,9 +71,8 @@ class Collapse:
 
     def log_likelihood(self, values: Columns) -> Array:
         """log m(release | parameters), for each row."""
-        program = self._program("likelihood", lambda: jax.vmap(self.target.log_likelihood, in_axes=(0, None)))
         with double():
-            return np.asarray(program(self._parameters(values), self.data))
+            return np.asarray(self._likelihood(self._parameters(values), self.data))
 
     def log_evidence(self) -> float:
         """log m(release), where there is no parameter."""
@@ -82,21 +81,20 @@ class Collapse:
             return float(program(self.data))
 
     def prepare(self) -> None:
-        """Compile what draws the statistics, in a thread of its own, while a pilot weighs parameters without it."""
+        """Compile what a pilot will weigh parameters by, then what draws the statistics, in threads of their own."""
         model, rows = self.target.model, self.rows
         shapes = {n: jax.ShapeDtypeStruct((rows, *model.shape(n)), model.dtype(n)) for n in model.parameters}
         uniform = [jax.ShapeDtypeStruct((rows, entries), np.float64) for entries in self.target.uniforms]
-        program = self._program("complete", lambda: jax.vmap(self._completed, in_axes=(0, 0, None, 0)))
-        program.prepare(np.arange(rows), shapes, self.data, uniform)
+        weighed = self._likelihood.prepare(shapes, self.data)
+        self._complete.prepare(np.arange(rows), shapes, self.data, uniform, after=weighed)
 
     def complete(self, rng: np.random.Generator, values: Columns, rows: int) -> tuple[Columns, Array]:
         """Every confidential statistic, drawn given parameters and release; and how much of each sum may be void."""
         model = self.target.model
         uniform = [rng.random((rows, entries)) for entries in self.target.uniforms]
-        program = self._program("complete", lambda: jax.vmap(self._completed, in_axes=(0, 0, None, 0)))
         with double():
             numbers = np.arange(rows), self._parameters(values), self.data, uniform
-            drawn, left, moments = jax.tree.map(np.asarray, program(*numbers))
+            drawn, left, moments = jax.tree.map(np.asarray, self._complete(*numbers))
         drawn |= self.target.draw_folded(rng, moments, rows)
         self.target.measure(drawn)
         exact = set(self.target.exact)  # as released: a naive analysis may put a count between whole numbers
@@ -108,6 +106,14 @@ class Collapse:
     def _completed(self, _: Any, values: Any, data: Any, uniform: Any) -> Any:
         """One row; its number only says that there is one, where there is no parameter and nothing to invert."""
         return self.target.completed(values, data, uniform)
+
+    @property
+    def _likelihood(self) -> Compiled:
+        return self._program("likelihood", lambda: jax.vmap(self.target.log_likelihood, in_axes=(0, None)))
+
+    @property
+    def _complete(self) -> Compiled:
+        return self._program("complete", lambda: jax.vmap(self._completed, in_axes=(0, 0, None, 0)))
 
     def _parameters(self, values: Columns) -> Columns:
         return {name: np.asarray(values[name]) for name in self.target.model.parameters}

@@ -13,6 +13,7 @@ from noisewise.inference.conditional.target import Target
 from noisewise.model.coordinates import Centring
 from noisewise.model.law import KEYS
 from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics.compiled import AT_ONCE, PLAINLY
 
 PIECE = 100
 """Iterations between two looks at the clock."""
@@ -55,11 +56,11 @@ class Programs:
         """Compile a chain's start and its pieces, each in a thread of its own, while other things are done."""
         size = jax.ShapeDtypeStruct((self.target.size,), np.float64)
         key, data = jax.ShapeDtypeStruct((2,), np.uint32), {"target": data, "scale": size}
+        start = self._program("start", lambda: partial(self._state))
         with double():
-            state = jax.eval_shape(self._state, size, key, size, data)
-        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
-        self._program("advance", lambda: partial(self._piece)).prepare(shapes, data)
-        self._program("start", lambda: partial(self._state)).prepare(size, key, size, data)
+            state = start.shapes(size, key, size, data)
+        advanced = self._program("advance", lambda: partial(self._piece)).prepare(state, data)
+        start.prepare(size, key, size, data, after=advanced)
 
     def start(self, free: Array, key: Array, variances: Array, data: Any) -> Any:
         """The state of a chain whose mass matrix begins with these variances of the free vector over its scale."""
@@ -125,7 +126,8 @@ class Programs:
 
     def _program(self, purpose: str, build: Callable[[], Any]) -> Compiled:
         key = ("nuts", purpose, self.target.signature, tuple(sorted(self.options.items())))
-        return self.target.model.compiled.setdefault(key, Compiled(build, steps=True))
+        options = PLAINLY if purpose in ("advance", "finish") else AT_ONCE
+        return self.target.model.compiled.setdefault(key, Compiled(build, options=options))
 
 
 def _plain(state: Any) -> Any:
