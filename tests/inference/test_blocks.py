@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from exactness import LIMIT, agrees
 from mechanism_case import all_cases
+from scipy import stats
 from targets import count_model, count_release, lalonde_model, lalonde_release
 
 import noisewise as nw
@@ -227,6 +229,97 @@ def test_a_checkpoint_goes_on_with_other_numbers_of_blocks_a_task(seed, monkeypa
         files.append((tmp_path / "run").stat().st_size)
         assert all(np.array_equal(found[name], plain[name][:draws]) for name in plain.draws)
     assert files == sorted(files)
+
+
+# Blocks that grow ---------------------------------------------------------------------------------------------------
+
+
+def growing(monkeypatch, settled, numbers=2**14):
+    small_blocks(monkeypatch, numbers)
+    monkeypatch.setattr(streams, "SETTLED", settled)
+
+
+def test_larger_blocks_come_by_their_number_alone(seed, monkeypatch):
+    """Whatever the threads, the tasks and the draws asked for; and the first blocks' draws are those without growth."""
+    model, release = lalonde_model(), lalonde_release((7.9, 3.1, 66.0, 27.5))
+    sizes = []
+
+    def watched(work, key, inputs, rows, blocks, together, poll):
+        sizes.append((key.spawn_key[-2:], rows, blocks))
+        return run_blocks(work, key, inputs, rows, blocks, together, poll)
+
+    monkeypatch.setattr(streams, "run_blocks", watched)
+    runs = []
+    for settled, numbers, workers, draws in ((5, 2**6, 1, 2_000), (5, 2**16, 3, 2_000), (5, 2**14, 2, 900)):
+        growing(monkeypatch, settled, numbers)
+        runs.append(nw.sample(model, release, nw.Rejection(), draws=draws, seed=seed, engine=Threads(workers)))
+    names = list(runs[0].draws)
+    for run in runs[1:]:
+        assert all(np.array_equal(run[name], runs[0][name][: len(run[name])]) for name in names)
+    assert runs[0].proposals == runs[1].proposals
+    of_prior = {key[0] for key, rows, _ in sizes if rows > 2**10}
+    for (stream, first), rows, blocks in sizes:
+        if stream in of_prior:
+            assert rows == (2**10 if first < 5 else 2**12)
+            assert (first + blocks <= 5) if first < 5 else True
+        else:
+            assert rows <= 2**10
+    growing(monkeypatch, streams.NEVER)
+    plain = nw.sample(model, release, nw.Rejection(), draws=2_000, seed=seed, engine=Threads(2))
+    same = (plain[names[0]] == runs[0][names[0]]).reshape(2_000, -1).all(axis=1)
+    assert same[:10].all()
+    assert not same[-1_000:].all()
+
+
+def test_draws_and_evidence_of_larger_blocks_are_exact(seed, monkeypatch):
+    """Negative control: proposals counted as if no block had grown give another evidence."""
+    growing(monkeypatch, 4)
+    posterior = nw.sample(
+        count_model(), count_release(), nw.Rejection(plan="joint"), draws=20_000, seed=seed, engine=Threads(2)
+    )
+    assert posterior.proposals > 16 * 2**10
+    s = np.arange(400)
+    law = stats.nbinom(25.0, 0.5).pmf(s)
+    weights = law * np.exp(-np.abs(37.4 - s) / 5.0) / 10.0
+    assert agrees(posterior["count"], weights @ s / weights.sum())
+    z = (posterior.log_evidence - np.log(weights.sum())) / posterior.log_evidence_se
+    assert abs(z) < LIMIT
+    wrong = posterior.log_evidence + np.log(posterior.proposals / (4 * 2**10 + (posterior.proposals - 4 * 2**10) / 4))
+    assert abs(wrong - np.log(weights.sum())) / posterior.log_evidence_se > LIMIT
+
+
+def test_a_checkpoint_goes_on_with_blocks_of_its_own_sizes(seed, monkeypatch, tmp_path):
+    """One of a version whose blocks were all alike is not given larger ones."""
+    common = {"sampler": nw.Rejection(), "seed": seed, "engine": Threads(2)}
+    model, release = lalonde_model(), lalonde_release((7.9, 3.1, 66.0, 27.5))
+    for settled, draws in ((5, (900, 2_000)), (streams.NEVER, (900, 2_000))):
+        growing(monkeypatch, settled)
+        plain = nw.sample(model, release, draws=draws[1], **common)
+        path = tmp_path / f"{settled}"
+        if settled == streams.NEVER:  # as that version wrote it
+            monkeypatch.setattr(streams.StreamsRun, "describe", described_before)
+        nw.sample(model, release, draws=draws[0], **common, checkpoint=path)
+        monkeypatch.undo()
+        growing(monkeypatch, 5)
+        found = nw.sample(model, release, draws=draws[1], **common, checkpoint=path)
+        assert all(np.array_equal(found[name], plain[name]) for name in plain.draws)
+        assert found.proposals == plain.proposals
+
+
+def described_before(run):
+    for stream in run.streams:
+        stream.settled = streams.NEVER
+    run.log.put({"streams": {}, "roots": [], "draws": run.draws}, "streams")
+
+
+def test_a_block_of_another_size_is_refused(seed, monkeypatch, tmp_path):
+    """Where the checkpoint has lost what says so, it is not taken for a block of this size."""
+    common = {"sampler": nw.Rejection(), "seed": seed, "engine": Threads(1)}
+    growing(monkeypatch, 2)
+    nw.sample(count_model(), count_release(), draws=3_000, **common, checkpoint=tmp_path / "run")
+    monkeypatch.setattr(streams.StreamsRun, "describe", described_before)
+    with pytest.raises(nw.InputError, match="positions that fit"):
+        nw.sample(count_model(), count_release(), draws=4_000, **common, checkpoint=tmp_path / "run")
 
 
 # Tasks --------------------------------------------------------------------------------------------------------------

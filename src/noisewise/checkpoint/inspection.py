@@ -116,7 +116,9 @@ def _progress_of(run: Mapping[str, Any]) -> list[str]:
     roots = about.get("roots")
     for index, (blocks, survivors) in run["blocks"].items():
         stream = _dict(_dict(about.get("streams")).get(index))
-        proposals = f" ({blocks * _number(stream.get('rows')):,} proposals)"
+        first = min(blocks, _number(about.get("settled", blocks)))
+        later = (blocks - first) * _number(stream.get("growth", 1))
+        proposals = f" ({(first + later) * _number(stream.get('rows')):,} proposals)"
         is_root = isinstance(roots, list) and index in map(str, roots)
         wanted = f" of {_number(about.get('draws')):,} draws" if is_root else ""
         lines.append(f"{survivors:,}{wanted} kept for {stream.get('label')}, from {blocks:,} blocks{proposals}")

@@ -1,7 +1,7 @@
-"""Streams of fixed-size blocks: exact draws in an order that no scheduler can change.
+"""Streams of blocks whose sizes are fixed beforehand: exact draws in an order that no scheduler can change.
 
 A stream turns proposals into survivors, block by block. Block b draws from its own random stream, derived
-from (seed, purpose, stream, b), and consumes rows [b B, (b + 1) B) of each child stream. Survivors are
+from (seed, purpose, stream, b), and consumes the next rows of each child stream. Survivors are
 joined in block order. Scheduling decides only when a block runs, so one seed gives one result for any number
 of threads, and fewer draws are a prefix of more. See docs/derivations/rejection.md.
 """
@@ -41,6 +41,9 @@ UNSEEN, KNOWN = 0.25, 1_000
 """Share of proposals that is taken to survive before a block has come; survivors from which on the share is known."""
 LEAST_SHARE = 0.25
 """Share of the blocks that may be evaluated together which a task has, at least, if so many are still wanted."""
+SETTLED = 64
+"""Blocks after which those of a stream that grows are larger: a short run waits for small ones, a long one for none."""
+NEVER = 2**62
 COPIED = 2**17
 """Rows of a root that are copied at a time, at least."""
 MOST_HELD = 64
@@ -57,6 +60,7 @@ class Stream:
 
     index: int
     rows: int
+    """Of a block; of one of the first, where it grows."""
     work: Work
     label: str
     children: list["Stream"] = field(default_factory=list)
@@ -64,6 +68,10 @@ class Stream:
     """Whether its proposals count as work (False for plain draws from a prior)."""
     together: int = 1
     """Blocks that `work` may be given at a time, at most, with their generators side by side."""
+    growth: int = 1
+    """Times as many rows that later blocks have: the fewer calls, the less threads wait for the interpreter."""
+    settled: int = SETTLED
+    """Blocks before those."""
 
     launched: int = 0
     absorbed: int = 0
@@ -77,7 +85,19 @@ class Stream:
     @property
     def proposals(self) -> int:
         """Proposals made so far, in whole blocks and in order."""
-        return self.absorbed * self.rows
+        return self.start_of(self.absorbed)
+
+    def rows_of(self, block: int) -> int:
+        """Rows of one block."""
+        return self.rows if block < self.settled else self.rows * self.growth
+
+    def start_of(self, block: int) -> int:
+        """Rows of all blocks before it."""
+        return self.rows * (min(block, self.settled) + self.growth * max(block - self.settled, 0))
+
+    def alike(self, blocks: int) -> int:
+        """So many blocks from the next one on, or as many as are of its size."""
+        return min(blocks, self.settled - self.launched) if self.launched < self.settled else blocks
 
     def below(self) -> list["Stream"]:
         """Every stream of this tree, children first."""
@@ -89,7 +109,7 @@ class Stream:
         `size` says how many blocks a stream's task ought to have.
         """
         for child in self.children:
-            if child._ready_rows < size(self) * self.rows:
+            if child._ready_rows < size(self) * self.rows_of(self.launched):
                 return child.next_stream(size)
         return self
 
@@ -109,11 +129,11 @@ class Stream:
 
     def next_task(self, seed: int, purpose: Purpose | Prefix, blocks: int = 1, together: int = 1) -> Task:
         """The next blocks, so many of them evaluated together; each row they take from a child is taken once."""
-        inputs = [child.take(blocks * self.rows) for child in self.children]
-        first = self.launched
+        first, rows = self.launched, self.rows_of(self.launched)
+        inputs = [child.take(blocks * rows) for child in self.children]
         self.launched += blocks
         key = randomness.key(seed, purpose, self.index, first)
-        work = partial(run_blocks, self.work, key, inputs, self.rows, blocks, together)
+        work = partial(run_blocks, self.work, key, inputs, rows, blocks, together)
         return Task(work, partial(self._arrived, first), portable=not self.stays)
 
     def _arrived(self, first: int, results: list[Found]) -> None:
@@ -169,9 +189,9 @@ class Stream:
                 wanted.append(entry)
         self._positions = wanted
         below: list[tuple[float, float]] = [
-            (block * self.rows, (block + 1) * self.rows) for _, block, _ in self._positions
+            (self.start_of(block), self.start_of(block + 1)) for _, block, _ in self._positions
         ]
-        below.append((self.absorbed * self.rows - 1, float("inf")))  # the last row used: asked for until the next block
+        below.append((self.proposals - 1, float("inf")))  # the last row used: asked for until the next block
         for child in self.children:
             child.prune(below)
 
@@ -181,7 +201,7 @@ class Stream:
             return 0
         for first, block, positions in reversed(self._positions):
             if first < survivors <= first + len(positions):
-                return block * self.rows + int(positions[survivors - 1 - first]) + 1
+                return self.start_of(block) + int(positions[survivors - 1 - first]) + 1
         return self.proposals
 
     def tally(self, survivors: int) -> list[tuple["Stream", int, int]]:
@@ -295,11 +315,11 @@ class StreamsRun:
         if self.handful == 0:
             return 1
         share = 0.125 if self.handful > 1 else min(1.0, max(0.125, most / MANY))
-        return max(1, int(share * stream.together))
+        return max(1, int(share * stream.together * stream.rows / stream.rows_of(stream.launched)))
 
     def _largest_task(self, stream: Stream, most: int) -> int:
         """Blocks of a task at most: one where blocks take long beside their hand-over, as those of simulators do."""
-        return 1 if stream.together == 1 else max(1, self.handful * self._together(stream, most))
+        return 1 if stream.together == 1 else stream.alike(max(1, self.handful * self._together(stream, most)))
 
     def _size_of_task(self, stream: Stream, most: int) -> int:
         """Blocks of the next task: a share of what is expected to be wanted yet, so that all end at about one time.
@@ -335,10 +355,11 @@ class StreamsRun:
         if parent is None:
             wanted = self.draws - self.filled[self.roots.index(stream)]
         else:
-            wanted = self._expected(parent) * parent.rows - stream._ready_rows
+            wanted = self._expected(parent) * parent.rows_of(parent.launched) - stream._ready_rows
         unseen = UNSEEN if self.handful == 1 else 1.0  # of large tasks too few are better than too many
         rate = (stream.accepted + 1) / stream.proposals if stream.absorbed else unseen
-        return max(0, math.ceil(wanted / (rate * stream.rows) - stream.under_way))
+        under_way = stream.start_of(stream.launched) - stream.proposals
+        return max(0, math.ceil((wanted / rate - under_way) / stream.rows_of(stream.launched)))
 
     @property
     def finished(self) -> bool:
@@ -349,7 +370,7 @@ class StreamsRun:
         """Log blocks that have been computed; or compare with the one in the log, once for each stream."""
         for block, result in enumerate(by_block(results), first):
             if self.log and stream.counted:
-                entry, form = as_entry(stream, *result), kinds_and_shapes(result[0])
+                entry, form = as_entry(stream, block, *result), kinds_and_shapes(result[0])
                 if self.forms.get(stream.index) != form:
                     self.log.same(form, "form", stream.index)
                     self.forms[stream.index] = form
@@ -461,10 +482,10 @@ class StreamsRun:
 
     def _check_hope(self, stream: Stream, limit: int) -> None:
         """Warn early where even an optimistic rate cannot finish within the budget; end if next to nothing survives."""
-        power_of_two = stream.absorbed & (stream.absorbed - 1) == 0
-        if stream.proposals < FAIR_TRIAL or not power_of_two:
+        rows, before = stream.proposals // stream.rows, stream.start_of(stream.absorbed - 1) // stream.rows
+        if stream.proposals < FAIR_TRIAL or rows.bit_length() == before.bit_length():
             return
-        # Exact Poisson upper limit, too low at one look in a million; looks are few, at powers of two.
+        # Exact Poisson upper limit, too low at one look in a million; looks are few, whenever proposals have doubled.
         rate = min(1.0, 0.5 * float(chdtri(2 * (stream.accepted + 1), 1e-6)) / stream.proposals)
         if self.draws / rate <= limit:
             return
@@ -511,10 +532,17 @@ class StreamsRun:
         self.status, self.message = status, message
 
     def describe(self) -> None:
-        """Note in the log what its blocks belong to, for `noisewise status`."""
-        streams = {str(s.index): {"label": s.label, "rows": s.rows} for s in self.streams if s.counted}
+        """Note in the log what its blocks belong to, for `noisewise status`; and from which on they are larger."""
+        before = self.log.get("streams")
+        # of a version whose blocks were all of one size, none may be larger
+        settled = SETTLED if before is None else before.get("settled", NEVER)
+        for stream in self.streams:
+            stream.settled = settled
+        streams = {
+            str(s.index): {"label": s.label, "rows": s.rows, "growth": s.growth} for s in self.streams if s.counted
+        }
         roots = [root.index for root in self.roots if root.counted]
-        self.log.put({"streams": streams, "roots": roots, "draws": self.draws}, "streams")
+        self.log.put({"streams": streams, "roots": roots, "draws": self.draws, "settled": settled}, "streams")
 
     def outcome(self) -> Outcome:
         """The draws present, the same number from each root."""
@@ -531,10 +559,12 @@ class StreamsRun:
 # Blocks in a log ------------------------------------------------------------------------------------------------------
 
 
-def as_entry(stream: Stream, columns: Columns, positions: Array) -> dict[str, Any]:
+def as_entry(stream: Stream, block: int, columns: Columns, positions: Array) -> dict[str, Any]:
     """A block's survivors and their positions; these are left out where every row survived."""
-    places = None if len(positions) == stream.rows else positions.astype(np.int32)
-    return {"n": len(positions), "positions": places, "columns": columns}
+    rows = stream.rows_of(block)
+    places = None if len(positions) == rows else positions.astype(np.int32)
+    larger = {"rows": rows} if rows != stream.rows else {}
+    return {"n": len(positions), "positions": places, "columns": columns, **larger}
 
 
 def kinds_and_shapes(columns: Columns) -> dict[str, Any]:
@@ -548,11 +578,13 @@ def read_block(log: Log, stream: Stream, block: int) -> Survivors:
     log.forget("block", stream.index, block)
     try:
         columns, places, count = entry["columns"], entry["positions"], entry["n"]
-        positions = np.arange(stream.rows, dtype=np.int32) if places is None else places
-        sound = len(positions) == count and all(len(column) == count for column in columns.values())
+        rows = entry.get("rows", stream.rows)
+        positions = np.arange(rows, dtype=np.int32) if places is None else places
+        sound = rows == stream.rows_of(block)
+        sound = sound and len(positions) == count and all(len(column) == count for column in columns.values())
         sound = sound and fingerprint(kinds_and_shapes(columns)) == log.get("form", stream.index)
         sound = sound and positions.ndim == 1 and bool(np.all(np.diff(positions) > 0))
-        if sound and (count == 0 or (columns and positions[0] >= 0 and positions[-1] < stream.rows)):
+        if sound and (count == 0 or (columns and positions[0] >= 0 and positions[-1] < rows)):
             return columns, positions
     except (KeyError, TypeError, AttributeError):
         pass

@@ -1,6 +1,7 @@
 """Laws that give single values positive probability (points, hurdles, counts within), and whether these values move."""
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,9 @@ from noisewise.model.law import Law
 from noisewise.model.wrappers import laws_within, peel
 from noisewise.numerics import Values, double
 from noisewise.numerics.tracing import sources
+
+
+_MOVING: WeakKeyDictionary[Law, bool] = WeakKeyDictionary()
 
 
 def is_fixed(law: Distribution) -> bool:
@@ -35,8 +39,14 @@ def _is_atomic(part: Distribution) -> bool:
 def atoms_move(law: Law) -> bool:
     """Whether an atom, other than a lone point, moves with a value outside the record.
 
-    No measure dominates such a law.
+    No measure dominates such a law. It is traced once.
     """
+    if law not in _MOVING:
+        _MOVING[law] = _move(law)
+    return _MOVING[law]
+
+
+def _move(law: Law) -> bool:
     points: list[bool] = []
 
     def places(outer: Values, inner: Values) -> Any:

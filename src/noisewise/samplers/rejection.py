@@ -32,6 +32,8 @@ from noisewise.samplers.rejection_on_device import accept
 
 LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19
 """Rows of a block of the prior, of a merge, and at least; numbers that a block may handle between these."""
+GROWTH = 4
+"""Times as many rows that blocks of the prior have in a long run, where rows are light."""
 TOGETHER = 2**21
 """Numbers that blocks evaluated together may handle, with many threads: fewer calls for as many rows."""
 WORTH_STAYING = 2**20
@@ -211,7 +213,8 @@ def _stream_of(
     alone = device_rows is None and entrywise and problem.model.acts_row_by_row(fresh)
     together = max(1, TOGETHER // (rows * cells)) if alone else 1
     work = Merge(problem, tuple(fresh), released)
-    return Stream(index, rows, work, label, children, counted=bool(released), together=together)
+    growth = GROWTH if alone and not children else 1
+    return Stream(index, rows, work, label, children, counted=bool(released), together=together, growth=growth)
 
 
 def _tally(problem: Problem, outcome: Outcome) -> dict[str, Any]:

@@ -79,6 +79,24 @@ NUMERICS = {
         "        self.filled += at\n",
         "results/test_draws_that_stay.py",
     ),
+    "blocks that have grown are counted as small ones": Mutant(
+        "inference/streams.py",
+        "self.growth * max(block - self.settled, 0)",
+        "max(block - self.settled, 0)",
+        "inference/test_blocks.py::test_draws_and_evidence_of_larger_blocks_are_exact",
+    ),
+    "a task has blocks of two sizes": Mutant(
+        "inference/streams.py",
+        "return min(blocks, self.settled - self.launched) if self.launched < self.settled else blocks",
+        "return blocks",
+        "inference/test_blocks.py::test_larger_blocks_come_by_their_number_alone",
+    ),
+    "a checkpoint whose blocks were all alike goes on with larger ones": Mutant(
+        "inference/streams.py",
+        'before.get("settled", NEVER)',
+        'before.get("settled", SETTLED)',
+        "inference/test_blocks.py::test_a_checkpoint_goes_on_with_blocks_of_its_own_sizes",
+    ),
     "positions are dropped that a later span asks for": Mutant(
         "inference/streams.py",
         "            while high <= first and",
@@ -192,8 +210,8 @@ STREAMS = {
     ),
     "proposals after the last accepted draw are left out of the evidence's count by one": Mutant(
         "inference/streams.py",
-        "return block * self.rows + int(positions[survivors - 1 - first]) + 1",
-        "return block * self.rows + int(positions[survivors - 1 - first])",
+        "return self.start_of(block) + int(positions[survivors - 1 - first]) + 1",
+        "return self.start_of(block) + int(positions[survivors - 1 - first])",
         "inference/test_streams.py::test_proposals_are_counted_up_to_and_with_the_last_survivor",
     ),
 }
