@@ -12,7 +12,6 @@ from noisewise.model.wrappers import laws_within, peel
 from noisewise.numerics import Values, double
 from noisewise.numerics.tracing import sources
 
-
 _MOVING: WeakKeyDictionary[Law, bool] = WeakKeyDictionary()
 
 
