@@ -40,7 +40,7 @@ realistic: $(VENV)/.developer
 
 # statistical mistakes, planted one by one: do the tests catch them? OPTIONS="--only gibbs --jobs 2"
 mutants: $(VENV)/.developer
-	PYTHONPATH=tests/campaigns $(BIN)/python -m mutants $(OPTIONS)
+	PYTHONPATH=tests/helpers:tests/campaigns $(BIN)/python -m mutants $(OPTIONS)
 
 check: $(VENV)/.developer
 	$(BIN)/ruff check .

@@ -11,7 +11,8 @@ import pytest
 import same_draws
 from exactness import LIMIT, agrees, variance_agrees
 from mechanism_case import all_cases, families
-from mutants.table import MUTANTS
+from mutant import file_of
+from mutants.table import MUTANTS, OF_MECHANISMS, OF_SAMPLERS
 from sampler_table import SAMPLERS
 from targets import all_targets
 
@@ -107,10 +108,9 @@ def needs_audit(kind):
     return any(BUDGETS & set(arguments) for arguments in kind.alternatives)
 
 
-def has_mutant(kind):
+def has_mutant(*tables):
     """Whether a mistake is planted in the class's file, as test_mutants.py wants of every file of mathematics."""
-    file = kind.__module__.removeprefix("noisewise.").replace(".", "/") + ".py"
-    return file in {mutant.file for mutant in MUTANTS.values()}
+    return lambda kind: file_of(kind) in {mutant.file for table in tables for mutant in table.values()}
 
 
 TABLE = "tests/helpers/families/<family>.py"
@@ -120,7 +120,7 @@ PLACES_OF_MECHANISMS = {
     # a statistic released without noise does not vary, and has a test of its own in test_samplers.py
     f"{TABLE}: TARGETS": lambda kind: kind is nw.Exact or kind.__name__ in aimed_at(),
     f"{TABLE}: audits": lambda kind: not needs_audit(kind) or kind.__name__ in audited(),
-    "tests/campaigns/mutants/table/mechanisms.py": has_mutant,
+    f"{TABLE}: MUTANTS": has_mutant(*OF_MECHANISMS),
     "docs/mechanisms/<family>.md": lambda kind: kind.__name__ in text("docs/mechanisms.md") + pages("docs/mechanisms"),
     "src/noisewise/release/release.schema.json": lambda kind: kind.__name__ in schema()["$defs"],
 }
@@ -156,14 +156,14 @@ PLACES_OF_SAMPLERS = {
     "src/noisewise/samplers/__init__.py": lambda kind: kind.__name__ in samplers.__all__,
     "src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
     "tests/helpers/sampler_table.py": lambda kind: kind in {type(row.sampler) for row in SAMPLERS.values()},
-    "tests/campaigns/mutants/table/samplers.py": has_mutant,
+    "tests/helpers/sampler_table.py: mutants": has_mutant(*OF_SAMPLERS),
     "docs/derivations/<name>.md": has_pages("docs/derivations"),
     "docs/samplers/<name>.md": has_pages("docs/samplers"),
     "docs/samplers.md": has_row_with_proof,
 }
 PLACES_OF_E_STEPS = {
     "src/noisewise/likelihood/e_step/table.py": lambda kind: kind in map(type, E_STEPS.values()),
-    "tests/campaigns/mutants/table/likelihood.py": has_mutant,
+    "tests/campaigns/mutants/table/likelihood.py": has_mutant(MUTANTS),
     "docs/likelihood.md": lambda kind: f'`"{kind.name}"`' in text("docs/likelihood.md"),
     "docs/derivations/likelihood.md": has_word("docs/derivations/likelihood.md"),
 }
@@ -207,27 +207,30 @@ def listed(heading):
     return {file for line in lines[1:] for file in re.findall(r"`((?:src|tests|docs)/[^`]+)`", line)}
 
 
+def files(places):
+    return {place.split(": ")[0] for place in places}
+
+
 def test_the_example_of_a_mechanism_lacks_every_file_of_the_list(logistic):
     """The list, and what is looked for, are the same; but for the everyday ones' line."""
     assert lacking(logistic, PLACES_OF_MECHANISMS) == list(PLACES_OF_MECHANISMS)
-    files = {place.split(": ")[0] for place in PLACES_OF_MECHANISMS}
-    assert listed("Adding a mechanism") - {"src/noisewise/__init__.py"} == files
+    assert listed("Adding a mechanism") - {"src/noisewise/__init__.py"} == files(PLACES_OF_MECHANISMS)
 
 
 def test_the_example_of_a_sampler_lacks_every_file_of_the_list(plain_rejection, monkeypatch):
     monkeypatch.setattr(plain_rejection, "__module__", "noisewise.samplers.sample")  # a file that names no derivation
     assert lacking(plain_rejection, PLACES_OF_SAMPLERS) == list(PLACES_OF_SAMPLERS)
-    assert listed("Adding a sampler") == set(PLACES_OF_SAMPLERS)
+    assert listed("Adding a sampler") == files(PLACES_OF_SAMPLERS)
 
 
 def test_the_example_of_an_e_step_lacks_every_file_of_the_list():
     assert lacking(example("Multinomial"), PLACES_OF_E_STEPS) == list(PLACES_OF_E_STEPS)
-    assert listed("Adding an E-step") == set(PLACES_OF_E_STEPS)
+    assert listed("Adding an E-step") == files(PLACES_OF_E_STEPS)
 
 
 def test_the_example_of_an_engine_lacks_every_file_of_the_list():
     assert lacking(example("Here"), PLACES_OF_ENGINES) == list(PLACES_OF_ENGINES)
-    assert listed("Adding an engine") == set(PLACES_OF_ENGINES)
+    assert listed("Adding an engine") == files(PLACES_OF_ENGINES)
 
 
 # The examples -------------------------------------------------------------------------------------------------------

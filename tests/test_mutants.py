@@ -8,9 +8,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from mutant import SOURCE, Mutant, file_of
 from mutants.__main__ import Runner, line, summary
-from mutants.mutant import SOURCE, Mutant, verdict
-from mutants.table import MUTANTS
+from mutants.table import MUTANTS, OF_MECHANISMS, OF_ROOMS, OF_SAMPLERS
+from mutants.verdict import verdict
+from sampler_table import SAMPLERS
+
+from noisewise.mechanisms import CATALOGUE
+from noisewise.samplers.choosing.choice import public_samplers
 
 ROOMS = [
     *("numerics", "diagnostics", "mechanisms", "model", "inference"),
@@ -66,8 +71,23 @@ def test_every_mutant_fits_the_code_in_one_place():
 
 
 def test_every_file_of_mathematics_has_a_mutant():
-    assert mathematics() == {mutant.file for mutant in MUTANTS.values()}
+    files = {mutant.file for mutant in MUTANTS.values()}
+    assert not mathematics() - files, "no mutant of these"
+    assert not files - mathematics(), "mutants of what is not among the files of mathematics"
     assert all((SOURCE / name).exists() for name in WITHOUT)
+
+
+def test_a_mutant_stands_in_one_place():
+    """Those of a mechanism's or a sampler's own file in its row; all others in the table of their room."""
+    parts = (*OF_MECHANISMS, *OF_SAMPLERS, *OF_ROOMS)
+    namesakes = [name for part in parts for name, mutant in part.items() if MUTANTS[name] != mutant]
+    assert not namesakes, "two mutants of one name"
+    own = {file_of(kind) for kind in (*CATALOGUE.values(), *public_samplers().values())}
+    strays = [name for part in OF_ROOMS for name, mutant in part.items() if mutant.file in own]
+    assert not strays, f"to tests/helpers/families or tests/helpers/sampler_table.py: {strays}"
+    rows = [(file_of(type(row.sampler)), row.mutants) for row in SAMPLERS.values()]
+    assert all(mutant.file == file for file, mutants in rows for mutant in mutants.values())
+    assert all(mutant.file.startswith("mechanisms/") for part in OF_MECHANISMS for mutant in part.values())
 
 
 def test_every_test_that_a_mutant_names_is_there():

@@ -1,7 +1,7 @@
 """The table of mechanisms: one `Case` says how to check a mechanism, and every generic test runs over all cases.
 
-Cases live in `families/`, one file per family: a list `CASES`, a list `TARGETS` of problems with exact answers, and
-`audits`, which tells the budgets to look at.
+Cases live in `families/`, one file per family: a list `CASES`, a list `TARGETS` of problems with exact answers,
+`audits`, which tells the budgets to look at, and `MUTANTS`, mistakes that the tests must catch.
 """
 
 import importlib

@@ -4,11 +4,12 @@
 `tests/campaigns/same_draws.py` has digests of their draws; `tests/inference/test_randomness.py` looks at their keys.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 from exactness import FALSE_ALARM
+from mutant import Mutant
 from scipy import stats
 from targets import all_targets
 
@@ -19,6 +20,10 @@ TARGETS = {target.name: target for target in all_targets()}
 COUNTS = ("count-2", "count-5", "count-25", "count-50", "count-75")
 KINDS = (*COUNTS, "beta-binomial", "statistic-of-statistic", "hierarchy", "multinomial", "clamped-total-unknown-n")
 RESPONSES = ("randomised-response-bits", "randomised-response-three-counts")
+EXACT = "samplers/test_samplers.py::test_posterior_and_evidence_are_exact"
+WEIGHTED = "samplers/test_importance.py"
+WALKS = "samplers/test_mcmc.py"
+PARTICLES = "samplers/test_smc.py"
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Row:
     """A sampler as the campaign runs it with `draws`; `small` with `few` draws (else the target's own) as tests do.
 
     Tests try it on the targets of `default`, and with --long on those of `more`. Digests are of `digested` draws of
-    each of the problems `digests`, by their names in same_draws.py.
+    each of the problems `digests`, by their names in same_draws.py. `mutants` are mistakes in the sampler's own file.
     """
 
     sampler: Sampler | None
@@ -37,6 +42,7 @@ class Row:
     more: tuple[str, ...] = ()
     digests: tuple[str, ...] = ("count",)
     digested: int = 1_000
+    mutants: dict[str, Mutant] = field(default_factory=dict)
 
 
 FAMILY = (*KINDS, "simulator", *RESPONSES)
@@ -62,6 +68,27 @@ SAMPLERS = {
         ALIKE,
         digests=("count", "clamped mean", "hierarchy"),
         digested=3_000,
+        mutants={
+            "rejection accepts by the square root of the ratio": Mutant(
+                "samplers/rejection.py",
+                "accepted = np.flatnonzero(rng.standard_exponential(rows) >= -ratio)",
+                "accepted = np.flatnonzero(rng.standard_exponential(rows) >= -0.5 * ratio)",
+                "samplers/test_samplers.py::test_count_quantiles_and_acceptance",
+            ),
+            "the rate of acceptance is the naive one": Mutant(
+                "samplers/rejection.py",
+                "rate = (survivors - 1) / (proposals - 1)",
+                "rate = survivors / proposals",
+                "samplers/test_rejection.py::test_log_rate_of_nothing_and_of_one",
+            ),
+            "the error of rejection's evidence is that of the number of proposals": Mutant(
+                "samplers/rejection.py",
+                "variance += (1 - rate) / (survivors - 2) if survivors > 2 else math.inf",
+                "variance += (1 - rate) / (proposals - 2) if survivors > 2 else math.inf",
+                "inference/test_streams.py::test_evidence_error_is_honest "
+                "samplers/test_rejection.py::test_log_rate_of_nothing_and_of_one",
+            ),
+        },
     ),
     # elsewhere both plans of rejection are one
     "Rejection joint": Row(
@@ -82,6 +109,20 @@ SAMPLERS = {
         tuple(TARGETS),
         digests=("count", "clamped mean", "hierarchy"),
         digested=3_000,
+        mutants={
+            "the evidence of weighted draws is that of the largest weight": Mutant(
+                "samplers/importance.py",
+                "log_evidence=weights.log_mean(log_weights),",
+                "log_evidence=float(np.max(log_weights, initial=-np.inf)),",
+                f"{WEIGHTED}::test_importance_from_an_adapted_proposal_is_consistent {EXACT}",
+            ),
+            "the largest weight there could be forgets the prior's share": Mutant(
+                "samplers/importance.py",
+                "for name in problem.release) - math.log(pilot.proposal.share)",
+                "for name in problem.release)",
+                f"{WEIGHTED}::test_no_weight_exceeds_the_largest_there_could_be",
+            ),
+        },
     ),
     "Importance adapted": Row(
         nw.Importance(proposal="adapted"),
@@ -118,6 +159,20 @@ SAMPLERS = {
         ("count-2", "randomised-response-bits"),
         FAMILY,
         digests=("count", "hierarchy"),
+        mutants={
+            "importance and rejection accept without the bound of the noise": Mutant(
+                "samplers/importance_rejection.py",
+                "return rate, rate + log_scale + weights.log_mean(log_weights), error",
+                "return rate, rate + weights.log_mean(log_weights), error",
+                EXACT,
+            ),
+            "survivors of importance and rejection lose the weights of their proposals": Mutant(
+                "samplers/importance_rejection.py",
+                'values["log_weights"] = log_ratio',
+                'values["log_weights"] = 0.0 * log_ratio',
+                f"{WEIGHTED}::test_users_proposals_are_exact_for_law_function_and_part {EXACT}",
+            ),
+        },
     ),
     "RejectionControl": Row(
         nw.RejectionControl(),
@@ -127,6 +182,21 @@ SAMPLERS = {
         ("count-25", "hierarchy"),
         FAMILY,
         digests=("count", "hierarchy"),
+        mutants={
+            "rejection control keeps weights below its threshold as they were": Mutant(
+                "samplers/rejection_control.py",
+                "return np.maximum(log_weights, log_threshold)",
+                "return log_weights",
+                f"{WEIGHTED}::test_users_proposals_are_exact_for_law_function_and_part "
+                f"{WEIGHTED}::test_a_threshold_by_value_keeps_that_value {EXACT}",
+            ),
+            "rows kept by rejection control are thought to be worth what all candidates are": Mutant(
+                "samplers/rejection_control.py",
+                "weights.mean() ** 2 / (share * (weights * np.maximum(weights, level)).mean())",
+                "weights.mean() ** 2 / (weights**2).mean()",
+                "studies/test_forecast.py::test_what_thinning_out_will_do_is_foreseen",
+            ),
+        },
     ),
     "MCMC": Row(
         nw.MCMC(),
@@ -136,6 +206,14 @@ SAMPLERS = {
         ("count-2", "simulator", "bimodal"),
         (*KINDS, "latent-scale", "unary-encoding", "asymmetric"),
         digests=("count", "hierarchy"),
+        mutants={
+            "chains thin by the independent draws of the best scalar": Mutant(
+                "samplers/mcmc.py",
+                "0.5 * trace.shape[0] * trace.shape[1] / known.min()",
+                "0.5 * trace.shape[0] * trace.shape[1] / known.max()",
+                f"{WALKS}::test_the_slowest_scalar_decides_how_many_sweeps_lie_between_draws",
+            ),
+        },
     ),
     "SMC": Row(
         nw.SMC(),
@@ -145,6 +223,32 @@ SAMPLERS = {
         ("count-2", "bimodal"),
         (*KINDS, "simulator", "truncated-laplace", "latent-scale", "tulap", "asymmetric"),
         digests=("count", "hierarchy"),
+        mutants={
+            "particles keep their weights of the stage before": Mutant(
+                "samplers/smc.py",
+                "log_evidence += weights.log_mean(log_weights)",
+                "log_evidence += 0.9 * weights.log_mean(log_weights)",
+                f"{PARTICLES}::test_one_simulation_per_walker_is_exact",
+            ),
+            "the evidence of islands averages their logarithms": Mutant(
+                "samplers/smc.py",
+                "log_evidence=weights.log_mean(logs) if len(logs) else None,",
+                "log_evidence=float(np.mean(logs)) if len(logs) else None,",
+                f"{PARTICLES}::test_the_evidence_of_islands_is_their_average_and_its_error_their_spread",
+            ),
+            "the error of the evidence of islands is that of one": Mutant(
+                "samplers/smc.py",
+                "log_evidence_se=weights.log_mean_se(logs) if len(logs) else None,",
+                "log_evidence_se=0.25 * weights.log_mean_se(logs) if len(logs) else None,",
+                f"{PARTICLES}::test_the_evidence_of_islands_is_their_average_and_its_error_their_spread",
+            ),
+            "copies of one particle count as many": Mutant(
+                "samplers/smc.py",
+                "effective = min(float(known[worst]), float(distinct if copies else len(joined)))",
+                "effective = float(known[worst])",
+                f"{PARTICLES}::test_copies_count_once_even_where_islands_agree",
+            ),
+        },
     ),
     "Augmentation": Row(
         nw.Augmentation(),
@@ -154,6 +258,20 @@ SAMPLERS = {
         ("count-2", "latent-scale"),
         ("statistic-of-statistic", "hierarchy", "multinomial", *RESPONSES[:1], "normal-suppressed", "private-quantile"),
         digests=("count", "clamped mean", "hierarchy", "survey"),
+        mutants={
+            "sweeps leave out the last of their steps": Mutant(
+                "samplers/augmentation.py",
+                "    for step in steps:\n        counts += step.step(rng, state, warm)",
+                "    for step in steps[:1]:\n        counts += step.step(rng, state, warm)",
+                f"{EXACT}[Augmentation-count-2]",
+            ),
+            "groups of chains share their random numbers": Mutant(
+                "samplers/augmentation.py",
+                "rng = generator(self.seed, Purpose.CHAINS, number)",
+                "rng = generator(self.seed, Purpose.CHAINS, 0)",
+                "inference/test_randomness.py::test_no_sampler_uses_a_key_twice",
+            ),
+        },
     ),
     "NUTS": Row(
         nw.NUTS(),
@@ -164,6 +282,14 @@ SAMPLERS = {
         (*COUNTS, "beta-binomial", "hierarchy", "statistic-of-statistic", "multinomial", *RESPONSES[:1]),
         digests=("count", "hierarchy"),
         digested=800,
+        mutants={
+            "draws of a warm-up are kept": Mutant(
+                "samplers/nuts.py",
+                "return np.stack([chain[first : first + self._kept() * thin : every] for chain in whole])",
+                "return np.stack([chain[: self._kept() * thin : every] for chain in whole])",
+                "samplers/test_nuts.py::test_draws_begin_after_the_warm_up",
+            ),
+        },
     ),
     "chosen": Row(
         None,

@@ -17,8 +17,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from mutants.mutant import Mutant, run_tests, server, verdict
+from mutant import Mutant
+
 from mutants.table import MUTANTS
+from mutants.verdict import run_tests, server, verdict
 
 
 class Runner:

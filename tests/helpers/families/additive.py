@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpyro.distributions as dist
 from mechanism_case import Case
+from mutant import Mutant
 from privacy_audit import PLANE, cloud, pair_of, plane
 from scipy import integrate, optimize, stats
 from targets import Target, _beta_variance, _mixture, _moments, _normalise
@@ -402,3 +403,81 @@ def audits(audit):
         difference = np.linalg.cholesky(shape) @ np.array([0.6, 0.8])
         pair = pair_of(mechanism, [0.0, 0.0], difference, **settings)
         audit(f"multivariate-gaussian-{'-'.join(budget)}", mechanism, pair, slack=PLANE)
+
+
+# Mistakes that the tests must catch -----------------------------------------------------------------------------------
+
+LAWS = "mechanisms/test_mechanisms.py"
+ADDITIVE = "mechanisms/test_additive.py"
+CATALOGUE = "mechanisms/test_catalogue.py"
+PROCESSED = "mechanisms/test_processed.py"
+
+MUTANTS = {
+    "the supremum of additive noise is taken at one, not at zero": Mutant(
+        "mechanisms/additive.py",
+        "return self.noise_log_prob(namespace(released).zeros_like(released, dtype=float))",
+        "return self.noise_log_prob(namespace(released).ones_like(released, dtype=float))",
+        f"{LAWS}::test_log_sup_is_never_exceeded",
+    ),
+    "the probability of an interval of whole numbers leaves out its first": Mutant(
+        "mechanisms/additive.py",
+        "return log_difference(xp, self._log_cdf(xp, last), self._log_cdf(xp, first - 1.0))",
+        "return log_difference(xp, self._log_cdf(xp, last), self._log_cdf(xp, first))",
+        f"{PROCESSED}::test_nests_on_the_integers_match_enumeration",
+    ),
+    "heavy-tailed noise has the wrong exponent in its sampler": Mutant(
+        "mechanisms/generalized_cauchy.py",
+        "(1.0 - rng.random(shape)) ** (-1.0 / (power - 1.0))",
+        "(1.0 - rng.random(shape)) ** (-1.0 / power)",
+        f"{ADDITIVE}::test_draws_follow_the_distribution_function",
+    ),
+    "the constant of heavy-tailed noise forgets its power": Mutant(
+        "mechanisms/generalized_cauchy.py",
+        "return xp.log(self.power * xp.sin(math.pi * angle) / math.pi)",
+        "return xp.log(2.0 * xp.sin(math.pi * angle) / math.pi) + 0.0 * self.power",
+        f"{ADDITIVE}::test_distribution_function_is_the_integral_of_the_density {CATALOGUE}::test_mass_is_one",
+    ),
+    "the radius of K-norm noise has one degree too few": Mutant(
+        "mechanisms/knorm.py",
+        "rng.standard_gamma(self.dimension + 1.0, (*shape[:-1], 1))",
+        "rng.standard_gamma(self.dimension, (*shape[:-1], 1))",
+        f"{ADDITIVE}::test_knorm_radius_is_gamma_and_directions_are_of_the_ball",
+    ),
+    "the volume of an ellipsoid forgets its matrix": Mutant(
+        "mechanisms/knorm.py",
+        "return log_ball if matrix is None else log_ball - float(np.linalg.slogdet(matrix)[1])",
+        "return log_ball",
+        f"{ADDITIVE}::test_vector_densities_have_mass_one {CATALOGUE}::test_mass_is_one",
+    ),
+    "noise of many normals is coloured with the transposed factor": Mutant(
+        "mechanisms/multivariate_gaussian.py",
+        "return rng.standard_normal(shape) @ np.linalg.cholesky(self.covariance).T",
+        "return rng.standard_normal(shape) @ np.linalg.cholesky(self.covariance)",
+        f"{ADDITIVE}::test_multivariate_gaussian_draws_have_the_covariance",
+    ),
+    "staircase noise is as likely on both parts of a step": Mutant(
+        "mechanisms/staircase.py",
+        "first = rng.random(shape) * self._width(np) < gamma",
+        "first = rng.random(shape) < gamma",
+        f"{ADDITIVE}::test_draws_follow_the_distribution_function",
+    ),
+    "truncated Laplace noise is not normalised anew": Mutant(
+        "mechanisms/truncated_laplace.py",
+        "value = -xp.abs(z) / self.scale - xp.log(2.0 * self.scale) - self._log_within(xp, self.bound)",
+        "value = -xp.abs(z) / self.scale - xp.log(2.0 * self.scale)",
+        f"{ADDITIVE}::test_distribution_function_is_the_integral_of_the_density",
+    ),
+    "the bound of truncated Laplace noise is made for 2 delta": Mutant(
+        "mechanisms/truncated_laplace.py",
+        "math.log(-math.expm1(-epsilon)) - math.log(2.0 * delta)",
+        "math.log(-math.expm1(-epsilon)) - math.log(4.0 * delta)",
+        f"{ADDITIVE}::test_truncated_laplace_attains_its_budget",
+    ),
+    "the height of Tulap noise forgets delta": Mutant(
+        "mechanisms/tulap.py",
+        "return xp.log(-xp.expm1(-xp.asarray(self.epsilon)) + 2.0 * self.delta * b) - xp.log1p(b)",
+        "return xp.log(-xp.expm1(-xp.asarray(self.epsilon)) + self.delta * b) - xp.log1p(b)",
+        f"{ADDITIVE}::test_tulap_distribution_function_is_the_published_one "
+        f"{ADDITIVE}::test_distribution_function_is_the_integral_of_the_density",
+    ),
+}

@@ -5,6 +5,7 @@ Their targets are in `targets.py`; scales and budgets are tested further in `tes
 
 import numpy as np
 from mechanism_case import Case
+from mutant import Mutant
 from privacy_audit import PLANE, cloud, pair_of, plane
 
 import noisewise as nw
@@ -115,3 +116,71 @@ def audits(audit):
         settings = dict(grid=plane(ends, ends, panels=20), orders=(1.01, 1.5, 2.0, 5.0, 10.0))
         pair = pair_of(mechanism, [0.0, 0.0], [0.6, 0.8], **settings)
         audit(f"gaussian-l2-{'-'.join(budget)}", mechanism, pair, slack=PLANE)
+
+
+# Mistakes that the tests must catch -----------------------------------------------------------------------------------
+
+LAWS = "mechanisms/test_mechanisms.py"
+
+MUTANTS = {
+    "Laplace noise has density exp(-|z|/scale)/scale": Mutant(
+        "mechanisms/laplace.py",
+        "return -xp.abs(z) / self.scale - xp.log(2.0 * self.scale)",
+        "return -xp.abs(z) / self.scale - xp.log(self.scale)",
+        f"{LAWS}::test_density_has_mass_one",
+    ),
+    "Laplace noise is drawn at half its scale": Mutant(
+        "mechanisms/laplace.py",
+        "return self.scale * rng.laplace(size=shape)",
+        "return 0.5 * self.scale * rng.laplace(size=shape)",
+        f"{LAWS}::test_sampler_follows_density",
+    ),
+    "Gaussian noise for rho has variance sensitivity / (2 rho)": Mutant(
+        "mechanisms/gaussian.py",
+        'return sensitivity / math.sqrt(2.0 * budget["rho"])',
+        'return math.sqrt(sensitivity / (2.0 * budget["rho"]))',
+        f"{LAWS}::test_rho_is_met",
+    ),
+    "the delta of Gaussian noise lacks its second term": Mutant(
+        "mechanisms/gaussian.py",
+        "second = epsilon + log_ndtr(-0.5 / scale - epsilon * scale)",
+        "second = epsilon + log_ndtr(-5.0 / scale - epsilon * scale)",
+        f"{LAWS}::test_gaussian_epsilon_delta_is_met_and_nearly_attained",
+    ),
+    "a geometric difference is drawn with its terms dependent": Mutant(
+        "mechanisms/discrete_laplace.py",
+        "return rng.geometric(success, shape) - rng.geometric(success, shape)",
+        "return rng.geometric(success, shape) - rng.poisson(1.0 / success, shape)",
+        f"{LAWS}::test_sampler_follows_density",
+    ),
+    "discrete Laplace noise is normalised as if continuous": Mutant(
+        "mechanisms/discrete_laplace.py",
+        "return xp.log(-xp.expm1(decay)) - xp.log1p(xp.exp(decay)) - xp.abs(z) / self.scale",
+        "return -xp.log(2.0 * self.scale) - xp.abs(z) / self.scale",
+        f"{LAWS}::test_density_has_mass_one",
+    ),
+    "discrete Gaussian noise is normalised as if continuous": Mutant(
+        "mechanisms/discrete_gaussian.py",
+        "return xp.where(scale < 0.5, direct, xp.log(scale) + 0.5 * math.log(2.0 * math.pi) + dual)",
+        "return xp.log(scale) + 0.5 * math.log(2.0 * math.pi) + 0.0 * (direct + dual)",
+        f"{LAWS}::test_discrete_gaussian_normaliser",
+    ),
+    "discrete Gaussian noise is accepted without the shift of its envelope": Mutant(
+        "mechanisms/discrete_gaussian.py",
+        "excess = (np.abs(proposal) - s * s / t) / s",
+        "excess = np.abs(proposal) / s",
+        f"{LAWS}::test_sampler_follows_density",
+    ),
+    "without noise, any value could have been released": Mutant(
+        "mechanisms/exact.py",
+        "return xp.where(released == xp.asarray(confidential), 0.0, -xp.inf)",
+        "return xp.where(released == xp.asarray(confidential), 0.0, 0.0)",
+        f"{LAWS}::test_exact_elsewhere_is_minus_infinity",
+    ),
+    "a declared range leaves out its upper end": Mutant(
+        "mechanisms/within.py",
+        "held = held & (xp.asarray(confidential) <= self.high)",
+        "held = held & (xp.asarray(confidential) < self.high)",
+        "mechanisms/test_catalogue.py::test_supremum_is_attained_or_approached_as_claimed",
+    ),
+}

@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import numpyro.distributions as dist
 from mechanism_case import Case
+from mutant import Mutant
 from privacy_audit import Pair
 from scipy import special, stats
 from targets import Target
@@ -186,3 +187,23 @@ def audits(audit):
                 pairs.append(Pair(law(old), law(new), edges=edges, panels=12))
             label = f"objective-{extra['noise']}-{epsilon}-{ridge}"
             audit(label, mechanism, *pairs, tight=False)
+
+
+# Mistakes that the tests must catch -----------------------------------------------------------------------------------
+
+OBJECTIVE = "mechanisms/test_objective.py"
+
+MUTANTS = {
+    "a perturbed objective is released without its Jacobian": Mutant(
+        "mechanisms/objective_perturbation.py",
+        "return self._noise_log_prob(xp, _norm(xp, gradient), released.shape[-1]) + log_det",
+        "return self._noise_log_prob(xp, _norm(xp, gradient), released.shape[-1]) + 0.0 * log_det",
+        f"{OBJECTIVE}::test_one_coefficient",
+    ),
+    "a perturbed objective spends its budget on the noise alone": Mutant(
+        "mechanisms/objective_perturbation.py",
+        "remaining = epsilon - 2.0 * math.log1p(0.25 * bound**2 / ridge)",
+        "remaining = epsilon",
+        f"{OBJECTIVE}::test_laplace_budget_is_kept",
+    ),
+}

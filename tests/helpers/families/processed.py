@@ -6,6 +6,7 @@ Targets by enumeration of counts, or by closed forms for normal statistics.
 import numpy as np
 import numpyro.distributions as dist
 from mechanism_case import Case
+from mutant import Mutant
 from privacy_audit import Pair
 from scipy import special, stats
 from targets import Target, _log_discrete_laplace, _mixture, _moments, _normalise, count_model
@@ -389,3 +390,66 @@ def audits(audit):
         edges = [-130.0, 130.0]
         pair = Pair(on_line(middle), on_line(middle + direction), edges=edges, panels=1500)
         audit(f"projected-{'-'.join(budget)}", mechanism, pair)
+
+
+# Mistakes that the tests must catch -----------------------------------------------------------------------------------
+
+CATALOGUE = "mechanisms/test_catalogue.py"
+PROCESSED = "mechanisms/test_processed.py"
+
+MUTANTS = {
+    "scaling a release leaves its density as it was": Mutant(
+        "mechanisms/affine.py",
+        "return xp.where(self.inner.atomic(inside), 0.0, xp.log(xp.abs(self.factor)))",
+        "return xp.where(self.inner.atomic(inside), 0.0, 0.0 * xp.abs(self.factor))",
+        f"{PROCESSED}::test_affine_scales_densities_and_leaves_probabilities",
+    ),
+    "the atom at the upper end of clipping leaves out the end itself": Mutant(
+        "mechanisms/clipped.py",
+        "between((self.high, False), (xp.inf, False))",
+        "between((self.high, True), (xp.inf, False))",
+        f"{PROCESSED}::test_nests_on_the_integers_match_enumeration",
+    ),
+    "values are clamped from one side": Mutant(
+        "mechanisms/clamped.py",
+        "clamped = xp.clip(confidential, self.low, self.high)",
+        "clamped = xp.maximum(confidential, self.low)",
+        "mechanisms/test_clamped.py::test_values_beyond_a_bound_are_alike",
+    ),
+    "a cell of rounding is one step to one side": Mutant(
+        "mechanisms/rounded.py",
+        "return ((index - 0.5) * self.step, False), ((index + 0.5) * self.step, False)",
+        "return (index * self.step, False), ((index + 1.0) * self.step, False)",
+        f"{PROCESSED}::test_nests_on_the_integers_match_enumeration",
+    ),
+    "a withheld value says that the noisy one was at most the threshold": Mutant(
+        "mechanisms/thresholded.py",
+        "log_below = self.inner.log_between((-xp.inf, False), (self.threshold, False), confidential, inputs)",
+        "log_below = self.inner.log_between((-xp.inf, False), (self.threshold, True), confidential, inputs)",
+        f"{PROCESSED}::test_nests_on_the_integers_match_enumeration",
+    ),
+    "an interval of processed values is not mapped back": Mutant(
+        "mechanisms/processed.py",
+        "return self.inner.log_between(*self.preimage(start, stop), confidential, inputs)",
+        "return self.inner.log_between(start, stop, confidential, inputs)",
+        f"{PROCESSED}::test_nests_on_the_integers_match_enumeration",
+    ),
+    "every part of a product gets the noise of the first entry": Mutant(
+        "mechanisms/product.py",
+        "lambda part, index, own: part.sample(rng, confidential[..., index], **own), inputs), -1",
+        "lambda part, index, own: part.sample(rng, confidential[..., 0], **own), inputs), -1",
+        f"{PROCESSED}::test_product_draws_entries_independently {CATALOGUE}::test_sampler_follows_the_density",
+    ),
+    "the budget of a product is that of its last part": Mutant(
+        "mechanisms/product.py",
+        "total += guarantee.epsilon",
+        "total = guarantee.epsilon",
+        f"{PROCESSED}::test_the_budget_of_a_product_is_the_sum_of_its_parts",
+    ),
+    "projected noise is as high as noise in all dimensions": Mutant(
+        "mechanisms/projected.py",
+        "return -self.dimension * (0.5 * math.log(2.0 * math.pi) + xp.log(self.scale))",
+        "return -np.shape(self.matrix)[1] * (0.5 * math.log(2.0 * math.pi) + xp.log(self.scale))",
+        f"{PROCESSED}::test_projected_is_the_projection_of_gaussian_noise",
+    ),
+}

@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import numpyro.distributions as dist
 from mechanism_case import Case
+from mutant import Mutant
 from privacy_audit import pair_of
 from scipy import stats
 from targets import Target, _beta_variance, _moments, _normalise
@@ -282,3 +283,36 @@ def audits(audit):
                 for a, b in ((0, 1), (1, 0))
             ]
             audit(f"reported-counts-{epsilon}-{categories}", mechanism, *pairs)
+
+
+# Mistakes that the tests must catch -----------------------------------------------------------------------------------
+
+CATALOGUE = "mechanisms/test_catalogue.py"
+RESPONSE = "mechanisms/test_response.py"
+
+MUTANTS = {
+    "randomised answers use the channel's columns for its rows": Mutant(
+        "mechanisms/randomized_response.py",
+        "xp.asarray(log(np, table))[row, column], -xp.inf)",
+        "xp.asarray(log(np, table.T))[row, column], -xp.inf)",
+        f"{CATALOGUE}::test_sampler_follows_the_density {CATALOGUE}::test_mass_is_one",
+    ),
+    "the budget of a channel is the smallest ratio": Mutant(
+        "mechanisms/randomized_response.py",
+        "epsilon = float(np.max(np.log(used.max(axis=0)) - np.log(used.min(axis=0))))",
+        "epsilon = float(np.min(np.log(used.max(axis=0)) - np.log(used.min(axis=0))))",
+        f"{RESPONSE}::test_budget_is_the_largest_log_ratio {RESPONSE}::test_guarantee_of_a_channel",
+    ),
+    "tables of reports forget the order of what was reported": Mutant(
+        "mechanisms/reported_counts.py",
+        "return log_sum(xp, law + log_factorial(n - total), axis=1)",
+        "return log_sum(xp, law, axis=1)",
+        f"{RESPONSE}::test_counts_are_the_convolution_of_multinomials {RESPONSE}::test_the_two_routes_agree",
+    ),
+    "bits of a unary encoding are kept and added with the same chance": Mutant(
+        "mechanisms/unary_encoding.py",
+        "return (rng.random(own.shape) < np.where(own, self.keep, self.add)).astype(np.int64)",
+        "return (rng.random(own.shape) < np.where(own, self.keep, 1.0 - self.keep)).astype(np.int64)",
+        f"{CATALOGUE}::test_sampler_follows_the_density",
+    ),
+}

@@ -9,6 +9,7 @@ from itertools import pairwise, permutations, product
 import numpy as np
 import numpyro.distributions as dist
 from mechanism_case import Case
+from mutant import Mutant
 from privacy_audit import Pair, pair_of
 from scipy import special, stats
 from targets import Target, _beta_variance, _moments, _normalise
@@ -236,3 +237,60 @@ def audits(audit):
                 one, other = pair_of(less, records, records), pair_of(more, [*records, new], [*records, new])
                 pairs.append(Pair(one.log_p, other.log_p, points=inside))
         audit(f"private-quantile-added-{epsilon}-{quantile}", less, *pairs, tight=False)
+
+
+# Mistakes that the tests must catch -----------------------------------------------------------------------------------
+
+CATALOGUE = "mechanisms/test_catalogue.py"
+CHOICES = "mechanisms/test_selection.py"
+
+MUTANTS = {
+    "the exponential mechanism weighs scores by half": Mutant(
+        "mechanisms/exponential.py",
+        "return xp.sum(xp.where(own, gaps, 0.0), axis=-1) - log_sum(xp, gaps, axis=-1)",
+        "return 0.5 * xp.sum(xp.where(own, gaps, 0.0), axis=-1) - log_sum(xp, 0.5 * gaps, axis=-1)",
+        f"{CATALOGUE}::test_sampler_follows_the_density",
+    ),
+    "selections of monotone scores are calibrated as the others": Mutant(
+        "mechanisms/selection.py",
+        "factor = 1.0 if monotone else 2.0",
+        "factor = 1.0",
+        f"{CHOICES}::test_budgets_hold_and_are_nearly_attained",
+    ),
+    "the noisy maximum forgets candidates that lie far below": Mutant(
+        "mechanisms/noisy_max.py",
+        "share = xp.where(is_below, 0.5 * xp.exp(-behind), 0.0)",
+        "share = xp.where(is_below & (behind < 1.0), 0.5 * xp.exp(-behind), 0.0)",
+        f"{CHOICES}::test_probabilities_sum_to_one {CHOICES}::test_laplace_against_quadrature",
+    ),
+    "permute and flip accepts every candidate that it meets": Mutant(
+        "mechanisms/noisy_max.py",
+        "return np.argmin(np.where(coin < np.exp(gaps), time, 2.0), axis=-1)",
+        "return np.argmin(np.where(coin < np.exp(0.5 * gaps), time, 2.0), axis=-1)",
+        f"{CATALOGUE}::test_sampler_follows_the_density",
+    ),
+    "several selections spend the budget of one": Mutant(
+        "mechanisms/top_selection.py",
+        "guarantee = replace(round_guarantee, epsilon=top * round_guarantee.epsilon)",
+        "guarantee = round_guarantee",
+        f"{CHOICES}::test_top_list_spends_the_budget_once_per_round",
+    ),
+    "a candidate that was selected may be selected again": Mutant(
+        "mechanisms/top_selection.py",
+        "scores = _without(np, scores, chosen[-1])",
+        "scores = scores + 0.0",
+        f"{CATALOGUE}::test_sampler_follows_the_density",
+    ),
+    "the private quantile counts records up to its own place": Mutant(
+        "mechanisms/quantile.py",
+        "rank = xp.sum(edges[..., 1:-1] < released[..., None], axis=-1)",
+        "rank = xp.sum(edges[..., 1:-1] < released[..., None], axis=-1) + 1",
+        f"{CHOICES}::test_quantile_density_by_hand",
+    ),
+    "a private quantile has half the noise it needs": Mutant(
+        "mechanisms/quantile.py",
+        "scale = 2.0 * change / epsilon",
+        "scale = change / epsilon",
+        f"{CHOICES}::test_quantile_budgets_hold",
+    ),
+}

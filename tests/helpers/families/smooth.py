@@ -9,6 +9,7 @@ from itertools import pairwise, product
 import numpy as np
 import numpyro.distributions as dist
 from mechanism_case import Case
+from mutant import Mutant
 from privacy_audit import pair_of
 from scipy import special, stats
 from targets import Target, _moments, _normalise
@@ -200,3 +201,22 @@ def audits(audit):
     for epsilon, power in product((0.1, 1.0, 10.0), (1.5, 2.0, 4.0, 20.0)):
         mechanism, pairs = latent_pairs(smooth.cauchy(epsilon, power), 0.01, 1.0, points=FAR)
         audit(f"smooth-cauchy-{epsilon}-{power}", mechanism, *pairs, tight=False)
+
+
+# Mistakes that the tests must catch -----------------------------------------------------------------------------------
+
+MUTANTS = {
+    "a latent scale enters the density without its Jacobian": Mutant(
+        "mechanisms/latent_scale.py",
+        "self.base.noise_log_prob((released - confidential) / scale) - xp.log(scale), -xp.inf)",
+        "self.base.noise_log_prob((released - confidential) / scale), -xp.inf)",
+        "mechanisms/test_smooth.py::test_density_is_that_of_the_base_at_the_scale",
+    ),
+    "smooth sensitivity is calibrated for a dimension of one": Mutant(
+        "mechanisms/smooth.py",
+        "return epsilon, epsilon / (4.0 * (dimension + math.log(2.0 / delta)))",
+        "return epsilon, epsilon / (4.0 * (1.0 + math.log(2.0 / delta)))",
+        "mechanisms/test_smooth.py::test_calibration_holds_in_any_dimension "
+        "mechanisms/test_smooth.py::test_published_constants",
+    ),
+}

@@ -1,6 +1,6 @@
 """Mistakes in models that everyday functions write."""
 
-from mutants.mutant import Mutant
+from mutant import Mutant
 
 MAIN = "everyday/test_everyday.py"
 LINES = "everyday/test_regression.py"

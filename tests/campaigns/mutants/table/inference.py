@@ -1,6 +1,6 @@
 """Mistakes in the numerics, the diagnostics, the streams of random numbers and the conditional law."""
 
-from mutants.mutant import Mutant
+from mutant import Mutant
 
 PROGRAMS = "numerics/test_numpy_programs.py"
 CHAINS = "diagnostics/test_chains.py"

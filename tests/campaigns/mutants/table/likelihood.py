@@ -1,6 +1,6 @@
 """Mistakes in maximum likelihood: expectations, maximisation, Monte Carlo errors, intervals."""
 
-from mutants.mutant import Mutant
+from mutant import Mutant
 
 MAIN = "likelihood/test_likelihood.py"
 STEPS = "likelihood/test_e_steps.py"

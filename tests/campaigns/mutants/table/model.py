@@ -1,6 +1,6 @@
 """Mistakes in laws, totals, supports, coordinates and variates, on the processor and on an accelerator."""
 
-from mutants.mutant import Mutant
+from mutant import Mutant
 
 DRAWS = "model/test_variates.py"
 CONTINUOUS = f"{DRAWS}::test_continuous_draws_follow_the_density"

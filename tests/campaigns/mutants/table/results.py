@@ -1,6 +1,6 @@
 """Mistakes in what is told of a result: summaries, errors, calibration, comparison."""
 
-from mutants.mutant import Mutant
+from mutant import Mutant
 
 TOLD = "results/test_posterior.py"
 RANKS = "studies/test_calibrate.py"

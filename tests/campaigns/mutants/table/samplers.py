@@ -1,9 +1,10 @@
-"""Mistakes in the samplers of posteriors: kernels, weights, proposals, evidence and verdicts."""
+"""Mistakes in what samplers are made of: kernels, weights, proposals, verdicts and choices.
 
-from mutants.mutant import Mutant
+Those in a sampler's own file stand in its row of `tests/helpers/sampler_table.py`.
+"""
 
-EXACT = "samplers/test_samplers.py::test_posterior_and_evidence_are_exact"
-GIBBS = "samplers/test_augmentation.py"
+from mutant import Mutant
+
 KERNELS = "samplers/test_kernels.py"
 LEAVES = f"{KERNELS}::test_a_kernel_leaves_its_conditional_as_it_was"
 RENEWED = f"{KERNELS}::test_parameters_and_records_renewed_together_stay_as_they_were"
@@ -12,7 +13,6 @@ DRAWN = f"{KERNELS}::test_a_mixture_is_drawn_from_its_density"
 PICKED = f"{KERNELS}::test_one_of_several_simulations_is_picked_by_its_weight"
 WEIGHTED = "samplers/test_importance.py"
 WALKS = "samplers/test_mcmc.py"
-PARTICLES = "samplers/test_smc.py"
 HAMILTON = "samplers/test_nuts.py"
 TABLES = "samplers/test_reported.py"
 FORESEEN = "studies/test_forecast.py"
@@ -43,61 +43,11 @@ INDEPENDENT = {
         "kept: set[str] = set()",
         "samplers/test_integrated.py::test_what_a_mechanism_reads_stays",
     ),
-    "rejection accepts by the square root of the ratio": Mutant(
-        "samplers/rejection.py",
-        "accepted = np.flatnonzero(rng.standard_exponential(rows) >= -ratio)",
-        "accepted = np.flatnonzero(rng.standard_exponential(rows) >= -0.5 * ratio)",
-        "samplers/test_samplers.py::test_count_quantiles_and_acceptance",
-    ),
-    "the rate of acceptance is the naive one": Mutant(
-        "samplers/rejection.py",
-        "rate = (survivors - 1) / (proposals - 1)",
-        "rate = survivors / proposals",
-        "samplers/test_rejection.py::test_log_rate_of_nothing_and_of_one",
-    ),
-    "the error of rejection's evidence is that of the number of proposals": Mutant(
-        "samplers/rejection.py",
-        "variance += (1 - rate) / (survivors - 2) if survivors > 2 else math.inf",
-        "variance += (1 - rate) / (proposals - 2) if survivors > 2 else math.inf",
-        "inference/test_streams.py::test_evidence_error_is_honest "
-        "samplers/test_rejection.py::test_log_rate_of_nothing_and_of_one",
-    ),
     "acceptance on an accelerator shares the random numbers of the draws": Mutant(
         "samplers/rejection_on_device.py",
         "accepted = log_uniform(accepting, rows) <= ratio",
         "accepted = log_uniform(accepting, rows) <= 0.5 * ratio",
         "engine/test_device.py::test_rejection_is_exact",
-    ),
-    "importance and rejection accept without the bound of the noise": Mutant(
-        "samplers/importance_rejection.py",
-        "return rate, rate + log_scale + weights.log_mean(log_weights), error",
-        "return rate, rate + weights.log_mean(log_weights), error",
-        f"{EXACT}",
-    ),
-    "survivors of importance and rejection lose the weights of their proposals": Mutant(
-        "samplers/importance_rejection.py",
-        'values["log_weights"] = log_ratio',
-        'values["log_weights"] = 0.0 * log_ratio',
-        f"{WEIGHTED}::test_users_proposals_are_exact_for_law_function_and_part {EXACT}",
-    ),
-    "the evidence of weighted draws is that of the largest weight": Mutant(
-        "samplers/importance.py",
-        "log_evidence=weights.log_mean(log_weights),",
-        "log_evidence=float(np.max(log_weights, initial=-np.inf)),",
-        f"{WEIGHTED}::test_importance_from_an_adapted_proposal_is_consistent {EXACT}",
-    ),
-    "the largest weight there could be forgets the prior's share": Mutant(
-        "samplers/importance.py",
-        "for name in problem.release) - math.log(pilot.proposal.share)",
-        "for name in problem.release)",
-        f"{WEIGHTED}::test_no_weight_exceeds_the_largest_there_could_be",
-    ),
-    "rejection control keeps weights below its threshold as they were": Mutant(
-        "samplers/rejection_control.py",
-        "return np.maximum(log_weights, log_threshold)",
-        "return log_weights",
-        f"{WEIGHTED}::test_users_proposals_are_exact_for_law_function_and_part "
-        f"{WEIGHTED}::test_a_threshold_by_value_keeps_that_value {EXACT}",
     ),
 }
 
@@ -267,27 +217,9 @@ AUGMENTATION = {
         "for column, chance in enumerate(np.array(mechanism.channel)):",
         f"{TABLES}::test_tables_follow_their_law_given_shares_and_reports",
     ),
-    "sweeps leave out the last of their steps": Mutant(
-        "samplers/augmentation.py",
-        "    for step in steps:\n        counts += step.step(rng, state, warm)",
-        "    for step in steps[:1]:\n        counts += step.step(rng, state, warm)",
-        f"{EXACT}[Augmentation-count-2]",
-    ),
-    "groups of chains share their random numbers": Mutant(
-        "samplers/augmentation.py",
-        "rng = generator(self.seed, Purpose.CHAINS, number)",
-        "rng = generator(self.seed, Purpose.CHAINS, 0)",
-        "inference/test_randomness.py::test_no_sampler_uses_a_key_twice",
-    ),
 }
 
 CHAINS = {
-    "chains thin by the independent draws of the best scalar": Mutant(
-        "samplers/mcmc.py",
-        "0.5 * trace.shape[0] * trace.shape[1] / known.min()",
-        "0.5 * trace.shape[0] * trace.shape[1] / known.max()",
-        f"{WALKS}::test_the_slowest_scalar_decides_how_many_sweeps_lie_between_draws",
-    ),
     "walkers accept without the prior": Mutant(
         "samplers/walking/moves.py",
         "ratio = ratio + (log_prior - walkers.log_prior)",
@@ -318,30 +250,6 @@ CHAINS = {
         "chosen.append(int(np.argmin(nearest)))",
         "samplers/test_second_look.py::test_starts_lie_on_both_hills",
     ),
-    "particles keep their weights of the stage before": Mutant(
-        "samplers/smc.py",
-        "log_evidence += weights.log_mean(log_weights)",
-        "log_evidence += 0.9 * weights.log_mean(log_weights)",
-        f"{PARTICLES}::test_one_simulation_per_walker_is_exact",
-    ),
-    "the evidence of islands averages their logarithms": Mutant(
-        "samplers/smc.py",
-        "log_evidence=weights.log_mean(logs) if len(logs) else None,",
-        "log_evidence=float(np.mean(logs)) if len(logs) else None,",
-        f"{PARTICLES}::test_the_evidence_of_islands_is_their_average_and_its_error_their_spread",
-    ),
-    "the error of the evidence of islands is that of one": Mutant(
-        "samplers/smc.py",
-        "log_evidence_se=weights.log_mean_se(logs) if len(logs) else None,",
-        "log_evidence_se=0.25 * weights.log_mean_se(logs) if len(logs) else None,",
-        f"{PARTICLES}::test_the_evidence_of_islands_is_their_average_and_its_error_their_spread",
-    ),
-    "copies of one particle count as many": Mutant(
-        "samplers/smc.py",
-        "effective = min(float(known[worst]), float(distinct if copies else len(joined)))",
-        "effective = float(known[worst])",
-        f"{PARTICLES}::test_copies_count_once_even_where_islands_agree",
-    ),
     "coordinates of hierarchies are chosen without their Jacobian": Mutant(
         "samplers/walking/centring.py",
         "+ (1.0 - part) * log_scale.mean(axis=0)",
@@ -354,12 +262,6 @@ CHAINS = {
         'return lambda scaled: energy(scaled * data["scale"])',
         "return lambda scaled: energy(scaled)",
         f"{HAMILTON}::test_chains_meet_in_any_unit",
-    ),
-    "draws of a warm-up are kept": Mutant(
-        "samplers/nuts.py",
-        "return np.stack([chain[first : first + self._kept() * thin : every] for chain in whole])",
-        "return np.stack([chain[: self._kept() * thin : every] for chain in whole])",
-        f"{HAMILTON}::test_draws_begin_after_the_warm_up",
     ),
     "R-hat of vectors is that of their first entry": Mutant(
         "samplers/judging.py",
@@ -477,12 +379,6 @@ PROPOSALS = {
 }
 
 CHOICES = {
-    "rows kept by rejection control are thought to be worth what all candidates are": Mutant(
-        "samplers/rejection_control.py",
-        "weights.mean() ** 2 / (share * (weights * np.maximum(weights, level)).mean())",
-        "weights.mean() ** 2 / (weights**2).mean()",
-        f"{FORESEEN}::test_what_thinning_out_will_do_is_foreseen",
-    ),
     "weighted draws are thought the cheaper the less they are worth": Mutant(
         "samplers/choosing/choice.py",
         "work = draws * probe.cells / efficiency\n    return Estimate(sampler, work, efficiency, note, "

@@ -1,50 +1,19 @@
-"""A planted mistake, and what becomes of it."""
+"""What becomes of a planted mistake: the tests that ought to catch it, on a copy of the package that has it."""
 
 import os
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-SOURCE = ROOT / "src" / "noisewise"
+from mutant import ROOT, SOURCE, Mutant
+
 LIMIT = 600.0
 """Seconds after which a mutant counts as killed: what no longer ends is noticed."""
 IMPORTED_ONCE = ["jax", "numpyro.distributions", "numpyro.infer", "scipy.stats", "scipy.optimize", "pytest"]
 """What every process of tests needs, imported by the server that they are forked from; never the package itself."""
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One mistake: `old`, found exactly once in `file` (below src/noisewise), becomes `new`.
-
-    `tests` ought to catch it: files or node ids below tests/, with spaces between them. `long` adds the longer tests.
-    """
-
-    file: str
-    old: str
-    new: str
-    tests: str
-    long: bool = False
-
-    @property
-    def found(self) -> int:
-        """How often the old text occurs."""
-        path = SOURCE / self.file
-        return path.read_text().count(self.old) if path.exists() else 0
-
-    @property
-    def nodes(self) -> list[str]:
-        """Its tests as pytest takes them."""
-        return [f"tests/{node}" for node in self.tests.split()]
-
-    def plant(self, package: Path) -> None:
-        """Write the mistake into a copy of the package."""
-        path = package / self.file
-        path.write_text(path.read_text().replace(self.old, self.new))
 
 
 def server() -> ForkServerContext:
