@@ -10,7 +10,7 @@ export NO_MKDOCS_2_WARNING := 1
 # compiled test files are kept: to rewrite their assertions takes longer than to read them
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test test-long campaign realistic mutants check format bench bench-peers chaos fuzz schema docs pictures plain rooms clean
+.PHONY: demo quick test test-long campaign realistic mutants check format bench bench-peers chaos fuzz catalogue docs pictures plain rooms clean
 
 demo: $(VENV)/.package
 	$(BIN)/noisewise demo
@@ -88,6 +88,11 @@ plain: | $(BIN)/python
 rooms: $(VENV)/.developer
 	$(BIN)/python scripts/rooms.py
 
+# what follows from classes and pages: imports, the release file's schema, tables of the documentation, first digests of draws
+catalogue: $(VENV)/.developer
+	$(BIN)/python scripts/catalogue.py
+	PYTHONPATH=tests/helpers $(BIN)/python tests/campaigns/same_draws.py --new
+
 # Malformed files: each reader ends in success or in the library's own error. Atheris where it installs.
 INPUTS ?= 100000
 fuzz: $(VENV)/.developer
@@ -109,6 +114,3 @@ $(VENV)/.package: pyproject.toml | $(BIN)/python
 $(VENV)/.developer: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.package
-
-schema: $(VENV)/.package
-	$(BIN)/python -c 'import json, pathlib; from noisewise.release.schema import current_schema; pathlib.Path("src/noisewise/release/release.schema.json").write_text(json.dumps(current_schema(), indent=2) + "\n")'

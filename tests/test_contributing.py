@@ -1,11 +1,13 @@
-"""CONTRIBUTING: its lists of files are complete, its examples work, and its picture of the rooms is the present one."""
+"""CONTRIBUTING: its lists of files are complete, its examples work, and what commands write is up to date."""
 
 import importlib
+import json
 import pkgutil
 import re
 from functools import cache
 from pathlib import Path
 
+import newcomers
 import numpy as np
 import pytest
 import same_draws
@@ -59,10 +61,8 @@ def pages(folder):
 
 def example(name):
     """The class of a worked example, from the block of Python that defines it."""
-    blocks = re.findall(r"^```python\n(.*?)^```", text("CONTRIBUTING.md"), re.DOTALL | re.MULTILINE)
-    [block] = [each for each in blocks if f"class {name}(" in each]
     namespace = {"__name__": "contributed"}
-    exec(compile(block, "CONTRIBUTING.md", "exec", dont_inherit=True), namespace)
+    exec(compile(newcomers.example(name), "CONTRIBUTING.md", "exec", dont_inherit=True), namespace)
     return namespace[name]
 
 
@@ -113,16 +113,23 @@ def has_mutant(*tables):
     return lambda kind: file_of(kind) in {mutant.file for table in tables for mutant in table.values()}
 
 
+def has_heading(kind):
+    return re.search(rf"^##+ {kind.__name__}$", text("docs/mechanisms.md") + pages("docs/mechanisms"), re.MULTILINE)
+
+
 TABLE = "tests/helpers/families/<family>.py"
+WRITTEN = "make catalogue: "
+"""Before a file that nobody writes by hand."""
 PLACES_OF_MECHANISMS = {
-    "src/noisewise/mechanisms/__init__.py": lambda kind: kind.__name__ in mechanisms.__all__,
     f"{TABLE}: CASES": lambda kind: kind in {type(case.mechanism) for case in all_cases()},
     # a statistic released without noise does not vary, and has a test of its own in test_samplers.py
     f"{TABLE}: TARGETS": lambda kind: kind is nw.Exact or kind.__name__ in aimed_at(),
     f"{TABLE}: audits": lambda kind: not needs_audit(kind) or kind.__name__ in audited(),
     f"{TABLE}: MUTANTS": has_mutant(*OF_MECHANISMS),
-    "docs/mechanisms/<family>.md": lambda kind: kind.__name__ in text("docs/mechanisms.md") + pages("docs/mechanisms"),
-    "src/noisewise/release/release.schema.json": lambda kind: kind.__name__ in schema()["$defs"],
+    "docs/mechanisms/<family>.md": has_heading,
+    f"{WRITTEN}src/noisewise/mechanisms/__init__.py": lambda kind: kind.__name__ in mechanisms.__all__,
+    f"{WRITTEN}src/noisewise/release/release.schema.json": lambda kind: kind.__name__ in schema()["$defs"],
+    f"{WRITTEN}docs/mechanisms.md": lambda kind: f"`{kind.__name__}`" in text("docs/mechanisms.md"),
 }
 
 
@@ -152,26 +159,38 @@ def has_word(file):
     return lambda kind: re.search(rf"\b{kind.name}\b", text(file)) is not None
 
 
+def digested():
+    """Names of runs whose digests are kept."""
+    return {name for entry in json.loads(text("tests/reference/draws.json")) for name in entry["digests"]}
+
+
+def has_digests(kind):
+    rows = {label: row for label, row in SAMPLERS.items() if type(row.sampler) is kind}
+    return bool(rows) and {f"{label}: {name}" for label, row in rows.items() for name in row.digests} <= digested()
+
+
 PLACES_OF_SAMPLERS = {
-    "src/noisewise/samplers/__init__.py": lambda kind: kind.__name__ in samplers.__all__,
-    "src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
     "tests/helpers/sampler_table.py": lambda kind: kind in {type(row.sampler) for row in SAMPLERS.values()},
     "tests/helpers/sampler_table.py: mutants": has_mutant(*OF_SAMPLERS),
     "docs/derivations/<name>.md": has_pages("docs/derivations"),
     "docs/samplers/<name>.md": has_pages("docs/samplers"),
-    "docs/samplers.md": has_row_with_proof,
+    f"{WRITTEN}src/noisewise/samplers/__init__.py": lambda kind: kind.__name__ in samplers.__all__,
+    f"{WRITTEN}src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
+    f"{WRITTEN}docs/samplers.md": has_row_with_proof,
+    f"{WRITTEN}tests/reference/draws.json": has_digests,
 }
 PLACES_OF_E_STEPS = {
     "src/noisewise/likelihood/e_step/table.py": lambda kind: kind in map(type, E_STEPS.values()),
     "tests/campaigns/mutants/table/likelihood.py": has_mutant(MUTANTS),
     "docs/likelihood.md": lambda kind: f'`"{kind.name}"`' in text("docs/likelihood.md"),
     "docs/derivations/likelihood.md": has_word("docs/derivations/likelihood.md"),
+    f"{WRITTEN}tests/reference/draws.json": lambda kind: any(f"MCEM {kind.name}: " in name for name in digested()),
 }
 PLACES_OF_ENGINES = {
-    "src/noisewise/engine/__init__.py": lambda kind: kind.__name__ in engine.__all__,
-    "src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
     "tests/engine/test_engines.py": lambda kind: kind is nw.Device or has_row("tests/engine/test_engines.py")(kind),
     "docs/engines.md": has_row("docs/engines.md"),
+    f"{WRITTEN}src/noisewise/engine/__init__.py": lambda kind: kind.__name__ in engine.__all__,
+    f"{WRITTEN}src/noisewise/__init__.py": lambda kind: kind.__name__ in nw.__all__,
 }
 
 
@@ -201,36 +220,133 @@ def test_an_engine_is_in_every_file_of_the_list(name):
 
 
 def listed(heading):
-    """Files that a section tells to touch, the new class's own left out."""
+    """(files that a section tells to touch, those that `make catalogue` writes)."""
     section = text("CONTRIBUTING.md").split(f"## {heading}\n")[1].split("\n## ")[0]
-    lines = re.findall(r"^\d\. (.*)", section, re.MULTILINE)
-    return {file for line in lines[1:] for file in re.findall(r"`((?:src|tests|docs)/[^`]+)`", line)}
+    lines = [re.findall(rf"^{start}.*", section, re.MULTILINE) for start in (r"\d\. ", "Then `make catalogue`")]
+    by_hand, written = (re.findall(r"`((?:src|tests|docs)/[^`]+)`", "\n".join(each)) for each in lines)
+    return by_hand, written
 
 
-def files(places):
-    return {place.split(": ")[0] for place in places}
+def wanted(places):
+    """The same of what is looked for, the new class's own file left out."""
+    by_hand = {place.split(": ")[0] for place in places if not place.startswith(WRITTEN)}
+    return by_hand, {place.removeprefix(WRITTEN) for place in places if place.startswith(WRITTEN)}
+
+
+def is_complete(heading, places):
+    """Whether the list, and what is looked for, are the same."""
+    (own, *by_hand), written = listed(heading)
+    return own.startswith("src/noisewise/") and (set(by_hand), set(written)) == wanted(places)
 
 
 def test_the_example_of_a_mechanism_lacks_every_file_of_the_list(logistic):
-    """The list, and what is looked for, are the same; but for the everyday ones' line."""
     assert lacking(logistic, PLACES_OF_MECHANISMS) == list(PLACES_OF_MECHANISMS)
-    assert listed("Adding a mechanism") - {"src/noisewise/__init__.py"} == files(PLACES_OF_MECHANISMS)
+    assert is_complete("Adding a mechanism", PLACES_OF_MECHANISMS)
 
 
 def test_the_example_of_a_sampler_lacks_every_file_of_the_list(plain_rejection, monkeypatch):
     monkeypatch.setattr(plain_rejection, "__module__", "noisewise.samplers.sample")  # a file that names no derivation
     assert lacking(plain_rejection, PLACES_OF_SAMPLERS) == list(PLACES_OF_SAMPLERS)
-    assert listed("Adding a sampler") == files(PLACES_OF_SAMPLERS)
+    assert is_complete("Adding a sampler", PLACES_OF_SAMPLERS)
 
 
 def test_the_example_of_an_e_step_lacks_every_file_of_the_list():
     assert lacking(example("Multinomial"), PLACES_OF_E_STEPS) == list(PLACES_OF_E_STEPS)
-    assert listed("Adding an E-step") == files(PLACES_OF_E_STEPS)
+    assert is_complete("Adding an E-step", PLACES_OF_E_STEPS)
 
 
 def test_the_example_of_an_engine_lacks_every_file_of_the_list():
     assert lacking(example("Here"), PLACES_OF_ENGINES) == list(PLACES_OF_ENGINES)
-    assert listed("Adding an engine") == files(PLACES_OF_ENGINES)
+    assert is_complete("Adding an engine", PLACES_OF_ENGINES)
+
+
+# Newcomers, planted in a copy -----------------------------------------------------------------------------------------
+
+BY_HAND = {"Adding a mechanism": newcomers.MECHANISM, "Adding a sampler": newcomers.SAMPLER}
+OF_NEWCOMERS = "Logistic or logistic or PlainRejection"
+GENERIC = (
+    *("test_contributing.py", "test_documents.py", "test_mutants.py", "mechanisms/test_catalogue.py"),
+    *("mechanisms/test_privacy_audit.py", "samplers/test_samplers.py", "inference/test_settings.py"),
+    *("inference/test_randomness.py", "inference/test_same_draws.py", "release/test_release.py"),
+    "report/test_report.py",
+)
+"""Files of tests that go over every mechanism, every sampler or every page."""
+COMPLETE = "one_place or up_to_date or listed or schema or " + " or ".join(
+    f"every_{each}" for each in ("mechanism", "sampler", "public", "budget", "digest", "file", "mutant", "derivation")
+)
+"""Tests in them that say whether something is missing."""
+
+
+def test_a_mechanism_takes_three_files_and_a_sampler_four():
+    assert [len(newcomer) for newcomer in BY_HAND.values()] == [3, 4]
+    for heading, newcomer in BY_HAND.items():
+        assert listed(heading)[0] == list(newcomer)
+
+
+def test_newcomers_need_nothing_but_the_files_of_the_list_and_the_command(tmp_path):
+    """Tests that go over all of a kind take them in, and find that nothing is missing."""
+    copy = newcomers.Copy(tmp_path)
+    for newcomer in BY_HAND.values():
+        copy.plant(newcomer)
+    assert len(copy.changed()) == 3 + 4
+    copy.make("catalogue")
+    told = [place for heading in BY_HAND for places in listed(heading) for place in places]
+    assert copy.changed() == set(map(newcomers.name_of, told))
+    chosen = f"({OF_NEWCOMERS} or {COMPLETE}) and not newcomer and not example"
+    said = copy.test(*(f"tests/{file}" for file in GENERIC), "-k", chosen)
+    assert re.search(r"^\d\d+ passed, \d+ deselected", said, re.MULTILINE), said
+
+
+LEFT_OUT = {
+    "docs/mechanisms/<family>.md": "docs/mechanisms/<family>.md",
+    "tests/helpers/families/<family>.py": "tests/helpers/families/<family>.py: CASES",
+    "tests/helpers/sampler_table.py": "tests/helpers/sampler_table.py: mutants",
+    "docs/derivations/<name>.md": "docs/derivations/<name>.md",
+    "docs/samplers/<name>.md": "docs/samplers/<name>.md",
+    "the command": "make catalogue: src/noisewise/mechanisms/__init__.py",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("left_out", LEFT_OUT)
+def test_what_a_newcomer_lacks_is_named(left_out, tmp_path):
+    copy = newcomers.Copy(tmp_path)
+    for newcomer in BY_HAND.values():
+        copy.plant({place: content for place, content in newcomer.items() if place != left_out})
+    if left_out != "the command":
+        copy.make("catalogue")
+    said = copy.test("tests/test_contributing.py", "-k", f"({OF_NEWCOMERS}) and every_file_of_the_list")
+    assert f"'{LEFT_OUT[left_out]}'" in said, said
+
+
+# What the command writes ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def catalogue(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import catalogue
+
+    return catalogue
+
+
+def test_what_the_command_writes_is_up_to_date(catalogue):
+    """The schema is compared in test_release.py."""
+    stale = [file for file, make in catalogue.WRITTEN.items() if file != catalogue.SCHEMA and make() != text(file)]
+    assert not stale, "out of date: run make catalogue"
+
+
+def test_a_name_is_added_where_the_linter_wants_it(catalogue):
+    """And no other line changes."""
+    file = "src/noisewise/samplers/__init__.py"
+    before = text(file).splitlines()
+    added = catalogue.with_names(file, {"Plain": "noisewise.samplers.plain"}).splitlines()
+    new = ["from noisewise.samplers.plain import Plain", '    "Plain",']
+    assert [line for line in added if line not in new] == before
+    assert [added[added.index(line) - 1] for line in new] == [
+        "from noisewise.samplers.nuts import NUTS",
+        '    "ImportanceRejection",',
+    ]
 
 
 # The examples -------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
     export PYTHONPATH=tests/helpers
     python tests/campaigns/same_draws.py            compares with those of this environment
     python tests/campaigns/same_draws.py --write    writes these anew; the commit says which digests changed, and why
+    python tests/campaigns/same_draws.py --new      writes those of runs that have none yet (`make catalogue`)
 
 A digest is of every bit, so it holds for one set of versions and one kind of processor: an environment. The file,
 tests/reference/draws.json, has an entry for each environment that somebody has written it in. What is seen to have
@@ -16,7 +17,7 @@ import argparse
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -161,9 +162,9 @@ def environment() -> dict[str, str]:
     return found | {"machine": platform.machine(), "processor's instructions": processor}
 
 
-def compute() -> Digests:
-    """Every digest, by the name of its run."""
-    return {name: digest(run()) for name, run in runs()}
+def compute(known: Iterable[str] = ()) -> Digests:
+    """Every digest by the name of its run, but for those that are known."""
+    return {name: digest(run()) for name, run in runs() if name not in known}
 
 
 def entries() -> list[Entry]:
@@ -191,6 +192,12 @@ def with_entry(written: list[Entry], present: dict[str, str], digests: Digests) 
     return [*others, {"environment": present, "digests": digests}]
 
 
+def with_new(written: list[Entry], present: dict[str, str], digests: Digests) -> list[Entry]:
+    """All entries, with digests of runs that are new in that of the present environment."""
+    others = [entry for entry in written if entry["environment"] != present]
+    return [*others, {"environment": present, "digests": (digests_in(present, written) or {}) | digests}]
+
+
 def numpy_series() -> str:
     """NumPy's version in two numbers. A generator's variates may change between such versions, by its own rules."""
     return ".".join(np.__version__.split(".")[:2])
@@ -205,8 +212,15 @@ def first_draws(name: str) -> dict[str, list[Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--new", action="store_true")
     arguments = parser.parse_args()
-    present, digests = environment(), compute()
+    present = environment()
+    if arguments.new:
+        if digests := compute(known={name for entry in entries() for name in entry["digests"]}):
+            FILE.write_text(json.dumps(with_new(entries(), present, digests), indent=2) + "\n")
+            print("\n".join(f"written: the digest of {name}" for name in digests))
+        return
+    digests = compute()
     written = digests_in(present, entries())
     if written is None:
         print(f"the file has no digests of this environment: {present}")

@@ -22,7 +22,7 @@ REFERENCE = "#/$defs/"
 
 
 def current_schema() -> dict[str, Any]:
-    """The schema as the catalogue of mechanisms makes it; `make schema` writes it to the published file."""
+    """The schema as the catalogue of mechanisms makes it; `make catalogue` writes it to the published file."""
     mechanisms = {name: kind.schema() for name, kind in sorted(CATALOGUE.items())}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
