@@ -48,7 +48,7 @@ def test_the_quotient_is_the_tangent_up_to_rounding():
 def test_cosine_and_sine_of_every_angle():
     uniform = np.concatenate([np.linspace(0.0, 1.0, 40_001)[:-1], [1.0 - 2.0**-53, 2.0**-53, 0.5, 0.25, 0.75]])
     x, y = np.empty((2, len(uniform)))
-    normal_pairs._fill(Scripted(8.0, uniform), x, y)
+    normal_pairs._fill(Scripted(8.0, uniform), x, y, 1.0)
     angle = 2.0 * np.pi * (uniform - 0.5)
     assert np.allclose(x, 4.0 * np.cos(angle), rtol=0.0, atol=1e-14)
     assert np.allclose(y, 4.0 * np.sin(angle), rtol=0.0, atol=1e-14)
@@ -60,6 +60,8 @@ def test_every_place_is_filled_and_no_number_twice(size, seed):
     assert fill_with_normals(np.random.default_rng(seed), out[1:-1]).base is out
     assert np.isnan(out[[0, -1]]).all()
     assert len(np.unique(out[1:-1])) == size
+    scaled = fill_with_normals(np.random.default_rng(seed), np.empty(size), 2.5)
+    np.testing.assert_allclose(scaled, 2.5 * out[1:-1], rtol=1e-12)
 
 
 def test_numbers_are_normal_and_those_of_a_pair_independent(seed):

@@ -32,28 +32,29 @@ def _in_turns(coefficients: tuple[float, ...]) -> list[float]:
 _N, _D = [math.pi / 2 * one for one in _in_turns(N)], _in_turns(D)
 
 
-def fill_with_normals(rng: np.random.Generator, out: Array) -> Array:
-    """Independent standard normal numbers in `out`, which is contiguous; it is returned."""
+def fill_with_normals(rng: np.random.Generator, out: Array, scale: float = 1.0) -> Array:
+    """Independent normal numbers of mean zero in `out`, which is contiguous; it is returned."""
     flat = out.reshape(-1)
     if flat.size < FEW:
         rng.standard_normal(out=flat)
+        flat *= scale
         return out
     for start in range(0, flat.size - 1, 2 * PAIRS):
         part = flat[start : start + 2 * PAIRS]
         half = len(part) // 2
-        _fill(rng, part[:half], part[half : 2 * half])
+        _fill(rng, part[:half], part[half : 2 * half], scale)
     if flat.size % 2:
-        flat[-1] = rng.standard_normal()
+        flat[-1] = scale * rng.standard_normal()
     return out
 
 
-def _fill(rng: np.random.Generator, x: Array, y: Array) -> None:
-    """Pairs (r cos phi, r sin phi), with r^2 / 2 exponential and phi uniform between -pi and pi."""
+def _fill(rng: np.random.Generator, x: Array, y: Array, scale: float) -> None:
+    """Pairs (r cos phi, r sin phi), with (r / scale)^2 / 2 exponential and phi uniform between -pi and pi."""
     add, multiply, subtract = np.add, np.multiply, np.subtract
     r, b, z = (SCRATCH.array(name, x.shape, np.float64) for name in ("r", "b", "z"))
     rng.standard_exponential(out=r)
-    add(r, r, out=r)
     np.sqrt(r, out=r)
+    multiply(r, math.sqrt(2.0) * scale, out=r)
     rng.random(out=b)
     subtract(b, 0.5, out=b)  # phi / (2 pi)
     multiply(b, b, out=z)

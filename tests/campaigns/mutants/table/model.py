@@ -117,8 +117,8 @@ KNOWN_TOTALS = {
     ),
     "the radius of a pair has a square of mean one": Mutant(
         "numerics/normal_pairs.py",
-        "    add(r, r, out=r)\n",
-        "",
+        "multiply(r, math.sqrt(2.0) * scale, out=r)",
+        "multiply(r, scale, out=r)",
         f"{PAIRS}::test_numbers_are_normal_and_those_of_a_pair_independent",
     ),
     "the tangent has a digit wrong": Mutant(
