@@ -9,7 +9,7 @@ docs/derivations/augmentation-totals.md.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
@@ -29,7 +29,7 @@ from noisewise.model.simulator import BoundSimulator
 from noisewise.model.total import BoundTotal
 from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.compiled import PLAINLY
-from noisewise.numerics.tracing import entrywise
+from noisewise.numerics.tracing import entrywise, in_rows
 from noisewise.release import Release
 
 RecordState = dict[str, Array]
@@ -311,11 +311,8 @@ def records_apart(bound: BoundTotal) -> bool:
             own = own.base_dist
         return own.log_prob(record[field])
 
-    def rows(structs: Mapping[str, Any]) -> dict[str, Any]:  # one row: traced as it will run
-        return {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in structs.items()}
-
-    record = rows({field: law.struct for field, law in fields.items()})
-    outer = rows({name: law.structs[name] for law in fields.values() for name in law.outer})
+    record = in_rows({field: law.struct for field, law in fields.items()})
+    outer = in_rows({name: law.structs[name] for law in fields.values() for name in law.outer})
     with double():
         programs = [jax.make_jaxpr(jax.vmap(contribution))(record).jaxpr]
         programs += [jax.make_jaxpr(jax.vmap(partial(density, field)))(record, outer).jaxpr for field in fields]

@@ -24,6 +24,7 @@ from noisewise.model.model import Model
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.compiled import AT_ONCE, NO_OPTIONS, looking
+from noisewise.numerics.tracing import seen
 
 Centring = Mapping[str, Any]
 """For names of `Chart.located`, per entry: 1 for the value itself, 0 for its standardised self, or between."""
@@ -84,21 +85,14 @@ class Chart:
         """Length of the free vector."""
 
     def _free_shapes(self) -> dict[str, tuple[int, ...]]:
-        model = self.model
-        shapes: dict[str, tuple[int, ...]] = {}
+        def shape_of(name: str, law: Distribution) -> tuple[int, ...]:
+            return (0,) if self._stays(law) else tuple(biject_to(law.support).inverse_shape(self.model.shape(name)))
 
-        def look(values: Values) -> Any:
-            for name in self.names:
-                law = model.law_at(name, values)
-                shape = model.shape(name)
-                shapes[name] = (0,) if self._stays(law) else tuple(biject_to(law.support).inverse_shape(shape))
-            return 0.0
+        def shapes(values: Values) -> dict[str, tuple[int, ...]]:
+            return {name: shape_of(name, self.model.law_at(name, values)) for name in self.names}
 
-        parents = {parent for name in self.names for parent in model.parents(name)}
-        rows = {name: jax.ShapeDtypeStruct((1, *model.shape(name)), model.dtype(name)) for name in parents}
-        with double():
-            jax.eval_shape(jax.vmap(look, axis_size=1), rows)
-        return shapes
+        parents = {parent for name in self.names for parent in self.model.parents(name)}
+        return seen(shapes, self.model.row(parents))
 
     def _stays(self, law: Distribution) -> bool:
         return not self.supports and is_fixed(law)
@@ -256,25 +250,21 @@ def unwalkable(model: Model, statistics: Sequence[str] = ()) -> str | None:
 
 def _without_density(model: Model, names: Sequence[str], needed: Sequence[str]) -> str | None:
     """The reason where a law has atoms or no unconstrained coordinates; None where none has."""
-    against: list[str] = []
 
-    def look(values: Values) -> Any:
+    def look(values: Values) -> str | None:
         for name in names:
             law = model.law_at(name, values)
             kind = "prior" if name in model.parameters else "law"
             if has_atoms(law) and not is_fixed(law):
-                against.append(f"compares densities, and the {kind} of '{name}' has atoms, so it has none")
-                continue
+                return f"compares densities, and the {kind} of '{name}' has atoms, so it has none"
             try:
                 biject_to(law.support)
             except NotImplementedError as error:
-                against.append(f"moves in unconstrained coordinates, which a {kind}'s support does not have ({error})")
-        return 0.0
+                return f"moves in unconstrained coordinates, which a {kind}'s support does not have ({error})"
+        return None
 
-    rows = {name: jax.ShapeDtypeStruct((1, *model.shape(name)), model.dtype(name)) for name in needed}
-    with double():
-        jax.eval_shape(jax.vmap(look, axis_size=1), rows)
-    return against[0] if against else None
+    against: str | None = seen(look, model.row(needed))
+    return against
 
 
 def _edges(model: Model, names: Sequence[str], values: Values) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from noisewise.model.supports import possible
 from noisewise.model.variates import BadParameter, Variate, variate_for
 from noisewise.model.wrappers import kind_of, laws_within, peel, unchecked
 from noisewise.numerics import Array, Compiled, Values, blocks_of, double
-from noisewise.numerics.tracing import depending
+from noisewise.numerics.tracing import depending, in_rows
 
 KEYS = "threefry2x32"
 _REFUSED = {
@@ -217,7 +217,7 @@ class Law:
                 return forms[-1]
             # Traced under vmap, as it will run: JAX 0.10 traces NumPy constants outside one in a way that makes
             # 32-bit computations with the same array fail later.
-            rows = {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in arguments.items()}
+            rows = in_rows(arguments)
             traced, attributes = jax.make_jaxpr(jax.vmap(probe), return_shape=True)(rows)
         if rounded_to_32_bit(traced.consts):
             warn_about_32_bit(self.who)
@@ -275,7 +275,7 @@ class Law:
     @property
     def row(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shape and type of one row of every parent, for tracing."""
-        return {name: jax.ShapeDtypeStruct((1, *struct.shape), struct.dtype) for name, struct in self.structs.items()}
+        return in_rows(self.structs)
 
     # Compiled pieces; each is built on first use and kept -------------------------------------------
 

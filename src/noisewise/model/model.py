@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -306,6 +307,10 @@ class Model:
         """The law of `name` at one value of each parent, without NumPyro's checks; traceable."""
         law = self.law(name)
         return unchecked(law.function(**{parent: values[parent] for parent in law.parents}))
+
+    def row(self, names: Iterable[str]) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shape and type of one row of each name, for tracing."""
+        return {name: jax.ShapeDtypeStruct((1, *self.shape(name)), self.dtype(name)) for name in names}
 
     def example(self, name: str) -> Distribution | None:
         """The law of `name` at one drawn value of each parent; None below a total or simulator, not drawn here."""

@@ -1,11 +1,14 @@
-"""What a traced JAX program's outputs depend on."""
+"""What tracing tells of a JAX program: what its outputs depend on, and what it meets on its way."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.extend.core
 import numpy as np
+
+from noisewise.numerics.precision import double
 
 # fmt: off
 ENTRYWISE = frozenset({
@@ -17,6 +20,24 @@ ENTRYWISE = frozenset({
 })
 # fmt: on
 """Operations of which each entry of the result depends on the same entry of the arguments alone."""
+
+
+def in_rows(structs: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
+    """One row of each, in shape and type: programs are traced as they will run."""
+    return {name: jax.ShapeDtypeStruct((1, *one.shape), one.dtype) for name, one in structs.items()}
+
+
+def seen(look: Callable[[Any], Any], rows: Mapping[str, jax.ShapeDtypeStruct]) -> Any:
+    """What `look(row)` answers of shapes and kinds: it is traced for one row, and nothing is computed."""
+    answers: list[Any] = []
+
+    def traced(row: Any) -> float:
+        answers.append(look(row))
+        return 0.0
+
+    with double():
+        jax.eval_shape(jax.vmap(traced, axis_size=1), dict(rows))
+    return answers[-1]
 
 
 def depending(program: Any) -> set[int]:

@@ -24,6 +24,7 @@ from noisewise.checkpoint.log import NOTHING, Log, attributes_of
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine, gather
 from noisewise.errors import InferenceError, refusal
+from noisewise.inference.conditional.laws import sketch_of
 from noisewise.inference.conditional.measured_normal import MeasuredNormal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
@@ -182,15 +183,11 @@ def _walks(problem: Problem, name: str) -> bool:
 
 
 def _fixed(problem: Problem, name: str) -> bool:
-    answers: list[bool] = []
-    _look(problem, name, lambda law: answers.append(is_fixed(law)))
-    return answers[-1]
+    return bool(sketch_of(problem.model, name, is_fixed))
 
 
 def _event_dim(problem: Problem, name: str) -> int:
-    dimensions: list[int] = []
-    _look(problem, name, lambda law: dimensions.append(len(peel(law)[0].event_shape)))
-    return dimensions[-1]
+    return int(sketch_of(problem.model, name, lambda law: len(peel(law)[0].event_shape)))
 
 
 def _varies(problem: Problem, name: str) -> bool:
@@ -203,17 +200,6 @@ def _varies(problem: Problem, name: str) -> bool:
             law.row
         )
     return depends(traced.jaxpr)
-
-
-def _look(problem: Problem, name: str, action: Callable[[Any], Any]) -> None:
-    law = problem.model.law(name)
-
-    def look(values: Any) -> Any:
-        action(law.function(**values))
-        return 0.0
-
-    with double():
-        jax.eval_shape(jax.vmap(look, axis_size=1), law.row)
 
 
 def _totals(problem: Problem) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from noisewise.numerics import Array, Values, double
 from noisewise.numerics.compiled import looking
 from noisewise.numerics.gamma import log_beta, log_gamma
 from noisewise.numerics.numpy_programs import fixed_outputs
+from noisewise.numerics.tracing import seen
 
 
 def entries(law: Distribution, value: Any) -> Any:
@@ -84,15 +85,7 @@ def look_at(model: Model, name: str, see: Any) -> Any:
 
 def sketch_of(model: Model, name: str, see: Any) -> Any:
     """What `see(law)` answers of shapes and kinds: the law is traced, and nothing is computed."""
-    answers: list[Any] = []
-
-    def look(row: Values) -> Any:
-        answers.append(see(model.law_at(name, row)))
-        return 0.0
-
-    with double():
-        jax.eval_shape(jax.vmap(look, axis_size=1), model.law(name).row)
-    return answers[-1]
+    return seen(lambda row: see(model.law_at(name, row)), model.law(name).row)
 
 
 def fixed_numbers(model: Model, name: str, see: Any) -> list[Any]:

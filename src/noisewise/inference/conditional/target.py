@@ -9,9 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import biject_to
+from numpyro.distributions import Distribution, biject_to
 
 from noisewise.inference.conditional.integrals import Integral
+from noisewise.inference.conditional.laws import sketch_of
 from noisewise.inference.conditional.measured_normal import MeasuredNormal
 from noisewise.inference.conditional.normal import Folded, is_closed
 from noisewise.inference.conditional.sums import Sum, log_eta
@@ -21,7 +22,7 @@ from noisewise.model.atoms import has_atoms
 from noisewise.model.coordinates import AS_THEY_ARE, Centring, Chart, Space, location_and_scale, unwalkable
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import laws_within
-from noisewise.numerics import Array, Values, double
+from noisewise.numerics import Array, Values
 
 
 def unfit(problem: Problem) -> str | None:
@@ -65,22 +66,17 @@ def _unfit(problem: Problem) -> str | None:
 
 def _no_chart(problem: Problem, name: str) -> str | None:
     """Why a continuous law has no density in unconstrained coordinates."""
-    reasons: list[str | None] = []
-    model = problem.model
 
-    def look(values: Values) -> Any:
-        law = model.law(name).function(**values)
+    def look(law: Distribution) -> str | None:
         singular = has_atoms(law) or any("Censored" in type(part).__name__ for part in laws_within(law))
         try:
-            biject_to(law.support).inverse_shape(model.shape(name))
-            reasons.append("its law has atoms" if singular else None)
+            biject_to(law.support).inverse_shape(problem.model.shape(name))
         except (NotImplementedError, TypeError):
-            reasons.append(f"the support of {type(law).__name__} has no unconstrained coordinates")
-        return 0.0
+            return f"the support of {type(law).__name__} has no unconstrained coordinates"
+        return "its law has atoms" if singular else None
 
-    with double():
-        jax.eval_shape(jax.vmap(look, axis_size=1), model.law(name).row)
-    return reasons[-1]
+    reason: str | None = sketch_of(problem.model, name, look)
+    return reason
 
 
 class Target:

@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise.model.law import Law
 from noisewise.numerics import Array, Values, double
-from noisewise.numerics.tracing import degrees
+from noisewise.numerics.tracing import degrees, in_rows
 
 Contribution = Callable[..., Any]
 
@@ -50,14 +50,9 @@ class KnownSum:
         raise NotImplementedError
 
 
-def _rows(structs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, jax.ShapeDtypeStruct]:
-    """One row of each: programs are traced as they will run."""
-    return {name: jax.ShapeDtypeStruct((1, *one.shape), one.dtype) for name, one in structs.items()}
-
-
 def degrees_of(function: Callable[[Values, Values], Any], moving: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
     """Degrees of what `function` gives, in its own layout, as polynomials of the `moving` values."""
     with double():
-        traced, shapes = jax.make_jaxpr(jax.vmap(function), return_shape=True)(_rows(moving), _rows(known))
+        traced, shapes = jax.make_jaxpr(jax.vmap(function), return_shape=True)(in_rows(moving), in_rows(known))
     by_output = degrees(traced.jaxpr, [1.0] * len(moving) + [0.0] * len(known))
     return jax.tree.unflatten(jax.tree.structure(shapes), by_output)

@@ -80,8 +80,7 @@ def _values_of(law: Law) -> int:
     if law.form.kind not in ("CategoricalProbs", "CategoricalLogits"):
         return 0
     with double():
-        rows = {name: jax.ShapeDtypeStruct((1, *one.shape), one.dtype) for name, one in law.structs.items()}
-        shapes = jax.eval_shape(jax.vmap(lambda row: law_attributes(law.function(**row)), axis_size=1), rows)
+        shapes = jax.eval_shape(jax.vmap(lambda row: law_attributes(law.function(**row)), axis_size=1), law.row)
     return int(next(iter(shapes.values())).shape[-1])
 
 

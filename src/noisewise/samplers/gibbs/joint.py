@@ -175,7 +175,7 @@ def has_free_entries(joint: Joint, name: str) -> bool:
     many = any(measured.statistic == name for measured in joint.measured.values())
     if joint.children(name) or joint.readers(name) or name not in joint.release or many:
         return False
-    struct = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.order}
+    struct = model.row(model.order)
 
     def shapes(values: Values, release: Any) -> tuple[Any, Any]:
         law = model.law_at(name, values)
@@ -193,7 +193,7 @@ def has_free_entries(joint: Joint, name: str) -> bool:
 def support_of(joint: Joint, name: str) -> tuple[int, int] | None:
     """Ends of a whole-numbered support that are the same whatever the parents' values; None where there are none."""
     model = joint.model
-    struct = {n: jax.ShapeDtypeStruct((1, *model.shape(n)), model.dtype(n)) for n in model.law(name).parents}
+    struct = model.row(model.law(name).parents)
 
     def ends(values: Values) -> Any:
         low, high = declared_ends(model.law_at(name, values).support)

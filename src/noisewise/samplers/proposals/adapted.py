@@ -85,8 +85,7 @@ def _uniform_tables(model: Model) -> dict[str, ValueTable]:
 
 def _entry_by_entry(model: Model, name: str) -> bool:
     """Whether the law has one probability for each entry."""
-    read = [name, *model.parents(name)]
-    rows = {other: jax.ShapeDtypeStruct((1, *model.shape(other)), model.dtype(other)) for other in read}
+    rows = model.row([name, *model.parents(name)])
     with double():
         law = jax.eval_shape(jax.vmap(lambda row: entries(model.law_at(name, row), row[name])), rows)
     return law.shape[1:] == model.shape(name)

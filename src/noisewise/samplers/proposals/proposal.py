@@ -25,6 +25,7 @@ from noisewise.model.coordinates import Space
 from noisewise.model.graph import as_function, dependencies, ordered
 from noisewise.model.law import Law, log_density
 from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics.tracing import in_rows, seen
 
 Poll = Callable[[], None]
 
@@ -228,16 +229,8 @@ def _log_gain(model: Model, laws: dict[str, Law]) -> Callable[[Any], Any]:
 
 def law_has_atoms(law: Law, known: Mapping[str, Any]) -> bool:
     """Whether a law of real numbers gives some of them positive probability, so that it has no density."""
-    answers: list[bool] = []
-
-    def look(values: Any) -> Any:
-        answers.append(has_atoms(law.function(**values)))
-        return 0.0
-
-    rows = {name: jax.ShapeDtypeStruct((1, *known[name].shape), known[name].dtype) for name in law.parents}
-    with double():
-        jax.eval_shape(jax.vmap(look, axis_size=1), rows)
-    return answers[0] and not law.form.discrete
+    rows = in_rows({name: known[name] for name in law.parents})
+    return seen(lambda values: has_atoms(law.function(**values)), rows) and not law.form.discrete
 
 
 # Settings ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpyro.distributions import Distribution
 
 from noisewise.diagnostics import weights
 from noisewise.errors import InferenceError
@@ -19,7 +20,8 @@ from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Released
 from noisewise.model.atoms import is_fixed
 from noisewise.model.coordinates import Space
-from noisewise.numerics import Array, double
+from noisewise.numerics import Array
+from noisewise.numerics.tracing import seen
 
 Columns = dict[str, Array]
 Poll = Callable[[], None]
@@ -376,23 +378,15 @@ def moving_supports(space: Space) -> set[str]:
 
     Their value may change when a parent's does, though their coordinates stay.
     """
-    names: set[str] = set()
+    model, numbers = space.model, (bool, int, float, np.ndarray, np.generic)
 
-    def look(values: Any) -> Any:
-        for name in space.continuous:
-            law = space.model.law_at(name, values)
-            leaves = jax.tree.leaves(law.support)
-            if is_fixed(law) or any(
-                not isinstance(leaf, (bool, int, float, np.ndarray, np.generic)) for leaf in leaves
-            ):
-                names.add(name)
-        return 0.0
+    def is_moving(law: Distribution) -> bool:
+        return is_fixed(law) or not all(isinstance(leaf, numbers) for leaf in jax.tree.leaves(law.support))
 
-    shapes = {n: jax.ShapeDtypeStruct((1, *space.model.shape(n)), space.model.dtype(n)) for n in space.names}
-    if shapes:
-        with double():
-            jax.eval_shape(jax.vmap(look), shapes)
-    return {name for name in names if space.model.parents(name)}
+    def look(values: Any) -> set[str]:
+        return {name for name in space.continuous if is_moving(model.law_at(name, values))}
+
+    return {name for name in seen(look, model.row(space.names)) if model.parents(name)}
 
 
 def usable_walkers(
