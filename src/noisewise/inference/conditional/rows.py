@@ -20,9 +20,9 @@ import numpy as np
 
 from noisewise.engine import Engine, gather
 from noisewise.inference.conditional import row_programs
-from noisewise.inference.conditional.charts import law_of, to_t
 from noisewise.inference.conditional.noise_scale import noise_scale
 from noisewise.inference.conditional.normal import is_closed
+from noisewise.inference.conditional.row_blocks import Laid, RowBlocks, block_of, place
 from noisewise.inference.conditional.row_panels import panel_edges
 from noisewise.inference.conditional.row_programs import ORDERS, pairs_of
 from noisewise.mechanisms import Mechanism
@@ -35,10 +35,8 @@ from noisewise.numerics.tracing import sources
 
 NEGLECTED = 1e-10
 """Most relative error of a row's likelihood, by the difference from a finer rule."""
-STILL = 0.05
-"""Panels serve as long as no row's law has moved by more than this share of its spread."""
-BLOCK, ON_DEVICE = 2**13, 2**20
-"""Rows worked on at once: on a processor, what is computed for them stays in its cache."""
+ON_DEVICE = 2**20
+"""Rows worked on at once on an accelerator."""
 PROBED = 4
 """Blocks by which the order is chosen; all rows say whether it will do."""
 ROUGHLY = 1e-3
@@ -68,21 +66,14 @@ def applies(kind: str, chart: str, mechanism: Mechanism) -> bool:
 
 
 @dataclass(frozen=True)
-class RowPanels:
+class RowPanels(Laid):
     """The panels of all rows, the law at which they were laid, and the rule that serves them."""
 
-    centre: Array
-    spread: Array
     edges: Array
     top: Array
     order: int
     errors: Array
     """Relative error of every row's likelihood: the difference from a finer rule, or the mass outside."""
-
-    def serves(self, centre: Array, spread: Array) -> bool:
-        """Whether no row's law has moved much since."""
-        shift = np.max(np.abs(centre - self.centre) / self.spread)
-        return bool(shift <= STILL and np.max(np.abs(np.log(spread / self.spread))) <= STILL)
 
 
 @dataclass(frozen=True)
@@ -95,18 +86,16 @@ class RowMoments:
     complete: Array
 
 
-class NoisyRows:
+class NoisyRows(RowBlocks):
     """Likelihood and derivatives of all rows; keeps the panels from one parameter value to the next."""
 
     def __init__(self, source: RowSource, engine: Engine | None, own: Array | None = None) -> None:
         """All rows, or those numbered `own`; without an engine, block by block in the calling thread."""
-        self.source, self.engine, self.own = source, engine, own
-        self.entries = math.prod(source.shape) if own is None else len(own)
+        self.source, self.engine = source, engine
+        rows = math.prod(source.shape) if own is None else len(own)
         placed = placement() is not None if engine is None else engine.block_rows is not None
-        self.block = min(self.entries, ON_DEVICE) if placed else min(BLOCK, 1 << (self.entries - 1).bit_length())
-        self.released = self._flat(source.released)
-        leaves, self._tree = jax.tree.flatten(source.mechanism)
-        self._leaves = [self._flat(leaf) for leaf in leaves]
+        block = min(rows, ON_DEVICE) if placed else block_of(rows)
+        super().__init__(source.kind, source.chart, source.mechanism, source.released, source.shape, block, own)
         self.panels: RowPanels | None = None
 
     # Values -----------------------------------------------------------------------------------------------------------
@@ -123,7 +112,7 @@ class NoisyRows:
         Elsewhere by panels of its own; -inf, at once, where it is certain to be below `least`.
         """
         attributes = self._attributes(given)
-        centre, spread = self._over(attributes, self._location)
+        centre, spread = self._over(attributes, self.location)
         if self.panels is not None and self.panels.serves(centre, spread):
             return float(np.sum(self._values(attributes, self.panels, self.panels.order)))
         if self._surely_below(attributes, centre, spread, least):
@@ -176,7 +165,7 @@ class NoisyRows:
     ) -> list[Array]:
         """`_chained`, compiled."""
         purpose = f"chain rule {moving} {purpose} of {self.entries}"
-        chained = self._program(purpose, lambda: partial(self._chained, given_at, moving))
+        chained = self.program(purpose, lambda: partial(self._chained, given_at, moving))
         sums_at: list[Array] = self._alone(lambda: [np.asarray(one) for one in chained(x, *sums)])
         return sums_at
 
@@ -209,7 +198,7 @@ class NoisyRows:
 
     def _laid(self, attributes: dict[str, Array]) -> RowPanels:
         """Panels that serve: those at hand, or new ones."""
-        centre, spread = self._over(attributes, self._location)
+        centre, spread = self._over(attributes, self.location)
         if self.panels is None or not self.panels.serves(centre, spread):
             self.panels = self._new_panels(attributes, centre, spread)
         return self.panels
@@ -242,37 +231,10 @@ class NoisyRows:
         return number
 
     def _panels(self, block: Any, centre: Array, spread: Array) -> Any:
-        kind, chart = self.source.kind, self.source.chart
+        kind, chart = self.kind, self.chart
         scale = noise_scale(block[1], spread if chart == "real" else np.ones(()))
-        program = self._program("panels", lambda: partial(panel_edges, kind, chart))
+        program = self.program("panels", lambda: partial(panel_edges, kind, chart))
         return program(block, centre, spread, np.asarray(scale, float))
-
-    def _location(self, block: Any, cut: Any) -> tuple[Array, Array]:
-        """A centre and a spread of every row's law in the chart's coordinate."""
-        kind, chart = self.source.kind, self.source.chart
-
-        def build() -> Any:
-            def moments(attributes: Any, like: Any) -> Any:
-                law = law_of(kind, attributes)
-                return jnp.broadcast_to(law.mean, like.shape), jnp.broadcast_to(law.variance, like.shape)
-
-            return moments
-
-        try:
-            moments = self._program("location", build)(block[0], np.zeros(self.block))
-            mean, variance = (np.asarray(one) for one in moments)
-        except NotImplementedError:
-            mean = variance = np.full(self.block, np.nan)
-        centre, spread = to_t(chart, mean), np.sqrt(variance)
-        if chart == "positive":
-            spread = np.sqrt(np.log1p(variance / mean**2))
-        elif chart == "unit":
-            spread = spread / (mean * (1.0 - mean))
-        if np.all(np.isfinite(centre) & np.isfinite(spread) & (spread > 0)):
-            return centre, spread
-        draws = VARIATES[kind](np.random.default_rng(0), (64, self.block), block[0])  # no moments: a look at draws
-        low, centre, high = np.quantile(to_t(chart, draws), [0.25, 0.5, 0.75], axis=0)
-        return centre, np.maximum(high - low, 1e-300)
 
     def _values(self, attributes: dict[str, Array], grid: RowPanels, order: int, rows: int | None = None) -> Array:
         return self._over(attributes, partial(self._values_of, grid, order), rows)[0]
@@ -288,21 +250,21 @@ class NoisyRows:
 
     def _run(self, purpose: str, build: Callable[..., Any], *arguments: Any) -> list[Array]:
         """A program's results; with care, at twice the time, where a formula is beyond its range at some node."""
-        kind, chart = self.source.kind, self.source.chart
-        outputs = self._program(purpose, lambda: build(kind, chart, careful=False))(*arguments)
+        kind, chart = self.kind, self.chart
+        outputs = self.program(purpose, lambda: build(kind, chart, careful=False))(*arguments)
         results = [np.asarray(one) for one in outputs]
         if all(np.isfinite(one).all() for one in results):
             return results
-        again = self._program(f"{purpose}, with care", lambda: build(kind, chart, careful=True))(*arguments)
+        again = self.program(f"{purpose}, with care", lambda: build(kind, chart, careful=True))(*arguments)
         return [np.asarray(one) for one in again]
 
     # Blocks -----------------------------------------------------------------------------------------------------------
 
     def _attributes(self, given: Any) -> dict[str, Array]:
         """The law's attributes at what it is given: one number per row, or one for all."""
-        program = self._program("attributes", lambda: lambda given: law_attributes(self.source.law_at(given)))
+        program = self.program("attributes", lambda: lambda given: law_attributes(self.source.law_at(given)))
         arrays = self._alone(lambda: {name: np.asarray(one) for name, one in program(given).items()})
-        return {name: self._flat(one) for name, one in arrays.items()}
+        return {name: self.flat(one) for name, one in arrays.items()}
 
     def _traced(self, given: Any) -> dict[str, Any]:
         """The same, traced."""
@@ -311,7 +273,7 @@ class NoisyRows:
         def flat(one: Any) -> Any:
             if one.size == 1:
                 return one.reshape(())
-            whole = jnp.broadcast_to(one, self.source.shape).reshape(-1)
+            whole = jnp.broadcast_to(one, self.shape).reshape(-1)
             return whole if self.own is None else whole[self.own]
 
         return {name: flat(one) for name, one in attributes.items()}
@@ -327,51 +289,28 @@ class NoisyRows:
         moving: tuple[str, ...] = known[purpose]
         return moving
 
-    def _flat(self, value: Any) -> Array:
-        """One number per row; a single number, or what is no number per row, as it is."""
-        value = np.asarray(value, dtype=np.float64)
-        if value.size == 1:
-            return value.reshape(())
-        try:
-            whole = np.ascontiguousarray(np.broadcast_to(value, self.source.shape)).reshape(-1)
-        except ValueError:
-            return value
-        return whole if self.own is None else whole[self.own]
-
-    def _cut(self, start: int, value: Array) -> Array:
-        """Rows from `start` on of the last axis, filled up with the last one."""
-        if value.ndim == 0 or value.shape[-1] != self.entries:
-            return value
-        piece = value[..., start : start + self.block]
-        missing = self.block - piece.shape[-1]
-        return np.concatenate([piece, np.repeat(piece[..., -1:], missing, axis=-1)], axis=-1) if missing else piece
-
     def _over(self, attributes: dict[str, Array], work: Callable[[Any, Any], Any], rows: int | None = None) -> Any:
         """`work(block, cut)` for every block of rows, or of the first `rows`; results joined along the last axis."""
         rows = self.entries if rows is None else min(rows, self.entries)
         starts = range(0, rows, self.block)
         joined: list[Array] = []
 
-        def place(start: int, pieces: Sequence[Array]) -> None:
+        def add(start: int, pieces: Sequence[Array]) -> None:
             if not joined:
                 joined.extend(np.empty((*piece.shape[:-1], rows)) for piece in pieces)
-            for whole, piece in zip(joined, pieces, strict=True):
-                room = whole[..., start : start + piece.shape[-1]]
-                room[...] = piece[..., : room.shape[-1]]
+            place(joined, start, pieces)
 
         def one(start: int, _: Any = None) -> Any:
-            cut = partial(self._cut, start)
-            mechanism = jax.tree.unflatten(self._tree, [cut(leaf) for leaf in self._leaves])
-            block = ({name: cut(value) for name, value in attributes.items()}, mechanism, cut(self.released))
+            block = self.block_at(start, attributes)
             with double(), np.errstate(all="ignore"):
-                return [np.asarray(array) for array in work(block, cut)]
+                return [np.asarray(array) for array in work(block, partial(self.cut, start))]
 
         if self.engine is None:
             for start in starts:
-                place(start, one(start))
+                add(start, one(start))
         else:
             works = [partial(one, start) for start in starts]
-            gather(self.engine, works, seen=lambda number, pieces: place(starts[number], pieces))
+            gather(self.engine, works, seen=lambda number, pieces: add(starts[number], pieces))
         return joined
 
     def _alone(self, work: Callable[[], Any]) -> Any:
@@ -383,7 +322,8 @@ class NoisyRows:
 
         return run() if self.engine is None else gather(self.engine, [run])[0]
 
-    def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
+    def program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
+        """A program for one block, kept where the source keeps them."""
         return self.source.compiled(f"rows {purpose}", build)
 
 
@@ -412,7 +352,7 @@ class ClosedRows(NoisyRows):
         return RowMoments(logs, score, information, information)
 
     def _closed(self, purpose: str, build: Any, block: Any, cut: Any) -> Any:
-        return self._program(f"closed {purpose}", lambda: build)(block)
+        return self.program(f"closed {purpose}", lambda: build)(block)
 
 
 def rows_for(source: RowSource, engine: Engine | None, own: Array | None = None) -> NoisyRows:

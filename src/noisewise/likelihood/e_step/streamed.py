@@ -8,6 +8,7 @@ updated. They come back as two or three points per entry with affine weights. De
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from scipy.special import roots_legendre
 from noisewise.engine import processors
 from noisewise.inference.conditional.charts import law_of, log_jacobian, to_s, to_t
 from noisewise.inference.conditional.noise_scale import noise_scale
+from noisewise.inference.conditional.row_blocks import Laid, RowBlocks, block_of, place
 from noisewise.likelihood.e_step.released_law import Part
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.additive import Additive
@@ -30,13 +32,9 @@ NEGLECTED = 1e-10
 """Most relative error of an entry's likelihood, by the last refinement."""
 DEEP = 28.0
 """A window reaches to where the log integrand has fallen by this much: e^-28 is 7e-13."""
-STILL = 0.05
-"""A window serves as long as no entry's law has moved by more than this share of its spread."""
 ORDERS = (16, 24, 32, 40, 48, 64, 96, 128, 192, 256)
 GROUP = 4
 """Nodes of an entry evaluated at once."""
-ROWS = 2**13
-"""Entries worked on at once: what is computed for them stays in a processor's cache."""
 POWERS = np.concatenate([[0.0], 2.0 ** np.arange(-1, 11)])
 
 
@@ -197,11 +195,9 @@ def _points(family: StreamedFamily, t0: Any, mean: list[Any], covariance: Any) -
 
 
 @dataclass(frozen=True)
-class EntryPanels:
+class EntryPanels(Laid):
     """Panels for every entry, in the chart's coordinate, and how finely they must be cut."""
 
-    centre: Array
-    spread: Array
     starts: Array
     halves: Array
     top: Array
@@ -210,12 +206,6 @@ class EntryPanels:
     """log of the mass outside the window, roughly."""
     order: int = ORDERS[0]
     errors: Array = field(default_factory=lambda: np.full(1, np.inf))
-
-    def serves(self, centre: Array, spread: Array) -> bool:
-        """Whether no entry's law has moved much since."""
-        shift = np.max(np.abs(centre - self.centre) / self.spread)
-        stretch = np.max(np.abs(np.log(spread / self.spread)))
-        return bool(shift <= STILL and stretch <= STILL)
 
 
 def applies(part: Part) -> bool:
@@ -226,36 +216,15 @@ def applies(part: Part) -> bool:
     return known and not part.facts.kink and part.chart != "" and isinstance(part.mechanism, Additive)
 
 
-class Sweep:
+class Sweep(RowBlocks):
     """Passes over a part's entries in pieces of one size, on all processors. Keeps the windows from step to step."""
 
     def __init__(self, part: Part) -> None:
-        self.part, self.kind, self.chart = part, part.kind, "real" if part.discrete else part.chart
-        self.entries = part.entries
-        self.rows = min(ROWS, 1 << (self.entries - 1).bit_length())
-        self.released = self._flat(part.item.value)
-        leaves, self._tree = jax.tree.flatten(part.mechanism)
-        self._leaves = [self._flat(leaf) for leaf in leaves]
+        self.part = part
+        chart = "real" if part.discrete else part.chart
+        super().__init__(part.kind, chart, part.mechanism, part.item.value, part.shape, block_of(part.entries))
         self.grid: EntryPanels | None = None
         self.few_panels = self.kind in FAMILIES and type(part.mechanism) in (Laplace, Gaussian)
-
-    def _flat(self, value: Any) -> Array:
-        """One number per entry; a single number, or what is no number per entry, as it is."""
-        value = np.asarray(value, dtype=np.float64)
-        if value.size == 1:
-            return value.reshape(())
-        try:
-            return np.ascontiguousarray(np.broadcast_to(value, self.part.shape)).reshape(-1)
-        except ValueError:
-            return value
-
-    def _cut(self, value: Array, start: int) -> Array:
-        """Entries from `start` on of the last axis, filled up with the last one."""
-        if value.ndim == 0 or value.shape[-1] != self.entries:
-            return value
-        piece = value[..., start : start + self.rows]
-        missing = self.rows - piece.shape[-1]
-        return np.concatenate([piece, np.repeat(piece[..., -1:], missing, axis=-1)], axis=-1) if missing else piece
 
     def attributes(self, values: Values) -> Values:
         """The law's attributes at these parameters, flat; under "bounds" the ends of its support."""
@@ -263,30 +232,29 @@ class Sweep:
         program = part.compiled("attributes", lambda: lambda given, at: law_attributes(part.law_at(given, at)))
         with double():
             attributes = program(part.given(values), part.place)
-            flat = {name: self._flat(one) for name, one in attributes.items()}
+            flat = {name: self.flat(one) for name, one in attributes.items()}
         ends = [-np.inf, np.inf] if not part.discrete else part.bounds(values)  # a chart has no ends
-        return flat | {"bounds": [self._flat(end) for end in ends]}
+        return flat | {"bounds": [self.flat(end) for end in ends]}
 
     def over(self, attributes: Values, work: Callable[[Any, Callable[[Array], Array]], Any]) -> list[Array]:
         """`work(given, cut)` for every piece, its results joined along the last axis."""
 
-        def one(start: int) -> Any:
-            def cut(value: Array) -> Array:
-                return self._cut(value, start)
+        bounds = attributes["bounds"]
+        law = {name: value for name, value in attributes.items() if name != "bounds"}
 
-            mechanism = jax.tree.unflatten(self._tree, [cut(leaf) for leaf in self._leaves])
-            law = {name: cut(value) for name, value in attributes.items() if name != "bounds"}
-            given = (law, mechanism, cut(self.released), tuple(cut(end) for end in attributes["bounds"]))
+        def one(start: int) -> Any:
+            cut = partial(self.cut, start)
+            given = (*self.block_at(start, law), tuple(cut(end) for end in bounds))
             with double(), np.errstate(all="ignore"):
                 return [np.asarray(array) for array in work(given, cut)]
 
-        starts = range(0, self.entries, self.rows)
+        starts = range(0, self.entries, self.block)
         first = one(0)  # compiles once, before the others need it
         joined = [np.empty((*piece.shape[:-1], self.entries)) for piece in first]
-        _place(joined, 0, first)
+        place(joined, 0, first)
         with ThreadPoolExecutor(processors()) as pool:
             for start, pieces in zip(starts[1:], pool.map(one, starts[1:]), strict=True):
-                _place(joined, start, pieces)
+                place(joined, start, pieces)
         return joined
 
     def program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
@@ -301,7 +269,7 @@ class Sweep:
         The order is raised until no entry's likelihood changes. Windows are kept while no entry's law moves much, so
         that most steps need one pass.
         """
-        centre, spread = self.over(attributes, self._location)
+        centre, spread = self.over(attributes, self.location)
         if self.grid is not None and self.grid.serves(centre, spread):
             return self.grid, None
         windows = self.over(attributes, lambda given, cut: self._window(given, cut(centre), cut(spread)))
@@ -355,32 +323,6 @@ class Sweep:
 
         grid, cloud = self.windows(attributes, run)
         return (cloud if cloud is not None else run(grid, grid.order)), grid.errors
-
-    def _location(self, given: Any, cut: Any) -> tuple[Array, Array]:
-        """A centre and a spread of every entry's law in the chart's coordinate."""
-
-        def build() -> Any:
-            def moments(attributes: Values, like: Any) -> Any:
-                law = law_of(self.kind, attributes)
-                return jnp.broadcast_to(law.mean, like.shape), jnp.broadcast_to(law.variance, like.shape)
-
-            return moments
-
-        like = np.zeros(self.rows)
-        try:
-            mean, variance = (np.asarray(one) for one in self.program("moments", build)(given[0], like))
-        except NotImplementedError:
-            mean = variance = np.full(self.rows, np.nan)
-        centre, spread = to_t(self.chart, mean), np.sqrt(variance)
-        if self.chart == "positive":
-            spread = np.sqrt(np.log1p(variance / mean**2))
-        elif self.chart == "unit":
-            spread = spread / (mean * (1.0 - mean))
-        if np.all(np.isfinite(centre) & np.isfinite(spread) & (spread > 0)):
-            return centre, spread
-        draws = VARIATES[self.kind](np.random.default_rng(0), (64, self.rows), given[0])  # no moments: a look at draws
-        low, centre, high = np.quantile(to_t(self.chart, draws), [0.25, 0.5, 0.75], axis=0)
-        return centre, np.maximum(high - low, 1e-300)
 
     def _window(self, given: Any, centre: Array, spread: Array) -> Any:
         """Where the integrand matters: coarse points about release and law, then two closer looks."""
@@ -445,12 +387,6 @@ class Sweep:
             return program(given, start[None], np.ones_like(start)[None], start, nodes, log_rule)
 
         return Condensed(*self.over(self.attributes(values), work))
-
-
-def _place(joined: list[Array], start: int, pieces: list[Array]) -> None:
-    for whole, piece in zip(joined, pieces, strict=True):
-        room = whole[..., start : start + piece.shape[-1]]
-        room[...] = piece[..., : room.shape[-1]]
 
 
 def _rule(order: int) -> tuple[Array, Array]:
