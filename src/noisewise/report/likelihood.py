@@ -177,39 +177,21 @@ def _answer(report: FitReport) -> Section:
 
 
 def _drawn(report: FitReport) -> Html | None:
-    cards = _cards(fit_figures.intervals(report.fit, report.naive, report.level))
-    if not cards:
+    drawn = fit_figures.intervals(report.fit, report.naive, report.level)
+    if not drawn:
         return None
-    keys = [("exact", "exact: counts the noise")]
+    keys = [page.key("exact", "exact: counts the noise")]
     if report.naive is not None:
-        keys.append(("naive", "naive: ignores the noise"))
-    legend = [tag("li", tag("span", "", class_=f"key {kind}", aria_hidden="true"), caption) for kind, caption in keys]
-    bars = f"Dots are estimates, bars {100 * report.level:g}% intervals."
-    parts = [
-        tag("h3", "Pictures"),
-        tag("ul", *legend, class_="legend"),
-        tag("p", bars),
-        tag("div", *cards, class_="grid"),
-    ]
-    return joined(parts)
-
-
-def _cards(drawn: list[tuple[str, Html, str]]) -> list[Html]:
-    return [
-        tag("figure", svg, tag("figcaption", tag("strong", label), f". {caption}"), class_="card")
-        for label, svg, caption in drawn
-    ]
+        keys.append(page.key("naive", "naive: ignores the noise"))
+    caption = f"Dots are estimates, bars {100 * report.level:g}% intervals."
+    return page.pictures([page.card(*each) for each in drawn], keys, caption)
 
 
 def _naive(report: FitReport) -> Section:
-    heading = "Naive beside exact"
     if report.naive is None:
-        why = tag("p", f"There is no naive analysis to set beside the exact one: {page.why_not(report)}.")
-        return "naive", heading, why
+        return page.nothing_beside(report)
     table = report.fit.beside(report.naive)
     sentences = [words.estimates(str(label), row) for label, row in list(table.iterrows())[: page.MOST_SENTENCES]]
-    rows = [(label, *(number(value, 4) for value in row)) for label, row in table.iterrows()]
-    titles = ("Parameter", *(page.column_title(str(column)) for column in table.columns))
     note = (
         "Wider: the exact standard error over the naive one. Shift: the exact estimate less the naive one, in naive "
         "standard errors. Information ratio: what the naive analysis claims to know, over what is known."
@@ -217,12 +199,7 @@ def _naive(report: FitReport) -> Section:
     doubt = None
     if report.naive.status != "converged":
         doubt = tag("p", f"The naive analysis itself fell short ({report.naive.status}): {report.naive.message}")
-    shown = page.long_table("Naive and exact estimates", titles, rows, "naive-table")
-    return (
-        "naive",
-        heading,
-        joined([tag("p", page.NAIVE), bullets(sentences), doubt, shown, tag("p", note, class_="quiet")]),
-    )
+    return page.beside("Naive and exact estimates", [bullets(sentences), doubt], table, str, note)
 
 
 def _trust(report: FitReport) -> Section:
@@ -235,7 +212,7 @@ def _climb(report: FitReport) -> Section | None:
     if len(report.fit.trace) < 2:
         return None
     lead = "How the estimates moved, step by step, on the way to the top of the likelihood. They should level out."
-    cards = _cards(fit_figures.climb(report.fit))
+    cards = [page.card(*each) for each in fit_figures.climb(report.fit)]
     return "climb", "The climb", joined([tag("p", lead), tag("div", *cards, class_="grid")])
 
 

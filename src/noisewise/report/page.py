@@ -18,7 +18,19 @@ from noisewise.errors import refusal
 from noisewise.model import Model
 from noisewise.release import Release
 from noisewise.report import described, graph, words
-from noisewise.report.markup import Html, bullets, code, html_table_of, joined, listed, paragraphs, saved, tag, whole
+from noisewise.report.markup import (
+    Html,
+    bullets,
+    code,
+    html_table_of,
+    joined,
+    listed,
+    number,
+    paragraphs,
+    saved,
+    tag,
+    whole,
+)
 from noisewise.report.model_words import words_of_nodes
 from noisewise.report.verdict import Verdict
 from noisewise.results.fit import Fit
@@ -34,6 +46,7 @@ NAIVE = (
     "The naive analysis takes each published value for the confidential one, as if it carried no noise. It is here to "
     "show what that mistake would claim; only the exact analysis is right."
 )
+BESIDE = "Naive beside exact"
 MARKS = {"good": "✓", "note": "i", "look": "!", "bad": "✗"}
 MARK_NAMES = {"good": "fine", "note": "note", "look": "look again", "bad": "wrong"}
 
@@ -214,6 +227,35 @@ def model(report: Shown) -> Section:
     )
     drawn = tag("figure", picture, tag("figcaption", caption))
     return "model", "The model", joined([drawn, tag("h3", "The model in words"), graph.described(nodes)])
+
+
+def pictures(cards: Sequence[Html], keys: Sequence[Html], caption: str) -> Html:
+    """Pictures side by side, with what their colours and marks mean."""
+    legend, grid = tag("ul", *keys, class_="legend"), tag("div", *cards, class_="grid")
+    return joined([tag("h3", "Pictures"), legend, tag("p", caption), grid])
+
+
+def key(kind: str, meaning: str, mark: str = "") -> Html:
+    """What a colour or a mark of the pictures means."""
+    return tag("li", tag("span", mark, class_=f"key {kind}", aria_hidden="true"), meaning)
+
+
+def card(label: str, picture: Html, caption: str) -> Html:
+    """One picture with its name and what it shows in words."""
+    return tag("figure", picture, tag("figcaption", tag("strong", label), f". {caption}"), class_="card")
+
+
+def beside(title: str, said: Sequence[Any], table: Any, named: Callable[[str], str], note: str) -> Section:
+    """Naive beside exact: sentences, then the table, whose rows `named` names, and what its columns mean."""
+    rows = [(named(str(label)), *(number(value, 4) for value in row)) for label, row in table.iterrows()]
+    titles = ("Parameter", *(column_title(str(column)) for column in table.columns))
+    shown = long_table(title, titles, rows, "naive-table")
+    return "naive", BESIDE, joined([tag("p", NAIVE), *said, shown, tag("p", note, class_="quiet")])
+
+
+def nothing_beside(report: Shown) -> Section:
+    """Why there is no naive analysis."""
+    return "naive", BESIDE, tag("p", f"There is no naive analysis to set beside the exact one: {why_not(report)}.")
 
 
 def why_not(report: Shown) -> str:

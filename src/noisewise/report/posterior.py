@@ -147,19 +147,13 @@ def _kind(posterior: Posterior, name: str) -> str:
 
 def _pictures(report: Report) -> Html:
     drawn = figures.panels(report.posterior, report.naive, report.before, report.level, report.naming)
-    cards = [
-        tag("figure", svg, tag("figcaption", tag("strong", report.naming.listed(label)), f". {caption}"), class_="card")
-        for label, svg, caption in drawn
-    ]
-    keys = [("exact", "exact: counts the noise"), ("prior", "prior: before the release")]
+    cards = [page.card(report.naming.listed(label), svg, caption) for label, svg, caption in drawn]
+    keys = [page.key("exact", "exact: counts the noise"), page.key("prior", "prior: before the release")]
     if report.naive is not None:
-        keys.insert(1, ("naive", "naive: ignores the noise"))
-    legend = [tag("li", tag("span", "", class_=f"key {kind}", aria_hidden="true"), caption) for kind, caption in keys]
-    legend.append(tag("li", tag("span", "◆", class_="key mark", aria_hidden="true"), "published value"))
-    bars = f"Bars under the curves are {100 * report.level:g}% intervals, dots are means."
-    return joined(
-        [tag("h3", "Pictures"), tag("ul", *legend, class_="legend"), tag("p", bars), tag("div", *cards, class_="grid")]
-    )
+        keys.insert(1, page.key("naive", "naive: ignores the noise"))
+    keys.append(page.key("mark", "published value", "◆"))
+    caption = f"Bars under the curves are {100 * report.level:g}% intervals, dots are means."
+    return page.pictures(cards, keys, caption)
 
 
 def _fitted(report: Report) -> Html | None:
@@ -183,22 +177,13 @@ def _fitted(report: Report) -> Html | None:
 
 def _naive(report: Report) -> Section | None:
     comparison = report.comparison
-    heading = "Naive beside exact"
     if comparison is None:
-        if not report.has_answer:
-            return None
-        return (
-            "naive",
-            heading,
-            tag("p", f"There is no naive analysis to set beside the exact one: {page.why_not(report)}."),
-        )
+        return page.nothing_beside(report) if report.has_answer else None
     table = in_order(report.posterior, comparison.table(report.level))
     said = [
         words.beside(report.naming.called(str(label)), row, report.level)
         for label, row in list(table.iterrows())[: page.MOST_SENTENCES]
     ]
-    rows = [(report.naming.listed(str(label)), *(number(value, 4) for value in row)) for label, row in table.iterrows()]
-    titles = ("Parameter", *(page.column_title(str(column)) for column in table.columns))
     note = (
         "Wider: the exact interval's width over the naive one's. Shift: the exact mean less the naive one, in naive "
         "standard deviations (SD)."
@@ -206,12 +191,7 @@ def _naive(report: Report) -> Section | None:
     doubt = None
     if report.naive is not None and report.naive.status != "complete":
         doubt = tag("p", f"The naive analysis itself fell short: {report.naive.message}")
-    shown = page.long_table("Naive and exact answers", titles, rows, "naive-table")
-    return (
-        "naive",
-        heading,
-        joined([tag("p", page.NAIVE), doubt, bullets(said), shown, tag("p", note, class_="quiet")]),
-    )
+    return page.beside("Naive and exact answers", [doubt, bullets(said)], table, report.naming.listed, note)
 
 
 def _trust(report: Report) -> Section:

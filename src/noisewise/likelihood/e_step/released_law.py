@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions.distribution import Independent
 
-from noisewise.errors import Place, refusal
+from noisewise.errors import InputError, Place, refusal
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.instead import MCEM, SAMPLE
 from noisewise.mechanisms import Exact
@@ -65,34 +65,23 @@ class Part:
     def _refuse_moving_atoms(self) -> None:
         if self.atomic and atoms_move(self.law):
             rule = "must not have an atom that moves with the parameters, where there is no score"
-            raise refusal(
-                "fit",
-                Place.of("statistics", self.name),
-                rule,
-                self.kind or "a law",
-                "Use nw.sample.",
-                instead=(SAMPLE,),
-            )
+            raise self._refusal(rule, "Use nw.sample.", SAMPLE)
+
+    def _refusal(self, rule: str, advice: str, instead: str) -> InputError:
+        """Of the statistic's law."""
+        return refusal("fit", Place.of("statistics", self.name), rule, self.kind or "a law", advice, instead=(instead,))
 
     def refuse_atoms(self) -> None:
         """For integrals, which would pass over them."""
         if self.atomic and not self.exact:
             rule = "must have no atoms among real numbers, which an integral would pass over"
-            advice = "Use nw.MCEM(), which simulates it."
-            raise refusal("fit", Place.of("statistics", self.name), rule, self.kind or "a law", advice, instead=(MCEM,))
+            raise self._refusal(rule, "Use nw.MCEM(), which simulates it.", MCEM)
 
     def _refuse_a_moving_support(self) -> None:
         structs = {name: jax.ShapeDtypeStruct(self.model.shape(name), float) for name in self.law.parents}
         if support_moves(lambda given: self.law.function(**given), structs):
             rule = "must have a support that does not depend on the parameters"
-            raise refusal(
-                "fit",
-                Place.of("statistics", self.name),
-                rule,
-                self.kind or "a law",
-                "Use nw.sample.",
-                instead=(SAMPLE,),
-            )
+            raise self._refusal(rule, "Use nw.sample.", SAMPLE)
 
     def _refuse_the_impossible(self) -> None:
         """Of exact values, since a density's formula goes on beyond its support; between whole numbers, or from one

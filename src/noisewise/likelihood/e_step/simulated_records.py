@@ -6,6 +6,7 @@ eta(s_dp | total), and Q is the weighted sum of the records' log densities. See 
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import jax
@@ -61,35 +62,21 @@ class SimulatedRecords:
             raise refusal("fit", Place.of("statistics", self.name), rule, self.n, advice, instead=(AUGMENTED, SAMPLE))
 
     def _check(self, problem: Problem) -> None:
-        who, total = Place.of("statistics", self.name), self.bound.total
+        total, released = self.bound.total, Place.of("release", self.name)
+        refused = partial(refusal, "fit", Place.of("statistics", self.name), instead=(SAMPLE,))
         if isinstance(total.n, str):
-            raise refusal(
-                "fit",
-                who,
-                "must have a known number of records",
-                total.n,
-                "Give n, or use nw.sample.",
-                instead=(SAMPLE,),
-            )
+            raise refused("must have a known number of records", total.n, "Give n, or use nw.sample.")
         outside = set(self.bound.parents) - set(problem.model.parameters)
         if outside:
-            raise refusal(
-                "fit", who, "must depend on parameters only", sorted(outside), "Use nw.sample.", instead=(SAMPLE,)
-            )
+            raise refused("must depend on parameters only", sorted(outside), "Use nw.sample.")
         if total.moving:
             rule = "must have a contribution of record fields alone: the noise would depend on the parameters"
-            raise refusal(
-                "fit", who, rule, total.moving, "Make it a record field's law, or use nw.sample.", instead=(SAMPLE,)
-            )
+            raise refused(rule, total.moving, "Make it a record field's law, or use nw.sample.")
         if isinstance(self.mechanism, Exact):
-            raise refusal(
-                "fit", Place.of("release", self.name), "must carry noise if it is a Total", "Exact", "Give a law."
-            )
+            raise refusal("fit", released, "must carry noise if it is a Total", "Exact", "Give a law.")
         if self.mechanism.inputs:
             rule = "must not take its scale from another statistic"
-            raise refusal(
-                "fit", Place.of("release", self.name), rule, self.mechanism, "Use nw.sample.", instead=(SAMPLE,)
-            )
+            raise refusal("fit", released, rule, self.mechanism, "Use nw.sample.", instead=(SAMPLE,))
 
     def _refuse_a_moving_support(self, field: str) -> None:
         law = self.laws[field]
