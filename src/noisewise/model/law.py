@@ -280,13 +280,10 @@ class Law:
     # Compiled pieces; each is built on first use and kept -------------------------------------------
 
     def _mapped(self, body: Callable[[Values, Any], Any], records: bool) -> Compiled:
-        def build() -> Callable[..., Any]:
-            def at_row(outer: Values, inner: Values, extra: Any) -> Any:
-                return body({**outer, **inner}, extra)
+        def at_row(outer: Values, inner: Values, extra: Any) -> Any:
+            return body({**outer, **inner}, extra)
 
-            return jax.vmap(jax.vmap(at_row, in_axes=(None, 0, 0)) if records else at_row)
-
-        return Compiled(build, small=True)
+        return Compiled(lambda: jax.vmap(jax.vmap(at_row, in_axes=(None, 0, 0)) if records else at_row), small=True)
 
     def _attribute_program(self, chosen: Callable[[str], bool], records: bool) -> Compiled:
         def body(values: Values, _: Any) -> dict[str, Any]:

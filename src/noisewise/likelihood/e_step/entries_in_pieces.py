@@ -52,26 +52,23 @@ class Piece(Part):
     def draw(self, rng: np.random.Generator, values: Values, rows: int) -> Array:
         """Independent values of the piece's entries."""
 
-        def build() -> Any:
-            return lambda given, place: law_attributes(self.law_at(given, place))
+        def attributes_at(given: Values, place: Any) -> Values:
+            return law_attributes(self.law_at(given, place))
 
-        def push() -> Any:
-            def through(given: Values, place: Any, base: Any) -> Any:
-                for transform in peel(self.law_at(given, place))[2]:
-                    base = transform(base)
-                return base
-
-            return through
+        def through(given: Values, place: Any, base: Any) -> Any:
+            for transform in peel(self.law_at(given, place))[2]:
+                base = transform(base)
+            return base
 
         given, variate = self.given(values), self.law.form.variate
         assert variate is not None
         with double():
-            attributes = self.compiled("attributes", build)(given, self.place)
+            attributes = self.compiled("attributes", lambda: attributes_at)(given, self.place)
         base = variate(rng, (rows, *self.shape), {name: np.asarray(one) for name, one in attributes.items()})
         if not self.law.form.transformed:
             return base
         with double():
-            return np.asarray(self.compiled("push", push)(given, self.place, base))
+            return np.asarray(self.compiled("push", lambda: through)(given, self.place, base))
 
     def compiled(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
         """A program of all pieces of this size, kept on the model."""

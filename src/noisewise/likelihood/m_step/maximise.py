@@ -33,55 +33,49 @@ class Objective:
         self._affine = [self._louis_of_points(part) for part in parts]
 
     def _compiled(self, part: Part) -> Compiled:
-        def build() -> Any:
-            def all_of(free: Any, s: Any, weight: Any, place: Any) -> Any:
-                def of_group(s: Any, weight: Any) -> Any:
-                    def q(free: Any) -> Any:
-                        values = self.coordinates.constrained(free)
-                        each = jax.vmap(lambda one: part.log_prob(values, one, place))(s)
-                        return jnp.sum(jnp.where(weight != 0, weight * each, 0.0))
+        def all_of(free: Any, s: Any, weight: Any, place: Any) -> Any:
+            def of_group(s: Any, weight: Any) -> Any:
+                def q(free: Any) -> Any:
+                    values = self.coordinates.constrained(free)
+                    each = jax.vmap(lambda one: part.log_prob(values, one, place))(s)
+                    return jnp.sum(jnp.where(weight != 0, weight * each, 0.0))
 
-                    return q(free), jax.grad(q)(free), jax.hessian(q)(free)
+                return q(free), jax.grad(q)(free), jax.hessian(q)(free)
 
-                return _over_groups(of_group, s, weight)
+            return _over_groups(of_group, s, weight)
 
-            return all_of
-
-        return part.compiled("q", build)
+        return part.compiled("q", lambda: all_of)
 
     def _louis(self, part: Part) -> Compiled:
         """Sums over values, entry by entry, of lambda and of lambda' + lambda lambda^T, by w and by w^2."""
 
-        def build() -> Any:
-            def moments(x: Any, s: Any, weight: Any, squared: Any, place: Any) -> Any:
-                def log_prob(x: Any, one: Any) -> Any:
-                    return part.log_prob(self._values(x), one, place)
+        def moments(x: Any, s: Any, weight: Any, squared: Any, place: Any) -> Any:
+            def log_prob(x: Any, one: Any) -> Any:
+                return part.log_prob(self._values(x), one, place)
 
-                def of_group(s: Any, weight: Any, squared: Any) -> Any:
-                    score = jax.vmap(lambda one: jax.jacfwd(log_prob)(x, one))(s)  # (K, entries, d)
-                    curve = jax.vmap(lambda one: jax.jacfwd(jax.jacfwd(log_prob))(x, one))(s)
-                    score = jnp.where(weight[..., None] > 0, score, 0.0)
-                    curve = jnp.where(weight[..., None, None] > 0, curve, 0.0)
-                    outer = score[..., :, None] * score[..., None, :]
-                    both = curve + outer
-                    return {
-                        "first": jnp.einsum("ke,ked->ed", weight, score),
-                        "second": jnp.einsum("ke,kedf->edf", weight, both),
-                        "complete": jnp.einsum("ke,kedf->edf", weight, curve),
-                        "squared": jnp.sum(squared, 0),
-                        "squared score": jnp.einsum("ke,ked->ed", squared, score),
-                        "squared outer": jnp.einsum("ke,kedf->edf", squared, outer),
-                        "squared both": jnp.einsum("ke,kedf->edf", squared, both),
-                        "squared both score": jnp.einsum("ke,kedf,ked->edf", squared, both, score),
-                        "squared both both": jnp.einsum("ke,kedf->edf", squared, both**2),
-                        "both and score": jnp.einsum("ke,kedf,keg->dfg", squared, both, score),
-                    }
+            def of_group(s: Any, weight: Any, squared: Any) -> Any:
+                score = jax.vmap(lambda one: jax.jacfwd(log_prob)(x, one))(s)  # (K, entries, d)
+                curve = jax.vmap(lambda one: jax.jacfwd(jax.jacfwd(log_prob))(x, one))(s)
+                score = jnp.where(weight[..., None] > 0, score, 0.0)
+                curve = jnp.where(weight[..., None, None] > 0, curve, 0.0)
+                outer = score[..., :, None] * score[..., None, :]
+                both = curve + outer
+                return {
+                    "first": jnp.einsum("ke,ked->ed", weight, score),
+                    "second": jnp.einsum("ke,kedf->edf", weight, both),
+                    "complete": jnp.einsum("ke,kedf->edf", weight, curve),
+                    "squared": jnp.sum(squared, 0),
+                    "squared score": jnp.einsum("ke,ked->ed", squared, score),
+                    "squared outer": jnp.einsum("ke,kedf->edf", squared, outer),
+                    "squared both": jnp.einsum("ke,kedf->edf", squared, both),
+                    "squared both score": jnp.einsum("ke,kedf,ked->edf", squared, both, score),
+                    "squared both both": jnp.einsum("ke,kedf->edf", squared, both**2),
+                    "both and score": jnp.einsum("ke,kedf,keg->dfg", squared, both, score),
+                }
 
-                return _over_groups(of_group, s, weight, squared)
+            return _over_groups(of_group, s, weight, squared)
 
-            return moments
-
-        return part.compiled("louis", build)
+        return part.compiled("louis", lambda: moments)
 
     def _louis_of_points(self, part: Part) -> Compiled:
         """Score, complete information and the score's variance, summed over entries, from a streamed cloud.
@@ -89,27 +83,22 @@ class Objective:
         lambda is affine in b(s), so its mean and variance follow from its values at the points.
         """
 
-        def build() -> Any:
-            def moments(x: Any, s: Any, weight: Any, spread: Any, place: Any) -> Any:
-                def log_prob(x: Any, one: Any) -> Any:
-                    return part.log_prob(self._values(x), one, place)
+        def moments(x: Any, s: Any, weight: Any, spread: Any, place: Any) -> Any:
+            def log_prob(x: Any, one: Any) -> Any:
+                return part.log_prob(self._values(x), one, place)
 
-                def at_point(point: Any) -> Any:
-                    one, w = point
-                    curve = jax.hessian(lambda y: jnp.sum(w * log_prob(y, one)))(x)
-                    return jax.jacfwd(log_prob)(x, one), curve
+            def at_point(point: Any) -> Any:
+                one, w = point
+                curve = jax.hessian(lambda y: jnp.sum(w * log_prob(y, one)))(x)
+                return jax.jacfwd(log_prob)(x, one), curve
 
-                score, curve = jax.lax.map(at_point, (s, weight))  # point by point: half the memory
-                ahead = [one - score[0] for one in score[1:]]
-                variance = sum(
-                    (one.T * spread[a, b]) @ two for a, one in enumerate(ahead) for b, two in enumerate(ahead)
-                )
-                mean = sum(weight[k] @ score[k] for k in range(len(score)))
-                return mean, -jnp.sum(curve, axis=0), variance
+            score, curve = jax.lax.map(at_point, (s, weight))  # point by point: half the memory
+            ahead = [one - score[0] for one in score[1:]]
+            variance = sum((one.T * spread[a, b]) @ two for a, one in enumerate(ahead) for b, two in enumerate(ahead))
+            mean = sum(weight[k] @ score[k] for k in range(len(score)))
+            return mean, -jnp.sum(curve, axis=0), variance
 
-            return moments
-
-        return part.compiled("louis of points", build)
+        return part.compiled("louis of points", lambda: moments)
 
     def _values(self, x: Any) -> Any:
         """Parameters from the coordinates in which information is reported."""

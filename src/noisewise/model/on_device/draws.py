@@ -161,14 +161,11 @@ def simulate(
     poll()
     used = {name: given[name] for name in _parents(model, names) if name in given}
 
-    def build() -> Any:
-        def program(key: Any, inputs: Columns) -> Any:
-            values, wrong = draw_names(model, random.wrap_key_data(key, impl=KEYS), tuple(names), inputs, rows)
-            return {name: values[name] for name in names}, wrong
+    def draw(key: Any, inputs: Columns) -> Any:
+        values, wrong = draw_names(model, random.wrap_key_data(key, impl=KEYS), tuple(names), inputs, rows)
+        return {name: values[name] for name in names}, wrong
 
-        return program
-
-    program = model.compiled.setdefault(("device draw", tuple(names), rows), Compiled(build))
+    program = model.compiled.setdefault(("device draw", tuple(names), rows), Compiled(lambda: draw))
     with precision():
         drawn, wrong = jax.tree.map(np.asarray, program(key_data(rng), as_inputs(used)))
     refuse_wrong(model, wrong)

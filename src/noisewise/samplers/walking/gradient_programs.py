@@ -102,13 +102,10 @@ class Programs:
     def moved(self, free: Array, data: Any, centring: Centring) -> Array:
         """Rows of free vectors in other coordinates."""
 
-        def build() -> Any:
-            def move(free: Any, data: Any, centring: Centring) -> Any:
-                return self.target.free_from(self.target.values(free, data), centring)
+        def move(free: Any, data: Any, centring: Centring) -> Any:
+            return self.target.free_from(self.target.values(free, data), centring)
 
-            return jax.vmap(move, in_axes=(0, None, None))
-
-        return self._program("moved", build)(free, data, centring)
+        return self._program("moved", lambda: jax.vmap(move, in_axes=(0, None, None)))(free, data, centring)
 
     def finish(self, *arguments: Any) -> Any:
         """`Target.finish`, row by row."""
