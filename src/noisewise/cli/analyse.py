@@ -244,20 +244,17 @@ def _write_and_say(results: "Results", folder: Path, say: Callable[[Path | None,
     say(folder, report)
 
 
-def _in_folder(folder: Path | None) -> dict[str, str]:
-    return {} if folder is None else {"folder": str(folder)}
+def _say_as_json(results: "Results", folder: Path | None) -> None:
+    say_json(results.summary() | ({} if folder is None else {"folder": str(folder)}))
 
 
-def _say_posterior(results: "Results", folder: Path | None, json: bool = False, report: Any = None) -> None:
+def _say_posterior(results: "Results", folder: Path | None, json: bool, report: Any) -> None:
     if json:
-        say_json(results.summary() | _in_folder(folder))
+        _say_as_json(results, folder)
         return
     assert results.posterior is not None
     posterior, level = results.posterior, results.analysis.settings.level
-    if results.analysis.title:
-        typer.echo(results.analysis.title)
-    if report is not None:
-        _say_short(report)
+    _say_short(results, report)
     if len(posterior):
         say_table(
             _for_people(posterior, in_order(posterior, posterior.summary(level))).rename(posterior.naming.entered)
@@ -267,8 +264,7 @@ def _say_posterior(results: "Results", folder: Path | None, json: bool = False, 
     typer.echo(f"How: {posterior.headline(results.analysis.settings.seed)}.")
     if posterior.reason:
         typer.echo(f"Why so: {posterior.reason}.")
-    if folder is not None:
-        _say_where(folder)
+    _say_where(folder)
 
 
 def _for_people(posterior: Any, table: Any) -> Any:
@@ -280,8 +276,12 @@ def _for_people(posterior: Any, table: Any) -> Any:
     return shown
 
 
-def _say_short(report: Any) -> None:
-    """The verdict and the short answer, as the report has them."""
+def _say_short(results: "Results", report: Any) -> None:
+    """The title; the verdict and the short answer, as the report has them, where there is one."""
+    if results.analysis.title:
+        typer.echo(results.analysis.title)
+    if report is None:
+        return
     verdict = report.verdict
     typer.echo(f"Verdict: {verdict.title}. {verdict.explanation if verdict.state != 'good' else ''}".rstrip())
     for check in verdict.checks:
@@ -291,7 +291,9 @@ def _say_short(report: Any) -> None:
         typer.echo(f"  - {sentence}")
 
 
-def _say_where(folder: Path) -> None:
+def _say_where(folder: Path | None) -> None:
+    if folder is None:
+        return
     typer.echo(f"Results: {folder}")
     if (folder / "report.html").exists():
         typer.echo(f"Report: {folder / 'report.html'} (open it in a browser)")
@@ -321,21 +323,17 @@ def mle(
     stop_unless_done(results, folder)
 
 
-def _say_fit(results: "Results", folder: Path | None, json: bool, report: Any = None) -> None:
+def _say_fit(results: "Results", folder: Path | None, json: bool, report: Any) -> None:
     if json:
-        say_json(results.summary() | _in_folder(folder))
+        _say_as_json(results, folder)
         return
     assert results.fit is not None
     fit = results.fit
-    if results.analysis.title:
-        typer.echo(results.analysis.title)
-    if report is not None:
-        _say_short(report)
+    _say_short(results, report)
     say_table(results.table().rename(Naming.of(results.analysis.content).entered))
     height = "not known" if math.isnan(fit.log_likelihood) else f"{fit.log_likelihood:.6g}"
     typer.echo(f"Log likelihood {height}, by {type(fit.estimator).__name__}.")
-    if folder is not None:
-        _say_where(folder)
+    _say_where(folder)
 
 
 def compare(
@@ -365,23 +363,19 @@ def compare(
     stop_unless_done(results, out)
 
 
-def _say_comparison(results: "Results", folder: Path | None, json: bool, report: Any = None) -> None:
+def _say_comparison(results: "Results", folder: Path | None, json: bool, report: Any) -> None:
     compared = results.comparison
     if json or compared is None:
         _say_posterior(results, folder, json, report)
         if compared is None and results.no_naive:
             note(f"there is no naive analysis: {results.no_naive if report is None else why_not(report)}.")
         return
-    if results.analysis.title:
-        typer.echo(results.analysis.title)
-    if report is not None:
-        _say_short(report)
+    _say_short(results, report)
     table = in_order(compared.exact, compared.table(results.analysis.settings.level))
     shown = table.astype(object).where(table.notna(), "")  # nothing is so many times as wide as a point
     say_table(shown.rename(compared.exact.naming.entered))
     typer.echo(WIDER + (EMPTY if table["wider"].isna().any() else ""))
-    if folder is not None:
-        _say_where(folder)
+    _say_where(folder)
 
 
 def calibrate(

@@ -83,6 +83,14 @@ def _cut(columns: Columns, start: int, rows: int) -> Columns:
     return {name: column[start : start + rows] for name, column in columns.items()}
 
 
+def rows_within(most: int, least: int, cells: float, room: int) -> int:
+    """Rows of a block, `cells` numbers each: `most`, halved while they take more than `room`, down to `least`."""
+    rows = most
+    while rows > least and rows * cells > room:
+        rows //= 2
+    return rows
+
+
 def by_block(results: Sequence[Found]) -> list[Survivors]:
     """The survivors of every block of a task by themselves: views, so that the calling thread computes nothing."""
     parted: list[Survivors] = []

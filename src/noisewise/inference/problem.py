@@ -153,12 +153,21 @@ class Problem:
         entries = log_prob.reshape(len(values[name]), -1)
         return entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1)
 
+    def log_eta_of_all(self, values: dict[str, Array]) -> Array:
+        """log density of the whole release given each row of the confidential values."""
+        return np.sum([self.log_eta(name, values) for name in self.release], axis=0)
+
     def log_sup(self, name: str) -> float:
         """Certified bound of `log_eta` over the confidential values; computed once."""
         if name not in self._log_sups:
             item = self.release[name]
             self._log_sups[name] = float(np.sum(item.mechanism.log_sup(item.value)))
         return self._log_sups[name]
+
+    @property
+    def log_sup_of_all(self) -> float:
+        """Certified bound of the whole release's log density."""
+        return sum(self.log_sup(name) for name in self.release)
 
     @cached_property
     def _log_sups(self) -> dict[str, float]:

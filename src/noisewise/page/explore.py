@@ -73,7 +73,7 @@ def pooled_rows(problem: Problem, posterior: Posterior, seed: int) -> Rows | Non
     blocks = int(np.clip(CELLS // (cells * BLOCK), 1, MOST_BLOCKS))
     before = [problem.model.draw(rng, names, BLOCK) for _ in range(blocks)]
     values = {name: np.concatenate([*(block[name] for block in before), after[name]]) for name in names}
-    log_eta = _log_eta(problem, values)
+    log_eta = problem.log_eta_of_all(values)
     size = len(after[names[0]])
     log_base = _log_base(log_eta, blocks * BLOCK, size)
     least = min(filter(np.isfinite, posterior.ess.values()), default=float(size))
@@ -91,10 +91,6 @@ def _equal(posterior: Posterior, names: list[str], rng: np.random.Generator) -> 
         return None
     rows = weights.systematic(rng, posterior.log_weights, size)
     return {name: posterior[name][rows] for name in names}
-
-
-def _log_eta(problem: Problem, values: dict[str, Array]) -> Array:
-    return np.sum([problem.log_eta(name, values) for name in problem.release], axis=0)
 
 
 def _log_base(log_eta: Array, before: int, after: int) -> Array:

@@ -142,7 +142,7 @@ class Importance(Sampler):
         stream = Stream(0, many_rows.TOGETHER, plan.weigh, "the proposal")
         how = partial(run, engine=engine, progress=progress, log=log, budget=Budget(None, seconds))
         outcome = how([stream], draws, seed, Purpose.WEIGHTED)
-        bound = sum(problem.log_sup(name) for name in problem.release) - math.log(plan.weigh.proposal.share)
+        bound = problem.log_sup_of_all - math.log(plan.weigh.proposal.share)
         numbers = {"neglected": plan.neglected, "tops": plan.tops}
         left_out = many_rows.left_out(problem)
         return self._judged(problem, seed, outcome, bound, plan.seconds, numbers, left_out=left_out)
@@ -215,7 +215,7 @@ def log_weight_bound(problem: Problem, pilot: PilotPlan) -> float:
     """Bound of the log weights: the noise's densities, and the prior's share of the proposal."""
     if any(isinstance(item.mechanism, Exact) for item in problem.release.values()):
         return math.inf
-    return sum(problem.log_sup(name) for name in problem.release) - math.log(pilot.proposal.share)
+    return problem.log_sup_of_all - math.log(pilot.proposal.share)
 
 
 def pilot_diagnostics(pilot: PilotPlan) -> dict[str, Any]:

@@ -62,11 +62,10 @@ class ImportanceRejection(Sampler):
         pilot = pilot_of(self, problem, seed, engine, log=log)
         stream = Stream(0, block_rows(problem), Accept(problem, pilot.proposal), "the proposal")
         budget = remaining(self.max_proposals, self.max_seconds, pilot)
-        log_sup = sum(problem.log_sup(name) for name in problem.release)
         context: Any = {"engine": engine, "progress": progress, "budget": budget, "log": log}
         outcome = run([stream], draws, seed, Purpose.PROPOSALS, **context)
         log_bound = -math.log(pilot.proposal.share)
-        return kept_posterior(self, problem, seed, outcome, log_sup, log_bound, pilot_diagnostics(pilot))
+        return kept_posterior(self, problem, seed, outcome, problem.log_sup_of_all, log_bound, pilot_diagnostics(pilot))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from noisewise.inference.blocks import rows_within
 from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns, Stream
 from noisewise.model.graph import Poll
@@ -51,11 +52,8 @@ class Predictive:
     @property
     def rows(self) -> int:
         """Of one block; by model and release alone."""
-        model, rows = self.problem.model, ROWS
-        numbers = sum(model.cost_of_row(name) for name in model.order)
-        while rows > LEAST_ROWS and rows * numbers > NUMBERS:
-            rows //= 2
-        return rows
+        model = self.problem.model
+        return rows_within(ROWS, LEAST_ROWS, sum(model.cost_of_row(name) for name in model.order), NUMBERS)
 
     def __call__(self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """One block of statistics, and of the parameters behind them."""

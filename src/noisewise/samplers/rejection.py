@@ -17,6 +17,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
+from noisewise.inference.blocks import rows_within
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
@@ -206,8 +207,7 @@ def _stream_of(
     cells = sum(cost(name) for name in fresh)
     leaf_rows = LEAF_ROWS if device_rows is None else device_rows
     rows = leaf_rows * MERGE_ROWS // LEAF_ROWS if children else leaf_rows
-    while rows > LEAST_ROWS and rows * cells > leaf_rows * CELLS // LEAF_ROWS:
-        rows //= 2
+    rows = rows_within(rows, LEAST_ROWS, cells, leaf_rows * CELLS // LEAF_ROWS)
     label = " and ".join(repr(name) for name in released) or "the prior"
     entrywise = all(problem.release[name].mechanism.event_dim == 0 for name in released)
     alone = device_rows is None and entrywise and problem.model.acts_row_by_row(fresh)
@@ -227,10 +227,9 @@ def _tally(problem: Problem, outcome: Outcome) -> dict[str, Any]:
     rate, error = math.nan, math.inf
     if outcome.draws:
         rate, error = log_rate([(k, n) for stream, k, n in outcome.tally if stream.counted])
-    log_sup = sum(problem.log_sup(name) for name in problem.release)
     return {
         "acceptance_rate": math.exp(rate),
-        "log_evidence": rate + log_sup,
+        "log_evidence": rate + problem.log_sup_of_all,
         "log_evidence_se": error,
         "diagnostics": {"merges": merges},
     }

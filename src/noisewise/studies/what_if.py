@@ -84,7 +84,7 @@ def _weighed(posterior: Posterior, before: Problem, after: Problem) -> tuple[Pos
         return None, "the first noise could not reach all confidential values"
     independent = _independent(posterior)
     draws = {name: values[independent] for name, values in posterior.draws.items()}
-    ratio = _log_eta(after, draws) - _log_eta(before, draws)
+    ratio = after.log_eta_of_all(draws) - before.log_eta_of_all(draws)
     base = np.zeros(len(independent)) if posterior.log_weights is None else posterior.log_weights[independent]
     log_weights = np.where(base > -np.inf, base + ratio, -np.inf)
     status, message, numbers = weights.judge_weights(log_weights, LEAST)
@@ -128,10 +128,6 @@ def _independent(posterior: Posterior) -> Array:
     worth = [value for value in posterior.ess.values() if not np.isnan(value)]
     count = int(np.clip(min(worth, default=1.0), 1, size))
     return (np.arange(count) * size // count).astype(int)
-
-
-def _log_eta(problem: Problem, values: dict[str, Array]) -> Array:
-    return np.sum([problem.log_eta(name, values) for name in problem.release], axis=0)
 
 
 def _evidence(posterior: Posterior, base: Array, log_weights: Array) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine, gather
 from noisewise.errors import InputError
+from noisewise.inference.blocks import rows_within
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.record_steps import records_apart
@@ -237,11 +238,8 @@ def dear(problem: Problem) -> dict[str, float]:
 
 def probe_rows(problem: Problem) -> int:
     """Rows of the probe: fewer where a row is expensive."""
-    model, rows = problem.model, ROWS if not dear(problem) else LEAST_ROWS
-    cells = sum(model.cost_of_row(name) for name in model.order)
-    while rows > LEAST_ROWS and rows * cells > CELLS:
-        rows //= 2
-    return rows
+    model, most = problem.model, ROWS if not dear(problem) else LEAST_ROWS
+    return rows_within(most, LEAST_ROWS, sum(model.cost_of_row(name) for name in model.order), CELLS)
 
 
 def probe_of(problem: Problem, seed: int, engine: Engine, purpose: Purpose = Purpose.CHOICE) -> Probe:

@@ -28,8 +28,10 @@ LONG, BEST = 5.2, 2.4
 class Tuned:
     """A step whose length is tuned to its acceptance in warm-up, and frozen at the average since it was last shaped."""
 
+    chart: Chart
     log_step: float
     sizes: list[float]
+    seen: list[Array]
 
     def begin(self, log_step: float) -> None:
         """Tune from here on."""
@@ -43,6 +45,12 @@ class Tuned:
     def learn(self) -> None:
         """A new shape from what was seen since the last."""
         raise NotImplementedError
+
+    def lately(self) -> Array:
+        """The later two thirds of what was seen since the last shape, over all chains; it is forgotten here."""
+        late = self.seen[len(self.seen) // 3 :]
+        self.seen, self.sizes = [], []
+        return np.concatenate(late) if late else np.empty((0, self.chart.size))
 
     def freeze(self) -> None:
         """Keep the average length since the last shape: the last length alone is as noisy as the last acceptance."""
@@ -155,8 +163,7 @@ class Gradient(Tuned):
 
     def learn(self) -> None:
         """A new metric from what was seen since the last, over chains and sweeps, pulled towards its diagonal."""
-        seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
-        self.seen, self.sizes = [], []
+        seen = self.lately()
         if len(seen) < 4 * min(self.chart.size, DENSE) or not np.all(np.isfinite(seen)):
             return
         variance = np.maximum(seen.var(axis=0), 1e-12)
@@ -237,10 +244,10 @@ class Refresh(Tuned):
 
     def learn(self) -> None:
         """The walk's shape from what was seen since the last call; given up where hardly any proposal is accepted."""
-        seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
+        seen = self.lately()
         if len(self.rates) >= 20 and np.mean(self.rates[len(self.rates) // 2 :]) < USEFUL:
             self.active = False
-        self.seen, self.rates, self.sizes = [], [], []
+        self.rates = []
         if len(seen) >= 4 * self.chart.size and np.all(np.isfinite(seen)):
             covariance = np.cov(seen.T).reshape(self.chart.size, -1)
             self.root = np.linalg.cholesky(covariance + np.diag(1e-9 * np.diag(covariance) + 1e-18))

@@ -92,8 +92,7 @@ class Renewal(Tuned):
 
     def learn(self) -> None:
         """The walk's shape from what was seen since the last call, over all chains."""
-        seen = np.concatenate(self.seen[len(self.seen) // 3 :]) if self.seen else np.empty((0, self.chart.size))
-        self.seen, self.sizes = [], []
+        seen = self.lately()
         if len(seen) >= 4 * self.chart.size and np.all(np.isfinite(seen)):
             covariance = np.cov(seen.T).reshape(self.chart.size, -1)
             self.root = np.linalg.cholesky(covariance + 1e-9 * np.diag(np.diag(covariance)) + 1e-300)

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from noisewise.diagnostics.weights import relative
+from noisewise.inference.blocks import rows_within
 from noisewise.inference.conditional.target import Target
 from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns
@@ -64,10 +65,7 @@ class Collapse:
     @property
     def rows(self) -> int:
         """Rows of one block; by model, release and windows alone."""
-        rows = ROWS
-        while rows > LEAST_ROWS and rows * self.cells > CELLS:
-            rows //= 2
-        return rows
+        return rows_within(ROWS, LEAST_ROWS, self.cells, CELLS)
 
     def log_likelihood(self, values: Columns) -> Array:
         """log m(release | parameters), for each row."""

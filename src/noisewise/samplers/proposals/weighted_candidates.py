@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisewise.errors import refusal
+from noisewise.inference.blocks import rows_within
 from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns
 from noisewise.mechanisms import Exact
@@ -26,10 +27,7 @@ def block_rows(problem: Problem, simulations: int = 1) -> int:
     """Rows of one block; by model, release and settings alone, never by draws, threads or memory."""
     model = problem.model
     cells = sum(model.cost_of_row(name) * (1 if name in model.parameters else simulations) for name in model.order)
-    rows = ROWS
-    while rows > LEAST_ROWS and rows * cells > CELLS:
-        rows //= 2
-    return rows
+    return rows_within(ROWS, LEAST_ROWS, cells, CELLS)
 
 
 @dataclass(frozen=True)
