@@ -5,7 +5,8 @@ import keyword
 import operator
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -104,6 +105,17 @@ def name(who: str, argument: str, value: Any) -> str:
         rule = "must not use the reserved names 'chain', 'draw', '*_dim_0', 'rng', 'log_weight', 'log_weights'"
         raise refusal(who, argument, rule, value, advice)
     return value
+
+
+@contextmanager
+def writable(
+    who: str, path: object, argument: str = "path", advice: str = "Check that the folder exists and can be written to."
+) -> Iterator[None]:
+    """While `path` is written to: what the system raises becomes a refusal of `argument`."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(who, argument, f"must be writable ({error})", str(path), advice) from None
 
 
 def nearest(word: Any, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from noisewise.errors import refusal
+from noisewise import checks
 from noisewise.page.job_queue import Full, Job, JobQueue
 
 FILES = {
@@ -77,10 +77,8 @@ class Runs:
     """All runs below one folder, run one at a time; and explorations of finished runs in a process beside."""
 
     def __init__(self, folder: Path) -> None:
-        try:
+        with checks.writable("serve", folder, "folder", "Choose another."):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise refusal("serve", "folder", f"must be writable ({error})", str(folder), "Choose another.") from None
         self.folder = folder.resolve()
         self.version = 0
         """Grows whenever there is something new to show."""

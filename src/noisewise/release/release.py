@@ -305,11 +305,8 @@ class Release(Mapping[str, Released]):
         if len(text) > LARGEST:
             advice = "Save its statistics in several files."
             raise refusal("Release.save", "path", f"cannot take more than {LARGEST:,} bytes", len(text), advice)
-        try:
+        with checks.writable("Release.save", path):
             Path(path).write_text(text, encoding="utf-8")
-        except OSError as error:
-            advice = "Check that the folder exists and can be written to."
-            raise refusal("Release.save", "path", f"must be writable ({error})", str(path), advice) from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

@@ -308,14 +308,10 @@ def replay(report: Shown, command: str, facts: list[tuple[str, str]], versions: 
         ("Release (SHA-256)", report.release.hash),
         *((f"Version of {name}", version) for name, version in versions.items()),
     ]
-    inputs = dict(report.inputs) or {"release.json": _release_text(report)}
+    inputs = dict(report.inputs) or {"release.json": json.dumps(report.release.to_dict(), indent=2)}
     files = [
         tag("details", tag("summary", PurePath(name).name), code(content, f"The file {PurePath(name).name}"), open=True)
         for name, content in inputs.items()
     ]
     body = [tag("p", lead), code(command, "Command"), html_table_of("The run", ("What", "Value"), facts, "run-table")]
     return "replay", "How to replay", joined([*body, tag("h3", "Inputs"), *files])
-
-
-def _release_text(report: Shown) -> str:
-    return json.dumps(report.release.to_dict(), indent=2)

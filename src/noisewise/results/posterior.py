@@ -479,11 +479,8 @@ class Posterior:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives the same draws and metadata back."""
         metadata = {"noisewise": json.dumps(self._metadata())}
-        try:
+        with checks.writable("Posterior.save", path):
             netcdf.write(path, self._groups(self.draws, self.naming, in_file=True), metadata)
-        except OSError as error:
-            advice = "Check that the folder exists and can be written to."
-            raise refusal("Posterior.save", "path", f"must be writable ({error})", str(path), advice) from None
 
     def _metadata(self) -> dict[str, Any]:
         metadata = {name: getattr(self, name) for name in PLAIN}
@@ -499,11 +496,8 @@ class Posterior:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the draws as CSV, one row each, as R's package posterior reads them; see docs/in-r.md."""
-        try:
+        with checks.writable("Posterior.to_csv", path):
             draws_table(self).to_csv(Path(path), index=False)
-        except OSError as error:
-            advice = "Check that the folder exists and can be written to."
-            raise refusal("Posterior.to_csv", "path", f"must be writable ({error})", str(path), advice) from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

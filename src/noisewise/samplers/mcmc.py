@@ -33,6 +33,7 @@ from noisewise.samplers.walking.moves import (
     affordable,
     best_lengths,
     chosen_by_weight,
+    least_variances,
     side_by_side,
     usable_walkers,
     weighted_cloud,
@@ -228,7 +229,7 @@ class _Run:
                 "Check the model's support against the released values, or use a sampler that approaches them in steps."
             )
             return
-        self.floor = 1e-8 * np.maximum(_finite(walkers.free).var(axis=0), 1e-8)
+        self.floor = least_variances(walkers.free)
         cloud = weighted_cloud(rng, walkers, 1024)
         self.kernel = self.moves.kernel(cloud.free, cloud.parameters, 1e4 * self.floor)
         starts = walkers.take(chosen_by_weight(rng, walkers, min(self.chains, SUPERCHAINS)))
@@ -350,10 +351,6 @@ class _Run:
             chains=self.chains if self.count else None,
             superchains=self.superchains if self.count else None,
         )
-
-
-def _finite(free: Array) -> Array:
-    return free[np.isfinite(free).all(axis=1)]
 
 
 def _thinning(trace: Array) -> int:

@@ -46,6 +46,7 @@ from noisewise.samplers.walking.moves import (
     affordable,
     best_lengths,
     height,
+    least_variances,
 )
 
 LEAST_PARTICLES, MOST_SCOUTS = 512, 8192
@@ -256,7 +257,7 @@ class Voyage:
         """The stages a scouting population finds, and the rows it simulated; no stages where it died out."""
         walkers, now, rows = self.embark(rng, size, poll), 0.0, size * self.moves.simulations
         stages: list[Stage] = []
-        floor = 1e-8 * np.maximum(walkers.free[np.isfinite(walkers.free).all(axis=1)].var(axis=0), 1e-8)
+        floor = least_variances(walkers.free)
         log.same(walkers, "starts")
         if (record := log.get("pilot", classes=[Walkers, Stage, Kernel])) is not None:
             rng, walkers, stages, rows = (record[name] for name in ("rng", "walkers", "stages", "rows"))

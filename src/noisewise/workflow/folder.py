@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from noisewise import checks
 from noisewise._version import current_versions
 from noisewise.analysis import Analysis
 from noisewise.errors import InputError, refusal
@@ -75,7 +76,8 @@ def filling(folder: Path) -> Iterator[Path]:
     removed, and `folder` stays as it was. A process that is killed leaves it, and its name says that it is partial.
     """
     check_folder(folder)
-    try:
+    advice = "Check that the folder can be written to, and that the disk is not full."
+    with checks.writable("results", folder, "out", advice):
         partial = _beside(folder)
         try:
             yield partial
@@ -83,9 +85,6 @@ def filling(folder: Path) -> Iterator[Path]:
         except Exception:
             shutil.rmtree(partial, ignore_errors=True)
             raise
-    except OSError as error:
-        advice = "Check that the folder can be written to, and that the disk is not full."
-        raise refusal("results", "out", f"must be writable ({error})", str(folder), advice) from None
 
 
 def _beside(folder: Path) -> Path:

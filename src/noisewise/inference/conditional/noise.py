@@ -4,6 +4,7 @@ Additive noise by inversion of its distribution function, which every mechanism 
 done to a value afterwards by the wrappers' own functions. Never for publishing (see `Mechanism.sample`).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -82,23 +83,10 @@ def _size(mechanism: Additive, log_tail: Any) -> Any:
         """Whether less lies beyond `size` than is wanted."""
         return mechanism.noise_log_cdf(-size) <= log_tail
 
-    def octave(_: Any, ends: Any) -> Any:
-        low, high = ends
-        middle = jnp.floor(0.5 * (low + high))
-        enough = within(unit * 2.0**middle)
-        return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
-
     start = jnp.full(log_tail.shape, -1.0 * most), jnp.full(log_tail.shape, 1.0 * most)
-    _, power = jax.lax.fori_loop(0, 11, octave, start)
-
-    def halve(_: Any, ends: Any) -> Any:
-        low, high = ends
-        middle = 0.5 * (low + high)
-        enough = within(middle)
-        return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
-
+    _, power = _halved(lambda power: within(unit * 2.0**power), *start, 11, whole=True)
     high = unit * 2.0**power
-    low, high = jax.lax.fori_loop(0, 54, halve, (0.5 * high, high))
+    low, high = _halved(within, 0.5 * high, high, 54)
     return 0.5 * (low + high)
 
 
@@ -113,10 +101,16 @@ def _whole_size(mechanism: Additive, log_tail: Any) -> Any:
 
     high = jax.lax.fori_loop(0, 40, double, jnp.zeros(log_tail.shape))
 
+    return _halved(within, jnp.full(log_tail.shape, -1.0), high, 42, whole=True)[1].astype(int)
+
+
+def _halved(within: Callable[[Any], Any], low: Any, high: Any, times: int, *, whole: bool = False) -> Any:
+    """Ends between which `within` begins to hold, after so many halvings; as whole numbers where `whole`."""
+
     def halve(_: Any, ends: Any) -> Any:
         low, high = ends
-        middle = jnp.floor(0.5 * (low + high))
+        middle = jnp.floor(0.5 * (low + high)) if whole else 0.5 * (low + high)
         enough = within(middle)
         return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
 
-    return jax.lax.fori_loop(0, 42, halve, (jnp.full(log_tail.shape, -1.0), high))[1].astype(int)
+    return jax.lax.fori_loop(0, times, halve, (low, high))

@@ -373,6 +373,11 @@ def best_lengths(sums: Array, tried: Array) -> list[Array]:
     return probabilities
 
 
+def least_variances(free: Array) -> Array:
+    """Variances, coordinate by coordinate, below which no step is to fall: a small part of those of these walkers."""
+    return 1e-8 * np.maximum(free[np.isfinite(free).all(axis=1)].var(axis=0), 1e-8)
+
+
 def moving_supports(space: Space) -> set[str]:
     """Parameters whose support depends on other parameters, a single point (Delta) included.
 
