@@ -8,6 +8,7 @@ import copy
 import inspect
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -189,16 +190,8 @@ class Mechanism(ABC):
     def check_released(self, value: Any) -> Any:
         """`value` as this mechanism can have released it: a number or read-only array; refused otherwise."""
         who = f"{type(self).__name__}.released"
-        value = checks.numeric(who, "value", value, "Give the published number or array.")
-        if np.size(value) == 0:
-            raise refusal(who, "value", "must not be empty", value, "Give the published number or array.")
-        if not np.all(np.isfinite(value)):
-            raise refusal(who, "value", "must be finite", value, "Check the published file.")
-        for name in self.fields:
-            shape = np.shape(getattr(self, name))
-            if not broadcasts(shape, np.shape(value)):
-                rule = f"must have a shape that '{name}' of shape {shape} broadcasts to"
-                raise refusal(who, "value", rule, value, f"Give one {name}, or one per entry.")
+        value = finite(who, value, "Give the published number or array.")
+        check_shapes(who, value, [(name, np.shape(getattr(self, name))) for name in self.fields])
         return value
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
@@ -312,6 +305,31 @@ def _restored(value: Any, where: str, schema: dict[str, Any]) -> Any:
     if schema.get("items") == MECHANISM and isinstance(value, list):
         return [mechanism_from_dict(part, Place.below(where, index)) for index, part in enumerate(value)]
     return unpacked(value, where)
+
+
+def finite(who: str, value: Any, advice: str) -> Any:
+    """A released value as one or more finite numbers."""
+    value = checks.numeric(who, "value", value, advice)
+    if np.size(value) == 0:
+        raise refusal(who, "value", "must not be empty", value, advice)
+    if not np.all(np.isfinite(value)):
+        raise refusal(who, "value", "must be finite", value, "Check the published file.")
+    return value
+
+
+def check_shapes(who: str, value: Any, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> None:
+    """Refuse a released value that parameters of these names and shapes do not fit."""
+    for name, shape in shapes:
+        if not broadcasts(shape, np.shape(value)):
+            rule = f"must have a shape that '{name}' of shape {shape} broadcasts to"
+            raise refusal(who, "value", rule, value, f"Give one {name}, or one per entry.")
+
+
+def whole(values: Any) -> Any:
+    """Whole numbers as they are kept: one int, or a read-only array of int64."""
+    integers = np.asarray(values).astype(np.int64)
+    integers.flags.writeable = False
+    return int(integers) if integers.ndim == 0 else integers
 
 
 def broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:

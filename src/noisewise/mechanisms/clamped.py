@@ -7,7 +7,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.additive import Additive
-from noisewise.mechanisms.base import MECHANISM, NUMBERS, Mechanism, Supremum, broadcasts
+from noisewise.mechanisms.base import MECHANISM, NUMBERS, Mechanism, Supremum, check_shapes
 from noisewise.mechanisms.processed import Processed, check_entrywise, check_range
 from noisewise.mechanisms.wrapper import Wrapper
 from noisewise.numerics import namespace
@@ -82,11 +82,7 @@ class Clamped(Wrapper):
     def check_released(self, value: Any) -> Any:
         """What `base` can have released, of a shape that the bounds fit."""
         value = self.base.check_released(value)
-        for name in ("low", "high"):
-            shape = np.shape(getattr(self, name))
-            if not broadcasts(shape, np.shape(value)):
-                rule = f"must have a shape that '{name}' of shape {shape} broadcasts to"
-                raise refusal("Clamped.released", "value", rule, value, f"Give one {name}, or one per entry.")
+        check_shapes("Clamped.released", value, [(name, np.shape(getattr(self, name))) for name in ("low", "high")])
         return value
 
     def encode(self, value: Any) -> Any:

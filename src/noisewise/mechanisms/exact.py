@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.mechanisms.base import Mechanism
+from noisewise.mechanisms.base import Mechanism, whole
 from noisewise.numerics import namespace
 
 
@@ -29,12 +29,7 @@ class Exact(Mechanism):
     def check_released(self, value: Any) -> Any:
         """As it is; whole numbers stay whole."""
         checked = super().check_released(value)
-        original = np.asarray(value)
-        if original.dtype.kind not in "iu":
-            return checked
-        integers = original.astype(np.int64)
-        integers.flags.writeable = False
-        return int(integers) if integers.ndim == 0 else integers
+        return whole(value) if np.asarray(value).dtype.kind in "iu" else checked
 
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
         """The confidential value itself."""

@@ -9,7 +9,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.additive import Additive, scale_and_guarantee
-from noisewise.mechanisms.base import BUDGET, NUMBERS
+from noisewise.mechanisms.base import BUDGET, NUMBERS, finite
 from noisewise.mechanisms.gaussian import calibrated
 from noisewise.numerics import namespace
 
@@ -108,15 +108,10 @@ def definite(who: str, argument: str, value: Any) -> Any:
 
 def check_vector(who: str, value: Any, length: int, rule: str) -> Any:
     """A released value as finite numbers with a last axis of the given length."""
-    value = checks.numeric(who, "value", value, "Give the published array.")
-    if not np.all(np.isfinite(value)):
-        raise refusal(who, "value", "must be finite", value, "Check the published file.")
-    if np.size(value) == 0:
-        raise refusal(who, "value", "must not be empty", value, "Give the published array.")
-    if np.ndim(value) == 0 or np.shape(value)[-1] != length:
-        raise refusal(
-            who, "value", f"must have a last axis {rule}, {length}", value, "Give one vector, or rows of them."
-        )
+    value = finite(who, value, "Give the published array.")
+    if np.shape(value)[-1:] != (length,):
+        rule = f"must have a last axis {rule}, {length}"
+        raise refusal(who, "value", rule, value, "Give one vector, or rows of them.")
     return value
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.base import Measure, Mechanism, Supremum, broadcasts
+from noisewise.mechanisms.base import Measure, Mechanism, Supremum, check_shapes
 from noisewise.mechanisms.packing import MOST_LISTED, plain
 from noisewise.mechanisms.wrapper import Wrapper
 from noisewise.numerics import namespace
@@ -162,10 +162,7 @@ class Processed(Wrapper):
         finite = np.isfinite(value) | (np.isnan(value) & self.suppresses)
         if not np.all(finite):
             raise refusal(who, "value", "must be finite", original, "Check the published file.")
-        for name, shape in shapes(self):
-            if not broadcasts(shape, np.shape(value)):
-                rule = f"must have a shape that '{name}' of shape {shape} broadcasts to"
-                raise refusal(who, "value", rule, original, f"Give one {name}, or one per entry.")
+        check_shapes(who, original, shapes(self))
         value = np.asarray(self.nearest(value), dtype=float)
         if not np.all(self.log_sup(value) > -np.inf):
             raise refusal(who, "value", f"must be {self.describe()}", original, "Nothing else can have been released.")

@@ -8,7 +8,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms.additive import scale_and_guarantee
-from noisewise.mechanisms.base import BUDGET, NUMBERS, Mechanism
+from noisewise.mechanisms.base import BUDGET, NUMBERS, Mechanism, finite
 from noisewise.mechanisms.gaussian import calibrated
 from noisewise.numerics import namespace
 
@@ -112,12 +112,8 @@ class Projected(Mechanism):
     def check_released(self, value: Any) -> Any:
         """A vector, or an array of them along the last axis, that meets the totals."""
         who = "Projected.released"
-        value = checks.numeric(who, "value", value, "Give the published vector.")
-        if not np.all(np.isfinite(value)):
-            raise refusal(who, "value", "must be finite", value, "Check the published file.")
+        value = finite(who, value, "Give the published vector.")
         entries = np.shape(self.matrix)[1]
-        if np.size(value) == 0:
-            raise refusal(who, "value", "must not be empty", value, "Give the published vector.")
         if np.shape(value)[-1:] != (entries,):
             rule = f"must have {entries} entries along its last axis, one per column of matrix"
             raise refusal(who, "value", rule, value, "Check the matrix.")

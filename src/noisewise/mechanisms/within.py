@@ -6,7 +6,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.base import NUMBERS, Mechanism
+from noisewise.mechanisms.base import NUMBERS, Mechanism, whole
 from noisewise.numerics import namespace
 
 _END = {"oneOf": [NUMBERS, {"type": "null"}]}
@@ -49,9 +49,7 @@ class Within(Mechanism):
         if not np.all((checked == 0) | (checked == 1)):
             advice = "Give True for a bound that holds: released(True), or released([True, True]) for two entries."
             raise refusal("Within.released", "value", "must be True or False, one per entry", value, advice)
-        bounds = checked.astype(np.int64)
-        bounds.flags.writeable = False
-        return int(bounds) if bounds.ndim == 0 else bounds
+        return whole(checked)
 
     def inside(self, confidential: Any) -> Any:
         """Whether each value lies within the range."""
