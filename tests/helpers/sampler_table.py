@@ -118,8 +118,8 @@ SAMPLERS = {
             ),
             "the largest weight there could be forgets the prior's share": Mutant(
                 "samplers/importance.py",
-                "for name in problem.release) - math.log(pilot.proposal.share)",
-                "for name in problem.release)",
+                "return problem.log_sup_of_all - math.log(pilot.proposal.share)",
+                "return problem.log_sup_of_all",
                 f"{WEIGHTED}::test_no_weight_exceeds_the_largest_there_could_be",
             ),
         },

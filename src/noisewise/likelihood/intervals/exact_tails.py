@@ -4,7 +4,6 @@ Why it covers at least its level, whatever the parameter is: docs/likelihood-int
 """
 
 import math
-from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
@@ -77,7 +76,7 @@ def _one_of_each(who: str, problem: Problem) -> Part:
     if not part.exact and not isinstance(part.mechanism, Additive):
         rule = "must have additive noise, whose tails are known"
         raise refusal(who, Place.of("release", part.name), rule, part.mechanism, advice)
-    if not part.exact and not isinstance(part.mechanism, Lattice) and not _additive(part).has_intervals:
+    if not part.exact and not _additive(part).has_intervals:
         rule = "must have noise with a distribution function that can be computed"
         raise refusal(who, Place.of("release", part.name), rule, part.mechanism, advice)
     return part
@@ -124,17 +123,12 @@ class _Tails:
     def __init__(self, who: str, part: Part, parameter: str) -> None:
         self.who, self.part, self.parameter = who, part, parameter
         self.value = float(np.asarray(part.item.value))
-        self.given = self._lattice_tails() if self._needs_sum() else self._closed_tails
 
     def __call__(self, theta: float) -> tuple[float, float]:
         return self._summed(theta) if self.part.discrete else self._integrated(theta)
 
-    # Given s ------------------------------------------------------------------------------------------------------
-
-    def _needs_sum(self) -> bool:
-        return not self.part.exact and not _additive(self.part).has_intervals
-
-    def _closed_tails(self, s: Array) -> tuple[Array, Array]:
+    def _given(self, s: Array) -> tuple[Array, Array]:
+        """Both given each of the values s."""
         if self.part.exact:
             return (s <= self.value).astype(float), (s >= self.value).astype(float)
         mechanism = _additive(self.part)
@@ -142,22 +136,6 @@ class _Tails:
         with np.errstate(divide="ignore", under="ignore"):
             lower = np.exp(mechanism.log_interval(-np.inf, beyond, s))
             return lower, np.exp(mechanism.log_interval(self.value, np.inf, s))
-
-    def _lattice_tails(self) -> Callable[[Array], tuple[Array, Array]]:
-        """Running sums of integer noise that has no closed distribution function."""
-        reach = 64
-        while True:
-            probability = np.exp(_additive(self.part).noise_log_prob(np.arange(-reach, reach + 1.0)))
-            if probability.sum() > 1.0 - 1e-12 or reach > 2**22:
-                break
-            reach *= 2
-        below = np.minimum(np.cumsum(probability), 1.0)
-
-        def at_most(z: Array) -> Array:
-            index = np.clip(z + reach, -1, 2 * reach).astype(int)
-            return np.where(index < 0, 0.0, below[np.maximum(index, 0)])
-
-        return lambda s: (at_most(self.value - s), at_most(s - self.value))  # the noise is symmetric
 
     # Over s ---------------------------------------------------------------------------------------------------------
 
@@ -179,7 +157,7 @@ class _Tails:
                 f"{self.who}: the law of '{self.part.name}' at {self.parameter} = {theta:.6g} sums to "
                 f"{1.0 - missing:.6g}, not 1: its tails are too heavy for this, or its density is wrong."
             )
-        lower, upper = (float(mass @ tail) + max(missing, 0.0) for tail in self.given(s))
+        lower, upper = (float(mass @ tail) + max(missing, 0.0) for tail in self._given(s))
         return lower, upper
 
     def _summed(self, theta: float) -> tuple[float, float]:

@@ -69,8 +69,8 @@ CRITICISM = {
     ),
     "draws are weighed by the other noise alone": Mutant(
         "studies/what_if.py",
-        "ratio = _log_eta(after, draws) - _log_eta(before, draws)",
-        "ratio = _log_eta(after, draws)",
+        "ratio = after.log_eta_of_all(draws) - before.log_eta_of_all(draws)",
+        "ratio = after.log_eta_of_all(draws)",
         "studies/test_what_if.py::test_weighed_draws_are_those_of_the_other_noise",
     ),
     "draws without noise are weighed": Mutant(
