@@ -36,7 +36,7 @@ NUMBERS = ("work", "seconds", "efficiency")
 REPEATS, SHORT = 3, 0.05
 """Blocks of which the quickest tells the speed, at least; more of them until so many seconds are over."""
 
-__all__ = ["Forecast", "applicability", "forecast"]
+__all__ = ["Forecast", "forecast"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,18 +159,3 @@ def forecast(
         clock.unit,
         seconds,
     )
-
-
-# Which sampler applies to what -----------------------------------------------------------------------------------
-
-
-def applicability(problems: Mapping[str, tuple[Model, Release]]) -> Any:
-    """A pandas table of kinds of problem by sampler: "yes", or why not, as `unfit` says."""
-    import pandas as pd
-
-    samplers = choosing.public_samplers()
-    rows = {
-        kind: {name: cls().unfit(Problem(model, release)) or "yes" for name, cls in samplers.items()}
-        for kind, (model, release) in problems.items()
-    }
-    return pd.DataFrame.from_dict(rows, orient="index")

@@ -343,6 +343,12 @@ CONDITIONAL = {
         "is_high = logs >= top - 0.1 * DEEP",
         f"{ROWS}::test_the_likelihood_of_every_row_is_its_integral",
     ),
+    "panels serve wherever the laws of the rows have moved to": Mutant(
+        "inference/conditional/row_blocks.py",
+        "return bool(shift <= STILL and",
+        "return bool(shift < np.inf or",
+        f"{ROWS}::test_panels_are_kept_while_the_law_hardly_moves",
+    ),
     "a chart of positive numbers lacks its Jacobian": Mutant(
         "inference/conditional/charts.py",
         'return t if chart == "positive" else',
