@@ -69,8 +69,7 @@ class Axes:
         """
         axes = self.dims.get(name, ())
         for axis, wanted in chosen.items():
-            if axis not in axes:
-                raise refusal(who, axis, f"must be an axis of '{name}'", axis, checks.nearest(axis, axes))
+            checks.known(who, axis, axis, axes, f"must be an axis of '{name}'")
             labels: Sequence[Label] = self.coords.get(axis, range(array.shape[first + axes.index(axis)]))
             many = not isinstance(wanted, str) and isinstance(wanted, Iterable)
             positions = [_position(who, axis, label, labels) for label in (wanted if many else [wanted])]
@@ -132,8 +131,7 @@ def apart(who: str, value: Any, coords: Any) -> tuple[Any, Any]:
 
 
 def _axes_of(who: str, name: Any, axes: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
-    if name not in shapes:
-        raise refusal(who, "dims", "must name parameters or statistics", name, checks.nearest(name, shapes))
+    checks.known(who, "dims", name, shapes, "must name parameters or statistics")
     place, number = Place.of("dims", name), len(shapes[name])
     advice = 'Give dims={"rate": ("county",)}, a name for each axis.'
     if not isinstance(axes, (list, tuple)) or len(axes) != number or len(set(axes)) < number:

@@ -207,10 +207,7 @@ def _offset(expression: str, frame: Any) -> Array:
 
 def _levels(group: str, frame: Any) -> tuple[list[Any], Array]:
     """The levels of a column in order of appearance, and the place of each row's among them."""
-    if group not in frame.columns:
-        raise refusal(
-            WHO, "formula", "must name groups by columns of data", group, checks.nearest(group, frame.columns)
-        )
+    checks.known(WHO, "formula", group, frame.columns, "must name groups by columns of data")
     column = frame[group]
     if column.isna().any():
         raise refusal(WHO, "data", "must not have missing values", group, "Mend or drop these rows everywhere.")
@@ -227,8 +224,7 @@ def _trials(n: Any, frame: Any) -> Any:
     if n is None:
         raise refusal(WHO, "n", "must be given with the family 'binomial'", n, advice)
     if isinstance(n, str):
-        if n not in frame.columns:
-            raise refusal(WHO, "n", "must name a column of data", n, checks.nearest(n, frame.columns))
+        checks.known(WHO, "n", n, frame.columns, "must name a column of data")
         n = frame[n]
     values = np.asarray(n)
     whole = values.dtype.kind in "iuf" and np.all(values == np.floor(values)) and np.all(values >= 1)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from noisewise import checks
 from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
-from noisewise.errors import refusal
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress, Steps
 from noisewise.numerics import Array
@@ -82,8 +81,7 @@ class Sampler(ABC):
         """The sampler that `to_dict` described."""
         settings = dict(entry)
         name = settings.pop("name")
-        if name not in Sampler.known:
-            raise refusal("Sampler", "name", "must be a known sampler", name, checks.nearest(name, Sampler.known))
+        checks.known("Sampler", "name", name, Sampler.known, "must be a known sampler")
         return Sampler.known[name](**settings)
 
 

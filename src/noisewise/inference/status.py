@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Literal
 
 from noisewise import checks
-from noisewise.errors import refusal
 
 Worth = Literal["usable", "doubtful", "unusable"]
 
@@ -81,5 +80,4 @@ DESIGN = _table(
 
 def check_status(who: str, name: str, table: Mapping[str, Status]) -> None:
     """Refuse a status that is not in the table."""
-    if name not in table:
-        raise refusal(who, "status", "must be a known status", name, checks.nearest(name, table))
+    checks.known(who, "status", name, table, "must be a known status")

@@ -115,8 +115,7 @@ class Release(Mapping[str, Released]):
             rule = "must be at least two lists of names without repetition"
             raise refusal(who, "groups", rule, groups, advice)
         for name in members:
-            if name not in self._values:
-                raise refusal(who, "groups", "must name released statistics", name, checks.nearest(name, self._values))
+            checks.known(who, "groups", name, self._values, "must name released statistics")
         return self._with(_groups=named_groups, _public_groups=bool(public))
 
     def described(

@@ -27,8 +27,7 @@ def decision_table(posterior: "Posterior", bounds: Mapping[str, Any]) -> Any:
     labels: list[str] = []
     parts: list[dict[str, Array]] = []
     for name, wanted in bounds.items():
-        if name not in posterior:
-            raise refusal(WHO, name, "must be a name of the posterior", name, checks.nearest(name, posterior.draws))
+        checks.known(WHO, name, name, posterior.draws, "must be a name of the posterior")
         values = posterior[name].astype(float)
         low, high = _ends(name, wanted, values.shape[1:])
         labels += labels_of(name, values.shape[1:], posterior.axes)

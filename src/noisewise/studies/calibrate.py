@@ -207,10 +207,7 @@ def _check(model: Any, mechanisms: Any) -> None:
     if not isinstance(mechanisms, Mapping) or not mechanisms:
         raise refusal("calibrate", "mechanisms", "must be a dict of names with their mechanisms", mechanisms, advice)
     for name, mechanism in mechanisms.items():
-        if name not in model.statistics:
-            raise refusal(
-                "calibrate", "mechanisms", "must name statistics", name, checks.nearest(name, model.statistics)
-            )
+        checks.known("calibrate", "mechanisms", name, model.statistics, "must name statistics")
         if not isinstance(mechanism, Mechanism):
             raise refusal("calibrate", f"mechanisms['{name}']", "must be a mechanism", mechanism, advice)
         for other in mechanism.inputs:

@@ -32,8 +32,7 @@ class OpenPlan:
             raise refusal(who, "plan", "must be a dict of statistics with functions of a budget", plan, ADVICE)
         makers, fixed, kinds = {}, {}, set()
         for name, entry in plan.items():
-            if name not in model.statistics:
-                raise refusal(who, "plan", "must name statistics", name, checks.nearest(name, model.statistics))
+            checks.known(who, "plan", name, model.statistics, "must name statistics")
             if isinstance(entry, Mechanism):
                 fixed[name] = entry
                 continue
