@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, roots_legendre
 
-from noisewise.errors import Place, refusal
+from noisewise.errors import InputError, Place, refusal
 from noisewise.inference.conditional.noise_scale import noise_scale
 from noisewise.likelihood.e_step import streamed
 from noisewise.likelihood.e_step.released_law import Part
@@ -275,16 +275,13 @@ def _enumerated(part: Part, values: Values, widest: float) -> Cloud:
         if neglected.max() <= NEGLECTED:
             return weighted(nodes, log_weights, neglected)
         if reach * part.entries > widest or (reach > 1e5 and _hopeless(part, values, centre)):
-            advice = "Start nearer to the release, or use nw.MCEM()."
-            raise refusal(
-                "EM",
-                Place.of("release", part.name),
-                "must be likelier where the fit stands",
-                values,
-                advice,
-                instead=(MCEM,),
-            )
+            raise _unlikely(part, values)
         reach *= 2.0
+
+
+def _unlikely(part: Part, values: Values) -> InputError:
+    rule, advice = "must be likelier where the fit stands", "Start nearer to the release, or use nw.MCEM()."
+    return refusal("EM", Place.of("release", part.name), rule, values, advice, instead=(MCEM,))
 
 
 def _noise_at(part: Part, reach: float, nodes: Array) -> Array:
@@ -330,15 +327,7 @@ def _streamed_whole(part: Part, values: Values, centre: Array, reach: float, wid
         if neglected.max() <= NEGLECTED:
             return _from_sums(part, sums, neglected)
         if reach > 1e5 or reach * part.entries > 1e3 * widest:
-            advice = "Start nearer to the release, or use nw.MCEM()."
-            raise refusal(
-                "EM",
-                Place.of("release", part.name),
-                "must be likelier where the fit stands",
-                values,
-                advice,
-                instead=(MCEM,),
-            )
+            raise _unlikely(part, values)
         reach *= 2.0
 
 
