@@ -69,7 +69,7 @@ class Axes:
         """
         axes = self.dims.get(name, ())
         for axis, wanted in chosen.items():
-            checks.known(who, axis, axis, axes, f"must be an axis of '{name}'")
+            checks.known_name(who, axis, axis, axes, f"must be an axis of '{name}'")
             labels: Sequence[Label] = self.coords.get(axis, range(array.shape[first + axes.index(axis)]))
             many = not isinstance(wanted, str) and isinstance(wanted, Iterable)
             positions = [_position(who, axis, label, labels) for label in (wanted if many else [wanted])]
@@ -131,7 +131,7 @@ def apart(who: str, value: Any, coords: Any) -> tuple[Any, Any]:
 
 
 def _axes_of(who: str, name: Any, axes: Any, shapes: Mapping[str, Sequence[int]]) -> tuple[str, ...]:
-    checks.known(who, "dims", name, shapes, "must name parameters or statistics")
+    checks.known_name(who, "dims", name, shapes, "must name parameters or statistics")
     place, number = Place.of("dims", name), len(shapes[name])
     advice = 'Give dims={"rate": ("county",)}, a name for each axis.'
     if not isinstance(axes, (list, tuple)) or len(axes) != number or len(set(axes)) < number:

@@ -107,7 +107,7 @@ def name(who: str, argument: str, value: Any) -> str:
     return value
 
 
-def known(who: str, argument: str, name: Any, names: Iterable[Any], rule: str) -> None:
+def known_name(who: str, argument: str, name: Any, names: Iterable[Any], rule: str) -> None:
     """Refuse a name that is none of `names`, and say which of them is nearest."""
     if name not in names:
         raise refusal(who, argument, rule, name, nearest(name, names))

@@ -192,7 +192,7 @@ def _alike(path: Path) -> str:
 
 def starter(name: str) -> str:
     """A commented analysis file to begin with."""
-    checks.known("new", "kind", name, KINDS, "must be the name of a starter")
+    checks.known_name("new", "kind", name, KINDS, "must be the name of a starter")
     return resources.files("noisewise.analysis").joinpath("starters", f"{name}.toml").read_text(encoding="utf-8")
 
 

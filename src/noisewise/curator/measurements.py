@@ -174,7 +174,7 @@ def _answers(node: Node, value: Any) -> Released:
     single = np.ndim(value) == 0
     words = [value] if single else list(value)
     for word in words:
-        checks.known(WHO, "values", word, place, f"must be among {categories}")
+        checks.known_name(WHO, "values", word, place, f"must be among {categories}")
     indices = np.array([place[word] for word in words], dtype=np.int64)
     mechanism = RandomizedResponse(keep=_number(node, "prob"), categories=len(categories))
     return mechanism.released(indices[0] if single else indices)

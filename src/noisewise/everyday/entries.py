@@ -18,7 +18,7 @@ def released_entry(who: str, argument: str, release: Any, name: Any, own: Iterab
     """The released entry `name`; refused where there is none, or where the model has other uses for that name."""
     if not isinstance(release, Release):
         raise refusal(who, "release", "must be a noisewise Release", release, "Give what nw.Release(...) made.")
-    checks.known(who, argument, name, release, "must be the name of a released entry")
+    checks.known_name(who, argument, name, release, "must be the name of a released entry")
     if name in own or name in RESERVED:
         advice = f"Give another entry, or rename it: nw.Release(published_{name}=release['{name}'])."
         raise refusal(who, argument, "must not be a name that this model has another use for", name, advice)

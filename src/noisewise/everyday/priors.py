@@ -27,7 +27,7 @@ def with_given(who: str, default: Mapping[str, str], given: Any, shapes: Shapes 
     if not isinstance(given, Mapping):
         raise refusal(who, "prior", "must be a dict of laws", given, 'Give prior={"mean": dist.Normal(50.0, 20.0)}.')
     for name in given:
-        checks.known(who, "prior", name, default, "must name parameters of this model")
+        checks.known_name(who, "prior", name, default, "must name parameters of this model")
     return {
         name: text if name not in given else law(f"{who}.prior['{name}']", given[name], (shapes or {}).get(name, ()))
         for name, text in default.items()

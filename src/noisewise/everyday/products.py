@@ -80,7 +80,7 @@ def _limits(fields: list[str], bounds: Any) -> Limits:
     if not isinstance(bounds, Mapping):
         raise refusal(WHO, "bounds", "must be a dict of bounds by name", bounds, example)
     for name in bounds:
-        checks.known(WHO, "bounds", name, fields, "must be of variables in the formula")
+        checks.known_name(WHO, "bounds", name, fields, "must be of variables in the formula")
     for name in fields:
         if name not in bounds:
             raise refusal(WHO, "bounds", "must hold every variable of the formula; one is missing", name, example)
@@ -149,7 +149,7 @@ def _covariates(fields: list[str], covariates: Any, limits: Limits) -> tuple[dic
         advice = "Give covariates={'x': dist.Beta(2.0, 2.0)}, or the name of a family."
         raise refusal(WHO, "covariates", "must be a dict of laws", given, advice)
     for name in given:
-        checks.known(WHO, "covariates", name, fields, "must be in the formula")
+        checks.known_name(WHO, "covariates", name, fields, "must be in the formula")
     laws: dict[str, str] = {}
     prior: dict[str, str] = {}
     for name in fields:

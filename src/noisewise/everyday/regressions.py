@@ -207,7 +207,7 @@ def _offset(expression: str, frame: Any) -> Array:
 
 def _levels(group: str, frame: Any) -> tuple[list[Any], Array]:
     """The levels of a column in order of appearance, and the place of each row's among them."""
-    checks.known(WHO, "formula", group, frame.columns, "must name groups by columns of data")
+    checks.known_name(WHO, "formula", group, frame.columns, "must name groups by columns of data")
     column = frame[group]
     if column.isna().any():
         raise refusal(WHO, "data", "must not have missing values", group, "Mend or drop these rows everywhere.")
@@ -224,7 +224,7 @@ def _trials(n: Any, frame: Any) -> Any:
     if n is None:
         raise refusal(WHO, "n", "must be given with the family 'binomial'", n, advice)
     if isinstance(n, str):
-        checks.known(WHO, "n", n, frame.columns, "must name a column of data")
+        checks.known_name(WHO, "n", n, frame.columns, "must name a column of data")
         n = frame[n]
     values = np.asarray(n)
     whole = values.dtype.kind in "iuf" and np.all(values == np.floor(values)) and np.all(values >= 1)

@@ -81,7 +81,7 @@ class Sampler(ABC):
         """The sampler that `to_dict` described."""
         settings = dict(entry)
         name = settings.pop("name")
-        checks.known("Sampler", "name", name, Sampler.known, "must be a known sampler")
+        checks.known_name("Sampler", "name", name, Sampler.known, "must be a known sampler")
         return Sampler.known[name](**settings)
 
 

@@ -80,4 +80,4 @@ DESIGN = _table(
 
 def check_status(who: str, name: str, table: Mapping[str, Status]) -> None:
     """Refuse a status that is not in the table."""
-    checks.known(who, "status", name, table, "must be a known status")
+    checks.known_name(who, "status", name, table, "must be a known status")

@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.base import Measure, Mechanism, Supremum, whole
+from noisewise.mechanisms.base import Measure, Mechanism, Supremum, kept_whole
 from noisewise.mechanisms.discrete import log, log_sum
 from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
@@ -172,7 +172,7 @@ class Lattice(Additive):
         if np.any(np.abs(value) > 2.0**53):
             advice = "Beyond that, differences are not exact in floating point."
             raise refusal(who, "value", "must be at most 2**53 in size", value, advice)
-        return whole(original)  # not by way of floats
+        return kept_whole(original)  # not by way of floats
 
 
 def log_difference(xp: Any, larger: Any, smaller: Any) -> Any:

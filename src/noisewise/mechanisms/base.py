@@ -325,7 +325,7 @@ def check_shapes(who: str, value: Any, shapes: Iterable[tuple[str, tuple[int, ..
             raise refusal(who, "value", rule, value, f"Give one {name}, or one per entry.")
 
 
-def whole(values: Any) -> Any:
+def kept_whole(values: Any) -> Any:
     """Whole numbers as they are kept: one int, or a read-only array of int64."""
     integers = np.asarray(values).astype(np.int64)
     integers.flags.writeable = False

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.mechanisms.base import Mechanism, whole
+from noisewise.mechanisms.base import Mechanism, kept_whole
 from noisewise.numerics import namespace
 
 
@@ -29,7 +29,7 @@ class Exact(Mechanism):
     def check_released(self, value: Any) -> Any:
         """As it is; whole numbers stay whole."""
         checked = super().check_released(value)
-        return whole(value) if np.asarray(value).dtype.kind in "iu" else checked
+        return kept_whole(value) if np.asarray(value).dtype.kind in "iu" else checked
 
     def sample(self, rng: np.random.Generator, confidential: Any) -> Any:
         """The confidential value itself."""

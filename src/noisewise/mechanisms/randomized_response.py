@@ -8,7 +8,7 @@ import numpy as np
 from noisewise import checks
 from noisewise.errors import refusal
 from noisewise.mechanisms import reported_counts
-from noisewise.mechanisms.base import BUDGET, Measure, Mechanism, Supremum, whole
+from noisewise.mechanisms.base import BUDGET, Measure, Mechanism, Supremum, kept_whole
 from noisewise.mechanisms.discrete import log, whole_numbers
 from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
@@ -181,7 +181,7 @@ class RandomizedResponse(Mechanism):
         elif np.any((reports < 0) | (reports >= len(possible))) or not np.all(possible[reports]):
             rule = f"must be categories 0 to {len(possible) - 1} that the channel can report"
             raise refusal(who, "value", rule, value, "Number the reported categories from 0.")
-        return whole(reports)
+        return kept_whole(reports)
 
     def impossible(self, confidential: Any) -> str | None:
         """Records must be categories of the channel."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from noisewise.errors import refusal
 from noisewise.mechanisms.additive import scale_and_guarantee
-from noisewise.mechanisms.base import BUDGET, POSITIVE, Mechanism, whole
+from noisewise.mechanisms.base import BUDGET, POSITIVE, Mechanism, kept_whole
 from noisewise.mechanisms.discrete import whole_numbers
 from noisewise.numerics import namespace
 
@@ -73,7 +73,7 @@ class Selection(Mechanism):
         if np.any(indices < 0):
             raise refusal(who, "value", "must be indices from 0", value, "Number the candidates from 0.")
         super().check_released(indices)
-        return whole(indices)
+        return kept_whole(indices)
 
     def beyond(self, released: Any, confidential: tuple[int, ...]) -> str | None:
         """Indices must be those of the scores."""

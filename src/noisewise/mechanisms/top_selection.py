@@ -7,7 +7,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.base import MECHANISM, Mechanism, whole
+from noisewise.mechanisms.base import MECHANISM, Mechanism, kept_whole
 from noisewise.mechanisms.discrete import whole_numbers
 from noisewise.mechanisms.selection import Selection, beyond_scores, selection_of
 from noisewise.numerics import namespace
@@ -82,7 +82,7 @@ class TopSelection(Mechanism):
         ordered = np.sort(indices, axis=-1)
         if np.any(indices < 0) or np.any(ordered[..., 1:] == ordered[..., :-1]):
             raise refusal(who, "value", "must be different indices from 0", value, "No candidate is selected twice.")
-        return whole(indices)
+        return kept_whole(indices)
 
     def beyond(self, released: Any, confidential: tuple[int, ...]) -> str | None:
         """Indices must be those of the scores."""

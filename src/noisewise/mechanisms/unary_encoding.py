@@ -7,7 +7,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.base import BUDGET, Mechanism, whole
+from noisewise.mechanisms.base import BUDGET, Mechanism, kept_whole
 from noisewise.mechanisms.discrete import whole_numbers
 from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
@@ -115,7 +115,7 @@ class UnaryEncoding(Mechanism):
         if bits.ndim == 0 or bits.shape[-1] != self.categories or np.any((bits < 0) | (bits > 1)):
             rule = f"must be bits, {self.categories} along the last axis"
             raise refusal(who, "value", rule, value, "Give one row of bits per record.")
-        return whole(bits)
+        return kept_whole(bits)
 
     def impossible(self, confidential: Any) -> str | None:
         """Records must be categories."""

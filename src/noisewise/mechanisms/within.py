@@ -6,7 +6,7 @@ import numpy as np
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.mechanisms.base import NUMBERS, Mechanism, whole
+from noisewise.mechanisms.base import NUMBERS, Mechanism, kept_whole
 from noisewise.numerics import namespace
 
 _END = {"oneOf": [NUMBERS, {"type": "null"}]}
@@ -49,7 +49,7 @@ class Within(Mechanism):
         if not np.all((checked == 0) | (checked == 1)):
             advice = "Give True for a bound that holds: released(True), or released([True, True]) for two entries."
             raise refusal("Within.released", "value", "must be True or False, one per entry", value, advice)
-        return whole(checked)
+        return kept_whole(checked)
 
     def inside(self, confidential: Any) -> Any:
         """Whether each value lies within the range."""

@@ -110,7 +110,7 @@ def _refuse(trace: Mapping[str, Any], statistics: list[Any]) -> None:
     """What cannot be a parameter, statistic or plate, by the name of its site."""
     sites = [name for name, site in trace.items() if site["type"] == "sample"]
     for name in statistics:
-        checks.known(WHO, "statistics", name, sites, "must be sites of the function")
+        checks.known_name(WHO, "statistics", name, sites, "must be sites of the function")
     for name, site in trace.items():
         reason = _REFUSED.get(site["type"])
         if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):

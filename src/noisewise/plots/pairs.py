@@ -30,7 +30,7 @@ def plot_pairs(posterior: Posterior, *, names: Sequence[str] | None = None) -> A
         raise refusal(WHO, "posterior", "must be a Posterior", posterior, "Give what nw.sample returned.")
     names = [names] if isinstance(names, str) else names
     for name in names or ():
-        checks.known(WHO, "names", name, posterior.draws, "must be names of the posterior")
+        checks.known_name(WHO, "names", name, posterior.draws, "must be names of the posterior")
     wanted = [*posterior.parameters, *posterior.derived] if names is None else list(names)
     scalars = [(name, index) for name in wanted for index in np.ndindex(posterior[name].shape[1:])]
     scalars = [scalar for scalar in scalars if _varies(posterior, *scalar)]

@@ -115,7 +115,7 @@ class Release(Mapping[str, Released]):
             rule = "must be at least two lists of names without repetition"
             raise refusal(who, "groups", rule, groups, advice)
         for name in members:
-            checks.known(who, "groups", name, self._values, "must name released statistics")
+            checks.known_name(who, "groups", name, self._values, "must name released statistics")
         return self._with(_groups=named_groups, _public_groups=bool(public))
 
     def described(

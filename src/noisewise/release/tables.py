@@ -32,7 +32,7 @@ class Columns:
         frame = _frame(who, table, list(dict.fromkeys(numbers)), list(dict.fromkeys(words)))
         self._columns = {str(name): frame[name] for name in frame.columns}
         for name in dict.fromkeys([*numbers, *words]):
-            checks.known(who, name, name, self._columns, "must be a column of the table")
+            checks.known_name(who, name, name, self._columns, "must be a column of the table")
         self.rows = len(frame)
 
     def numbers(self, column: str, *, token: bool = False) -> Any:

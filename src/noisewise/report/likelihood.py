@@ -180,9 +180,9 @@ def _drawn(report: FitReport) -> Html | None:
     drawn = fit_figures.intervals(report.fit, report.naive, report.level)
     if not drawn:
         return None
-    keys = [page.key("exact", "exact: counts the noise")]
+    keys = [page.legend_key("exact", "exact: counts the noise")]
     if report.naive is not None:
-        keys.append(page.key("naive", "naive: ignores the noise"))
+        keys.append(page.legend_key("naive", "naive: ignores the noise"))
     caption = f"Dots are estimates, bars {100 * report.level:g}% intervals."
     return page.pictures([page.card(*each) for each in drawn], keys, caption)
 

@@ -235,7 +235,7 @@ def pictures(cards: Sequence[Html], keys: Sequence[Html], caption: str) -> Html:
     return joined([tag("h3", "Pictures"), legend, tag("p", caption), grid])
 
 
-def key(kind: str, meaning: str, mark: str = "") -> Html:
+def legend_key(kind: str, meaning: str, mark: str = "") -> Html:
     """What a colour or a mark of the pictures means."""
     return tag("li", tag("span", mark, class_=f"key {kind}", aria_hidden="true"), meaning)
 

@@ -148,10 +148,10 @@ def _kind(posterior: Posterior, name: str) -> str:
 def _pictures(report: Report) -> Html:
     drawn = figures.panels(report.posterior, report.naive, report.before, report.level, report.naming)
     cards = [page.card(report.naming.listed(label), svg, caption) for label, svg, caption in drawn]
-    keys = [page.key("exact", "exact: counts the noise"), page.key("prior", "prior: before the release")]
+    keys = [page.legend_key("exact", "exact: counts the noise"), page.legend_key("prior", "prior: before the release")]
     if report.naive is not None:
-        keys.insert(1, page.key("naive", "naive: ignores the noise"))
-    keys.append(page.key("mark", "published value", "◆"))
+        keys.insert(1, page.legend_key("naive", "naive: ignores the noise"))
+    keys.append(page.legend_key("mark", "published value", "◆"))
     caption = f"Bars under the curves are {100 * report.level:g}% intervals, dots are means."
     return page.pictures(cards, keys, caption)
 

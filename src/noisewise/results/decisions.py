@@ -27,7 +27,7 @@ def decision_table(posterior: "Posterior", bounds: Mapping[str, Any]) -> Any:
     labels: list[str] = []
     parts: list[dict[str, Array]] = []
     for name, wanted in bounds.items():
-        checks.known(WHO, name, name, posterior.draws, "must be a name of the posterior")
+        checks.known_name(WHO, name, name, posterior.draws, "must be a name of the posterior")
         values = posterior[name].astype(float)
         low, high = _ends(name, wanted, values.shape[1:])
         labels += labels_of(name, values.shape[1:], posterior.axes)

@@ -87,7 +87,7 @@ def _checked(who: str, argument: str, given: Any, known: Collection[str]) -> Fro
     if given is not None and not isinstance(given, Mapping):
         raise refusal(who, argument, "must be a dict of words by name", given, example)
     for name, words in (given or {}).items():
-        checks.known(who, argument, name, known, "must be of names of the posterior")
+        checks.known_name(who, argument, name, known, "must be of names of the posterior")
         if not isinstance(words, str) or not words.strip() or not words.isprintable():
             raise refusal(who, f"{argument}['{name}']", "must be words that can be printed", words, example)
     return FrozenDict(given or {})

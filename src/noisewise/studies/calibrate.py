@@ -207,7 +207,7 @@ def _check(model: Any, mechanisms: Any) -> None:
     if not isinstance(mechanisms, Mapping) or not mechanisms:
         raise refusal("calibrate", "mechanisms", "must be a dict of names with their mechanisms", mechanisms, advice)
     for name, mechanism in mechanisms.items():
-        checks.known("calibrate", "mechanisms", name, model.statistics, "must name statistics")
+        checks.known_name("calibrate", "mechanisms", name, model.statistics, "must name statistics")
         if not isinstance(mechanism, Mechanism):
             raise refusal("calibrate", f"mechanisms['{name}']", "must be a mechanism", mechanism, advice)
         for other in mechanism.inputs:

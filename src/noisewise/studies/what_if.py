@@ -61,7 +61,7 @@ def _changed(release: Release, mechanisms: dict[str, Mechanism]) -> Release:
     if not mechanisms:
         raise refusal(WHO, "mechanisms", "must name at least one", {}, "Give count=nw.Laplace(scale=6.0).")
     for name, mechanism in mechanisms.items():
-        checks.known(WHO, name, name, release, "must be a released statistic")
+        checks.known_name(WHO, name, name, release, "must be a released statistic")
         if not isinstance(mechanism, Mechanism):
             raise refusal(WHO, name, "must be a mechanism", mechanism, "Give count=nw.Laplace(scale=6.0).")
     return Release(

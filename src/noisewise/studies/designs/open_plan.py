@@ -32,7 +32,7 @@ class OpenPlan:
             raise refusal(who, "plan", "must be a dict of statistics with functions of a budget", plan, ADVICE)
         makers, fixed, kinds = {}, {}, set()
         for name, entry in plan.items():
-            checks.known(who, "plan", name, model.statistics, "must name statistics")
+            checks.known_name(who, "plan", name, model.statistics, "must name statistics")
             if isinstance(entry, Mechanism):
                 fixed[name] = entry
                 continue
