@@ -12,7 +12,7 @@ from targets import briefly
 
 import noisewise as nw
 from noisewise import mechanisms
-from noisewise.inference.conditional.noise_scale import noise_scale
+from noisewise.inference.conditional.row_blocks import noise_scale
 from noisewise.likelihood.candidates import is_resolved, to_climb, within
 from noisewise.likelihood.m_step.coordinates import Coordinates
 

@@ -7,7 +7,6 @@ evaluated as code; whatever is not named here is refused, with its place.
 
 import ast
 import difflib
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ import numpy as np
 
 from noisewise.analysis.vocabulary import COUNTED, FUNCTIONS, LAWS, MOST_ENTRIES, broken_rule, missing_of, parameters_of
 from noisewise.errors import InputError
+from noisewise.model.graph import function_of
 from noisewise.numerics import Values
 
 LONGEST = 2_000
@@ -70,7 +70,7 @@ class Expression:
 
     def function(self) -> Callable[..., Any]:
         """A function whose arguments are the names, as `nw.Model` and `nw.Total` take it."""
-        return _function(self.names, self.run)
+        return function_of(self.names, self.run)
 
 
 @dataclass(frozen=True)
@@ -85,21 +85,11 @@ class _Piece:
         return isinstance(self.value, (int, float))
 
 
-def _function(names: tuple[str, ...], run: Run) -> Callable[..., Any]:
-    def function(**values: Any) -> Any:
-        return run(values)
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-    function.__signature__ = signature  # type: ignore[attr-defined]  # as `inspect` looks for it
-    return function
-
-
 def together(parts: Iterable[Expression]) -> Callable[..., Any]:
     """A function that returns the values of several expressions as one vector."""
     expressions = tuple(parts)
     names = tuple(dict.fromkeys(name for part in expressions for name in part.names))
-    return _function(names, lambda values: jnp.stack([jnp.asarray(part.run(values)) for part in expressions]))
+    return function_of(names, lambda values: jnp.stack([jnp.asarray(part.run(values)) for part in expressions]))
 
 
 def parse_law(text: str, known: Iterable[str], label: Any = None, constants: Constants = CONSTANTS) -> Expression:

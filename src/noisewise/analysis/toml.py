@@ -5,11 +5,12 @@ has accepted, and notes only where things are. (tomlkit tells no positions eithe
 reason for a dependency.)
 """
 
+import itertools
 import json
 import re
 import tomllib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -251,36 +252,23 @@ class _Scanner:
         if character in "\"'":
             characters = self._string()
         elif character == "[":
-            self._array(path)
+            self._items("]", lambda number: self._value((*path, number), self.at))
         elif character == "{":
-            self._inline(path)
+            self._items("}", lambda _: self._pair(path))
         else:
             while self.at < len(self.text) and self.text[self.at] not in ",]}#\n":
                 self.at += 1
         self.places[path] = Offsets(key, start, characters)
 
-    def _array(self, path: Path) -> None:
+    def _items(self, closing: str, item: Callable[[int], None]) -> None:
+        """What stands between brackets or braces, commas between: `item(number)` moves past each."""
         self.at += 1
-        number = 0
-        while True:
+        for number in itertools.count():
             self._blank(newlines=True)
-            if self.text[self.at] == "]":
+            if self.text[self.at] == closing:
                 self.at += 1
                 return
-            self._value((*path, number), self.at)
-            number += 1
-            self._blank(newlines=True)
-            if self.text[self.at] == ",":
-                self.at += 1
-
-    def _inline(self, path: Path) -> None:
-        self.at += 1
-        while True:
-            self._blank(newlines=True)
-            if self.text[self.at] == "}":
-                self.at += 1
-                return
-            self._pair(path)
+            item(number)
             self._blank(newlines=True)
             if self.text[self.at] == ",":
                 self.at += 1

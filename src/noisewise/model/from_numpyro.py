@@ -4,7 +4,6 @@ The function is run up to a site with values in place of the sites before it; th
 site's law. What it depends on is seen in the traced program.
 """
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from numpyro.primitives import Messenger
 
 from noisewise import checks
 from noisewise.errors import InputError, refusal
+from noisewise.model.graph import function_of
 from noisewise.numerics import Array, double
 from noisewise.numerics.tracing import sources
 
@@ -168,13 +168,7 @@ def _function(
     value_of: Callable[[Mapping[str, Any]], Any], name: str, before: Mapping[str, Array], parents: list[str]
 ) -> Callable[..., Any]:
     """What is found at a site as a function of its parents by name; other sites keep the values seen first."""
-
-    def function(**values: Any) -> Any:
-        return value_of({**before, **values})
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    signature = inspect.Signature([inspect.Parameter(parent, kind) for parent in parents])
-    function.__signature__ = signature  # type: ignore[attr-defined]  # as `inspect` looks for it
+    function = function_of(parents, lambda values: value_of({**before, **values}))
     function.__name__ = name
     return function
 

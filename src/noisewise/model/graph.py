@@ -1,7 +1,7 @@
 """Named functions as a graph: what a function depends on, and an order in which all can be computed."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from numpyro.distributions import Distribution
@@ -13,10 +13,22 @@ Poll = Callable[[], None]
 """Called now and then by long work: it raises when the run is over."""
 
 
-def dependencies(who: str, function: Callable[..., Any], skip: int = 0) -> tuple[str, ...]:
+def function_of(names: Iterable[str], run: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
+    """`run` of values by name, as a function that shows these names for its arguments."""
+
+    def function(**values: Any) -> Any:
+        return run(values)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    function.__signature__ = signature  # type: ignore[attr-defined]  # as `inspect` looks for it
+    return function
+
+
+def dependencies(who: str, function: Callable[..., Any]) -> tuple[str, ...]:
     """The names `function` depends on: its arguments without a default."""
     try:
-        parameters = list(inspect.signature(function).parameters.values())[skip:]
+        parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         raise refusal(who, "function", "must show its argument names", function, "Use a def or a lambda.") from None
     for parameter in parameters:

@@ -15,6 +15,7 @@ import numpy as np
 
 from noisewise.inference.conditional.charts import law_of, to_t
 from noisewise.mechanisms import Mechanism
+from noisewise.mechanisms.additive import Additive
 from noisewise.model.variates import VARIATES
 from noisewise.numerics import Array, Compiled, Values
 
@@ -108,6 +109,21 @@ class RowBlocks(ABC):
         draws = VARIATES[kind](np.random.default_rng(0), (64, self.block), block[0])  # no moments: a look at draws
         low, centre, high = np.quantile(to_t(chart, draws), [0.25, 0.5, 0.75], axis=0)
         return centre, np.maximum(high - low, 1e-300)
+
+
+def noise_scale(mechanism: Any, otherwise: Any) -> Array:
+    """Where panels and windows begin: the noise's scale, or that of the mechanism which is changed, or its median size.
+
+    `otherwise` where none of them is known.
+    """
+    while not hasattr(mechanism, "scale") and hasattr(mechanism, "base"):
+        mechanism = mechanism.base
+    if hasattr(mechanism, "scale"):
+        return np.asarray(mechanism.scale, dtype=np.float64)
+    if isinstance(mechanism, Additive):
+        noise = mechanism.noise_sample(np.random.default_rng(0), (64, *np.shape(otherwise)))
+        return np.maximum(np.median(np.abs(noise), axis=0), 1e-300)
+    return np.asarray(otherwise)
 
 
 def block_of(rows: int) -> int:

@@ -20,9 +20,8 @@ import numpy as np
 
 from noisewise.engine import Engine, gather
 from noisewise.inference.conditional import row_programs
-from noisewise.inference.conditional.noise_scale import noise_scale
 from noisewise.inference.conditional.normal import is_closed
-from noisewise.inference.conditional.row_blocks import Laid, RowBlocks, block_of, place
+from noisewise.inference.conditional.row_blocks import Laid, RowBlocks, block_of, noise_scale, place
 from noisewise.inference.conditional.row_panels import panel_edges
 from noisewise.inference.conditional.row_programs import ORDERS, pairs_of
 from noisewise.mechanisms import Mechanism

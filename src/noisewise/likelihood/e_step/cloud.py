@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import logsumexp, roots_legendre
 
 from noisewise.errors import InputError, Place, refusal
-from noisewise.inference.conditional.noise_scale import noise_scale
+from noisewise.inference.conditional.row_blocks import noise_scale
 from noisewise.likelihood.e_step import streamed
 from noisewise.likelihood.e_step.released_law import Part
 from noisewise.likelihood.e_step.streamed import Condensed, Sweep

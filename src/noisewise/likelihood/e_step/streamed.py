@@ -18,8 +18,7 @@ from scipy.special import roots_legendre
 
 from noisewise.engine import processors
 from noisewise.inference.conditional.charts import law_of, log_jacobian, to_s, to_t
-from noisewise.inference.conditional.noise_scale import noise_scale
-from noisewise.inference.conditional.row_blocks import Laid, RowBlocks, block_of, place
+from noisewise.inference.conditional.row_blocks import Laid, RowBlocks, block_of, noise_scale, place
 from noisewise.likelihood.e_step.released_law import Part
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.additive import Additive

@@ -129,7 +129,7 @@ EXPECTATION = {
         f"{ROBUST}::test_randomised_response_reference {MAIN}::test_shares_that_sum_to_one {STEPS}",
     ),
     "noise is as wide as the law where it has no scale": Mutant(
-        "inference/conditional/noise_scale.py",
+        "inference/conditional/row_blocks.py",
         "return np.maximum(np.median(np.abs(noise), axis=0), 1e-300)",
         "return np.asarray(otherwise)",
         f"{UNITS}::test_how_wide_noise_is",
