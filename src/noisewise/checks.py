@@ -5,8 +5,7 @@ import keyword
 import operator
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -111,17 +110,6 @@ def known_name(who: str, argument: str, name: Any, names: Iterable[Any], rule: s
     """Refuse a name that is none of `names`, and say which of them is nearest."""
     if name not in names:
         raise refusal(who, argument, rule, name, nearest(name, names))
-
-
-@contextmanager
-def writable(
-    who: str, path: object, argument: str = "path", advice: str = "Check that the folder exists and can be written to."
-) -> Iterator[None]:
-    """While `path` is written to: what the system raises becomes a refusal of `argument`."""
-    try:
-        yield
-    except OSError as error:
-        raise refusal(who, argument, f"must be writable ({error})", str(path), advice) from None
 
 
 def nearest(word: Any, known: Iterable[str]) -> str:

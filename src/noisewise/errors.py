@@ -5,6 +5,8 @@ what to do; these parts are fields too, so that nobody needs to read them from t
 what was asked is an `InferenceError` that carries the partial result.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 Path = tuple[str | int, ...]
@@ -159,6 +161,17 @@ def refusal(
     who, argument, rule, advice = (shortened(text, 2_000) for text in (who, argument, rule, advice))
     cause = f"'{argument}' {rule}; got {shown}. {advice}"
     return InputError(cause, who=who, argument=argument, rule=rule, value=shown, advice=advice, instead=instead)
+
+
+@contextmanager
+def writable(
+    who: str, path: object, argument: str = "path", advice: str = "Check that the folder exists and can be written to."
+) -> Iterator[None]:
+    """While `path` is written to: what the system raises becomes a refusal of `argument`."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(who, argument, f"must be writable ({error})", str(path), advice) from None
 
 
 def shortened(text: str, most: int) -> str:

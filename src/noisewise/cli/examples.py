@@ -8,8 +8,8 @@ import numpyro.distributions as dist
 import typer
 
 import noisewise as nw
-from noisewise import checks
 from noisewise.cli.shared import WHOLE
+from noisewise.errors import writable
 from noisewise.plots import posterior as plots
 from noisewise.report import figures
 
@@ -34,7 +34,7 @@ def demo(
     )
     comparison = nw.compare(model, release, draws=draws, seed=seed)
     _print_demo(comparison)
-    with checks.writable("demo", out, "out", "Check that its folder exists."):
+    with writable("demo", out, "out", "Check that its folder exists."):
         _picture(comparison).savefig(out, dpi=150)
     typer.echo(f"Picture: {out}   ({time.monotonic() - start:.1f} s)")
 

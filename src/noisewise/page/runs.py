@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from noisewise import checks
+from noisewise.errors import writable
 from noisewise.page.job_queue import Full, Job, JobQueue
 
 FILES = {
@@ -77,7 +77,7 @@ class Runs:
     """All runs below one folder, run one at a time; and explorations of finished runs in a process beside."""
 
     def __init__(self, folder: Path) -> None:
-        with checks.writable("serve", folder, "folder", "Choose another."):
+        with writable("serve", folder, "folder", "Choose another."):
             folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder.resolve()
         self.version = 0

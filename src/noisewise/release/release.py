@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from noisewise import checks
-from noisewise.errors import InputError, Place, refusal
+from noisewise.errors import InputError, Place, refusal, writable
 from noisewise.frozen import FrozenDict
 from noisewise.mechanisms import Exact, Guarantee, Released, Within
 from noisewise.mechanisms.about import OF_RELEASE, about, plain
@@ -304,7 +304,7 @@ class Release(Mapping[str, Released]):
         if len(text) > LARGEST:
             advice = "Save its statistics in several files."
             raise refusal("Release.save", "path", f"cannot take more than {LARGEST:,} bytes", len(text), advice)
-        with checks.writable("Release.save", path):
+        with writable("Release.save", path):
             Path(path).write_text(text, encoding="utf-8")
 
     @classmethod

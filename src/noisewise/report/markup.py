@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from noisewise import checks
+from noisewise.errors import writable
 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Characters that no HTML file may hold, and those that would turn the direction of the text around them."""
@@ -120,6 +120,6 @@ def listed(items: Sequence[str], last: str = "and") -> str:
 
 def saved(source: str, path: str | os.PathLike[str], who: str) -> Path:
     """Write a page to a file."""
-    with checks.writable(who, path):
+    with writable(who, path):
         Path(path).write_text(source, encoding="utf-8")
     return Path(path)

@@ -16,7 +16,7 @@ from noisewise import checks
 from noisewise._version import current_versions
 from noisewise.axes import Axes
 from noisewise.diagnostics import chains, tails, weights
-from noisewise.errors import InputError, refusal
+from noisewise.errors import InputError, refusal, writable
 from noisewise.frozen import FrozenDict
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
@@ -479,7 +479,7 @@ class Posterior:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write NetCDF that ArviZ, xarray and R can read; `Posterior.load` gives the same draws and metadata back."""
         metadata = {"noisewise": json.dumps(self._metadata())}
-        with checks.writable("Posterior.save", path):
+        with writable("Posterior.save", path):
             netcdf.write(path, self._groups(self.draws, self.naming, in_file=True), metadata)
 
     def _metadata(self) -> dict[str, Any]:
@@ -496,7 +496,7 @@ class Posterior:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the draws as CSV, one row each, as R's package posterior reads them; see docs/in-r.md."""
-        with checks.writable("Posterior.to_csv", path):
+        with writable("Posterior.to_csv", path):
             draws_table(self).to_csv(Path(path), index=False)
 
     @classmethod

@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from noisewise import checks
 from noisewise._version import current_versions
 from noisewise.analysis import Analysis
-from noisewise.errors import InputError, refusal
+from noisewise.errors import InputError, refusal, writable
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.fit import chosen
 from noisewise.plots.posterior import plot
@@ -77,7 +76,7 @@ def filling(folder: Path) -> Iterator[Path]:
     """
     check_folder(folder)
     advice = "Check that the folder can be written to, and that the disk is not full."
-    with checks.writable("results", folder, "out", advice):
+    with writable("results", folder, "out", advice):
         partial = _beside(folder)
         try:
             yield partial
