@@ -10,6 +10,7 @@ Every closed form is tested against its definition, `by_enumeration`.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -186,7 +187,7 @@ def by_enumeration(
     of, points = _norm(who, norm), _domain(who, domain)
     n = checks.integer(who, "n", n, least=1, advice="It is the number of records.")
     largest = 0.0
-    values = _Values(query, points)
+    values = _values_of(query, points)
     sizes: Iterable[int] = [n] if _relation(who, neighbours) == "replace-one" else range(least, n + 1)
     for size in sizes:
         for data in combinations_with_replacement(range(len(points)), size):
@@ -217,7 +218,7 @@ def local_by_enumeration(
     _relation(who, neighbours)
     if not all(isinstance(place, (int, np.integer)) and 0 <= place < len(points) for place in data):
         raise refusal(who, "data", f"must be positions from 0 to {len(points) - 1}", data, "Give indices of `domain`.")
-    values, start = _Values(query, points), tuple(sorted(data))
+    values, start = _values_of(query, points), tuple(sorted(data))
     near = _neighbours_of(start, len(points), neighbours, least, len(start) + 1)
     return max((_finite(who, of(values(start) - values(neighbour)), start) for neighbour in near), default=0.0)
 
@@ -242,7 +243,7 @@ def smooth_by_enumeration(
     of, points = _norm(who, norm), _domain(who, domain)
     _relation(who, neighbours)
     xi = checks.positive_number(who, "xi", xi, "It is the smoothness.")
-    values, start = _Values(query, points), tuple(sorted(data))
+    values, start = _values_of(query, points), tuple(sorted(data))
     steps = len(start) if steps is None else steps
     top = len(start) + steps + 1
     seen, frontier, largest = {start}, [start], 0.0
@@ -258,17 +259,9 @@ def smooth_by_enumeration(
     return largest
 
 
-class _Values:
+def _values_of(query: Query, points: Array) -> Callable[[tuple[int, ...]], Array]:
     """A query's values by data set, each computed once."""
-
-    def __init__(self, query: Query, points: Array) -> None:
-        self.query, self.points = query, points
-        self.computed: dict[tuple[int, ...], Array] = {}
-
-    def __call__(self, data: tuple[int, ...]) -> Array:
-        if data not in self.computed:
-            self.computed[data] = np.asarray(self.query(self.points[list(data)]), dtype=float)
-        return self.computed[data]
+    return cache(lambda data: np.asarray(query(points[list(data)]), dtype=float))
 
 
 def _neighbours_of(

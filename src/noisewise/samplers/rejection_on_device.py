@@ -4,6 +4,7 @@ Besides what `model.on_device.draws` puts there, noise density, acceptance and t
 device. See docs/engines.md.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -36,16 +37,12 @@ def accept(
     log_sups = {name: problem.log_sup(name) for name in released}
     tree = {name: (problem.release[name].mechanism, np.asarray(problem.release[name].value)) for name in released}
     beside: dict[Any, Any] = model.compiled
-    guess = beside.setdefault(("device capacity", fresh, released, rows), _Capacity(rows))
-    key = key_data(rng)
+    room, key = ("device capacity", fresh, released, rows), key_data(rng)
     while True:
-        capacity = guess.capacity
-
-        def build(capacity: int = capacity) -> Any:
-            return lambda *arguments: _accept_program(model, fresh, rows, capacity, *arguments)
-
-        purpose = ("device accept", fresh, released, rows, capacity)
-        program = model.compiled.setdefault(purpose, Compiled(build))
+        # Room for half of the rows, or for all: to compile again takes longer than a thousand blocks gain.
+        capacity = beside.setdefault(room, rows // 2)
+        build = partial(partial, _accept_program, model, fresh, rows, capacity)
+        program = model.compiled.setdefault(("device accept", fresh, released, rows, capacity), Compiled(build))
         with precision():
             columns, positions, *excesses = program(key, as_inputs(inputs), tree, log_sups)
             count, worst, wrong = jax.device_get(excesses)
@@ -53,7 +50,7 @@ def accept(
             _refuse_above(worst, problem)
             if count <= capacity:
                 break
-        guess.grow()
+        beside[room] = rows
     with precision():
         if stay:
             return _held(columns, int(count)), _held({"positions": positions}, int(count))["positions"]
@@ -113,16 +110,6 @@ def compacted(columns: Columns, accepted: Any, capacity: int) -> tuple[Columns, 
     numbers = jnp.arange(len(accepted), dtype=jnp.int32)
     positions = jnp.zeros(capacity, jnp.int32).at[place].set(numbers, mode="drop")
     return {name: column[positions] for name, column in columns.items()}, positions, rank[-1] + 1
-
-
-class _Capacity:
-    """Room for a block's survivors: half of its rows, for to compile again takes longer than a thousand blocks gain."""
-
-    def __init__(self, rows: int) -> None:
-        self.rows, self.capacity = rows, rows // 2
-
-    def grow(self) -> None:
-        self.capacity = self.rows
 
 
 def _refuse_above(worst: dict[str, Any], problem: Problem) -> None:

@@ -189,8 +189,8 @@ LAWS_AND_TOTALS = {
     ),
     "a site of a function keeps the values of its first run": Mutant(
         "model/from_numpyro.py",
-        "return value_of({**before, **values})",
-        "return value_of({**values, **before})",
+        "lambda values: value_of({**before, **values})",
+        "lambda values: value_of({**values, **before})",
         "model/test_from_numpyro.py::test_it_is_the_model_written_by_hand",
     ),
     "a law with an atom at zero counts as one with a density": Mutant(
