@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from targets import briefly
 
 import noisewise as nw
-from noisewise.inference.conditional import row_panels, rows
+from noisewise.inference.conditional import row_blocks, row_panels
 from noisewise.inference.conditional.rows import NoisyRows, RowSource
 from noisewise.numerics import Compiled
 
@@ -107,7 +107,7 @@ def test_blocks_and_engines_change_nothing(monkeypatch):
     """Of forty rows in blocks of sixteen; an accelerator, here the processor, has its own order of work."""
     case = "Student t, Laplace"
     whole = rows_of(case).moments(POINT, given_at, "as they are")
-    monkeypatch.setattr(rows, "BLOCK", 16)
+    monkeypatch.setattr(row_blocks, "BLOCK", 16)
     first, second = (
         rows_of(case, engine).moments(POINT, given_at, "as they are") for engine in (nw.Threads(1), nw.Threads(2))
     )

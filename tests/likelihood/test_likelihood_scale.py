@@ -10,6 +10,7 @@ from scipy import integrate, optimize, special, stats
 from targets import briefly
 
 import noisewise as nw
+from noisewise.inference.conditional import row_blocks
 from noisewise.inference.problem import Problem
 from noisewise.likelihood.e_step import cloud as clouds
 from noisewise.likelihood.e_step import streamed
@@ -33,7 +34,7 @@ def one_part(law, mechanism, released, prior=PRIOR):
 def always_streamed(monkeypatch):
     """Small problems take the road of large ones, in small pieces that do not divide the entries."""
     monkeypatch.setattr(clouds, "LARGE", 0)
-    monkeypatch.setattr(streamed, "ROWS", 8)
+    monkeypatch.setattr(row_blocks, "BLOCK", 8)
 
 
 def streamed_and_held(part, values, monkeypatch):
@@ -183,7 +184,7 @@ def test_windows_follow_the_law(always_streamed, monkeypatch):
     few, held = streamed_and_held(part, far, monkeypatch)
     assert part.sweep.grid is not first
     assert few.log_likelihoods == pytest.approx(held.log_likelihoods, abs=1e-8)
-    monkeypatch.setattr(streamed, "STILL", np.inf)
+    monkeypatch.setattr(row_blocks, "STILL", np.inf)
     part.sweep.grid = first
     stale = exact_cloud(part, far)
     assert np.max(np.abs(stale.log_likelihoods - held.log_likelihoods)) > 1.0
