@@ -21,13 +21,20 @@ Poll = Callable[[], None]
 
 ROWS, LEAST_ROWS, CELLS = 2**15, 64, 2**19
 """Rows of one block at most and at least, and numbers that it may handle between these."""
+RECORDS = 8
+"""Numbers in the records of a total that count as one: they are added up in parts, and are never all there."""
 
 
 def block_rows(problem: Problem, simulations: int = 1) -> int:
     """Rows of one block; by model, release and settings alone, never by draws, threads or memory."""
     model = problem.model
-    cells = sum(model.cost_of_row(name) * (1 if name in model.parameters else simulations) for name in model.order)
-    return rows_within(ROWS, LEAST_ROWS, cells, CELLS)
+
+    def cells_of(name: str) -> int:
+        cost, total = model.cost_of_row(name), model.total(name)
+        cost = cost if total is None else max(cost // RECORDS, math.prod(total.struct.shape))
+        return cost * (1 if name in model.parameters else simulations)
+
+    return rows_within(ROWS, LEAST_ROWS, sum(map(cells_of, model.order)), CELLS)
 
 
 @dataclass(frozen=True)
