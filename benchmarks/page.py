@@ -3,12 +3,13 @@
 import datetime
 import os
 import platform
+import sys
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 PARTS = (
     *("first result", "forecasts", "samplers", "hierarchy", "numpyro models"),
-    *("likelihood", "likelihood on an accelerator", "peers", "threads", "threads elsewhere"),
+    *("likelihood", "likelihood on an accelerator", "peers", "threads", "threads without a lock", "threads elsewhere"),
     *("scaling", "tables", "tables on an accelerator", "coverage", "design", "checkpoint", "device"),
 )
 """Their order on the page."""
@@ -37,7 +38,13 @@ def machine():
         model = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         pass
-    return f"{model}, {len(os.sched_getaffinity(0))} processors, Python {platform.python_version()}"
+    processors, version = len(os.sched_getaffinity(0)), platform.python_version()
+    return f"{model}, {processors} processors, {'' if locked() else 'free-threaded '}Python {version}"
+
+
+def locked():
+    """Whether one thread at a time runs Python code."""
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def peak():

@@ -7,7 +7,8 @@ to compile; medians are shown. Every thread has the same number of draws to make
 measured is how many come in a second, not how soon a short run ends. Processes that know nothing of each other are the
 most that a machine's processors give: where they fall short of their number, other work, shared memory or shared clocks
 slow them down.
-`--write` puts the table on the page; `--out` and `--page` do that for a machine from which the page cannot be reached.
+`--write` puts the table on the page, that of a free-threaded Python (`PYTHON_GIL=0 python3.13t`) beside the other's;
+`--out` and `--page` do that for a machine from which the page cannot be reached.
 """
 
 import argparse
@@ -121,7 +122,10 @@ def main():
             if chosen.out:
                 Path(chosen.out).write_text(json.dumps({"where": page.machine(), "rows": rows}))
         if chosen.write:
-            page.write("threads", told("## Threads", page.machine(), rows))
+            part, title = "threads", "## Threads"
+            if not page.locked():
+                part, title = "threads without a lock", "### Without the interpreter's lock"
+            page.write(part, told(title, page.machine(), rows))
 
 
 if __name__ == "__main__":
