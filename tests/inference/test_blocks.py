@@ -18,6 +18,7 @@ from noisewise.engine import Stopped, Threads
 from noisewise.errors import NoisewiseWarning
 from noisewise.inference import randomness, streams
 from noisewise.inference.blocks import by_block, run_blocks
+from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
 from noisewise.model.law import Law, constant_law
@@ -298,6 +299,7 @@ def test_a_checkpoint_goes_on_with_blocks_of_its_own_sizes(seed, monkeypatch, tm
         path = tmp_path / f"{settled}"
         if settled == streams.NEVER:  # as that version wrote it
             monkeypatch.setattr(streams.StreamsRun, "describe", described_before)
+            monkeypatch.setattr(streams.StreamsRun, "_settle", never_settled)
         nw.sample(model, release, draws=draws[0], **common, checkpoint=path)
         monkeypatch.undo()
         growing(monkeypatch, 5)
@@ -307,9 +309,35 @@ def test_a_checkpoint_goes_on_with_blocks_of_its_own_sizes(seed, monkeypatch, tm
 
 
 def described_before(run):
+    run.log.put({"streams": {}, "roots": [], "draws": run.draws}, "streams")
+
+
+def never_settled(run):
     for stream in run.streams:
         stream.settled = streams.NEVER
-    run.log.put({"streams": {}, "roots": [], "draws": run.draws}, "streams")
+
+
+@pytest.mark.parametrize("wrong", [0, -5, 63.5, "64"])
+def test_a_checkpoint_that_says_nonsense_of_its_sizes_is_refused(wrong, seed, monkeypatch, tmp_path):
+    common = {"sampler": nw.Rejection(), "seed": seed, "engine": Threads(1), "checkpoint": tmp_path / "run"}
+    with monkeypatch.context() as changed:
+        changed.setattr(
+            streams.StreamsRun,
+            "describe",
+            lambda run: run.log.put({"streams": {}, "roots": [], "draws": 1, "settled": wrong}, "streams"),
+        )
+        nw.sample(count_model(), count_release(), draws=30, **common)
+    with pytest.raises(nw.InputError, match="its blocks are larger from"):
+        nw.sample(count_model(), count_release(), draws=60, **common)
+
+
+@pytest.mark.parametrize(("entries", "grows"), [(1, True), (1_000, True), (20_000, False)])
+def test_only_light_rows_come_in_larger_blocks(entries, grows):
+    model = nw.Model({"mu": dist.Normal(0.0, 1.0).expand([entries])}, {"s": lambda mu: dist.Normal(mu.sum(), 1.0)})
+    problem = Problem(model, nw.Release(s=nw.Laplace(scale=1.0).released(0.3)))
+    (stream,) = rejection.plan_streams(problem, joint=True)
+    assert (stream.growth > 1) == grows
+    assert not grows or stream.rows * stream.growth * (entries + 1) <= rejection.GROWTH * rejection.CELLS
 
 
 def test_a_block_of_another_size_is_refused(seed, monkeypatch, tmp_path):
@@ -317,7 +345,7 @@ def test_a_block_of_another_size_is_refused(seed, monkeypatch, tmp_path):
     common = {"sampler": nw.Rejection(), "seed": seed, "engine": Threads(1)}
     growing(monkeypatch, 2)
     nw.sample(count_model(), count_release(), draws=3_000, **common, checkpoint=tmp_path / "run")
-    monkeypatch.setattr(streams.StreamsRun, "describe", described_before)
+    monkeypatch.setattr(streams.StreamsRun, "_settle", never_settled)
     with pytest.raises(nw.InputError, match="positions that fit"):
         nw.sample(count_model(), count_release(), draws=4_000, **common, checkpoint=tmp_path / "run")
 

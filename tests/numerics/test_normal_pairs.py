@@ -35,14 +35,32 @@ def tangent(x):
 
 
 def test_the_quotient_is_the_tangent_up_to_rounding():
-    """In rational numbers: what the quotient leaves out, and the rounding of its coefficients."""
+    """In rational numbers: what the quotient leaves out, and the rounding of its coefficients; in turns, once more."""
     for step in range(1, 65):
-        x = (EXACT_PI / 4 * Fraction(step, 64)).limit_denominator(10**12)
-        above, below = (
-            sum(Fraction(one) * x ** (2 * k) for k, one in enumerate(coefficients))
-            for coefficients in (normal_pairs.N, normal_pairs.D)
-        )
-        assert abs(x * above / below / tangent(x) - 1) < Fraction(1, 10**16)
+        u = Fraction(step, 128)
+        exact = tangent((EXACT_PI / 2 * u).limit_denominator(10**25))
+        for unit, above, below in (
+            (EXACT_PI / 2, normal_pairs.N, normal_pairs.D),
+            (1, normal_pairs._N, normal_pairs._D),
+        ):
+            n, d = (
+                sum(Fraction(one) * (unit * u) ** (2 * k) for k, one in enumerate(coefficients))
+                for coefficients in (above, below)
+            )
+            assert abs(unit * u * n / d / exact - 1) < Fraction(2, 10**16)
+
+
+@pytest.mark.parametrize("scale", [0.0, -2.0, 1e-310, 1e308, np.inf])
+def test_a_scale_out_of_range_is_met_as_by_numpy(scale, seed):
+    """And so is memory that is not in one piece, or of another kind."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = fill_with_normals(np.random.default_rng(seed), np.empty(5_000), scale)
+        plain = scale * np.random.default_rng(seed).standard_normal(5_000)
+    assert np.array_equal(out, plain) if scale != -2.0 else np.isfinite(out).all()
+    apart = np.zeros((100, 100), order="F")
+    assert np.all(fill_with_normals(np.random.default_rng(seed), apart) != 0.0)
+    single = fill_with_normals(np.random.default_rng(seed), np.empty(10_000, np.float32))
+    np.testing.assert_allclose(single, np.random.default_rng(seed).standard_normal(10_000), rtol=1e-6)
 
 
 def test_cosine_and_sine_of_every_angle():

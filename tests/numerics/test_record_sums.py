@@ -12,6 +12,12 @@ from noisewise.numerics.numpy_programs import REAL_ONLY
 from noisewise.numerics.record_sums import PlainSums
 from noisewise.numerics.scratch import Scratch
 
+
+@partial(jax.jit, static_argnums=2)
+def converted(x, number, kind):
+    return x * jnp.asarray(number).astype(kind)
+
+
 PLAIN = {
     "clamped": lambda x, y, k, a: jnp.clip(x, -1.0, a),
     "between numbers": lambda x, y, k, a: jnp.clip(x, -1.0, 1.0),
@@ -28,6 +34,18 @@ PLAIN = {
     "divided": lambda x, y, k, a: jnp.clip(x, -1.0, 1.0) / 7,
     "times a number": lambda x, y, k, a: jnp.stack([3.0 * jnp.clip(x, -1.0, a), (x * y) * -2 / 5.0, 2 * k]),
     "a number divided": lambda x, y, k, a: 2.0 / (x * x + 1.0),
+    "beyond range in between": lambda x, y, k, a: jnp.clip(x, 0.0, 1.0) * 1e307 / 1e300,
+    "a sum beyond range": lambda x, y, k, a: (jnp.clip(x, 0.5, 1.0) * 1.6e308) / 1e5,
+    "nothing is left": lambda x, y, k, a: jnp.clip(x, -1.0, 1.0) * 0.0,
+    "by zero": lambda x, y, k, a: jnp.clip(x, 0.5, 1.0) / 0.0,
+    "by an infinite number": lambda x, y, k, a: jnp.clip(x, 0.5, 1.0) / jnp.inf,
+}  # fmt: skip
+
+
+CONVERTED = {
+    "a number made whole": lambda x, y, k, a: converted(jnp.clip(x, 0.0, 1.0), 2.7, int),
+    "a number that counts as one": lambda x, y, k, a: converted(jnp.clip(x, 0.0, 1.0), 3, bool),
+    "rounded to 32 bits": lambda x, y, k, a: converted(jnp.clip(x, 0.0, 1.0), 0.1, jnp.float32),
 }  # fmt: skip
 
 
@@ -41,6 +59,16 @@ def some(rows, records, seed):
     rng = np.random.default_rng(seed)
     values = {"a": rng.random(rows) + 0.5, "k": rng.integers(-3, 9, (rows, records))}
     return values | {name: rng.standard_normal((rows, records)) for name in ("x", "y")}
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_a_factor_of_another_type_is_what_it_becomes(name, seed):
+    """Or the sum is left to XLA."""
+    values, sums = some(7, 5, seed), PlainSums(lambda: partial(contributions, CONVERTED[name]))
+    with double():
+        each = np.asarray(contributions(CONVERTED[name], values))
+    if sums.program(values) is not None:
+        assert np.allclose(sums(values), each.sum(axis=1), rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", PLAIN)

@@ -24,7 +24,7 @@ from noisewise.samplers.proposals import adapted, proposal, weighted_candidates
 from noisewise.samplers.proposals.memory import Memory, Round
 from noisewise.samplers.proposals.pilot import _Pilot
 from noisewise.samplers.proposals.proposal import FromPrior
-from noisewise.samplers.proposals.weighted_candidates import Weigh
+from noisewise.samplers.proposals.weighted_candidates import CELLS, Weigh, block_rows
 from noisewise.samplers.rejection_control import RejectionControl
 
 FAMILY = {
@@ -405,3 +405,17 @@ def test_dominated_weights_end_with_high_k(seed):
     with pytest.raises(InferenceError) as caught:
         nw.sample(model, release, Importance(min_ess=1.0), draws=20_000, seed=seed)
     assert caught.value.result.status == "high_k"
+
+
+@pytest.mark.parametrize(("records", "rows"), [(30, 2**15), (300, 2**13), (20_000, 2**7), (10**6, 64)])
+def test_a_block_has_few_enough_records(records, rows):
+    """Of totals that are simulated; one whose law is known has rows as light as that law."""
+    release = nw.Release(s=nw.Laplace(scale=1.0).released(3.0))
+    record = {"x": lambda mu: dist.Normal(mu, 1.0)}
+    simulated = nw.Model(
+        {"mu": dist.Normal(0.0, 1.0)}, {"s": nw.Total(record, lambda x: jnp.clip(x, 0.0, 1.0), records)}
+    )
+    known = nw.Model({"mu": dist.Normal(0.0, 1.0)}, {"s": nw.Total(record, lambda x: x, records)})
+    assert block_rows(Problem(simulated, release)) == rows
+    assert rows == 64 or rows * records <= 8 * CELLS
+    assert block_rows(Problem(known, release)) == 2**15

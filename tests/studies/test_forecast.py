@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -131,6 +132,26 @@ def test_weighing_by_the_likelihood_settles_what_all_pilots_would(draws, seed, m
     ranking = choice.ranked_estimates(probe, draws, seed, Threads(1), collapsed)
     assert [each.sampler for each in ranking[: len(first)]] == [each.sampler for each in first]
     assert choice.reason_for(first, probe) == choice.reason_for(ranking, probe)
+
+
+def test_no_pilot_is_run_that_would_take_longer_than_rejection_itself(seed, monkeypatch):
+    """Every table of 60 in four cells is summed over for each parameter value. Negative control: few draws of less."""
+    model = nw.Model({"p": dist.Dirichlet(jnp.ones(4))}, {"table": lambda p: dist.Multinomial(60, p)})
+    release = nw.Release(table=nw.Laplace(scale=2.0).released(np.array([21.5, 6.1, 10.2, 26.8])))
+    probe, pilots = probed(model, release, seed), []
+
+    def pilot_of(*_, **__):
+        pilots.append(1)
+        raise nw.InputError("no pilot in this test")
+
+    monkeypatch.setattr(choice, "pilot_of", pilot_of)
+    first, collapsed = choice.by_likelihood(probe, 4_000, seed, Threads(1))
+    assert [type(each.sampler) for each in first] == [nw.Rejection]
+    assert collapsed is None
+    assert not pilots
+    monkeypatch.setattr(choice, "least_work", lambda problem: first[0].work - 1.0)
+    assert choice.by_likelihood(probe, 4_000, seed, Threads(1)) == ([], None)
+    assert pilots
 
 
 def test_seconds_are_told_for_every_sampler_and_less_once_it_has_run(seed):

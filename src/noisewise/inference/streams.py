@@ -272,6 +272,7 @@ class StreamsRun:
         """By root, pieces that are still to be moved into its columns."""
         self.loose_rows, self.placed = [0] * len(roots), [0] * len(roots)
         self.streams = [stream for root in roots for stream in root.below()]
+        self._settle()
         self.wanted = {child.index: stream.rows for stream in self.streams for child in stream.children}
         """By stream, the survivors that the first block of its parent takes."""
         self.parents = {child.index: stream for stream in self.streams for child in stream.children}
@@ -287,6 +288,15 @@ class StreamsRun:
         self.start = time.monotonic()
         self.pace: tuple[float, int] | None = None
         """Seconds and draws when the first blocks had come."""
+
+    def _settle(self) -> None:
+        """Blocks grow from where they did in the log; one that does not say so has none that are larger."""
+        before = self.log.get("streams")
+        settled = SETTLED if before is None else before.get("settled", NEVER)
+        if type(settled) is not int or settled < 1:
+            raise self.log.refusal(f"its blocks are larger from the {settled!r}th on")
+        for stream in self.streams:
+            stream.settled = settled
 
     # The engine's side -------------------------------------------------------------------------------
 
@@ -533,16 +543,12 @@ class StreamsRun:
 
     def describe(self) -> None:
         """Note in the log what its blocks belong to, for `noisewise status`; and from which on they are larger."""
-        before = self.log.get("streams")
-        # of a version whose blocks were all of one size, none may be larger
-        settled = SETTLED if before is None else before.get("settled", NEVER)
-        for stream in self.streams:
-            stream.settled = settled
         streams = {
             str(s.index): {"label": s.label, "rows": s.rows, "growth": s.growth} for s in self.streams if s.counted
         }
         roots = [root.index for root in self.roots if root.counted]
-        self.log.put({"streams": streams, "roots": roots, "draws": self.draws, "settled": settled}, "streams")
+        about = {"streams": streams, "roots": roots, "draws": self.draws, "settled": self.streams[0].settled}
+        self.log.put(about, "streams", needed=True)
 
     def outcome(self) -> Outcome:
         """The draws present, the same number from each root."""

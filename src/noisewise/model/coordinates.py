@@ -30,6 +30,8 @@ Centring = Mapping[str, Any]
 """For names of `Chart.located`, per entry: 1 for the value itself, 0 for its standardised self, or between."""
 AS_THEY_ARE: Centring = {}
 
+FEW_NUMBERS = 2**18
+"""Coordinates up to which a program that finds them is compiled in little time; above, it is made to run fast."""
 LOOKED_AT, LEAST_ROWS, CELLS = 2**12, 2**6, 2**18
 """Draws of the prior that are looked at for its edges: at most, at least; between these, as many as fit in so many
 numbers."""
@@ -202,8 +204,9 @@ class Space:
 
     def free_from(self, values: Values) -> Array:
         """The free vector of each row of parameter values: (rows, size)."""
-        program = self._program("free", lambda: jax.vmap(self.chart.free))
         count = len(values[self.names[0]]) if self.names else 0
+        purpose = "free" if count * self.size <= FEW_NUMBERS else "free, many rows"
+        program = self._program(purpose, lambda: jax.vmap(self.chart.free))
         more = max(LEAST_ROWS, 1 << max(count - 1, 0).bit_length()) - count  # few programs for all numbers of rows
         rows = {name: np.asarray(values[name]) for name in self.names}
         if count and more:
@@ -212,7 +215,7 @@ class Space:
             return np.asarray(program(rows))[:count]
 
     def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
-        options = AT_ONCE if purpose == "free" else NO_OPTIONS  # for several numbers of rows, few steps each
+        options = AT_ONCE if purpose == "free" else NO_OPTIONS  # which is compiled for several numbers of rows
         return self.model.compiled.setdefault(("space", purpose), Compiled(build, options=options))
 
 

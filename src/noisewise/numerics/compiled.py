@@ -116,6 +116,7 @@ class Compiled:
     def _prepared(
         self, arguments: tuple[Any, ...], after: threading.Event | None, handed_over: threading.Event
     ) -> None:
+        _looking.set(False)  # in this thread's own context: what is prepared will run often
         try:
             if after is not None:
                 after.wait()
@@ -127,11 +128,14 @@ class Compiled:
     def shapes(self, *arguments: Any) -> Any:
         """What the program will give for arguments of these shapes: it is traced, and compiled from that trace."""
         key = self._key(*jax.tree.flatten(arguments))
-        if key not in self._outputs:
-            self._traces[key] = traced = jax.jit(self._build()).trace(*arguments)
-            shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), traced.out_info)
-            self._outputs[key] = shapes
-        return self._outputs[key]
+        with self._lock:
+            if key not in self._outputs:
+                traced = jax.jit(self._build()).trace(*arguments)
+                if key not in self._programs:
+                    self._traces[key] = traced
+                shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), traced.out_info)
+                self._outputs[key] = shapes
+            return self._outputs[key]
 
     def _program(self, arguments: tuple[Any, ...], handed_over: threading.Event | None = None) -> Callable[..., Any]:
         leaves, tree = jax.tree.flatten(arguments)
@@ -202,10 +206,10 @@ class Compiled:
 
 
 def _made(lowered: Any, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """The program, with XLA's `options` where the installed version has them."""
-    if options:
+    """The program, with XLA's `options` where the installed version has them; of several, perhaps only `PLAINLY`."""
+    for known in [options] + [PLAINLY] * (len(options) > len(PLAINLY)) if options else []:
         with suppress(jax.errors.JaxRuntimeError):  # one that it has not; any other failure is met again
-            program: Callable[..., Any] = lowered.compile(compiler_options=dict(options))
+            program: Callable[..., Any] = lowered.compile(compiler_options=dict(known))
             return program
     plain: Callable[..., Any] = lowered.compile()
     return plain

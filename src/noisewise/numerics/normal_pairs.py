@@ -1,8 +1,8 @@
 """Many standard normal numbers at once, in pairs (Box and Muller 1958). docs/derivations/totals.md, "Normal records".
 
 NumPy's own go through a branch for each number, on a sign that no processor can foresee. An exponential number for the
-radius and a uniform one for the angle have none, and what follows is arithmetic on whole arrays. It has no function of
-the processor's or the system's in it: the numbers are the same everywhere, bit by bit.
+radius and a uniform one for the angle have none, and what follows is arithmetic on whole arrays, without a function of
+the processor's or the system's.
 """
 
 import math
@@ -16,6 +16,8 @@ PAIRS = 2**15
 """Made at a time: few enough to stay in a core's cache, enough to be worth the steps in Python."""
 FEW = 2**12
 """Numbers below which NumPy's own take less time."""
+LEAST = 1e-280
+"""Scales below, or above its inverse, stay out of the radius, which is divided by numbers of up to 1e11."""
 
 # tan(x) = x N(x^2) / D(x^2) for |x| <= pi/4, with the least relative error of any such quotient of cubics, 1.9e-17
 N = (1.0, -0.12828347005816965, 0.0028059182020293262, -7.483634588258985e-06)
@@ -33,12 +35,10 @@ _N, _D = [math.pi / 2 * one for one in _in_turns(N)], _in_turns(D)
 
 
 def fill_with_normals(rng: np.random.Generator, out: Array, scale: float = 1.0) -> Array:
-    """Independent normal numbers of mean zero in `out`, which is contiguous; it is returned."""
+    """Independent normal numbers of mean zero in `out`, which is returned."""
+    if out.size < FEW or not out.flags.c_contiguous or out.dtype != np.float64 or not LEAST < abs(scale) < 1.0 / LEAST:
+        return np.multiply(rng.standard_normal(out.shape), scale, out=out)
     flat = out.reshape(-1)
-    if flat.size < FEW:
-        rng.standard_normal(out=flat)
-        flat *= scale
-        return out
     for start in range(0, flat.size - 1, 2 * PAIRS):
         part = flat[start : start + 2 * PAIRS]
         half = len(part) // 2

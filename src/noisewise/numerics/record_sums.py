@@ -2,9 +2,9 @@
 
 XLA copies what it is given, hands the work to threads of its own and adds one number after the other. A clamped sum is
 a comparison or two and an addition for each record: NumPy does that at once on records that are still in the cache.
-Only operations that IEEE 754 rounds correctly are taken, so contributions are the same numbers either way. Sums along a
-row of records are NumPy's, in an order that depends on the number of records alone. See
-docs/derivations/totals.md.
+Only operations that IEEE 754 rounds correctly are taken, so contributions are the same numbers either way, but for a
+factor that all records share, which is applied to their sum. Sums along a row of records are NumPy's, in an order that
+depends on the number of records alone. See docs/derivations/totals.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -98,13 +98,18 @@ class PlainSums:
         return self._programs[key]
 
 
-def _program(function: Callable[[Values], Any], values: Values) -> Program | None:
+def _program(function: Callable[[Values], Any], values: Values, factor_last: bool = True) -> Program | None:
+    """The program, or None where the function is more than arithmetic.
+
+    With `factor_last` a number that every record is multiplied or divided by is left to the sum; where that gives
+    anything but finite numbers, it is done record by record after all.
+    """
     traced = jax.make_jaxpr(function)(values)
     names = sorted(values)  # the order in which JAX takes a dict apart
     inputs = [Node() for _ in names]
     try:
         (output,) = _nodes(traced.jaxpr, inputs, traced.consts)
-        parts = _added_apart(output, RECORDS)
+        parts = _added_apart(output, RECORDS, factor_last)
         steps = _in_order(parts.leaves)
     except NotPlain:
         return None
@@ -128,7 +133,13 @@ def _program(function: Callable[[Values], Any], values: Values) -> Program | Non
                     if node in places
                     else node.operation(given)
                 )
-            return parts.put_together(lambda node: _added(value(node), counted))
+            summed = parts.put_together(lambda node: _added(value(node), counted))
+        if not parts.factored or np.all(np.isfinite(summed)):
+            return summed
+        with double():
+            one_by_one = _program(function, values, factor_last=False)
+        assert one_by_one is not None
+        return one_by_one(values, counted)
 
     return run
 
@@ -205,11 +216,6 @@ def _is_number(node: Node) -> bool:
     return node.known is not None and node.known.ndim == 0
 
 
-def _number(node: Node) -> Any:
-    """The number that `_is_number` has seen."""
-    return node.known if node.step is None else _number(node.inputs[0])
-
-
 def _in_order(ends: Sequence[Node]) -> list[Node]:
     """Every node that `ends` are made of, each after those that it needs."""
     nodes: dict[Node, None] = {}
@@ -238,33 +244,34 @@ class SummedParts:
     leaves: list[Node]
     put_together: Callable[[Callable[[Node], Any]], Any]
     """(the sum of a leaf over its records) -> the whole."""
+    factored: bool = False
+    """Whether a factor of the records is left to the sum."""
 
 
-def _added_apart(node: Node, axis: int) -> SummedParts:
-    """The sum of `node` over `axis`: of what it was stacked from, so that no stack of records is ever made.
-
-    What every record is multiplied or divided by, the sum is.
-    """
-    if node.kind in ("mul", "div") and node.fills:
-        scaled = _scaled(node)
-        if scaled is not None:
-            array, scale = scaled
-            return _moved(_added_apart(array, axis), scale)
+def _added_apart(node: Node, axis: int, factor_last: bool) -> SummedParts:
+    """The sum of `node` over `axis`: of what it was stacked from, so that no stack of records is ever made."""
+    scaled = _scaled(node) if factor_last else None
+    if scaled is not None:
+        array, scale = scaled
+        parts = _added_apart(array, axis, factor_last=False)
+        return SummedParts(parts.leaves, lambda summed: scale(parts.put_together(summed)), factored=True)
     if node.kind == "transpose":
         order = node.step.params["permutation"]
         axes_left = [old - (old > order[axis]) for new, old in enumerate(order) if new != axis]
-        return _moved(_added_apart(node.inputs[0], order[axis]), lambda summed: np.transpose(summed, axes_left))
+        untransposed = _added_apart(node.inputs[0], order[axis], factor_last)
+        return _moved(untransposed, lambda summed: np.transpose(summed, axes_left))
     if node.kind in ("stack", "concatenate"):
         place = node.step.params["axis" if node.kind == "stack" else "dimension"]
         if place != axis:
             inside = axis - (node.kind == "stack" and place < axis)
             join = np.stack if node.kind == "stack" else np.concatenate
-            return _joined([_added_apart(one, inside) for one in node.inputs], join, place - (axis < place))
+            pieces = [_added_apart(one, inside, factor_last) for one in node.inputs]
+            return _joined(pieces, join, place - (axis < place))
     if node.kind == "broadcast_in_dim" and len(node.inputs) == 1:
         places, shape = list(node.step.params["broadcast_dimensions"]), node.step.params["shape"]
         if axis in places and len(places) > 1 and np.prod(node.step.invars[0].aval.shape) == np.prod(shape):
             rest = tuple(size for number, size in enumerate(shape) if number != axis)
-            summed = _added_apart(node.inputs[0], places.index(axis))
+            summed = _added_apart(node.inputs[0], places.index(axis), factor_last)
             return _moved(summed, lambda value: np.reshape(value, rest))
     if axis != RECORDS:
         raise NotPlain
@@ -272,23 +279,34 @@ def _added_apart(node: Node, axis: int) -> SummedParts:
 
 
 def _scaled(node: Node) -> tuple[Node, Callable[[Any], Any]] | None:
-    """What is multiplied or divided by a single number, and how; None where both sides vary."""
+    """Real numbers that are multiplied or divided by a single one, finite and not zero, and how; else None."""
+    if node.kind not in ("mul", "div") or not node.fills or node.step.outvars[0].aval.dtype.kind != "f":
+        return None
     first, second = node.inputs
-    if _is_number(second):
-        number = _number(second)
+    if _is_factor(second):
+        number = second.known
         return first, (lambda summed: summed * number) if node.kind == "mul" else (lambda summed: summed / number)
-    if node.kind == "mul" and _is_number(first):
-        return second, lambda summed: _number(first) * summed
+    if node.kind == "mul" and _is_factor(first):
+        return second, lambda summed: first.known * summed
     return None
 
 
+def _is_factor(node: Node) -> bool:
+    """Whether it is a real number as it stands in the program, that may be taken out of a sum."""
+    known = node.known
+    return (
+        known is not None and known.ndim == 0 and known.dtype == np.float64 and bool(np.isfinite(known) & (known != 0))
+    )
+
+
 def _moved(parts: SummedParts, move: Callable[[Any], Any]) -> SummedParts:
-    return SummedParts(parts.leaves, lambda summed: move(parts.put_together(summed)))
+    return SummedParts(parts.leaves, lambda summed: move(parts.put_together(summed)), parts.factored)
 
 
 def _joined(pieces: list[SummedParts], join: Any, axis: int) -> SummedParts:
     leaves = [leaf for piece in pieces for leaf in piece.leaves]
-    return SummedParts(leaves, lambda summed: join([piece.put_together(summed) for piece in pieces], axis=axis))
+    factored = any(piece.factored for piece in pieces)
+    return SummedParts(leaves, lambda summed: join([one.put_together(summed) for one in pieces], axis=axis), factored)
 
 
 # Operations ------------------------------------------------------------------------------------------------

@@ -213,7 +213,7 @@ def _stream_of(
     alone = device_rows is None and entrywise and problem.model.acts_row_by_row(fresh)
     together = max(1, TOGETHER // (rows * cells)) if alone else 1
     work = Merge(problem, tuple(fresh), released)
-    growth = GROWTH if alone and not children else 1
+    growth = GROWTH if alone and not children and rows * cells <= CELLS else 1
     return Stream(index, rows, work, label, children, counted=bool(released), together=together, growth=growth)
 
 

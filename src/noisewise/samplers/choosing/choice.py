@@ -40,7 +40,7 @@ from noisewise.samplers.judging import LONGEST
 from noisewise.samplers.proposals import many_rows
 from noisewise.samplers.proposals.adapted import Adapted
 from noisewise.samplers.proposals.collapsed import Collapse
-from noisewise.samplers.proposals.pilot import PilotPlan, pilot_of
+from noisewise.samplers.proposals.pilot import PilotPlan, least_work, pilot_of
 from noisewise.samplers.rejection import Rejection
 from noisewise.samplers.rejection_control import RejectionControl, foreseen
 from noisewise.samplers.smc import LEAST_PARTICLES, SMC
@@ -342,6 +342,10 @@ def by_likelihood(probe: Probe, draws: int, seed: int, engine: Engine) -> tuple[
     """
     if not collapses(probe):
         return [], None
+    if not probe.conditioned and Rejection().unfit(probe.problem) is None:
+        rejection = _rejection(probe, draws)
+        if rejection.delivers and rejection.work <= least_work(probe.problem):
+            return [rejection], None
     try:
         collapsed = _collapsed(probe, draws, seed, engine)
     except InputError:

@@ -41,7 +41,8 @@ SUMMED, LEAST_ROUND, LEAST_EACH = 2**24, 2**11, 2**9
 """Values that the sums of a round's rows may run over; rows of a round all the same, and for each free coordinate."""
 ENOUGH_ACCEPTED = 30.0
 """Rows of the prior that rejection would accept, from which on a tenth of the posterior at most goes unseen."""
-MOST_ROUNDS = 8
+LEAST_ROUNDS, MOST_ROUNDS = 3, 8
+"""Rounds that a pilot has: the search, one that needs no flattening, and the look at the weights; and at most."""
 MOST_SIMULATIONS = 64
 
 
@@ -90,6 +91,18 @@ def pilot_of(
     return PilotPlan(law, chosen, pilot.log_weights, pilot.columns, *counts)
 
 
+def least_work(problem: Problem) -> int:
+    """Numbers that a pilot handles at least where parameters are weighed by the exact likelihood."""
+    collapse = Collapse.of(problem)
+    return LEAST_ROUNDS * max(_collapsed_round(problem), collapse.rows) * collapse.work
+
+
+def _collapsed_round(problem: Problem) -> int:
+    """Parameter values of one round by the exact likelihood: fewer where each is dear."""
+    dear = SUMMED // Collapse.of(problem).work
+    return min(ROUND, max(LEAST_ROUND, LEAST_EACH * space_of(problem.model).size, dear))
+
+
 class _Pilot:
     """Rounds of weighted candidates, each on random streams of its own."""
 
@@ -99,8 +112,7 @@ class _Pilot:
         self.problem, self.simulations, self.seed, self.engine = problem, simulations, seed, engine
         self.log, self.collapse = log, collapse
         self.rows = Collapse.of(problem).rows if collapse else block_rows(problem, simulations)
-        dear = SUMMED // Collapse.of(problem).work if collapse else ROUND
-        self.round_rows = min(ROUND, max(LEAST_ROUND, LEAST_EACH * space_of(problem.model).size, dear))
+        self.round_rows = _collapsed_round(problem) if collapse else ROUND
         self.rounds = self.proposals = 0
         self.pace = 0.0
         self.columns: Columns = {}

@@ -22,7 +22,7 @@ Poll = Callable[[], None]
 ROWS, LEAST_ROWS, CELLS = 2**15, 64, 2**19
 """Rows of one block at most and at least, and numbers that it may handle between these."""
 RECORDS = 8
-"""Numbers in the records of a total that count as one: they are added up in parts, and are never all there."""
+"""Numbers in simulated records of a total that count as one: they are added up in parts, and are never all there."""
 
 
 def block_rows(problem: Problem, simulations: int = 1) -> int:
@@ -30,8 +30,11 @@ def block_rows(problem: Problem, simulations: int = 1) -> int:
     model = problem.model
 
     def cells_of(name: str) -> int:
-        cost, total = model.cost_of_row(name), model.total(name)
-        cost = cost if total is None else max(cost // RECORDS, math.prod(total.struct.shape))
+        total = model.total(name)
+        if total is None or total.known is not None:
+            cost = model.cost_of_row(name)
+        else:
+            cost = max(model.block_cost_of_row(name) // RECORDS, math.prod(total.struct.shape))
         return cost * (1 if name in model.parameters else simulations)
 
     return rows_within(ROWS, LEAST_ROWS, sum(map(cells_of, model.order)), CELLS)

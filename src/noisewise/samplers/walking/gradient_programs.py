@@ -17,6 +17,8 @@ from noisewise.numerics.compiled import AT_ONCE, PLAINLY
 
 PIECE = 100
 """Iterations between two looks at the clock."""
+MANY = 4_000
+"""Unknowns beyond which the start of a chain, tried at many places, takes longer to run than to compile."""
 DENSE = 32
 """Unknowns up to which the mass matrix is dense by default."""
 
@@ -123,7 +125,8 @@ class Programs:
 
     def _program(self, purpose: str, build: Callable[[], Any]) -> Compiled:
         key = ("nuts", purpose, self.target.signature, tuple(sorted(self.options.items())))
-        options = PLAINLY if purpose in ("advance", "finish") else AT_ONCE
+        brief = purpose not in ("advance", "finish") and self.target.size <= MANY
+        options = AT_ONCE if brief else PLAINLY
         return self.target.model.compiled.setdefault(key, Compiled(build, options=options))
 
 
