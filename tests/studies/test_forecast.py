@@ -127,6 +127,7 @@ def test_labels_of_kinds_are_no_such_hierarchy(seed):
 @pytest.mark.parametrize("draws", briefly([2_000, 20_000], [2_000]))
 def test_weighing_by_the_likelihood_settles_what_all_pilots_would(draws, seed, monkeypatch):
     monkeypatch.setattr(choice, "settled", lambda probe, draws: [])
+    monkeypatch.setattr(choice, "least_work", lambda problem: 0)
     probe = probed(count_model(2.0), count_release(), seed)
     first, collapsed = choice.by_likelihood(probe, draws, seed, Threads(1))
     ranking = choice.ranked_estimates(probe, draws, seed, Threads(1), collapsed)
