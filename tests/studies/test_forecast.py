@@ -127,7 +127,6 @@ def test_labels_of_kinds_are_no_such_hierarchy(seed):
 @pytest.mark.parametrize("draws", briefly([2_000, 20_000], [2_000]))
 def test_weighing_by_the_likelihood_settles_what_all_pilots_would(draws, seed, monkeypatch):
     monkeypatch.setattr(choice, "settled", lambda probe, draws: [])
-    monkeypatch.setattr(choice, "least_work", lambda problem: 0)
     probe = probed(count_model(2.0), count_release(), seed)
     first, collapsed = choice.by_likelihood(probe, draws, seed, Threads(1))
     ranking = choice.ranked_estimates(probe, draws, seed, Threads(1), collapsed)
@@ -136,23 +135,15 @@ def test_weighing_by_the_likelihood_settles_what_all_pilots_would(draws, seed, m
 
 
 def test_no_pilot_is_run_that_would_take_longer_than_rejection_itself(seed, monkeypatch):
-    """Every table of 60 in four cells is summed over for each parameter value. Negative control: few draws of less."""
+    """For each parameter value all tables of 60 in four cells are summed over. Negative control: a pilot of less work."""
     model = nw.Model({"p": dist.Dirichlet(jnp.ones(4))}, {"table": lambda p: dist.Multinomial(60, p)})
     release = nw.Release(table=nw.Laplace(scale=2.0).released(np.array([21.5, 6.1, 10.2, 26.8])))
-    probe, pilots = probed(model, release, seed), []
-
-    def pilot_of(*_, **__):
-        pilots.append(1)
-        raise nw.InputError("no pilot in this test")
-
-    monkeypatch.setattr(choice, "pilot_of", pilot_of)
-    first, collapsed = choice.by_likelihood(probe, 4_000, seed, Threads(1))
-    assert [type(each.sampler) for each in first] == [nw.Rejection]
-    assert collapsed is None
-    assert not pilots
+    probe = probed(model, release, seed)
+    first = choice.settled(probe, 4_000)
+    assert isinstance(first[0].sampler, nw.Rejection)
+    assert first[0].work > choice.AFFORDABLE
     monkeypatch.setattr(choice, "least_work", lambda problem: first[0].work - 1.0)
-    assert choice.by_likelihood(probe, 4_000, seed, Threads(1)) == ([], None)
-    assert pilots
+    assert choice.settled(probe, 4_000) == []
 
 
 def test_seconds_are_told_for_every_sampler_and_less_once_it_has_run(seed):

@@ -306,8 +306,9 @@ def settled(probe: Probe, draws: int) -> list[Estimate]:
 def _from_prior(probe: Probe, draws: int) -> list[Estimate]:
     """Rejection and weighting of prior draws, best first, where one of them settles the choice; else nothing.
 
-    Rejection does where it is affordable, weighting where it is cheap or keeps much of every row: no other sampler is
-    then looked at, since all of them start with a pilot, a warm-up or a program to compile. Where neither does and a
+    Rejection does where it is affordable, or would end before a pilot by the exact likelihood does; weighting where it
+    is cheap or keeps much of every row: no other sampler is then looked at, since all of them start with a pilot, a
+    warm-up or a program to compile. Where neither does and a
     table is measured several ways, augmentation: a simulated table hardly ever agrees with all its measurements.
     """
     problem, ranking = probe.problem, []
@@ -321,8 +322,10 @@ def _from_prior(probe: Probe, draws: int) -> list[Estimate]:
     else:
         good = False
     for number, estimate in enumerate(ranking):
+        if not isinstance(estimate.sampler, Rejection) or not estimate.delivers:
+            continue
         near = estimate.work <= AFFORDABLE or (good and estimate.work <= NEAR * ranking[0].work)
-        if isinstance(estimate.sampler, Rejection) and estimate.delivers and near:
+        if near or (collapses(probe) and estimate.work <= least_work(problem)):
             return [estimate, *ranking[:number], *ranking[number + 1 :]]
     if good:
         return ranking
@@ -342,10 +345,6 @@ def by_likelihood(probe: Probe, draws: int, seed: int, engine: Engine) -> tuple[
     """
     if not collapses(probe):
         return [], None
-    if not probe.conditioned and Rejection().unfit(probe.problem) is None:
-        rejection = _rejection(probe, draws)
-        if rejection.delivers and rejection.work <= least_work(probe.problem):
-            return [rejection], None
     try:
         collapsed = _collapsed(probe, draws, seed, engine)
     except InputError:
