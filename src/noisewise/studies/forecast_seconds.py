@@ -189,5 +189,5 @@ class Clock:
 
 
 def _warm(pilot: Any) -> float:
-    """Seconds of a pilot whose programs are compiled, fits of its proposal included."""
-    return float(pilot.pace * pilot.proposals + pace() * FIT * pilot.rounds)
+    """Seconds of a pilot whose programs are compiled, climbs and fits of its proposal included."""
+    return float(pilot.pace * pilot.proposals + pilot.climbing + pace() * FIT * pilot.rounds)

@@ -61,6 +61,8 @@ class PilotPlan:
     rounds: int = 0
     pace: float = 0.0
     """Seconds for one of `proposals` in the quickest round, when all was compiled; for display only."""
+    climbing: float = 0.0
+    """Seconds in which hills were climbed; for display only."""
 
 
 def pilot_of(
@@ -87,7 +89,7 @@ def pilot_of(
     if look:
         pilot.look(law, chosen)
     seconds = time.monotonic() - start
-    counts = pilot.proposals, seconds, pilot.rounds, pilot.pace
+    counts = pilot.proposals, seconds, pilot.rounds, pilot.pace, pilot.climbing
     return PilotPlan(law, chosen, pilot.log_weights, pilot.columns, *counts)
 
 
@@ -114,7 +116,7 @@ class _Pilot:
         self.rows = Collapse.of(problem).rows if collapse else block_rows(problem, simulations)
         self.round_rows = _collapsed_round(problem) if collapse else ROUND
         self.rounds = self.proposals = 0
-        self.pace = 0.0
+        self.pace = self.climbing = 0.0
         self.columns: Columns = {}
         self.log_weights: Array = np.empty(0)
         self.log_each: Array = np.empty((0, simulations, 1))
@@ -177,8 +179,11 @@ class _Pilot:
 
     def _hills(self, space: Space, searched: Round) -> mixture.StudentMixture | None:
         """Laws about the tops near rows of the search."""
+        start = time.monotonic()
         rng, ground = generator(self.seed, Purpose.PILOT, AFTER_ROUND, 1), Ground(self.problem, space, self.engine)
-        return hills(rng, ground, searched)
+        tops = hills(rng, ground, searched)
+        self.climbing += time.monotonic() - start
+        return tops
 
     def _fit(
         self, rng: np.random.Generator, space: Space, memory: Memory
