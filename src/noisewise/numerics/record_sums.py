@@ -9,6 +9,7 @@ depends on the number of records alone. See docs/derivations/totals.md.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import jax
@@ -117,6 +118,7 @@ def _program(function: Callable[[Values], Any], values: Values, factor_last: boo
         return None
 
     places = _places(steps, parts.leaves)
+    shapes: Values = {name: jax.ShapeDtypeStruct(one.shape, one.dtype) for name, one in values.items()}
 
     def run(values: Values, counted: Array | None) -> Array:
         made = {node: np.asarray(values[name]) for node, name in zip(inputs, names, strict=True)}
@@ -136,10 +138,14 @@ def _program(function: Callable[[Values], Any], values: Values, factor_last: boo
             summed = parts.put_together(lambda node: _added(value(node), counted))
         if not parts.factored or np.all(np.isfinite(summed)):
             return summed
+        return one_by_one()(values, counted)
+
+    @cache
+    def one_by_one() -> Program:
         with double():
-            one_by_one = _program(function, values, factor_last=False)
-        assert one_by_one is not None
-        return one_by_one(values, counted)
+            program = _program(function, shapes, factor_last=False)
+        assert program is not None
+        return program
 
     return run
 
