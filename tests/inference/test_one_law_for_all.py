@@ -109,7 +109,7 @@ def test_draws_are_those_of_every_entry():
     with double():
         tables = together.tables()
         uniform = np.random.default_rng(0).random((40_000, 6))
-        drawn, void = jax.jit(jax.vmap(lambda u: together.conditional(values, {}, tables, u)))(uniform)
+        drawn, _, void = jax.jit(jax.vmap(lambda u: together.conditional(values, {}, tables, u)))(uniform)
         by_entry = apart.tables()
         terms = np.asarray(jax.jit(lambda: sum(apart.log_terms(values, {}, by_entry)))())
     assert np.max(np.asarray(void)) < 1e-10
@@ -133,7 +133,7 @@ def test_what_vanishes_is_void():
         tables = one.tables()
         apart = Sum(problem, ("s",), 1)
         by_entry, at, half = apart.tables(), {"a": 1.0}, np.full(6, 0.5)
-        bound, (_, void), exact = jax.jit(
+        bound, (_, _, void), exact = jax.jit(
             lambda: (
                 one.log_bound(at, {}, tables),
                 one.conditional(at, {}, tables, half),

@@ -201,7 +201,7 @@ def test_bound_covers_what_a_window_leaves_out():
     def all_three(theta):
         values = {"theta": theta}
         bounds = [one.log_bound(values, {}, one.tables()) for one in (narrow, wide)]
-        return *bounds, narrow.conditional(values, {}, narrow.tables(), np.array([0.5]))[1]
+        return *bounds, narrow.conditional(values, {}, narrow.tables(), np.array([0.5]))[2]
 
     with double():
         for theta in (1.0, 5.0, 20.0, 40.0, 70.0):

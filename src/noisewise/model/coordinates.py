@@ -216,7 +216,8 @@ class Space:
 
     def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
         options = AT_ONCE if purpose == "free" else NO_OPTIONS  # which is compiled for several numbers of rows
-        return self.model.compiled.setdefault(("space", purpose), Compiled(build, options=options))
+        small = purpose != "points"
+        return self.model.compiled.setdefault(("space", purpose), Compiled(build, small=small, options=options))
 
 
 # What coordinates do not reach ------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class Predictive:
     def __call__(self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """One block of statistics, and of the parameters behind them."""
         poll()
-        columns, _ = self.collapse.complete(rng, {}, rows)
+        columns, *_ = self.collapse.complete(rng, {}, rows)
         for layer in self.problem.model.layers:
             columns[layer.name] = layer.draw(rng, columns)
         return columns, np.arange(rows)
@@ -78,7 +78,7 @@ def _found(problem: Problem) -> Predictive | str:
         collapse = collapsed.Collapse.of(smaller, widened)
         if collapse.cells > MOST_VALUES or collapse.target.excess():
             break
-        _, left = collapse.complete(np.random.default_rng(0), {}, 1)
+        _, left, _ = collapse.complete(np.random.default_rng(0), {}, 1)
         wider = collapse.target.too_narrow(left[0], collapsed.NEGLECTED)
         if not wider:
             return Predictive(smaller, widened)

@@ -5,7 +5,7 @@ parameters, and a bound on what it leaves out. Derivation: docs/derivations/nuts
 """
 
 import math
-from collections.abc import Callable
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise.inference.conditional import ratios
+from noisewise.inference.conditional import powers, ratios
 from noisewise.inference.conditional.laws import (
     bounds,
     constant_bounds,
@@ -23,7 +23,8 @@ from noisewise.inference.conditional.laws import (
     rows_of,
     sketch_of,
 )
-from noisewise.inference.conditional.marginal import log_sum
+from noisewise.inference.conditional.marginal import log_sum, pick
+from noisewise.inference.conditional.powers import SMALLEST
 from noisewise.inference.conditional.windows import ROUNDED, window_of
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
@@ -40,8 +41,6 @@ MOST_CELLS = 2**22
 """Values times entries of one statistic, at most."""
 ALIKE = 4
 """Entries from which sums go by ratios, or, where they have one law, by its probabilities computed once for all."""
-SMALLEST = 1e-280
-"""What a sum over shares of the largest terms counts as where it is less: an upper bound, as `log_bound` is one."""
 
 
 class Sum:
@@ -49,7 +48,7 @@ class Sum:
 
     def __init__(self, problem: Problem, names: tuple[str, ...], widened: int, *, by_ratios: bool = False) -> None:
         """With `by_ratios`, the sum's value comes from `ratios` where it can: fast where parameters are likely ones."""
-        self.problem, self.names, self.space = problem, names, Space(problem.model)
+        self.problem, self.names, self.space, self.by_ratios = problem, names, Space(problem.model), by_ratios
         release = problem.release
         self.read_by = tuple(n for n in release if n not in _exact(problem) and _reads(problem, n) & set(names))
         self.children = tuple(n for n in _exact(problem) if set(problem.model.parents(n)) & set(names))
@@ -64,6 +63,8 @@ class Sum:
         """Whether the grid holds every value there is, so that nothing beyond it needs a bound."""
         self.span = self._span() if not widened else 0
         """Values in the windows of all entries together, where all have one law; 0 where that is not so."""
+        self.by_powers = self.affine and self.fixed_noise and not widened
+        """Whether terms are powers of one ratio: not where windows were too narrow once, as with `span`."""
         self.width = self._width() if by_ratios and not self.span else 0
         """Values in a table of the noise, where the sum goes by ratios; 0 where it does not."""
 
@@ -119,10 +120,10 @@ class Sum:
 
     @property
     def work(self) -> int:
-        """Numbers handled for one value of the sums; products of tables are cheap."""
-        if not self.span:
-            return self.points * self.entries
-        return self.span + self.span * self.entries // 16
+        """Numbers handled for one value of the sums; products of tables, and powers, are cheap."""
+        if self.span:
+            return self.span + self.span * self.entries // 16
+        return self.points * self.entries // (8 if self.by_powers else 1)
 
     def _ways(self, name: str) -> int:
         cells = int(np.prod(self.problem.model.shape(name)))
@@ -154,6 +155,7 @@ class Sum:
             self.names,
             self.by_entry,
             self.affine,
+            self.by_powers,
             self.fixed_noise,
             self.whole,
             sizes,
@@ -206,8 +208,15 @@ class Sum:
                     self._kind, item.mechanism, released, 0 if total is None else total, self.width
                 )
         if self.affine:
-            tables["share"] = self._share(starts[self.names[0]])
-            tables["log_base"] = self._log_base(starts[self.names[0]], tables["share"])
+            start = starts[self.names[0]]
+            tables["share"] = self._share(start)
+            tables["log_base"] = self._log_base(start, tables["share"])
+        if self.by_powers:
+            first, last = self._reached(start)
+            tables["skipped"] = (first - start).ravel()
+            of_law = partial(powers.powers_of, skipped=tables["skipped"], length=(last - first).ravel())
+            tables["law"] = of_law(tables["log_base"])
+            tables["terms"] = of_law(tables["log_base"] + tables["log_eta"])
         return tables
 
     def _noise_of_all(self) -> dict[str, Array]:
@@ -274,10 +283,15 @@ class Sum:
         base = log_law - (1.0 - share) * log_law[:1] - share * log_law[-1:]
         return np.where(inside.reshape(len(nodes), -1), base, -np.inf)
 
+    def _reached(self, start: Array) -> tuple[Array, Array]:
+        """The least value of every entry's window that its support has, and the largest."""
+        low, high = self.ends[self.names[0]]
+        return np.clip(start, low, high).astype(np.int64), np.clip(start + self.points - 1, low, high).astype(np.int64)
+
     def _share(self, start: Array) -> Array:
         """Where each node lies between the window's two ends: (points, entries), or (points, 1) where all are alike."""
         (name,) = self.names
-        first, last = (np.clip(end, *self.ends[name]) for end in (start, start + self.points - 1))
+        first, last = self._reached(start)
         nodes = np.clip(start + self.offsets()[name], *self.ends[name])
         share = ((nodes - first) / np.maximum(last - first, 1)).reshape(self.points, -1)
         return share[:, :1] if np.all(share == share[:, :1]) else share
@@ -305,19 +319,18 @@ class Sum:
         inside = (points >= low) & (points <= high)
         return jnp.where(inside, entries(base, jnp.clip(points, low, high).astype(int)), -jnp.inf).ravel()
 
-    def _of_all(self, values: Values, tables: Any) -> tuple[Any, Any, Any, Any]:
-        """log mass of the law in the windows of all, its shares of that, sums by entry, and the log of their unit."""
+    def _of_all(self, values: Values, tables: Any) -> tuple[Any, Any, Any]:
+        """log mass of the law in the windows of all, its shares of that, and the log of the unit of sums by entry."""
         law = self._log_law_of_all(values, jnp.min(tables["starts"][self.names[0]]))
         inside = log_sum(law)
         log_mass = jax.lax.stop_gradient(jnp.where(jnp.isfinite(inside), inside, 0.0))
-        shares = jnp.exp(law - log_mass)
-        return inside, shares, shares @ tables["noise"], log_mass + tables["log_top"]
+        return inside, jnp.exp(law - log_mass), log_mass + tables["log_top"]
 
     def _log_bound_of_all(self, values: Values, tables: Any) -> Any:
         """`log_bound` where all entries have one law: what was released more than once is summed once."""
         times, outside = tables.get("times", 1.0), tables["different"]["outside"]
-        mass, _, sums, log_unit = self._of_all(values, tables | tables["different"])
-        held = jnp.log(jnp.maximum(sums, SMALLEST)) + log_unit
+        mass, shares, log_unit = self._of_all(values, tables | tables["different"])
+        held = jnp.log(jnp.maximum(shares @ tables["different"]["noise"], SMALLEST)) + log_unit
         bound = held if self.whole else jnp.logaddexp(held, self._log_beyond(mass, outside))
         return jnp.sum(times * bound)
 
@@ -371,7 +384,11 @@ class Sum:
             return jnp.sum(ratios.by_table(unchecked(law), self._kind, tables["ratios"], self.points))
         if self.span:
             return self._log_bound_of_all(values, tables)
-        if self.affine and self.fixed_noise:
+        if self.by_powers and not self.by_ratios:
+            tilt = powers.tilted(tables["law"], *self._anchored(values, tables["starts"][self.names[0]]))
+            held = powers.log_total(tables["terms"], tilt)
+            inside = None if self.whole else powers.log_total(tables["law"], tilt, lost=0.0)
+        elif self.affine and self.fixed_noise:
             anchored = self._anchored(values, tables["starts"][self.names[0]])
             held = tilted(tables["log_base"] + tables["log_eta"], tables["share"], *anchored)
             inside = None if self.whole else tilted(tables["log_base"], tables["share"], *anchored)
@@ -391,49 +408,45 @@ class Sum:
         rounding = 2.0**-52 * (8.0 + largest * math.log(largest + 2.0))
         return jnp.log(jnp.maximum(1.0 - jnp.exp(inside), rounding)) + outside
 
-    def conditional(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[Any, Any]:
-        """A draw of the statistics given the rest, by inversion; and the share of `log_bound` that may be void."""
+    def conditional(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
+        """A draw of the statistics given the rest, by inversion; `log_bound`; what share of that may be void."""
         if self.span:
-            return self._conditional_of_all(values, tables, uniform)
-        if self.affine and self.fixed_noise:
-            anchored = self._anchored(values, tables["starts"][self.names[0]])
-            points = tables["log_base"] + tables["log_eta"], tables["share"]
-            log_likelihood, chosen = _inverted(*_tilted_terms(*anchored, points), points, uniform)
-            inside = tilted(tables["log_base"], tables["share"], *anchored)
+            held, inside, chosen, sure = self._drawn_of_all(values, tables, uniform)
+            starts = {name: jnp.min(start) for name, start in tables["starts"].items()}
         else:
-            law, noise = self.log_terms(values, items, tables)
-            terms, inside = law + noise, log_sum(law)
-            top = jnp.max(terms, axis=0)
-            log_likelihood, chosen = _inverted(
-                jnp.where(jnp.isfinite(top), top, 0.0), lambda term: term, terms, uniform
-            )
+            held, inside, chosen, sure = self._drawn(values, items, tables, uniform)
+            starts = tables["starts"]
         drawn = {}
         for name, offset in self.offsets().items():
             shape = self.problem.model.shape(name)
             picked = jnp.asarray(offset)[chosen[0]] if not self.by_entry else chosen.reshape(shape)
-            drawn[name] = (tables["starts"][name] + picked).astype(int)
-        beyond = self._log_beyond(inside, tables["outside"])
-        void = jnp.exp(beyond - jnp.logaddexp(log_likelihood, beyond))
-        return drawn, jnp.sum(jnp.where(beyond > -jnp.inf, void, 0.0))
+            drawn[name] = (starts[name] + picked).astype(int)
+        beyond = tables["outside"] if self.whole else self._log_beyond(inside, tables["outside"])
+        bound = jnp.logaddexp(held, beyond)
+        void = jnp.where(beyond > -jnp.inf, jnp.exp(beyond - bound), 0.0)
+        return drawn, jnp.sum(bound), jnp.sum(jnp.where(sure, void, 1.0))
 
-    def _conditional_of_all(self, values: Values, tables: Any, uniform: Any) -> tuple[Any, Any]:
-        """The same where all entries have one law: every entry's terms are added up in step."""
-        (name,) = self.names
-        inside, shares, sums, log_unit = self._of_all(values, tables)
+    def _drawn(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[Any, Any, Any, Any]:
+        """log of what the grid holds, and of the law's mass there; a draw's place in it; whether digits are left."""
+        if not self.by_powers:
+            law, noise = self.log_terms(values, items, tables)
+            return log_sum(law + noise), log_sum(law), pick(law + noise, uniform), True
+        tilt = powers.tilted(tables["law"], *self._anchored(values, tables["starts"][self.names[0]]))
+        held, chosen, sure = powers.chosen(tables["terms"], tilt, uniform)
+        return held, powers.log_total(tables["law"], tilt, lost=0.0), chosen + tables["skipped"], sure
 
-        def step(passed: Any, term: Any) -> Any:
-            passed, below = passed
-            passed = passed + term[0] * term[1]
-            return (passed, below + (passed <= uniform * sums)), None
+    def _drawn_of_all(self, values: Values, tables: Any, uniform: Any) -> tuple[Any, Any, Any, Any]:
+        """The same where all entries have one law."""
+        inside, shares, log_unit = self._of_all(values, tables)
+        shares, noise = shares.reshape(-1, ROUNDED), tables["noise"].reshape(-1, ROUNDED, self.entries)
+        runs = jnp.einsum("rj,rje->re", shares, noise)
 
-        start = jnp.zeros(self.entries), jnp.zeros(self.entries, int)
-        (_, below), _ = jax.lax.scan(step, start, (shares, tables["noise"]))
-        place = jnp.min(tables["starts"][name]) + jnp.minimum(below, self.span - 1)
-        beyond = self._log_beyond(inside, tables["outside"])
-        held = jnp.log(jnp.where(sums > 0.0, sums, 1.0)) + log_unit
-        void = jnp.where(beyond > -jnp.inf, jnp.exp(beyond - jnp.logaddexp(held, beyond)), 0.0)
-        void = jnp.where(sums > SMALLEST, void, 1.0)
-        return {name: place.reshape(self.problem.model.shape(name)).astype(int)}, jnp.sum(void)
+        def term(_: Any, piece: Any, at_run: Any) -> tuple[Any, Any]:
+            return None, at_run(piece[0][:, None]) * at_run(piece[1])
+
+        pieces = shares.T, jnp.swapaxes(noise, 0, 1)
+        whole, chosen = powers.passed_at(runs, uniform, None, term, pieces)
+        return jnp.log(jnp.maximum(whole, SMALLEST)) + log_unit, inside, chosen, whole > SMALLEST
 
 
 def _different(noise: dict[str, Array], outside: Array) -> dict[str, Any]:
@@ -469,51 +482,9 @@ def _reads(problem: Problem, name: str) -> set[str]:
 def tilted(table: Any, share: Any, first: Any, last: Any) -> Any:
     """log sum exp of table + (1 - share) first + share last over the first axis.
 
-    Without derivatives, as for many rows at a time, it goes point by point; with them, as for one row after the other,
-    by one expression. The derivatives in `first` and `last` are one minus the mean share, and the mean share.
+    Its derivatives in `first` and `last` are one minus the mean share, and the mean share.
     """
-    points = table, share
-    top, log_term = _tilted_terms(first, last, points)
-    total, _ = jax.lax.scan(lambda sum_, point: (sum_ + jnp.exp(log_term(point) - top), None), 0.0 * top, points)
-    return _log(total, top)
-
-
-def _log(total: Any, top: Any) -> Any:
-    """top + log(total); -inf where that is 0."""
-    return jnp.where(total > 0.0, top + jnp.log(jnp.where(total > 0.0, total, 1.0)), -jnp.inf)
-
-
-def _tilted_terms(first: Any, last: Any, points: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """The largest of the terms table + (1 - share) first + share last, 0 where all are -inf, and what gives one.
-
-    Point by point, by a loop: XLA would compute `first` and `last`, the densities at the ends, anew for every point of
-    every row where all points are in one expression, and would not use the processor's vectors for sums over points.
-    """
-
-    def log_term(point: Any) -> Any:
-        table, share = point
-        return table + (1.0 - share) * first + share * last
-
-    least = jnp.full(jnp.broadcast_shapes(jnp.shape(first), points[0].shape[1:]), -jnp.inf)
-    top, _ = jax.lax.scan(lambda top, point: (jnp.maximum(top, log_term(point)), None), least, points)
-    return jnp.where(jnp.isfinite(top), top, 0.0), log_term
-
-
-def _inverted(top: Any, log_term: Callable[[Any], Any], points: Any, uniform: Any) -> tuple[Any, Any]:
-    """log of the sum of the terms, and the number of the one at which their sum passes `uniform` times the whole."""
-    zero = jnp.zeros_like(top)
-
-    def add(passed: Any, point: Any) -> Any:
-        return passed + jnp.exp(log_term(point) - top), None
-
-    total, _ = jax.lax.scan(add, zero, points)
-
-    def step(state: Any, point: Any) -> Any:
-        passed = add(state[0], point)[0]
-        return (passed, state[1] + (passed <= uniform * total)), None
-
-    (_, below), _ = jax.lax.scan(step, (zero, jnp.zeros(top.shape, int)), points)
-    return _log(total, top), jnp.minimum(below, len(jax.tree.leaves(points)[0]) - 1)
+    return _tilted_forward(table, share, first, last)[0]
 
 
 def _tilted_forward(table: Any, share: Any, first: Any, last: Any) -> tuple[Any, Any]:
@@ -522,7 +493,8 @@ def _tilted_forward(table: Any, share: Any, first: Any, last: Any) -> tuple[Any,
     weights = jnp.exp(terms - jnp.where(jnp.isfinite(top), top, 0.0))
     total = jnp.sum(weights, axis=0)
     mean = jnp.sum(share * weights, axis=0) / jnp.where(total > 0.0, total, 1.0)
-    return _log(total, top), (table, share, mean)
+    log_total = jnp.where(total > 0.0, top + jnp.log(jnp.where(total > 0.0, total, 1.0)), -jnp.inf)
+    return log_total, (table, share, mean)
 
 
 def _tilted_backward(residuals: Any, cotangent: Any) -> tuple[Any, ...]:

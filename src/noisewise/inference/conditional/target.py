@@ -3,7 +3,7 @@
 In free coordinates, traceable, with gradients that are numbers everywhere. Derivation: docs/derivations/nuts.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -227,8 +227,13 @@ class Target:
         total = self._with_release(jnp.zeros(()), {**values, **data["exact"]}, data)
         return jnp.where(total < jnp.inf, total, -jnp.inf)
 
-    def _with_release(self, total: Any, values: Values, data: Any) -> Any:
-        """`total`, with the log density of the release given values of all that is sampled."""
+    @property
+    def draws_as_it_weighs(self) -> bool:
+        """Whether statistics are drawn from the terms of the likelihood at hardly more than those cost."""
+        return not self.integrals and all(sum_.by_powers or sum_.span for sum_ in self.sums)
+
+    def _with_release(self, total: Any, values: Values, data: Any, bounds: Sequence[Any] | None = None) -> Any:
+        """`total`, with the log density of the release given values of all that is sampled; `bounds`: that of sums."""
         summed = {child for sum_ in self.sums for child in sum_.children}
         for name in self.exact:
             if name not in summed:
@@ -246,9 +251,10 @@ class Target:
             total = total + fold.log_kept(values, data["items"])
         for integral in self.integrals:
             total = total + integral.log_kept(values, data["items"])
-        for sum_, tables in zip(self.sums, data["tables"], strict=True):
-            total = total + sum_.log_bound(values, data["items"], tables)
-        return total
+        if bounds is None:
+            sums = zip(self.sums, data["tables"], strict=True)
+            bounds = [sum_.log_bound(values, data["items"], tables) for sum_, tables in sums]
+        return sum(bounds, total)
 
     def potential(self, data: Any) -> Callable[[Any], Any]:
         """Minus the log density, as NumPyro wants it, with a gradient that is a number everywhere.
@@ -281,26 +287,29 @@ class Target:
         }
 
     def finish(self, free: Any, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
-        """`completed` at one free vector."""
-        return self.completed(self.values(free, data), data, uniform)
+        """`completed` at one free vector, without the likelihood."""
+        return self.completed(self.values(free, data), data, uniform)[:3]
 
-    def completed(self, values: Values, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
+    def completed(self, values: Values, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any, Any]:
         """Values by name with what was summed or integrated out drawn too; of each sum how much may be void, of each
-        integral how much may be missing; and the moments, or parents, of what is folded.
+        integral how much may be missing; the moments, or parents, of what is folded; and `log_likelihood`.
         """
         values = {**values, **data["exact"]}
-        drawn, left = dict(values), []
+        drawn, left, bounds = dict(values), [], []
         for index, sum_ in enumerate(self.sums):
             tables = data["tables"][index]
-            summed, bound = sum_.conditional(values, data["items"], tables, uniform[index])
+            summed, bound, void = sum_.conditional(values, data["items"], tables, uniform[index])
             drawn |= summed
-            left.append(bound)
+            left.append(void)
+            bounds.append(bound)
         for index, integral in enumerate(self.integrals, start=len(self.sums)):
             drawn[integral.name], missing = integral.completed(values, data["items"], uniform[index])
             left.append(missing)
         moments: dict[str, Any] = {fold.name: fold.moments(values) for fold in self.folded}
         moments |= {c.name: {parent: values[parent] for parent in self.model.parents(c.name)} for c in self.closed}
-        return drawn, jnp.stack(left) if left else jnp.zeros(0), moments
+        total = self._with_release(jnp.zeros(()), values, data, bounds)
+        log_likelihood = jnp.where(total < jnp.inf, total, -jnp.inf)
+        return drawn, jnp.stack(left) if left else jnp.zeros(0), moments, log_likelihood
 
     def draw_folded(self, rng: np.random.Generator, moments: Mapping[str, Any], rows: int) -> dict[str, Array]:
         """Draws of what is folded, for rows of its moments."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from noisewise.diagnostics.weights import relative
@@ -19,10 +20,11 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array, Compiled, double
+from noisewise.numerics.compiled import NO_OPTIONS, PLAINLY
 from noisewise.samplers.proposals.proposal import Proposal, made_once
 
 ROWS, LEAST_ROWS, CELLS = 2**13, 2**6, 2**20
-"""Rows of one block at most and at least, and values summed over that it may handle between these."""
+"""Rows of one block at most and at least, and numbers that it may handle between these."""
 NEGLECTED = 1e-10
 """Share of the evidence that windows of sums may leave out."""
 ROUGH = 1e-6
@@ -65,12 +67,16 @@ class Collapse:
     @property
     def rows(self) -> int:
         """Rows of one block; by model, release and windows alone."""
-        return rows_within(ROWS, LEAST_ROWS, self.cells, CELLS)
+        return rows_within(ROWS, LEAST_ROWS, self.work, CELLS)
 
     def log_likelihood(self, values: Columns) -> Array:
         """log m(release | parameters), for each row."""
         with double():
-            return np.asarray(self._likelihood(self._parameters(values), self.data))
+            if not self.target.draws_as_it_weighs:
+                return np.asarray(self._likelihood(self._parameters(values), self.data))
+            rows = len(next(iter(values.values())))
+            none = [np.zeros((rows, entries)) for entries in self.target.uniforms]
+            return np.asarray(self._complete(np.arange(rows), self._parameters(values), self.data, none)[-1])
 
     def log_evidence(self) -> float:
         """log m(release), where there is no parameter."""
@@ -83,27 +89,35 @@ class Collapse:
         model, rows = self.target.model, self.rows
         shapes = {n: jax.ShapeDtypeStruct((rows, *model.shape(n)), model.dtype(n)) for n in model.parameters}
         uniform = [jax.ShapeDtypeStruct((rows, entries), np.float64) for entries in self.target.uniforms]
-        weighed = self._likelihood.prepare(shapes, self.data)
-        self._complete.prepare(np.arange(rows), shapes, self.data, uniform, after=weighed)
+        first = None if self.target.draws_as_it_weighs else self._likelihood.prepare(shapes, self.data)
+        self._complete.prepare(np.arange(rows), shapes, self.data, uniform, after=first)
 
-    def complete(self, rng: np.random.Generator, values: Columns, rows: int) -> tuple[Columns, Array]:
-        """Every confidential statistic, drawn given parameters and release; and how much of each sum may be void."""
+    def complete(self, rng: np.random.Generator, values: Columns, rows: int) -> tuple[Columns, Array, Array]:
+        """Every confidential statistic, drawn given parameters and release; how much of each sum may be void; and the
+        log likelihood.
+        """
+        log_likelihood = None if self.target.draws_as_it_weighs or not values else self.log_likelihood(values)
         model = self.target.model
         uniform = [rng.random((rows, entries)) for entries in self.target.uniforms]
         with double():
             numbers = np.arange(rows), self._parameters(values), self.data, uniform
-            drawn, left, moments = jax.tree.map(np.asarray, self._complete(*numbers))
+            drawn, left, moments, weighed = jax.tree.map(np.asarray, self._complete(*numbers))
         drawn |= self.target.draw_folded(rng, moments, rows)
         self.target.measure(drawn)
         exact = set(self.target.exact)  # as released: a naive analysis may put a count between whole numbers
-        return {
-            name: column if name in exact else column.astype(model.dtype(name), copy=False)
-            for name, column in drawn.items()
-        }, left
+        return (
+            {
+                name: column if name in exact else column.astype(model.dtype(name), copy=False)
+                for name, column in drawn.items()
+            },
+            left,
+            weighed if log_likelihood is None else log_likelihood,
+        )
 
     def _completed(self, _: Any, values: Any, data: Any, uniform: Any) -> Any:
         """One row; its number only says that there is one, where there is no parameter and nothing to invert."""
-        return self.target.completed(values, data, uniform)
+        drawn, left, moments, log_likelihood = self.target.completed(values, data, uniform)
+        return drawn, left, moments, log_likelihood if self.target.draws_as_it_weighs else jnp.zeros(())
 
     @property
     def _likelihood(self) -> Compiled:
@@ -118,7 +132,8 @@ class Collapse:
 
     def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
         key = ("collapse", purpose, self.target.signature)
-        return self.target.model.compiled.setdefault(key, Compiled(build))
+        options = NO_OPTIONS if any(sum_.by_powers for sum_ in self.target.sums) else PLAINLY
+        return self.target.model.compiled.setdefault(key, Compiled(build, options=options))
 
 
 def unfit(problem: Problem) -> str | None:
@@ -160,8 +175,8 @@ class WeighCollapsed:
         """Every candidate survives; `log_weights` and what sums `neglected` are among the columns."""
         values, log_ratio = self.proposal(rng, rows, poll)
         collapse = Collapse.of(self.problem, self.widened)
-        log_weights = log_ratio + collapse.log_likelihood(values)
-        drawn, neglected = collapse.complete(rng, values, rows)
+        drawn, neglected, log_likelihood = collapse.complete(rng, values, rows)
+        log_weights = log_ratio + log_likelihood
         columns = {**drawn, **values, "log_weights": log_weights, "neglected": neglected}
         return columns, np.arange(rows, dtype=np.int32)
 

@@ -63,12 +63,17 @@ class StudentMixture:
 
     def log_parts(self, points: Array) -> Array:
         """log of share times density, component by component: (components, rows)."""
-        return np.stack(
-            [
-                math.log(share) + _log_student(_distance(points, centre, factor), factor)
-                for share, centre, factor in zip(self.shares, self.centres, self.factors, strict=True)
-            ]
-        )
+        return self.log_parts_at(self.distances(points))
+
+    def distances(self, points: Array) -> list[Array]:
+        """Squared Mahalanobis distance of each row, component by component."""
+        pairs = zip(self.centres, self.factors, strict=True)
+        return [_distance(points, centre, factor) for centre, factor in pairs]
+
+    def log_parts_at(self, distances: list[Array]) -> Array:
+        """`log_parts` of rows at these distances."""
+        of_each = zip(self.shares, distances, self.factors, strict=True)
+        return np.stack([math.log(share) + _log_student(distance, factor) for share, distance, factor in of_each])
 
     def inflated(self, factor: float) -> "StudentMixture":
         """The same with scale matrices `factor` times as large."""
@@ -84,10 +89,13 @@ def _product(normal: Array, factor: Array) -> Array:
 
 
 def _distance(points: Array, centre: Array, factor: Array) -> Array:
-    """Squared Mahalanobis distance of each row."""
-    inverse = np.linalg.inv(factor)
+    """Squared Mahalanobis distance of each row, column by column as in `_product`."""
+    inverse, size = np.linalg.inv(factor), len(factor)
     with np.errstate(invalid="ignore", over="ignore"):
-        return np.square(_product(points - centre, inverse)).sum(axis=1)
+        if size > 16:
+            return np.square(_product(points - centre, inverse)).sum(axis=1)
+        away = [points[:, j] - centre[j] for j in range(size)]
+        return sum(np.square(sum(away[j] * inverse[i, j] for j in range(i + 1))) for i in range(size))
 
 
 def _log_student(distance: Array, factor: Array) -> Array:
@@ -111,7 +119,7 @@ def fitted_mixture(
     Components are added one at a time, until one more is not worth its cost. No variance of theirs is below `least`
     times that of all points.
     """
-    size = points.shape[1]
+    size, points = points.shape[1], np.asfortranarray(points)
     spread = np.cov(points, rowvar=False).reshape(size, size)
     best, best_score = None, -math.inf
     for components in range(1, most + 1):
@@ -144,22 +152,22 @@ def _maximise(
     mixture = StudentMixture(np.full(components, 1 / components), centres, np.stack([factor] * components))
     log_likelihood = -math.inf
     for _ in range(STEPS):
-        parts = mixture.log_parts(points)
+        distances = mixture.distances(points)
+        parts = mixture.log_parts_at(distances)
         total = np.logaddexp.reduce(parts, axis=0)
         before, log_likelihood = log_likelihood, float(total.mean())
         if log_likelihood - before < 1e-5:
             break
-        mixture = _step(points, mixture, np.exp(parts - total), ridge, toward)
+        mixture = _step(points, distances, np.exp(parts - total), ridge, toward)
     return mixture, log_likelihood
 
 
-def _step(points: Array, mixture: StudentMixture, owned: Array, ridge: Array, toward: float) -> StudentMixture:
-    """One step of expectation and maximisation."""
+def _step(points: Array, distances: list[Array], owned: Array, ridge: Array, toward: float) -> StudentMixture:
+    """One step of expectation and maximisation, from a mixture at these distances that owns so much of each row."""
     size = points.shape[1]
     shares = np.maximum(owned.mean(axis=1), 1e-6)
     centres, factors = [], []
-    for number, membership in enumerate(owned):
-        distance = _distance(points, mixture.centres[number], mixture.factors[number])
+    for distance, membership in zip(distances, owned, strict=True):
         weight = membership * (DEGREES + size) / (DEGREES + distance)
         centre = np.einsum("r,ri->i", weight, points) / max(float(weight.sum()), 1e-300)
         away = points - centre

@@ -37,8 +37,9 @@ from noisewise.samplers.proposals.weighted_candidates import Poll, Weigh, block_
 
 ROUND = 2**14
 """Parameter values of one pilot round."""
-SUMMED, LEAST_ROUND, LEAST_EACH = 2**24, 2**11, 2**9
-"""Values that the sums of a round's rows may run over; rows of a round all the same, and for each free coordinate."""
+SEARCHED, FITTED, LEAST_ROUND, LEAST_EACH = 2**24, 2**22, 2**11, 2**9
+"""Numbers that the exact likelihood of a round's rows may handle: in the search, which must meet every hill, and after
+it; rows of a round all the same, and for each free coordinate."""
 ENOUGH_ACCEPTED = 30.0
 """Rows of the prior that rejection would accept, from which on a tenth of the posterior at most goes unseen."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
@@ -96,12 +97,13 @@ def pilot_of(
 def least_work(problem: Problem) -> int:
     """Numbers that a pilot handles at least where parameters are weighed by the exact likelihood."""
     collapse = Collapse.of(problem)
-    return LEAST_ROUNDS * max(_collapsed_round(problem), collapse.rows) * collapse.work
+    rounds = [SEARCHED, *[FITTED] * (LEAST_ROUNDS - 1)]
+    return sum(max(_collapsed_round(problem, numbers), collapse.rows) for numbers in rounds) * collapse.work
 
 
-def _collapsed_round(problem: Problem) -> int:
-    """Parameter values of one round by the exact likelihood: fewer where each is dear."""
-    dear = SUMMED // Collapse.of(problem).work
+def _collapsed_round(problem: Problem, numbers: int) -> int:
+    """Parameter values of one round by the exact likelihood, which may handle so many numbers."""
+    dear = numbers // Collapse.of(problem).work
     return min(ROUND, max(LEAST_ROUND, LEAST_EACH * space_of(problem.model).size, dear))
 
 
@@ -114,7 +116,7 @@ class _Pilot:
         self.problem, self.simulations, self.seed, self.engine = problem, simulations, seed, engine
         self.log, self.collapse = log, collapse
         self.rows = Collapse.of(problem).rows if collapse else block_rows(problem, simulations)
-        self.round_rows = _collapsed_round(problem) if collapse else ROUND
+        self.round_rows = _collapsed_round(problem, SEARCHED) if collapse else ROUND
         self.rounds = self.proposals = 0
         self.pace = self.climbing = 0.0
         self.columns: Columns = {}
@@ -163,6 +165,8 @@ class _Pilot:
             if searching and law and fit and self.collapse and not self._have_seen():
                 tops = self._hills(space, memory.rounds[-1])
                 fit = fit if tops is None else mixed_evenly(fit, tops)
+            if searching and self.collapse:
+                self.round_rows = _collapsed_round(self.problem, FITTED)
             searching = False
             law = Adapted(space, fit and fit.inflated(mixture.INFLATION), share, tables)
             settled += power == 1.0

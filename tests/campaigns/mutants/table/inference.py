@@ -27,8 +27,8 @@ NUMERICS = {
     ),
     "sums over one law for all entries forget the unit": Mutant(
         "inference/conditional/sums.py",
-        'return inside, shares, shares @ tables["noise"], log_mass + tables["log_top"]',
-        'return inside, shares, shares @ tables["noise"], log_mass',
+        'return inside, jnp.exp(law - log_mass), log_mass + tables["log_top"]',
+        "return inside, jnp.exp(law - log_mass), log_mass",
         "inference/test_one_law_for_all.py::test_values_and_slopes_are_those_of_every_entry",
     ),
     "what was released often counts once": Mutant(
@@ -45,8 +45,8 @@ NUMERICS = {
     ),
     "what vanishes beside the law's top is not said": Mutant(
         "inference/conditional/sums.py",
-        "void = jnp.where(sums > SMALLEST, void, 1.0)",
-        "void = jnp.where(sums > 0.0, void, 0.0)",
+        "inside, chosen, whole > SMALLEST",
+        "inside, chosen, True",
         "inference/test_one_law_for_all.py::test_what_vanishes_is_void",
     ),
     "the rule of Kronrod gives weights of the nodes in the wrong order": Mutant(
@@ -455,17 +455,47 @@ CONDITIONAL = {
         "return jnp.sum(held)",
         "samplers/test_nuts.py::test_bound_covers_what_a_window_leaves_out",
     ),
-    "a tilted sum over many rows forgets how far its end is": Mutant(
+    "runs of a sum by powers begin where the first does": Mutant(
+        "inference/conditional/powers.py",
+        "log_unit = _of_the_end(tilt, powers.log_top) - start * tilt.steep",
+        "log_unit = _of_the_end(tilt, powers.log_top) - 0.0 * start * tilt.steep",
+        "inference/test_sums.py::test_a_sum_by_powers_is_the_sum",
+    ),
+    "powers are counted from the low end, whichever way the law is tilted": Mutant(
+        "inference/conditional/powers.py",
+        "    return jnp.where(tilt.down, pair[1], pair[0])",
+        "    return pair[0]",
+        "inference/test_sums.py::test_a_sum_by_powers_is_the_sum",
+    ),
+    "a sum whose digits are lost counts as nothing": Mutant(
+        "inference/conditional/powers.py",
+        "log_lost = math.log(lost) if lost else -jnp.inf",
+        "log_lost = -jnp.inf",
+        "inference/test_sums.py::test_a_sum_whose_digits_are_lost_is_bounded_and_said_to_be",
+    ),
+    "a draw from a sum by powers is the run before": Mutant(
+        "inference/conditional/powers.py",
+        "run = jnp.minimum(jnp.sum(passed <= uniform * whole, axis=0), len(runs) - 1)",
+        "run = jnp.maximum(jnp.sum(passed <= uniform * whole, axis=0) - 1, 0)",
+        "inference/test_sums.py::test_a_draw_by_powers_is_the_quantile_of_the_terms",
+    ),
+    "a draw from a sum by powers takes its place in the run from the whole": Mutant(
+        "inference/conditional/powers.py",
+        "jnp.sum(totals <= left * in_run, axis=0)",
+        "jnp.sum(totals <= uniform * in_run, axis=0)",
+        "inference/test_sums.py::test_a_draw_by_powers_is_the_quantile_of_the_terms",
+    ),
+    "a row weighed as it is drawn forgets what may lie beyond its window": Mutant(
         "inference/conditional/sums.py",
-        "        return table + (1.0 - share) * first + share * last\n",
-        "        return table + (1.0 - share) * first + last\n",
-        "inference/test_sums.py::test_with_and_without_derivatives_a_tilted_sum_is_the_same",
+        "        bound = jnp.logaddexp(held, beyond)\n",
+        "        bound = held\n",
+        "inference/test_sums.py::test_one_program_weighs_as_the_terms_in_logs_do",
     ),
     "a draw from a sum's terms is the one before": Mutant(
-        "inference/conditional/sums.py",
-        "return (passed, state[1] + (passed <= uniform * total)), None",
-        "return (passed, state[1] + (passed < uniform * (total - jnp.exp(log_term(point) - top)))), None",
-        "inference/test_sums.py::test_a_draw_is_the_quantile_of_the_terms",
+        "inference/conditional/marginal.py",
+        "return jnp.sum(sums <= uniform * sums[-1], axis=0)",
+        "return jnp.sum(sums <= uniform * (sums[-1] - weights), axis=0)",
+        "inference/test_sums.py::test_a_draw_from_terms_is_their_quantile",
     ),
     "the gradient of a tilted sum takes both ends alike": Mutant(
         "inference/conditional/sums.py",

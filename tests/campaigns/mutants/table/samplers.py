@@ -317,8 +317,8 @@ PROPOSALS = {
     ),
     "weights of the exact likelihood forget the proposal": Mutant(
         "samplers/proposals/collapsed.py",
-        "log_weights = log_ratio + collapse.log_likelihood(values)\n        drawn",
-        "log_weights = collapse.log_likelihood(values)\n        drawn",
+        "log_weights = log_ratio + log_likelihood\n",
+        "log_weights = log_likelihood\n",
         "samplers/test_collapsed.py::test_noisy_rows_of_a_normal_law_by_default",
     ),
     "what windows leave out is not weighted": Mutant(
