@@ -118,9 +118,13 @@ class Compiled:
     ) -> None:
         _looking.set(False)  # in this thread's own context: what is prepared will run often
         try:
-            if after is not None:
-                after.wait()
-            with suppress(Exception), double():
+            with (
+                suppress(Exception),
+                self._lock,
+                double(),
+            ):  # who asks meanwhile waits, and takes no turn before its time
+                if after is not None:
+                    after.wait()
                 self._program(arguments, handed_over)
         finally:
             handed_over.set()

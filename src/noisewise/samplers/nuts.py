@@ -27,11 +27,9 @@ from noisewise.numerics import Array, double
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.judging import LONGER, LONGEST, OutOfTime, judge_chains, posterior_of
 from noisewise.samplers.walking.centring import best_centring
-from noisewise.samplers.walking.gradient_programs import PIECE, Programs
+from noisewise.samplers.walking.gradient_programs import PIECE, PILOT, Programs
 from noisewise.samplers.walking.starts import spread_out
 
-PILOT = 3
-"""Pieces of a chain by which its coordinates are chosen: part of the warm-up, where that is twice as long."""
 CANDIDATES = 32
 """Draws of the prior for each chain, from which the starts are chosen."""
 NEGLECTED = 1e-10
@@ -154,7 +152,7 @@ class ChainsRun:
         )
         halves = {name: np.full(self.problem.model.shape(name), 0.5) for name in self.target.located}
         self.data = self.target.data() | {"centring": halves}
-        self.programs.prepare(self.data)
+        self.programs.prepare(self.data, self.settings.chains, self._finished_together)
         self.pieces: list[list[dict[str, Array]]] = [[] for _ in range(self.settings.chains)]
         self.columns: dict[str, Array] = {}
         self.left = np.zeros((0, len(self.target.uniforms)))
@@ -164,7 +162,8 @@ class ChainsRun:
                 return
             if self.target.located:
                 starts = self._recentred(starts)
-            gather(self.engine, [partial(self._chain, chain, free) for chain, free in enumerate(starts)], self._tick)
+            states = self._begun(starts, Purpose.CHAINS)
+            gather(self.engine, [partial(self._chain, chain, state) for chain, state in enumerate(states)], self._tick)
         except OutOfTime:
             limit = self.settings.max_seconds
             self._end("max_seconds", f"stopped by the clock after max_seconds={limit:g}", "Raise max_seconds.")
@@ -222,7 +221,7 @@ class ChainsRun:
     def _place(self) -> tuple[Array, Array]:
         """The candidates' free vectors in the present coordinates, and their energies; the coordinates' units."""
         with double():
-            free, energy = self.programs.energies(self.candidates, self.data)
+            free, energy = self.programs.energies(self.candidates, self.data, self.settings.chains)
         self.scale = units(free)
         self.variances = np.ones(self.target.size)
         return free, energy
@@ -230,7 +229,10 @@ class ChainsRun:
     def _recentred(self, starts: Array) -> Array:
         """Where the chains go on, in coordinates that a pilot from the same starts has shown to be better ones."""
         walked: list[list[Array]] = [[] for _ in starts]
-        pilots = [partial(self._pilot, chain, free, walked[chain]) for chain, free in enumerate(starts)]
+        pilots = [
+            partial(self._pilot, state, pieces)
+            for state, pieces in zip(self._begun(starts, Purpose.WARMUP), walked, strict=True)
+        ]
         gather(self.engine, pilots, self._tick)
         free = np.concatenate([np.concatenate(pieces[1:]) for pieces in walked])
         with double():
@@ -245,30 +247,37 @@ class ChainsRun:
         self.log.same(ends, "ends", self.attempt)
         return ends
 
-    def _pilot(self, chain: int, free: Array, walked: list[Array], poll: Callable[[], None]) -> None:
-        """The first pieces of a chain, which only show the way."""
-        key = generator(self.seed, Purpose.WARMUP, self.attempt, chain).integers(2**32, size=2, dtype=np.uint32)
+    def _begun(self, starts: Array, purpose: Purpose) -> list[Any]:
+        """The states of all chains at their starts."""
+        keys = [
+            generator(self.seed, purpose, self.attempt, chain).integers(2**32, size=2, dtype=np.uint32)
+            for chain in range(len(starts))
+        ]
         with double():
-            data = {"target": self.data, "scale": self.scale}
-            state = jax.tree.map(np.asarray, self.programs.start(free, key, self.variances, data))
+            return self.programs.start(starts, np.stack(keys), self.variances, self._given)
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        return {"target": self.data, "scale": self.scale}
+
+    def _pilot(self, state: Any, walked: list[Array], poll: Callable[[], None]) -> None:
+        """The first pieces of a chain, which only show the way."""
+        with double():
             for _ in range(PILOT):
                 poll()
-                state, seen = jax.tree.map(np.asarray, self.programs.advance(state, data))
+                state, seen = jax.tree.map(np.asarray, self.programs.advance(state, self._given))
                 walked.append(seen["free"])
 
-    def _chain(self, chain: int, free: Array, poll: Callable[[], None]) -> None:
+    def _chain(self, chain: int, state: Any, poll: Callable[[], None]) -> None:
         """One chain from start to end, piece by piece; iterations past the warm-up are its draws."""
-        key = generator(self.seed, Purpose.CHAINS, self.attempt, chain).integers(2**32, size=2, dtype=np.uint32)
         total = -(-(self.warmup + self.length * self.settings.thin) // PIECE)
         log, pieces = self.log.within("chain", self.attempt, chain), self.pieces[chain]
         with double():
-            data = {"target": self.data, "scale": self.scale}
-            state = jax.tree.map(np.asarray, self.programs.start(free, key, self.variances, data))
             state, records = self._resumed(log, pieces, state)
             saved = len(pieces)
             while len(pieces) < total:
                 poll()
-                state, seen = jax.tree.map(np.asarray, self.programs.advance(state, data))
+                state, seen = jax.tree.map(np.asarray, self.programs.advance(state, self._given))
                 pieces.append(seen)
                 if log.due() or (log and len(pieces) == total):
                     record = {"state": jax.tree.leaves(state), "rows": pieces[saved:]}
@@ -302,8 +311,7 @@ class ChainsRun:
         if not self._kept():
             return
         free = self._joined("free", self.settings.thin).reshape(-1, self.target.size)
-        cells = self.target.cells + self.target.size
-        rows = min(512, 1 << max(0, (2**20 // cells).bit_length() - 1))
+        rows = self._finished_together
         rng = generator(self.seed, Purpose.RESAMPLING, self.attempt)
         parts = []
         for first in range(0, len(free), rows):
@@ -320,6 +328,12 @@ class ChainsRun:
             columns[name] = np.broadcast_to(self.data["exact"][name], (len(free), *self.problem.model.shape(name)))
         self.target.measure(columns)
         self.columns = columns
+
+    @property
+    def _finished_together(self) -> int:
+        """Draws that are finished by one call of the program: as many as handle about a million numbers."""
+        numbers = self.target.work + self.target.size
+        return min(512, 1 << max(0, (2**20 // numbers).bit_length() - 1))
 
     def too_narrow(self) -> list[tuple[str, ...]]:
         """The sums whose windows left out more than may be, at some draw."""

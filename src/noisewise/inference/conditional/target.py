@@ -4,6 +4,7 @@ In free coordinates, traceable, with gradients that are numbers everywhere. Deri
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -268,11 +269,20 @@ class Target:
             return -self.point(free, data)[1]
 
         def forward(free: Any) -> Any:
-            value, gradient = jax.value_and_grad(lambda z: -self.point(z, data)[1])(free)
-            return value, jnp.where(jnp.isfinite(gradient), gradient, 0.0)
+            return self._energy_and_slope(free, data)
 
         energy.defvjp(forward, lambda gradient, cotangent: (cotangent * gradient,))
         return energy
+
+    @cached_property
+    def _energy_and_slope(self) -> Any:
+        """Minus the log density and its gradient: traced once, however often a program asks for them."""
+
+        def both(free: Any, data: Any) -> tuple[Any, Any]:
+            value, gradient = jax.value_and_grad(lambda free: -self.point(free, data)[1])(free)
+            return value, jnp.where(jnp.isfinite(gradient), gradient, 0.0)
+
+        return jax.jit(both)
 
     def free_from(self, values: Values, centring: Centring = AS_THEY_ARE) -> Any:
         """The free vector of one row of values of all that is sampled."""

@@ -1,6 +1,5 @@
 """The compiled programs of a NUTS run: a chain's state, its next hundred steps, and its coordinates."""
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,6 +16,8 @@ from noisewise.numerics.compiled import AT_ONCE, PLAINLY
 
 PIECE = 100
 """Iterations between two looks at the clock."""
+PILOT = 3
+"""Pieces of a chain by which its coordinates are chosen: part of the warm-up, where that is twice as long."""
 MANY = 4_000
 """Unknowns beyond which the start of a chain, tried at many places, takes longer to run than to compile."""
 DENSE = 32
@@ -29,7 +30,6 @@ class Programs:
     def __init__(self, target: Target, dense: bool | None, **options: Any) -> None:
         """`options` as NumPyro's; a `dense` mass matrix is decided by the number of unknowns where it is None."""
         self.target = target
-        self.lock, self.ready = threading.Lock(), set[str]()
         self.options = options | {"dense_mass": target.size <= DENSE if dense is None else dense}
 
     def _kernel(self, scaled: Any, key: Any, data: Any, **begin: Any) -> tuple[Any, Any]:
@@ -54,26 +54,46 @@ class Programs:
         )
         return state, lambda before: step(before, (data,))
 
-    def prepare(self, data: Any) -> None:
-        """Compile a chain's start and its pieces, each in a thread of its own, while other things are done."""
-        size = jax.ShapeDtypeStruct((self.target.size,), np.float64)
-        key, data = jax.ShapeDtypeStruct((2,), np.uint32), {"target": data, "scale": size}
-        start = self._program("start", lambda: partial(self._state))
+    def prepare(self, data: Any, chains: int, finished: int) -> None:
+        """Compile what the run will ask for, in threads of their own: pieces of chains first, which take longest.
+
+        `finished` is how many rows `finish` is given at a time.
+        """
+        free, starts = _numbers(self.target.size), _numbers(chains, self.target.size)
+        keys, given = jax.ShapeDtypeStruct((chains, 2), np.uint32), {"target": data, "scale": free}
+        begin = self._program("start", lambda: partial(self._states))
         with double():
-            state = start.shapes(size, key, size, data)
-        advanced = self._program("advance", lambda: partial(self._piece)).prepare(state, data)
-        start.prepare(size, key, size, data, after=advanced)
+            states = begin.shapes(starts, keys, free, given)
+        state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), states)
+        handed_over = self._program("advance", lambda: partial(self._piece)).prepare(state, given)
+        handed_over = begin.prepare(starts, keys, free, given, after=handed_over)
+        uniform = [_numbers(finished, entries) for entries in self.target.uniforms]
+        handed_over = self._finish.prepare(_numbers(finished, self.target.size), data, uniform, after=handed_over)
+        if self.target.located:
+            walked = chains * PIECE
+            stood = self._standing.prepare(_numbers(walked * (PILOT - 1), self.target.size), data, after=handed_over)
+            self._moved.prepare(_numbers(walked, self.target.size), data, data["centring"], after=stood)
 
-    def start(self, free: Array, key: Array, variances: Array, data: Any) -> Any:
-        """The state of a chain whose mass matrix begins with these variances of the free vector over its scale."""
-        return self._once("start", lambda: partial(self._state), free, key, variances, data)
+    def start(self, free: Array, keys: Array, variances: Array, data: Any) -> list[Any]:
+        """The states of chains (rows) whose mass matrix begins with these variances of the free vector over its scale.
 
-    def _state(self, free: Any, key: Any, variances: Any, data: Any) -> Any:
-        return _plain(self._kernel(free / data["scale"], key, data, inverse_mass_matrix=variances)[0])
+        All at once: a chain's start is a hundred steps of the program, and a call of it costs as much.
+        """
+        states = jax.tree.map(
+            np.asarray, self._program("start", lambda: partial(self._states))(free, keys, variances, data)
+        )
+        return [jax.tree.map(lambda leaf, chain=chain: leaf[chain], states) for chain in range(len(free))]
+
+    def _states(self, free: Any, keys: Any, variances: Any, data: Any) -> Any:
+        def begun(pair: Any) -> Any:
+            return _plain(self._kernel(pair[0] / data["scale"], pair[1], data, inverse_mass_matrix=variances)[0])
+
+        return jax.lax.map(begun, (free, keys))
 
     def advance(self, state: Any, data: Any) -> tuple[Any, dict[str, Any]]:
         """A piece of a chain: (the state after it, what happened in each iteration)."""
-        return self._once("advance", lambda: partial(self._piece), state, data)
+        result: tuple[Any, dict[str, Any]] = self._program("advance", lambda: partial(self._piece))(state, data)
+        return result
 
     def _piece(self, state: Any, data: Any) -> Any:
         _, step = self._kernel(state.z, state.rng_key, data)  # sets up the step; its own start is not used
@@ -86,48 +106,55 @@ class Programs:
         last, seen = jax.lax.scan(iterate, _keyed(state), None, length=PIECE)
         return _plain(last), seen
 
-    def energies(self, rows: dict[str, Array], data: Any) -> tuple[Array, Array]:
-        """Free vectors of rows of values, and minus the log density there: that of a chain which begins there.
+    def energies(self, rows: dict[str, Array], data: Any, chains: int) -> tuple[Array, Array]:
+        """Free vectors of rows of values, and minus the log density there: those of so many chains that begin there.
 
         A program of their own would take as long to compile as they take to compute, and longer.
         """
         own = self._program("free", lambda: jax.vmap(self.target.free_from, in_axes=(0, None)))
         free = np.asarray(own(rows, data["centring"]))
-        ones, key = np.ones(self.target.size), np.zeros(2, np.uint32)
+        ones, keys = np.ones(self.target.size), np.zeros((chains, 2), np.uint32)
         given = {"target": data, "scale": ones}
-        return free, np.array([float(self.start(one, key, ones, given).potential_energy) for one in free])
+        states = [self.start(some, keys, ones, given) for some in np.split(free, len(free) // chains)]
+        return free, np.array([float(state.potential_energy) for some in states for state in some])
 
     def standing(self, free: Array, data: Any) -> dict[str, Any]:
         """`Target.standing`, row by row."""
-        return self._program("standing", lambda: jax.vmap(self.target.standing, in_axes=(0, None)))(free, data)
+        return self._standing(free, data)
+
+    @property
+    def _standing(self) -> Compiled:
+        return self._program("standing", lambda: jax.vmap(self.target.standing, in_axes=(0, None)))
 
     def moved(self, free: Array, data: Any, centring: Centring) -> Array:
         """Rows of free vectors in other coordinates."""
+        return self._moved(free, data, centring)
 
+    @property
+    def _moved(self) -> Compiled:
         def move(free: Any, data: Any, centring: Centring) -> Any:
             return self.target.free_from(self.target.values(free, data), centring)
 
-        return self._program("moved", lambda: jax.vmap(move, in_axes=(0, None, None)))(free, data, centring)
+        return self._program("moved", lambda: jax.vmap(move, in_axes=(0, None, None)))
 
     def finish(self, *arguments: Any) -> Any:
         """`Target.finish`, row by row."""
-        return self._program("finish", lambda: jax.vmap(self.target.finish, in_axes=(0, None, 0)))(*arguments)
+        return self._finish(*arguments)
 
-    def _once(self, purpose: str, build: Callable[[], Any], *arguments: Any) -> Any:
-        """Run a program that several threads ask for at the same time, and that one of them shall compile."""
-        program = self._program(purpose, build)
-        if purpose in self.ready:
-            return program(*arguments)
-        with self.lock:
-            result = program(*arguments)
-            self.ready.add(purpose)
-        return result
+    @property
+    def _finish(self) -> Compiled:
+        return self._program("finish", lambda: jax.vmap(self.target.finish, in_axes=(0, None, 0)))
 
     def _program(self, purpose: str, build: Callable[[], Any]) -> Compiled:
         key = ("nuts", purpose, self.target.signature, tuple(sorted(self.options.items())))
         brief = purpose not in ("advance", "finish") and self.target.size <= MANY
         options = AT_ONCE if brief else PLAINLY
         return self.target.model.compiled.setdefault(key, Compiled(build, options=options))
+
+
+def _numbers(*shape: int) -> jax.ShapeDtypeStruct:
+    """What stands for an array of so many."""
+    return jax.ShapeDtypeStruct(shape, np.float64)
 
 
 def _plain(state: Any) -> Any:
