@@ -68,7 +68,7 @@ def geweke(model, mechanisms, seed, sweeps=20, chains=1024):
     state = State(model.draw(rng, model.order, chains))
     joint = Joint(Problem(model, nw.Release(noisy(mechanisms, rng, state.values, 0))), {})
     joint.axes = dict.fromkeys(mechanisms, (None, 0))
-    steps = sweep_steps(joint, closed_forms(Joint(joint.problem, {}), state))
+    steps = sweep_steps(joint, closed_forms(Joint(joint.problem, {}), state, chains))
     for step in steps:
         step.log_step = np.log(0.6)  # any fixed step is exact; only Hamiltonian steps have one
     prior = model.draw(rng, model.order, 100_000)
@@ -215,7 +215,7 @@ def steps_of(prior, statistics, **released):
     noise = nw.Laplace(scale=1.0)
     release = nw.Release({name: noise.released(value) for name, value in released.items()})
     joint = Joint(Problem(model, release), {})
-    found = closed_forms(joint, State(model.draw(np.random.default_rng(1), model.order, 16)))
+    found = closed_forms(joint, State(model.draw(np.random.default_rng(1), model.order, 16)), 16)
     return {name: family.name for name, family in found.items()}
 
 

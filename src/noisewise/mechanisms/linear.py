@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import jax
@@ -96,14 +97,14 @@ class Matrix:
             raise refusal(where, "matrix", "must have as many rows and columns as entries", lengths, advice)
         return cls._collected(where, (shape[0], shape[1]), **parts)
 
-    @property
+    @cached_property
     def dense(self) -> Array:
         """The matrix as an array."""
         full = np.zeros(self.shape, dtype=np.int64)
         full[self.rows, self.columns] = self.entries
         return full
 
-    @property
+    @cached_property
     def sparse(self) -> Any:
         """The matrix as SciPy's, row by row."""
         return csr_array((self.entries, (self.rows, self.columns)), shape=self.shape)
@@ -117,7 +118,7 @@ class Matrix:
 
     def times_rows(self, rows: Array) -> Array:
         """The product with each of many vectors, the rows of an array."""
-        products: Array = (self.sparse @ rows.T).T
+        products: Array = rows @ self.dense.T if math.prod(self.shape) <= SHORT else (self.sparse @ rows.T).T
         return products
 
     def __eq__(self, other: object) -> bool:

@@ -152,7 +152,7 @@ class Compiled:
 
     @staticmethod
     def _key(leaves: list[Any], tree: Any) -> Any:
-        return (placement(), _looking.get(), tree, *((_shape(leaf), _dtype(leaf)) for leaf in leaves))
+        return (placement(), _looking.get(), tree, *map(_form, leaves))
 
     def by_blocks(self, blocks: int, *arguments: Any) -> Any:
         """As for the arguments of each block alone, which are equal parts of these: by the same program, the same bits.
@@ -221,14 +221,12 @@ def _made(lowered: Any, options: Mapping[str, Any]) -> Callable[..., Any]:
 
 def _plain_key(leaves: list[Any], tree: Any) -> Any:
     """Of a program for any number of rows."""
-    return ("plain", tree, *((_shape(leaf)[1:], _dtype(leaf)) for leaf in leaves))
+    return ("plain", tree, *((shape[1:], dtype) for shape, dtype in map(_form, leaves)))
 
 
-def _shape(leaf: Any) -> tuple[int, ...]:
-    """Of an array, a number, or what stands for one."""
-    return leaf.shape if hasattr(leaf, "shape") else np.shape(leaf)
-
-
-def _dtype(leaf: Any) -> Any:
-    """Of an array, NumPy's or JAX's, or of a number."""
-    return leaf.dtype if hasattr(leaf, "dtype") else np.result_type(leaf)
+def _form(leaf: Any) -> tuple[tuple[int, ...], Any]:
+    """Shape and type together: asked for at every call of a program."""
+    try:
+        return leaf.shape, leaf.dtype
+    except AttributeError:
+        return np.shape(leaf), np.result_type(leaf)

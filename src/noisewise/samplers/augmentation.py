@@ -38,6 +38,7 @@ from noisewise.model.coordinates import unwalkable
 from noisewise.model.families import facts_of
 from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, double
+from noisewise.numerics.compiled import looking
 from noisewise.numerics.tracing import depends
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.gibbs.conjugate import Conjugate, ConjugateFamily, family_of
@@ -230,9 +231,7 @@ class _Sweeps:
         self.starts = self._with_records(rng, starting_values(joint, rng, STARTS))
         self.log = log
         log.same(self.starts, "starts")
-        for table in joint.steps.values():  # while closed forms are looked for
-            table.prepare(State(self._values(0)))
-        self.closed = closed_forms(joint, self.starts)
+        self.closed = closed_forms(joint, self.starts, self.chains // self.groups)
         steps = sweep_steps(joint, self.closed)
         self.described = [step_in_words(step) for step in steps]
         adaptive = any(isinstance(step, (Gradient, Lines, Refresh)) for step in steps) or bool(joint.totals)
@@ -252,10 +251,6 @@ class _Sweeps:
         rng = generator(self.seed, Purpose.CHAINS, number)
         state = self._start(rng, number)
         steps = sweep_steps(self.joint, self.closed)
-        if number == 0:  # groups go through the steps alike, and would wait for one program after the other
-            for step in steps:
-                if isinstance(step, Conjugate):
-                    step.prepare(state)
         total = self.warmup + self.length * self.sampler.thin
         log = self.log.within("group", number)
         saves = 0
@@ -382,11 +377,20 @@ def _refresh(joint: Joint, latent: list[str]) -> list[Any]:
     return [Refresh(joint, names, latent, [Reported(joint, name) for name in latent if Reported.applies(joint, name)])]
 
 
-def closed_forms(joint: Joint, state: State) -> dict[str, ConjugateFamily]:
-    """Continuous parameters whose law given the rest is recognised, and confirmed at the given states."""
+def closed_forms(joint: Joint, state: State, together: int) -> dict[str, ConjugateFamily]:
+    """Continuous parameters whose law given the rest is recognised, and confirmed at the given states.
+
+    That is by the programs that will draw them, for so many chains `together`; those of the other steps are compiled
+    meanwhile.
+    """
     continuous = [name for name in joint.model.parameters if not joint.model.is_discrete(name)]
-    families = {name: family_of(joint, name) for name in continuous}
-    return {n: family for n, family in families.items() if family and Conjugate(joint, n, family).agrees(state)}
+    known = {name: family for name in continuous if (family := family_of(joint, name))}
+    rows = np.arange(-(-state.chains // together) * together) % state.chains
+    batches = [state.some(few) for few in rows.reshape(-1, together)]
+    for step in sweep_steps(joint, known):
+        if isinstance(step, (MeasuredTable, Conjugate, Refresh)):
+            step.prepare(batches[0])
+    return {name: family for name, family in known.items() if Conjugate(joint, name, family).agrees(batches)}
 
 
 def _parameter_steps(joint: Joint, families: dict[str, ConjugateFamily]) -> list[Any]:
@@ -540,5 +544,7 @@ def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:
         if free and not Entries(joint, name).settle(rng, state):
             return False
     logs = [_log_noise(joint, name, state.values) for name in joint.release]
-    logs += [joint.model.log_prob(name, state.values[name], state.values) for name in joint.fixed | _tables(joint)]
+    with looking():
+        known = joint.fixed | _tables(joint)
+        logs += [joint.model.log_prob(name, state.values[name], state.values) for name in known]
     return bool(np.all(np.isfinite(np.sum(logs, axis=0))))

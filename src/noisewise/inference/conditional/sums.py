@@ -74,12 +74,16 @@ class Sum:
         (name,) = self.names
         model, item = self.problem.model, self.problem.release[name]
         shape = model.shape(name)
-        value = rows_of(self.problem.model, [name, *item.mechanism.inputs, *model.parents(name)])
-        inputs = {other: value[other][0] for other in item.mechanism.inputs}
+        rows = model.row([name, *item.mechanism.inputs, *model.parents(name)])
+
+        def densities(row: Values) -> tuple[Any, Any]:
+            inputs = {other: row[other] for other in item.mechanism.inputs}
+            law = entries(self.space.model.law_at(name, row), row[name])
+            return law, item.mechanism.log_prob(item.value, row[name], **inputs)
+
         with double():
-            law = jax.eval_shape(jax.vmap(lambda row: entries(self.space.model.law_at(name, row), row[name])), value)
-            eta = np.shape(item.mechanism.log_prob(item.value, value[name][0], **inputs))
-        return law.shape[1:] == shape and eta == shape
+            law, eta = jax.eval_shape(jax.vmap(densities), rows)
+        return law.shape[1:] == shape and eta.shape[1:] == shape
 
     def _span(self) -> int:
         """Not where windows were too narrow once: in logs, nothing is lost below the smallest number there is."""

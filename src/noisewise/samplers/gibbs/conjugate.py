@@ -19,8 +19,7 @@ from noisewise.model.entering import entering
 from noisewise.model.families import facts_of
 from noisewise.model.law import Law
 from noisewise.model.total import BoundTotal
-from noisewise.numerics import Array, Compiled, Values
-from noisewise.numerics.compiled import looking
+from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.samplers.gibbs.joint import Density, Joint, State
 
 
@@ -142,10 +141,13 @@ class Conjugate:
         self.joint, self.name, self.family = joint, name, family
         self.target: Density = joint.touching([name])
 
-    def anchor(self, values: Values) -> Array:
+    def anchor(self, values: Values, summary: Callable[..., Array] = np.mean) -> Array:
         """One value inside the space, the mean over chains: the coefficients do not depend on it but for rounding."""
-        centre = np.clip(np.mean(values[self.name], axis=0), *INSIDE[self.family.name])
-        return centre / centre.sum(axis=-1, keepdims=True) if self.family is DIRICHLET else centre
+        return self._inside(summary(values[self.name], axis=0))
+
+    def _inside(self, value: Array) -> Array:
+        value = np.clip(value, *INSIDE[self.family.name])
+        return value / value.sum(axis=-1, keepdims=True) if self.family is DIRICHLET else value
 
     def coefficients(
         self, values: Values, records: Any, release: Any, anchor: Any, part: Density | None = None
@@ -153,9 +155,13 @@ class Conjugate:
         """A and B of one chain, of the whole density or of some of its factors (they add up); traceable."""
         density = part or self.target
 
-        def slope(x: Any) -> Any:
+        @jax.jit
+        def slope_given(x: Any, values: Any, records: Any, release: Any) -> Any:
             gradient = jax.grad(lambda at: density({**values, self.name: at}, records, release))(x)
             return self.family.slope(x, gradient)
+
+        def slope(x: Any) -> Any:  # traced once, for all places
+            return slope_given(x, values, records, release)
 
         beyond = self.family.second(anchor)
         first, second = slope(anchor), slope(beyond)
@@ -171,7 +177,7 @@ class Conjugate:
         return first + b * anchor, b
 
     def prepare(self, state: State) -> None:
-        """Begin to compile what a step will ask for."""
+        """Begin to compile what a step for these chains will ask for."""
         self._program.prepare(state.values, state.records, self.joint.release, self.anchor(state.values))
 
     @property
@@ -180,14 +186,15 @@ class Conjugate:
             ("conjugate", self.name), lambda: jax.vmap(self.coefficients, in_axes=(0, 0, self.joint.axes, None))
         )
 
-    def _solve(self, state: State) -> tuple[Array, Array]:
-        arguments = (state.values, state.records, self.joint.release, self.anchor(state.values))
-        coefficients: tuple[Array, Array] = self.joint.run(self._program, *arguments)
+    def _solve(self, state: State, anchor: Array) -> tuple[Array, Array]:
+        coefficients: tuple[Array, Array] = self.joint.run(
+            self._program, state.values, state.records, self.joint.release, anchor
+        )
         return coefficients
 
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
         """Draw it for every chain."""
-        a, b = self._solve(state)
+        a, b = self._solve(state, self.anchor(state.values))
         if not np.all(self.family.proper(a, b)):
             raise InferenceError(
                 f"Augmentation: the law of '{self.name}' given the rest must be a proper {self.family.name} law; its "
@@ -196,25 +203,25 @@ class Conjugate:
         state.values[self.name] = self.family.draw(rng, a, b)
         return float(state.chains), float(state.chains)
 
-    def agrees(self, state: State) -> bool:
-        """Whether derivatives at the chains' own values are what coefficients found elsewhere say."""
-        with looking():
-            a, b = self._solve(state)
-        low, high = INSIDE[self.family.name]
+    def agrees(self, batches: list[State]) -> bool:
+        """Whether coefficients are the same wherever they are read off: at the mean of the chains' values, beyond it,
+        and at the least and the largest of them.
+        """
+        return all(self._agrees(state) for state in batches)
 
-        def slope(values: Values, records: Any, release: Any) -> Any:
-            gradient = jax.grad(lambda at: self.target({**values, self.name: at}, records, release))(values[self.name])
-            return self.family.slope(values[self.name], gradient)
-
-        program = self.joint.program(("slope", self.name), lambda: jax.vmap(slope, in_axes=(0, 0, self.joint.axes)))
-        at = np.clip(state.values[self.name], low, high)
-        if self.family is DIRICHLET:
-            at = at / at.sum(axis=-1, keepdims=True)
-        values = {**state.values, self.name: at}
-        with looking():
-            slopes = self.joint.run(program, values, state.records, self.joint.release)
-        size = np.abs(a) + np.abs(b * at) + 1.0
-        return bool(np.all(np.abs(slopes - (a - b * at)) <= 1e-7 * size) and np.all(self.family.proper(a, b)))
+    def _agrees(self, state: State) -> bool:
+        middle = self.anchor(state.values)
+        with double():
+            beyond = self._inside(np.asarray(self.family.second(jnp.asarray(middle))))
+        a, b = self._solve(state, middle)
+        if not np.all(self.family.proper(a, b)):
+            return False
+        for anchor in (beyond, self.anchor(state.values, np.min), self.anchor(state.values, np.max)):
+            other, slope = self._solve(state, anchor)
+            off = np.abs((other - slope * anchor) - (a - b * anchor))
+            if not np.all(off <= 1e-7 * (np.abs(a) + np.abs(b * anchor) + 1.0)):
+                return False
+        return True
 
 
 # Recognition ----------------------------------------------------------------------------------------------------------

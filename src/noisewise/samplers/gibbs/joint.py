@@ -37,6 +37,10 @@ class State:
         """Rows."""
         return len(next(iter(self.values.values())))
 
+    def some(self, rows: Array) -> "State":
+        """Only these chains."""
+        return State(*jax.tree.map(lambda column: column[rows], (self.values, self.records)))
+
 
 @dataclass(frozen=True)
 class Term:

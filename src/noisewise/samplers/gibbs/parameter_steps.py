@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.model.coordinates import Chart
-from noisewise.numerics import Array, Values
+from noisewise.numerics import Array, Compiled, Values
 from noisewise.samplers.gibbs.conjugate import LARGE, Conjugate
 from noisewise.samplers.gibbs.joint import Joint, State
 from noisewise.samplers.gibbs.reported import Reported
@@ -209,19 +209,30 @@ class Refresh(Tuned):
         self.rates: list[float] = []
         self.active = True
 
+    def prepare(self, state: State) -> None:
+        """Begin to compile what a step for these chains will ask for."""
+        self._walked.prepare(state.values, jax.ShapeDtypeStruct((state.chains, self.chart.size), np.float64))
+        self._weighed.prepare(state.values, state.records, self.joint.release)
+
+    @property
+    def _walked(self) -> Compiled:
+        return self.joint.program(("walk", self.chart.names), lambda: jax.vmap(self._walk))
+
+    @property
+    def _weighed(self) -> Compiled:
+        purpose = ("fresh", tuple(self.fresh), tuple(table.name for table in self.reported))
+        return self.joint.program(purpose, lambda: jax.vmap(self.density, in_axes=(0, 0, self.joint.axes)))
+
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
         """One proposal for every chain."""
         if not self.active:
             return 0.0, 0.0
-        chains, run, axes = state.chains, self.joint.run, self.joint.axes
+        chains, run = state.chains, self.joint.run
         push = np.exp(self.log_step) * rng.standard_normal((chains, self.chart.size)) @ self.root.T
-        walk = self.joint.program(("walk", self.chart.names), lambda: jax.vmap(self._walk))
-        there, free, jacobian = run(walk, state.values, push)
+        there, free, jacobian = run(self._walked, state.values, push)
         values = self.joint.model.draw(rng, self.fresh, chains, {**state.values, **there})
         values = {**values, **{table.name: table.draw(rng, values, chains) for table in self.reported}}
-        purpose = ("fresh", tuple(self.fresh), tuple(table.name for table in self.reported))
-        weigh = self.joint.program(purpose, lambda: jax.vmap(self.density, in_axes=(0, 0, axes)))
-        new, old = (run(weigh, point, state.records, self.joint.release) for point in (values, state.values))
+        new, old = (run(self._weighed, point, state.records, self.joint.release) for point in (values, state.values))
         with np.errstate(invalid="ignore"):
             ratio = new - old + jacobian
         yes = rng.standard_exponential(chains) >= -ratio  # NaN: no
