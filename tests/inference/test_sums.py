@@ -37,7 +37,11 @@ def by_powers(table, first, last, uniform, skipped=0, length=POINTS - 1):
 
     def one(first, last, uniform, held):
         tilt = powers.tilted(held, first, last)
-        return powers.log_total(held, tilt), *powers.chosen(held, tilt, uniform), powers.log_total(held, tilt, 0.0)
+        return (
+            powers.log_total(held, tilt),
+            *powers.drawn_number(held, tilt, uniform),
+            powers.log_total(held, tilt, 0.0),
+        )
 
     with double():
         return [np.asarray(part) for part in jax.jit(jax.vmap(one, (0, 0, 0, None)))(first, last, uniform, held)]

@@ -11,6 +11,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from scipy import stats
+from targets import count_model, count_release
 
 import noisewise as nw
 from noisewise.diagnostics import weights
@@ -158,9 +159,8 @@ def test_shares_of_chains_have_the_errors_of_chains(seed):
     rng, length = np.random.default_rng(seed), 2_500
     jumps = rng.random((4, length)) < 1.0 / 250.0
     side = (np.cumsum(jumps, axis=1) % 2 == rng.integers(2, size=(4, 1))).ravel()
-    problem = three_hills()
-    posterior = nw.sample(problem.model, problem.release, COLLAPSED, draws=1_000, seed=seed)
-    chained = replace(posterior, draws={"t": side * 1.0, "x": side * 1.0}, log_weights=None, chains=4, diagnostics={})
+    posterior = nw.sample(count_model(), count_release(), nw.Rejection(), draws=10, seed=seed)
+    chained = replace(posterior, draws={"theta": side * 1.0, "count": side * 1.0}, chains=4, diagnostics={})
     own, of_chains = second_look._share_drawn(chained, side, 0.5)
     assert own == side.mean()
     assert of_chains > 30.0 * second_look._share_drawn(replace(chained, chains=None), side, 0.5)[1]

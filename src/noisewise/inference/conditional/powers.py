@@ -107,7 +107,7 @@ def log_total(powers: Powers, tilt: Tilt, lost: float = SMALLEST) -> Any:
     return _log(jnp.sum(runs, axis=0), top, powers, tilt, lost)
 
 
-def chosen(powers: Powers, tilt: Tilt, uniform: Any) -> tuple[Any, Any, Any]:
+def drawn_number(powers: Powers, tilt: Tilt, uniform: Any) -> tuple[Any, Any, Any]:
     """`log_total`; the number of the term at which the sum passes `uniform` times the whole; whether digits are left.
 
     Counted from the end where the powers are largest.

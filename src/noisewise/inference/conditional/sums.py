@@ -436,7 +436,7 @@ class Sum:
             law, noise = self.log_terms(values, items, tables)
             return log_sum(law + noise), log_sum(law), pick(law + noise, uniform), True
         tilt = powers.tilted(tables["law"], *self._anchored(values, tables["starts"][self.names[0]]))
-        held, chosen, sure = powers.chosen(tables["terms"], tilt, uniform)
+        held, chosen, sure = powers.drawn_number(tables["terms"], tilt, uniform)
         return held, powers.log_total(tables["law"], tilt, lost=0.0), chosen + tables["skipped"], sure
 
     def _drawn_of_all(self, values: Values, tables: Any, uniform: Any) -> tuple[Any, Any, Any, Any]:
