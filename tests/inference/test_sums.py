@@ -156,7 +156,7 @@ def test_one_program_weighs_as_the_terms_in_logs_do(law):
     inside = np.sum(void, axis=1) < 1e-12  # elsewhere both are bounds, of windows of two lengths
     assert inside.sum() > rows // 3
     assert np.allclose(log_likelihood[inside], expected[inside], rtol=1e-11)
-    assert np.array_equal(log_likelihood, collapse.log_likelihood(values))
+    assert np.array_equal(log_likelihood, collapse.log_likelihood(values, rows))
     with double():
         bounds = jax.jit(jax.vmap(collapse.target.log_likelihood, (0, None)))(values, collapse.data)
     assert np.allclose(log_likelihood, np.asarray(bounds), rtol=1e-11)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from exactness import LIMIT, z_scores
+from exactness import LIMIT, agrees, z_scores
 from sampler_table import problem
 from scipy import integrate, stats
 from targets import count_model, count_release, new_count_model
@@ -224,10 +224,44 @@ def test_answers_have_the_likelihood_of_their_channel_and_nothing_beyond(seed):
     beta = np.array([[0.3, -0.8], [2.0, 5.0]])
     p = 1 / (1 + np.exp(-(beta[:, :1] + beta[:, 1:] * x)))
     reported = 0.25 + 0.5 * np.where(told == 1, p, 1 - p)
-    assert collapse.log_likelihood({"beta": beta}) == pytest.approx(np.log(reported).sum(axis=1), rel=1e-12)
+    assert collapse.log_likelihood({"beta": beta}, 2) == pytest.approx(np.log(reported).sum(axis=1), rel=1e-12)
     assert [total.whole for total in collapse.target.sums] == [True]
     counts = collapsed.Collapse.of(Problem(count_model(25.0), count_release()))
     assert [total.whole for total in counts.target.sums] == [False]
+
+
+WITHOUT_PARAMETERS = {
+    "a sum": (dist.Binomial(20, 0.3), nw.DiscreteLaplace(scale=2.0).released(11)),
+    "an integral": (dist.Gamma(3.0, 1.0), nw.Laplace(scale=1.0).released(2.5)),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_PARAMETERS)
+def test_without_parameters_the_evidence_is_the_release_s_probability(case, seed):
+    """One number for all rows: their weights are one."""
+    law, item = WITHOUT_PARAMETERS[case]
+    posterior = nw.sample(nw.Model({}, {"s": lambda: law}), nw.Release(s=item), COLLAPSED, draws=4_000, seed=seed)
+    if case == "a sum":
+        values = np.arange(21)
+        terms = stats.binom.pmf(values, 20, 0.3) * np.tanh(0.25) * np.exp(-np.abs(11 - values) / 2.0)
+        evidence, first = terms.sum(), terms @ values
+    else:
+
+        def density(s, power):
+            return s**power * stats.gamma.pdf(s, 3.0) * stats.laplace.pdf(2.5 - s)
+
+        evidence, first = (integrate.quad(density, 0.0, 60.0, args=(k,), points=[2.5])[0] for k in (0, 1))
+    assert np.isclose(posterior.log_evidence, np.log(evidence), rtol=0, atol=1e-9)
+    assert posterior.ess["s"] == pytest.approx(4_000)
+    assert agrees(posterior["s"], first / evidence)
+
+
+def test_without_parameters_a_release_that_cannot_come_about_is_refused():
+    release = nw.Release(s=nw.mechanisms.TruncatedLaplace(scale=2.0, bound=10.0).released(40.0))
+    model = nw.Model({}, {"s": lambda: dist.Binomial(20, 0.3)})
+    for sampler in (COLLAPSED, None):
+        with pytest.raises(nw.InferenceError, match="could have given the release"):
+            nw.sample(model, release, sampler, draws=1_000, seed=1)
 
 
 def test_no_thousand_answers_are_simulated_where_they_can_be_summed_out(seed, monkeypatch):

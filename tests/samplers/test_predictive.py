@@ -186,12 +186,41 @@ def test_what_has_no_noise_keeps_its_parameters():
 
 
 def test_counts_in_thousand_millions_are_left_to_others():
-    """Every draw would pass all values of a window of millions."""
+    """The table of a window of millions would be large."""
     model, release = count(shape=1e9, noise=nw.Laplace(scale=1e5), released=1e9 + 3e4)
-    assert "8,192 values" in PREDICTIVE.unfit(Problem(model, release))
+    assert "1,048,576 values" in PREDICTIVE.unfit(Problem(model, release))
     posterior = nw.sample(model, release, draws=20_000, seed=1)
     assert posterior.status == "complete"
     assert posterior.sampler != PREDICTIVE
+
+
+def test_a_window_of_many_thousand_values(seed):
+    """The law of a negative binomial count of two hundred thousand under wide noise, by enumeration."""
+    model, release = count(shape=2e5, noise=nw.Laplace(scale=900.0), released=2e5 + 250.4)
+    assert Predictive.of(Problem(model, release)).collapse.cells > 2**13
+    posterior = nw.sample(model, release, PREDICTIVE, draws=DRAWS, seed=seed)
+    counts = np.arange(240_000)
+    logs = stats.nbinom.logpmf(counts, 2e5, 0.5) + stats.laplace.logpdf(2e5 + 250.4 - counts, scale=900.0)
+    log_evidence = special.logsumexp(logs)
+    chance = np.exp(logs - log_evidence)
+    average = chance @ counts
+    assert np.isclose(posterior.log_evidence, log_evidence, rtol=0, atol=1e-8)
+    assert counts_agree(np.bincount(posterior["count"], minlength=len(counts)), chance)
+    assert agrees(posterior["theta"], (2e5 + average) / 2.0)
+    assert variance_agrees(posterior["count"], chance @ (counts - average) ** 2)
+
+
+def test_a_release_that_cannot_come_about_is_refused():
+    """More than the noise reaches beyond every answer: there is no posterior, and none is drawn."""
+    model = nw.Model({"p": dist.Beta(2.0, 3.0)}, {"yes": lambda p: dist.Binomial(20, p)})
+    release = nw.Release(yes=nw.mechanisms.TruncatedLaplace(scale=2.0, bound=10.0).released(40.0))
+    assert "can come about" in PREDICTIVE.unfit(Problem(model, release))
+    with pytest.raises(InputError, match="can come about"):
+        nw.sample(model, release, PREDICTIVE, draws=100, seed=1)
+    with pytest.raises(nw.InferenceError, match="cannot come about"):
+        nw.sample(model, release, draws=100, seed=1)
+    with pytest.raises(nw.InferenceError, match="cannot come about"):
+        nw.forecast(model, release, draws=100, seed=1)
 
 
 @pytest.mark.long
@@ -211,4 +240,4 @@ def test_windows_widen_until_nothing_is_left_out(monkeypatch):
     found = Predictive.of(Problem(model, release))
     _, log_evidence = count_law(25.0, LAPLACE, 37.9)
     assert found.widened
-    assert np.isclose(found.collapse.log_evidence(), log_evidence, rtol=0, atol=1e-9)
+    assert np.isclose(float(found.collapse.fixed.log_likelihood), log_evidence, rtol=0, atol=1e-9)

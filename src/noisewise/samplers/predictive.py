@@ -22,8 +22,9 @@ from noisewise.samplers.proposals.proposal import made_once
 
 ROWS, LEAST_ROWS, NUMBERS = 2**16, 2**6, 2**18
 """Rows of one block at most and at least, and numbers that it may hold between these."""
-MOST_VALUES = 2**13
-"""Values that sums run over, at most: every draw passes them all."""
+MOST_VALUES = 2**20
+"""Values that sums run over, at most: a table of them is kept."""
+IMPOSSIBLE = "needs a release that can come about: under this model and noise, it cannot"
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,9 @@ def _found(problem: Problem) -> Predictive | str:
         collapse = collapsed.Collapse.of(smaller, widened)
         if collapse.cells > MOST_VALUES or collapse.target.excess():
             break
-        _, left, _ = collapse.complete(np.random.default_rng(0), {}, 1)
-        wider = collapse.target.too_narrow(left[0], collapsed.NEGLECTED)
+        wider = collapse.target.too_narrow(collapse.fixed.left, collapsed.NEGLECTED)
         if not wider:
-            return Predictive(smaller, widened)
+            impossible = collapse.fixed.log_likelihood == -np.inf
+            return IMPOSSIBLE if impossible else Predictive(smaller, widened)
         widened = collapsed.doubled(widened, wider)
     return f"needs sums over statistics that leave next to nothing out with at most {MOST_VALUES:,} values"

@@ -32,7 +32,7 @@ from noisewise.model.coordinates import Space
 from noisewise.model.families import facts_of
 from noisewise.model.law import log_density
 from noisewise.model.wrappers import peel, unchecked
-from noisewise.numerics import Array, Compiled, Values, double
+from noisewise.numerics import Array, Compiled, Values, double, namespace
 from noisewise.numerics.compiled import looking
 
 MOST_POINTS = 2**16
@@ -414,21 +414,31 @@ class Sum:
 
     def conditional(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
         """A draw of the statistics given the rest, by inversion; `log_bound`; what share of that may be void."""
-        if self.span:
-            held, inside, chosen, sure = self._drawn_of_all(values, tables, uniform)
-            starts = {name: jnp.min(start) for name, start in tables["starts"].items()}
-        else:
-            held, inside, chosen, sure = self._drawn(values, items, tables, uniform)
-            starts = tables["starts"]
-        drawn = {}
-        for name, offset in self.offsets().items():
-            shape = self.problem.model.shape(name)
-            picked = jnp.asarray(offset)[chosen[0]] if not self.by_entry else chosen.reshape(shape)
-            drawn[name] = (starts[name] + picked).astype(int)
+        drawn_by = self._drawn_of_all if self.span else self._drawn
+        held, inside, chosen, sure = drawn_by(values, items, tables, uniform)
+        drawn = self.values_at(chosen, tables)
         beyond = tables["outside"] if self.whole else self._log_beyond(inside, tables["outside"])
         bound = jnp.logaddexp(held, beyond)
         void = jnp.where(beyond > -jnp.inf, jnp.exp(beyond - bound), 0.0)
         return drawn, jnp.sum(bound), jnp.sum(jnp.where(sure, void, 1.0))
+
+    def values_at(self, numbers: Any, tables: Any) -> dict[str, Any]:
+        """The values of these numbers in the grid, (..., entries) of them; for NumPy and JAX."""
+        xp, lists = namespace(numbers), {} if self.by_entry else self.offsets()
+        values = {}
+        for name, start in tables["starts"].items():
+            shape = numbers.shape[:-1] + self.problem.model.shape(name)
+            beyond_start = numbers.reshape(shape) if self.by_entry else xp.asarray(lists[name])[numbers[..., 0]]
+            values[name] = ((xp.min(start) if self.span else start) + beyond_start).astype(int)
+        return values
+
+    def shares(self, values: Values, items: Any, tables: Any) -> Any:
+        """Every value's term as a share of the largest, or of the law's own mass: (values, entries)."""
+        if self.span:
+            return self._of_all(values, tables)[1][:, None] * tables["noise"]
+        law, noise = self.log_terms(values, items, tables)
+        top = jnp.max(law + noise, axis=0)
+        return jnp.exp(law + noise - jnp.where(jnp.isfinite(top), top, 0.0))
 
     def _drawn(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[Any, Any, Any, Any]:
         """log of what the grid holds, and of the law's mass there; a draw's place in it; whether digits are left."""
@@ -439,7 +449,7 @@ class Sum:
         held, chosen, sure = powers.drawn_number(tables["terms"], tilt, uniform)
         return held, powers.log_total(tables["law"], tilt, lost=0.0), chosen + tables["skipped"], sure
 
-    def _drawn_of_all(self, values: Values, tables: Any, uniform: Any) -> tuple[Any, Any, Any, Any]:
+    def _drawn_of_all(self, values: Values, _: Any, tables: Any, uniform: Any) -> tuple[Any, Any, Any, Any]:
         """The same where all entries have one law."""
         inside, shares, log_unit = self._of_all(values, tables)
         shares, noise = shares.reshape(-1, ROUNDED), tables["noise"].reshape(-1, ROUNDED, self.entries)

@@ -15,7 +15,7 @@ import numpy as np
 
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine
-from noisewise.errors import InputError
+from noisewise.errors import InferenceError, InputError
 from noisewise.inference.problem import Problem
 from noisewise.inference.settings import Sampler
 from noisewise.model import Model
@@ -37,6 +37,7 @@ from noisewise.samplers.gibbs.joint import Joint
 from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.judging import LONGEST
+from noisewise.samplers.predictive import IMPOSSIBLE
 from noisewise.samplers.proposals import many_rows
 from noisewise.samplers.proposals.adapted import Adapted
 from noisewise.samplers.proposals.collapsed import Collapse
@@ -298,9 +299,15 @@ def settled(probe: Probe, draws: int) -> list[Estimate]:
     Where laws are conjugate nothing need be rejected or weighed; but that is a program to compile.
     """
     ranking = _from_prior(probe, draws)
-    if (not ranking or ranking[0].work > COMPILING) and PREDICTIVE.unfit(probe.problem) is None:
-        return [_predictive(probe, draws), *ranking]
-    return ranking
+    if ranking and ranking[0].work <= COMPILING:
+        return ranking
+    against = PREDICTIVE.unfit(probe.problem)
+    if against == IMPOSSIBLE:
+        raise InferenceError(
+            "sample: the release cannot come about: under this model and noise its probability is 0 whatever the "
+            "parameters are. Check the released values, the noise and the support of the model's laws."
+        )
+    return ranking if against else [_predictive(probe, draws), *ranking]
 
 
 def _from_prior(probe: Probe, draws: int) -> list[Estimate]:

@@ -20,7 +20,8 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.streams import Columns
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array, Compiled, double
-from noisewise.numerics.compiled import NO_OPTIONS, PLAINLY
+from noisewise.numerics.compiled import NO_OPTIONS, PLAINLY, looking
+from noisewise.numerics.inversion import Inversion
 from noisewise.samplers.proposals.proposal import Proposal, made_once
 
 ROWS, LEAST_ROWS, CELLS = 2**13, 2**6, 2**20
@@ -34,6 +35,26 @@ WIDENINGS = 8
 
 Widened = tuple[tuple[tuple[str, ...], int], ...]
 """How often the window of each sum has been doubled."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The laws of all statistics given the release, where no row differs from another."""
+
+    shares: list[Array]
+    """Of every sum, by `Sum.shares`."""
+    left: Array
+    """How much of each sum may be void."""
+    moments: Any
+    """Of what is normal under noise with a closed form."""
+    log_likelihood: Array
+    """log m(release)."""
+
+    @cached_property
+    def laws(self) -> list[Inversion]:
+        """What draws every sum; any law where the release cannot come about, for all weights are zero then."""
+        possible = self.log_likelihood > -np.inf
+        return [Inversion(one if possible else np.ones_like(one)) for one in self.shares]
 
 
 class Collapse:
@@ -69,20 +90,29 @@ class Collapse:
         """Rows of one block; by model, release and windows alone."""
         return rows_within(ROWS, LEAST_ROWS, self.work, CELLS)
 
-    def log_likelihood(self, values: Columns) -> Array:
+    def log_likelihood(self, values: Columns, rows: int) -> Array:
         """log m(release | parameters), for each row."""
+        if not values:
+            return np.broadcast_to(self.fixed.log_likelihood, rows)
         with double():
             if not self.target.draws_as_it_weighs:
                 return np.asarray(self._likelihood(self._parameters(values), self.data))
-            rows = len(next(iter(values.values())))
             none = [np.zeros((rows, entries)) for entries in self.target.uniforms]
             return np.asarray(self._complete(np.arange(rows), self._parameters(values), self.data, none)[-1])
 
-    def log_evidence(self) -> float:
-        """log m(release), where there is no parameter."""
-        program = self._program("evidence", lambda: lambda data: self.target.log_likelihood({}, data))
-        with double():
-            return float(program(self.data))
+    @cached_property
+    def fixed(self) -> Fixed:
+        """Where there is no parameter."""
+        target = self.target
+
+        def laws(data: Any) -> Any:
+            sums = zip(target.sums, data["tables"], strict=True)
+            shares = [sum_.shares(data["exact"], data["items"], tables) for sum_, tables in sums]
+            _, *rest = target.completed({}, data, [jnp.zeros(entries) for entries in target.uniforms])
+            return shares, *rest
+
+        with looking(), double():
+            return Fixed(*jax.tree.map(np.asarray, self._program("fixed", lambda: laws)(self.data)))
 
     def prepare(self) -> None:
         """Compile what a pilot will weigh parameters by, then what draws the statistics, in threads of their own."""
@@ -96,23 +126,38 @@ class Collapse:
         """Every confidential statistic, drawn given parameters and release; how much of each sum may be void; and the
         log likelihood.
         """
-        log_likelihood = None if self.target.draws_as_it_weighs or not values else self.log_likelihood(values)
-        model = self.target.model
+        if not values and not self.target.integrals:
+            return self._from_tables(rng, rows)
+        log_likelihood = None if self.target.draws_as_it_weighs else self.log_likelihood(values, rows)
         uniform = [rng.random((rows, entries)) for entries in self.target.uniforms]
         with double():
             numbers = np.arange(rows), self._parameters(values), self.data, uniform
             drawn, left, moments, weighed = jax.tree.map(np.asarray, self._complete(*numbers))
+        drawn = self._finished(rng, drawn, moments, rows)
+        return drawn, left, weighed if log_likelihood is None else log_likelihood
+
+    def _from_tables(self, rng: np.random.Generator, rows: int) -> tuple[Columns, Array, Array]:
+        """`complete` where all rows have the same laws."""
+
+        def repeated(one: Any) -> Array:
+            return np.broadcast_to(one, (rows, *np.shape(one)))
+
+        fixed = self.fixed
+        drawn = {name: repeated(value) for name, value in self.data["exact"].items()}
+        for law, sum_, tables in zip(fixed.laws, self.target.sums, self.data["tables"], strict=True):
+            drawn |= sum_.values_at(law(rng.random((rows, sum_.entries))), tables)
+        drawn = self._finished(rng, drawn, jax.tree.map(repeated, fixed.moments), rows)
+        return drawn, repeated(fixed.left), repeated(fixed.log_likelihood)
+
+    def _finished(self, rng: np.random.Generator, drawn: Columns, moments: Any, rows: int) -> Columns:
+        """With what is folded drawn too, what follows from others, and types as the model has them."""
         drawn |= self.target.draw_folded(rng, moments, rows)
         self.target.measure(drawn)
         exact = set(self.target.exact)  # as released: a naive analysis may put a count between whole numbers
-        return (
-            {
-                name: column if name in exact else column.astype(model.dtype(name), copy=False)
-                for name, column in drawn.items()
-            },
-            left,
-            weighed if log_likelihood is None else log_likelihood,
-        )
+        return {
+            name: column if name in exact else column.astype(self.target.model.dtype(name), copy=False)
+            for name, column in drawn.items()
+        }
 
     def _completed(self, _: Any, values: Any, data: Any, uniform: Any) -> Any:
         """One row; its number only says that there is one, where there is no parameter and nothing to invert."""
@@ -183,7 +228,7 @@ class WeighCollapsed:
     def looked_at(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array, Array]:
         """Parameters of a pilot's round and their weights; statistics are of no use there."""
         values, log_ratio = self.proposal(rng, rows, poll)
-        log_weights = log_ratio + Collapse.of(self.problem, self.widened).log_likelihood(values)
+        log_weights = log_ratio + Collapse.of(self.problem, self.widened).log_likelihood(values, rows)
         return values, log_weights, log_weights[:, None, None]
 
 
@@ -208,6 +253,8 @@ def shares_left_out(log_weights: Array, neglected: Array) -> Array:
 
     Weights are bounds of the likelihood, so no parameter value that the windows do not serve is passed over.
     """
+    if not np.any(log_weights > -np.inf):
+        return np.zeros(neglected.shape[1])
     weights = relative(log_weights)
     return (weights[:, None] * neglected).sum(axis=0) / weights.sum()
 

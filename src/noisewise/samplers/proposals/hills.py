@@ -116,7 +116,7 @@ class Ground:
 
 def _heights(problem: Problem, space: Space, widened: Widened, free: Array, whole: Columns, poll: Poll) -> Array:
     values, log_prior, _ = points_given_whole(space, free, whole)
-    log_likelihood = Collapse.of(problem, widened).log_likelihood({**values, **whole})
+    log_likelihood = Collapse.of(problem, widened).log_likelihood({**values, **whole}, len(free))
     with np.errstate(invalid="ignore"):
         heights = log_prior + log_likelihood
     return np.where(np.isfinite(heights), heights, -np.inf)

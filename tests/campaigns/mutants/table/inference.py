@@ -106,6 +106,18 @@ NUMERICS = {
     "a cube is computed as a square where programs run in NumPy": Mutant(
         "numerics/numpy_programs.py", "3: lambda x: x * x * x", "3: lambda x: x * x", PROGRAMS
     ),
+    "a guide to sums takes a cell's first value for its only one": Mutant(
+        "numerics/inversion.py",
+        "self._only = np.where(self._first == self._last, self._first, -1)",
+        "self._only = self._first",
+        "numerics/test_inversion.py",
+    ),
+    "a value whose sum is just passed is taken": Mutant(
+        "numerics/inversion.py",
+        "(low < high) & (self._sums[middle, law] <= uniform)",
+        "(low < high) & (self._sums[middle, law] < uniform)",
+        "numerics/test_inversion.py",
+    ),
     "computations for the processor are made in single precision": Mutant(
         "numerics/precision.py",
         "with jax.enable_x64(True), jax.default_device",

@@ -79,9 +79,27 @@ AUGMENTATION = {
     ),
     "what is drawn without a rejection has windows that leave something out": Mutant(
         "samplers/predictive.py",
-        "collapse.target.too_narrow(left[0], collapsed.NEGLECTED)",
-        "collapse.target.too_narrow(0.0 * left[0], collapsed.NEGLECTED)",
+        "collapse.target.too_narrow(collapse.fixed.left, collapsed.NEGLECTED)",
+        "collapse.target.too_narrow(0.0 * collapse.fixed.left, collapsed.NEGLECTED)",
         "samplers/test_predictive.py::test_windows_widen_until_nothing_is_left_out",
+    ),
+    "a release that cannot come about has draws all the same": Mutant(
+        "samplers/predictive.py",
+        "impossible = collapse.fixed.log_likelihood == -np.inf",
+        "impossible = False",
+        "samplers/test_predictive.py::test_a_release_that_cannot_come_about_is_refused",
+    ),
+    "what is drawn without a rejection starts one value further": Mutant(
+        "samplers/proposals/collapsed.py",
+        "drawn |= sum_.values_at(law(rng.random((rows, sum_.entries))), tables)",
+        "drawn |= sum_.values_at(1 + law(rng.random((rows, sum_.entries))), tables)",
+        "samplers/test_predictive.py::test_a_count_and_its_rate_have_their_exact_laws",
+    ),
+    "without parameters, nothing weighs": Mutant(
+        "samplers/proposals/collapsed.py",
+        "return np.broadcast_to(self.fixed.log_likelihood, rows)",
+        "return np.zeros(rows)",
+        "samplers/test_collapsed.py::test_without_parameters_the_evidence_is_the_release_s_probability",
     ),
     "parameters drawn without a rejection are those of the row before": Mutant(
         "samplers/predictive.py",
