@@ -3,7 +3,10 @@
 Each in a process of its own, that nothing has warmed up; medians. "to import" is in no other figure, and the seconds of
 tracing, lowering and compiling add up over threads: beside one another they may exceed those on the clock.
 
-    python benchmarks/first_result.py [--repeats 5] [--only WORD ...] [--write]
+    python benchmarks/first_result.py [--repeats 5] [--only WORD ...] [--beside OLD/src] [--write]
+
+With `--beside`, another version of the library takes turns with this one: "before" are its seconds, and "share" is the
+median, over the turns, of this version's seconds over its.
 """
 
 import argparse
@@ -91,9 +94,11 @@ def imports(module):
     return {key: value - nothing[key] for key, value in timed([sys.executable, "-c", f"import {module}"]).items()}
 
 
-def sampled(name):
-    """`first_sample` in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--worker", name], capture_output=True, text=True)
+def sampled(name, source=None):
+    """`first_sample` in a process of its own, by the library in another folder of sources if one is given."""
+    environment = os.environ | ({} if source is None else {"PYTHONPATH": source})
+    command = [sys.executable, __file__, "--worker", name]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         sys.exit(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
@@ -124,6 +129,7 @@ def measures():
 
 
 HEAD = ["what", "sampler", "seconds", "processor", "programs", "tracing", "lowering", "compiling", "once more"]
+BESIDE = ["before", "share"]
 
 
 def cells(name, runs):
@@ -138,10 +144,19 @@ def cells(name, runs):
     return [name, runs[0].get("sampler", ""), *numbers, middle("again", "{:.2f}")]
 
 
+def cells_beside(runs, before):
+    """The other version's seconds, and this version's share of them turn by turn; nothing where it took no turns."""
+    if not before:
+        return ["", ""]
+    shares = [one["seconds"] / other["seconds"] for one, other in zip(runs, before, strict=True)]
+    return [f"{statistics.median(run['seconds'] for run in before):.2f}", f"{statistics.median(shares):.2f}"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", nargs="*", default=[""], help="words, one of which a row's name must hold")
+    parser.add_argument("--beside", metavar="SRC", help="the folder of sources of another version, to take turns with")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -150,19 +165,27 @@ def main():
         return
     chosen = {name: measure for name, measure in measures().items() if any(word in name for word in arguments.only)}
     timed([sys.executable, "-c", "import noisewise.cli"])
-    runs = {name: [] for name in chosen}
+    runs, before = ({name: [] for name in chosen} for _ in range(2))
     for _ in range(arguments.repeats):
         for name, measure in chosen.items():
             runs[name].append(measure())
-    rows = [cells(name, found) for name, found in runs.items()]
-    table = Table(*HEAD)
+            if arguments.beside and name.startswith("sample: "):
+                before[name].append(sampled(name.removeprefix("sample: "), arguments.beside))
+    head = HEAD + (BESIDE if arguments.beside else [])
+    rows = [
+        cells(name, found) + (cells_beside(found, before[name]) if arguments.beside else [])
+        for name, found in runs.items()
+    ]
+    table = Table(*head)
     for row in rows:
         table.add_row(*row)
     Console(width=160).print(table)
     if arguments.write:
-        about = " ".join(__doc__.split("\n\n")[1].split())
-        command = page.measured_by(f"python benchmarks/first_result.py --repeats {arguments.repeats} --write")
-        page.write("first result", "\n\n".join(["## The first result", command, about, page.table([HEAD, *rows])]))
+        paragraphs = __doc__.split("\n\n")
+        about = " ".join((paragraphs[1] + " " * 2 + paragraphs[3] * bool(arguments.beside)).split())
+        beside = " --beside OLD/src" if arguments.beside else ""
+        command = page.measured_by(f"python benchmarks/first_result.py --repeats {arguments.repeats}{beside} --write")
+        page.write("first result", "\n\n".join(["## The first result", command, about, page.table([head, *rows])]))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 PARTS = (
-    *("first result", "forecasts", "samplers", "hierarchy", "numpyro models"),
+    *("first result", "forecasts", "samplers", "conjugate", "hierarchy", "numpyro models"),
     *("likelihood", "likelihood on an accelerator", "peers", "threads", "threads without a lock", "threads elsewhere"),
     *("scaling", "tables", "tables on an accelerator", "coverage", "design", "checkpoint", "device"),
 )
