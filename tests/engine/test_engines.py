@@ -175,7 +175,7 @@ def test_blocks_in_flight_are_bounded(client, processes):
 def test_short_memory_lowers_blocks_in_flight_and_changes_no_draw(seed, monkeypatch):
     model, release = count_problem()
     plenty = nw.sample(model, release, nw.Rejection(), draws=20_000, seed=seed, engine=Threads(4))
-    monkeypatch.setattr(machine, "memory", lambda: (2**20, 2**30))
+    monkeypatch.setattr(machine, "_recent_memory", lambda tick: (2**20, 2**30))
     with pytest.warns(nw.NoisewiseWarning, match=r"memory is short \(1 MiB left\)"):
         short = nw.sample(model, release, nw.Rejection(), draws=20_000, seed=seed, engine=Threads(4))
     same(plenty, short)

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import warnings
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,8 @@ SHORT = 0.08
 KEPT = 2**25
 """Bytes of the largest array whose memory is kept when it is freed."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+OFTEN = 0.1
+"""Seconds between two looks at the memory."""
 GROUP = Path("/sys/fs/cgroup")
 """Where a container says how much memory it may use."""
 
@@ -67,6 +69,12 @@ def _number(path: Path) -> int | None:
         return None
 
 
+@lru_cache(maxsize=1)
+def _recent_memory(tick: int) -> tuple[int, int] | None:
+    """`memory` once in a tick of the clock: a search of many short runs does not ask the system for each of them."""
+    return memory()
+
+
 class Room:
     """How many blocks may be in flight: `most`, and fewer while memory is short. Results never depend on it."""
 
@@ -78,8 +86,8 @@ class Room:
         now = time.monotonic()
         if now < self._next:
             return min(self._now, most)
-        self._next = now + 0.1
-        measured = memory()
+        self._next = now + OFTEN
+        measured = _recent_memory(int(now / OFTEN))
         if measured is not None and measured[0] < SHORT * measured[1]:
             self._now = max(1, min(self._now, most) // 2)
             self._warn(measured[0])

@@ -230,7 +230,7 @@ class Law:
     def trial(self, rng: np.random.Generator, values: Values) -> Any:
         """One draw at one value of each parent, uncompiled: a law that cannot be drawn from shows now."""
         with double(), numpyro.validation_enabled(False):  # rounding errors of probabilities are clipped, not refused
-            law = self.at({name: jnp.asarray(values[name]) for name in self.parents})
+            law = self.at(jax.device_put({name: values[name] for name in self.parents}))  # `asarray` would compile
             attributes = {name: np.asarray(value) for name, value in law_attributes(law).items()}
             if self.form.variate is None:
                 key = jax.random.key(int(rng.integers(2**31)), impl=KEYS)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 from numpyro.distributions import Distribution
@@ -89,6 +88,7 @@ class Model:
         """Programs that samplers and fits made for this model: each is compiled once, not at every call."""
         for name in self._order:
             self._nodes[name] = self._bind(name, bodies[name])
+            self._try(name)
         self.derived = dict(derived or {})
         """Functions of quantities that posteriors of this model have beside parameters and statistics, by name."""
         self.derived_from, self._derived_shapes = self._derivable()
@@ -182,10 +182,13 @@ class Model:
             return body.bind(who, structs)
         if isinstance(body, Simulator):
             return body.bind(who, self.draw(np.random.default_rng(0), self.ancestors(name), 2))
-        law = Law(who, body, self._edges[name], structs)
-        if all(parent in self._trial for parent in law.parents):  # refuse now what cannot be drawn from at all
+        return Law(who, body, self._edges[name], structs)
+
+    def _try(self, name: str) -> None:
+        """Refuse now what cannot be drawn from at all."""
+        law = self._nodes[name]
+        if isinstance(law, Law) and all(parent in self._trial for parent in law.parents):
             self._trial[name] = law.trial(np.random.default_rng(0), self._trial)
-        return law
 
     def _warn_of_unused(self) -> None:
         used = {parent for parents in self._edges.values() for parent in parents}
@@ -318,7 +321,7 @@ class Model:
         if any(parent not in self._trial for parent in law.parents):
             return None
         with double(), numpyro.validation_enabled(False):
-            return law.at({parent: jnp.asarray(self._trial[parent]) for parent in law.parents})
+            return law.at(jax.device_put({parent: self._trial[parent] for parent in law.parents}))
 
     def has_density(self, name: str) -> bool:
         """Whether its law can be evaluated, not only simulated."""

@@ -75,7 +75,7 @@ def _log_marginals(problem: Problem, name: str, draws: Draws) -> Array:
             return np.broadcast_to(np.asarray(at_row({})), (count, *shape))
         batch = max(1, min(count, CELLS // max(math.prod(shape), 1)))
         program = jax.jit(lambda rows: jax.lax.map(at_row, rows, batch_size=batch))
-        return np.asarray(program({parent: jnp.asarray(column) for parent, column in parents.items()}))
+        return np.asarray(program(jax.device_put(parents)))
 
 
 def log_prior(model: Model, draws: Draws) -> dict[str, Array]:

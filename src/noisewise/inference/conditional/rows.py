@@ -157,7 +157,7 @@ class NoisyRows(RowBlocks):
         return RowMoments(logs, score, complete - variance, complete)
 
     def _given(self, x: Array, given_at: Callable[[Any], Any]) -> Any:
-        return self._alone(lambda: jax.tree.map(np.asarray, given_at(jnp.asarray(x))))
+        return self._alone(lambda: jax.tree.map(np.asarray, given_at(jax.device_put(x))))
 
     def _through(
         self, x: Array, given_at: Any, moving: tuple[str, ...], purpose: str, sums: list[Array]

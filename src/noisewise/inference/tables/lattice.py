@@ -223,7 +223,7 @@ def _room(problem: Problem, name: str, fibre: Fibre) -> Array:
         return jnp.where(jnp.isneginf(more), 0.0, jnp.broadcast_to(end, (size,)))
 
     with double():
-        own = {parent: jnp.asarray(given[parent]) for parent in model.parents(name)}
+        own = jax.device_put({parent: given[parent] for parent in model.parents(name)})
         rooms = np.asarray(jax.vmap(one)(own) if own else one({})[None])
     return np.minimum(fibre.room, rooms.min(axis=0))
 
@@ -300,7 +300,7 @@ class LatticeMoves:
         """All batches of a family, where the programs run: an accelerator gets them once."""
         key = (id(family), placement())
         if key not in self.placed:
-            self.placed[key] = jax.tree.map(jnp.asarray, family.arrays)
+            self.placed[key] = jax.device_put(family.arrays)
         return self.placed[key]
 
     def _program(self, length: int, axes: Any) -> Any:
@@ -382,7 +382,7 @@ class LatticeMoves:
         low, high = fixed_numbers(self.model, self.name, ends)
         if low is None or high is None:  # they differ from chain to chain
             with double():
-                own = {parent: jnp.asarray(given[parent]) for parent in self.model.parents(self.name)}
+                own = jax.device_put(self._given(given))
                 low, high = jax.vmap(lambda row: ends(self.model.law_at(self.name, row)), axis_size=chains)(own)
         return np.broadcast_to(low, (chains, size)), np.broadcast_to(high, (chains, size))
 

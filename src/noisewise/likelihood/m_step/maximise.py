@@ -106,7 +106,7 @@ class Objective:
 
     def _in_double(self, x: Array) -> Any:
         with double():
-            return jax.tree.map(np.asarray, self._values(jnp.asarray(x)))
+            return jax.tree.map(np.asarray, self._values(jax.device_put(x)))
 
     def q(self, free: Array, clouds: Iterable[Cloud]) -> tuple[float, Array, Array]:
         """Value, gradient and Hessian of Q."""
@@ -152,7 +152,7 @@ class Objective:
         if not self.coordinates.is_square:
             return free + step
         with double():
-            x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
+            x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jax.device_put(free))))
         for _ in range(60):
             new = self.coordinates.free_from(self.coordinates.split(x + step))
             if np.all(np.isfinite(new)):
@@ -165,7 +165,7 @@ class Objective:
         x = free
         if self.coordinates.is_square:
             with double():
-                x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
+                x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jax.device_put(free))))
         nothing = Louis.nothing(len(x))
         if isinstance(clouds, RowClouds):
             purpose = "square" if self.coordinates.is_square else "free"
@@ -176,7 +176,7 @@ class Objective:
     def information_of_some(self, free: Array, clouds: Clouds) -> Array:
         """Observed information, about, from the first of the pieces into which a part is cut."""
         with double():
-            x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jnp.asarray(free))))
+            x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jax.device_put(free))))
         first = [(number, part) for number, part in enumerate(self.parts) if part.place == 0]
         return sum((part.step * self._of_part(n, x, clouds[n]).information for n, part in first), np.zeros(()))
 

@@ -19,7 +19,7 @@ from noisewise.model.entering import entering
 from noisewise.model.families import facts_of
 from noisewise.model.law import Law
 from noisewise.model.total import BoundTotal
-from noisewise.numerics import Array, Compiled, Values, double
+from noisewise.numerics import Array, Compiled, Values, namespace
 from noisewise.samplers.gibbs.joint import Density, Joint, State
 
 
@@ -33,7 +33,7 @@ class ConjugateFamily:
     slope: Callable[[Any, Any], Any]
     """(x, gradient) -> derivative in the natural coordinate."""
     second: Callable[[Any], Any]
-    """Another point of the space, well away from a given one."""
+    """Another point of the space, well away from a given one; for NumPy and JAX."""
     draw: Callable[[np.random.Generator, Array, Array], Array]
     log_prob: Callable[[Any, Any, Any], Any]
     """(x, A, B) -> normalised log density, summed over entries."""
@@ -79,7 +79,7 @@ def _log_dirichlet(x: Any, a: Any, b: Any) -> Any:
 
 def _away(x: Any) -> Any:
     """Half-way to the corner of the simplex that is farthest."""
-    return 0.5 * x + 0.5 * jax.nn.one_hot(jnp.argmin(x, axis=-1), x.shape[-1])
+    return 0.5 * x + 0.5 * (namespace(x).arange(x.shape[-1]) == x.argmin(axis=-1, keepdims=True))
 
 
 SCALED = frozenset({"mul", "div"})
@@ -96,7 +96,7 @@ BETA = ConjugateFamily(
     "Beta",
     frozenset(),
     slope=lambda x, g: x * (1.0 - x) * g,
-    second=lambda x: jnp.where(x < 0.5, 0.5 * (x + 1.0), 0.5 * x),
+    second=lambda x: namespace(x).where(x < 0.5, 0.5 * (x + 1.0), 0.5 * x),
     draw=lambda rng, a, b: rng.beta(a + 1.0, b - a + 1.0),
     log_prob=lambda x, a, b: jnp.sum(
         a * jnp.log(x) + (b - a) * jnp.log1p(-x) + log_gamma(b + 2.0) - log_gamma(a + 1.0) - log_gamma(b - a + 1.0)
@@ -107,7 +107,7 @@ NORMAL = ConjugateFamily(
     "Normal",
     SCALED | {"add", "sub", "neg", "add_any"},
     slope=lambda x, g: g,
-    second=lambda x: x + 1.0 + jnp.abs(x),
+    second=lambda x: x + 1.0 + abs(x),
     draw=_draw_normal,
     log_prob=_log_normal,
     proper=lambda a, b: b > 0.0,
@@ -211,8 +211,7 @@ class Conjugate:
 
     def _agrees(self, state: State) -> bool:
         middle = self.anchor(state.values)
-        with double():
-            beyond = self._inside(np.asarray(self.family.second(jnp.asarray(middle))))
+        beyond = self._inside(self.family.second(middle))
         a, b = self._solve(state, middle)
         if not np.all(self.family.proper(a, b)):
             return False
