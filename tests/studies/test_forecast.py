@@ -400,6 +400,24 @@ def test_the_threshold_is_the_best_that_is_affordable():
     assert chosen(1e9 * dear).sampler.quantile == min(enough, key=lambda quantile: cost[quantile] / worth[quantile])
 
 
+@pytest.mark.parametrize(("spread", "quantile"), [(1.0, 0.9), (2.0, 0.99)])
+def test_a_longer_run_is_preferred_where_an_effective_draw_takes_hardly_more(spread, quantile):
+    """Up to some seconds: with weights of the smaller spread it takes twice as much, with the larger 1.15 times."""
+    log_weights = spread * np.random.default_rng(1).normal(size=20_000)
+    each = {one: 1.0 / np.prod(foreseen(log_weights, one)) for one in (0.9, 0.99)}
+    assert (each[0.99] < choice.HARDLY_MORE * each[0.9]) == (quantile == 0.99)
+    pilot, draws, cost = PilotPlan(None, 1, log_weights), 100_000, 1.0 / foreseen(log_weights, 0.99)[0]
+
+    def chosen(work):
+        """With so much for a run at the 99% quantile."""
+        adapted = choice.Estimate(Importance(proposal="adapted"), work / cost / 0.01, 0.01, "", False, pilot)
+        return choice._thinned(draws, adapted).sampler.quantile
+
+    assert chosen(1.01 * choice.AFFORDABLE) == chosen(0.99 * choice.MOST_THINNED) == quantile
+    assert chosen(1.01 * choice.MOST_THINNED) == 0.9
+    assert chosen(0.99 * choice.AFFORDABLE) == 0.99
+
+
 def test_too_few_rows_tell_nothing_of_thinning_out():
     log_weights = np.full(1_000, -50.0)
     log_weights[:3] = 0.0

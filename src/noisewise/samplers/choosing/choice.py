@@ -173,8 +173,9 @@ def _simulations(problem: Problem) -> int | None:
 def _thinned(draws: int, adapted: Estimate) -> Estimate:
     """The pilot of `_adapted`, small weights dropped at random: more rows are simulated, and those kept are worth more.
 
-    Of several thresholds that deliver the one whose draws are worth most for a run of a few seconds, else the one that
-    takes the least work; `adapted` knows what a candidate costs.
+    Of several thresholds that deliver the one whose draws are worth most for a short run, or for one of some seconds in
+    which an effective draw takes hardly more than it must; else the one that takes the least work. `adapted` knows what
+    a candidate costs.
     """
     assert adapted.pilot is not None
     assert isinstance(adapted.sampler, Importance)
@@ -191,10 +192,13 @@ def _thinned(draws: int, adapted: Estimate) -> Estimate:
         ways.append(
             Estimate(sampler, draws * candidate / (left * efficiency), efficiency, note, delivers, adapted.pilot)
         )
-    affordable = [way for way in ways if way.delivers and way.work * way.efficiency <= AFFORDABLE]
-    if affordable:
-        return max(affordable, key=lambda way: way.efficiency)
-    return min(ways, key=lambda way: (not way.delivers, way.work))
+    cheapest = min(ways, key=lambda way: (not way.delivers, way.work))
+    affordable = [
+        way
+        for way in ways
+        if way.delivers and way.run <= (MOST_THINNED if way.work <= HARDLY_MORE * cheapest.work else AFFORDABLE)
+    ]
+    return max(affordable, key=lambda way: way.efficiency, default=cheapest)
 
 
 def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
@@ -261,6 +265,8 @@ ADAPTED = 3.0
 the parameters for each of its components: measured on the count and on Lalonde's sample."""
 SEVERAL = 3
 """Parts of the statistics, independent given the parameters, from which on each is simulated more than once."""
+HARDLY_MORE, MOST_THINNED = 1.25, 2**28
+"""Of the least work for an effective draw; and work of a run up to which rows that are worth more may take so much."""
 THRESHOLDS = (0.9, 0.99, 0.999)
 """Quantiles of a pilot's weights below which weights are dropped at random, where too few rows carry them all."""
 HIERARCHIES = 0.003
