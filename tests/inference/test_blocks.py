@@ -17,10 +17,12 @@ import noisewise as nw
 from noisewise.engine import Stopped, Threads
 from noisewise.errors import NoisewiseWarning
 from noisewise.inference import randomness, streams
+from noisewise.inference import stream as stream_module
 from noisewise.inference.blocks import by_block, run_blocks
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
+from noisewise.inference.stream import Stream
 from noisewise.model.law import Law, constant_law
 from noisewise.model.variates import VARIATES
 from noisewise.model.wrappers import peel
@@ -201,7 +203,7 @@ def test_one_seed_gives_one_result_however_many_blocks_a_task_has(name, plan, se
         sizes.append(blocks)
         return run_blocks(work, key, inputs, rows, blocks, together, poll)
 
-    monkeypatch.setattr(streams, "run_blocks", watched)
+    monkeypatch.setattr(stream_module, "run_blocks", watched)
     for numbers, handful, workers in ((2**6, 1, 1), (2**18, 1, 1), (2**16, 3, 2)):
         small_blocks(monkeypatch, numbers)
         monkeypatch.setattr(Threads, "handful", handful)
@@ -249,7 +251,7 @@ def test_larger_blocks_come_by_their_number_alone(seed, monkeypatch):
         sizes.append((key.spawn_key[-2:], rows, blocks))
         return run_blocks(work, key, inputs, rows, blocks, together, poll)
 
-    monkeypatch.setattr(streams, "run_blocks", watched)
+    monkeypatch.setattr(stream_module, "run_blocks", watched)
     runs = []
     for settled, numbers, workers, draws in ((5, 2**6, 1, 2_000), (5, 2**16, 3, 2_000), (5, 2**14, 2, 900)):
         growing(monkeypatch, settled, numbers)
@@ -420,7 +422,7 @@ def half(rng, inputs, rows, poll):
 
 def source_of(draws, together=16, rows=1_024):
     """A run of one stream of light blocks, with four tasks of the largest kind at a time."""
-    stream = streams.Stream(0, rows, half, "'x'", together=together)
+    stream = Stream(0, rows, half, "'x'", together=together)
     budget, progress = streams.Budget(), Progress(False, "")
     return stream, streams.StreamsRun([stream], draws, 1, Purpose.PROPOSALS, budget, progress)
 

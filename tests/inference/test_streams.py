@@ -17,11 +17,13 @@ from targets import briefly, count_model, count_release, lalonde_model, lalonde_
 
 import noisewise as nw
 from noisewise.engine import Engine, Threads
+from noisewise.inference import stream as stream_module
 from noisewise.inference import streams
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
-from noisewise.inference.streams import Budget, Stream, StreamsRun, run
+from noisewise.inference.stream import Stream
+from noisewise.inference.streams import Budget, StreamsRun, run
 from noisewise.samplers import rejection
 from noisewise.samplers.rejection import plan_streams, prior_groups
 
@@ -279,7 +281,7 @@ def test_blocks_that_wait_for_a_slow_one_are_bounded_in_bytes(blocks, seed, monk
     case = Slow(longest=1e6, rows=1_000)
     outcome, _ = case.run(4, 100_000, seed)
     assert case.waiting <= blocks + 1 + 3
-    assert case.stream._early_bytes == sum(map(streams._size, case.stream._early.values()))
+    assert case.stream._early_bytes == sum(map(stream_module._size, case.stream._early.values()))
     assert np.array_equal(outcome.columns["x"], Slow(1.0, rows=1_000).run(8, 100_000, seed)[0].columns["x"])
 
 
@@ -516,7 +518,7 @@ def test_interrupt_keeps_what_was_accepted(seed):
     script = f"""
 import _thread
 import noisewise as nw
-from noisewise.inference.streams import Stream
+from noisewise.inference.stream import Stream
 from targets import count_model, count_release
 absorb, done = Stream.absorb, []
 def pressed(self):

@@ -15,7 +15,8 @@ from noisewise.engine import Threads
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
-from noisewise.inference.streams import Stream, run
+from noisewise.inference.stream import Stream
+from noisewise.inference.streams import run
 from noisewise.mechanisms import CATALOGUE, Mechanism
 from noisewise.samplers.rejection import Merge, log_rate, plan_streams
 

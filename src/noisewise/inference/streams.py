@@ -1,17 +1,14 @@
-"""Streams of blocks whose sizes are fixed beforehand: exact draws in an order that no scheduler can change.
+"""Runs of streams whose blocks are fixed beforehand: exact draws in an order that no scheduler can change.
 
-A stream turns proposals into survivors, block by block. Block b draws from its own random stream, derived
-from (seed, purpose, stream, b), and consumes the next rows of each child stream. Survivors are
-joined in block order. Scheduling decides only when a block runs, so one seed gives one result for any number
-of threads, and fewer draws are a prefix of more. See docs/derivations/rejection.md.
+Scheduling decides only when a block runs, so one seed gives one result for any number of threads, and fewer draws are a
+prefix of more. See docs/derivations/rejection.md.
 """
 
 import math
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,11 +18,10 @@ from scipy.special import chdtri
 from noisewise.checkpoint.log import NOTHING, Log, fingerprint
 from noisewise.engine import Broken, Engine, Task, total_memory
 from noisewise.errors import NoisewiseWarning, refusal
-from noisewise.inference import randomness
-from noisewise.inference.blocks import Columns as Columns
-from noisewise.inference.blocks import Found, Survivors, Work, by_block, run_blocks
+from noisewise.inference.blocks import Columns, Found, Survivors, by_block
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Prefix, Purpose
+from noisewise.inference.stream import NEVER, SETTLED, Stream
 from noisewise.model.on_device.held import GrowingColumn, Held
 from noisewise.numerics import Array
 
@@ -41,9 +37,6 @@ UNSEEN, KNOWN = 0.25, 1_000
 """Share of proposals that is taken to survive before a block has come; survivors from which on the share is known."""
 LEAST_SHARE = 0.25
 """Share of the blocks that may be evaluated together which a task has, at least, if so many are still wanted."""
-SETTLED = 64
-"""Blocks after which those of a stream that grows are larger: a short run waits for small ones, a long one for none."""
-NEVER = 2**62
 COPIED = 2**17
 """Rows of a root that are copied at a time, at least."""
 MOST_HELD = 64
@@ -52,171 +45,6 @@ LONG = 600.0
 """Seconds still to go, at the present rate, that deserve a warning."""
 NEXT_TO_NOTHING = 10
 """Survivors below which a stream that cannot finish in its budget is hopeless; above, the budget buys something."""
-
-
-@dataclass(eq=False)
-class Stream:
-    """Survivors of one step, in block order. `index` numbers it within the run."""
-
-    index: int
-    rows: int
-    """Of a block; of one of the first, where it grows."""
-    work: Work
-    label: str
-    children: list["Stream"] = field(default_factory=list)
-    counted: bool = True
-    """Whether its proposals count as work (False for plain draws from a prior)."""
-    together: int = 1
-    """Blocks that `work` may be given at a time, at most, with their generators side by side."""
-    growth: int = 1
-    """Times as many rows that later blocks have: the fewer calls, the less threads wait for the interpreter."""
-    settled: int = SETTLED
-    """Blocks before those."""
-
-    launched: int = 0
-    absorbed: int = 0
-    accepted: int = 0
-    _early: dict[int, Survivors] = field(default_factory=dict)
-    _early_bytes: int = 0
-    _ready: deque[Columns] = field(default_factory=deque)
-    _ready_rows: int = 0
-    _positions: deque[tuple[int, int, Array]] = field(default_factory=deque)
-
-    @property
-    def proposals(self) -> int:
-        """Proposals made so far, in whole blocks and in order."""
-        return self.start_of(self.absorbed)
-
-    def rows_of(self, block: int) -> int:
-        """Rows of one block."""
-        return self.rows if block < self.settled else self.rows * self.growth
-
-    def start_of(self, block: int) -> int:
-        """Rows of all blocks before it."""
-        return self.rows * (min(block, self.settled) + self.growth * max(block - self.settled, 0))
-
-    def alike(self, blocks: int) -> int:
-        """So many blocks from the next one on, or as many as are of its size."""
-        return min(blocks, self.settled - self.launched) if self.launched < self.settled else blocks
-
-    def below(self) -> list["Stream"]:
-        """Every stream of this tree, children first."""
-        return [*(stream for child in self.children for stream in child.below()), self]
-
-    def next_stream(self, size: Callable[["Stream"], int] = lambda stream: 1) -> "Stream":
-        """This stream if the rows for its next task are there, else the descendant that must supply them first.
-
-        `size` says how many blocks a stream's task ought to have.
-        """
-        for child in self.children:
-            if child._ready_rows < size(self) * self.rows_of(self.launched):
-                return child.next_stream(size)
-        return self
-
-    def must_wait(self, blocks: int, most_bytes: float) -> bool:
-        """Whether so many blocks or bytes have come, or are under way, ahead of one that is late."""
-        return self.launched - self.absorbed >= blocks or self._early_bytes > most_bytes
-
-    @property
-    def stays(self) -> bool:
-        """Whether its rows take longer to be sent than to be worked on: plain laws of rows that are there already."""
-        return self.together > 1 and bool(self.children)
-
-    @property
-    def under_way(self) -> int:
-        """Blocks that have begun, or wait for one before them."""
-        return self.launched - self.absorbed
-
-    def next_task(self, seed: int, purpose: Purpose | Prefix, blocks: int = 1, together: int = 1) -> Task:
-        """The next blocks, so many of them evaluated together; each row they take from a child is taken once."""
-        first, rows = self.launched, self.rows_of(self.launched)
-        inputs = [child.take(blocks * rows) for child in self.children]
-        self.launched += blocks
-        key = randomness.key(seed, purpose, self.index, first)
-        work = partial(run_blocks, self.work, key, inputs, rows, blocks, together)
-        return Task(work, partial(self._arrived, first), portable=not self.stays)
-
-    def _arrived(self, first: int, results: list[Found]) -> None:
-        for block, result in enumerate(by_block(results), first):
-            self._done(block, result)
-
-    def _done(self, block: int, result: Survivors) -> None:
-        self._early[block] = result
-        self._early_bytes += _size(result)
-
-    def absorb(self) -> bool:
-        """Take in the next block in order, if it has arrived."""
-        if self.absorbed not in self._early:
-            return False
-        columns, positions = result = self._early.pop(self.absorbed)
-        self._early_bytes -= _size(result)
-        if len(positions):
-            self._positions.append((self.accepted, self.absorbed, positions.astype(np.int32, copy=False)))
-            self._ready.append(columns)
-            self._ready_rows += len(positions)
-        self.absorbed += 1
-        self.accepted += len(positions)
-        return True
-
-    def take(self, rows: int) -> list[Columns]:
-        """The next `rows` survivors, each once (fewer only if fewer are ready), in pieces."""
-        pieces: list[Columns] = []
-        missing = min(rows, self._ready_rows)
-        self._ready_rows -= missing
-        while missing:
-            piece = self._ready.popleft()
-            size = len(next(iter(piece.values())))
-            if size > missing:
-                self._ready.appendleft({name: column[missing:] for name, column in piece.items()})
-                piece, size = {name: column[:missing] for name, column in piece.items()}, missing
-            pieces.append(piece)
-            missing -= size
-        return pieces
-
-    def prune(self, spans: list[tuple[float, float]]) -> None:
-        """Drop the positions of survivors outside the given spans of rows: no tally will ask for them again.
-
-        Spans and positions are both in order, so one pass through each will do.
-        """
-        wanted: deque[tuple[int, int, Array]] = deque()
-        spans_left = iter(spans)
-        low, high = next(spans_left)
-        for entry in self._positions:
-            first, end = entry[0], entry[0] + len(entry[2])
-            while high <= first and (span := next(spans_left, None)) is not None:
-                low, high = span
-            if low < end and first < high:
-                wanted.append(entry)
-        self._positions = wanted
-        below: list[tuple[float, float]] = [
-            (self.start_of(block), self.start_of(block + 1)) for _, block, _ in self._positions
-        ]
-        below.append((self.proposals - 1, float("inf")))  # the last row used: asked for until the next block
-        for child in self.children:
-            child.prune(below)
-
-    def proposals_until(self, survivors: int) -> int:
-        """Proposals up to and with the given survivor; all made so far if it has not come yet."""
-        if survivors == 0:
-            return 0
-        for first, block, positions in reversed(self._positions):
-            if first < survivors <= first + len(positions):
-                return self.start_of(block) + int(positions[survivors - 1 - first]) + 1
-        return self.proposals
-
-    def tally(self, survivors: int) -> list[tuple["Stream", int, int]]:
-        """(stream, survivors used, proposals for them) for this stream and all below it.
-
-        A survivor of a child is used for every proposal here, up to the one that gave the last survivor used.
-        """
-        proposals = self.proposals_until(survivors)
-        below = [entry for child in self.children for entry in child.tally(proposals)]
-        return [*below, (self, survivors, proposals)]
-
-
-def _size(result: Survivors) -> int:
-    """Bytes of a block's survivors."""
-    return result[1].nbytes + sum(column.nbytes for column in result[0].values())
 
 
 @dataclass

@@ -20,7 +20,8 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Budget, Outcome, Stream, run
+from noisewise.inference.stream import Stream
+from noisewise.inference.streams import Budget, Outcome, run
 from noisewise.mechanisms import Exact
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.judging import posterior_of

@@ -13,11 +13,13 @@ import numpy as np
 from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine
+from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Columns, Outcome, Stream, run
+from noisewise.inference.stream import Stream
+from noisewise.inference.streams import Outcome, run
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.importance import pilot_diagnostics, remaining, settings_as_data, settle

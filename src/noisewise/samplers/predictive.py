@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.inference.blocks import rows_within
+from noisewise.inference.blocks import Columns, rows_within
 from noisewise.inference.problem import Problem
-from noisewise.inference.streams import Columns, Stream
+from noisewise.inference.stream import Stream
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array
 from noisewise.samplers.integrated import wholly_integrated

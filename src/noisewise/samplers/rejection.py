@@ -17,12 +17,13 @@ import numpy as np
 from noisewise import checks
 from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
-from noisewise.inference.blocks import rows_within
+from noisewise.inference.blocks import Columns, rows_within
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Budget, Columns, Outcome, Stream, run
+from noisewise.inference.stream import Stream
+from noisewise.inference.streams import Budget, Outcome, run
 from noisewise.model.on_device.draws import on_accelerator
 from noisewise.model.on_device.held import rows_or_more
 from noisewise.numerics import Array

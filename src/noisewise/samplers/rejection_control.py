@@ -14,11 +14,13 @@ from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.diagnostics.weights import relative
 from noisewise.engine import Engine
 from noisewise.errors import refusal
+from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import Purpose
 from noisewise.inference.settings import Sampler
-from noisewise.inference.streams import Columns, Stream, run
+from noisewise.inference.stream import Stream
+from noisewise.inference.streams import run
 from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.importance import (

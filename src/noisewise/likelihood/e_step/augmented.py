@@ -18,9 +18,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from noisewise.errors import Place, refusal
+from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
 from noisewise.inference.record_steps import RecordSteps, why_not_in_steps
-from noisewise.inference.streams import Columns
 from noisewise.likelihood.e_step.cloud import Cloud
 from noisewise.likelihood.e_step.released_law import formula, traits_of
 from noisewise.likelihood.e_step.simulated_records import MOST_NUMBERS, SimulatedRecords

@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noisewise.engine import Engine
+from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
 from noisewise.inference.randomness import AFTER_BLOCKS, Prefix, Purpose, generator
 from noisewise.inference.record_steps import why_not_in_steps
-from noisewise.inference.streams import Columns, Stream, run
+from noisewise.inference.stream import Stream
+from noisewise.inference.streams import run
 from noisewise.likelihood.e_step.cloud import Cloud
 from noisewise.likelihood.e_step.measured import MeasuredPart
 from noisewise.likelihood.e_step.released_law import Part

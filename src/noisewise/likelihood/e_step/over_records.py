@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
-from noisewise.inference.streams import Columns, Stream
+from noisewise.inference.stream import Stream
 from noisewise.likelihood.e_step.augmented import Augmented, Chained
 from noisewise.likelihood.e_step.by_weight import Importance
 from noisewise.likelihood.e_step.cloud import Cloud, weighted

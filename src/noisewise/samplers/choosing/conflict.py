@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from noisewise.diagnostics.surprise import whole_release
+from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
-from noisewise.inference.streams import Columns
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Array
 

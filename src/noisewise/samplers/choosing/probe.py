@@ -18,7 +18,7 @@ from noisewise.inference.blocks import rows_within
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.record_steps import records_apart
-from noisewise.inference.streams import Stream
+from noisewise.inference.stream import Stream
 from noisewise.mechanisms import Exact
 from noisewise.model import Model
 from noisewise.model.graph import Poll

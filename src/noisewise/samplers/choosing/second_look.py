@@ -15,9 +15,9 @@ import numpy as np
 from noisewise.diagnostics import chains, weights
 from noisewise.engine import Engine, gather
 from noisewise.errors import InputError
+from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import AFTER_BLOCKS, Purpose, generator
-from noisewise.inference.streams import Columns
 from noisewise.model.coordinates import Space
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array

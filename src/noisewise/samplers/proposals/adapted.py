@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.inference.blocks import Columns
 from noisewise.inference.conditional.laws import bounds, constant_bounds, entries
-from noisewise.inference.streams import Columns
 from noisewise.model import Model
 from noisewise.model.coordinates import Space
 from noisewise.model.law import log_density

@@ -14,10 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.diagnostics.weights import relative
-from noisewise.inference.blocks import rows_within
+from noisewise.inference.blocks import Columns, rows_within
 from noisewise.inference.conditional.target import Target
 from noisewise.inference.problem import Problem
-from noisewise.inference.streams import Columns
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array, Compiled, double
 from noisewise.numerics.compiled import NO_OPTIONS, PLAINLY, looking

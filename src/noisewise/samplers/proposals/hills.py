@@ -13,8 +13,8 @@ import numpy as np
 
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine, gather
+from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
-from noisewise.inference.streams import Columns
 from noisewise.model.coordinates import Space
 from noisewise.model.graph import Poll
 from noisewise.numerics import Array

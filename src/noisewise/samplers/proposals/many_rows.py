@@ -20,13 +20,13 @@ import numpy as np
 
 from noisewise.engine import Engine
 from noisewise.errors import InferenceError
+from noisewise.inference.blocks import Columns
 from noisewise.inference.conditional import rows
 from noisewise.inference.conditional.laws import entries, sketch_of
 from noisewise.inference.conditional.normal import is_closed
 from noisewise.inference.conditional.rows import NoisyRows, RowSource, rows_for
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import AFTER_ROUND, Purpose, generator
-from noisewise.inference.streams import Columns
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.model import Model
 from noisewise.model.atoms import has_atoms

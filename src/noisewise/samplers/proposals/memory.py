@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisewise.inference.streams import Columns
+from noisewise.inference.blocks import Columns
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals.adapted import Adapted, points_given_whole

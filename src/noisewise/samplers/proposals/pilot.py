@@ -14,9 +14,9 @@ import numpy as np
 from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.diagnostics import weights
 from noisewise.engine import Engine
+from noisewise.inference.blocks import Columns
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import AFTER_ROUND, Purpose, generator
-from noisewise.inference.streams import Columns
 from noisewise.mechanisms import Exact
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array

@@ -18,7 +18,7 @@ from numpyro.distributions import Distribution
 
 from noisewise import checks
 from noisewise.errors import refusal
-from noisewise.inference.streams import Columns
+from noisewise.inference.blocks import Columns
 from noisewise.model import Model
 from noisewise.model.atoms import has_atoms
 from noisewise.model.coordinates import Space

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisewise.errors import refusal
-from noisewise.inference.blocks import rows_within
+from noisewise.inference.blocks import Columns, rows_within
 from noisewise.inference.problem import Problem
-from noisewise.inference.streams import Columns
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Array
 from noisewise.samplers.proposals.proposal import Proposal

@@ -80,13 +80,13 @@ NUMERICS = {
         "results/test_draws_that_stay.py",
     ),
     "blocks that have grown are counted as small ones": Mutant(
-        "inference/streams.py",
+        "inference/stream.py",
         "self.growth * max(block - self.settled, 0)",
         "max(block - self.settled, 0)",
         "inference/test_blocks.py::test_draws_and_evidence_of_larger_blocks_are_exact",
     ),
     "a task has blocks of two sizes": Mutant(
-        "inference/streams.py",
+        "inference/stream.py",
         "return min(blocks, self.settled - self.launched) if self.launched < self.settled else blocks",
         "return blocks",
         "inference/test_blocks.py::test_larger_blocks_come_by_their_number_alone",
@@ -98,7 +98,7 @@ NUMERICS = {
         "inference/test_blocks.py::test_a_checkpoint_goes_on_with_blocks_of_its_own_sizes",
     ),
     "positions are dropped that a later span asks for": Mutant(
-        "inference/streams.py",
+        "inference/stream.py",
         "            while high <= first and",
         "            if high <= first and",
         "inference/test_streams.py::test_pruning_leaves_what_a_look_at_every_pair_would_leave",
@@ -203,7 +203,7 @@ DIAGNOSTICS = {
 
 STREAMS = {
     "a block's key is made of stream plus block": Mutant(
-        "inference/streams.py",
+        "inference/stream.py",
         "key = randomness.key(seed, purpose, self.index, first)",
         "key = randomness.key(seed, purpose, self.index + first)",
         "inference/test_randomness.py::test_no_sampler_uses_a_key_twice",
@@ -215,13 +215,13 @@ STREAMS = {
         "inference/randomness.py", "spawn_key=(*prefix, *index))", "spawn_key=prefix)", "inference/test_randomness.py"
     ),
     "rows of a child stream are used twice": Mutant(
-        "inference/streams.py",
+        "inference/stream.py",
         "self._ready.appendleft({name: column[missing:] for name, column in piece.items()})",
         "self._ready.appendleft({name: column[missing - 1 :] for name, column in piece.items()})",
         "inference/test_streams.py::test_each_child_row_is_used_once",
     ),
     "proposals after the last accepted draw are left out of the evidence's count by one": Mutant(
-        "inference/streams.py",
+        "inference/stream.py",
         "return self.start_of(block) + int(positions[survivors - 1 - first]) + 1",
         "return self.start_of(block) + int(positions[survivors - 1 - first])",
         "inference/test_streams.py::test_proposals_are_counted_up_to_and_with_the_last_survivor",
