@@ -209,10 +209,8 @@ def test_no_refit_uses_a_key_twice(used, seed):
 
 def test_a_key_used_twice_is_noticed(used, seed, monkeypatch):
     """Streams with blocks that all have one number."""
-    from noisewise.inference import streams
-
     model, release = count_model(), count_release()
     recorded = randomness.key
-    monkeypatch.setattr(streams.randomness, "key", lambda seed, purpose, *index: recorded(seed, purpose, *index[:1]))
+    monkeypatch.setattr(randomness, "key", lambda seed, purpose, *index: recorded(seed, purpose, *index[:1]))
     nw.sample(model, release, nw.Rejection(), draws=50_000, seed=seed, progress=False)
     assert twice(used)
