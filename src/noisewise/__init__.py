@@ -1,6 +1,7 @@
 """noisewise: exact statistical inference from differentially private releases.
 
-A curator's mechanism and an analyst's model meet in one number, log eta(s_dp | s); everything else follows.
+A curator's mechanism and an analyst's model meet in one number, log eta(s_dp | s): the log density of the released
+value s_dp given the confidential statistic s. Everything else follows.
 """
 
 from noisewise import mechanisms, sources

@@ -20,10 +20,10 @@ EXAMPLE = 'Give coords={"county": ["Bronx", "Kings"]}, one list of labels for ea
 
 @dataclass(frozen=True)
 class Axes:
-    """The axes of several named arrays; what a name does not have is numbered."""
+    """The named axes and the labels of several arrays; along an axis without labels, entries go by their numbers."""
 
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=FrozenDict)
-    """Names of the axes of each array that has named ones."""
+    """The names of the axes, for each array whose axes have names."""
     coords: Coords = field(default_factory=FrozenDict)
     """Labels along the axes that have them, the same in every array."""
 
@@ -50,7 +50,7 @@ class Axes:
         return cls(FrozenDict(named), FrozenDict(labels))
 
     def only(self, names: Iterable[str]) -> "Axes":
-        """What concerns these arrays."""
+        """The axes and the labels of these arrays only."""
         dims = {name: self.dims[name] for name in names if name in self.dims}
         used = {axis for axes in dims.values() for axis in axes}
         return Axes(FrozenDict(dims), FrozenDict({axis: self.coords[axis] for axis in self.coords if axis in used}))
@@ -114,7 +114,7 @@ def labels_along(who: str, axis: str, labels: Any, length: int) -> tuple[Label, 
 
 
 def apart(who: str, value: Any, coords: Any) -> tuple[Any, Any]:
-    """Values and labels: those of a pandas Series or DataFrame, or of an xarray DataArray, else those given."""
+    """`value` and its labels, apart: those of a pandas Series or DataFrame or an xarray DataArray, else `coords`."""
     own: Any = None
     pandas, xarray = sys.modules.get("pandas"), sys.modules.get("xarray")
     if pandas is not None and isinstance(value, pandas.Series):
@@ -146,7 +146,7 @@ def _axes_of(who: str, name: Any, axes: Any, shapes: Mapping[str, Sequence[int]]
 
 
 def _plain(labels: tuple[Any, ...]) -> bool:
-    """Whether labels need no look one by one: there may be millions."""
+    """Whether the labels are plainly valid, so that none needs a check of its own: there may be millions."""
     kinds = set(map(type, labels))
     return kinds == {int} or (kinds == {str} and "" not in labels and "".join(labels).isprintable())
 
@@ -161,7 +161,7 @@ def _label(who: str, place: str, label: Any) -> Label:
         return int(label)
     if isinstance(label, np.datetime64) and not np.isnat(label):
         label = label.astype("datetime64[us]").item()
-    if isinstance(label, datetime.date) and label == label:  # pandas has a date that equals nothing
+    if isinstance(label, datetime.date) and label == label:  # pandas.NaT is a date that does not equal itself
         return iso_form(label)
     advice = "Write it as a word, or leave the entry out." if label != label or label is None else "Write it as a word."
     raise refusal(who, place, "must be words, whole numbers or dates", label, advice)
@@ -173,8 +173,10 @@ def iso_form(day: datetime.date) -> str:
 
 
 def _shown(character: str) -> bool:
-    """Whether a character belongs into words: also the joiners of Persian and Indic ones and spaces that do not break,
-    but nothing that moves a cursor, ends a line or turns the direction of writing."""
+    """Whether a label may hold this character: a printable one, a joiner or a space that does not break.
+
+    Persian and Indic words need the joiners. What moves a cursor, ends a line or turns the direction of writing is out.
+    """
     return character.isprintable() or character in "\u00a0\u200c\u200d\u202f"
 
 
@@ -188,7 +190,10 @@ def _position(who: str, axis: str, label: Any, labels: Sequence[Label]) -> int:
 
 
 def _series(who: str, series: Any) -> tuple[Any, dict[str, Any] | None]:
-    """A Series by its index; an unnamed index 0, 1, ... says nothing. Several levels must hold every combination."""
+    """The values of a Series, and the labels of its index by axis; an unnamed index 0, 1, ... gives no labels.
+
+    An index of several levels must hold every combination of their labels.
+    """
     import pandas as pd
 
     index, values = series.index, series.to_numpy()
@@ -219,7 +224,7 @@ def _series(who: str, series: Any) -> tuple[Any, dict[str, Any] | None]:
 
 
 def _frame(who: str, frame: Any) -> tuple[Any, dict[str, Any]]:
-    """A DataFrame by its rows and columns, both of which must name their axis."""
+    """The values of a DataFrame, and the labels of its rows and columns, both of which must name their axis."""
     if frame.index.nlevels > 1 or frame.columns.nlevels > 1:
         advice = "Give frame.stack(), a Series with a level for each axis."
         raise refusal(who, "value", "must have one level of rows and one of columns", "several levels", advice)
@@ -231,7 +236,7 @@ def _frame(who: str, frame: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _named(index: Any) -> dict[str, Any]:
-    """The first entry of an index of several levels, by their names."""
+    """The labels of the first entry of an index of several levels, by the names of the levels."""
     first = (label.item() if isinstance(label, np.generic) else label for label in index[0])
     return dict(zip(index.names, first, strict=True))
 

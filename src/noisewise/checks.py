@@ -14,7 +14,7 @@ import numpy as np
 from noisewise.errors import refusal
 
 NO_ARGUMENT = "must be names that can be Python arguments"
-"""The rule that a keyword of Python breaks, and a word that is not one name."""
+"""The rule broken by a keyword of Python, and by a string that is not an identifier."""
 _ARVIZ_DIMENSION = re.compile(r"chain|draw|.*_dim_\d+")
 _RESERVED = {"rng", "log_weight", "log_weights"}
 
@@ -113,7 +113,7 @@ def known_name(who: str, argument: str, name: Any, names: Iterable[Any], rule: s
 
 
 def nearest(word: Any, known: Iterable[str]) -> str:
-    """A sentence naming the known word nearest to `word`, and all of them when they are few."""
+    """Sentences naming the known word nearest to `word`, if one is near, and the first twenty known words."""
     words = sorted(known)
     close = difflib.get_close_matches(str(word), words, n=1)
     hint = f"Did you mean '{close[0]}'? " if close else ""

@@ -1,8 +1,8 @@
 """What noisewise raises and warns with.
 
-A user's mistake is an `InputError`. Its message says who refuses which argument, by what rule, the value it got and
-what to do; these parts are fields too, so that nobody needs to read them from the text. A run that could not deliver
-what was asked is an `InferenceError` that carries the partial result.
+A user's mistake raises an `InputError`. Its message says which function refuses which argument, by what rule, which
+value it got and what to do. Each of these parts is also a field, so that no program needs to parse the text. A run that
+could not deliver what was asked raises an `InferenceError`, which carries the partial result.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ Path = tuple[str | int, ...]
 
 
 class Place(str):
-    """A place inside a model or a release, in words; `path` is the same as data.
+    """A place inside a model or a release: the string names it in words, `path` as a tuple of keys.
 
     `path` is empty for words that name no such place.
     """
@@ -39,7 +39,7 @@ class Place(str):
 
 
 def path_of(place: str | None) -> Path:
-    """The path of a place; that of plain words is empty."""
+    """The path of a place; empty for a plain string."""
     return place.path if isinstance(place, Place) else ()
 
 
@@ -65,9 +65,9 @@ def _rebuilt(kind: type[NoisewiseError], arguments: tuple[Any, ...], fields: dic
 class InputError(NoisewiseError, ValueError):
     """An argument, a file or a model that cannot be honoured.
 
-    `who` refuses, `cause` is the message without who; `argument`, `rule`, `value` (as shown) and `advice` are the
-    parts of the cause. Parts that a message does not have are None. `reason` is the cause without all others of the
-    library that have met the refusal on its way. `instead` names what of the library would serve.
+    `who` names the function that refuses; `cause` is the message without that name. `argument`, `rule`, `value` (as
+    shown) and `advice` are the parts of the cause; a part that the message lacks is None. `reason` is the cause without
+    the names of the callers that passed the refusal on (`within`). `instead` names what in the library would serve.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class InputError(NoisewiseError, ValueError):
         return str(self) if self.rule is None else f"{self.who}: '{self.argument}' {self.rule}"
 
     def within(self, who: str) -> "InputError":
-        """The same refusal as `who` met it: the message begins with `who`."""
+        """The same refusal, passed on by `who`: the message begins with that name."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in ("argument", "rule", "value", "advice")}
         return InputError(str(self), who=who, **parts, instead=self.instead, reason=self.reason)
 
@@ -114,7 +114,7 @@ class InputError(NoisewiseError, ValueError):
 
 
 class InferenceError(NoisewiseError, RuntimeError):
-    """A run that ended without what was asked for; `result` holds what it has."""
+    """A run that ended without what was asked for; `result` holds what was computed, if anything."""
 
     def __init__(self, message: str, result: Any = None, *, headline: str | None = None) -> None:
         super().__init__(message)
@@ -146,7 +146,10 @@ class Unwritten(NoisewiseError):
 
 
 class NoisewiseWarning(UserWarning):
-    """Something legal that is probably not what was meant. `who` warns; `cause` is the message without who."""
+    """Something legal that is probably not what was meant.
+
+    `who` names the function that warns; `cause` is the message without that name.
+    """
 
     def __init__(self, cause: str, who: str | None = None) -> None:
         super().__init__(cause if who is None else f"{who}: {cause}")
@@ -156,7 +159,7 @@ class NoisewiseWarning(UserWarning):
 def refusal(
     who: str, argument: str, rule: str, value: object, advice: str, *, instead: tuple[str, ...] = ()
 ) -> InputError:
-    """The one form of message for bad input."""
+    """An `InputError` for bad input, in the one form of message that all of them have."""
     shown = shortened(repr(value), 200)
     who, argument, rule, advice = (shortened(text, 2_000) for text in (who, argument, rule, advice))
     cause = f"'{argument}' {rule}; got {shown}. {advice}"
@@ -167,7 +170,7 @@ def refusal(
 def writable(
     who: str, path: object, argument: str = "path", advice: str = "Check that the folder exists and can be written to."
 ) -> Iterator[None]:
-    """While `path` is written to: what the system raises becomes a refusal of `argument`."""
+    """A context in which `path` is written to: an `OSError` inside it becomes a refusal of `argument`."""
     try:
         yield
     except OSError as error:
@@ -175,5 +178,5 @@ def writable(
 
 
 def shortened(text: str, most: int) -> str:
-    """`text`, cut where it is longer: files may hold words of any length."""
+    """`text`, cut to `most` characters where it is longer: files may hold words of any length."""
     return text if len(text) <= most else text[: most - 3] + "..."

@@ -11,7 +11,7 @@ def for_people(number: float) -> str:
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; whatever is in it is text, and escaped."""
+    """A table in HTML; its heads and cells are taken as text, and escaped."""
     head = "".join(f"<th style='text-align:left'>{escape(text)}</th>" for text in heads)
     body = "".join(
         "<tr>" + "".join(f"<td style='text-align:left'>{escape(str(cell))}</td>" for cell in row) + "</tr>"

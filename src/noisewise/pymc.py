@@ -59,14 +59,14 @@ LAWS: dict[str, Callable[..., dist.Distribution]] = {
     "uniform": lambda low, high: dist.Uniform(low, high),
     "weibull": lambda shape, scale: dist.Weibull(scale, shape),
 }
-"""NumPyro's laws for PyTensor's random variables, by their names: functions of the parameters that these have."""
+"""NumPyro's distributions by the names of PyTensor's random variables: functions of PyTensor's parameters."""
 
 
 def Privatised(name: str, law: Any, mechanism: Mechanism, *, observed: Any = None, **options: Any) -> Any:
     """What `mechanism` releases of a statistic with the given `law`, as a variable of a PyMC model.
 
-    `law` is one of PyMC's, made by `.dist`. `observed` is what was published; `options` are those of every variable
-    there, such as `dims`.
+    `law` is a distribution of PyMC, made by `.dist`. `observed` is the published value; `options` are those of every
+    PyMC variable, such as `dims`.
     """
     who = "noisewise.pymc.Privatised"
     if not isinstance(mechanism, Mechanism):
@@ -80,7 +80,7 @@ def Privatised(name: str, law: Any, mechanism: Mechanism, *, observed: Any = Non
         advice = "PyMC takes NaN for a value to be imputed. For withheld values use nw.Privatised in NumPyro."
         raise refusal(who, "observed", "must have no NaN", observed, advice)
     make, parameters = LAWS[op.name], op.dist_params(law.owner)
-    with numpyro.validation_enabled(False):  # refuses at once what has no such density, whatever the parameters
+    with numpyro.validation_enabled(False):  # refused here, whatever the parameters, where there is no such density
         whole = privatised.Privatised(make(*(jnp.ones(()) for _ in parameters)), mechanism).support.is_discrete
     if observed is None and not {"dims", "shape"} & set(options):
         options["shape"] = law.shape
@@ -106,9 +106,9 @@ def _simulate(make: Any, mechanism: Mechanism, parameters: Any, rng: np.random.G
 
 
 def _log_density(make: Any, mechanism: Mechanism, value: Any, parameters: Any) -> Any:
-    """log density entry by entry, as an operation of PyTensor's on parameters of the same shape.
+    """log density entry by entry, as a PyTensor operation on the parameters, broadcast to the shape of the entries.
 
-    A value that is known is a part of the operation: then sums may go by a table of the noise.
+    A value that is known is a constant of the operation: then sums may use a table of the noise.
     """
     known = np.asarray(value.data) if isinstance(value, Constant) else None
     value, *parameters = pt.broadcast_arrays(value, *parameters)
@@ -129,10 +129,10 @@ def _log_density(make: Any, mechanism: Mechanism, value: Any, parameters: Any) -
 
 
 class _Entries(JAXOp):
-    """A function of each entry with its derivatives: the first output, and those that follow, one for each input."""
+    """A function of each entry with its derivatives: the first output is its value, each other a derivative."""
 
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
-        """In 64 bits, whatever JAX is set to elsewhere."""
+        """Compute in 64 bits, whatever JAX is set to elsewhere; refused in a forked process."""
         if os.getpid() != _PROCESS:
             rule = "must not be fork: JAX does not work in forked processes"
             advice = "Give pm.sample cores=1, mp_ctx='spawn', or nuts_sampler='numpyro'."
@@ -141,7 +141,7 @@ class _Entries(JAXOp):
             super().perform(node, inputs, outputs)
 
     def grad(self, inputs: Any, output_gradients: Any) -> Any:
-        """What comes from above times the derivatives; those have none here."""
+        """The gradient of the value times the derivatives; second derivatives are not defined."""
         above, *others = output_gradients
         if any(not isinstance(one.type, DisconnectedType) for one in others):
             return [grad_undefined(self, i, one, "second derivatives") for i, one in enumerate(inputs)]

@@ -1,8 +1,8 @@
 """Sensitivities: how far one record can move a query.
 
-The global sensitivity is the largest norm of s(x) - s(x') over all neighbours x, x'. Under "add-remove" neighbours
-one has a record more than the other; under "replace-one" both have n records and differ in one of them. The l1 norm
-goes with Laplace noise, l2 with Gaussian noise. Records are clamped by the curator to the box from `low` to `high`
+The global sensitivity is the largest norm of s(x) - s(x') over all neighbours x, x'. Under "add-remove", one of two
+neighbours has one record more than the other; under "replace-one", both have n records and differ in one of them. The
+l1 norm goes with Laplace noise, l2 with Gaussian noise. The curator clamps records to the box from `low` to `high`
 before anything is computed. Nothing here looks at confidential data, except the local and smooth sensitivities.
 
 Every closed form is tested against its definition, `by_enumeration`.
@@ -156,7 +156,7 @@ def cross_products(low: Any, high: Any, *, neighbours: str, norm: str = "l1", en
 
 
 def _second_moment_factor(who: str, neighbours: str, n: Any, least: Any, ddof: Any) -> float:
-    """What range products are multiplied by in the sensitivity of (co)variances.
+    """The number that multiplies R_j R_k, the product of two ranges, in the sensitivity of (co)variances.
 
     Denominator n: with m' and C' the mean and covariance of the other n - 1 records, u = x - m', the covariance is
     (n-1)/n C' + (n-1)/n^2 u u^T. Replacing x moves u_j u_k by at most R_j R_k: the largest product less the smallest
@@ -211,7 +211,7 @@ def local_by_enumeration(
 ) -> float:
     """Local sensitivity by its definition: the largest change of `query` from one data set to its neighbours.
 
-    `data` are positions in `domain`, one per record; the rest as in `by_enumeration`.
+    `data` are positions in `domain`, one per record; the other arguments are as in `by_enumeration`.
     """
     who = "sensitivity.local_by_enumeration"
     of, points = _norm(who, norm), _domain(who, domain)
@@ -236,8 +236,8 @@ def smooth_by_enumeration(
 ) -> float:
     """Smooth sensitivity by its definition: the largest exp(-xi d) times the local sensitivity d steps from `data`.
 
-    Distances are counted in neighbours. `steps` (by default the number of records) is how far to look; under
-    replace-one everything is within that reach.
+    A step leads from a data set to a neighbour. `steps` (by default the number of records) is how far to look; under
+    replace-one every data set is within that reach.
     """
     who = "sensitivity.smooth_by_enumeration"
     of, points = _norm(who, norm), _domain(who, domain)
@@ -260,7 +260,7 @@ def smooth_by_enumeration(
 
 
 def _values_of(query: Query, points: Array) -> Callable[[tuple[int, ...]], Array]:
-    """A query's values by data set, each computed once."""
+    """The query as a function of the records' positions in `points`; each data set is computed once."""
     return cache(lambda data: np.asarray(query(points[list(data)]), dtype=float))
 
 
@@ -306,7 +306,7 @@ def median_smooth(data: Any, low: float, high: float, xi: float, *, neighbours: 
     replace-one, n odd: Nissim, Raskhodnikova and Smith (2007), section 3.1: the largest gap x_(i+k+1) - x_(i) that k
     replacements can bring next to the median, times exp(-k xi), over k; records are padded by `low` and `high`. With n
     even the median is the mean of the middle two, and half of x_(i+k+2) - x_(i) takes the place of the gap.
-    add-remove: half the gap x_(i+r+1) - x_(i), where r records between were removed and the rest of the k steps
+    add-remove: half the gap x_(i+r+1) - x_(i), where r of the k steps remove the records between the two and the others
     balance the two sides.
     """
     who = "sensitivity.median_smooth"
@@ -328,9 +328,9 @@ def mean_local(data: Any, low: float, high: float, *, neighbours: str, least: in
 def mean_smooth(data: Any, low: float, high: float, xi: float, *, neighbours: str, least: int | None = None) -> float:
     """xi-smooth sensitivity of the mean of records clamped to [low, high]; `least` as in `clamped_mean`.
 
-    replace-one: one step away some record is at an end of the interval, so it is the larger of the local sensitivity
-    and exp(-xi) (high - low) / n. It pays only where all records are far from both ends. add-remove: the largest over
-    all numbers of records removed and added.
+    replace-one: one step away some record is at an end of the interval, so the smooth sensitivity is the larger of the
+    local one and exp(-xi) (high - low) / n. It gains on the global one only where all records are far from both ends.
+    add-remove: the largest over all numbers of records removed and added.
     """
     who = "sensitivity.mean_smooth"
     low, high = _ends(who, low, high)
@@ -374,8 +374,8 @@ def _median_at(records: Array, low: float, high: float, k: int, relation: str) -
         return 0.5 * widest(middle - k - 1, middle, k + 2)
     if k > n:  # all records gone, one at an end added
         return 0.5 * (high - low)
-    # i records to the left of the gap, n - i - removed to its right: that is balanced if they differ by at most one,
-    # else the remaining steps must just suffice to balance it (where fewer suffice, a smaller k has it).
+    # i records lie left of the gap, n - i - removed right of it: these are balanced if they differ by at most one, else
+    # the spare steps must just suffice to balance them (where fewer suffice, a smaller k has the same gap).
     removed = np.arange(k + 1)
     spare = k - removed
     largest = 0.0
@@ -402,7 +402,10 @@ def _mean_at(records: Array, low: float, high: float, k: int, relation: str, lea
 
 
 def _pulled_down(records: Array, top: float, k: int, least: int) -> float:
-    """Largest change of the mean of records in [0, top], just k steps down, when one far above it joins or leaves."""
+    """Largest change of the mean of records in [0, top] when a record far above it joins or leaves, just k steps away.
+
+    The k steps pull the mean down.
+    """
     n = len(records)
     sums = np.concatenate([[0.0], np.cumsum(records)])  # sums[j]: the j smallest
     removed = np.arange(min(k, n) + 1)
@@ -412,9 +415,9 @@ def _pulled_down(records: Array, top: float, k: int, least: int) -> float:
     def largest(change: Array, smaller: Array, usable: Any = True) -> float:
         return float(np.max(np.where((smaller >= max(least, 1)) & usable, change, 0.0)))
 
-    # The largest go and zeros come; then `top` joins.
+    # The largest records are removed and zeros are added; then a record at `top` joins.
     joins = (top - sums[n - removed] / np.maximum(size, 1)) / (size + 1)
-    # A record leaves: `top`, that was among the added; or the largest, that stayed while the next ones went.
+    # A record leaves: one at `top` that was added; or the largest, which stayed while the next largest were removed.
     remaining = np.maximum(size - 1, 1)
     leaves = (top - sums[n - removed] / remaining) / np.maximum(size, 1)
     stayed = (records[-1] - sums[np.maximum(n - removed - 1, 0)] / remaining) / np.maximum(size, 1)
@@ -463,7 +466,7 @@ def _records(who: str, data: Any, low: Any, high: Any) -> Array:
 
 
 def _size(who: str, neighbours: str, n: Any, least: Any, *, at_least: int) -> int:
-    """The number of records that the sensitivity is to be computed with."""
+    """The number of records in the formulas: n under replace-one, `least` under add-remove."""
     if _relation(who, neighbours) == "replace-one":
         if least is not None:
             raise refusal(

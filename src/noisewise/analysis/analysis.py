@@ -37,7 +37,7 @@ LABELS = {
 """The commented starter files, and what each is about."""
 KINDS = tuple(LABELS)
 STARTERS = tuple(kind for kind in KINDS if kind != "design")
-"""Those that can be fitted: a design has no release yet."""
+"""The starters that can be fitted: a design has no release yet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Analysis:
     title: str = ""
     question: str = ""
     notes: tuple[str, ...] = ()
-    """What is legal but perhaps not meant."""
+    """Warnings about what is legal but perhaps not meant."""
     text: str = field(default="", repr=False)
     """The file as it was given."""
     where: str = "analysis.toml"

@@ -1,4 +1,4 @@
-"""The table [design] of an analysis file: a plan whose budget is left open, and what it is to be good for."""
+"""The table [design] of an analysis file: a plan whose budget is left open, and the target that it is to meet."""
 
 import itertools
 import math
@@ -42,7 +42,7 @@ class DesignSettings:
     over: Mapping[str, list[Any]] | None = None
     """Candidates, as {"bound": [1.0, 2.0]}."""
     people: Mapping[str, Any] | None = None
-    """Where it is asked how many: the range to look at, and the budgets."""
+    """Where a number of people is looked for: the range to look in, and the budgets."""
 
 
 def over_of(document: Document) -> dict[str, list[Any]]:
@@ -79,9 +79,9 @@ def people_of(document: Document) -> dict[str, Any] | None:
 
 
 def choices_of(document: Document) -> list[dict[str, Any]]:
-    """All combinations of the values of [design.over]; one that names nothing where there are none.
+    """All combinations of the values of [design.over]; a single empty choice where there is no such table.
 
-    Where the number of people is left open, the least.
+    Where the number of people is left open, the only choice is the least number.
     """
     people = people_of(document)
     if people is not None:
@@ -94,7 +94,7 @@ def choices_of(document: Document) -> list[dict[str, Any]]:
 
 
 def single_choice(document: Document) -> dict[str, Any]:
-    """The one choice of [design.over], for those who go on to fit."""
+    """The only choice of [design.over], for fitting; refused where there are several, or where n is left open."""
     if people_of(document) is not None:
         cause = f"'{PEOPLE}' is left open. To fit, put the number of people in its place, and take [design.people] out."
         raise document.error(("design", "people"), cause, key=True)
@@ -115,7 +115,7 @@ def _is_number(value: Any) -> bool:
 
 
 def read_design(document: Document, model: Model, level: float, constants: Constants) -> DesignSettings:
-    """The table [design], and [design.plan.NAME] for each statistic; all that the verbs would refuse is refused."""
+    """The tables [design] and [design.plan.NAME]; refuses what `nw.design` and `nw.allocate` would refuse."""
     stated = table_at(document, ("design",), KEYS)
     for key in ("target", "plan"):
         if not isinstance(stated.get(key), dict) or not stated[key]:
@@ -215,7 +215,7 @@ def _maker(
 
 
 def _number(document: Document, path: Path, value: Any, constants: Constants) -> Any:
-    """An argument; where it is an expression of what [design.over] names, its value."""
+    """An argument; an expression in names of [design.over] is replaced by its value."""
     if not isinstance(value, str) or not set(re.findall(r"\w+", value)) & (set(constants) - set(CONSTANTS)):
         return value
     try:

@@ -1,4 +1,4 @@
-"""A prior from what a person expects: 'between 16 and 36' as a law whose middle 95% that is; and back again."""
+"""A prior from what a person expects: from 'between 16 and 36', a law with that middle 95%; and back again."""
 
 import math
 import re
@@ -12,19 +12,20 @@ from noisewise.errors import refusal
 TAILS = (0.025, 0.975)
 Z = float(ndtri(TAILS[1]))
 DIGITS, MOST_DIGITS = 4, 15
-"""Significant digits of a law that is written: as few as keep its ends, between these."""
+"""Significant digits of a law that is written: as few as keep its ends, at least the first and below the second."""
 KEPT = 0.01
 """How far an end may lie from the number that was typed, in units of that number's last digit."""
 NOTHING = 1e-4
-"""An end of a normal law that is so small beside the distance of both is zero."""
+"""An end of a normal law is taken for zero if it is smaller than this share of the distance between the ends."""
 MOST_TYPED = 8
-"""Significant digits of ends that are looked for."""
+"""Significant digits, at most, of ends that `typed_ends` tries."""
 
 
 def law_between(low: float, high: float, present: str = "") -> str:
-    """The law, of the family of the `present` one where that has two parameters, with 2.5% on either side.
+    """The law with 2.5% below `low` and 2.5% above `high`, of the family of the `present` law where that can be.
 
-    Gamma, LogNormal, Normal and Beta; of others, Gamma where both ends are positive and Normal elsewhere.
+    The families are Gamma, LogNormal, Normal and Beta. One that cannot have these ends gives way to Normal; any other
+    to Gamma where both ends are positive, and to Normal elsewhere.
     """
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise refusal("prior", "between", "must be two numbers, the smaller first", [low, high], "Give 16 and 36.")
@@ -51,7 +52,7 @@ def _family(low: float, high: float, present: str) -> str:
 def typed_ends(low: float, high: float, present: str) -> tuple[str, str] | None:
     """The shortest numbers between which `law_between` gives the very law `present`, whose ends are low and high.
 
-    None where it was not made from any: it then has other digits.
+    None where `law_between` did not make it: its digits are then others.
     """
     if _family(low, high, present) == "Normal":
         low, high = (0.0 if abs(end) < NOTHING * (high - low) else end for end in (low, high))

@@ -65,7 +65,7 @@ class Expression:
     run: Run
 
     def divided_by(self, n: int) -> "Expression":
-        """The same over n."""
+        """The expression divided by n."""
         return Expression(self.text, self.names, lambda values: self.run(values) / n)
 
     def function(self) -> Callable[..., Any]:
@@ -367,7 +367,7 @@ class _Parser:
         return _Piece(self._guarded(node, compare))
 
     def _guarded(self, node: ast.AST, run: Run) -> Run:
-        """What JAX or NumPyro refuse while the model is built, such as shapes that do not fit, told with its place."""
+        """`run`, but errors of JAX or NumPyro, such as shapes that do not fit, are raised with the place of `node`."""
 
         def guarded(values: Values) -> Any:
             try:
@@ -382,7 +382,7 @@ class _Parser:
 
 
 def _near(word: Any, known: Iterable[str]) -> str:
-    """The nearest word, whatever its capitals or another usual name for it, or all of them where none is near."""
+    """Advice that names the nearest known word, whatever its capitals or usual synonyms, or else all known words."""
     words = sorted(known)
     lowered = {candidate.lower(): candidate for candidate in reversed(words)}
     close = [candidate for candidate in SYNONYMS.get(str(word).lower(), ()) if candidate in words]
@@ -395,7 +395,7 @@ def _plain(value: Any) -> _Piece:
 
 
 def _as_parameter(argument: str, piece: _Piece) -> Run:
-    """A law's parameter: plain whole numbers become decimal ones, but where the law counts with them."""
+    """A law's parameter: plain whole numbers become decimal ones, except where the law counts with them."""
     if piece.value is None or argument in COUNTED:
         return piece.run
     if piece.is_number:

@@ -2,7 +2,7 @@
 
 The library refuses and advises in its own words: `nw.MCEM()`, `None`, a dict. In a file the same are
 `method = "MCEM" in [likelihood]`, a key that is left out, a table. All that such people read goes through here.
-Only words are changed: nothing is decided by what a message says. What is decided about an error is by its fields.
+Only words are changed. Decisions about an error are made by its fields, never by the text of its message.
 """
 
 import re
@@ -20,7 +20,7 @@ COMMANDS = {
     "design": "noisewise design",
     "allocate": "split in [design]",
 }
-"""Verbs of the library, and what does the same without it."""
+"""Verbs of the library, and the command or the key of a file that does the same."""
 _ESTIMATORS = (EM.__name__, MCEM.__name__)
 _CALL = re.compile(r"\bnw\.([A-Z]\w*)\(([^()]*)\)")
 _METHODS = re.compile(rf"\b({'|'.join([*_ESTIMATORS, *public_samplers()])})\(([^()]*)\)")
@@ -64,7 +64,7 @@ _WORDS = (
     (r"\ba Total\b", "a sum or mean over records"),
     (r"\ba Simulator\b", "a simulation"),
 )
-"""What is said to programs, and what that is in a file."""
+"""Patterns of words for programs, and the words for files that replace them."""
 _COMPILED = tuple((re.compile(pattern), words) for pattern, words in _WORDS)
 
 

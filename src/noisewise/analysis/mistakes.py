@@ -1,4 +1,4 @@
-"""Errors and warnings as people who write no Python are told them: without the parts of the library that raise them."""
+"""Errors and warnings for people who write no Python: without the names of the functions that raise them."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from noisewise.analysis.toml import FileError
 from noisewise.errors import InputError, NoisewiseError, NoisewiseWarning, path_of
 
 _CODE = re.compile(r"(?:[a-z_]+|[A-Z]\w*(?:\.[a-z_]\w*)?)(?:: |$)")
-"""A function, a class or a method that begins a message, or is all of it. Only words are chosen by it."""
+"""A function, a class or a method that begins a message, or is all of it. It decides the wording and nothing else."""
 
 
 def cause_in_words(error: InputError) -> str:
@@ -19,7 +19,7 @@ def cause_in_words(error: InputError) -> str:
 
 
 def mistake_in_words(error: NoisewiseError | NoisewiseWarning) -> str:
-    """An error or a warning for people who write no Python; where a file is meant, it begins with that."""
+    """An error or a warning for people who write no Python; it begins with the file, where it is about one."""
     if isinstance(error, FileError):  # it is in their words already, with a line of the file
         return str(error)
     if not isinstance(error, (InputError, NoisewiseWarning)):
@@ -36,7 +36,7 @@ def is_code(who: str) -> bool:
 def without_code(text: str) -> str:
     """A message without the parts of the library that it begins with.
 
-    For what a run says that did not deliver: it may come from another process, or from a result, and has no fields.
+    For messages of runs that did not deliver: they come from other processes or results, as text without fields.
     """
     while (lead := _CODE.match(text)) is not None and lead.end() < len(text):
         text = text[lead.end() :]

@@ -124,7 +124,7 @@ class Reader:
         return model
 
     def _declared(self, priors: dict[str, Any], laws: dict[str, Any], sums: list[tuple[str, str]]) -> dict[str, Path]:
-        """Every parameter, statistic and answer with its place; names that cannot be, or are used twice, are refused.
+        """Every parameter, statistic and answer with its place; refuses names that are not allowed or are used twice.
 
         Fields of records may have the same name in different tables, but not that of anything else.
         """
@@ -152,7 +152,7 @@ class Reader:
         return places
 
     def _answers(self, outside: list[str]) -> dict[str, Callable[..., Any]]:
-        """The table [answers]: what is asked for, each by what stands above it."""
+        """The table [answers]: a function for each, which may use parameters, statistics and the answers above it."""
         known, answers = list(outside), {}
         for name, text in table_at(self.document, ("answers",), None).items():
             path: Path = ("answers", name)
@@ -387,12 +387,12 @@ class Reader:
 
 @lru_cache(MOST_KEPT)
 def _made_of(tables: str) -> list[tuple[Model, list[warnings.WarningMessage]]]:
-    """The model that was made of these tables, with its programs, and what it warned of; empty until there is one."""
+    """A cached list that the caller fills: the model of these tables with its programs, and its warnings."""
     return []
 
 
 def _no_name(name: str) -> str | None:
-    """Why a name of the file cannot be one, in words; None where it can."""
+    """Why a name in the file is not allowed, in words; None where it is."""
     try:
         checks.name("file", "name", name)
     except InputError as error:

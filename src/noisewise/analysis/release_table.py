@@ -9,7 +9,7 @@ from noisewise.release import Release
 from noisewise.release.entries import FORMAT, VERSION
 
 BESIDE = {"disjoint": "groups", "part_of": "statistics"}
-"""Tables of [release] that are no statistics, each with the key that tells."""
+"""Tables of [release] that are no statistics, each with the key by which it is recognised."""
 
 
 def to_table(release: Release) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _spelt_out(stated: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _counted(stated: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Randomised answers of n people that were counted: how many said yes, or how many gave each answer."""
+    """Counted randomised answers of n people; adds `on`: whether those who said yes are counted, or each answer."""
     if stated.get("mechanism") != "RandomizedResponse" or "n" not in stated or "on" in stated:
         return stated
     value = stated.get("value")
@@ -83,4 +83,4 @@ def _about_from_table(about: Any) -> Any:
     try:
         return {**about, "extra": json.loads(about["extra"])}
     except (ValueError, RecursionError):
-        return about  # refused where descriptions are
+        return about  # refused where descriptions are read

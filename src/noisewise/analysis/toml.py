@@ -24,7 +24,7 @@ LONGEST = 2_000
 _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _TWICE = re.compile(r"Cannot (?:declare|overwrite|mutate) \((.*)\) twice")
 PARTS = 50
-"""Parts of a dotted key: `tomllib` takes memory and time in the square of them."""
+"""Parts of a dotted key, at most: memory and time of `tomllib` grow with their square."""
 _DOTTED = re.compile(rf"""(?<![\w\\-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){{{PARTS}}}""")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ACCENTED = re.compile(r"""(?<!["'\w])\w*[^\W\x00-\x7f]\w*(?!["'\w])""")
@@ -130,7 +130,7 @@ def _written_twice(match: re.Match[str]) -> str:
 
 
 def _hint(line: str, message: str) -> str:
-    """What non-programmers forget most."""
+    """Advice on what non-programmers forget most, where the line shows it; else empty."""
     if "\\n" in message:
         return " A quotation mark is missing where the text ends."
     if "twice" in message:
@@ -217,7 +217,7 @@ class _Scanner:
         return table
 
     def _key(self) -> list[str]:
-        """A dotted key; ends at what follows it."""
+        """The parts of a dotted key; moves past it, and past the blanks behind it."""
         names = []
         while True:
             self._blank(newlines=False)
@@ -261,7 +261,7 @@ class _Scanner:
         self.places[path] = Offsets(key, start, characters)
 
     def _items(self, closing: str, item: Callable[[int], None]) -> None:
-        """What stands between brackets or braces, commas between: `item(number)` moves past each."""
+        """Move past brackets or braces and the items in them; `item(number)` moves past one, and commas are between."""
         self.at += 1
         for number in itertools.count():
             self._blank(newlines=True)

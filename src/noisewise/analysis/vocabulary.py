@@ -13,7 +13,7 @@ import scipy.special
 from numpyro.distributions import constraints
 
 MOST_ENTRIES = 1_000_000
-"""Entries that `size` may repeat a law into."""
+"""The largest `size`: entries of a law that is repeated."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ LAWS: dict[str, Any] = {
 }
 """NumPyro's laws that an expression may name."""
 COUNTED = ("total_count", "low", "high", "v")
-"""Parameters whose whole numbers stay whole."""
+"""Parameters in which whole numbers are kept; in all others they become decimal numbers."""
 
 _INTERNAL = ("validate_args", "total_count_max", "is_sparse", "log_density", "event_dim")
 _ONE_OF = (("probs", "logits"), ("covariance_matrix", "precision_matrix", "scale_tril"))
@@ -100,7 +100,7 @@ _RULES: tuple[tuple[tuple[str, ...], Any, str], ...] = (
     (("probs", "gate"), constraints.unit_interval, "must lie between 0 and 1"),
     (("total_count",), constraints.nonnegative_integer, "must be a whole number from 0 on"),
 )
-"""Rules of parameters that belong to laws NumPyro builds by a function, which states none."""
+"""Rules for parameters of laws that NumPyro builds by a function, which states no rules itself."""
 _WORDS = {
     "Positive": "must be positive",
     "Nonnegative": "must not be negative",

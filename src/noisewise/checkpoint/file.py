@@ -35,7 +35,7 @@ Key = tuple[str | int, ...]
 
 MAGIC = b"noisewise checkpoint, format 1\n"
 FRAME = struct.Struct("<IQ16s")
-"""Bytes of JSON, bytes of arrays, checksum."""
+"""Of a record: the number of bytes of its JSON, that of its arrays, and the checksum."""
 MOST_TEXT = 2**24
 """Bytes that the JSON of a record may have; in memory it may take twenty times as many."""
 CHUNK = 2**20
@@ -95,7 +95,7 @@ def pack(value: Any, arrays: list[Array]) -> Any:
 
 @cache
 def _in_file(dtype: Any) -> Any:
-    """The kind of number that stands in a file for this one; None where there is none."""
+    """The kind of number that a file has for this one; None where such numbers cannot be kept."""
     return DTYPES.get(dtype.newbyteorder("<").str)
 
 
@@ -121,7 +121,7 @@ def unpack(data: Any, arrays: list[Array | None], classes: dict[str, type]) -> A
 
 
 def _taken(arrays: list[Array | None], number: int) -> Array:
-    """Array `number` of the record. It is there once, or a small file could ask for any number of copies."""
+    """Array `number` of the record, once only: else a small file could ask for any number of copies."""
     array, arrays[number] = arrays[number], None
     if array is None:
         raise Damaged("an array that is used twice")
@@ -173,7 +173,7 @@ def _arrays_of(descriptions: Any, body: bytearray) -> list[Array | None]:
 
 
 def _checksum(offset: int, text: bytes, size: int, parts: Any) -> bytes:
-    """Of a record at its place in the file, so that no record can stand for another; of the arrays by their CRC-32."""
+    """The checksum of a record and its offset, so that none can stand for another; arrays enter by their CRC-32."""
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)
@@ -184,7 +184,7 @@ def _checksum(offset: int, text: bytes, size: int, parts: Any) -> bytes:
 
 
 def records(file: BinaryIO) -> Iterator[tuple[int, Key, Any, int]]:
-    """(offset, key, value as JSON data, offset of the next) of every record up to the first that does not hold."""
+    """(offset, key, value as JSON data, offset of the next) of every record before the first that is damaged."""
     size = os.fstat(file.fileno()).st_size
     offset = len(MAGIC)
     while offset + FRAME.size <= size:
@@ -262,7 +262,7 @@ class Journal:
         where = os.fspath(path)
         if not isinstance(where, str) or not where:
             raise refusal(who, "checkpoint", "must be a file's path", path, "For example 'run.nwc'.")
-        if os.path.islink(where):  # it stays one, also where its file is yet to be made
+        if os.path.islink(where):  # the link stays, even if its target does not exist yet
             where = os.path.realpath(where)
         try:
             while True:
@@ -296,7 +296,7 @@ class Journal:
     def write(self, key: Key, value: Any, *, needed: bool = False) -> bool:
         """Append a record; False, with one warning, where the disk does not take it: the run goes on without.
 
-        A record that is `needed` says whose the others are: where the disk did not take it, it is written before them.
+        A `needed` record tells whose the later ones are: where the disk did not take it, it is written before them.
         """
         with self.lock:
             pending = [*self.owed, (key, value)]
@@ -482,7 +482,7 @@ def _indexed(who: str, path: str, file: BinaryIO) -> tuple[dict[str, Any], dict[
 
 
 def read_header(who: str, path: str, file: BinaryIO) -> dict[str, Any]:
-    """The header, or a refusal of what is no checkpoint."""
+    """The header; a file that is no checkpoint is refused."""
     file.seek(0)
     if file.read(len(MAGIC)) != MAGIC:
         raise refusal(who, "checkpoint", "must be a checkpoint of noisewise, in a format it knows", path, ADVICE)

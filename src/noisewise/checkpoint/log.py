@@ -1,4 +1,4 @@
-"""A run's view of its checkpoint: values under keys, those it has computed already and those it adds.
+"""A run's view of its checkpoint: values under keys, both those computed before and those that the run adds.
 
 A checkpoint decides nothing: the value under a key is the one that would be computed again, bit by bit.
 See docs/checkpoints.md.
@@ -59,7 +59,7 @@ class Log:
         return self.journal.read((*self.scope, *key), classes) if self.journal and self.has(*key) else None
 
     def put(self, value: Any, *key: str | int, needed: bool = False) -> bool:
-        """Keep a value; returns whether it is kept. One `needed` to know whose the rest is goes before the rest."""
+        """Keep a value; returns whether it is kept. One that is `needed` is written before any later one."""
         return self.journal is not None and self.journal.write((*self.scope, *key), value, needed=needed)
 
     def forget(self, *key: str | int) -> None:
@@ -91,7 +91,7 @@ class Log:
     # Checks ------------------------------------------------------------------------------------------------
 
     def same(self, value: Any, *key: str | int, why: str = CHANGED) -> None:
-        """Refuse to go on with a checkpoint that was begun with another value, of which only a fingerprint is kept."""
+        """Refuse to go on with a checkpoint begun with another value; only a fingerprint of the value is kept."""
         if self.journal is None:
             return
         current = fingerprint(value)
@@ -134,7 +134,7 @@ class Log:
     ) -> list[Any]:
         """`engine.gather`, with every result kept as it comes, and none computed that the log has already.
 
-        Where `checked`, the first that it has is computed all the same, before all others, and must come out the same.
+        With `checked`, the first result in the log is computed again, before all others, and must come out the same.
         """
         if self.journal is None:
             return engines.gather(engine, works, tick, portable=portable)

@@ -26,7 +26,7 @@ LIMITS = ("max_seconds", "max_proposals", "min_ess")
 ALGORITHMS = {"sample": "sampler", "fit": "estimator"}
 """What an algorithm is called in the header; designs have none."""
 FORMAT = 1
-"""Of the header: a checkpoint of another format is refused as one of another run."""
+"""Version of the header's format: a checkpoint of another format is refused as one of another run."""
 ROWS = 64
 """Draws of the model by which it is recognised."""
 
@@ -107,7 +107,7 @@ def settings_of(algorithm: Any) -> dict[str, Any] | None:
 def numbers_of(model: Model) -> dict[str, Any]:
     """A few draws of the laws that depend on laws alone, and densities of those whose draws are whole numbers.
 
-    They show a constant that has changed in its last digit, where whole numbers alone may stay the same.
+    The densities show a constant that has changed in its last digit, where whole numbers alone may stay the same.
     """
     names: list[str] = []
     for name in model.order:

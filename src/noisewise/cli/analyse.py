@@ -152,7 +152,7 @@ def _say_priors(analysis: Analysis | DesignFile) -> None:
 
 
 def _check_plan(file: Path, planned: DesignFile, json: bool) -> None:
-    """What a file asks for that is to be designed and cannot be fitted."""
+    """Print what a file asks for that is a plan only."""
     stated = planned.content["design"]
     if json:
         parts = {"title": planned.title, "parameters": planned.model.parameters, "statistics": planned.model.statistics}
@@ -226,7 +226,7 @@ def fit(
 
 @contextlib.contextmanager
 def _mistakes_advised() -> Iterator[None]:
-    """A value that can only be a mistake is refused, with the way to go on nevertheless."""
+    """Adds to the refusal of a value that can only be a mistake how to run nevertheless."""
     try:
         yield
     except Mistaken as error:
@@ -234,7 +234,7 @@ def _mistakes_advised() -> Iterator[None]:
 
 
 def _write_and_say(results: "Results", folder: Path, say: Callable[[Path | None, Any], None]) -> None:
-    """Write the folder and print the answer: also where writing fails, before the error that says so."""
+    """Write the folder and print the answer; where writing fails, print it before the error is raised."""
     try:
         report = write(results, folder)
     except NoisewiseError:
@@ -372,7 +372,7 @@ def _say_comparison(results: "Results", folder: Path | None, json: bool, report:
         return
     _say_short(results, report)
     table = in_order(compared.exact, compared.table(results.analysis.settings.level))
-    shown = table.astype(object).where(table.notna(), "")  # nothing is so many times as wide as a point
+    shown = table.astype(object).where(table.notna(), "")  # the naive interval may be a point: no ratio of widths
     say_table(shown.rename(compared.exact.naming.entered))
     typer.echo(WIDER + (EMPTY if table["wider"].isna().any() else ""))
     _say_where(folder)

@@ -187,7 +187,7 @@ def design(
 
 
 def _say_design_table(table: DesignTable) -> None:
-    """As in the report; what to publish, in sentences."""
+    """Print a table as the report has it; the plan, in sentences."""
     import pandas as pd
 
     if table.key == "plan":

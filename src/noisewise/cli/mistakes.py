@@ -1,4 +1,4 @@
-"""Mistakes in the words of the command line: options by their names, and a file that was named by its own."""
+"""Errors in the words of the command line: options and files are named as they were typed."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from noisewise.analysis.mistakes import is_code, mistake_in_words
 from noisewise.errors import InputError, NoisewiseError
 
 ALSO_IN_FILES = ("draws", "seed", "replicates")
-"""Options that a file may state too: they are meant where they were given."""
+"""Options that a file may state too: an error is about the option only where it was given."""
 
 
 def said(error: NoisewiseError, app: typer.Typer, words: list[str]) -> str:
-    """What is refused, by the names that the command `words` has for it."""
+    """The message of an error, with the names that the command line, `words`, has for its arguments."""
     if not isinstance(error, InputError) or isinstance(error, FileError) or error.rule is None:
         return mistake_in_words(error)
     if error.who is not None and not is_code(error.who):  # of a file
@@ -34,7 +34,7 @@ def said(error: NoisewiseError, app: typer.Typer, words: list[str]) -> str:
 
 
 def _named(app: typer.Typer, words: list[str], argument: str) -> str | None:
-    """The file that was named for an argument of the command."""
+    """The file that was typed for an argument of the command; None where none was."""
     command = getattr(typer.main.get_command(app), "commands", {}).get(words[0] if words else "")
     if command is None:
         return None
@@ -43,7 +43,7 @@ def _named(app: typer.Typer, words: list[str], argument: str) -> str | None:
 
 
 def _parameters(app: typer.Typer, words: list[str]) -> dict[str, str]:
-    """What the command takes, by the names it has in the program: an option as it is written, or nothing for a file."""
+    """The command's parameters by their names in Python: an option as it is typed, or empty text for a file."""
     group = typer.main.get_command(app)
     command = getattr(group, "commands", {}).get(words[0] if words else "")
     if command is None:

@@ -18,7 +18,7 @@ SETTING = "NOISEWISE_CACHE"
 """The environment variable: a folder, or 0 to keep nothing."""
 OFF = ("", "0", "no", "off", "false")
 MOST = 2**28
-"""Bytes that are kept; of more, what has not been used for longest goes first."""
+"""Bytes that are kept, at most: files that have not been used for longest are removed first."""
 SHORTEST = 0.02
 """Seconds of compilation from which a program is worth a file."""
 
@@ -53,7 +53,7 @@ def _wanted() -> Path | None:
 
 
 def _caches() -> Path:
-    """Where this platform keeps what can be computed again."""
+    """The user's cache folder on this platform."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":
@@ -62,7 +62,7 @@ def _caches() -> Path:
 
 
 def _processor() -> str:
-    """What a program's machine code is for: a home folder may be shared by machines of several kinds."""
+    """A hash of the processor that programs are compiled for: machines of several kinds may share a home folder."""
     about = [platform.system(), platform.machine(), platform.processor()]
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

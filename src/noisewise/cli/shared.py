@@ -34,7 +34,7 @@ def whole_option(text: Any) -> int:
 
 
 WHOLE: dict[str, Any] = {"parser": whole_option, "metavar": "NUMBER"}
-"""What says of an option that it is a whole number."""
+"""Settings for Typer of an option that takes a whole number."""
 File = Annotated[Path, typer.Argument(help="The analysis file, such as count.toml.", show_default=False)]
 Seed = Annotated[int | None, typer.Option(help="Decides every random number; in place of the file's.", **WHOLE)]
 Draws = Annotated[int | None, typer.Option(help="How many draws; in place of the file's.", **WHOLE)]
@@ -111,7 +111,7 @@ def say_table(table: Any, title: str = "", digits: int | None = None) -> None:
 
 
 def loaded(file: Path, draws: int | None = None, seed: int | None = None) -> Any:
-    """The analysis in `file`, with options in place of its settings, and its notes said."""
+    """The analysis in `file`, with options in place of its settings; prints its notes."""
     analysis = Analysis.load(file).with_settings(draws=draws, seed=seed)
     for text in analysis.notes:
         note(text)

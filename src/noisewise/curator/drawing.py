@@ -44,7 +44,7 @@ def release(
 
 
 def prepare(data: str | Path, plan: str | Path) -> "Prepared":
-    """All of a release from a CSV file and a TOML plan but for drawing it: read, checked and calibrated."""
+    """A release from a CSV file and a TOML plan: read, checked and calibrated, but not drawn yet."""
     ledger = Ledger.beside(data)
     prepared = Prepared.of(Plan.load(plan), Table.read(data), ledger)
     ledger.check(prepared.plan.guarantee)
@@ -70,7 +70,7 @@ class Prepared:
 
     @classmethod
     def of(cls, plan: Plan, table: Table, ledger: Ledger | None = None) -> Self:
-        """Look at every column and find every scale."""
+        """Check the budget and every column, and calibrate the noise of every statistic."""
         if plan.limit is not None:
             check_within(plan.where, "budget", plan.limit, plan.guarantee, "Spend less, or raise it knowingly.")
         columns = {name: table.prepared(query, plan.neighbours) for name, query in plan.queries.items()}
@@ -102,7 +102,7 @@ def _opendp() -> Any:
 
 
 def _draw_of(dp: Any, query: Query, data: Any, neighbours: str) -> Callable[[], Released]:
-    """What draws the statistic, its noise calibrated."""
+    """A function that draws the statistic; its noise is calibrated already."""
     ready = _guarded(
         dp, query, lambda: _answers(dp, query, data) if query.kind == "answers" else _noisy(dp, query, data, neighbours)
     )
@@ -118,7 +118,7 @@ def _guarded(dp: Any, query: Query, work: Callable[[], Any]) -> Any:
 
 
 def _told(item: Released, query: Query, queries: Mapping[str, Query]) -> Released:
-    """With what the plan says of it: the bounds, and the categories as labels where the column can name an axis."""
+    """The statistic with its bounds, and with the categories as labels where the column can name an axis."""
     if query.bounds is not None:
         item = item.described(bounds=query.bounds)
     along = {

@@ -1,7 +1,7 @@
 """The ledger: what has been drawn from a confidential file, in a file beside it.
 
 One JSON object a line. Lines are only added; each holds a checksum of itself and of all lines before it, so that a line
-which was changed, taken out or put in between is seen. (Lines cut off at the end are not: keep a copy elsewhere.) It
+which was changed, removed or inserted is detected. (Lines cut off at the end are not: keep a copy elsewhere.) It
 says what was published by which plan, and holds no confidential value.
 """
 
@@ -40,7 +40,7 @@ class Ledger:
         return cls(real.with_name(real.name + ENDING))
 
     def entries(self) -> list[dict[str, Any]]:
-        """Every line, its checksum seen to be right."""
+        """Every line as data, its checksum verified."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -109,7 +109,7 @@ class Ledger:
         self._add(entry, plan.guarantee)
 
     def set_total(self, neighbours: str, **budget: float) -> None:
-        """State the most that may be drawn in all, from now on; refused below what has been."""
+        """State the most that may be drawn in all, from now on; refused where more has been drawn already."""
         total = stated_limit(str(self.path), budget, neighbours)
         spent = self.spent
         if spent is not None:
@@ -117,7 +117,7 @@ class Ledger:
         self._add({"total": total.to_dict()})
 
     def _add(self, content: dict[str, Any], spends: Guarantee | None = None) -> None:
-        """Write a line to the disk, alone at it; whether the total allows it is seen once nobody else can write."""
+        """Write a line through to the disk, under a file lock (not on Windows); the total is checked under the lock."""
         entry = {"when": datetime.now(UTC).isoformat(timespec="seconds"), "who": _user(), **content}
         try:
             with self.path.open("a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Made-up rows of the form that a plan asks for: what a rehearsal is drawn from."""
+"""Made-up rows with the columns that a plan asks for, from which a rehearsal is drawn."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ ROWS = 1_000
 
 
 def made_up(plan: Plan, table: Table) -> Table:
-    """Records with the plan's columns and values of the plan, in turn or evenly spread.
+    """Records with the plan's columns: its categories in turn, numbers evenly spread between its bounds.
 
-    Of the confidential records only this is used: whether a column holds whole numbers, and their number where it is
+    Only this is used of the confidential records: whether a column holds whole numbers, and their number where it is
     public.
     """
     size = max(table.size if plan.neighbours == "replace-one" else ROWS, 1)
@@ -26,7 +26,7 @@ def made_up(plan: Plan, table: Table) -> Table:
 
 
 class _Unchecked(Table):
-    """A column that several statistics ask for holds the values of one of them."""
+    """Words are not checked: a column that several statistics ask for holds the values of only one of them."""
 
     def _check_words(self, words: set[str], query: Query) -> None:
         pass

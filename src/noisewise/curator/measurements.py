@@ -34,7 +34,7 @@ SAME_LAW = (
     *("make_pureDP_to_zCDP", "make_zCDP_to_approxDP", "make_fix_delta", "make_approximate"),
     "make_fixed_approxDP_to_approxDP",
 )
-"""They state the guarantee in another way, and leave the noise alone."""
+"""Functions that state the guarantee in another way, and leave the noise alone."""
 ADDITIVE: dict[str, tuple[Any, Any]] = {
     "make_laplace": (DiscreteLaplace, Laplace),
     "make_geometric": (DiscreteLaplace, None),
@@ -45,7 +45,7 @@ TYPED = {
     **dict.fromkeys(("make_count", "make_count_distinct"), "TO"),
     **dict.fromkeys(("make_cast", "make_cast_default", "make_cast_inherent", "make_count_by_categories"), "TOA"),
 }
-"""Transformations that state the type of what they give, and the argument that has it."""
+"""Transformations that state the type of their output, and the argument that holds it."""
 KEEP_TYPE = (
     *("make_clamp", "make_sum", "make_mean", "make_variance", "make_sum_of_squared_deviations", "make_resize"),
     *("make_impute_constant", "make_identity", "make_unordered", "make_ordered_random"),
@@ -57,9 +57,9 @@ Node = dict[str, Any]
 def from_opendp_json(measurement: Any, values: Mapping[str, Any]) -> Release:
     """A release from the JSON text that OpenDP's `dp.serialize` gives of a measurement, and the published values.
 
-    `measurement` is the text, or the path of a file with it. `values` has the published value by the name that the
-    statistic is to have; for a composition one for each of its measurements, in their order. Answers to randomised
-    response may be a list of words, one for each person. The bounds of clamping and the number of records, where it is
+    `measurement` is the text, or the path of a file with it. `values` is a dict from the name of a statistic to its
+    published value; for a composition, one for each of its measurements, in their order. Answers to randomised response
+    may be a list of words, one for each person. The bounds of clamping and the number of records, where it is
     public, are kept as descriptions.
     """
     parts = _parts(_call(_read(measurement)))
@@ -81,7 +81,7 @@ def _read(measurement: Any) -> Any:
 
 
 def _call(content: Any) -> Node:
-    """A call of one of OpenDP's functions, in a version that is known."""
+    """The content, checked to be a call of one of OpenDP's functions in a known version."""
     if not isinstance(content, dict) or not isinstance(content.get("__function__"), str):
         raise refusal(WHO, "measurement", "must be a call of OpenDP's", content, "Give dp.serialize(measurement).")
     version = content.get("__version__")
@@ -103,7 +103,7 @@ def _argument(node: Node, name: str) -> Any:
 
 
 def _parts(node: Node) -> list[tuple[Node, dict[str, Any]]]:
-    """The measurements that were composed, each with what is known of its records; any other is alone."""
+    """The parts of a composition, each with what is known of its records; any other measurement is its only part."""
     function = node["__function__"]
     if function in SAME_LAW:
         return _parts(_call(_argument(node, "measurement")))
@@ -132,7 +132,7 @@ def _released(name: str, node: Node, said: dict[str, Any], value: Any) -> Releas
 
 
 def _noisy(node: Node, value: Any) -> Released:
-    """Additive noise. On whole numbers OpenDP stops at the ends of their type, which for unsigned ones are near."""
+    """Additive noise. OpenDP clamps whole numbers to the ends of their type; zero is an end of unsigned ones."""
     function, kind = node["__function__"], _type(_argument(node, "input_domain"))
     if node["__kwargs__"].get("k") is not None:
         advice = "The value then lies on a grid: see 'Lattices and rounding' on the page for curators."
@@ -237,7 +237,7 @@ def _type(domain: Any) -> str:
 
 
 def _given(transformation: Node) -> str:
-    """The type of what a transformation gives."""
+    """The type of the numbers that a transformation returns."""
     function = transformation["__function__"]
     if function == "make_chain_tt":
         return _given(_call(_argument(transformation, "transformation1")))
@@ -252,7 +252,7 @@ def _given(transformation: Node) -> str:
 def _about(transformation: Node) -> dict[str, Any]:
     """The bounds that records were clamped to, and their number where the domain states it."""
     said: dict[str, Any] = {}
-    for step in reversed(_steps(transformation)):  # the first step comes last, and a later one decides
+    for step in reversed(_steps(transformation)):  # from the first step on: a later one overrides
         function, domain = step["__function__"], step["__kwargs__"].get("input_domain")
         if function == "make_clamp":
             said["bounds"] = tuple(_argument(step, "bounds"))
@@ -267,7 +267,7 @@ def _about(transformation: Node) -> dict[str, Any]:
 
 
 def _steps(transformation: Node) -> list[Node]:
-    """Last step first."""
+    """The steps of a transformation, the last one first."""
     if transformation["__function__"] != "make_chain_tt":
         return [transformation]
     return [
@@ -278,7 +278,7 @@ def _steps(transformation: Node) -> list[Node]:
 
 
 def _vector(domain: Any) -> Node | None:
-    """A domain of lists, where it is written out."""
+    """The domain, if it is one of lists and is written out; else None."""
     node = _call(domain) if isinstance(domain, dict) else None
     if node is None or node["__function__"] != "vector_domain":
         return None

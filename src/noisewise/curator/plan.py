@@ -33,8 +33,8 @@ _ALLOWED = {
     "answers": ("RandomizedResponse",),
 }
 ALLOWABLE = {"histogram": ("unlisted", "empty"), "answers": ("empty",), "count": ("empty",)}
-"""What a plan may allow: values of the column that are not listed and are then not counted; listed ones that never
-occur."""
+"""What a plan may allow, by kind. "unlisted": values of the column that are not listed, and then not counted. "empty":
+listed values that never occur."""
 KEYS = ("neighbours", "budget", "statistics")
 
 
@@ -57,7 +57,7 @@ class Query:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What publishing it guarantees, but for the neighbours."""
+        """What publishing it guarantees; the plan states the neighbours."""
         return Guarantee(epsilon=self.budget) if self.pure else Guarantee(rho=self.budget)
 
 

@@ -6,7 +6,7 @@ from noisewise.errors import refusal
 from noisewise.mechanisms.guarantee import Guarantee
 
 DELTA = 1e-6
-"""The chance left aside where a guarantee in rho is told as a factor."""
+"""The probability set aside where a guarantee in rho is stated as a factor of the odds."""
 LARGE = 10.0
 """An epsilon beyond this promises next to nothing: odds may change by a factor of 22,000."""
 ROUNDING = 1e-9
@@ -36,7 +36,7 @@ def in_words(guarantee: Guarantee, delta: float = DELTA) -> str:
 
 
 def warning(guarantee: Guarantee, delta: float = DELTA) -> str | None:
-    """What to think of before a very large epsilon is spent; None for others."""
+    """A warning before a very large epsilon is spent; None for a smaller one."""
     epsilon = in_epsilon(guarantee, delta)
     if epsilon <= LARGE:
         return None

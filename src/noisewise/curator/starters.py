@@ -1,6 +1,7 @@
 """A starter analysis file for a release that was just drawn: models that fit its statistics, with weak priors.
 
-From the plan alone, and from the number of records where that is public: published values decide nothing in it.
+It is made from the plan, the kind of noise and, where that is public, the number of records. Published values play no
+part in it.
 """
 
 import json
@@ -71,11 +72,11 @@ def _law(name: str, plan: Plan, whole: bool, size: int) -> tuple[Laws, str]:
 
 
 def _added(name: str, query: Query, number: int | None, whole: bool) -> tuple[Laws, str]:
-    """A sum or a mean of clamped values, whose `number` is public or None.
+    """Priors and law of a sum or a mean of clamped values; `number` is how many, or None where that is secret.
 
-    Of a public number of values it is nearly normal, and a quarter of the bounds' width stands for their spread, of
-    which one sum says nothing. Of an unknown number of values from zero on, it scatters about what is expected as a sum
-    over a Poisson number of people does, whose variance is at most the upper bound times the expectation.
+    With a public number, the law is nearly normal; a quarter of the bounds' width stands for the spread of the values,
+    of which one sum says nothing. With a secret number and values from zero on, the law is that of a sum over a Poisson
+    number of people, whose variance is at most the upper bound times its expectation.
     """
     assert query.bounds is not None
     low, high = query.bounds

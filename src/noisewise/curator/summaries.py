@@ -30,8 +30,8 @@ def from_opendp_summary(summary: Any, values: Any, *, signed: bool | None = None
     `distribution`, `scale` and, where OpenDP gives it, `threshold`. `values` is the frame from
     `query.release().collect()`, or a dict from column to a number or array; a threshold's column may hold the word
     "suppressed" for groups that could have been shown. `signed` says whether counts may be negative: by default as
-    the frame's column types say, and without them not, as in OpenDP 0.16, which sets negative counts to zero
-    although the summary does not tell.
+    the frame's column types say, and where there are none they may not, as in OpenDP 0.16, which sets negative counts
+    to zero although the summary does not say so.
     """
     who = "from_opendp_summary"
     rows = _rows(who, summary)

@@ -19,7 +19,7 @@ from noisewise.errors import refusal
 
 _WHOLE = re.compile(r" *[+-]?[0-9]+ *")
 _NUMBER = re.compile(r" *(?:[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[nN]a[nN]|) *")
-"""Numbers as files have them; nothing at all is a gap."""
+"""Numbers as files have them; empty text is a missing value."""
 LONGEST_FLOAT_SUM = 2**20
 """OpenDP's sum of floats drops records beyond this many where their number is secret."""
 
@@ -71,7 +71,7 @@ class Table:
         return len(next(iter(self._columns.values())))
 
     def prepared(self, query: Query, neighbours: str) -> Any:
-        """What OpenDP is given for a query: whole numbers, floats or words; refused where it cannot be."""
+        """The column that OpenDP is given for a query: whole numbers, floats or words; refused if it does not fit."""
         if query.column is None:
             return np.zeros(self.size, dtype=np.int64)
         if query.column not in self._columns:
@@ -93,7 +93,7 @@ class Table:
             return column
         words = column.tolist()
         if not all(map(_NUMBER.fullmatch, words)):
-            return column  # refused as not numeric, unless a gap is all that is amiss
+            return column  # refused later, as not numeric
         if all(map(_WHOLE.fullmatch, words)):
             whole = [int(each) for each in words]
             if all(abs(each) < 2**63 for each in whole):

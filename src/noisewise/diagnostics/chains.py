@@ -15,9 +15,9 @@ from scipy.special import ndtri
 from noisewise.numerics import Array
 
 MANY = 16
-"""More chains than this are too short, one by one, for the usual R-hat."""
+"""Where there are more chains than this, each of them is too short for the usual R-hat."""
 LIMIT = 1.01
-"""R-hat above this: the chains have not met."""
+"""R-hat above this: the chains have not mixed."""
 
 
 def by_chain(draws: Array, chains: int) -> Array:
@@ -33,7 +33,7 @@ def rank_normalised(x: Array) -> Array:
 
 
 def average_ranks(values: Array) -> Array:
-    """Ranks from 1 on, equal values sharing the mean of theirs; all NaN where one is."""
+    """Ranks from 1 on, where equal values share their mean rank; all are NaN where a value is."""
     if np.isnan(values).any():
         return np.full(len(values), np.nan)
     _, group, counts = np.unique(values, return_inverse=True, return_counts=True)

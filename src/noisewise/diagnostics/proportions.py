@@ -1,4 +1,4 @@
-"""How well a proportion is known from how often something was seen: Wilson's interval.
+"""Wilson's interval for a proportion, from the share of trials in which something was seen.
 
 E. B. Wilson (1927). Probable inference, the law of succession, and statistical inference. JASA 22, 209-212.
 """
@@ -10,9 +10,9 @@ Z95 = 1.959963984540054
 
 
 def wilson(share: float, size: float, z: float = Z95) -> tuple[float, float]:
-    """The proportions p with |share - p| <= z sqrt(p (1 - p) / size): within [0, 1], and never of no width.
+    """The proportions p with |share - p| <= z sqrt(p (1 - p) / size): within [0, 1], and never of width zero.
 
-    Both ends solve a quadratic equation. `size` is how often was looked, and need not be whole.
+    Both ends solve a quadratic equation. `size` is the number of trials, and need not be whole.
     """
     middle = share + z * z / (2.0 * size)
     reach = z * math.sqrt(share * (1.0 - share) / size + z * z / (4.0 * size * size))

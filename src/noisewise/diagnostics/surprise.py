@@ -1,4 +1,4 @@
-"""From when on a release is called surprising under the prior, given where it lies among releases that it expects."""
+"""When a release is called surprising under the prior: its tail probability among releases that the prior expects."""
 
 from collections.abc import Mapping
 
@@ -7,9 +7,9 @@ SURPRISING = 0.02
 
 
 def whole_release(tails: Mapping[str, float]) -> tuple[str, float]:
-    """The one tail probability that decides, by name: that of the whole release, or of its only statistic.
+    """Name and value of the tail probability that decides: that of the whole release, or of its only statistic.
 
-    The smallest of many would be small for a right model too: of thirty below 0.02 nearly every other time.
+    The smallest of many would be small under a right model too: of thirty, it is below 0.02 nearly every other time.
     """
     name = "release" if "release" in tails else next(iter(tails))
     return name, tails[name]

@@ -16,15 +16,15 @@ HEAVY = 0.65
 LEAST = 400
 """Independent draws below which nothing is said of tails."""
 WIDE = 6.0
-"""Where the largest distance is less than so many times that at the beginning of the tail, no tail is fitted: the
+"""No tail is fitted where the largest distance is at most this many times the distance at which the tail begins: the
 chance of that with shape 0.65 and a tail of 100 draws is 0.1%, of 40 draws 8%."""
 GROWING = 1.5
-"""The largest distance beside the tenth largest: less in a far, narrow mode, where all are about the same. With shape 1
-the chance of less is 5e-5."""
+"""No tail is fitted either where the largest distance is at most this many times the tenth largest, as in a far, narrow
+mode, where all are about the same. With shape 1 the chance of that is 5e-5."""
 
 
 def heavy_tails(values: Array) -> Array:
-    """For every scalar of independent draws (the first axis) the shape of its tail where that is `HEAVY`, else NaN.
+    """For every scalar of independent draws (the first axis) the shape of its tail, if at least `HEAVY`, else NaN.
 
     The tail is that of the distances from the median.
     """
@@ -43,12 +43,12 @@ def heavy_tails(values: Array) -> Array:
 
 
 def may_be_heavy(cut: Array, tenth: Array, top: Array) -> Array:
-    """Whether a tail is worth to be fitted, by its distances: the last before it, the tenth largest, the largest."""
+    """Whether a tail is worth fitting, by three distances: the last before it, its tenth largest and its largest."""
     return (top > WIDE * cut) & (top > GROWING * tenth)
 
 
 def shape_if_heavy(tail: Array, cut: float) -> float:
-    """The shape of a tail of ascending distances where that is `HEAVY`, else NaN; `cut` is the last before it."""
+    """The shape of a tail of ascending distances, if at least `HEAVY`, else NaN; `cut` is the distance before it."""
     excess = (tail[tail > cut] - cut) / tail[-1]
     k = fit_pareto(excess) if len(excess) >= 10 else -math.inf
     return k if k >= HEAVY else math.nan
@@ -60,7 +60,7 @@ def tail_size(draws: int) -> int:
 
 
 def without_repeats(draws: int, size: float, weights: Array | None) -> Array:
-    """Indices of about as many draws as all are worth: by equal steps of their weights, or of their number."""
+    """Indices of about `size` draws, as many as all are worth, at equal steps of their weights or of their number."""
     count = max(1, min(draws, int(size))) if np.isfinite(size) else draws
     steps = (np.arange(count) + 0.5) / count
     if weights is None:

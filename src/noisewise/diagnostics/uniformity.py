@@ -18,7 +18,7 @@ FALSE_ALARM = 0.01
 MOST_POINTS = 200
 """Intervals of the grid on which the distribution function is watched."""
 ROUNDING = 1e-12
-"""What the chain of convolutions may be off by."""
+"""Most rounding error of the chain of convolutions."""
 
 
 def p_value(values: Array) -> float:

@@ -14,13 +14,13 @@ from noisewise.numerics import Array
 CHUNK = 2**16
 """Weights handled at a time, so that sums over very many need no second copy of them."""
 LARGEST_K = 0.7
-"""Pareto k-hat above which an average of so many weighted draws is not to be trusted (Vehtari et al. 2024)."""
+"""Pareto k-hat above which averages of weighted draws are not to be trusted (Vehtari et al. 2024)."""
 LARGEST_SHARE = 0.01
 """Share of the sum that the largest possible weight may have where no tail is left to extrapolate."""
 TIED = 1e-9
 """Log weights nearer than this are the same number, but for rounding."""
 FEWEST = 5
-"""Weights above the cut that a tail can be fitted to."""
+"""Fewest weights above the cut to which a tail can be fitted."""
 
 
 def normalised(log_weights: Array) -> Array:
@@ -75,7 +75,7 @@ def effective_size(log_weights: Array) -> float:
 
 
 def flattened(log_weights: Array, power: float) -> Array:
-    """Weights to a power, those that are zero left so."""
+    """The log weights of weights to a power; weights of zero stay zero."""
     return np.where(log_weights > -np.inf, power * log_weights, -np.inf)
 
 
@@ -163,7 +163,7 @@ def fit_pareto(excess: Array) -> float:
     The empirical Bayes estimate, with the weak prior of Vehtari et al. (2024): k is drawn towards 1/2 as by ten draws.
     """
     size = len(excess)
-    if excess[int(size / 4 + 0.5) - 1] <= 0.0:  # most are nothing beside the largest: no tail is heavier
+    if excess[int(size / 4 + 0.5) - 1] <= 0.0:  # a quarter or more are lost beside the largest: no tail is heavier
         return math.inf
     points = 30 + int(math.sqrt(size))
     grid = 1.0 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))

@@ -32,8 +32,8 @@ class Task:
 
     Work of any length calls `poll()` now and then; it raises `Stopped` when the run is over. Where the work is a
     `functools.partial` with its `SeedSequence` among the arguments, errors name that. `portable` work returns all it
-    does and changes nothing else, so that it may run in another process; the rest stays in this one, as does what
-    takes less time here than on the way.
+    does and changes nothing else, so that it may run in another process. Other work stays in this one, and so does
+    work that takes less time to do than to send.
     """
 
     work: Work
@@ -62,10 +62,10 @@ class Engine(ABC):
     """Runs a source's tasks; results are handed back in the calling thread, in any order."""
 
     handful: int = 1
-    """Evaluations of blocks that a task may have: more where handing one over takes long; 0 where each block is one."""
+    """Joint evaluations of blocks per task at most: more where handing one over takes long; 0: one block a task."""
 
     keeps: ClassVar[bool] = False
-    """Whether what one task gave may stay where it was made until another takes it."""
+    """Whether a task's result may stay where it was made until another task takes it."""
 
     if TYPE_CHECKING:  # for types, so that an engine may state or compute them; in fact plain attributes
 
@@ -121,7 +121,7 @@ class CrewAway(Crew, Protocol):
 class Mixed:
     """A crew elsewhere, and one here for tasks that are not portable, made when the first such task comes.
 
-    `away` is woken when a task ends here, so that waiting for the one is waiting for both.
+    `away` is woken when a task ends here, so that a wait for the crew elsewhere is one for both.
     """
 
     def __init__(self, away: "CrewAway", here: Callable[[Callable[[], None]], Crew]) -> None:
@@ -130,7 +130,7 @@ class Mixed:
         self.flying_here = 0
 
     def capacity(self) -> int:
-        """As many as the crew elsewhere takes, beside those that are here."""
+        """The capacity of the crew elsewhere, and the tasks in flight here."""
         return self.away.capacity() + self.flying_here
 
     def submit(self, task: Task) -> int:

@@ -21,7 +21,7 @@ from noisewise.errors import InferenceError, NoisewiseWarning, refusal
 MOST_DEATHS = 5
 """Times that a block is given to the cluster again after it has cost more workers than the scheduler allows."""
 BOOK = "noisewise-model"
-"""How the names of tasks begin whose result is a pickled model or release."""
+"""Prefix of the names of tasks whose result is a pickled model or release."""
 LOOK = 1.0
 """Seconds between two counts of the workers."""
 _met: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
@@ -107,7 +107,7 @@ def _reply(content: bytes, keys: list[str], books: list[bytes], expected: dict[s
 
 
 def _poll() -> Poll:
-    """Whether this very task is still wanted, asked of the worker it runs on at most ten times a second."""
+    """The `poll` of the task that runs here: it asks the worker, ten times a second at most, if the task is wanted."""
     from distributed.worker import get_worker, thread_state  # type: ignore[attr-defined]  # there, and not in its stubs
 
     try:

@@ -14,7 +14,7 @@ from noisewise.errors import refusal
 from noisewise.numerics import Placement, placed
 
 STAYING = 0.25
-"""Share of the free memory of a device that results may fill: to sort them takes as much twice again."""
+"""Share of a device's free memory that results may fill: sorting them takes twice as much in addition."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def _number(path: Path) -> int | None:
 
 @lru_cache(maxsize=1)
 def _recent_memory(tick: int) -> tuple[int, int] | None:
-    """`memory` once in a tick of the clock: a search of many short runs does not ask the system for each of them."""
+    """`memory`, measured once for each `tick`: a search of many short runs does not ask the system for each of them."""
     return memory()
 
 
@@ -109,7 +109,7 @@ def keep_freed_memory(whatever_was_set: bool = False) -> None:
     The C library of Linux maps large arrays anew, page by page, until it has seen one of that size freed. Blocks make
     and free arrays of a few megabytes all the time; pages that come and go take a tenth of one thread's time and more,
     and make threads wait for each other. What is kept is what the blocks under way need; the array here is never
-    touched. Dask tells its workers to give everything back: there it must be said `whatever_was_set`.
+    touched. Dask sets the allocator of its workers to give everything back: `whatever_was_set` overrides that.
     """
     np.empty(KEPT - 2**20, np.uint8)
     if whatever_was_set and sys.platform == "linux":

@@ -85,7 +85,7 @@ class _Job:
 
 
 class _Worker:
-    """One process, a thread that reads what it says, and the job in its hands."""
+    """One process, a thread that reads its messages, and the job that it runs."""
 
     def __init__(self, heard: "SimpleQueue[Heard]") -> None:
         program = f"import sys; sys.path[:] = {sys.path!r}; from noisewise.engine.worker import main; main()"
@@ -114,7 +114,7 @@ class _Worker:
             send(self.process.stdin, message)
 
     def give(self, job: _Job) -> None:
-        """Put a job into its hands, with the models it has not seen."""
+        """Send it a job, with the books that it has not seen."""
         self.job, self.begun = job, None
         self.tell("run", job.number, job.content, {k: v for k, v in job.books.items() if k not in self.known})
         self.known |= set(job.books)
@@ -132,7 +132,7 @@ class _Worker:
 
 
 Heard = tuple[_Worker | None, tuple[Any, ...] | None]
-"""Who has said what: nobody, to end a wait; and nothing, where a worker has gone."""
+"""A worker and its message: no worker where a wait is to end, no message where the worker has gone."""
 
 
 class _Crew:
@@ -207,7 +207,7 @@ class _Crew:
             self._assign()
 
     def _heed(self, worker: _Worker | None, message: tuple[Any, ...] | None) -> None:
-        if worker is None or worker not in self.workers:  # no more than a call to wake up, or dismissed meanwhile
+        if worker is None or worker not in self.workers:  # a call to wake up, or from a worker dismissed meanwhile
             return
         if message is None:
             self._mourn(worker)

@@ -11,7 +11,10 @@ logger = logging.getLogger("noisewise")
 
 
 class Terminated(SystemExit):
-    """SIGTERM came during a run, which has ended: the process ends too, with status 143. `result` is what there is."""
+    """SIGTERM came during a run: the run has ended, and the process ends with status 143.
+
+    `result` is what the run had by then; None where it had nothing.
+    """
 
     def __init__(self, result: Any = None) -> None:
         super().__init__(128 + signal.SIGTERM)
@@ -26,8 +29,8 @@ _ending = threading.Event()
 def deferred_signals() -> Iterator[Callable[[], None]]:
     """Hold Ctrl-C and SIGTERM back: the function yielded raises KeyboardInterrupt where either has come.
 
-    So neither arrives in the middle of bookkeeping. A second one interrupts at once. SIGTERM is held back only
-    where `terminable` has it. Handlers of the user's own are left alone, and so is everything outside the main thread.
+    So neither arrives in the middle of bookkeeping. A second one interrupts at once. SIGTERM is held back only inside
+    `terminable`. Handlers of the user's own are left alone, and so is everything outside the main thread.
     """
     received: list[int] = []
 

@@ -17,7 +17,7 @@ from noisewise.engine.machine import keep_freed_memory, processors
 from noisewise.errors import NoisewiseWarning
 
 MANY, TURN = 8, 0.0002
-"""Threads from which on a turn with the interpreter is short, and its seconds; Python's own are 25 times as long."""
+"""From `MANY` threads on, each has the interpreter for `TURN` seconds at a time: a 25th of Python's own turns."""
 GRACE = 10.0
 """Seconds that blocks no longer wanted have to notice it."""
 
@@ -48,10 +48,10 @@ class Threads(Engine):
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Let threads have the interpreter soon: many that work outside it come back to it, each for a moment.
+    """Shorten Python's switch interval: threads that work outside the interpreter need it often, each for a moment.
 
-    One that computes in Python holds up all of these for a turn. Python has one length of turns for a process: what it
-    was comes back with the last run that ends.
+    A thread that computes in Python makes all of them wait for one interval. A process has one switch interval: the
+    last run to end sets it back.
     """
     global _short, _usual
     with _turns:
@@ -69,7 +69,7 @@ def short_turns() -> Iterator[None]:
 
 
 _turns, _short, _usual = threading.Lock(), 0, 0.0
-"""Runs that have short turns now, and the length before the first of them."""
+"""A lock, the number of runs that have short turns now, and the switch interval before the first of them."""
 
 
 class ThreadCrew:
@@ -83,12 +83,12 @@ class ThreadCrew:
     ) -> None:
         keep_freed_memory()
         self.place, self.wake = place, wake
-        """What every block runs within, and what is called after it."""
+        """The context that every block runs in, and a function that is called after it."""
         self.inbox: SimpleQueue[tuple[int, Work] | None] = SimpleQueue()
         self.outbox: SimpleQueue[Ended] = SimpleQueue()
         self.stop, self.reported = threading.Event(), False
         self.busy: dict[int, tuple[float, Work]] = {}
-        """By thread, since when and on what."""
+        """By thread: when its block began, and the work."""
         self.threads = [threading.Thread(target=self._serve, name=f"noisewise-{n}", daemon=True) for n in range(size)]
         for thread in self.threads:
             thread.start()

@@ -1,8 +1,9 @@
 """Work on its way to another process: pickled with cloudpickle, and what many blocks share sent once.
 
 A block is small, a model is not: to unpickle it and compile its functions takes a thousand times longer than a block.
-So an object whose class says `sent_once` (a model, a release) is named by the hash of its bytes, its book, and every
-process keeps the books it has seen. Bytes come from this process or its cluster alone; files are never read this way.
+So an object whose class says `sent_once` (a model, a release) is pickled by itself: such a book is named by the hash of
+its bytes, and every worker keeps the books it used last. Bytes come from this process or its cluster alone; files are
+never read this way.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ def versions() -> dict[str, str]:
 # The sender's side ----------------------------------------------------------------------------------------------------
 
 _known: dict[int, tuple[Any, str, bytes]] = {}
-"""By identity: a weak reference, hash and bytes of what was sent before."""
+"""By the identity of each object sent before: a weak reference to it, its hash and its bytes."""
 _known_lock = threading.RLock()
 
 
@@ -131,7 +132,7 @@ def decode(content: bytes, books: Mapping[str, bytes]) -> Any:
 
 
 def perform(content: bytes, books: Mapping[str, bytes], poll: Poll, begun: Callable[[], None] = lambda: None) -> Reply:
-    """Run one piece of work sent here; all it raises becomes a reply."""
+    """Run one piece of work sent here, and return the reply; an error is a reply, too."""
     try:
         work = decode(content, books)
     except _Missing as missing:

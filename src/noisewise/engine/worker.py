@@ -1,6 +1,6 @@
 """One worker process of `Processes`: reads work from its standard input, answers on its standard output.
 
-Messages are pickled tuples behind their length. What the analyst's functions print goes to standard error. The process
+A message is its length and then a pickled tuple. What the analyst's functions print goes to standard error. The process
 ends when its input does, that is, with its parent.
 """
 
@@ -40,7 +40,7 @@ def receive(file: IO[bytes]) -> tuple[Any, ...] | None:
 
 
 class _Desk:
-    """The main thread works; a second one reads, so that a stop or a question is heard meanwhile."""
+    """The two threads of a worker: the main one works, the other reads, to hear a stop or a question meanwhile."""
 
     def __init__(self, incoming: IO[bytes], outgoing: IO[bytes]) -> None:
         self.incoming, self.outgoing = incoming, outgoing

@@ -11,7 +11,7 @@ from noisewise.mechanisms import Released
 from noisewise.release import Release
 
 RESERVED = ("jnp", "np", "dist", "nw", "products")
-"""Names that code written here has other uses for."""
+"""Names that the code of everyday models uses itself."""
 
 
 def released_entry(who: str, argument: str, release: Any, name: Any, own: Iterable[str] = ()) -> Released:
@@ -40,8 +40,8 @@ def size(
 ) -> tuple[int | str, dict[str, str]]:
     """The number of records, or the name of its entry; and the law of that entry as text.
 
-    A public number is itself, and the one that the release has `stated` where none is given. A released one is uniform
-    on 1, ..., `most` before the release is seen.
+    A public number is returned as it is; where none is given, it is the one that the release has `stated`. A number
+    released with noise is uniform on 1, ..., `most` before the release is seen.
     """
     n = stated if n is None else n
     if not isinstance(n, str):

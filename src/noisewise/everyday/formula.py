@@ -27,7 +27,7 @@ class Formula:
     """Terms for formulaic."""
     offset: str | None
     groups: tuple[str, ...]
-    """DesignMatrix that have an intercept for each of their levels."""
+    """Columns of the table, each with an intercept for every one of its levels."""
 
     @classmethod
     def read(cls, text: Any) -> "Formula":
@@ -92,18 +92,21 @@ def formulaic() -> Any:
 
 
 class DesignMatrix(NamedTuple):
-    """What terms make of a table."""
+    """The columns that the terms of a formula make of a table."""
 
     names: list[str]
     values: Array
-    """A row for each of the table's, a column for each name."""
+    """A row for each row of the table, a column for each name."""
     terms: list[slice]
     """Which columns each term has made."""
 
     @property
     def levels(self) -> Array:
-        """Whether the coefficient of a column is the outcome's own level: a constant, or one of a term's indicators of
-        which each row has exactly one, as those of a category without an intercept."""
+        """For each column, whether its coefficient is a level of the outcome itself.
+
+        That is so for a constant, and for indicators of one term of which each row has exactly one, as those of a
+        category without an intercept.
+        """
         is_constant = np.ptp(self.values, axis=0) == 0.0
         for term in self.terms:
             part = self.values[:, term]
@@ -112,7 +115,7 @@ class DesignMatrix(NamedTuple):
 
 
 def columns(terms: str, data: Any) -> DesignMatrix:
-    """What terms make of a table; refused where that is not finite numbers."""
+    """The design matrix that terms make of a table; refused where its numbers are not all finite."""
     try:
         with np.errstate(all="ignore"):  # what is not finite is refused below
             matrix = formulaic().Formula(terms).get_model_matrix(data, na_action="raise", context={}, output="pandas")

@@ -36,7 +36,7 @@ def mean_of(
 
     Assumed: records are independent and follow `law`, before they were clamped: "Normal" (mean, sd), "LogNormal"
     (mean, sigma), "Gamma" (mean, shape), "Exponential" (mean), or "Beta" (mean, size) between the bounds. `mean` is
-    that of the values before they were clamped: what lies beyond the bounds is the law's to say.
+    that of the values before they were clamped: how they lie beyond the bounds is known from the law alone.
 
     Priors, weakly informative, from the bounds alone (middle m, width w): mean ~ Normal(m, w), or LogNormal(log m, 1)
     where values are positive, or Uniform over the bounds for Beta; sd ~ HalfNormal(w / 2), sigma ~ HalfNormal(1),

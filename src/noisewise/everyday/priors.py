@@ -18,9 +18,9 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def with_given(who: str, default: Mapping[str, str], given: Any, shapes: Shapes | None = None) -> dict[str, str]:
-    """Default priors as text, with those that were given in place of theirs.
+    """Default priors as text, or in their place those that were given.
 
-    `shapes` are those of vectors: one law for a number is then repeated.
+    `shapes` are the shapes of vector parameters, for which a given law of one number is repeated.
     """
     if given is None:
         return dict(default)

@@ -50,7 +50,7 @@ def from_products(
 
 
 def _terms(parts: Formula) -> list[Product]:
-    """What the line adds up: each the product of some fields, the intercept that of none."""
+    """The terms of the line, each a product of fields; the intercept is the empty product."""
     if parts.offset is not None or parts.groups:
         advice = "Offsets and groups need rows, and a family of counts or answers."
         raise refusal(
@@ -107,7 +107,7 @@ def _entries(release: Release, products: Any, fields: list[str], n: Any) -> dict
 
 
 def _labelled(release: Any, n: Any) -> dict[str, Any]:
-    """Products as the labels of entries state them: along two axes, each is that of its row and its column."""
+    """Products by entry, as its labels state them: along two axes, each is that of its row times its column."""
     stated: dict[str, Any] = {}
     for name, item in release.items() if isinstance(release, Release) else ():
         if item.coords and name != n:
@@ -129,7 +129,7 @@ def _product(text: Any, fields: Iterable[str]) -> Product:
 
 
 def _number(release: Release, n: Any, most: Any, entries: Mapping[str, Array]) -> tuple[int | str, dict[str, str]]:
-    """The number of people, or the statistic that it is, and that statistic's law."""
+    """The number of people, or the name of the statistic that is this number; and that statistic's law."""
     counted = [name for name, products in entries.items() if () in products.ravel().tolist()]
     if n is None and counted:
         most = checks.integer(WHO, "most", most, least=1, advice="Give a number that there cannot be more people than.")
@@ -166,10 +166,10 @@ def _covariates(fields: list[str], covariates: Any, limits: Limits) -> tuple[dic
 
 
 def _beta(terms: list[Product], limits: Limits, outcome: str) -> str:
-    """Priors of the coefficients: slopes that cross the bounds of y between those of x.
+    """Priors of the coefficients: a slope of one standard deviation crosses the bounds of y between those of x.
 
-    About the middles of covariates, that is; a coefficient is the slope where the others are zero, which differs by
-    what the terms that hold its own do between there and the middles.
+    That holds about the middles of the covariates. A coefficient is the slope where the other covariates are zero,
+    which differs by what the terms that contain its own do between zero and the middles.
     """
     low, high = limits[outcome]
     slopes = {term: (high - low) / math.prod(limits[name][1] - limits[name][0] for name in term) for term in terms}

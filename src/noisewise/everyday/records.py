@@ -19,7 +19,7 @@ class RecordLaw:
     signed: bool = False
     """Whether values below zero are possible."""
     inside: bool = False
-    """Whether values lie within the bounds by themselves: the law is that of the place between them."""
+    """Whether values stay within the bounds unclamped: the law is that of their relative place between them."""
 
 
 LAWS = {
@@ -38,7 +38,7 @@ LAWS = {
 
 @dataclass(frozen=True)
 class Record:
-    """One field of a record: its law as text, what the curator made of it, and priors of its parameters."""
+    """One field of a record: its law as text, its clamped value as text, and priors of its parameters."""
 
     field: str
     law: str

@@ -29,21 +29,21 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Scale:
-    """What default priors go by, on the scale of the linear predictor."""
+    """Centre and spreads of the default priors, on the scale of the linear predictor."""
 
     centre: float
     intercept: float
     """Standard deviation of the intercept."""
     slope: float
-    """Standard deviation of the coefficient of a column whose own is one."""
+    """Standard deviation of the coefficient of a column whose own standard deviation is one."""
     spread: float
-    """Of the half-normal law of standard deviations."""
+    """Scale of the half-normal law of standard deviations."""
 
 
 LOG_RATES, LOG_ODDS = Scale(0.0, 5.0, 1.0, 1.0), Scale(0.0, 2.5, 2.5, 1.0)
 SCALES = {"poisson": LOG_RATES, "binomial": LOG_ODDS, "bernoulli": LOG_ODDS}
 FAR = 3.0
-"""A covariate's mean in its standard deviations beyond which the default priors are not weak."""
+"""Distance of a covariate's mean from zero, in its standard deviations, up to which the default priors are weak."""
 
 
 def regression(
@@ -76,13 +76,13 @@ def regression(
     in a formula without an intercept; the coefficient of a column x ~ Normal(0, 1 / sd(x)), or Normal(0, 2.5 / sd(x))
     for log odds; region_effect ~ Normal(0, region_sd), region_sd ~ HalfNormal(1). For numbers clamped to bounds of
     width w, the intercept ~ Normal(their middle, w), the coefficient of x ~ Normal(0, w / 2 / sd(x)), sigma and
-    region_sd ~ HalfNormal(w / 2); for others there are no default priors. All mean little where a column lies far from
-    zero, which is refused: write center(x).
+    region_sd ~ HalfNormal(w / 2); for others there are no default priors. None suits a column far from zero, which
+    is refused: write center(x).
 
     **A line from noisy sums** (family "gaussian", no `data`): `nw.regression("y ~ x", release, n=150, bounds={"x": (0,
     1), "y": (0, 1.5)})`. Entries of the release hold sums over people of x, y, x*x, x*y, y*y, of values clamped to
-    `bounds`; which ones, their labels say, or `products={"sums": ["x", "y", "x*x", "x*y", "y*y"]}`. All released are
-    used. `n` is the number of people, or the name of its noisy count, at most `most`.
+    `bounds`. Which sums they are is said by their labels, or by `products={"sums": ["x", "y", "x*x", "x*y", "y*y"]}`.
+    All released sums are used. `n` is the number of people, or the name of its noisy count, at most `most`.
 
     Assumed: people are independent; y ~ Normal(line, sigma) given covariates, before clamping; covariates are
     independent of each other, each with the law that `covariates={"x": dist.Beta(2.0, 2.0)}` gives, or a family by name
@@ -113,7 +113,7 @@ def _refuse(where: str, **given: Any) -> None:
 
 
 def _stated(outcome: str) -> str:
-    """How a release says what rows were clamped to."""
+    """Advice: how to make a release that says what rows were clamped to."""
     made = f"nw.mechanisms.Clamped(release['{outcome}'].mechanism, 0, 80)"
     return f"Make it anew with {outcome}={made}.released(release['{outcome}'].value)."
 
@@ -170,7 +170,7 @@ def _by_row(parts: Formula, release: Release, family: str, data: Any, n: Any, pr
 
 
 def _scale(mechanism: Mechanism, prior: Any, parts: Formula) -> Scale:
-    """Of numbers: by the bounds they were clamped to."""
+    """The scale of default priors for numbers, by the bounds that these were clamped to."""
     if isinstance(mechanism, Clamped):
         low, high = float(np.min(mechanism.low)), float(np.max(mechanism.high))
         return Scale((low + high) / 2, high - low, (high - low) / 2, (high - low) / 2)
@@ -198,7 +198,7 @@ def _coefficients(scale: Scale, made: DesignMatrix, prior: Any) -> str:
 
 
 def _offset(expression: str, frame: Any) -> Array:
-    """What is added to the linear predictor. Within I(...) signs are arithmetic, where terms would be left out."""
+    """What is added to the linear predictor. Within I(...) signs are arithmetic; outside, a minus leaves out a term."""
     made = columns(f"0 + I({expression})", frame)
     if len(made.names) != 1 or made.names[0].endswith("]"):  # words, even where all are the same
         raise refusal(WHO, "formula", "must have an offset of one column", expression, "Write offset(log(people)).")

@@ -33,9 +33,9 @@ def frame_of(data: Any, item: Released) -> Any:
 
 
 def _holds_labels(index: Any, item: Released) -> bool:
-    """Whether an index without a name says which row is which entry's: by words, or by the very labels.
+    """Whether an index without a name says which row belongs to which entry: by words, or by the entries' own labels.
 
-    0, 1, ... says nothing.
+    The numbers 0, 1, ... say nothing.
     """
     if not item.coords or index.nlevels > 1:
         return False

@@ -24,8 +24,8 @@ def table_of(
     Without `n`: cells are independent, each Poisson with a `rate` of its own, and `share` is each cell's part of the
     sum of rates. With `n`, the public number of people in the table, which must have one axis: people are
     independent, and the counts are Multinomial(n, share). A total that was released with noise measures the table:
-    `people=mechanism.of("counts", sum=True).released(215)`. So do margins. They count by themselves, whether or not the
-    total is named, `n="people"`; cells are then Poisson.
+    `people=mechanism.of("counts", sum=True).released(215)`. So do margins. They enter the inference whether or not the
+    total is named, `n="people"`; cells are Poisson in either case.
 
     Priors: rate ~ LogNormal(4, 2.5), from 0.4 to 7,300 in 95 of 100 cases; or share ~ Dirichlet(1, ..., 1), all tables
     of shares alike. Change them by `prior={"rate": dist.Gamma(2.0, 0.1)}`, or change `model.code`, the Python that

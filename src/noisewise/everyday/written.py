@@ -21,7 +21,7 @@ CALLS = {
     "dist": set(dist.__all__),
     "": {"expand", "reshape", "sum", "to_event"},
 }
-"""What may be called, by the module it is of; of anything else, a few methods."""
+"""Functions that may be called, by module; under "", methods that may be called on anything else."""
 PLAIN = (
     *(
         ast.Module,
@@ -48,7 +48,7 @@ IMPORTS = {
 
 @dataclass(frozen=True)
 class Written:
-    """The parts of a model as text. Names that the release does not have are the function's `own`."""
+    """The parts of a model as text. Names neither of parameters nor in the release are the function's `own`."""
 
     prior: Mapping[str, str]
     statistics: Mapping[str, str]
@@ -101,13 +101,13 @@ class Written:
 
 
 class Code(str):
-    """The text of a model; `parts` is the same before it was put together."""
+    """The text of a model; `parts` holds the parts that it was put together from."""
 
     parts: Written
 
     @classmethod
     def of(cls, written: Written) -> "Code":
-        """The text of what was written."""
+        """The text of a model from its parts."""
         code = cls(written.text)
         code.parts = written
         return code
@@ -179,12 +179,12 @@ def array(values: Any) -> str:
 
 
 def named_array(name: str, values: Any) -> str:
-    """An array by its name, on as many lines as it takes."""
+    """An assignment of an array to a name, on as many lines as it takes."""
     return textwrap.fill(
         f"{name} = {array(values)}", WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
 
 
 def in_three_digits(value: float) -> str:
-    """A number of a default prior, rounded to three digits: it is a choice, and is printed."""
+    """A number as text, rounded to three digits, for default priors: they are a choice, and are printed."""
     return repr(float(f"{value:.3g}"))

@@ -18,11 +18,11 @@ Columns = dict[str, Array]
 Survivors = tuple[Columns, Array]
 """Survivors by name, and their positions among the rows."""
 Found = tuple[Columns, Array, list[int]]
-"""Survivors of blocks evaluated together, their positions in their own blocks, and where each block's end."""
+"""Survivors of blocks evaluated together, their positions in their own blocks, and where each block's survivors end."""
 Work = Callable[[np.random.Generator, Columns, int, Callable[[], None]], Survivors]
 """(rng, inputs, rows, poll) -> survivors."""
 Parts = Sequence[Sequence[Columns]]
-"""Rows that blocks take, in order: of each child, in pieces."""
+"""The rows that blocks take, in order: for each child stream, a list of pieces."""
 
 
 def run_blocks(
@@ -34,7 +34,7 @@ def run_blocks(
     together: int,
     poll: Callable[[], None],
 ) -> list[Found]:
-    """The survivors of `blocks` blocks from that of `key` on, at most `together` of them evaluated at a time."""
+    """The survivors of `blocks` blocks, the first of which has `key`; at most `together` are evaluated at a time."""
     columns = _joined(inputs)
     results = []
     for first in range(0, blocks, together):
@@ -50,7 +50,8 @@ def _evaluated(
 ) -> Found:
     """The survivors of blocks that are evaluated together.
 
-    A failure is met again block by block: what is told, and of which block, is as if each had been by itself.
+    After a failure they are evaluated one by one, so that the error, and the block it names, are as if each had run
+    alone.
     """
     if len(keys) == 1:
         return _of_one(work, keys[0], columns, rows, poll)
@@ -92,7 +93,7 @@ def rows_within(most: int, least: int, cells: float, room: int) -> int:
 
 
 def by_block(results: Sequence[Found]) -> list[Survivors]:
-    """The survivors of every block of a task by themselves: views, so that the calling thread computes nothing."""
+    """The survivors of every block of a task, block by block: views, so that the calling thread copies nothing."""
     parted: list[Survivors] = []
     for columns, positions, ends in results:
         start = 0

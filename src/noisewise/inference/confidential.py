@@ -1,4 +1,4 @@
-"""Draws of the confidential statistics behind releases, given draws of the parameters: of a NumPyro model, or of a law.
+"""Draws of the confidential statistics behind releases, given draws of a NumPyro model's or a law's parameters.
 
 Each posterior draw of the parameters gets one draw of every statistic from p(s | theta, release), as `infer_discrete`
 does for discrete sites: with the parameters, these are draws of the joint posterior.
@@ -30,10 +30,10 @@ def confidential(
 ) -> Any:
     """Exact draws of the confidential statistics, one for each draw of the parameters.
 
-    Of a NumPyro model function: the statistic of every observed site whose law is `Privatised`, by name. `samples` are
-    draws of the model's latent sites by name, draws first, as `mcmc.get_samples()` gives them; `args` and `kwargs` are
-    those of the model. Of a `Privatised` law whose parameters are draws, draws first: one array; `samples` is what was
-    released.
+    For a NumPyro model function, returns the statistic of every observed site whose law is `Privatised`, by name.
+    `samples` are draws of the model's latent sites by name, draws first, as `mcmc.get_samples()` gives them; `args` and
+    `kwargs` are the model's arguments. For a `Privatised` law whose parameters are draws, draws first, returns one
+    array; `samples` is then the released value.
     """
     seed = checks.integer("confidential", "seed", seed, least=0, advice="Give a whole number.")
     if not isinstance(model_or_law, Privatised):
@@ -45,7 +45,7 @@ def confidential(
 
 
 def _of_law(law: Privatised, released: Any, seed: int) -> Array:
-    """Rows by rows, so that windows of all of them need not be in memory at once."""
+    """Draws for a law, some rows at a time, so that the windows of all rows need not be in memory at once."""
     released = np.asarray(released)
     try:
         shape = np.broadcast_shapes(released.shape, law.shape())
@@ -60,23 +60,23 @@ def _of_law(law: Privatised, released: Any, seed: int) -> Array:
         return np.asarray(law.drawn(uniform, released))
     parts = []
     for start in range(0, rows, many):
-        index = np.arange(start, start + many) % rows  # as many in the last part: one program for all
+        index = np.arange(start, start + many) % rows  # the last part is as long: one program for all
         parts.append(np.asarray(_rows(law, index, len(shape)).drawn(uniform[index], released[index])))
     return np.concatenate(parts)[:rows]
 
 
 def _rows(law: Privatised, index: Array, dimensions: int) -> Privatised:
-    """The law of some draws of the parameters."""
+    """The law at the parameter draws numbered `index`."""
     part = copy.copy(law)
     part.law = _picked(peel(law.law)[0], index, dimensions)
     return part
 
 
 def _picked(base: Any, index: Array, dimensions: int) -> Any:
-    """A law at some rows of its first axis; what it is made of, likewise."""
+    """A law at some rows of its first axis, and the laws inside it likewise."""
     inner = {"_mixing_distribution": dimensions, "_component_distribution": dimensions + 1, "base_dist": dimensions}
     inner = {name: own for name, own in inner.items() if name in vars(base)}
-    own = dimensions + (1 if "Categorical" in type(base).__name__ else 0)  # its probabilities have an axis
+    own = dimensions + (1 if "Categorical" in type(base).__name__ else 0)  # probabilities have one axis more
 
     def pick(leaf: Any) -> Any:
         return leaf[index] if np.ndim(leaf) == own and len(leaf) > 1 else leaf

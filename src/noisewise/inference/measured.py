@@ -45,7 +45,7 @@ class Measured:
         return self.matrix.times_rows(values.reshape(len(values), -1)).reshape(len(values), *self.shape)
 
     def law(self, value: Any) -> dist.Distribution:
-        """The point that the measured value is, given the statistic; traceable."""
+        """The law of the measured value given the statistic, a point mass; traceable."""
         return dist.Delta(self.of(value), event_dim=len(self.shape))
 
 
@@ -97,7 +97,7 @@ def with_measurements(model: Model, measured: Mapping[str, Measured]) -> Model:
 
 
 def _refuse_contradictions(release: Release, fitted: Mapping[str, Measured]) -> None:
-    """Exact measurements of one statistic must have some solution in common, of real numbers at least."""
+    """Refuse exact measurements of one statistic that no real numbers solve together."""
     for statistic in {measured.statistic for measured in fitted.values()}:
         exact = [n for n, m in fitted.items() if m.statistic == statistic and isinstance(release[n].mechanism, Exact)]
         size = sum(fitted[name].matrix.shape[0] for name in exact) * (fitted[exact[0]].matrix.shape[1] if exact else 0)
@@ -111,7 +111,7 @@ def _refuse_contradictions(release: Release, fitted: Mapping[str, Measured]) -> 
 
 
 def _refuse_impossible_bounds(model: Model, release: Release, fitted: Mapping[str, Measured]) -> None:
-    """Some real numbers in the law's range must obey declared bounds and exact measurements of one statistic."""
+    """Refuse declared bounds that no real numbers in the law's range obey together with the exact measurements."""
     declared = {name: fitted[name].statistic for name in fitted if isinstance(release[name].mechanism, Within)}
     if not declared:
         return
@@ -139,6 +139,6 @@ def _refuse_impossible_bounds(model: Model, release: Release, fitted: Mapping[st
 
 
 def _distance(rows: Array, values: Array) -> float:
-    """How far the best solution misses a value."""
+    """The largest miss of a value by the least-squares solution."""
     solution = np.linalg.lstsq(rows, values, rcond=None)[0]
     return float(np.abs(rows @ solution - values).max())

@@ -53,7 +53,7 @@ class Privatised(Distribution):
 
     `log_prob` is exact: a closed form where there is one, else a sum or an integral; `neglected` says what these may
     have left out. Entries of the statistic must be independent, and the mechanism must act on each of them alone.
-    `window` is how many values a sum over whole numbers has, where it should have others than it is given.
+    `window` sets how many values a sum over whole numbers has, where the number chosen by default will not do.
     """
 
     arg_constraints: ClassVar[dict[str, Any]] = {}
@@ -105,7 +105,8 @@ class Privatised(Distribution):
     @validate_sample
     def log_prob(self, value: Any) -> Any:
         """log density of the release, with the statistic integrated out."""
-        # A sum cut short leads to where it is cut: its upper bound is used, which is the same where nothing is missing.
+        # Of a sum the upper bound is used, which is the same where nothing is missing. A sum cut short would drive
+        # chains away, unseen, from parameters at which it is too short.
         return self._by_event(entry.log_bound(self.law, self.mechanism, self._broadcast(value), self._route))
 
     def neglected(self, value: Any) -> Any:
@@ -117,7 +118,7 @@ class Privatised(Distribution):
         return entry.log_marginal(self.law, self.mechanism, self._broadcast(value), self._route)
 
     def _broadcast(self, value: Any) -> Any:
-        """By NumPy where the value is known while a program is traced: then it stays known."""
+        """The value in the law's shape; by NumPy where it is known while a program is traced: it stays known."""
         xp = jnp if isinstance(value, jax.core.Tracer) else np
         return xp.broadcast_to(value, jnp.broadcast_shapes(jnp.shape(value), self.shape()))
 

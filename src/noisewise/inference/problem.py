@@ -29,7 +29,7 @@ class Problem:
     axes: Axes = field(init=False, compare=False, repr=False)
     """Names of the axes of parameters and statistics, and the labels along them."""
     measured: Mapping[str, Measured] = field(init=False, compare=False, repr=False)
-    """Released values that measure a statistic of another name: here statistics too, fixed functions of that one."""
+    """By name, released values that measure another statistic: the model gets each as a function of that statistic."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, Model):
@@ -98,7 +98,7 @@ class Problem:
         return axes_of("sample", model.derived_from, model.shapes, Axes(dims, coords), {})
 
     def _check_possible(self) -> None:
-        """Where a mechanism restricts the confidential values beyond their shape, look at a few simulated ones."""
+        """Refuse a model whose simulated values break a rule that a mechanism sets for them, beyond their shape."""
         mechanisms = {name: item.mechanism for name, item in self.release.items()}
         asking = {n: m for n, m in mechanisms.items() if type(m).impossible is not Mechanism.impossible}
         if asking:
@@ -117,7 +117,7 @@ class Problem:
 
     @cached_property
     def parts(self) -> list[list[str]]:
-        """Statistics that share no edge and no mechanism: given the parameters, parts are independent of each other."""
+        """Groups of statistics that no edge and no mechanism links: given the parameters, they are independent."""
         statistics = [name for name in self.model.order if name in self.model.statistics]
         parts: list[set[str]] = [{name} for name in statistics]
         links = [{name, *self.model.parents(name)} for name in statistics]
@@ -185,7 +185,7 @@ class Problem:
         return total
 
     def without_measure(self) -> str | None:
-        """Why no density conditions on the release: a statistic without noise, whose law has an atom that moves."""
+        """Why no density conditions on the release, or None: a statistic without noise has a law whose atom moves."""
         for name, item in self.release.items():
             exact = isinstance(item.mechanism, Exact) and self.model.has_density(name)
             if exact and atoms_move(self.model.law(name)):
@@ -193,14 +193,14 @@ class Problem:
         return None
 
     def measured_tables(self) -> str | None:
-        """Why statistics cannot be summed out: one of whole numbers is measured under other names."""
+        """Why statistics cannot be summed out, or None: one of whole numbers is measured under another name."""
         for name, measured in self.measured.items():
             if self.model.is_discrete(name):
                 return f"cannot sum out '{measured.statistic}', of which '{name}' is a measurement"
         return None
 
     def in_two_parts(self) -> str | None:
-        """Why a walk may not reach everything: a continuous value lies outside of a range, on one of its two sides."""
+        """Why a walk may not reach everything, or None: a continuous value lies outside a range, on either side."""
         for name, item in self.release.items():
             if isinstance(item.mechanism, Within) and not self.model.is_discrete(name):
                 low, high = item.mechanism.ends(item.value)
@@ -209,7 +209,7 @@ class Problem:
         return None
 
     def never_accepted(self) -> str | None:
-        """Why no simulated row could be accepted, as the end of a sentence: a noise density without a finite bound."""
+        """Why no simulated row could be accepted, as the end of a sentence, or None: a noise density is unbounded."""
         for name, item in self.release.items():
             if isinstance(item.mechanism, Exact) and not self.model.is_discrete(name):
                 return f"would never accept: '{name}' is continuous and has no noise"

@@ -25,7 +25,7 @@ def listen(listener: Listener | None) -> Listener | None:
 
 
 def say(show: bool | None, text: str) -> None:
-    """A line beside the bars, where bars would be shown, or to the listener."""
+    """Print a line where bars would be shown, or send it to the listener."""
     if _listener is not None:
         _listener(text, 0, 0)
     elif show or (show is None and _is_watched()):
@@ -117,7 +117,7 @@ class Progress:
 
 
 class Releases(Progress):
-    """The same where simulated releases are counted."""
+    """Progress counted in simulated releases."""
 
     unit = "releases"
 

@@ -1,8 +1,8 @@
-"""Whose random numbers are whose: every stream's key, in one place.
+"""The key of every stream of random numbers, in one place.
 
-A stream's key is the seed with a sequence of whole numbers. It begins with what the numbers are for, its `Purpose`, and
-goes on with whose they are, such as a chain's number, or a stream's and a block's. Streams of different keys are
-independent, and no two uses have the same key, so nothing is drawn from twice.
+A stream's key is the seed with a sequence of whole numbers. The sequence begins with the numbers of a `Purpose`, and
+goes on with an index, such as a chain's number, or a stream's and a block's. Streams of different keys are independent,
+and no two uses have the same key, so no random number is used twice.
 """
 
 from enum import Enum
@@ -12,13 +12,13 @@ import numpy as np
 Prefix = tuple[int, ...]
 
 AFTER_BLOCKS = 2**31
-"""In place of a block's number, for what is drawn once all blocks are there: no stream has so many."""
+"""Stands in a key for the block's number, for draws made once all blocks have come: no stream has so many blocks."""
 AFTER_ROUND = 2**20
-"""In place of a block's number, for what a round of a pilot draws after its blocks."""
+"""Stands in a key for the block's number, for draws that a pilot's round makes after its blocks."""
 
 
 class Purpose(Enum):
-    """What random numbers are for: the numbers with which the key begins. None begins with another.
+    """What random numbers are for: the numbers with which a key begins. No purpose's numbers begin with another's.
 
     The numbers decide the draws of every seed, so they stay as they are. Add a purpose with a number of its own.
     """
@@ -28,7 +28,7 @@ class Purpose(Enum):
     WEIGHTED = (1,)
     """Values that importance sampling weighs: stream, block."""
     PILOT = (2,)
-    """Looks ahead, by which a proposal is fitted or particles are counted: round, block; or climbs between."""
+    """Pilot runs that choose starts, proposals or temperatures: nothing, or round, block; or climbs between."""
     WARMUP = (3,)
     """Walks by which chains are tuned: stretch, group of chains."""
     CHAINS = (4,)
@@ -80,14 +80,14 @@ class Purpose(Enum):
     HEIGHT = (980,)
     """Totals by which a likelihood is estimated where chains do not give it: part, block."""
     CHECK = (990,)
-    """Values by which a checkpoint is seen to be of the same model: part, block."""
+    """Values by which a checkpoint is recognised as one of the same model: part, block."""
     MEASUREMENT = (999,)
-    """Values at the top of the likelihood, one number less for each of the five attempts: part, block."""
+    """Values at the top of the likelihood, the number above less by one at each of five attempts: part, block."""
     E_STEP = (1_000,)
-    """Values of an E-step, one number more for each iteration: part, block."""
+    """Values of an E-step, the number above greater by one at each iteration: part, block."""
 
     def step(self, number: int) -> Prefix:
-        """The beginning of the keys of a repetition that has numbers of its own."""
+        """The beginning of the keys of repetition `number`, where repetitions have numbers of their own."""
         if self not in STEPS:
             raise ValueError(f"{self} has one number for all repetitions")
         return (self.value[0] + STEPS[self] * number,)
@@ -98,13 +98,13 @@ STEPS = {Purpose.E_STEP: 1, Purpose.MEASUREMENT: -1}
 
 
 def key(seed: int, purpose: Purpose | Prefix, *index: int) -> np.random.SeedSequence:
-    """The key of one stream: all random numbers come from here, except where a fixed look at a model wants none."""
+    """The key of one stream: all random numbers come from such keys, except in fixed looks at a model."""
     prefix = purpose.value if isinstance(purpose, Purpose) else purpose
     return np.random.SeedSequence(seed, spawn_key=(*prefix, *index))
 
 
 def following(first: np.random.SeedSequence, skipped: int, count: int) -> list[np.random.SeedSequence]:
-    """The keys of `count` consecutive blocks, the first of them so many after that of the key given."""
+    """The keys of `count` consecutive blocks, the first of them `skipped` blocks after that of `first`."""
     *whose, block = first.spawn_key
     seed: int = first.entropy  # type: ignore[assignment]  # a number, since `key` gave one
     return [first if n == 0 else key(seed, tuple(whose), block + n) for n in range(skipped, skipped + count)]

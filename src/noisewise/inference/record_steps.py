@@ -1,11 +1,10 @@
 """The records behind a `Total`, one at a time (Ju, Awan, Gong and Rao 2022): the part of `Augmentation` for totals.
 
 The law of a sum of clamped records seldom has a density, but each record has one. So the chain carries the records
-themselves. A record's proposal comes from the model, the rest stay, and it is accepted by the ratio of the
-noise densities at the new and the old total, which is one addition away. Where each entry of the total adds up records
-of its own, entries are accepted one by one. An unknown number of records is drawn
-anew within a window, by adding records of the model at the end or taking them away there. Derivation:
-docs/derivations/augmentation-totals.md.
+themselves. One record is proposed from the model while the others stay. The proposal is accepted by the ratio of the
+noise densities at the new and the old total; the new total is one addition away. Where each entry of the total adds up
+records of its own, entries are accepted one by one. An unknown number of records is drawn anew within a window, by
+adding records from the model at the end or removing records there. Derivation: docs/derivations/augmentation-totals.md.
 """
 
 import math
@@ -39,16 +38,16 @@ MOST_NUMBERS = 2**22
 WINDOWS = (16, 1024)
 """The narrowest and the widest window in which an unknown number of records is drawn."""
 LOOKED_AT = 256
-"""Draws of the prior that choose a window, and that show noise which cannot reach every total."""
+"""Prior draws by which the window is chosen, and by which noise that cannot reach every total is noticed."""
 
 
 class RecordSteps:
     """The records of the total `name`, and the Gibbs steps that leave their law given the rest invariant.
 
     A state is a dict of arrays, chains first: each record field (chains, capacity, ...), the total under its own
-    name and, where the number of records is unknown, that number under its own name. The first so many records of
-    the capacity count. `owned` are the names of the model whose values the state holds, `read` the others that the
-    steps depend on.
+    name and, where the number of records is unknown, that number under its own name. Of the records up to the
+    capacity only the first count, as many as that number says. `owned` are the names of the model whose values the
+    state holds, `read` the others that the steps depend on.
     """
 
     shared: int | None = None
@@ -72,10 +71,13 @@ class RecordSteps:
         self.read = tuple(sorted(read - set(self.owned)))
         self.window = self._choose_window() if self.unknown else 0
         self.lanes = self._lanes()
-        """The total's shape where its entries are sums over records of their own; () where they share records."""
+        """The total's shape where its entries are sums over records of their own, accepted one by one; else ()."""
 
     def _choose_window(self) -> int:
-        """A power of two at least four prior standard deviations of n wide: fixed by the model, not by the chain."""
+        """The window's width: four prior standard deviations of n, rounded up to a power of two within `WINDOWS`.
+
+        It is fixed by the model, not by the chain's state.
+        """
         n = self.model.simulate(LOOKED_AT, 0)[cast(str, self.n)]
         width = max(1.0, 4.0 * float(np.std(n)))
         return int(np.clip(2 ** math.ceil(math.log2(width)), *WINDOWS))
@@ -91,7 +93,7 @@ class RecordSteps:
             density = jax.eval_shape(lambda total: mechanism.log_prob(value, total), own)
         return shape if apart and density.shape == shape else ()
 
-    # What the frame calls --------------------------------------------------------------------------------
+    # What samplers and fits call --------------------------------------------------------------------------------
 
     def start(self, rng: np.random.Generator, values: Values, chains: int) -> RecordState:
         """Records drawn from the model at each chain's values."""
@@ -106,7 +108,7 @@ class RecordSteps:
         """Propose every record once, in sequence; then, if it is unknown, draw their number within a window.
 
         The info holds `accepted` and `tried` records; `least`, the smallest acceptance probability met; and
-        `impossible`, the chains whose total could not have given the release (only a start can do that).
+        `impossible`, how many chains have a total that could not have given the release, as only a start can.
         """
         state = self._with_room(state)
         chains, capacity = state[self.fields[0]].shape[:2]
@@ -177,13 +179,13 @@ class RecordSteps:
         return np.full(len(state[self.fields[0]]), self.n, dtype=np.int64)
 
     def _with_room(self, state: RecordState) -> RecordState:
-        """Capacity for the largest number the window can reach: nothing of n's support is ever out of reach."""
+        """The state with capacity for the largest number the window can reach, so that none is ever out of reach."""
         capacity = state[self.fields[0]].shape[1]
         needed = int(self._size(state).max()) + self.window
         if needed <= capacity:
             return state
         more = _power_of_two(needed) - capacity
-        # What stands beyond the size is replaced before it counts.
+        # Records beyond the size are replaced before they count.
         grown = {f: np.concatenate([state[f], np.repeat(state[f][:, :1], more, axis=1)], axis=1) for f in self.fields}
         return {**state, **grown}
 
@@ -227,7 +229,7 @@ class RecordSteps:
         return contributions.astype(self.bound.struct.dtype)
 
     def _log_weight(self, total: Any, size: Any, context: Values, released: Any) -> Any:
-        """log of the joint density's factors that read the total or the number of records, but for the records' own.
+        """log of the joint density's factors that read the total or the number of records, without the records' own.
 
         Entry by entry where entries have records of their own.
         """
@@ -259,7 +261,7 @@ class RecordSteps:
             moved = total + change
             moved_weight = weigh(moved, size, context, released)
             ratio = moved_weight - weight
-            accept = there & ((log_u < ratio) | (weight == -jnp.inf))  # an impossible start is left as it can be
+            accept = there & ((log_u < ratio) | (weight == -jnp.inf))  # from an impossible start, accept anything
             least = jnp.minimum(least, jnp.where(there, ratio, 0.0))
             return (jnp.where(accept, moved, total), jnp.where(accept, moved_weight, weight), least), accept
 
@@ -293,7 +295,7 @@ class RecordSteps:
 
 
 def records_apart(bound: BoundTotal) -> bool:
-    """Whether each entry of the total adds up entries of record fields that are independent of all others' fields.
+    """Whether each entry of the total is a sum over record fields that are independent of the other entries' fields.
 
     Laws and contribution must be computed entry by entry, all of the total's shape; parameters may be shared.
     """
@@ -374,7 +376,7 @@ def _mechanisms(mechanism: Mechanism) -> Iterator[Mechanism]:
 
 
 def _factors(model: Model, owned: tuple[str, ...]) -> Iterator[str]:
-    """Laws of the model that read one of the owned values: that of the number of records, and of what depends on it."""
+    """Names whose densities read an owned value: the number of records, and what depends on it or on the total."""
     for name in model.order:
         if model.has_density(name) and {name, *model.parents(name)} & set(owned):
             yield name

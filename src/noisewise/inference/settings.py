@@ -39,7 +39,7 @@ class Sampler(ABC):
         self._whole("max_proposals", 1, "Write 10**6, not 1e6; or None for no limit.", optional=True)
 
     def _whole(self, name: str, least: int, advice: str, *, optional: bool = False) -> None:
-        """Check that the setting, where there is one, is a whole number of at least `least`."""
+        """Check that a setting is a whole number of at least `least`; an `optional` one may be None or absent."""
         value = getattr(self, name, None)
         if value is not None or not optional:
             self._keep(**{name: checks.integer(type(self).__name__, name, value, least=least, advice=advice)})
@@ -55,9 +55,9 @@ class Sampler(ABC):
     ) -> "Posterior":
         """Draw `draws` rows from the posterior of a problem that the algorithm is fit for.
 
-        Random numbers come from keys of `seed` and a purpose, never from scheduling. Work runs on `engine`; `log` keeps
-        what has been done and gives it back after an interruption, and keeps nothing where there is no checkpoint. A
-        run that falls short returns what it has, with a status that says so.
+        Random numbers depend on `seed` and a purpose, never on scheduling. Work runs on `engine`. `log` keeps finished
+        work, so that an interrupted run can go on; without a checkpoint it keeps nothing. A run that falls short
+        returns the draws it has, with a status that says so.
         """
 
     def unfit(self, problem: Problem) -> str | None:
@@ -65,7 +65,7 @@ class Sampler(ABC):
         return None
 
     def longer(self) -> "Sampler | None":
-        """Settings with more work behind each draw, for chains that have not met; None where there are none."""
+        """Settings with more work behind each draw, for chains that disagree or mix slowly; None if there are none."""
         return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class Estimator(ABC):
 
 
 def method_in_words(method: Sampler | Estimator) -> str:
-    """Its name, with plain settings that are not the defaults: 'Rejection with max_proposals = 5000'."""
+    """The method's name and its plain settings that are not the defaults: 'Rejection with max_proposals = 5000'."""
     default = vars(type(method)())
     changed = {name: value for name, value in vars(method).items() if value != default[name]}
     plain = {name: value for name, value in changed.items() if isinstance(value, (str, bool, int, float))}

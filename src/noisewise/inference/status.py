@@ -24,7 +24,7 @@ class Status:
     another: bool = False
     """Whether another sampler is worth trying: the run missed its forecast."""
     exit_code: int = 1
-    """Of the command line; a signal that ended the run may ask for another."""
+    """The exit code of the command line; a run that a signal ended may have another."""
 
 
 def _table(*rows: Status) -> Mapping[str, Status]:
@@ -45,7 +45,7 @@ POSTERIOR = _table(
     Status("unseen", "A search found part of the answer where no draw is.", "unusable", another=True),
     Status("divergent", "Parts of the answer may be missing.", "unusable", another=True),
 )
-"""Of a sampler's run, by name."""
+"""Statuses of a sampler's run, by name."""
 
 FIT = _table(
     Status("converged", "The climb ended at a maximum.", "usable", exit_code=0),
@@ -64,7 +64,7 @@ FIT = _table(
     Status("max_iterations", "The climb reached its limit of steps.", "unusable"),
     Status("interrupted", "The climb was interrupted.", "unusable", exit_code=130),
 )
-"""Of an estimator's climb, by name."""
+"""Statuses of an estimator's climb, by name."""
 
 
 DESIGN = _table(
@@ -75,7 +75,7 @@ DESIGN = _table(
     Status("edge", "A share of the budget is as small as it may be.", "usable", exit_code=0),
     Status("tied", "Another candidate cannot be told from the best.", "usable", exit_code=0),
 )
-"""Of a search for a budget, a number of people or a split, by name."""
+"""Statuses of a search for a budget, a number of people or a split, by name."""
 
 
 def check_status(who: str, name: str, table: Mapping[str, Status]) -> None:

@@ -18,28 +18,31 @@ from noisewise.inference.randomness import Prefix, Purpose
 from noisewise.numerics import Array
 
 SETTLED = 64
-"""Blocks after which those of a stream that grows are larger: a short run waits for small ones, a long one for none."""
+"""Blocks after which a stream's blocks may be larger: short runs wait for small blocks, long runs make fewer calls."""
 NEVER = 2**62
 
 
 @dataclass(eq=False)
 class Stream:
-    """Survivors of one step, in block order. `index` numbers it within the run."""
+    """One step of a run, such as draws from a prior or a rejection: its survivors, in block order.
+
+    `index` numbers the stream within the run.
+    """
 
     index: int
     rows: int
-    """Of a block; of one of the first, where it grows."""
+    """Rows of a block, or of each of the first `settled` blocks where later ones are larger."""
     work: Work
     label: str
     children: list["Stream"] = field(default_factory=list)
     counted: bool = True
     """Whether its proposals count as work (False for plain draws from a prior)."""
     together: int = 1
-    """Blocks that `work` may be given at a time, at most, with their generators side by side."""
+    """The most blocks that `work` may be given at a time, with their generators side by side."""
     growth: int = 1
-    """Times as many rows that later blocks have: the fewer calls, the less threads wait for the interpreter."""
+    """Factor by which later blocks have more rows: with fewer calls, threads wait less for the interpreter."""
     settled: int = SETTLED
-    """Blocks before those."""
+    """Number of blocks before the larger ones."""
 
     launched: int = 0
     absorbed: int = 0
@@ -64,7 +67,7 @@ class Stream:
         return self.rows * (min(block, self.settled) + self.growth * max(block - self.settled, 0))
 
     def alike(self, blocks: int) -> int:
-        """So many blocks from the next one on, or as many as are of its size."""
+        """How many of the next `blocks` blocks have as many rows as the very next one."""
         return min(blocks, self.settled - self.launched) if self.launched < self.settled else blocks
 
     def below(self) -> list["Stream"]:
@@ -82,12 +85,12 @@ class Stream:
         return self
 
     def must_wait(self, blocks: int, most_bytes: float) -> bool:
-        """Whether so many blocks or bytes have come, or are under way, ahead of one that is late."""
+        """Whether a late block holds up too much: `blocks` blocks begun, or more than `most_bytes` that have come."""
         return self.launched - self.absorbed >= blocks or self._early_bytes > most_bytes
 
     @property
     def stays(self) -> bool:
-        """Whether its rows take longer to be sent than to be worked on: plain laws of rows that are there already."""
+        """Whether rows take longer to send elsewhere than to work on: plain laws of rows that are here already."""
         return self.together > 1 and bool(self.children)
 
     @property
@@ -96,7 +99,7 @@ class Stream:
         return self.launched - self.absorbed
 
     def next_task(self, seed: int, purpose: Purpose | Prefix, blocks: int = 1, together: int = 1) -> Task:
-        """The next blocks, so many of them evaluated together; each row they take from a child is taken once."""
+        """A task of the next `blocks` blocks, `together` of them evaluated at a time; it uses up the rows it takes."""
         first, rows = self.launched, self.rows_of(self.launched)
         inputs = [child.take(blocks * rows) for child in self.children]
         self.launched += blocks
@@ -113,7 +116,7 @@ class Stream:
         self._early_bytes += _size(result)
 
     def absorb(self) -> bool:
-        """Take in the next block in order, if it has arrived."""
+        """Take in the next block in order if it has arrived; return whether it had."""
         if self.absorbed not in self._early:
             return False
         columns, positions = result = self._early.pop(self.absorbed)

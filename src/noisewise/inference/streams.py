@@ -28,15 +28,15 @@ from noisewise.numerics import Array
 FAIR_TRIAL = 2**17
 """Proposals of one stream before it may be called hopeless."""
 AHEAD = 16
-"""Blocks of one stream that may be under way or wait for a slow one, for each that the engine takes at a time."""
+"""Blocks of one stream that may be under way or wait for a slow one, per block that the engine takes at a time."""
 WAITING = 1 / 16
 """Share of the machine's memory that blocks of one stream may fill while they wait."""
 MANY = 32
-"""Tasks at a time from which on as many blocks are evaluated together as may be; an eighth of them for few."""
+"""Tasks at a time from which on as many blocks as allowed are evaluated together; with few tasks, an eighth."""
 UNSEEN, KNOWN = 0.25, 1_000
-"""Share of proposals that is taken to survive before a block has come; survivors from which on the share is known."""
+"""Share of proposals assumed to survive before any block has come; survivors from which on the share is known."""
 LEAST_SHARE = 0.25
-"""Share of the blocks that may be evaluated together which a task has, at least, if so many are still wanted."""
+"""The least blocks of a task, as a share of those that may be evaluated together, if so many are still wanted."""
 COPIED = 2**17
 """Rows of a root that are copied at a time, at least."""
 MOST_HELD = 64
@@ -49,7 +49,7 @@ NEXT_TO_NOTHING = 10
 
 @dataclass
 class Outcome:
-    """What a run of streams gave: columns, how it ended, and the tally behind them."""
+    """What a run of streams gave: columns, how it ended, and its tally of (stream, survivors used, proposals)."""
 
     columns: Columns
     draws: int
@@ -88,10 +88,10 @@ class StreamsRun:
     ) -> None:
         self.roots, self.draws, self.seed, self.purpose = roots, draws, seed, purpose
         self.handful = handful
-        """Times as many blocks as are evaluated together that a task has, at most; none where one is all at a time."""
+        """The most evaluations, of blocks evaluated together, that a task has; 0 where every task is one block."""
         self.budget, self.progress, self.log = budget, progress, log
         self.forms: dict[int, dict[str, Any]] = {}
-        """By stream, the form of its blocks that the log has agreed to."""
+        """By stream, the form of its blocks (`kinds_and_shapes`) that has been compared with the log's."""
         self.most_bytes = WAITING * total_memory()
         self.filled = [0] * len(roots)
         self.columns: list[dict[str, Any]] = [{} for _ in roots]
@@ -109,7 +109,7 @@ class StreamsRun:
         self.unsure = set(self.unchecked)
         """Those of them whose block is yet to be compared; until all have been, nothing is added to the log."""
         self.held: list[tuple[Any, int, int]] = []
-        """Blocks that wait for that: (entry, stream, number)."""
+        """Blocks to be added to the log after these comparisons: (entry, stream, number)."""
         self.pruned_to = 0
         """Blocks of positions that the last pruning left."""
         self.status, self.message, self.warned = "complete", "", False
@@ -118,7 +118,7 @@ class StreamsRun:
         """Seconds and draws when the first blocks had come."""
 
     def _settle(self) -> None:
-        """Blocks grow from where they did in the log; one that does not say so has none that are larger."""
+        """Let blocks grow from the number on that the log states; a log that states none has no larger blocks."""
         before = self.log.get("streams")
         settled = SETTLED if before is None else before.get("settled", NEVER)
         if type(settled) is not int or settled < 1:
@@ -129,7 +129,7 @@ class StreamsRun:
     # The engine's side -------------------------------------------------------------------------------
 
     def next_task(self, most: int) -> Task | None:
-        """Work for the root that lacks most rows; blocks that the log has are taken from there."""
+        """Work for the root that lacks most rows, or None for now; blocks that the log has are read from there."""
         while not self.finished:
             root = self.roots[self.filled.index(min(self.filled))]
             stream = root.next_stream(partial(self._size_of_task, most=most))
@@ -156,11 +156,11 @@ class StreamsRun:
         return max(1, int(share * stream.together * stream.rows / stream.rows_of(stream.launched)))
 
     def _largest_task(self, stream: Stream, most: int) -> int:
-        """Blocks of a task at most: one where blocks take long beside their hand-over, as those of simulators do."""
+        """The most blocks of a task: one where a block takes long beside its hand-over, as a simulator's does."""
         return 1 if stream.together == 1 else stream.alike(max(1, self.handful * self._together(stream, most)))
 
     def _size_of_task(self, stream: Stream, most: int) -> int:
-        """Blocks of the next task: a share of what is expected to be wanted yet, so that all end at about one time.
+        """Blocks of the next task: a share of those still expected to be wanted, so that tasks end at about one time.
 
         But no fewer than `LEAST_SHARE` of what may be evaluated together, as long as there are four such tasks: the
         threads of light tasks wait for the interpreter, and for each other, most of the time.
@@ -174,14 +174,14 @@ class StreamsRun:
         return max(1, min(largest, max(least, expected // shares)))
 
     def _unlogged(self, stream: Stream, blocks: int) -> int:
-        """At most so many blocks from the next one on, none of which the log has."""
+        """How many of the next `blocks` blocks come before the first that the log has; at least one."""
         logged = (n for n in range(1, blocks) if self.log.has("block", stream.index, stream.launched + n))
         return next(logged, blocks)
 
     def _may_suffice(self, stream: Stream) -> bool:
         """Whether light blocks under way are expected to suffice: others would only be in their way.
 
-        Where it takes long to hand a block over, that is so before it is known how many survive.
+        Where handing a block over takes long, they are expected to suffice even before the share of survivors is known.
         """
         if stream.together == 1 or stream.under_way == 0 or self._expected(stream) > 0:
             return False
@@ -205,7 +205,7 @@ class StreamsRun:
         return self.status != "complete" or min(self.filled) >= self.draws
 
     def _ran(self, stream: Stream, first: int, results: list[Found]) -> None:
-        """Log blocks that have been computed; or compare with the one in the log, once for each stream."""
+        """Take in computed blocks, and log them; once for each stream, compare a block with the one in the log."""
         for block, result in enumerate(by_block(results), first):
             if self.log and stream.counted:
                 entry, form = as_entry(stream, block, *result), kinds_and_shapes(result[0])
@@ -272,7 +272,7 @@ class StreamsRun:
                 self._put_away(number)
 
     def _put_away(self, number: int) -> None:
-        """Move what has been taken of a root into arrays of the final size, there where it is."""
+        """Move the rows taken from a root into arrays of the final size, on the device that has the rows."""
         pieces, columns = self.loose[number], self.columns[number]
         start = self.placed[number]
         for name, first in pieces[0].items() if pieces else ():
@@ -323,7 +323,7 @@ class StreamsRun:
         rows, before = stream.proposals // stream.rows, stream.start_of(stream.absorbed - 1) // stream.rows
         if stream.proposals < FAIR_TRIAL or rows.bit_length() == before.bit_length():
             return
-        # Exact Poisson upper limit, too low at one look in a million; looks are few, whenever proposals have doubled.
+        # Exact Poisson upper limit, too low at one look in a million; looks are few, one per doubling of proposals.
         rate = min(1.0, 0.5 * float(chdtri(2 * (stream.accepted + 1), 1e-6)) / stream.proposals)
         if self.draws / rate <= limit:
             return
@@ -370,7 +370,7 @@ class StreamsRun:
         self.status, self.message = status, message
 
     def describe(self) -> None:
-        """Note in the log what its blocks belong to, for `noisewise status`; and from which on they are larger."""
+        """Note in the log its blocks' streams, for `noisewise status`, and from which number on blocks are larger."""
         streams = {
             str(s.index): {"label": s.label, "rows": s.rows, "growth": s.growth} for s in self.streams if s.counted
         }
@@ -385,7 +385,7 @@ class StreamsRun:
         draws = min(min(self.filled), self.draws)
         columns = {name: column[:draws] for part in self.columns for name, column in part.items()} if draws else {}
         tally = [entry for root in self.roots for entry in root.tally(draws)]
-        if draws == 0:  # nothing to return: what was tried is all there is to tell
+        if draws == 0:  # no draw to count up to: tally all that was tried
             tally = [(stream, stream.accepted, stream.proposals) for stream in self.streams]
         return Outcome(columns, draws, self.status, self.message, tally, time.monotonic() - self.start)
 
@@ -394,7 +394,7 @@ class StreamsRun:
 
 
 def as_entry(stream: Stream, block: int, columns: Columns, positions: Array) -> dict[str, Any]:
-    """A block's survivors and their positions; these are left out where every row survived."""
+    """A block as the log keeps it: its survivors and their positions, which are None where every row survived."""
     rows = stream.rows_of(block)
     places = None if len(positions) == rows else positions.astype(np.int32)
     larger = {"rows": rows} if rows != stream.rows else {}
@@ -402,12 +402,12 @@ def as_entry(stream: Stream, block: int, columns: Columns, positions: Array) -> 
 
 
 def kinds_and_shapes(columns: Columns) -> dict[str, Any]:
-    """Kinds of numbers and shapes, by name."""
+    """Each column's type of numbers and the shape of its rows, by name."""
     return {name: [column.dtype.str, list(column.shape[1:])] for name, column in columns.items()}
 
 
 def read_block(log: Log, stream: Stream, block: int) -> Survivors:
-    """A block from the log."""
+    """A block from the log; refused where it does not fit the stream."""
     entry = log.get("block", stream.index, block)
     log.forget("block", stream.index, block)
     try:
@@ -444,7 +444,10 @@ def run(
     budget: Budget | None = None,
     log: Log = NOTHING,
 ) -> Outcome:
-    """`draws` rows of each root, on `engine`. Ctrl-C ends with what has been accepted. `log` keeps every block."""
+    """Run the streams on `engine` until every root has `draws` rows.
+
+    Ctrl-C ends the run with the rows accepted so far. `log` keeps every block.
+    """
     source = StreamsRun(roots, draws, seed, purpose, budget or Budget(), progress, log, engine.handful)
     source.describe()
     try:

@@ -1,4 +1,4 @@
-"""Where climbs begin if nobody says: many candidates, scored by the observed likelihood, and the best few of them.
+"""Starts where none are given: many candidates, scored by the observed likelihood, and the best few of them.
 
 Derivation: docs/derivations/likelihood.md, "Starts".
 """
@@ -19,16 +19,16 @@ from noisewise.numerics import Array
 Point = dict[str, Array]
 
 FIRST, ROUND = 64, 32
-"""Candidates of the first round, which come from the prior, and of every other."""
+"""Candidates of the first round, which come from the prior, and of every further round."""
 ROUNDS = 6
 """Rounds at most."""
 CELLS = 2**21
-"""Numbers handled by all scores together, though there are at least `FEWEST` of them."""
+"""Numbers that all scores together may handle; yet `FEWEST` candidates may always be scored."""
 FEWEST = 8
 STREAMED = 64
 """Nodes of an entry, about, where only their sums are kept."""
 NARROW = 2**16
-"""Half the width, times the entries, of the widest sum for a score: where the law is farther off it is not known."""
+"""Half the width, times the entries, of the widest sum for a score: where the law is farther off, the score is -inf."""
 RESOLVED = 10.0
 """Once so many (`KEPT`) candidates are within this of the highest, in log likelihood, no further round is needed."""
 KEPT = 8
@@ -45,7 +45,7 @@ class Score:
         except InputError:  # a sum over records: its density is not known
             self.whole = []
         self.known = bool(self.whole) and all(p.exact or (p.by_entry and not p.atomic) for p in self.whole)
-        """Whether it is a sum or an integral for every entry by itself."""
+        """Whether every part has no noise, or is a sum or an integral for every entry by itself."""
         self.most = max(FEWEST, CELLS // self._numbers()) if self.known else 0
         """Points that may be scored."""
         self._parts: list[Part] = []
@@ -97,9 +97,9 @@ def within(best: Array, rng: np.random.Generator) -> Array:
 
 
 def to_climb(free: Array, heights: Array) -> list[int]:
-    """The highest of those that are higher than all their neighbours: each may stand below a top of its own.
+    """Indices of the highest candidates that no neighbour exceeds: each may lie below a maximum of its own.
 
-    Neighbours are by ranks, coordinate by coordinate, so that units do not matter.
+    The next highest fill up to `LEAST`. Neighbours are by ranks, coordinate by coordinate, so that units do not matter.
     """
     ranks = np.argsort(np.argsort(free, axis=0), axis=0).astype(float)
     near = min(2 * free.shape[1] + 1, len(free) - 1)

@@ -33,17 +33,17 @@ LOOK = 25
 SLOW = 100
 """Steps after which EM, which may need thousands more, is helped by quasi-Newton and Newton steps."""
 NEAR = 1.0
-"""Standard errors from the top, by Newton's reckoning, within which Newton's step is tried."""
+"""Standard errors from the top within which Newton's step is tried; the step itself tells how many are left."""
 
 
 @dataclass(frozen=True)
 class EM(Estimator):
-    """Settings: stop when no free coordinate u moves by more than `tolerance` (unit + |u|), or after `max_iterations`.
+    """EM with exact E-steps: it stops when no free coordinate u moves by more than `tolerance` (unit + |u|).
 
-    The unit is 1 for coordinates of a bounded space (logs, logits), else what the confidential statistic would leave as
-    a standard error.
+    The unit is 1 for coordinates of a bounded space (logs, logits), else the standard error that the confidential
+    statistic itself would give. After `max_iterations` it gives up.
 
-    With `score_tolerance` also stop when the score says that the top is at most so many standard errors away. With
+    With `score_tolerance` it also stops when the score says that the top is at most so many standard errors away. With
     `accelerate`, Newton steps on the observed likelihood replace EM's near the top (Meilijson 1989); one that would
     lower the likelihood is not taken.
     """
@@ -63,7 +63,7 @@ class EM(Estimator):
             checks.positive_number("EM", "score_tolerance", self.score_tolerance, advice)
 
     def unfit(self, problem: Problem) -> str | None:
-        """Why it cannot sum or integrate over one entry at a time. A model that no estimator takes is refused."""
+        """Why it cannot sum or integrate entry by entry, or None; what `parts_of` refuses is refused here too."""
         for part in parts_of(problem):
             if isinstance(part, MeasuredPart):
                 return f"sums or integrates entry by entry, but measurements of '{part.name}' tie its entries together"
@@ -115,7 +115,7 @@ class ExactAscent:
         self.objective, self.coordinates = surface.objective, surface.coordinates
         self.trace: list[dict[str, Any]] = []
         self.unit = self.coordinates.spread
-        """Of every free coordinate."""
+        """The unit of every free coordinate, by which its steps are judged."""
         self.newton, self.near = settings.accelerate, NEAR
         """Whether Newton steps are tried, as in every slow climb, and within how many standard errors of the top."""
 
@@ -173,7 +173,7 @@ class ExactAscent:
         return "max_iterations", limit if settings.accelerate else f"{limit} Raise it, or use nw.EM(accelerate=True)."
 
     def _newton(self, clouds: Clouds) -> tuple[float, Array]:
-        """Standard errors left to the top, and Newton's step to it, where asked for."""
+        """Standard errors left to the top, and the free coordinates after Newton's step to it; each where asked for."""
         if not self.newton and self.settings.score_tolerance is None:
             return float("inf"), self.free
         louis = self.louis(clouds)
@@ -233,10 +233,10 @@ class ExactAscent:
     # Help -----------------------------------------------------------------------------------------------------------
 
     def _helped(self) -> str | None:
-        """Go up by quasi-Newton steps, which need not shrink with EM's; the parameter, if any, whose edge is the top.
+        """Climb by quasi-Newton steps, which need not shrink with EM's; the parameter, if any, whose edge is the top.
 
-        Where it is no lower with one coordinate beyond `EDGE`, that is where it belongs, and the others are taken to
-        their best there. From then on Newton's steps are tried.
+        Where the likelihood is no lower with one coordinate beyond `EDGE`, the coordinate belongs there, and the
+        likelihood is maximised over the others. From now on Newton's steps are tried.
         """
         self.newton = True
         moving = np.ones(self.coordinates.size, bool)
@@ -258,6 +258,6 @@ class ExactAscent:
         return height
 
     def _has_top(self) -> bool:
-        """Whether the likelihood is curved all around."""
+        """Whether the observed information is positive definite here."""
         louis = self.louis(self.surface.clouds(self.free))
         return bool(np.isfinite(standard_errors_left(louis.score, louis.information)))

@@ -38,12 +38,12 @@ def fit(
     """The maximum likelihood estimate of the model's parameters given the release, with its standard errors.
 
     Prior densities are ignored; the prior's support is the parameter space. `EM()` is exact and needs no seed;
-    `MCEM()` works for any law with a density and for totals; with little noise on them, `MCEM(e_step="augmented")`.
-    Left out, `EM()` where it applies, else `MCEM()`, by chains where a table is measured several ways; for totals,
-    which take long, that must be asked for. `start`: a value for every parameter, or a list of such; left out, the best
-    three or four of many draws from the prior. The start that ends highest gives the result, and
-    `diagnostics["starts"]` says where each ended. `checkpoint` is a file in which `MCEM` keeps its iterations; called
-    again after an interruption it goes on from there.
+    `MCEM()` works for any law with a density and for totals; for totals with little noise, `MCEM(e_step="augmented")`.
+    Without `estimator`, `EM()` serves where it applies, else `MCEM()`, by chains where a table is measured several
+    ways; for totals, which take long, `MCEM()` must be asked for. `start`: a value for every parameter, or a list of
+    such; left out, the best three or four of many candidates, drawn from the prior and around the best draws. The start
+    that ends highest gives the result, and `diagnostics["starts"]` says where each ended. `checkpoint` is a file in
+    which `MCEM` keeps its iterations; called again after an interruption it goes on from there.
     """
     problem = Problem(model, release)
     if estimator is None:
@@ -75,7 +75,7 @@ def fit(
 
 
 def chosen(problem: Problem) -> Estimator:
-    """What `fit` uses if nothing is asked for: `EM` where it applies, else `MCEM`, by chains over measured tables."""
+    """The estimator if none is asked for: `EM` where it applies, else `MCEM`, by chains over measured tables."""
     if EM().unfit(problem) is None:
         return EM()
     tables = {one.statistic for one in problem.measured.values() if problem.model.is_discrete(one.statistic)}

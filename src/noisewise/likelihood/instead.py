@@ -1,4 +1,4 @@
-"""What a refusal of an estimator names as a way out, as data beside its advice."""
+"""The alternatives that an estimator's refusal names, as data beside its advice in words."""
 
 SAMPLE = "nw.sample"
 MCEM = "nw.MCEM()"

@@ -1,7 +1,7 @@
 """Monte Carlo EM (Gong 2022, Algorithms 2 and 3), with the ascent-based schedule of Caffo, Jank and Jones (2005).
 
 The E-step simulates the confidential statistic from the current model and weighs it by the noise density; entries that
-are independent are weighted one by one. `e_step/` has its variants, `monte_carlo/` what a run is made of. Derivations:
+are independent are weighted one by one. `e_step/` has its variants, `monte_carlo/` the parts of a run. Derivations:
 docs/derivations/likelihood.md.
 """
 
@@ -35,12 +35,13 @@ CUT = (
 
 @dataclass(frozen=True)
 class MCEM(Estimator):
-    """Settings: the E-step's variant, the schedule of sample sizes, and the most iterations."""
+    """Settings of Monte Carlo EM: the E-step's variant, the schedule of sample sizes, and the most iterations."""
 
     simulates = True
 
     e_step: str = "importance"
-    """Values from the model with weights, or others; "augmented" runs chains over records or measured tables."""
+    """How to simulate: "importance" (values from the model, with weights), "augmented" (chains over records or measured
+    tables), "mixture", "rejection", "resampled", "markov" or "recycled"."""
     schedule: Ascent | Staged = field(default_factory=Ascent)
     max_iterations: int = 500
     final: int = 1_000_000
@@ -111,7 +112,7 @@ class MCEM(Estimator):
     def _climbed(
         self, position: Position, iterations: Iterations, progress: Steps
     ) -> tuple[str, str, FinalMeasurement]:
-        """To the top, and what is found there: status, message, measurement."""
+        """Climb to the top and measure there: status, message, measurement."""
         status, message = Climb(self.schedule, position, iterations, progress).run()
         settled = Settling(position, iterations, progress, self.final).run(newton=status != "boundary")
         measured = FinalMeasurement(position, settled.clouds, settled.louis, self.final)
@@ -126,7 +127,7 @@ class MCEM(Estimator):
         return status, message, measured
 
     def _measured_here(self, position: Position) -> FinalMeasurement:
-        """Of the samples there are, after an interruption."""
+        """The measurement by the samples there are, after an interruption."""
         position.look_at_all()
         clouds = position.here()
         louis = position.objective.score_and_information(position.free, clouds)

@@ -27,7 +27,7 @@ from noisewise.results.fit import Fit
 
 
 class Surface:
-    """l(theta) and its gradient in the free coordinates, by sums and integrals; and the way up."""
+    """l(theta) and its gradient in the free coordinates, by sums and integrals; and its maximisation."""
 
     def __init__(self, parts: list[Part], coordinates: Coordinates, engine: Engine | None = None) -> None:
         self.parts, self.coordinates = parts, coordinates
@@ -103,7 +103,7 @@ class Surface:
 
 
 class Observed(Surface):
-    """The log likelihood about a fit, and its maximum there."""
+    """The observed log likelihood around a fit, and its maximum there."""
 
     def __init__(self, who: str, model: Model, release: Release, fit: Fit) -> None:
         problem = Problem(model, release)
@@ -114,7 +114,7 @@ class Observed(Surface):
         super().__init__(exact_parts(parts_of(problem), dict(fit.estimate)), coordinates)
         free = self.coordinates.free_from(dict(fit.estimate))
         start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # rounding may put an estimate on the boundary
-        if reason := inexact(*self.clouds(start).neglected):  # what has no exact cloud is refused here
+        if reason := inexact(*self.clouds(start).neglected):  # a part without an exact cloud is refused here
             raise InferenceError(f"{who}: {reason}")
         self.free, self.top = self.maximise(start, np.ones(self.coordinates.size, bool))
 
@@ -125,7 +125,7 @@ class Observed(Surface):
         return free, value
 
     def refuse_higher(self, free: Array, value: float) -> None:
-        """Where a value is higher than the fit's own maximum, beyond rounding."""
+        """Raise an error where a value is higher than the fit's own maximum by more than rounding."""
         if value > self.top + 1e-6 and value > self.top + self._rounding(free, value):
             raise InferenceError(
                 f"intervals: the likelihood is higher by {value - self.top:.3g} at {self.coordinates.values(free)} "

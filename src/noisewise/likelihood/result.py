@@ -39,7 +39,7 @@ class End:
 
 
 def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates: Coordinates, end: End) -> Fit:
-    """Information by Louis's identity at the end, covariance on the parameters' own scale, Monte Carlo errors."""
+    """The `Fit` of a run: information at its end, covariance on the parameters' own scale, Monte Carlo errors."""
     louis = end.louis
     information = louis.information if end.information is None else end.information
     score = louis.score
@@ -72,7 +72,7 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
         diagnostics=end.diagnostics | {"standard_errors_left": left},
     )
     efficiency = np.diag(best) / np.diag(inverse)
-    if end.information is not None:  # second derivatives do not give it, so nor do they give the complete one
+    if end.information is not None:  # second derivatives do not give it, nor the complete information
         efficiency = np.full_like(efficiency, np.nan)
     fit = replace(fit, efficiency=alike(fit.estimate, efficiency))
     if not end.monte_carlo:
@@ -85,7 +85,7 @@ def finish(estimator: Estimator, problem: Problem, seed: int | None, coordinates
 
 
 def _judged(end: End, coordinates: Coordinates, information: Array, definite: bool, left: float) -> tuple[str, str]:
-    """Status and message, now that information and score are known: what a climb took for its end may be none."""
+    """Status and message, now that information and score are known: the end of a climb need not be a maximum."""
     if end.status != "converged":
         return end.status, end.message
     if not definite:
@@ -135,8 +135,9 @@ def at_edge(coordinates: Coordinates, free: Array, gained: Callable[[int, float,
 def near_edge(objective: Objective, free: Array, clouds: Clouds, score: Array, information: Array) -> str | None:
     """As `at_edge` for simulated clouds, which near an edge may take noise for a maximum.
 
-    Only where something is odd: there is no maximum, or it is not here, or it is so broad that a standard error is as
-    large as the parameter. Then the edge must be as likely as this place, within five Monte Carlo errors, each small.
+    It looks only where something is odd: there is no maximum, or it is not here, or a free coordinate is beyond 4 or
+    has a standard error of 1 or more. An edge counts if it is as likely as this place, within five Monte Carlo errors,
+    and this error is small.
     """
     bounded = objective.coordinates.bounded
     jacobian = objective.coordinates.jacobian(free) if objective.coordinates.is_square else np.eye(len(free))

@@ -11,8 +11,8 @@ from noisewise.errors import refusal
 class Ascent:
     """Sample sizes by the rise of Q (Caffo, Jank and Jones 2005).
 
-    A step is taken when the lower confidence bound of the rise is positive, else the sample grows by `growth`. The run
-    stops when the upper bound of the rise is below `tolerance`.
+    A step is taken when the lower confidence bound of the rise is positive, else the sample grows by the factor
+    `growth`. The run stops when the upper bound of the rise is below `tolerance`.
     """
 
     start: int = 1_000
@@ -37,10 +37,10 @@ class Ascent:
 
 @dataclass(frozen=True)
 class Staged:
-    """The paper's schedule: tolerances on the parameters' change with growing samples, each stage from the last's end.
+    """The paper's schedule: tolerances on the parameters' change, with growing samples, stage by stage.
 
-    Samples are drawn anew in every iteration, so the change does not fall below its own noise: a stage ends after `cap`
-    steps at the latest.
+    Each stage begins where the last one ended. Samples are drawn anew in every iteration, so the change does not fall
+    below its own noise: a stage ends after `cap` steps at the latest.
     """
 
     tolerances: tuple[float, ...] = (1e-3, 1e-4, 1e-5)

@@ -20,7 +20,7 @@ from noisewise.results.fit import Fit
 def starting_points(problem: Problem, coordinates: Coordinates, start: Any, seed: int | None) -> list[Point]:
     """The starts given, checked; or the best of many candidates, the same for the same seed.
 
-    Where the likelihood is not known, candidates cannot be compared: then, draws from the prior.
+    Where the likelihood is not known, candidates cannot be compared: then the first draws from the prior.
     """
     if start is None:
         rng, score = generator(seed or 0, Purpose.STARTS), Score(problem)
@@ -49,7 +49,7 @@ def _drawn(model: Model, coordinates: Coordinates, rng: np.random.Generator) -> 
 
 
 def best_of(points: list[Point], run: Callable[[int], Fit]) -> Fit:
-    """Run every start; the highest end, with all ends in its diagnostics.
+    """Run every start, and return the highest end, with all ends in its diagnostics.
 
     A start from which the fit is refused (the release is too unlikely there) is passed over, unless all are.
     """

@@ -1,4 +1,4 @@
-"""What a release and its statistics say about themselves, for people: descriptions, units, sources. No law needs it."""
+"""Descriptions of a release and its statistics, for people: titles, units, sources; no law depends on them."""
 
 import datetime
 import json
@@ -14,7 +14,7 @@ Check = Callable[[str, str, Any], Any]
 
 
 def about(who: str, fields: Mapping[str, Check], given: Mapping[str, Any]) -> FrozenDict:
-    """What is `given`, each field checked; a field of None is left out, one that is not among `fields` refused."""
+    """The fields in `given`, each checked; a field that is None is left out, one that is not among `fields` refused."""
     for key, value in given.items():
         if key not in fields:
             advice = checks.nearest(key, fields) + " What has no field of its own goes under 'extra'."
@@ -26,7 +26,7 @@ def about(who: str, fields: Mapping[str, Check], given: Mapping[str, Any]) -> Fr
 def _text(who: str, key: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise refusal(who, key, "must be words", value, "Write a sentence, or leave it out.")
-    text = " ".join(value.split())  # one line: what is told of a release has lines of its own
+    text = " ".join(value.split())  # on one line: printed descriptions have line breaks of their own
     if not text.isprintable():
         raise refusal(who, key, "must be words that can be printed", value, "Leave control characters out.")
     return text
@@ -44,7 +44,7 @@ def _date(who: str, key: str, value: Any) -> str:
 
 
 def _bounds(who: str, key: str, value: Any) -> tuple[float, float]:
-    """Between which two numbers each record's value was clamped."""
+    """The two numbers between which each record's value was clamped."""
     numbers = isinstance(value, (list, tuple)) and len(value) == 2
     if not numbers or not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in value):
         raise refusal(who, key, "must be two numbers, low and high", value, "Give (0, 100).")
@@ -59,7 +59,7 @@ def _records(who: str, key: str, value: Any) -> int:
 
 
 def _extra(who: str, key: str, value: Any) -> FrozenDict:
-    """Anything else, as JSON can hold it: kept, and read by nobody here."""
+    """Anything else that JSON can hold: it is kept, and nothing in the library reads it."""
     advice = 'Give a dict of words, numbers, lists and dicts: {"survey": "health"}.'
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise refusal(who, key, "must be a dict", value, advice)
@@ -89,5 +89,5 @@ OF_RELEASE: Mapping[str, Check] = {
 
 
 def plain(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as a file holds it."""
+    """A description as plain data for a file."""
     return {key: list(value) if isinstance(value, tuple) else value for key, value in stated.items()}

@@ -16,7 +16,7 @@ from noisewise.mechanisms.guarantee import Guarantee
 from noisewise.numerics import namespace
 
 NARROW = 1e-2
-"""Intervals narrower than this part of the scale are integrated instead of subtracted."""
+"""Probabilities of intervals narrower than this part of the scale are integrals of the density, not differences."""
 _NODES, _WEIGHTS = (0.5 * (np.polynomial.legendre.leggauss(5)[0] + 1.0), 0.5 * np.polynomial.legendre.leggauss(5)[1])
 
 
@@ -30,8 +30,11 @@ class Additive(Mechanism):
     measure: Measure = "density"
     supremum: Supremum = "attained"
     unit: ClassVar[str | None] = None
-    """The parameter on whose scale the density is smooth, except at zero and where `_log_side` cuts. Intervals much
-    narrower than it are integrated. None: all are differences of the distribution function."""
+    """The name of the parameter on whose scale the density is smooth, except at zero and where `_log_side` cuts.
+
+    Over intervals much narrower than that parameter the density is integrated. None: the probabilities of all intervals
+    are differences of the distribution function.
+    """
     scale: Any
 
     @abstractmethod
@@ -120,7 +123,7 @@ class Additive(Mechanism):
         return log_sum(xp, self.noise_log_prob(points) + np.log(_WEIGHTS).reshape(ahead), axis=0) + log(xp, width)
 
     def _log_pieces(self, xp: Any, start: Any, width: Any, *edges: Any) -> Any:
-        """`_log_side` in pieces, cut where |noise| is at one of the edges."""
+        """As `_log_side`, by pieces that are cut where |noise| is at one of the edges."""
         sign = xp.where(start < 0, -1.0, 1.0)
         cuts = [xp.clip(sign * edge - start, 0.0, width) for edge in edges]
         ends = xp.sort(xp.stack([xp.zeros_like(width), *cuts, width]), axis=0)
@@ -133,7 +136,7 @@ class Additive(Mechanism):
 
 
 class Lattice(Additive):
-    """Additive noise on the integers: both sides are whole numbers, the density is a probability."""
+    """Additive noise on the integers: s and s_dp are whole numbers, and `log_prob` gives log probabilities."""
 
     measure = "lattice"
     integers = True
@@ -176,7 +179,7 @@ class Lattice(Additive):
 
 
 def log_difference(xp: Any, larger: Any, smaller: Any) -> Any:
-    """log(exp(larger) - exp(smaller)); -inf where they are equal."""
+    """log(exp(larger) - exp(smaller)); -inf where `larger` does not exceed `smaller`."""
     above = larger > smaller
     gap = xp.where(above, smaller, -1.0) - xp.where(above, larger, 0.0)  # both may be -inf
     near = gap > -0.6931471805599453
@@ -185,7 +188,7 @@ def log_difference(xp: Any, larger: Any, smaller: Any) -> Any:
 
 
 def jumps_that_count(epsilon: Any) -> int | None:
-    """How many falls by exp(-epsilon) make 1e-12; None where these are more than 48; 48 while epsilon is traced."""
+    """How many factors exp(-epsilon) make 1e-12; None where it takes more than 48; 48 while epsilon is traced."""
     if isinstance(epsilon, jax.core.Tracer):
         return 48
     count = math.ceil(27.6 / float(np.min(epsilon)))

@@ -14,10 +14,10 @@ from noisewise.numerics import namespace
 class Affine(Processed):
     """r = shift + factor * x, x released by `base`, factor not zero: other units, complements, shares of a known total.
 
-    Law: the density of `base` at x = (r - shift) / factor, divided by |factor|; its probabilities as they are.
+    Law: the density of `base` at x = (r - shift) / factor, divided by |factor|; probabilities of `base` are unchanged.
     Sampler: shifts and scales a draw of `base`. Its guarantee is that of `base`.
     Supremum: that of `base` at x, divided by |factor| where it is a density; attained where that of `base` is.
-    The statistic of the model is the one inside, s; a shifted and scaled statistic is a matter of the model.
+    The statistic of the model is s, as `base` takes it; to shift or scale the statistic itself, do so in the model.
     """
 
     fields = ("base", "shift", "factor")
@@ -42,7 +42,7 @@ class Affine(Processed):
 
     @property
     def measure(self) -> Measure:
-        """As for `base`; scaled integers are counted as values."""
+        """As for `base`, but "atoms" in place of "lattice": scaled integers need not be whole."""
         return "atoms" if self.base.measure == "lattice" else self.base.measure
 
     def apply(self, value: Any) -> Any:
@@ -50,13 +50,13 @@ class Affine(Processed):
         return self.shift + self.factor * value
 
     def _inside(self, value: Any, slack: Any = 0.0) -> Any:
-        # Adding the shift rounds off: pulled back, a possible value of the base is met only so closely.
+        # Adding the shift rounds off: taken back, a value meets a possible value of the base only up to that error.
         xp = namespace(value, self)
         size = xp.abs(xp.where(xp.isfinite(value), value, 0.0)) + abs(self.shift)
         return self.inner.nearest((value - self.shift) / self.factor, (ROUND_OFF * size + slack) / abs(self.factor))
 
     def preimage(self, start: Cut, stop: Cut) -> tuple[Cut, Cut]:
-        """Divided through; a negative factor exchanges the cuts, and before with after."""
+        """Each cut less the shift, over the factor; a negative factor exchanges the cuts, and before with after."""
         xp = namespace(start, stop, self)
         flip = xp.asarray(self.factor) < 0
         low, high = self._inside(start[0]), self._inside(stop[0])
@@ -77,7 +77,7 @@ class Affine(Processed):
         return xp.where(self.inner.atomic(inside), self.shift + self.factor * inside, value)
 
     def atomic(self, value: Any) -> Any:
-        """Where `base` is."""
+        """Where `base` has positive probability at x."""
         return self.inner.atomic(self._inside(value))
 
     def tolerance(self) -> Any:

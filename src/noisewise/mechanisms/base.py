@@ -56,25 +56,30 @@ class Mechanism(ABC):
 
     guarantee: Guarantee | None
 
-    if TYPE_CHECKING:  # for types, so that a mechanism may state or compute them; in fact plain attributes
+    if TYPE_CHECKING:  # for type checkers, so that a mechanism may set or compute these; at run time plain attributes
 
         @property
         def event_dim(self) -> int:
-            """0: acts entry by entry; 1: the last axis of the release jointly. `log_prob` gives one number per part."""
+            """0: it acts entry by entry; 1: on the last axis jointly. `log_prob` gives one number per such part."""
 
         @property
         def measure(self) -> Measure:
-            """What `log_prob` is relative to: Lebesgue measure, counting on the integers, counting on the possible
-            values, or Lebesgue measure with added atoms. Has no default."""
+            """The measure that `log_prob` is relative to; it has no default.
+
+            "density": Lebesgue measure; "lattice": counting on the integers; "atoms": counting on the possible values;
+            "mixed": Lebesgue measure with added atoms.
+            """
 
         @property
         def supremum(self) -> Supremum:
-            """How `log_sup` relates to the density over the confidential value. Has no default."""
+            """Whether the density attains `log_sup`, only approaches it, or is bounded by it; it has no default."""
 
         @property
         def inputs(self) -> tuple[str, ...]:
-            """Names of further confidential values it reads beyond the statistic's own (a latent scale, say); they are
-            passed to `log_prob` and `sample` as keyword arguments."""
+            """Names of confidential values that it reads beside the statistic's own (a latent scale, say).
+
+            They are passed to `log_prob` and `sample` as keyword arguments.
+            """
 
         @property
         def integers(self) -> bool:
@@ -102,7 +107,7 @@ class Mechanism(ABC):
 
     @classmethod
     def _flatten(cls, mechanism: "Mechanism") -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        # The guarantee is left out: it is no part of the law, and another budget must not compile anew.
+        # The guarantee is left out: it is no part of the law, and a change of it must not cause a new compilation.
         leaves = tuple(getattr(mechanism, name) for name in cls.fields)
         return leaves, tuple(getattr(mechanism, name) for name in cls.static)
 
@@ -135,9 +140,9 @@ class Mechanism(ABC):
     def landmarks(self, released: Any) -> list[tuple[Any, Any]] | None:
         """Confidential values about which the density changes, each with the distance over which it does.
 
-        A top, kink, jump or end of the density as a function of the confidential value, entry by entry: between them
-        it is smooth on a scale that grows with the distance from the nearest. None where they are not known; then the
-        statistic cannot be integrated out by quadrature.
+        They are the tops, kinks, jumps and ends of the density as a function of the confidential value, entry by entry.
+        Between them the density is smooth, on a scale that grows with the distance from the nearest. None where they
+        are not known: then the statistic cannot be integrated out by quadrature.
         """
         return None
 
@@ -171,12 +176,12 @@ class Mechanism(ABC):
         """`value` as published by this mechanism.
 
         `coords` labels its entries: `{"county": ["Bronx", "Kings"]}`, one list for each axis, in order. A pandas Series
-        or DataFrame with named axes, or an xarray DataArray, brings its own.
+        or DataFrame with named axes, or an xarray DataArray, brings its own labels.
         """
         return Released(self, value, FrozenDict() if coords is None else coords)
 
     def of(self, statistic: str, *, matrix: Any = None, axes: Any = None, sum: bool = False) -> Measurement:
-        """A measurement of a statistic of another name than the released value's: of its entries, or of sums of them.
+        """A measurement of the entries of a statistic, or of sums of them, released under a name other than its own.
 
         `matrix` has a row of whole numbers for each value measured and a column for each entry of the statistic, row
         by row; it may be sparse, as SciPy's are. `axes` names (or numbers) the axes to sum over; `sum=True` sums all.

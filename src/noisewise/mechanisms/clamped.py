@@ -16,11 +16,11 @@ from noisewise.numerics import namespace
 class Clamped(Wrapper):
     """What `base` releases of min(max(s, low), high): each confidential value is clamped, and then gets its noise.
 
-    Law: that of `base` given the clamped value, so that all s beyond a bound are alike to it.
+    Law: that of `base` given the clamped value, so that it is the same for all s beyond a bound.
     Sampler: that of `base`. Its guarantee is that of `base`: clamping brings no two values farther apart. Noise for the
-    sensitivity high - low makes it private for whatever values there are.
-    Supremum: for additive noise attained at s = s_dp clamped, the nearest there is, since its density falls with the
-    distance; for noise that is processed further that of `base`, a bound.
+    sensitivity high - low makes it private whatever the values are.
+    Supremum: for additive noise attained at s = s_dp clamped, the nearest value within the range, since the density
+    falls with the distance; for noise that is processed further, the supremum of `base`, which is a bound.
     """
 
     fields = ("base", "low", "high")

@@ -82,7 +82,7 @@ class Clipped(Processed):
         return possible
 
     def atomic(self, value: Any) -> Any:
-        """At the ends, and where `base` is."""
+        """At the ends, and where `base` has positive probability."""
         xp = namespace(value, self)
         atoms = self.inner.atomic(value)
         for bound in (self.low, self.high):

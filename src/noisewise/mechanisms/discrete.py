@@ -13,7 +13,7 @@ from noisewise import checks
 from noisewise.errors import refusal
 
 CELLS = 2**19
-"""Numbers of scratch memory that one block of rows may take per temporary array."""
+"""Most numbers in a temporary array while one block of rows is computed."""
 
 
 def by_rows(xp: Any, function: Callable[..., Any], arrays: tuple[Any, ...], cells: int) -> Any:

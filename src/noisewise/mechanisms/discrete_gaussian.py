@@ -100,8 +100,11 @@ def _log_tail(xp: Any, start: Any, scale: Any) -> Any:
 
 
 def draw(rng: np.random.Generator, scale: Any, shape: tuple[int, ...]) -> Any:
-    """Discrete Gaussian variates, int64: discrete Laplace proposals of scale t = floor(sigma) + 1,
-    kept with probability exp(-(|y| - sigma^2/t)^2 / (2 sigma^2))."""
+    """Discrete Gaussian variates, int64, by rejection.
+
+    Discrete Laplace proposals y of scale t = floor(sigma) + 1 are kept with probability
+    exp(-(|y| - sigma^2/t)^2 / (2 sigma^2)).
+    """
     sigma = np.broadcast_to(np.asarray(scale, dtype=float), shape).ravel()
     result = np.empty(sigma.size, dtype=np.int64)
     pending = np.arange(sigma.size)

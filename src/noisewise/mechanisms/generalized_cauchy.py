@@ -12,7 +12,7 @@ from noisewise.mechanisms.base import POSITIVE
 from noisewise.numerics import namespace, special
 
 _NEGLIGIBLE = 1e-20
-"""Below this argument the incomplete beta function is its leading term, to rounding."""
+"""Below this argument the incomplete beta function equals its leading term, up to rounding."""
 
 
 class GeneralizedCauchy(Additive):

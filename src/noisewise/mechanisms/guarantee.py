@@ -11,7 +11,7 @@ from noisewise import checks
 from noisewise.errors import InputError, refusal
 
 NEIGHBOURS = ["add-remove", "replace-one"]
-"""The relations: one record more or fewer; or the same number of records, one of them different."""
+"""The relations between neighbours: one record more or fewer; or as many records, one of them different."""
 
 ZERO = ("epsilon", "rho")
 """Budgets that may be zero: such a release does not depend on the data."""
@@ -19,11 +19,12 @@ ZERO = ("epsilon", "rho")
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The privacy guarantee a mechanism was calibrated to; None where a field was not stated.
+    """The privacy guarantee that a mechanism was calibrated to; a field that was not stated is None.
 
     One of: `epsilon` (pure), `epsilon` with `delta`, `rho` (zCDP), `mu` (GDP). `neighbours` is the relation between
     data sets that it speaks of. An `epsilon` (or `rho`) of 0 says that the release does not depend on the data.
-    `sensitivity` is that of the whole released value, in the named `norm`.
+    `sensitivity` is in the named `norm`: that of the whole released value, or of one part of it where
+    `Mechanism.record_parts` counts parts.
     """
 
     epsilon: float | None = None
@@ -84,9 +85,10 @@ class Guarantee:
         """The guarantee of publishing all, each computed from all the records (sequential composition).
 
         epsilon and delta add (Dwork et al. 2006), rho adds (Bun and Steinke 2016), mu adds in quadrature (Dong, Roth
-        and Su 2022). One kind stays that kind. Different kinds meet in rho, where an exact implication leads there:
-        pure epsilon gives rho = epsilon^2 / 2 and mu gives rho = mu^2 / 2. A guarantee with delta implies no finite
-        rho, so it meets only others in epsilon; `approximate` brings the rest there.
+        and Su 2022). Guarantees of one kind compose to that kind. Different kinds are first brought to rho, where an
+        exact implication leads there: pure epsilon gives rho = epsilon^2 / 2 and mu gives rho = mu^2 / 2. A guarantee
+        with delta implies no finite rho, so it composes only with others in epsilon; `approximate` brings rho and mu
+        to epsilon.
         """
         who = "Guarantee.compose"
         parts, neighbours = _common(who, guarantees)
@@ -130,7 +132,7 @@ class Guarantee:
     def kind(self) -> str:
         """'mu', 'rho', 'approximate' (epsilon with delta), 'pure', or 'none' where no budget is stated.
 
-        Where a file states more than one, the one that composes most closely counts: mu, then rho, then epsilon.
+        Where a file states more than one budget, the one that composes most tightly counts: mu, then rho, then epsilon.
         """
         if self.mu is not None:
             return "mu"

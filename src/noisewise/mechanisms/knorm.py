@@ -205,7 +205,10 @@ def _log_volume(norm: str, dimension: int, matrix: Any) -> float:
 
 @lru_cache(maxsize=64)
 def _simplices(matrix: bytes, dimension: int) -> tuple[Any, Any, float]:
-    """The polytope cut into simplices with a corner at the origin: their other corners, shares, log of their volume."""
+    """The polytope cut into simplices with a corner at the origin.
+
+    Returns their other corners, their shares of the volume of the polytope, and the log of that volume.
+    """
     rows = np.frombuffer(matrix).reshape(-1, dimension)
     if dimension == 1:
         reach = 1.0 / np.abs(rows).max()

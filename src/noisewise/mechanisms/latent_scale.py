@@ -11,7 +11,7 @@ from noisewise.mechanisms.base import MECHANISM, POSITIVE, Mechanism
 from noisewise.numerics import namespace
 
 _LARGEST = 1e300
-"""An infinite scale is as good as this one: nothing bounded has any probability left."""
+"""Stands in for an infinite scale: with either, no bounded interval has any probability left."""
 
 
 class LatentScale(Mechanism):
@@ -23,8 +23,9 @@ class LatentScale(Mechanism):
     Calibration: none of its own; `noisewise.mechanisms.smooth` makes one from a privacy budget where t is a smooth
     sensitivity (Nissim, Raskhodnikova and Smith 2007). Taking the larger of t and a constant keeps it smooth.
     Sampler: h times a variate of `base`.
-    Supremum: base(0) / bound, attained at s = s_dp and any t <= bound; without `bound` there would be none. That of a
-    bounded interval (rounding, thresholds) is attained there too: unimodal noise of the least scale, centred on it.
+    Supremum: base(0) / bound, attained at s = s_dp and any t <= bound; without `bound` there would be none. The
+    probability of a bounded interval (rounding, thresholds) attains its supremum with s in the middle and the least
+    scale, since the noise is unimodal.
     """
 
     fields = ("base", "bound")

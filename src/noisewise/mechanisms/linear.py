@@ -17,12 +17,12 @@ from noisewise.numerics import Array
 
 MATRIX = "Give a matrix of whole numbers: a row for each measured value, a column for each entry of the statistic."
 SHORT = 2**12
-"""Most entries of a matrix that is multiplied as it is; a larger one goes by its entries that are not zero."""
+"""Most entries of a matrix that is multiplied as a dense array; a larger one by way of its nonzero entries."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A matrix of whole numbers by its entries that are not zero, in the order of its rows."""
+    """A sparse matrix of whole numbers: its nonzero entries, in the order of its rows."""
 
     shape: tuple[int, int]
     rows: Array
@@ -31,7 +31,7 @@ class Matrix:
 
     @classmethod
     def of(cls, who: str, value: Any) -> Self:
-        """A matrix from an array, nested lists or a sparse matrix of SciPy's; refused where it is none."""
+        """A matrix from an array, nested lists or a sparse matrix of SciPy's; anything else is refused."""
         if hasattr(value, "tocoo"):
             sparse = value.tocoo()
             shape, entries = sparse.shape, np.asarray(sparse.data)
@@ -53,7 +53,7 @@ class Matrix:
 
     @classmethod
     def _collected(cls, who: str, shape: tuple[int, int], rows: Array, columns: Array, entries: Array) -> Self:
-        """Entries at the same place are added up; every row must have one that is not zero."""
+        """The matrix of these entries: those at the same place are added up; every row must have a nonzero one."""
         if math.prod(shape) >= 2**62 or len(rows) < shape[0]:
             advice = "Leave rows of zeros out."
             raise refusal(who, "matrix", "must measure something in every row", f"shape {shape}", advice)
@@ -132,7 +132,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Linear:
-    """What of which statistic was measured: all its entries, sums over some of its axes, or a matrix times them."""
+    """A linear measurement of a statistic: all its entries, sums over some of its axes, or a matrix times them."""
 
     statistic: str
     matrix: Matrix | None = None
@@ -141,7 +141,7 @@ class Linear:
 
     @classmethod
     def of(cls, who: str, statistic: Any, matrix: Any = None, axes: Any = None, total: Any = False) -> Self:
-        """As `Mechanism.of` takes it."""
+        """The measurement from the arguments of `Mechanism.of`, checked."""
         checks.name(who, "statistic", statistic)
         if not isinstance(total, (bool, np.bool_)):
             raise refusal(who, "sum", "must be True or False", total, 'Name axes by axes=("tract",).')
@@ -166,7 +166,7 @@ class Linear:
         return self.matrix is None and self.axes == ()
 
     def kept(self, who: str, shape: Sequence[int], dims: Sequence[str]) -> list[int]:
-        """The axes of a statistic of this shape that are left; `dims` are their names, where they have any."""
+        """The axes of a statistic of this shape that are not summed over; `dims` are the names of its axes, if any."""
         if self.axes is None:
             return []
         gone = set()
@@ -210,7 +210,7 @@ class Linear:
 
     @classmethod
     def from_dict(cls, content: Any, where: str) -> Self:
-        """What was measured, from a file's object."""
+        """A measurement from a file's object."""
         known = ("statistic", "matrix", "axes", "sum")
         if not isinstance(content, Mapping) or not set(content) <= set(known) or "statistic" not in content:
             advice = 'Give {"statistic": "cells", "sum": true}, or axes or a matrix in place of sum.'

@@ -64,7 +64,7 @@ class MultivariateGaussian(Additive):
             raise refusal(_WHO, "delta", "must be below 1", delta, "Give a small probability.")
         shape = definite(_WHO, "shape", shape)
         calibration = scale_and_guarantee(_WHO, None, sensitivity, budget, norm="l2", rule=calibrated)
-        guarantee = replace(calibration["guarantee"], norm=None)  # of no named norm, but of the shape's own
+        guarantee = replace(calibration["guarantee"], norm=None)  # the norm is the shape's own, which has no name
         self._freeze(guarantee, covariance=definite(_WHO, "covariance", calibration["scale"] ** 2 * shape))
 
     def check_released(self, value: Any) -> Any:
@@ -119,6 +119,7 @@ def scaled(xp: Any, z: Any) -> tuple[Any, Any]:
     """The largest size in each vector, and the vectors divided by it: no square or product then overflows."""
     size = xp.max(xp.abs(z), axis=-1)
     finite = (xp.isfinite(size) & (size > 0))[..., None]
-    # XLA divides by way of the reciprocal, and that of a number above 2^1022 is flushed to zero: to the middle first.
+    # XLA divides by way of the reciprocal, and that of a number above 2^1022 is flushed to zero. So both numbers are
+    # first scaled to the middle of the range.
     middle = xp.where(size > 1.0, 2.0**-600, 2.0**600)[..., None]
     return size, xp.where(finite, z, 1.0) * middle / (xp.where(finite, size[..., None], 1.0) * middle)

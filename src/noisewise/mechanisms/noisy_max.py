@@ -108,14 +108,14 @@ def log_laplace_choice(xp: Any, gaps: Any, own: Any) -> Any:
     """log P(i has the largest score plus standard Laplace noise).
 
     Measure from i's own score: d_j = gap_j - gap_i, F and f the Laplace distribution function and density, so that
-    P(i) is the integral of f(x) prod_{j != i} F(x - d_j). A candidate above x has the factor exp(x - d_j) / 2, also i
-    itself; one below has 1 - exp(d_j - x) / 2, and i has exp(-x) / 2.
+    P(i) is the integral of f(x) prod_{j != i} F(x - d_j). A candidate above x has the factor exp(x - d_j) / 2, and so
+    has i itself (d_i = 0); one below x has 1 - exp(d_j - x) / 2, but i has exp(-x) / 2.
     - Below all scores: a pure exponential, in closed form.
     - Above all scores: a polynomial in exp(-x), exact by Gauss-Legendre.
     - Between consecutive scores a < b: exp(rate x) times a product over those below that is bounded and increasing;
       rate is the number of candidates above, less one if i is below. For rate > 0 only the last 45 / rate matter, for
-      rate = 0 the product is 1 beyond 45; the rest is entire, and panels widening from the lower end take
-      Gauss-Legendre nodes, 24 of them up to 50 candidates.
+      rate = 0 the product is 1 beyond 45. What remains is an entire function, integrated on panels that widen from the
+      lower end, each with Gauss-Legendre nodes, 24 of them up to 50 candidates.
     """
     lead, candidates = gaps.shape[:-1], gaps.shape[-1]
     rows = (gaps.reshape(-1, candidates), own.reshape(-1, candidates))
@@ -124,7 +124,8 @@ def log_laplace_choice(xp: Any, gaps: Any, own: Any) -> Any:
 
 
 def _node_count(candidates: int) -> int:
-    # Sums to one within 1e-12, for scores near and far apart, up to 200 candidates; the steepest slope is their number.
+    # With these, probabilities sum to one within 1e-12, for scores near and far apart, up to 200 candidates; the
+    # steepest slope is the number of candidates.
     return max(24, 12 + candidates // 4)
 
 

@@ -196,7 +196,7 @@ class ObjectivePerturbation(Mechanism):
             gradient, hessian = self._derivatives(np, b[active], data[active])
             slope = gradient + v[active]
             step = np.linalg.solve(hessian, slope[..., None])[..., 0]
-            # What the sum of its terms cannot resolve counts as zero.
+            # A slope that the sum of its terms cannot resolve counts as zero.
             size = self.n * self.feature_bound * max(self.label_bound, 1.0)
             rounding = size + _norm(np, v[active]) + hessian.max(axis=(-1, -2)) * _norm(np, b[active])
             converged = _norm(np, slope) <= 1e-13 * rounding

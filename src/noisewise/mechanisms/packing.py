@@ -12,7 +12,7 @@ from noisewise.errors import refusal
 MOST_LISTED = 4096
 """Most numbers that are written as a list."""
 KINDS = {"float64": "<f8", "int64": "<i8"}
-"""Numbers by the name that files give them, and their bytes: little-endian."""
+"""The types of numbers by the names that files give them, with their little-endian bytes in NumPy's notation."""
 
 
 def plain(value: Any) -> Any:
@@ -30,7 +30,7 @@ def is_packed(entry: Any) -> bool:
 
 
 def holds_packed(entry: Any) -> bool:
-    """Whether it, or something in its objects, is packed."""
+    """Whether a file's entry is packed, or holds an object that is."""
     return isinstance(entry, dict) and (is_packed(entry) or any(map(holds_packed, entry.values())))
 
 

@@ -1,9 +1,9 @@
 """Post-processing r = g(x) that keeps the law of a release tractable: what the wrappers of one mechanism share.
 
-Every wrapper's g is monotone, so that the values between two cuts of its line come from the values between two
-cuts of the line inside it. Wrappers therefore nest: a probability is pulled back, cut by cut, to an interval of
-the innermost mechanism's values. That interval does not depend on the confidential value, so the supremum of a
-probability is the innermost mechanism's supremum for that interval. Proofs: docs/mechanisms/processed.md.
+Every wrapper's g is monotone, so the values r between two cuts of the line come from the values x between two other
+cuts. Wrappers therefore nest: a probability is pulled back, cut by cut, to an interval of the innermost mechanism's
+values. That interval does not depend on the confidential value, so the supremum of a probability is the innermost
+mechanism's supremum for that interval. Proofs: docs/mechanisms/processed.md.
 """
 
 from abc import abstractmethod
@@ -29,11 +29,11 @@ STEP, ROUND_OFF = 1e-9, 1e-14
 
 
 class Processed(Wrapper):
-    """Base of what is done to a released value: they release g(x), x released by `base`.
+    """Base of wrappers that change a released value: they release g(x), x released by `base`.
 
     Post-processing keeps the guarantee of `base` (Dwork and Roth 2014, Proposition 2.1). Values that are withheld
-    inside (see `Thresholded`) stay withheld. A supremum is that of `base`: a bounded interval's is attained where the
-    noise's is.
+    inside (see `Thresholded`) stay withheld. Suprema are those of `base`: that of a bounded interval is attained where
+    the noise attains its own.
     """
 
     # What follows from the base ----------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Processed(Wrapper):
 
     @abstractmethod
     def _log_sup(self, released: Any) -> Any:
-        """Its supremum; -inf for a number that cannot be released."""
+        """Supremum of `_log_prob` over the confidential value; -inf for a number that cannot be released."""
 
     # The law -----------------------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Processed(Wrapper):
         return checks.numeric(who, "value", value, advice)
 
     def encode(self, value: Any) -> Any:
-        """Numbers, and the token in place of NaN; where many are packed, NaN stays."""
+        """The values as JSON data, with the token in place of NaN; in a packed array NaN stays."""
         if np.size(value) > MOST_LISTED:
             return plain(value)
         objects = np.array(value, dtype=object)
@@ -177,7 +177,7 @@ class Processed(Wrapper):
 
 
 class Root:
-    """The innermost mechanism as a wrapper sees it: an additive one, or one that only `Affine` goes around."""
+    """The innermost mechanism as a wrapper sees it: noise with `log_interval`, or one that only `Affine` may wrap."""
 
     suppresses = False
 
@@ -188,7 +188,7 @@ class Root:
         self.has_intervals: bool = getattr(mechanism, "has_intervals", False)
 
     def nearest(self, value: Any, slack: Any = 0.0) -> Any:
-        """The nearest whole number, on the lattice and up to rounding errors and `slack`."""
+        """On the lattice, the whole number that `value` is up to rounding errors and `slack`; else `value` itself."""
         if not self.lattice:
             return value
         xp = namespace(value)
@@ -298,7 +298,7 @@ def check_entrywise(who: str, base: Any, advice: str) -> None:
 
 
 def check_range(who: str, low: Any, high: Any, advice: str) -> None:
-    """Refuse ends of a range that do not fit together, or of which the lower is not below."""
+    """Refuse ends of a range whose shapes do not fit together, or whose `low` is not below `high`."""
     try:
         np.broadcast_shapes(np.shape(low), np.shape(high))
     except ValueError:

@@ -142,7 +142,7 @@ class Product(Mechanism):
 
 
 def _guarantee(parts: Sequence[Mechanism]) -> Guarantee | None:
-    """The sum of the parts' epsilons; None unless all are pure and agree in everything else."""
+    """The sum of the parts' epsilons; None unless all are pure and agree in their neighbours and dimension."""
     total = 0.0
     frames = set()
     for part in parts:

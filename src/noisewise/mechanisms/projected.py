@@ -13,7 +13,7 @@ from noisewise.mechanisms.gaussian import calibrated
 from noisewise.numerics import namespace
 
 TOLERANCE = 1e-9
-"""Totals hold if they are met to this part of the sizes that are added up."""
+"""Totals hold if they are met to this part of the summed sizes of their terms."""
 
 
 class Projected(Mechanism):
@@ -67,7 +67,7 @@ class Projected(Mechanism):
 
     @property
     def dimension(self) -> int:
-        """Dimension of the set that the totals leave."""
+        """Dimension of the affine set of vectors that meet the totals."""
         rows, entries = np.shape(self.matrix)
         return int(entries - rows)
 

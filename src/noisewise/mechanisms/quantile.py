@@ -123,7 +123,7 @@ class PrivateQuantile(Mechanism):
         return xp.where((released >= self.low) & (released <= self.high), best, -xp.inf)
 
     def _intervals(self, xp: Any, records: Any) -> tuple[Any, Any]:
-        """Edges of the intervals (n + 2) and the log weight of each (n + 1)."""
+        """The n + 2 edges of the intervals between records, and the log weights of the n + 1 intervals."""
         inside = xp.sort(xp.clip(records, self.low, self.high), axis=-1)
         ends = (*inside.shape[:-1], 1)
         edges = xp.concatenate([xp.full(ends, self.low), inside, xp.full(ends, self.high)], axis=-1)

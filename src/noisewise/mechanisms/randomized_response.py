@@ -23,11 +23,11 @@ class RandomizedResponse(Mechanism):
 
     `on="records"`: the confidential statistic is an array of categories 0 ... k-1, the release one of the same shape.
     P(s_dp | s) = channel[s, s_dp] entry by entry. Supremum: the largest entry of the reported column, attained.
-    `on="counts"`: the k counts of n records' true categories against the m counts of reported ones, `n` being public.
-    The reported counts are sum_i Multinomial(s_i, channel[i]); `reported_counts` gives the exact probability, and the
-    bound of it: attained when two categories are reported, a product of such bounds otherwise.
-    `on="ones"`: the number of ones (yes) among n records against the number of reported ones, entry by entry; the same
-    law, of two categories, with the zeros left out.
+    `on="counts"`: the statistic is the k counts of n records' true categories, the release the m counts of reported
+    ones, `n` being public. The reported counts are sum_i Multinomial(s_i, channel[i]); `reported_counts` gives the
+    exact probability and its bound: attained when two categories are reported, a product of such bounds otherwise.
+    `on="ones"`: the statistic is the number of ones (yes) among n records, the release the number of reported ones,
+    entry by entry; the same law, of two categories, with the zeros left out.
 
     Arguments: `channel` (k rows, m columns, rows summing to one); or `keep`, the probability that the true one of
     `categories` is reported, the others being equally likely; or `epsilon`, with keep = e^epsilon / (e^epsilon + k - 1)
@@ -184,7 +184,7 @@ class RandomizedResponse(Mechanism):
         return kept_whole(reports)
 
     def impossible(self, confidential: Any) -> str | None:
-        """Records must be categories of the channel."""
+        """Records must be categories of the channel, and numbers of ones at most `n`."""
         categories = len(self.channel)
         if self.on == "ones":
             inside = np.all((np.asarray(confidential) >= 0) & (np.asarray(confidential) <= self.n))
@@ -194,11 +194,11 @@ class RandomizedResponse(Mechanism):
         return f"must hold categories 0 to {categories - 1} by construction"
 
     def record_parts(self, shape: tuple[int, ...]) -> int:
-        """The first axis numbers the records, the others a record's answers; each count or table may have all."""
+        """How many answers a record may give: those along the axes after the first, or one to each table or number."""
         return math.prod({"records": shape[1:], "counts": shape[:-1], "ones": shape}[self.on])
 
     def misfit(self, released: tuple[int, ...], confidential: tuple[int, ...]) -> str | None:
-        """Shapes agree entry by entry, or but for the number of categories on the last axis."""
+        """Shapes must agree; for counts, except in the number of categories on the last axis."""
         if self.on != "counts":
             return super().misfit(released, confidential)
         expected = (*released[:-1], len(self.channel))
@@ -209,7 +209,7 @@ def draw(rng: np.random.Generator, table: Any, true: Any) -> Any:
     """One reported category per true one: how many steps of its row's distribution function a uniform has passed."""
     passed = np.cumsum(table, axis=1)
     after = np.cumsum(table[:, ::-1], axis=1)[:, ::-1]
-    passed[:, :-1][after[:, 1:] == 0] = 1.0  # nothing left: no rounding may leak past
+    passed[:, :-1][after[:, 1:] == 0] = 1.0  # no later column is possible: rounding must not lead to one
     uniform = rng.random(true.shape)
     reported = np.zeros(true.shape, dtype=np.int64)
     for column in range(table.shape[1] - 1):

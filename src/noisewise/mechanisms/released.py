@@ -25,9 +25,9 @@ class Released:
     coords: axes.Coords = field(default_factory=FrozenDict)
     """Labels along each axis, by the axis's name and in the order of axes; empty where it has none."""
     about: Mapping[str, Any] = field(default_factory=FrozenDict)
-    """What is said about it, for people; see `described`."""
+    """Its description for people: what it counts, in which unit and more; see `described`."""
     of: Linear | None = None
-    """What of which statistic it measures; None: the statistic of its own name."""
+    """The linear measurement that it is; None where it is all of the statistic of its own name."""
 
     def __post_init__(self) -> None:
         who = f"{type(self.mechanism).__name__}.released"
@@ -58,10 +58,10 @@ class Released:
         records: int | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> "Released":
-        """The same published value with what people should know of it; what is left out stays as it was.
+        """The same published value with a description for people; fields that are left out stay as they were.
 
         `bounds` are those that each record's value was clamped to; `records` how many records there were, where that
-        is public; `extra` anything else. The noise and the guarantee are the mechanism's to say.
+        is public; `extra` anything else. The noise and the guarantee are stated by the mechanism.
         """
         given = {"description": description, "unit": unit, "bounds": bounds, "records": records, "extra": extra}
         return replace(self, about={**self.about, **{key: value for key, value in given.items() if value is not None}})

@@ -7,8 +7,8 @@ sum_i Multinomial(n_i, C_i.). Two exact routes, both sums of positive terms in l
   s(i) outright with probability a_i, or else draws from b. Summing over the numbers K_i that report outright,
       P(r | n) = sum_K (n - sum K)! prod_i binom(n_i, K_i) a_i^K_i prod_j b_j^(r_j - K_j) / (r_j - K_j)!,
   which ties the categories together only through sum K: one convolution per category, O(n^2) each.
-- any channel: closed multinomials for the two largest categories, the other records one by one over all partial
-  counts (a grid over all reported categories but one).
+- any channel: multinomials in closed form for the two largest categories; the other records are added one by one,
+  over all partial counts (a grid over all reported categories but one).
 """
 
 import math
@@ -22,13 +22,13 @@ from noisewise.mechanisms.discrete import by_rows, log, log_sum, repeat, times
 from noisewise.numerics import namespace
 
 GRID = 2**21
-"""Largest grid of partial counts."""
+"""Most cells of a grid of partial counts."""
 
 
 def outright(channel: Any) -> Any:
     """s(i), the category that each row reports outright, where the channel is separable; else None."""
     common = channel.min(axis=0)
-    own = np.where(channel > common * (1.0 + 1e-15), channel - common, 0.0)  # rounding is no structure
+    own = np.where(channel > common * (1.0 + 1e-15), channel - common, 0.0)  # differences by rounding do not count
     target = own.argmax(axis=1)
     single = np.all(np.count_nonzero(own, axis=1) <= 1)
     return target if single and len(set(target.tolist())) == len(target) else None
@@ -56,7 +56,7 @@ def log_prob(channel: Any, n: int, released: Any, confidential: Any) -> Any:
     released = xp.broadcast_to(released, (*lead, released.shape[-1])).reshape(-1, released.shape[-1])
     confidential = xp.broadcast_to(confidential, (*lead, confidential.shape[-1])).reshape(-1, confidential.shape[-1])
     valid = _is_table(xp, released, n) & _is_table(xp, confidential, n)
-    # Rows that are no tables are replaced by one that is, and masked at the end.
+    # Rows that are not tables of n records are replaced by such a table, and masked at the end.
     released = xp.where(valid[:, None], released, _corner(released.shape[1], n))
     confidential = xp.where(valid[:, None], confidential, _corner(confidential.shape[1], n))
     route = _separable if largest_grid(channel, n) == 0 else _any_channel
@@ -215,10 +215,10 @@ def log_sup(channel: Any, n: int, released: Any) -> Any:
     """A bound of `log_prob` over all tables of n true categories; attained where two categories are reported.
 
     Chain rule: given the records reported as categories before j, each of the N_j others reports j with probability
-    C_ij / sum_{l >= j} C_il, whatever became of the rest. Hence P(r | n) <= prod_j sup P(R_j = r_j), the sup over any
-    N_j independent records with such probabilities. That probability is linear in each record's own, so its largest
-    value has every record at the smallest or largest: it is enough to look at a records with the one and N_j - a with
-    the other.
+    C_ij / sum_{l >= j} C_il, independently. Hence P(r | n) <= prod_j sup P(R_j = r_j), the sup over any N_j independent
+    records with such probabilities. P(R_j = r_j) is linear in the probability of each record, so it is largest with
+    every record at the smallest or the largest of these: it is enough to look at a records at the largest and N_j - a
+    at the smallest.
     """
     xp = namespace(released)
     released = xp.asarray(released, dtype=float)

@@ -37,7 +37,7 @@ class Rounded(Processed):
         return "atoms"
 
     def apply(self, value: Any) -> Any:
-        """Half up; on discrete values ties are seen through rounding errors."""
+        """The nearest multiple of the step, half up; on discrete values ties are recognised despite rounding errors."""
         xp = namespace(value)
         raised = value / self.step + 0.5
         if self.inner.measure == "density":

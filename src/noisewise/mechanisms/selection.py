@@ -119,5 +119,5 @@ def selection_of(who: str, value: Any) -> Selection:
 
 
 def beyond_scores(confidential: tuple[int, ...]) -> str:
-    """The rule for an index that is none of the scores'."""
+    """The rule broken by an index that belongs to no score."""
     return f"must hold indices from 0 to {confidential[-1] - 1}, one of the model's {confidential[-1]} scores"

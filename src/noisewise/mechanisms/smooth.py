@@ -22,7 +22,7 @@ from noisewise.mechanisms.laplace import Laplace
 from noisewise.mechanisms.latent_scale import LatentScale
 
 LARGEST_EPSILON = 10.0
-"""The (epsilon, delta) forms are audited up to here; far beyond (20 and more) they fail."""
+"""The (epsilon, delta) calibrations are audited up to this epsilon; far beyond it (20 and more) they fail."""
 
 
 @dataclass(frozen=True)

@@ -59,11 +59,12 @@ class Staircase(Additive):
         return height - self.epsilon * (steps + xp.where(rest < self.gamma, 0.0, 1.0))
 
     def noise_log_cdf(self, z: Any) -> Any:
-        """log of half of b^k P(|z| > rest) below zero, k whole steps and the rest of one; by symmetry above."""
+        """log of b^k P(|noise| > rest) / 2 below zero, |z| being k whole steps and a rest; by symmetry above."""
         xp = namespace(z, self)
         steps, rest = self._steps(xp, z)
         b = xp.exp(-xp.asarray(self.epsilon))
-        # P(|z| > r D) (gamma + b (1 - gamma)), r < 1, as sums of positive terms: before the edge, and after it less b.
+        # P(|z| > r D) (gamma + b (1 - gamma)), r < 1, as sums of positive terms: before the edge, and after it
+        # divided by b.
         before = self.gamma - rest + b * (1.0 - self.gamma + rest)
         after = 1.0 - (rest - self.gamma) * (1.0 - b)
         inside = rest < self.gamma

@@ -41,7 +41,7 @@ class Thresholded(Processed):
         if not isinstance(absent_when_zero, bool):
             raise refusal(who, "absent_when_zero", "must be True or False", absent_when_zero, "The default is False.")
         if absent_when_zero:
-            # With these two, no interval that leads to a published number is centred on s = 0: the suprema stand.
+            # After both checks no interval that leads to a published number is centred on s = 0: the suprema stand.
             if not np.all(threshold > 0):
                 raise refusal(who, "threshold", "must be positive with absent_when_zero", threshold, advice)
             if _holds_affine(base):
@@ -94,7 +94,7 @@ class Thresholded(Processed):
         return self.inner.nearest(value, slack)
 
     def atomic(self, value: Any) -> Any:
-        """The token, and where `base` is."""
+        """For the token, and where `base` has positive probability."""
         xp = namespace(value, self)
         return xp.isnan(value) | self.inner.atomic(value)
 

@@ -96,5 +96,5 @@ class TopSelection(Mechanism):
 
 
 def _without(xp: Any, scores: Any, index: Any) -> Any:
-    """The selected candidate can be selected no more."""
+    """The scores with that of the selected candidate at -inf, so that it cannot be selected again."""
     return xp.where(xp.asarray(index)[..., None] == xp.arange(scores.shape[-1]), -xp.inf, scores)

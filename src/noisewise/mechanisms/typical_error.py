@@ -1,4 +1,4 @@
-"""How far off noise puts a value: within which size it stays, half of the time and 19 times out of 20."""
+"""The typical sizes of noise: the median and the 95% quantile of its absolute value."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from noisewise.mechanisms.additive import Additive, Lattice
 from noisewise.numerics import Array
 
 SIMULATED = 20_000
-"""Draws of noise where its size has no formula."""
+"""Draws of noise where its quantiles must be simulated."""
 
 
 def typical_error(noise: Additive, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Sizes that the noise of each entry stays within half of the time, and 95% of the time."""
+    """The median and the 95% quantile of |noise|, entry by entry."""
     if noise.event_dim or not noise.has_intervals:
         drawn = np.abs(noise.noise_sample(np.random.default_rng(0), (SIMULATED, *shape)))
         half, most = (_levelled(sizes) for sizes in np.quantile(drawn, [0.5, 0.95], axis=0))
@@ -19,7 +19,7 @@ def typical_error(noise: Additive, shape: tuple[int, ...]) -> tuple[Array, Array
 
 
 def _levelled(sizes: Array) -> Array:
-    """Simulated sizes that differ by chance alone are one size."""
+    """Simulated sizes; where all are within 5% of their mean, as by chance alone, that mean for all."""
     middle = np.mean(sizes)
     return np.full_like(sizes, middle) if np.all(np.abs(sizes - middle) < 0.05 * middle) else sizes
 

@@ -31,7 +31,7 @@ class UnaryEncoding(Mechanism):
     2017).
     Sampler: independent Bernoulli bits. Supremum: the best category for the reported bits, attained.
     The guarantee is that of one category; several of one record compose (`record_parts`).
-    Records that are bits themselves, any number of them ones, are `RandomizedResponse`, bit by bit.
+    For records that are themselves rows of bits, any number of them ones, use `RandomizedResponse`, bit by bit.
     """
 
     fields = ("keep", "add")
@@ -86,7 +86,7 @@ class UnaryEncoding(Mechanism):
         return (rng.random(own.shape) < np.where(own, self.keep, self.add)).astype(np.int64)
 
     def log_prob(self, released: Any, confidential: Any) -> Any:
-        """Sum over the bits; -inf where a bit is not 0 or 1, or the category is none."""
+        """Sum over the bits; -inf where a bit is not 0 or 1, or the confidential value is no category."""
         xp = namespace(released, confidential, self)
         released, confidential = xp.asarray(released), xp.asarray(confidential)
         own = confidential[..., None] == xp.arange(self.categories)
@@ -96,7 +96,7 @@ class UnaryEncoding(Mechanism):
         return xp.where(possible, log_prob, -xp.inf)
 
     def log_sup(self, released: Any) -> Any:
-        """The category whose own bit gains most over its being zero; attained there."""
+        """log probability given the category that the bits favour most; attained there."""
         xp = namespace(released, self)
         as_one, as_zero = self._bits(xp, xp.asarray(released))
         return xp.sum(as_zero, axis=-1) + xp.max(as_one - as_zero, axis=-1)

@@ -62,7 +62,7 @@ class Within(Mechanism):
         return held
 
     def ends(self, released: Any) -> tuple[Any, Any]:
-        """Between which numbers each confidential value lies; both infinite where it lies outside of two ends."""
+        """The two numbers between which each confidential value lies; both infinite where it is outside of two ends."""
         shape = np.shape(released)
         low = np.broadcast_to(-np.inf if self.low is None else self.low, shape)
         high = np.broadcast_to(np.inf if self.high is None else self.high, shape)
@@ -76,7 +76,7 @@ class Within(Mechanism):
         return np.asarray(self.inside(confidential)).astype(np.int64)
 
     def log_prob(self, released: Any, confidential: Any) -> Any:
-        """0 where the confidential value is where it is said to be, else -inf."""
+        """0 where `released` is true of the confidential value, else -inf."""
         xp = namespace(released, confidential, self)
         return xp.where(self.inside(confidential) == xp.asarray(released), 0.0, -xp.inf)
 

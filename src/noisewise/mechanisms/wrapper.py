@@ -1,10 +1,10 @@
-"""What a mechanism around another one takes from it."""
+"""The base class of mechanisms that wrap another one: what they take over from it."""
 
 from noisewise.mechanisms.base import Measure, Mechanism, Supremum
 
 
 class Wrapper(Mechanism):
-    """Base of mechanisms around another one, `base`: they read and need what `base` does, and have its kind of law."""
+    """Base of mechanisms that wrap another one, `base`, whose inputs, measure and kind of supremum they take over."""
 
     base: Mechanism
 

@@ -36,9 +36,9 @@ def _is_atomic(part: Distribution) -> bool:
 
 
 def atoms_move(law: Law) -> bool:
-    """Whether an atom, other than a lone point, moves with a value outside the record.
+    """Whether an atom moves with a value outside the record; False for a law that is a single point.
 
-    No measure dominates such a law. It is traced once.
+    No one measure dominates such a law at all values. Each law is traced once.
     """
     if law not in _MOVING:
         _MOVING[law] = _move(law)

@@ -33,8 +33,8 @@ AS_THEY_ARE: Centring = {}
 FEW_NUMBERS = 2**18
 """Coordinates up to which a program that finds them is compiled in little time; above, it is made to run fast."""
 LOOKED_AT, LEAST_ROWS, CELLS = 2**12, 2**6, 2**18
-"""Draws of the prior that are looked at for its edges: at most, at least; between these, as many as fit in so many
-numbers."""
+"""Draws of the prior that are looked at for its edges: at most, at least; between these, as many as have `CELLS`
+numbers. `free_from`, too, computes no fewer rows than the least."""
 LOST = 1e-4
 """Share of a parameter's prior that coordinates may leave out."""
 
@@ -56,10 +56,10 @@ class Placed(NamedTuple):
 
     @property
     def log_density(self) -> tuple[Any, ...]:
-        """The log density of its law, of the free piece: terms to be added.
+        """The log density of the free piece, as terms to be added.
 
-        Between the value and its standardised self it is the standard law's, which the piece gives directly: where the
-        scale is far below the location's last digit, the value has lost what it would be computed from.
+        Where it is `centred`, the terms are those of the standardised law, at a value computed from the piece itself:
+        where the scale is far below the location's last digit, the name's value has lost the digits that this needs.
         """
         if self.centred is None:
             return jnp.sum(self.law.log_prob(self.value)), self.log_jacobian
@@ -82,7 +82,7 @@ class Chart:
         self.model, self.supports = model, supports
         self.names = tuple(name for name in model.order if name in names)
         self.shapes = self._free_shapes()
-        """Of each name's piece of the free vector."""
+        """Shape of each name's piece of the free vector."""
         self.size = sum(math.prod(shape) for shape in self.shapes.values())
         """Length of the free vector."""
 
@@ -110,7 +110,10 @@ class Chart:
         return _transform(self.model.law_at(name, values), centring.get(name))
 
     def walk(self, free: Any, values: dict[str, Any], centring: Centring = AS_THEY_ARE) -> Iterator[Placed]:
-        """Each name in turn but points. Values are put into `values`, which must hold what the next name depends on."""
+        """Yields each name in turn, without points.
+
+        Values, those of points too, are put into `values`, which must hold whatever else the laws read.
+        """
         start = 0
         for name in self.names:
             law = self.model.law_at(name, values)
@@ -143,20 +146,20 @@ class Chart:
 
 
 def location_and_scale(law: Distribution) -> tuple[Any, Any]:
-    """Of each entry of a law that has them (`Facts.located`), in its free coordinate."""
+    """Location and scale of each entry, in its free coordinate, of a law that has them (`Facts.located`)."""
     base = peel(law)[0]
     return jnp.broadcast_to(base.loc, law.shape()), jnp.broadcast_to(base.scale, law.shape())
 
 
 def _standard(law: Distribution) -> Distribution:
-    """Of the same family (`Facts.located`), with location zero and scale one."""
+    """The law of the same family (`Facts.located`) with location zero and scale one."""
     base = peel(law)[0]
     others = {name: getattr(base, name) for name in facts_of(type(base).__name__).parameters}
     return type(base)(**{**others, "loc": 0.0, "scale": 1.0})
 
 
 def _transform(law: Distribution, centred: Any) -> Any:
-    """From free coordinates to values: of the support, or with the law's location and scale taken out in part."""
+    """From free coordinates to values: the support's transform, or with location and scale taken out in part."""
     plain = biject_to(law.support)
     if centred is None:
         return plain
@@ -180,7 +183,7 @@ class Space:
         """Parameter values by name at one free vector (and whole-numbered values), and the log density; traceable.
 
         The density is the prior's, of the free coordinates: log pi0(theta) + log |d theta / d free|, plus the log
-        probability of the whole-numbered parameters. -inf where the prior is, and where it is not a number.
+        probability of the whole-numbered parameters. -inf where the prior's is, and where a formula gives NaN or inf.
         """
         values: dict[str, Any] = {name: whole[name] for name in self.discrete}
         moved = {placed.name: placed for placed in self.chart.walk(free, values, centring)}
@@ -215,7 +218,7 @@ class Space:
             return np.asarray(program(rows))[:count]
 
     def _program(self, purpose: str, build: Callable[[], Callable[..., Any]]) -> Compiled:
-        options = AT_ONCE if purpose == "free" else NO_OPTIONS  # which is compiled for several numbers of rows
+        options = AT_ONCE if purpose == "free" else NO_OPTIONS  # "free" is compiled for several numbers of rows
         small = purpose != "points"
         return self.model.compiled.setdefault(("space", purpose), Compiled(build, small=small, options=options))
 
@@ -226,7 +229,7 @@ class Space:
 def unwalkable(model: Model, statistics: Sequence[str] = ()) -> str | None:
     """Why walking in free coordinates would miss part of a law, as the end of a sentence; None where it does not.
 
-    This concerns the prior, and the continuous `statistics` that walk too. Beta(0.01, 0.01) has a third of its mass
+    This concerns the prior, and the continuous `statistics` moved as well. Beta(0.01, 0.01) has a third of its mass
     within rounding of 1, where every coordinate is infinite: chains would never go there.
     """
     names = [n for n in model.order if n in statistics or (n in model.parameters and not model.is_discrete(n))]
@@ -253,7 +256,7 @@ def unwalkable(model: Model, statistics: Sequence[str] = ()) -> str | None:
 
 
 def _without_density(model: Model, names: Sequence[str], needed: Sequence[str]) -> str | None:
-    """The reason where a law has atoms or no unconstrained coordinates; None where none has."""
+    """The reason, where one of the laws has atoms or no unconstrained coordinates; else None."""
 
     def look(values: Values) -> str | None:
         for name in names:
@@ -272,7 +275,10 @@ def _without_density(model: Model, names: Sequence[str], needed: Sequence[str]) 
 
 
 def _edges(model: Model, names: Sequence[str], values: Values) -> dict[str, Any]:
-    """For each law but points, which entries have no coordinates, or none that lead back within a factor of two."""
+    """By law, without points: the share of entries with infinite coordinates or, if larger, of entries that are lost.
+
+    An entry is lost where its coordinates do not lead back to it within a factor of two.
+    """
     lost = {}
     for name in names:
         law = model.law_at(name, values)

@@ -48,11 +48,11 @@ def arguments(who: str, functions: Any, known: Mapping[str, Any]) -> dict[str, t
 def evaluated(who: str, functions: Functions, rows: Mapping[str, Array]) -> dict[str, Array]:
     """Every function at each row of its arguments' values: one value for each row.
 
-    Values that are not finite, not numbers, or not the same at a second look are refused.
+    Values that are not finite, not numbers, or not the same when computed again are refused.
     """
     columns: dict[str, Array] = {}
     takes = arguments(who, functions, rows)
-    for name, needed in takes.items():  # rows that no function takes may be elsewhere: they are not asked for
+    for name, needed in takes.items():  # columns that no function takes are not fetched
         given = {argument: columns[argument] if argument in columns else rows[argument] for argument in needed}
         count = len(next(iter((given or rows).values())))
         columns[name] = column(who, name, functions[name], given, count)

@@ -13,17 +13,17 @@ from noisewise.numerics import double
 IN_PLACE = frozenset(
     {"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy"},
 )
-"""Steps that leave the entries in their order."""
+"""Operations that leave the entries in their order."""
 FAITHFUL = IN_PLACE | {"transpose", "rev", "slice", "dynamic_slice", "gather"}
-"""Steps after which every number is still one entry of what went in."""
+"""Operations after which every number is still one entry of their argument."""
 CALLS = {"pjit", "jit", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 
 
 def entering(law: Law, name: str, straight: frozenset[str], *, in_place: bool = False) -> dict[str, str]:
     """By attribute of the law: "none" where `name` does not enter, "linear" where it does entry by entry, or "bent".
 
-    `straight` are the operations with other numbers that count as linear. With `in_place`, entries
-    must also keep their order: of an attribute of the same size, each is then the one in its own place.
+    `straight` are the operations with other numbers that count as linear. With `in_place`, entries must also keep their
+    order: each entry of an attribute of the same size then reads the entry in its own place.
     """
     rest = {other: struct for other, struct in law.row.items() if other != name}
 
@@ -57,7 +57,7 @@ def _ways(program: Any, marks: dict[Any, str], straight: frozenset[str], in_plac
 
 
 def _after(step: Any, ways: list[str], straight: frozenset[str], in_place: bool) -> str:
-    """How the result of one step depends on what its arguments do."""
+    """How the result of one step depends on the marked inputs, given how its arguments do."""
     name, marked = step.primitive.name, [way for way in ways if way != "none"]
     moves = name in (IN_PLACE if in_place else FAITHFUL)
     first = ways[0] != "none" or not (moves or name == "div")

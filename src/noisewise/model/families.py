@@ -1,7 +1,7 @@
-"""What is known of each of NumPyro's laws: mathematical facts, one row per class, whoever makes use of them.
+"""What is known of each of NumPyro's laws: mathematical facts, one row per class, for all other modules.
 
 Samplers of variates, sums, conjugate steps and fits read these rows; none keeps a list of laws of its own. A class
-without a row is drawn by NumPyro and evaluated by its density, and nothing else is taken for granted.
+without a row is drawn by NumPyro and evaluated by its density, and nothing else is assumed of it.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ class Facts:
     parameters: Mapping[str, str] = field(default_factory=dict)
     """Attributes that fix the law, each with its domain (a rule of `variates`); none where NumPyro is to draw it."""
     axes: Mapping[str, int] = field(default_factory=dict)
-    """Axes of its own that an attribute has."""
+    """How many axes of its own an attribute has; none where it is not listed."""
     event_dim: int = 0
-    """Axes of one value."""
+    """How many axes one value has."""
     discrete: bool = False
     """Whether all values are whole numbers."""
     statistics: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Facts:
     pole: bool = False
     """Whether the density may be infinite at an end."""
     heavy: bool = False
-    """Whether the density may fall no faster than a power of the distance."""
+    """Whether the density may fall more slowly than exponentially in the distance."""
     moving_end: bool = False
     """Whether a parameter is an end of the support."""
     periodic: bool = False
@@ -50,7 +50,7 @@ class Facts:
 
     @property
     def located(self) -> bool:
-        """Whether its free coordinate is `loc` plus `scale` times a variable that has neither."""
+        """Whether its free coordinate is `loc` plus `scale` times a variable whose law has neither."""
         return {"loc", "scale"} <= set(self.parameters) and not {"low", "high"} & set(self.parameters)
 
 
@@ -147,5 +147,5 @@ _NOTHING = Facts()
 
 
 def facts_of(kind: str) -> Facts:
-    """What is known of a class of laws; of one without a row, nothing."""
+    """What is known of a class of laws; empty `Facts` for one without a row."""
     return FACTS.get(kind, _NOTHING)

@@ -32,7 +32,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Parts:
-    """What a model is made of."""
+    """The arguments of `Model`."""
 
     prior: dict[str, Callable[..., Any]]
     statistics: dict[str, Callable[..., Any]]
@@ -78,7 +78,7 @@ def read(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], statis
         advice = 'Give statistics=["count"], the sites whose values were released with noise.'
         raise refusal(WHO, "statistics", "must be a list of names of sites", statistics, advice)
 
-    # Copies: JAX may hold arrays that it has met already in 32 bits.
+    # Copies: of arrays that it has met before, JAX may hold a 32-bit version.
     args, kwargs = jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, (args, kwargs))
 
     def model() -> Any:
@@ -107,7 +107,7 @@ def read(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], statis
 
 
 def _refuse(trace: Mapping[str, Any], statistics: list[Any]) -> None:
-    """What cannot be a parameter, statistic or plate, by the name of its site."""
+    """Refuse, by the name of its site, whatever cannot be a parameter, statistic or plate."""
     sites = [name for name, site in trace.items() if site["type"] == "sample"]
     for name in statistics:
         checks.known_name(WHO, "statistics", name, sites, "must be sites of the function")
@@ -151,7 +151,7 @@ def _value(model: Callable[[], Any], name: str, values: Mapping[str, Any]) -> An
 
 
 def _parents(value_of: Callable[[Mapping[str, Any]], Any], name: str, before: Mapping[str, Array]) -> list[str]:
-    """The sites whose values enter what is found at a site."""
+    """The earlier sites whose values enter the law, or the value, of a site."""
     try:
         with double():
             program = jax.make_jaxpr(lambda values: jax.tree.leaves(value_of(values)))(dict(before))
@@ -167,7 +167,7 @@ def _parents(value_of: Callable[[Mapping[str, Any]], Any], name: str, before: Ma
 def _function(
     value_of: Callable[[Mapping[str, Any]], Any], name: str, before: Mapping[str, Array], parents: list[str]
 ) -> Callable[..., Any]:
-    """What is found at a site as a function of its parents by name; other sites keep the values seen first."""
+    """The law, or value, of a site as a function of its parents; other sites keep their values of the first run."""
     function = function_of(parents, lambda values: value_of({**before, **values}))
     function.__name__ = name
     return function

@@ -39,7 +39,7 @@ def dependencies(who: str, function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def as_function(who: str, law: Any) -> Callable[..., Any]:
-    """A law or a function as a function."""
+    """`law` as a function: a distribution becomes one without arguments, a function stays itself."""
     if isinstance(law, Distribution):
         return constant_law(law, who)
     if isinstance(law, type) or not callable(law):

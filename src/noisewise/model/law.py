@@ -45,16 +45,16 @@ class Form:
     """What tracing tells of a law: everything about it that does not depend on values."""
 
     variate: Variate | None
-    """None: the law's own JAX sampler, with one key per row."""
+    """The innermost law's sampler; None where JAX draws the law, with one key per row."""
     base_shape: tuple[int, ...]
     """Shape of one draw of the innermost law."""
     shape: tuple[int, ...]
     transformed: bool
     discrete: bool
     kind: str
-    """As `kind_of` has it."""
+    """The class name, as `kind_of` gives it."""
     passed: Mapping[str, str] = field(default_factory=dict)
-    """Attributes that are a parent's value as it is, with that parent."""
+    """Attributes that are a parent's value unchanged, each with that parent's name."""
     fixed: frozenset[str] = frozenset()
     """Attributes that no parent enters."""
 
@@ -65,7 +65,7 @@ class Form:
 
     @property
     def settled(self) -> set[str]:
-        """Attributes that need no program."""
+        """Attributes that no program need compute."""
         return {*self.passed, *self.fixed}
 
     @property
@@ -167,10 +167,10 @@ def rounded_to_32_bit(leaves: Any) -> bool:
 
 
 def log_density(law: Distribution, value: Any) -> Any:
-    """log density of one value: -inf off the law's support, for whatever parameters made that support.
+    """log density of one value: -inf outside the support, which the law's own parameters may decide.
 
     Whole-numbered laws are extended to the numbers between: a Poisson law at 37.4 is evaluated by its formula, as a
-    naive analysis would, and likewise counts that noise keeps from adding up to a multinomial's total.
+    naive analysis would, and so is a multinomial law at noisy counts that do not add up to its total.
     """
     unchecked(law)  # NumPyro's validation would call the numbers between impossible
     inside = possible(law, value)
@@ -246,7 +246,7 @@ class Law:
             return np.asarray(drawn)
 
     def at(self, values: Values) -> Distribution:
-        """The law at one value of each parent; what is no proper distribution is refused."""
+        """The law at one value of each parent; anything but a proper distribution is refused."""
         try:
             law = self.function(**values)
         except Exception as error:
@@ -309,7 +309,7 @@ class Law:
 
     @cached_property
     def _known(self) -> dict[str, Array]:
-        """Those attributes, checked: once, not with every block."""
+        """The attributes in `constant`, checked once, not with every block."""
         assert self.form.variate is not None
         return self.form.variate.checked(self.constant)
 
@@ -370,7 +370,7 @@ class Law:
         lead: tuple[int, ...],
         out: Array | None = None,
     ) -> Array:
-        """Draws from attributes that are `checked`: an axis of rows, and with two in `lead` one of records.
+        """Draws from attributes that are `checked`, with leading axes `lead`: rows, or rows and records.
 
         They may lie in `out`, if that is given and the law beneath can be drawn in place.
         """
@@ -386,7 +386,7 @@ class Law:
         return base
 
     def _attributes_of(self, outer: Values, inner: Values, records: int | None, blocks: int = 1) -> dict[str, Array]:
-        """Attributes that vary, by name, with an axis of rows, and with `records` then one of records, or of 1."""
+        """The varying attributes: first an axis of rows; with `records`, then one of records, or of length 1."""
         assert self.form.variate is not None
         varying: dict[str, Array] = {
             name: np.asarray(inner[of]) for name, of in self.form.passed.items() if of in inner

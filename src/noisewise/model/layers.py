@@ -37,9 +37,9 @@ class Pair:
     predictive: Callable[[Attributes, Attributes, Any, Any], Distribution]
     """(the layer's law, the statistic's, slope, rest) -> the statistic's law without the layer."""
     given: Callable[[Attributes, Attributes, Any, Any, Any], tuple[Any, ...]]
-    """The same and the statistic -> numbers that fix the layer's law given the statistic."""
+    """(the same four, the statistic) -> parameters of the layer's law given the statistic."""
     draw: Callable[..., Array]
-    """(random numbers, those numbers) -> the layer."""
+    """(random generator, those parameters) -> a draw of the layer."""
 
 
 def _gamma(layer: Attributes) -> tuple[Any, Any]:
@@ -84,7 +84,7 @@ def _normal_predictive(layer: Attributes, law: Attributes, slope: Any, rest: Any
 
 
 def _normal_given(layer: Attributes, law: Attributes, slope: Any, rest: Any, statistic: Any) -> tuple[Any, ...]:
-    """Mean and standard deviation, by the share of the statistic's variance that the layer is behind."""
+    """Mean and standard deviation, by the ratio of the layer's part in the statistic's spread to the rest of it."""
     ratio = slope * layer["scale"] / law["scale"]
     whole = 1.0 + ratio**2
     surprise = (statistic - rest - slope * layer["loc"]) / law["scale"]
@@ -112,7 +112,7 @@ PAIRS = {
 
 
 class Integrated(Law):
-    """The law of a statistic with its layer integrated out. It is drawn as it was before: the layer, and then it."""
+    """The law of a statistic with its layer integrated out. A draw is made by way of a draw of the layer."""
 
     def __init__(self, layer: "Layer", who: Any, structs: Mapping[str, Any]) -> None:
         super().__init__(who, layer.predictive, layer.parents, structs)
@@ -137,7 +137,7 @@ class Layer:
 
     @property
     def pair(self) -> Pair:
-        """What is known of the two laws."""
+        """The conjugate pair that the two laws are."""
         return PAIRS[self.law.form.kind, self.reader.form.kind]
 
     @property
@@ -152,7 +152,7 @@ class Layer:
         return law.expand(self.reader.form.shape) if law.batch_shape != self.reader.form.shape else law
 
     def _parts(self, values: Values) -> tuple[Attributes, Attributes, Any, Any]:
-        """What a pair wants to know; one number in place of many where all units are alike."""
+        """The first four arguments of a pair's functions; one number in place of many where all units are alike."""
         layer, law, slope, rest = self._whole_parts(values)
         if self.alike:
             law, slope, rest = jax.tree.map(_first, (law, slope, rest))
@@ -187,7 +187,7 @@ class Layer:
         return all(size == 1 for size in sizes) and all(one is not None and np.ptp(one) == 0.0 for one in numbers)
 
     def given(self, values: Values) -> tuple[Any, ...]:
-        """What fixes the layer's law at one value of everything else; traceable."""
+        """The parameters of the layer's law given one value of everything else; traceable."""
         numbers = self.pair.given(*self._parts(values), values[self.statistic])
         return tuple(jnp.broadcast_to(number, self.law.form.shape) for number in numbers)
 
@@ -214,10 +214,10 @@ def _first(values: Any) -> Any:
 def layers_of(
     nodes: Mapping[str, Any], edges: Mapping[str, tuple[str, ...]], names: Iterable[str], first: bool = False
 ) -> list[Layer]:
-    """Those of the named parameters that are layers, by what stands behind every name and what each depends on.
+    """The layers among the named parameters: `nodes` has every name's law, `edges` the names that it depends on.
 
-    One for each statistic: with that integrated out, the law that another layer would be paired with is gone. With
-    `first`, parameters whose priors depend on nothing count too.
+    At most one for each statistic: with that integrated out, the law that another layer would be paired with is gone.
+    With `first`, parameters whose priors depend on nothing count too.
     """
     names = [name for name in names if first or nodes[name].parents]
     layers = [layer for name in names if (layer := _layer(nodes, edges, name)) is not None]

@@ -38,8 +38,8 @@ class Model:
     or a `Simulator`. Functions are written for one value of each argument, in `jax.numpy`; their argument
     names are what they depend on. The model knows nothing of privacy.
 
-    `dims` names axes, `{"rate": ("county",)}`: where a released statistic has labels along an axis of that name, so has
-    everything here that names it. `coords` gives labels along axes that no released statistic has.
+    `dims` names axes, `{"rate": ("county",)}`: labels that a released statistic has along an axis hold for everything
+    here with an axis of that name. `coords` gives labels along axes that no released statistic has.
 
     `derived` names quantities computed from parameters and statistics, `{"difference": lambda p1, p2: p1 - p2}`: every
     posterior of the model has them beside its draws.
@@ -80,7 +80,7 @@ class Model:
         self._nodes: dict[str, Node] = {}
         self._trial: dict[str, Any] = {}
         self.added: Mapping[str, Any] = {}
-        """Statistics that `extended` has added, each with the key it was told."""
+        """Statistics that `extended` has added, each with its key."""
         self.layers: tuple[Layer, ...] = ()
         """Parameters that `integrated` has integrated out."""
         self._extended: dict[Any, Model] = {}
@@ -141,7 +141,7 @@ class Model:
         return {name: self.shape(name) for name in self._order} | self._derived_shapes
 
     def _refuse_duplicates(self, statistics: Mapping[str, Any]) -> None:
-        """Refuse a name of two things. Fields of different totals' records may share one: no function reads both."""
+        """Refuse a name given to two things. Fields of different totals may share one: no function reads both."""
         fields = {field for body in statistics.values() if isinstance(body, Total) for field in body.record}
         for name in [*self.statistics, *fields]:
             if name in self.parameters or (name in fields and name in self.statistics):
@@ -185,7 +185,7 @@ class Model:
         return Law(who, body, self._edges[name], structs)
 
     def _try(self, name: str) -> None:
-        """Refuse now what cannot be drawn from at all."""
+        """Draw once from a law, so that one that cannot be drawn from at all is refused now."""
         law = self._nodes[name]
         if isinstance(law, Law) and all(parent in self._trial for parent in law.parents):
             self._trial[name] = law.trial(np.random.default_rng(0), self._trial)
@@ -203,7 +203,7 @@ class Model:
     def extended(self, added: Mapping[str, tuple[Any, str, Callable[[Any], Distribution]]]) -> "Model":
         """The same model with more statistics: each a key, the name it depends on, and a function of its value.
 
-        Models with the same keys are one, so that their programs are compiled once.
+        The same keys give the same model object, so that its programs are compiled once.
         """
         added_keys = tuple((name, key) for name, (key, _, _) in added.items())
         if added_keys not in self._extended:
@@ -220,10 +220,10 @@ class Model:
         return self._extended[added_keys]
 
     def integrated(self, kept: Iterable[str], first: bool = False) -> "Model":
-        """The model with its layers integrated out, but for those named or read by a statistic named; or itself.
+        """The model with its layers integrated out; itself where there are none.
 
-        It has no derived quantities: those may depend on a layer. With `first`, parameters that depend on nothing
-        count as layers too.
+        Layers that are in `kept`, or are read by a statistic in `kept`, stay. A model without its layers has no derived
+        quantities: those may depend on a layer. With `first`, parameters that depend on nothing count as layers too.
         """
         key = ("integrated", frozenset(kept), first)
         if key not in self._extended:
@@ -254,7 +254,7 @@ class Model:
         return model
 
     def place(self, name: str) -> Place:
-        """A parameter or a statistic, for a message."""
+        """Where a parameter or a statistic stands in the model, for a message."""
         return Place(f"Model['{name}']", ("prior" if name in self.parameters else "statistics", name))
 
     # What the samplers ask ---------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class Model:
         return {name: jax.ShapeDtypeStruct((1, *self.shape(name)), self.dtype(name)) for name in names}
 
     def example(self, name: str) -> Distribution | None:
-        """The law of `name` at one drawn value of each parent; None below a total or simulator, not drawn here."""
+        """The law of `name` at one drawn value of each parent; None where one depends on a total or a simulator."""
         law = self.law(name)
         if any(parent not in self._trial for parent in law.parents):
             return None
@@ -332,7 +332,7 @@ class Model:
         return not any(isinstance(self._nodes[name], BoundSimulator) for name in names)
 
     def acts_row_by_row(self, names: Iterable[str]) -> bool:
-        """Whether `names` are laws, which `draw` takes with the generators of several blocks side by side."""
+        """Whether all `names` are laws, for which `draw` takes the generators of several blocks side by side."""
         return all(isinstance(self._nodes[name], Law) for name in names)
 
     def cost_of_row(self, name: str) -> int:
@@ -343,7 +343,7 @@ class Model:
         return self.latent_of_row(name)
 
     def latent_of_row(self, name: str) -> int:
-        """As `cost_of_row`, with a total's records, whether or not a simulation needs them."""
+        """As `cost_of_row`, with a total's records (256 at most), whether or not a simulation needs them."""
         node = self._nodes[name]
         if isinstance(node, BoundSimulator) and not node.simulator.batched:
             return max(self._width(name), 512)
@@ -353,7 +353,7 @@ class Model:
         return self._width(name) * min(records, 256)
 
     def block_cost_of_row(self, name: str) -> int:
-        """As `cost_of_row`, with every record that is simulated, however many."""
+        """As `cost_of_row`, with every record that is simulated: here their number has no limit."""
         node = self._nodes[name]
         if isinstance(node, BoundTotal) and node.known is None and isinstance(node.total.n, int):
             return self._width(name) * node.total.n
@@ -370,7 +370,7 @@ class Model:
         given: Values | None = None,
         poll: Poll = lambda: None,
     ) -> dict[str, Array]:
-        """`given` values with `names` drawn after them, one row each."""
+        """The `given` values, and beside them `rows` draws of each of `names`, which must come after their parents."""
         if on_accelerator() and self.simulates_on_accelerator(names):
             return simulate(self, rng, names, rows, given or {}, poll)
         values = dict(given or {})
@@ -447,9 +447,9 @@ def _of_one(function: Callable[[Any], Distribution], parent: str, **values: Any)
 def prior_generator(seed: int, block: int) -> np.random.Generator:
     """Random numbers of a block of prior draws.
 
-    An algorithm's streams have other keys. A `SeedSequence` fills a pool of four words of 32 bits with seed and block,
-    and zeros after them; a purpose's numbers come after these four words, and are mixed into what is there. So a seed
-    below 2**96 leaves room for the block, and no purpose has the keys of its prior draws. From 2**96 on the block is
-    itself the fifth word: there block 900 of prior draws begins as the starts of `Purpose.STARTS` do.
+    The streams of algorithms have other keys. A `SeedSequence` fills a pool of four 32-bit words with the seed, the
+    block and zeros; for a stream, the numbers of its `Purpose` come after these four words and are mixed into the pool.
+    So a seed below 2**96 leaves a word for the block, and no stream has the key of its prior draws. From 2**96 on the
+    block is the fifth word itself: there block 900 of prior draws begins as the streams of `Purpose.STARTS` do.
     """
     return np.random.default_rng([seed, block])

@@ -15,13 +15,13 @@ BLOCKS, ROWS = 25, 4096
 """Draws of the prior where there is no formula, by blocks of the size that `Model.simulate` compiles for."""
 SHARES = (0.025, 0.5, 0.975)
 NO_FORMULA = (NotImplementedError, ImportError, TypeError, ValueError)
-"""What a law answers that has none."""
+"""What a law without a formula raises."""
 
 
 def prior_draws(model: Model, seed: int, *, blocks: int, rows: int) -> dict[str, Array]:
     """Draws of parameters, of statistics that are laws of them, and of what derives from these.
 
-    Sums over records, perhaps very many, are not drawn, and nothing that depends on them.
+    Totals (their records may be very many) and simulators are not drawn, nor anything that depends on them.
     """
     names: list[str] = []
     for name in model.order:
@@ -44,9 +44,9 @@ class PriorSpread(NamedTuple):
 
 
 def prior_spread(model: Model, name: str) -> PriorSpread:
-    """Of a parameter that is one number: by formula where the law has one, else from draws.
+    """Where the prior of a parameter that is one number lies: by formula where its law has one, else from draws.
 
-    Of a law that depends on other parameters, with these drawn from their priors too.
+    Where the law depends on other parameters, these are drawn from their priors too.
     """
     law = None if model.parents(name) else model.example(name)
     if law is not None:
@@ -66,9 +66,9 @@ def prior_spread(model: Model, name: str) -> PriorSpread:
 
 
 def _quantile(law: Any, share: float, values: Array) -> float:
-    """Of a continuous law whose distribution function has a formula; its inverse only for Gamma and Beta.
+    """The quantile of a continuous law: by formula for Gamma and Beta, else by inverting its distribution function.
 
-    `values`: draws of it, which lie on either side.
+    The least and the largest of `values`, draws of the law, bracket the quantile.
     """
     if law.is_discrete:
         raise NotImplementedError

@@ -18,8 +18,9 @@ PART = 2**17
 class Records:
     """`records` records of each of `rows` rows, drawn again and again.
 
-    The variates, and their order, are those of fields drawn whole, one after the other: of all fields but the last
-    every part is drawn before the next field's, and kept. Normal numbers of large parts are made in pairs within one.
+    The variates, and their order, are those of fields drawn whole, one after the other: every field but the last is
+    drawn in all its parts, and kept, before the next field begins. Normal numbers are an exception: in large parts they
+    are made in pairs within each part.
     """
 
     def __init__(self, laws: Mapping[str, Law], outer: Values, rows: int, records: int) -> None:
@@ -33,9 +34,9 @@ class Records:
         }
 
     def draw(self, rng: np.random.Generator, whole: bool) -> Iterator[tuple[slice, dict[str, Any]]]:
-        """New records, by part of the rows, with what they depend on; with `whole`, all rows at once.
+        """Yields parts of the rows, each with its new records and the values that these depend on.
 
-        What is drawn is overwritten by the next call.
+        With `whole`, all rows are one part. The next call overwrites the records.
         """
         fields = list(self.laws)
         drawn: dict[str, Array] = {}
@@ -80,6 +81,6 @@ class Records:
         return law.drawn(rng, checked, values, (rows, self.records), None if law.form.transformed else out)
 
     def _memory(self, field: str, rows: int) -> Array:
-        """For one field of that many rows."""
+        """Scratch memory for one field of that many rows."""
         struct = self.laws[field].struct
         return SCRATCH.array(field, (rows, self.records, *struct.shape), struct.dtype)

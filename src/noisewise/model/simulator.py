@@ -12,7 +12,7 @@ from noisewise.model.graph import Poll, dependencies
 from noisewise.numerics import Array, Values
 
 REPEATS, SECONDS = 16, 0.1
-"""Generators with which a simulator is called twice; no further one after so many seconds."""
+"""Generators with each of which a simulator is called twice, at most; seconds after which no further one is tried."""
 
 
 class Simulator:
@@ -57,7 +57,7 @@ class BoundSimulator:
             try:
                 once = first if seed == 0 else self.draw(np.random.default_rng(seed), trial, 2, lambda: None)
                 again = self.draw(np.random.default_rng(seed), trial, 2, lambda: None)
-            except (InferenceError, InputError):  # not a matter of randomness: told when it comes to that
+            except (InferenceError, InputError):  # not a matter of randomness: reported if a run meets it
                 return
             if not np.array_equal(once, again):
                 rule = "must draw all its random numbers from 'rng', and remember nothing: the same generator gave"

@@ -64,7 +64,7 @@ def declared_ends(support: Any) -> tuple[Any, Any]:
 
 
 def chart(support: Any) -> str:
-    """The coordinates that suit one entry: "real", "positive", "unit", or nothing where none of these."""
+    """The coordinates that suit one entry: "real", "positive" or "unit"; "" where none of these does."""
     support = innermost(support)
     charts = (("real", [real]), ("positive", [positive, nonnegative]), ("unit", [unit_interval]))
     return next((name for name, constraints in charts if any(support is constraint for constraint in constraints)), "")
@@ -79,8 +79,8 @@ def support_moves(law: Callable[[Values], Any], structs: Values) -> bool:
 def support_ends(law: Distribution) -> list[Any]:
     """Lower and upper end of the law's support; infinite where it has none; traceable.
 
-    An affine transform declares the whole line unless it is told its domain, so for transforms that rise or fall
-    throughout the ends are those of the base law, transformed.
+    An affine transform declares the whole line unless its domain was given to it, so for monotone transforms the ends
+    are those of the base law, transformed.
     """
     base, _, transforms = peel(law)
     if not all(isinstance(transform, MONOTONE) for transform in transforms):
@@ -99,5 +99,5 @@ def support_ends(law: Distribution) -> list[Any]:
 
 
 def _is_infinite(end: Any) -> bool:
-    """Whether that is known without the parameters."""
+    """Whether an end is known, without the parameters, to be infinite."""
     return isinstance(end, (float, np.ndarray)) and bool(np.all(np.isinf(end)))

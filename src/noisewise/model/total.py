@@ -21,7 +21,7 @@ from noisewise.numerics.record_sums import PlainSums
 Structs = Mapping[str, jax.ShapeDtypeStruct]
 
 SHORT_ROW = 512
-"""Rows of records shorter than this NumPy may copy to buffers to add their locations: longer ones gain by none."""
+"""NumPy may copy rows of fewer records to its buffers, to add their locations; longer rows gain nothing from that."""
 RECORDS_AT_ONCE = 2**18
 """Records simulated at a time over a whole block, so that memory does not grow with n."""
 
@@ -83,7 +83,7 @@ class Total:
 
 
 class BoundTotal:
-    """A `Total` whose laws are compiled; draws by summing chunks of records in a fixed order."""
+    """A `Total` whose laws are compiled; drawn by its own law if known, else by sums over records in a fixed order."""
 
     def __init__(self, total: Total, who: str, structs: Structs) -> None:
         self.who, self.total, self.parents = who, total, total.parents
@@ -118,7 +118,7 @@ class BoundTotal:
         return jax.ShapeDtypeStruct(result.shape[1:], np.int64 if whole else np.float64)
 
     def _contributions(self, values: Values) -> Any:
-        """By row and record; traceable."""
+        """The contributions by row and record; traceable."""
         names, fields = self.total.arguments, self.total.record
 
         def of_row(outer: Values, inner: Values) -> Any:
@@ -149,14 +149,14 @@ class BoundTotal:
 
     @cached_property
     def known(self) -> KnownSum | None:
-        """The law of the total; None where only simulation gives it."""
+        """The law of the total; None where records are to be simulated (see `law_of_sum`)."""
         total = self.total
         summand = Summand(self.laws, total.contribution, total.arguments, self._structs, self.struct)
         return law_of_sum(summand, total.n if isinstance(total.n, int) else None)
 
     @cached_property
     def _plain(self) -> PlainSums | None:
-        """The sums in NumPy, where the contribution is plain arithmetic."""
+        """The sums in NumPy, where the contribution is plain arithmetic; else None."""
         sums = PlainSums(lambda: functools.partial(self._contributions))
         looked_at = {name: (2, 3) if name in self.laws else (2,) for name in self.total.arguments}
         structs = {
@@ -181,7 +181,7 @@ class BoundTotal:
         chunk = self._chunk(rows)
         records = Records(self.laws, outer, rows, chunk)
         total: Any = np.zeros((rows, *self.struct.shape), dtype=self.struct.dtype)
-        with np.errstate():  # at whose end the buffers of NumPy's operations are again as they were
+        with np.errstate():  # which also restores the size of NumPy's buffers at its end
             np.setbufsize(SHORT_ROW)
             for start in range(0, int(n.max()), chunk):
                 poll()
@@ -190,7 +190,7 @@ class BoundTotal:
         return total
 
     def _added(self, values: Values, left: Array, chunk: int) -> Array:
-        """What some rows of records add up to, of which only the first `left` of each row count."""
+        """Sums over some rows of records, of which only the first `left` of each row count."""
         needed = {name: values[name] for name in self.total.arguments}
         full = isinstance(self.total.n, int) and self.total.n % chunk == 0
         if self._plain is not None and isinstance(self.total.n, int) and not full:
@@ -220,5 +220,5 @@ class BoundTotal:
 
 
 def _widened(mask: Any, rank: int) -> Any:
-    """With axes at the end, up to that rank."""
+    """`mask` with axes of length 1 added at its end, up to that rank."""
     return mask.reshape(mask.shape + (1,) * (rank - mask.ndim))

@@ -48,9 +48,9 @@ class Variate:
     axes: Mapping[str, int]
     event_dim: int
     in_parts: bool = True
-    """Whether it goes through the entries once, in their order: drawn part by part, they are the same."""
+    """Whether the sampler goes through the entries once, in order: drawn part by part, the variates are the same."""
     fills: bool = False
-    """Whether it takes `out`, an array of that shape to put the variates into."""
+    """Whether the sampler takes `out`, an array of the variates' shape to put them into."""
 
     def __call__(self, rng: np.random.Generator, shape: tuple[int, ...], attributes: dict[str, Array]) -> Array:
         """Check the attributes, then draw."""
@@ -70,7 +70,7 @@ def _require(condition: Array, name: str, rule: str, value: Array) -> None:
 
 
 def _ends(value: Array) -> tuple[Any, Any]:
-    """Least and largest, NaN where one is NaN: two passes settle what a mask of every entry would."""
+    """Least and largest entry, NaN where any entry is NaN: two passes replace a mask of all entries."""
     return (value.min(), value.max()) if np.size(value) else (1.0, 1.0)
 
 
@@ -154,7 +154,7 @@ VARIATES: dict[str, Variate] = {}
 
 
 def _draws(*names: str, in_parts: bool = True, fills: bool = False) -> Callable[[Draw], Draw]:
-    """Registers the sampler of laws that have these parameters."""
+    """A decorator that registers the sampler of the laws with these class names."""
 
     def register(draw: Draw) -> Draw:
         for name in names:
@@ -186,7 +186,7 @@ def _normal(rng: Any, shape: Any, loc: Array, scale: Array, out: Array | None = 
 
 
 def _centred_normal(rng: Any, shape: Any, scale: Array, out: Array | None) -> Array:
-    """By NumPy's own; where there is memory for many, as for records, those made in pairs, in half the time."""
+    """NumPy's variates; where `out` is given, as for records, variates made in pairs, which take half the time."""
     if out is not None and np.size(scale) == 1:
         return fill_with_normals(rng, out, float(np.ravel(scale)[0]))
     drawn: Array = rng.standard_normal(shape) if out is None else fill_with_normals(rng, out)
@@ -363,7 +363,7 @@ def _multinomial_logits(rng: Any, shape: Any, logits: Array, total_count: Array)
 
 @_draws("CategoricalProbs")
 def _categorical(rng: Any, shape: Any, probs: Array) -> Array:
-    """The number of cumulative probabilities, but the last, at or below a uniform."""
+    """The number of cumulative probabilities, without the last, that are at or below a uniform variate."""
     thresholds = np.cumsum(probs, axis=-1)[..., :-1]
     return np.sum(rng.random(shape)[..., None] >= thresholds, axis=-1)
 

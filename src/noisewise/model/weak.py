@@ -17,7 +17,7 @@ def counts_up_to(most: Any, shape: int | tuple[int, ...] = ()) -> Any:
 
     It is proper, as a flat law without a bound is not, and weak where `most` is far above every count:
     `nw.Model(prior={}, statistics={"cells": nw.counts_up_to(10_000, shape=(8,))})`. An array of bounds, one for each
-    count, declares what is known of them: 0 for a count that is none.
+    count, declares what is known of them: 0 for a count that must be 0.
     """
     if np.ndim(most):
         return _each_up_to(np.asarray(most), shape)

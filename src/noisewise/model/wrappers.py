@@ -27,9 +27,9 @@ def peel(law: Distribution) -> tuple[Distribution, tuple[int, ...], list[Any]]:
 
 
 def kind_of(law: Distribution) -> str:
-    """The NumPyro class beneath the wrappers, by name: what `families` has facts of.
+    """The name of the NumPyro class beneath the wrappers, under which `families` has its facts.
 
-    Nothing where the law is transformed, or of a class that is not NumPyro's own.
+    Empty where the law is transformed, or of a class that is not NumPyro's own.
     """
     base, _, transforms = peel(law)
     return "" if transforms or not type(base).__module__.startswith("numpyro.") else type(base).__name__

@@ -16,7 +16,7 @@ from noisewise.numerics.precision import double, placement
 
 NO_OPTIONS: Mapping[str, Any] = {}
 ALWAYS = 10
-"""What compiling a program takes whatever is in it, in operations."""
+"""Fixed cost of compiling a program, in operations."""
 PLAINLY = {"xla_cpu_use_fusion_emitters": False}
 """XLA's options for a program of many small steps on the processor, as those of a chain are: without its newer way of
 writing loops such a program is compiled in half the time, and runs no slower (benchmarks/first_result.py). Programs
@@ -42,9 +42,9 @@ _looking = contextvars.ContextVar("looking", default=False)
 
 @contextmanager
 def looking() -> Iterator[None]:
-    """For a look at a few rows, which will not come again: programs that are missing are compiled `AT_ONCE`.
+    """Within it, missing programs are compiled `AT_ONCE`: for a look at a few rows, which will not come again.
 
-    They are kept apart from those of the same shapes that run often.
+    They are kept apart from programs of the same shapes that run often.
     """
     token = _looking.set(True)
     try:
@@ -76,10 +76,10 @@ class Compiled:
     """`build()` gives a function; it is compiled once per shape of its arguments, and only the program is kept.
 
     `jax.jit` would keep the traced function, and with it the NumPy arrays the analyst's functions close over: JAX
-    remembers such an array in 64 bits, and the analyst's own 32-bit use of it would fail. Called within `double`.
+    remembers such an array in 64 bits, and the analyst's own 32-bit use of it would fail. Call it within `double`.
     Threads that ask for one program at the same time wait for the first to compile it. Programs are not pickled.
-    A `small` one, of arguments whose first axis is that of rows, is left to NumPy on the CPU where it is no more than
-    plain arithmetic, and gives NumPy arrays. `options` are XLA's, on the processor: `PLAINLY` or `AT_ONCE`.
+    On the CPU, a `small` function that is plain arithmetic is run by NumPy instead, and gives NumPy arrays; the first
+    axis of its arguments must be that of rows. `options` are XLA's, on the processor: `PLAINLY` or `AT_ONCE`.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class Compiled:
         return self._program(arguments)(*arguments)
 
     def prepare(self, *arguments: Any, after: threading.Event | None = None) -> threading.Event:
-        """Compile for arguments of these shapes in a thread of its own; who calls meanwhile waits for that.
+        """Compile for arguments of these shapes in a thread of its own; a call meanwhile waits for it.
 
-        `jax.ShapeDtypeStruct` will do for an array. What fails here fails again, and is raised, where it is called.
+        `jax.ShapeDtypeStruct` will do for an array. An error here is dropped: the call meets it again, and raises it.
         The event is set when only XLA's part is left. Until then the interpreter is busy, and a second program would
         only delay the first: give the event as its `after`.
         """
@@ -122,7 +122,7 @@ class Compiled:
                 suppress(Exception),
                 self._lock,
                 double(),
-            ):  # who asks meanwhile waits, and takes no turn before its time
+            ):  # a call meanwhile waits too, and does not compile before `after`
                 if after is not None:
                     after.wait()
                 self._program(arguments, handed_over)
@@ -130,7 +130,7 @@ class Compiled:
             handed_over.set()
 
     def shapes(self, *arguments: Any) -> Any:
-        """What the program will give for arguments of these shapes: it is traced, and compiled from that trace."""
+        """Shapes and types of the results for arguments of these shapes; later compilation uses the same trace."""
         key = self._key(*jax.tree.flatten(arguments))
         with self._lock:
             if key not in self._outputs:
@@ -155,9 +155,9 @@ class Compiled:
         return (placement(), _looking.get(), tree, *map(_form, leaves))
 
     def by_blocks(self, blocks: int, *arguments: Any) -> Any:
-        """As for the arguments of each block alone, which are equal parts of these: by the same program, the same bits.
+        """The results of `blocks` equal parts of the arguments, joined: the same bits as for each part alone.
 
-        NumPy acts row by row, and may take all of them together.
+        A compiled program is run part by part. NumPy acts row by row, and takes all parts together.
         """
         leaves, tree = jax.tree.flatten(arguments)
         plain = self._plain(arguments, leaves, tree)
@@ -172,7 +172,7 @@ class Compiled:
         return jax.tree.map(lambda *parts: np.concatenate(parts), *results)
 
     def plain(self, *arguments: Any) -> Callable[..., Any] | None:
-        """The program in NumPy, where it is known already that there is one: it needs no `double`."""
+        """The program in NumPy if it has been made already, else None; it needs no `double`."""
         leaves, tree = jax.tree.flatten(arguments)
         here = placement() is None
         program: Callable[..., Any] | None = self._programs.get(_plain_key(leaves, tree)) if here else None
@@ -210,9 +210,9 @@ class Compiled:
 
 
 def _made(lowered: Any, options: Mapping[str, Any]) -> Callable[..., Any]:
-    """The program, with XLA's `options` where the installed version has them; of several, perhaps only `PLAINLY`."""
+    """The program, with as much of XLA's `options` as the installed version knows: all, only `PLAINLY`, or none."""
     for known in [options] + [PLAINLY] * (len(options) > len(PLAINLY)) if options else []:
-        with suppress(jax.errors.JaxRuntimeError):  # one that it has not; any other failure is met again
+        with suppress(jax.errors.JaxRuntimeError):  # an unknown option; any other failure is met again
             program: Callable[..., Any] = lowered.compile(compiler_options=dict(known))
             return program
     plain: Callable[..., Any] = lowered.compile()
@@ -220,7 +220,7 @@ def _made(lowered: Any, options: Mapping[str, Any]) -> Callable[..., Any]:
 
 
 def _plain_key(leaves: list[Any], tree: Any) -> Any:
-    """Of a program for any number of rows."""
+    """The key of a program in NumPy, which serves any number of rows."""
     return ("plain", tree, *((shape[1:], dtype) for shape, dtype in map(_form, leaves)))
 
 

@@ -1,4 +1,4 @@
-"""Draws from finite laws by inverting their sums, with a guide to where the sums pass (Chen and Asau 1974)."""
+"""Draws from finite laws by inverting their distribution functions, with a guide table (Chen and Asau 1974)."""
 
 import numpy as np
 
@@ -9,10 +9,11 @@ CELLS, LEAST_CELLS, MOST = 2**12, 2**4, 2**22
 
 
 class Inversion:
-    """Laws given by weights, one in each column: the number of a value is how many sums are at most a uniform number.
+    """Laws given by weights, one law in each column; a draw is the index of a value.
 
-    Most cells of the guide lie between two sums, and hold one value only; in others the sums are halved until one is
-    left. So a draw takes a few operations, however many values there are.
+    The index is the number of cumulative sums that are at most a uniform number. Most cells of the guide lie between
+    two sums, and leave one index only; in the others the index is found by bisection. So a draw takes a few operations,
+    however many values there are.
     """
 
     def __init__(self, weights: Array) -> None:
@@ -29,7 +30,7 @@ class Inversion:
         self._only = np.where(self._first == self._last, self._first, -1)
 
     def __call__(self, uniform: Array) -> Array:
-        """The numbers of values, at (rows, laws) of uniform numbers below 1."""
+        """The indices of values for (rows, laws) of uniform numbers below 1."""
         cell = (uniform * self._cells).astype(np.int32)  # exact: the number of cells is a power of two
         if self._laws > 1:
             cell += self._cells * np.arange(self._laws, dtype=np.int32)

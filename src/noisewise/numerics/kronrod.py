@@ -1,4 +1,4 @@
-"""The rule of Gauss with ten nodes inside that of Kronrod with twenty-one, and the polynomial through its nodes."""
+"""Gauss-Kronrod quadrature with 10 and 21 nodes, and the integral of the polynomial through the nodes."""
 
 from functools import cache
 

@@ -1,8 +1,8 @@
 """Many standard normal numbers at once, in pairs (Box and Muller 1958). docs/derivations/totals.md, "Normal records".
 
-NumPy's own go through a branch for each number, on a sign that no processor can foresee. An exponential number for the
-radius and a uniform one for the angle have none, and what follows is arithmetic on whole arrays, without a function of
-the processor's or the system's.
+NumPy's own generator takes a branch for each normal number, on a sign that no processor can predict. The exponential
+number for a radius and the uniform one for an angle need no such branch. Everything else is sums, products, quotients
+and square roots of whole arrays, with no transcendental function of the processor's or the system's.
 """
 
 import math
@@ -13,11 +13,11 @@ from noisewise.numerics.namespaces import Array
 from noisewise.numerics.scratch import Scratch
 
 PAIRS = 2**15
-"""Made at a time: few enough to stay in a core's cache, enough to be worth the steps in Python."""
+"""Pairs made at a time: few enough to stay in a core's cache, enough to be worth the steps in Python."""
 FEW = 2**12
 """Numbers below which NumPy's own take less time."""
 LEAST = 1e-280
-"""Scales below, or above its inverse, stay out of the radius, which is divided by numbers of up to 1e11."""
+"""Scales below this or above its inverse are left to NumPy: here the scaled radius is divided by up to 1e11."""
 
 # tan(x) = x N(x^2) / D(x^2) for |x| <= pi/4, with the least relative error of any such quotient of cubics, 1.9e-17
 N = (1.0, -0.12828347005816965, 0.0028059182020293262, -7.483634588258985e-06)
@@ -27,7 +27,7 @@ SCRATCH = Scratch()
 
 
 def _in_turns(coefficients: tuple[float, ...]) -> list[float]:
-    """Of a polynomial in x^2, x = pi u / 2: the coefficients in u^2, over the last of the denominator's."""
+    """Coefficients in u^2 of a polynomial in x^2, x = pi u / 2, divided by the denominator's last one."""
     return [one * (math.pi / 2) ** (2 * power - 6) / D[-1] for power, one in enumerate(coefficients)]
 
 

@@ -15,14 +15,14 @@ import numpy as np
 from noisewise.numerics.tracing import CALLS
 
 Operation = Callable[..., Any]
-"""(arguments, rows) -> result; rows matter only to programs for any number of them."""
+"""(arguments, number of rows) -> result; the number matters only to programs that serve any number of rows."""
 Place = object
 """Stands for a number that a program makes or takes."""
 Step = tuple[Operation, list[Any], Any]
 """An operation, the variables or numbers that it takes, and the variable that holds its result."""
 
 ROWS = 1_000_003
-"""Rows of what is traced: a size that stands for however many there are, and that no other axis has."""
+"""The number of rows in a trace. It stands for any number of rows, and no other axis may have this size."""
 
 MOST_STEPS = 12
 """Programs of more steps are worth compiling: XLA goes through the rows once, NumPy once for each step."""
@@ -44,16 +44,16 @@ COMPARISONS = {
     "ne": np.not_equal,
 }
 LOGIC = {"and": np.logical_and, "or": np.logical_or, "not": np.logical_not}
-"""Those for truth values."""
+"""Operations on truth values."""
 REAL_ONLY = {"div": np.divide, "sqrt": np.sqrt}
-"""Those for real numbers only."""
+"""Operations on real numbers only."""
 PRODUCTS = {2: lambda x: x * x, 3: lambda x: x * x * x, -1: lambda x: 1.0 / x}
 
 
 def in_numpy(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any] | None:
     """`function` of arrays shaped like `arguments`, in NumPy; None where it is more than a little arithmetic.
 
-    The first axis of every argument is that of rows, which `function` treats alike: the program takes any number.
+    The first axis of every argument is that of rows, which `function` treats alike: any number of rows will do.
     """
     rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((ROWS, *leaf.shape[1:]), leaf.dtype), arguments)
     traced, shapes = jax.make_jaxpr(function, return_shape=True)(*rows)
@@ -118,7 +118,7 @@ def fixed_outputs(function: Callable[..., Any], *arguments: Any) -> list[Any]:
 
 
 def _results(step: Any, given: list[Any]) -> Sequence[Any]:
-    """What one step gives."""
+    """The results of one step: by NumPy where it can, else by JAX."""
     operation = operation_of(step)
     if operation is not None:
         return [operation([np.asarray(number) for number in given])]
@@ -137,9 +137,10 @@ def _results(step: Any, given: list[Any]) -> Sequence[Any]:
 def _without_calls(
     traced: Any, entering: Sequence[Place], known: dict[Place, Any]
 ) -> tuple[list[tuple[Any, list[Place], list[Place]]], list[Place]]:
-    """Steps with the places they take and make, those of programs within among them; and the outputs' places.
+    """Steps of a traced program, each with the places of its arguments and results; and the places of the outputs.
 
-    Of a program within, some outputs may depend on what others do not. What is written in goes to `known`.
+    A program that it calls is taken apart into its steps: its outputs may depend on different arguments. Literals and
+    constants go to `known`.
     """
     places = dict(zip(traced.jaxpr.invars, entering, strict=True))
 
@@ -166,10 +167,10 @@ def _without_calls(
 
 
 def _overwriting(steps: Sequence[Any], outputs: Sequence[Any]) -> dict[int, tuple[Any, int]]:
-    """By result of a ufunc, the ufunc and which argument it may overwrite: an array that nothing else will read.
+    """For each result of a ufunc that may overwrite an argument: the ufunc, and the number of that argument.
 
-    Memory that is asked for anew costs more than the arithmetic. Results that are moved are left alone: of those the
-    moved array is a view.
+    Nothing else reads the argument, and a ufunc made it: a reshaped or broadcast array may be a view of another. New
+    memory would cost more than the arithmetic.
     """
     readers = [id(variable) for step in steps for variable in step.invars] + list(outputs)
     made: dict[int, Any] = {}
@@ -209,7 +210,7 @@ def _needed(program: Any, outputs: Sequence[Any]) -> list[Any]:
 
 
 def operation_of(step: Any) -> Operation | None:
-    """A step as a function of the list of its arguments; None for all but plain arithmetic and moves."""
+    """A step as a function of the list of its arguments; None for all but plain arithmetic, reshapes and broadcasts."""
     name, params = step.primitive.name, step.params
     kinds = {getattr(variable.aval.dtype, "kind", "") for variable in step.invars}  # keys of random numbers have none
     if name in ARITHMETIC and kinds <= {"f", "i"}:
@@ -236,5 +237,5 @@ def operation_of(step: Any) -> Operation | None:
 
 
 def _sized(shape: Sequence[int], count: int) -> list[int]:
-    """A traced shape with so many rows."""
+    """A traced shape with `count` rows."""
     return [count if size == ROWS else size for size in shape]

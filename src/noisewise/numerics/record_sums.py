@@ -27,7 +27,7 @@ SCRATCH = Scratch()
 RECORDS = 1
 """The axis of records in contributions by row and record."""
 FEW = 128
-"""Up to here NumPy's sums are not pairwise yet, and those of `einsum` take a quarter of the time."""
+"""Up to this many records NumPy's sums are not yet pairwise, and `einsum` takes a quarter of the time."""
 MOST_STEPS = 40
 """Longer programs are worth compiling, even for numbers in the cache."""
 # fmt: off
@@ -41,10 +41,10 @@ CALLS = ("jit", "pjit", "closed_call")
 
 @dataclass(eq=False)
 class Node:
-    """One array of the program: how it is made of others, or nothing for what is given or known."""
+    """One array of the program: the operation that makes it from others; None for an input or a constant."""
 
     operation: Callable[..., Any] | None = None
-    """Of a list of arrays; where `fills`, of arrays and `out`."""
+    """Takes a list of arrays; where `fills`, the arrays one by one, and `out`."""
     inputs: tuple["Node", ...] = ()
     step: Any = None
     known: Any = None
@@ -57,7 +57,7 @@ class Node:
 
     @property
     def views(self) -> bool:
-        """Whether it is its argument, moved."""
+        """Whether it may share its argument's memory."""
         return self.kind in VIEWS
 
 
@@ -66,10 +66,10 @@ class NotPlain(Exception):
 
 
 class PlainSums:
-    """The sums over records of what `build()` gives, a function of values: contributions by row and record.
+    """Sums over records of f(values), the contributions by row and record; `build()` returns the function f.
 
     A program is made for each shape of the values, which takes a few milliseconds; none where the function is more than
-    arithmetic. Values come in one order of names. Programs are not pickled.
+    arithmetic. The names of values must always come in the same order. Programs are not pickled.
     """
 
     def __init__(self, build: Callable[[], Callable[[Values], Any]]) -> None:
@@ -91,7 +91,7 @@ class PlainSums:
         return program(values, counted)
 
     def program(self, values: Values) -> "Program | None":
-        """The program for values of such shapes."""
+        """The program for values of such shapes; None where the function is more than arithmetic."""
         key = tuple([value.shape for value in values.values()])
         if key not in self._programs:
             with double():
@@ -102,8 +102,8 @@ class PlainSums:
 def _program(function: Callable[[Values], Any], values: Values, factor_last: bool = True) -> Program | None:
     """The program, or None where the function is more than arithmetic.
 
-    With `factor_last` a number that every record is multiplied or divided by is left to the sum; where that gives
-    anything but finite numbers, it is done record by record after all.
+    With `factor_last`, a number by which every record is multiplied or divided is applied to the sum instead; where
+    the result is not finite, it is applied record by record after all.
     """
     traced = jax.make_jaxpr(function)(values)
     names = sorted(values)  # the order in which JAX takes a dict apart
@@ -151,7 +151,7 @@ def _program(function: Callable[[Values], Any], values: Values, factor_last: boo
 
 
 def _places(steps: Sequence[Node], leaves: Sequence[Node]) -> dict[Node, tuple[int, tuple[int, ...], Any]]:
-    """By node that fills memory, which: it is used again once nothing reads the node any more."""
+    """For each node that fills scratch memory: place, shape and type; a place that is no longer read is reused."""
     owner: dict[Node, Node] = {}
     last: dict[Node, int] = {}
     for number, node in enumerate(steps):
@@ -205,7 +205,7 @@ def _node(step: Any, given: list[Node]) -> Node:
 
 
 def _clipped(step: Any, given: list[Node]) -> Node | None:
-    """The least of a number and the largest of another and an array is one operation of NumPy's, in half the time."""
+    """min(high, max(low, array)) for numbers `low` and `high` as one `np.clip`, in half the time; else None."""
     if step.primitive.name != "min" or step.invars[0].aval.dtype.kind != "f":
         return None
     high, inside = (given[0], given[1]) if _is_number(given[0]) else (given[1], given[0])
@@ -245,17 +245,17 @@ def _in_order(ends: Sequence[Node]) -> list[Node]:
 
 @dataclass
 class SummedParts:
-    """A sum over one axis, as sums of arrays that are only then moved into their places."""
+    """A sum over one axis, as sums of arrays ("leaves") that are put together afterwards."""
 
     leaves: list[Node]
     put_together: Callable[[Callable[[Node], Any]], Any]
-    """(the sum of a leaf over its records) -> the whole."""
+    """(function from a leaf to its sum over records) -> the whole sum."""
     factored: bool = False
-    """Whether a factor of the records is left to the sum."""
+    """Whether a factor that all records share is applied to the sum."""
 
 
 def _added_apart(node: Node, axis: int, factor_last: bool) -> SummedParts:
-    """The sum of `node` over `axis`: of what it was stacked from, so that no stack of records is ever made."""
+    """The sum of `node` over `axis`, from the arrays it was stacked from: no stack of records is ever made."""
     scaled = _scaled(node) if factor_last else None
     if scaled is not None:
         array, scale = scaled
@@ -285,7 +285,7 @@ def _added_apart(node: Node, axis: int, factor_last: bool) -> SummedParts:
 
 
 def _scaled(node: Node) -> tuple[Node, Callable[[Any], Any]] | None:
-    """Real numbers that are multiplied or divided by a single one, finite and not zero, and how; else None."""
+    """The array that is multiplied or divided by a factor, and how to apply the factor to its sum; else None."""
     if node.kind not in ("mul", "div") or not node.fills or node.step.outvars[0].aval.dtype.kind != "f":
         return None
     first, second = node.inputs
@@ -298,7 +298,7 @@ def _scaled(node: Node) -> tuple[Node, Callable[[Any], Any]] | None:
 
 
 def _is_factor(node: Node) -> bool:
-    """Whether it is a real number as it stands in the program, that may be taken out of a sum."""
+    """Whether it is a real constant, finite and not zero, which may be taken out of a sum."""
     known = node.known
     return (
         known is not None and known.ndim == 0 and known.dtype == np.float64 and bool(np.isfinite(known) & (known != 0))
@@ -319,7 +319,7 @@ def _joined(pieces: list[SummedParts], join: Any, axis: int) -> SummedParts:
 
 
 def _ufunc(step: Any) -> Callable[..., Any] | None:
-    """A step that is one of NumPy's ufuncs, of numbers."""
+    """The NumPy ufunc that does a step on numbers; None where there is none."""
     name, kinds = step.primitive.name, {variable.aval.dtype.kind for variable in step.invars}
     if kinds == {"f"} and name in REAL_ONLY:
         return REAL_ONLY[name]
@@ -329,7 +329,7 @@ def _ufunc(step: Any) -> Callable[..., Any] | None:
 
 
 def _operation(step: Any) -> Callable[[list[Any]], Any] | None:
-    """A step as a function of the list of its arguments; None for all but arithmetic, comparisons and moves."""
+    """A step as a function of the list of its arguments; None for all but arithmetic, comparisons and reordering."""
     name, params = step.primitive.name, step.params
     kinds = {variable.aval.dtype.kind for variable in step.invars}
     if name in COMPARISONS:

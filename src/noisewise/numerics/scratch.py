@@ -13,14 +13,14 @@ MOST_SHAPES = 256
 
 
 class Scratch(threading.local):
-    """Arrays by name, each thread's own. What is asked for under a name overwrites what was there before."""
+    """Arrays by name, each thread's own. An array asked for under a name overwrites the one before."""
 
     def __init__(self) -> None:
         self._memory: dict[Any, Array] = {}
         self._arrays: dict[Any, Array] = {}
 
     def array(self, name: Any, shape: tuple[int, ...], kind: Any) -> Array:
-        """An array of this shape and type with anything in it."""
+        """An array of this shape and type with arbitrary contents."""
         array = self._arrays.get((name, shape, kind))
         return self._new(name, shape, kind) if array is None else array
 

@@ -16,7 +16,7 @@ class SideBySide:
     """Generators of consecutive blocks of `rows` rows, with those methods of a NumPy generator that laws are drawn by.
 
     Sizes begin with the rows of all blocks together. Arguments with an axis of rows are cut along it, others serve
-    every block. What is not here does not fall back on one of the generators: it is an error.
+    every block. A method that is not here is an error: it does not fall back on one of the generators.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class SideBySide:
     def _filled(
         self, method: str, size: Any, kind: Any, *arguments: Any, out: Array | None = None, **settings: Any
     ) -> Array:
-        """Call by call into one array; `arguments` are those that may have an axis of rows."""
+        """One call of each generator, all into one array; `arguments` are those that may have an axis of rows."""
         shape = self._checked((size,) if isinstance(size, int) else tuple(size))
         out = np.empty(shape, kind) if out is None else out
         of_one, rank = (self.rows, *shape[1:]), len(shape)

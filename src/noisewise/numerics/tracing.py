@@ -1,4 +1,4 @@
-"""What tracing tells of a JAX program: what its outputs depend on, and what it meets on its way."""
+"""What the trace of a JAX program tells: which inputs its outputs depend on, and how (entry by entry, by degree)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ def in_rows(structs: Mapping[str, Any]) -> dict[str, jax.ShapeDtypeStruct]:
 
 
 def seen(look: Callable[[Any], Any], rows: Mapping[str, jax.ShapeDtypeStruct]) -> Any:
-    """What `look(row)` answers of shapes and kinds: it is traced for one row, and nothing is computed."""
+    """The answer of `look(row)` about shapes and types: it is traced for one row, and nothing is computed."""
     answers: list[Any] = []
 
     def traced(row: Any) -> float:
@@ -116,10 +116,10 @@ CALLS = frozenset({"jit", "pjit", "closed_call"})
 
 
 def degrees(program: Any, entering: Sequence[float]) -> list[float]:
-    """For each output its degree, at most, as a polynomial of the inputs; infinite where it may be none.
+    """For each output its degree, at most, as a polynomial of the inputs; infinite where it may not be a polynomial.
 
-    `entering` gives that of each input: 1 for those of which outputs are polynomials, 0 for those that count as known.
-    Told from the operations, so that it is never true by chance; one that is not known counts against it.
+    `entering` is the degree of each input: 1 for a variable of the polynomials, 0 for an input that counts as known.
+    Told from the operations, so that it is never true by chance; an operation that is not known gives infinity.
     """
     by_variable = dict(zip(program.invars, entering, strict=True))
 
@@ -136,7 +136,7 @@ def degrees(program: Any, entering: Sequence[float]) -> list[float]:
 
 
 def _degree(step: Any, given: list[float]) -> float:
-    """That of the result of one step; whole numbers are never divided, and none is rounded to another type."""
+    """The degree of one step's result; infinite where whole numbers are divided, or numbers rounded to another type."""
     name, first, rest = step.primitive.name, given[0], given[1:]
     taken, kind = step.invars[0].aval.dtype, step.outvars[0].aval.dtype
     if kind not in (np.float64, np.int64) or (taken.kind == "f" and kind.kind == "i"):

@@ -39,7 +39,7 @@ class Server:
                 NoisewiseWarning,
                 stacklevel=3,
             )
-        from noisewise.page.application import application  # needs Shiny, which `_needed` has seen
+        from noisewise.page.application import application  # needs Shiny; `_needed` has checked that it is installed
 
         self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
@@ -127,7 +127,7 @@ def _bound(host: str, port: int) -> socket.socket:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen()  # a browser that is quicker than the server waits
+        listener.listen()  # a browser that connects before the server runs has to wait
     except (OSError, OverflowError) as error:
         listener.close()
         advice = "Choose another, or 0 for any that is free."

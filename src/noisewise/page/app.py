@@ -1,4 +1,4 @@
-"""The page itself: what stands where. editor.py and results.py hold its two halves, history.py the list of runs."""
+"""The layout of the page. editor.py and results.py hold its two halves, history.py the list of runs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

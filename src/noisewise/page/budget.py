@@ -27,7 +27,7 @@ def mechanism_at(mechanism: Mechanism, factor: float) -> Mechanism:
     entry = mechanism.to_dict()
     stated = entry.pop("guarantee", {})
     inner = {key: value for key, value in vars(mechanism).items() if isinstance(value, Mechanism)}
-    if inner:  # what is done to a noisy value afterwards stays as it is
+    if inner:  # a wrapper such as Rounded stays as it is: only the mechanism inside it moves
         entry |= {key: _plain(mechanism_at(value, factor)) for key, value in inner.items()}
         return _mechanism_of(entry)
     if isinstance(entry.get("parts"), list):
@@ -43,7 +43,7 @@ def mechanism_at(mechanism: Mechanism, factor: float) -> Mechanism:
 
 
 def _recalibrated(mechanism: Mechanism, entry: dict[str, Any], stated: Any, factor: float) -> Mechanism | None:
-    """Built anew from its stated budget, if that gives back the very mechanism at factor 1."""
+    """The mechanism built anew from its stated budget times `factor`; None unless factor 1 gives the very same one."""
     values = {**entry, **stated}
     if "channel" in values:
         values["categories"] = len(values["channel"])

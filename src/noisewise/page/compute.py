@@ -31,11 +31,11 @@ from noisewise.workflow.run import run_posterior
 Progress = Callable[[str, int, int], None]
 
 RESULTS = "results"
-"""Below a run's folder, what `noisewise compare` would have written."""
+"""The folder inside a run's folder that holds the files which the command line would have written."""
 MOST_COMPARED = 4
 """Parameters compared in words."""
 CONSTANT = 1e-12
-"""A standard deviation, beside the mean, that is rounding."""
+"""Standard deviations of up to this share of the mean are rounding errors, and are shown as zero."""
 MOST_CARDS = 4
 """Pictures on the page; the report has more."""
 MOST_SHOWN = 12
@@ -44,7 +44,7 @@ MOST_SHOWN = 12
 
 @lru_cache(maxsize=4)
 def analysis_of(text: str) -> Analysis:
-    """The analysis of a text; kept, so that what was compiled for a model serves again."""
+    """The analysis in a file's text; cached, so that programs compiled for its model are used again."""
     return Analysis.from_text(text, "analysis file")
 
 
@@ -124,7 +124,7 @@ def _prior(report: Report) -> dict[str, list[float]]:
 
 
 def cards(report: Report) -> list[dict[str, str]]:
-    """Pictures of what was asked for first, as the report draws them."""
+    """Pictures as the report draws them; the quantities asked for come first."""
     if not report.has_answer:
         return []
     drawn = figures.panels(report.posterior, report.naive, report.before, report.level, report.naming, MOST_CARDS)
@@ -140,7 +140,7 @@ def verdict_in_words(report: Report) -> dict[str, Any]:
         pass
     elif compared is None:
         lines.append(f"There is no naive analysis to set beside the exact one: {why_not(report)}.")
-    elif not report.posterior.derived:  # of what was asked for, it is said above
+    elif not report.posterior.derived:  # for quantities asked for, the short answer says it
         rows = list(in_order(report.posterior, compared.table(report.level)).iterrows())[:MOST_COMPARED]
         lines += [words.beside(report.naming.called(str(name)), row, report.level) for name, row in rows]
     return {"state": verdict.state, "title": verdict.title, "lines": lines}
@@ -153,7 +153,7 @@ STAGES = {
     "design": "looking for the budget",
     "sample_size": "looking for the number of people",
 }
-"""What counts simulated releases, and what it does."""
+"""Stages whose progress counts simulated releases, and what the page calls them."""
 
 
 def answer_design(folder: Path, checkpoint: Path, progress: Progress) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def answer_design(folder: Path, checkpoint: Path, progress: Progress) -> dict[st
 
 
 def _designed(file: DesignFile, checkpoint: Path) -> designing.Designed:
-    """The design, going on from its checkpoint; one that another version has left there is begun anew."""
+    """The design, continued from its checkpoint; begun anew if that is refused, as one of another version is."""
     checkpoint.parent.mkdir(exist_ok=True)
     try:
         return designing.run_design(file, checkpoint=checkpoint, progress=False)
@@ -198,7 +198,7 @@ def _forget(checkpoint: Path) -> None:
 
 @contextmanager
 def _releases_counted(progress: Progress) -> Iterator[None]:
-    """Progress in simulated releases, whatever is drawn meanwhile for one of them."""
+    """Reports progress in simulated releases only, not in the draws made for one of them."""
     last = ("simulating the first releases", 0, 0)
 
     def counted(stage: str, done: int, total: int) -> None:

@@ -162,12 +162,12 @@ def message(text: str, wrong: bool = False, place: str = "") -> Any:
 
 
 def editor_server(input: Inputs, session: Session, runs: "Runs", shown: Any) -> None:
-    """What the left half does."""
+    """The server side of the left half: the form, the file and its check, and the buttons that start a run."""
     said: reactive.Value[Any] = reactive.Value(None)
     checked = _checking(input)
 
     async def put(text: str, ask: bool = False) -> None:
-        """New text into the editor, by the browser: it keeps the old one for Undo, and asks where `ask`."""
+        """Have the browser replace the editor's text; it keeps the old one for Undo, and asks first if `ask`."""
         await session.send_custom_message("noisewise-text", {"text": text, "ask": ask})
 
     _releasing(input, said, put)
@@ -257,7 +257,7 @@ def _uploaded(files: Any) -> bytes:
 
 
 def _in_step(input: Inputs, said: Any, put: Any, checked: Any) -> None:
-    """The form and the file: a change of either is brought to the other."""
+    """Keeps the form and the file in step: a change of either is carried over to the other."""
     form = _Form(input, said, put)
 
     @reactive.effect
@@ -280,7 +280,7 @@ def _in_step(input: Inputs, said: Any, put: Any, checked: Any) -> None:
 
 
 def _first(chosen: str, names: Any) -> str:
-    """What was chosen, where the file has it; else the first that it has."""
+    """The chosen name, if the file has it; else the first name of the file, or no text."""
     return chosen if chosen in names else next(iter(names), "")
 
 
@@ -290,15 +290,15 @@ class _Form:
     def __init__(self, input: Inputs, said: Any, put: Any) -> None:
         self.input, self.said, self.put = input, said, put
         self.own = self.seen = ""
-        """The text that the form made last (what is being typed is not written over), and what was shown then."""
+        """The text that the form made last, so that typing is not written over; the editor's text as last seen."""
         self.sent: list[str] = []
-        """Texts that the form made and the browser has not shown yet: the next change is one of the last of them."""
+        """Texts that the form made and the browser has not shown yet; the next change is made to the last of them."""
         self.offered: dict[str, dict[str, str]] = {}
-        """The names that were offered last, of statistics and of parameters."""
+        """The statistics and the parameters that the two lists offered last, with their labels."""
         self.chosen = ("", "")
         """The statistic and the parameter whose numbers were filled in last."""
         self.filled: dict[str, tuple[str, str | None]] = {}
-        """What was filled in last: a number that the file has not changed is left as it is."""
+        """Value and label filled in last, by field: a field that they would not change is left alone."""
 
     def fill_choices(self, outcome: Checked) -> None:
         """Offer the statistics and the parameters of a file that is in order."""
@@ -308,17 +308,17 @@ class _Form:
             with reactive.isolate():
                 present = self.input[key]()
             choices = {name: outcome.form.called[name] for name in names}
-            if self.offered.get(key) == choices:  # to offer them again would undo a choice that is on its way here
+            if self.offered.get(key) == choices:  # offered again, they would undo a choice that is on its way here
                 continue
             self.offered[key] = choices
             ui.update_select(key, choices=choices or {"": "none here"}, selected=_first(present, names))
 
     def fill(self, outcome: Checked, statistic: str, parameter: str) -> None:
-        """Show the numbers of a file that somebody else than the form has changed."""
+        """Show the numbers of a file that was changed otherwise than by the form."""
         self._text()
         with reactive.isolate():
             is_late = outcome.text != self.input.analysis()
-        if outcome.error or is_late or self.sent:  # until its own is shown, all else is of before
+        if outcome.error or is_late or self.sent:  # a check of an older text, or the form's own text is not shown yet
             return
         statistic = _first(statistic, outcome.form.values)
         parameter = _first(parameter, outcome.form.priors)
@@ -356,7 +356,7 @@ class _Form:
             await self._change(lambda text: with_prior(text, parameter, low, high))
 
     def _text(self) -> str:
-        """The file, with what the form has changed in it already: two numbers may be typed faster than one is shown."""
+        """The file with all changes by the form: a second number may be typed before the first is shown."""
         with reactive.isolate():
             text: str = self.input.analysis()
         if text in self.sent:
@@ -386,7 +386,7 @@ class _Form:
 
 
 def _checking(input: Inputs) -> Any:
-    """Reads the text whenever typing pauses, beside the page's own thread."""
+    """A task that checks the text whenever typing pauses, in a thread of its own."""
 
     @reactive.extended_task
     async def checked(text: str) -> Checked:

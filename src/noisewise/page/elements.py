@@ -21,7 +21,7 @@ def scrolling(inner: Any, name: str) -> Any:
 
 
 def report_link(run: Run, text: str = "report") -> Any:
-    """The way to a run's report, in a tab of its own; nothing where there is none."""
+    """A link that opens a run's report in a new tab; None where the run has no report."""
     if run.file("report.html") is None:
         return None
     label = f"{text}: of run {run.number}, in a new tab"
@@ -29,7 +29,7 @@ def report_link(run: Run, text: str = "report") -> Any:
 
 
 def downloads(run: Run) -> Any:
-    """The files that there are."""
+    """Links to those files of a run that exist."""
     links = [
         ui.tags.li(ui.tags.a(label, href=f"files/{run.number}/{name}", download=""))
         for name, (label, _) in FILES.items()
@@ -39,5 +39,5 @@ def downloads(run: Run) -> Any:
 
 
 def amount(number: float | None) -> str:
-    """A number for people, where there is one."""
+    """A number for people; "not known" in place of None."""
     return "not known" if number is None else for_people(number)

@@ -49,9 +49,9 @@ QUICK: tuple[tuple[Sampler, int], ...] = (
 """Samplers with their draws, tried in this order where the analysis names no method: cheap once compiled, or soon known
 to fall short."""
 BLOCK, MOST_BLOCKS, CELLS = 4_096, 16, 2**22
-"""Rows of the prior come in blocks of the size that `Model.simulate` compiles for; numbers handled at most."""
+"""Rows of a block of prior draws, the size that `Model.simulate` compiles for; most blocks, and numbers in them."""
 MOST_LEARNT = 12
-"""Scalars that are followed."""
+"""Scalar parameters whose intervals are followed, at most."""
 
 
 def pooled_rows(problem: Problem, posterior: Posterior, seed: int) -> Rows | None:
@@ -81,7 +81,7 @@ def pooled_rows(problem: Problem, posterior: Posterior, seed: int) -> Rows | Non
 
 
 def _equal(posterior: Posterior, names: list[str], rng: np.random.Generator) -> dict[str, Array] | None:
-    """Draws of equal weight; None where the posterior does not hold everything."""
+    """Posterior draws of equal weight; None where a name is missing, or fewer than two draws remain."""
     if len(posterior) < 2 or any(name not in posterior for name in names):
         return None
     if posterior.log_weights is None:
@@ -111,9 +111,9 @@ class Quick:
 
     model: Model
     method: Sampler | None
-    """The one that the analysis names."""
+    """The sampler that the analysis names."""
     way: tuple[Sampler, int] | None = field(default=None)
-    """Sampler and draws that delivered last, tried first for the next."""
+    """Sampler and number of draws that delivered the last posterior; tried first for the next one."""
 
     def __call__(self, release: Release, seed: int) -> Posterior:
         """The posterior of a release."""
@@ -121,7 +121,7 @@ class Quick:
         for number, (method, draws) in enumerate(self._ways()):
             if method is not None and method.unfit(problem) is not None:
                 continue
-            # A fallback starts on new streams: it was called for by what the run before it drew.
+            # A fallback has random streams of its own: whether it runs depends on what the run before it drew.
             own = seed if number == 0 else int(generator(seed, Purpose.PAGE_FALLBACK, number).integers(2**53))
             posterior = self._delivered(release, method, draws, own)
             if posterior is not None:
@@ -151,7 +151,7 @@ class Explorer:
     analysis: Analysis
     posterior: Posterior
     rows: Rows | None
-    """To be weighed anew; None: those of the prior, and what is sampled."""
+    """Rows to be weighed anew, from `pooled_rows`; None: rows of the prior, or sampled posteriors, serve instead."""
     run: StudyRun = field(default_factory=StudyRun)
 
     @cached_property
@@ -171,7 +171,7 @@ class Explorer:
         return Simulation(self.analysis.model, targets, settings.seed, source=self._likely, sampler=quick, run=self.run)
 
     def _likely(self, batch: int) -> tuple[dict[str, Array], Rows | None]:
-        """Posterior draws in place of true values, by weight."""
+        """Posterior draws, chosen by weight, in place of true values; and the rows to be weighed."""
         rng = generator(self.analysis.settings.seed, Purpose.OTHER_RELEASES, batch)
         posterior = self.posterior
         if posterior.log_weights is None:
@@ -192,12 +192,12 @@ class Explorer:
         return intervals
 
     def widths(self, release: Release) -> Array:
-        """Widths by scalar and simulated release; of releases whose posterior could not be had, none."""
+        """Widths by scalar and simulated release, without batches in which a posterior could not be had."""
         widths = []
         for batch in range(REPLICATES // PER_BATCH):
             try:
                 widths.append(self.simulation.values([mechanisms_of(release)], batch)[:, 0, :])
-            except NoisewiseError:  # releases so unlucky that few draws do not do
+            except NoisewiseError:  # a release so unusual that few draws do not suffice
                 self.run.tell(PER_BATCH)
         return np.concatenate(widths, axis=1) if widths else np.empty((len(self.targets), 0))
 
@@ -215,7 +215,7 @@ class Sent(Bar):
         self.progress = progress
 
     def update(self, done: int, total: int, proposals: Callable[[], int]) -> None:
-        """So many releases are measured."""
+        """Report how many releases are measured."""
         self.progress(self.label, done, total)
 
 
@@ -232,7 +232,7 @@ def explore(analysis: Analysis, posterior: Posterior, factor: float, progress: P
     explorer = Explorer(analysis, posterior, rows, StudyRun(bar=Sent(progress), total=REPLICATES))
     try:
         same = explorer.intervals(release)
-    except NoisewiseError:  # so unlucky that its posterior cannot be had with few draws
+    except NoisewiseError:  # so unusual that its posterior cannot be had with few draws
         same = {}
     progress(SIMULATING, 0, REPLICATES)
     widths = explorer.widths(release)

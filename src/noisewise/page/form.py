@@ -13,7 +13,7 @@ from noisewise.model.prior import prior_spread
 from noisewise.results.naming import Naming
 
 NOISE = ("epsilon", "scale", "rho", "mu", "keep")
-"""What says how much noise there is: the first of these that a released statistic states."""
+"""Arguments that say how much noise there is; the form shows the first of these that a statistic states."""
 BY_HAND = "This cannot be changed by the form: change it in the analysis file."
 
 
@@ -32,7 +32,7 @@ class PageForm:
 
 
 def form_of_analysis(analysis: Analysis | DesignFile) -> PageForm:
-    """The form of an analysis, its release written out; of a plan, what was expected before."""
+    """The form of an analysis: priors, and values and noise if the file itself holds them; of a plan, its priors."""
     stated = analysis.content.get("release")
     entries = stated if isinstance(stated, dict) and isinstance(analysis, Analysis) else {}
     values = {name: _shown(entries[name]["value"]) for name in entries if _has(entries, name, "value")}
@@ -53,7 +53,7 @@ def _has(entries: dict[str, Any], name: str, key: str) -> bool:
 
 
 def _between(model: Any, name: str, law: Any) -> tuple[str, str]:
-    """The ends of the middle 95% of a prior: as they were typed, where the law was made from them."""
+    """The ends of the middle 95% of a prior: the numbers that were typed, if the law was made from two numbers."""
     prior = prior_spread(model, name)
     return typed_ends(prior.low, prior.high, str(law)) or (short(prior.low), short(prior.high))
 

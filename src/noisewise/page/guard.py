@@ -116,7 +116,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _hashes(page: str) -> str:
-    """The inline scripts of a page, as a policy names them."""
+    """The hashes of a page's inline scripts, as a security policy lists them."""
     scripts = re.findall(r"<script(?: type=\"text/javascript\")?>(.*?)</script>", page, re.DOTALL)
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     return "".join(f" 'sha256-{digest}'" for digest in digests)

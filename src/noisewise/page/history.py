@@ -1,4 +1,4 @@
-"""The runs as a list, and those that are ticked in it side by side: what was changed, and what came out."""
+"""The list of runs, and ticked runs side by side: what was changed in their files, and what they found."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from noisewise.page.runs import Runs
 
 LISTED = 20
-"""Runs in the list, the newest."""
+"""Runs in the list, at most: the newest ones."""
 MOST_COMPARED = 4
 """Runs side by side."""
 MOST_CHANGES = 20
@@ -38,7 +38,7 @@ def history_ui() -> Any:
 
 
 def history_server(input: Inputs, runs: "Runs", shown: Any) -> None:
-    """What the list does."""
+    """The server side of the list: the run that is shown, and the runs that are compared."""
 
     @watched(lambda: tuple((run.number, run.state) for run in runs))
     def listed() -> tuple[Run, ...]:
@@ -105,7 +105,7 @@ def _tick(run: Run, is_ticked: bool) -> Any:
 
 
 def first_answer(run: Run) -> str:
-    """What was asked for first, to compare runs by: its mean and interval; of a design, what it found."""
+    """A run in one line: mean and interval of the first quantity asked for; of a design, what it found."""
     if run.result is not None and run.is_design:
         return str(run.result["short"])
     rows = run.result["rows"] if run.result is not None else []

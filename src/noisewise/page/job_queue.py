@@ -33,7 +33,7 @@ class Job:
     done: int = 0
     total: int = 0
     reached: dict[str, int] = field(default_factory=dict, repr=False)
-    """How far each stage came."""
+    """How far the job came in each stage: the last `done` of each."""
     message: str = ""
     result: dict[str, Any] | None = None
     seconds: float = 0.0
@@ -42,7 +42,7 @@ class Job:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the job has ended: done, failed or cancelled."""
         return self.state in OVER
 
 
@@ -136,7 +136,7 @@ class JobQueue:
         if process is None or not self._send(job.request | {"id": job.id}):
             job.state, job.message = "failed", "The process that computes could not be started."
             return
-        if job.stopping:  # asked for before there was a process to ask
+        if job.stopping:  # cancelled before the process had started
             self._send({"stop": job.id})
         assert process.stdout is not None
         for line in process.stdout:
@@ -187,7 +187,7 @@ class JobQueue:
         try:
             process.stdin.write(json.dumps(message) + "\n")
             process.stdin.flush()
-        except (OSError, ValueError):  # it has just ended: the reader notices
+        except (OSError, ValueError):  # the process has just ended: `_run`, which reads from it, notices
             return False
         return True
 
@@ -203,7 +203,7 @@ class JobQueue:
 
 
 def _hang_up(process: "subprocess.Popen[str] | None") -> None:
-    """Close the line to a process that has ended."""
+    """Close the pipes to a process that has ended."""
     for end in () if process is None else (process.stdin, process.stdout):
         with contextlib.suppress(OSError, ValueError):
             if end is not None:

@@ -1,4 +1,4 @@
-"""The release in an analysis file's text: put in from a file or from the page's form, the rest left as it is."""
+"""Puts a release, from a file or from the page's form, into an analysis file's text, and leaves the rest as it is."""
 
 import json
 import re
@@ -19,7 +19,7 @@ MECHANISMS = tuple(entry["$ref"].split("/")[-1] for entry in DEFINITIONS["statis
 
 
 def with_release(text: str, release: Release) -> str:
-    """`text` with its release replaced; every other line stays, and what TOML reads from it too."""
+    """`text` with its release replaced; every other line stays, and so does what TOML reads from it."""
     return _replaced(text, {name: _without_none(entry) for name, entry in to_table(release).items()})
 
 
@@ -61,7 +61,7 @@ def _around_release(lines: list[str]) -> tuple[list[str], list[str]]:
     for line in lines:
         header = _HEADER.match(line)
         if header:
-            if table == "release" and header[1].strip("\"'") != "release":  # comments above a table are its own
+            if table == "release" and header[1].strip("\"'") != "release":  # comments above a table belong to it
                 tail += _last_comments(inside)
             table, inside = header[1].strip("\"'"), []
         if table == "release":
@@ -118,7 +118,7 @@ def alternatives(mechanism: str) -> list[list[str]]:
 
 
 def optional(mechanism: str) -> list[str]:
-    """Arguments that no set of them requires."""
+    """Arguments that none of the alternatives requires."""
     needed = {name for names in alternatives(mechanism) for name in names} | {"mechanism", "guarantee"}
     return [name for name in DEFINITIONS[mechanism]["properties"] if name not in needed]
 

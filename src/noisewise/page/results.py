@@ -81,7 +81,7 @@ def _slider() -> Any:
 
 
 def results_server(input: Inputs, session: Session, runs: "Runs", shown: Any) -> None:
-    """What the right half does."""
+    """The server side of the right half: progress, the result, and other budgets."""
 
     @watched(lambda: runs.version)
     def news() -> int:
@@ -123,7 +123,7 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
             return ui.p("Nothing was run yet. Press Run when the analysis file is in order.")
         seconds = f" in {run.seconds:.1f} s" if run_state(run) == "finished" and run.seconds else ""
         line = ui.p(f"Run {run.number}: {run_state(run)}{seconds}. ", _below(run))
-        title = ui.p(run.title, class_="quiet clamped")  # after what is said of it: it may be long
+        title = ui.p(run.title, class_="quiet clamped")  # after the state, since a title may be long
         return ui.div(line, title, ui.div(ui.p(run.message), class_="wrong") if run.message else None)
 
     @render.ui
@@ -152,7 +152,7 @@ def _progress(input: Inputs, runs: "Runs", current: Any, news: Any, states: Any)
 
 
 def _below(run: Run) -> Any:
-    """The way to the result, which on a phone lies far below."""
+    """A link to the result, which on a phone lies far below."""
     return None if run.result is None else ui.tags.a("See the result", href="#result-title", class_="to-result")
 
 
@@ -176,7 +176,7 @@ def result_ui(run: Run) -> Any:
 
 
 def cards_ui(result: Any) -> Any:
-    """Prior, naive and exact of what was asked for first, drawn with their intervals."""
+    """Pictures of prior, naive and exact with their intervals; the quantities asked for come first."""
     if not result["cards"]:
         return None
     kinds = {"exact": "exact: counts the noise", "naive": "naive: ignores the noise", "prior": "prior: before"}
@@ -251,7 +251,7 @@ def _exploration(input: Inputs, session: Session, runs: "Runs", current: Any, st
 
 
 def _asking(input: Inputs, session: Session, runs: "Runs", current: Any, states: Any, asked: Any) -> None:
-    """The slider: its scale is that of the run shown, and where it rests is asked for."""
+    """The slider: its scale is that of the run shown, and the budget at which it rests is explored."""
 
     @reactive.effect
     def _scale() -> None:
@@ -284,7 +284,7 @@ def _stopping(input: Inputs, runs: "Runs", moved: Any, asked: Any) -> None:
 
 
 def _exploring(runs: "Runs", asked: Any) -> None:
-    """How far the exploration that was asked for last is."""
+    """Shows how far the exploration is that was asked for last."""
 
     @watched(lambda: [(job.state, job.reached.get(SIMULATING, 0)) for job in runs.explorations])
     def counted() -> int:
@@ -305,7 +305,7 @@ def _exploring(runs: "Runs", asked: Any) -> None:
 
 
 def budget_in_words(result: Any, factor: float) -> str:
-    """A budget in words."""
+    """A budget as text: its epsilon where there is one, else as a multiple of the release's budget."""
     return f"{result['epsilon'] * factor:.3g}" if result["epsilon"] else f"{factor:.3g} times"
 
 
@@ -346,7 +346,7 @@ def _widths_in_words(result: Any, explorations: list[Any]) -> str:
 
 
 def widths_picture(result: Any, explorations: list[Any]) -> str:
-    """Expected widths against the budget, as a data address; the prior's and this run's widths for comparison."""
+    """Expected widths against the budget, as a data URL; the prior's and this run's widths for comparison."""
     from matplotlib.figure import Figure
 
     rows = {row["name"]: row for row in result["rows"]}

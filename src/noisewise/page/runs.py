@@ -1,4 +1,4 @@
-"""The runs of a page: a folder each, a queue, a history; and what was explored of each."""
+"""The runs of a page: each has a folder, a place in the queue and the history, and explorations of other budgets."""
 
 import contextlib
 import hashlib
@@ -30,16 +30,16 @@ FILES = {
     "split.csv": ("split (CSV)", "results/split.csv"),
     "candidates.csv": ("what was compared (CSV)", "results/candidates.csv"),
 }
-"""What can be downloaded of a run, by the only names there are: what it is, and where it lies."""
+"""The files of a run that can be downloaded, by name: what a file is, and its path in the run's folder."""
 MOST_WAITING = 5
 REPLICATES = 8
 """Simulated releases behind an expected width."""
 AHEAD = (1.0, -1.0, 2.0, -2.0, 3.0, -3.0, 4.0, -4.0)
-"""Budgets, in doublings, that are explored before anybody asks, while nothing else is."""
+"""Budgets, in doublings, that are explored before anybody asks, while nothing else is computed."""
 SIMULATING = "simulated releases"
-"""The stage of an exploration that counts them."""
+"""The stage of an exploration whose progress counts simulated releases."""
 VERSION = 2
-"""Of what a run leaves for the page to show again."""
+"""Version of `page.json`, which a run leaves for later sessions to show."""
 _FOLDER = re.compile(r"run-(\d{4,6})")
 
 
@@ -56,7 +56,7 @@ class Run(Job):
 
     @property
     def has_answer(self) -> bool:
-        """Whether it was fitted and found something."""
+        """Whether it is a finished fit with numbers to show."""
         return self.result is not None and not self.is_design and bool(self.result["rows"])
 
     @property
@@ -74,7 +74,7 @@ class Run(Job):
 
 
 class Runs:
-    """All runs below one folder, run one at a time; and explorations of finished runs in a process beside."""
+    """All runs below one folder, run one at a time; and explorations of finished runs, in a second process."""
 
     def __init__(self, folder: Path) -> None:
         with writable("serve", folder, "folder", "Choose another."):
@@ -86,7 +86,7 @@ class Runs:
         self._explored: dict[tuple[int, float], Job] = {}
         self._asked: set[tuple[int, float]] = set()
         self._ahead: list[tuple[Run, float]] = []
-        """What is to be explored unasked, first to last."""
+        """Runs, and factors of their budgets, that are to be explored unasked, in this order."""
         self._lock = threading.RLock()
         self._queue, self._beside = JobQueue(MOST_WAITING, self._changed), JobQueue(1, self._changed)
         self._queue.finished = self._look_ahead
@@ -96,7 +96,7 @@ class Runs:
         self.version += 1
 
     def _look_ahead(self, run: Job) -> None:
-        """A run has finished: explore it before anybody asks, in place of what was explored so of earlier ones."""
+        """A run has finished: explore it before anybody asks, in place of what is still to explore of others."""
         assert isinstance(run, Run)
         if run.explorable:
             with self._lock:
@@ -104,7 +104,7 @@ class Runs:
         self._go_on()
 
     def _go_on(self, job: Job | None = None) -> None:
-        """The next exploration that nobody has asked for yet, if there is time; none after one that failed."""
+        """Start the next exploration that nobody has asked for, if nothing else is computed; none after a failure."""
         with self._lock:
             if job is not None and job.state == "failed":
                 self._ahead.clear()
@@ -131,7 +131,7 @@ class Runs:
     def start(self, text: str, title: str, is_design: bool = False) -> Run:
         """Give a run its folder, write the analysis file there and queue it; `Full` where too many wait.
 
-        A design keeps what it has done under a name of its text: stopped and asked for again, it goes on from there.
+        A design has a checkpoint named by a hash of its text: stopped and started again, it goes on from there.
         """
         number, folder = self._new_folder()
         request = {"task": "run", "folder": str(folder)}
@@ -169,9 +169,9 @@ class Runs:
             self._queue.cancel(run)
 
     def explore(self, run: Run, factor: float) -> Job:
-        """What could be learnt from a finished run at another budget; asked for once, the latest question first.
+        """The job that explores another budget of a finished run; the earlier job, if the same was explored before.
 
-        What is being explored meanwhile is put off: if nobody asked for it, until there is time again.
+        Explorations under way are cancelled in its favour; those that nobody asked for are taken up again later.
         """
         key = run.number, factor
         with self._lock:
@@ -194,11 +194,11 @@ class Runs:
 
     @property
     def explorations(self) -> list[Job]:
-        """All that were asked for, in order."""
+        """All explorations that were asked for, in the order in which they were started."""
         return [job for key, job in list(self._explored.items()) if key in self._asked]
 
     def stop(self, job: Job) -> None:
-        """Stop an exploration, and those that nobody asked for."""
+        """Stop an exploration, and drop those that were to come unasked."""
         with self._lock:
             self._ahead.clear()
         self._beside.cancel(job)
@@ -215,7 +215,7 @@ class Runs:
 
 
 def _earlier(folder: Path) -> Iterator[Run]:
-    """Runs of earlier sessions, where they finished."""
+    """Runs of earlier sessions; those that did not finish, or that another version wrote, count as cancelled."""
     for path in sorted(folder.glob("run-*")):
         match = _FOLDER.fullmatch(path.name)
         if match is None or not path.is_dir() or path.is_symlink():
@@ -233,7 +233,7 @@ def _earlier(folder: Path) -> Iterator[Run]:
 
 
 def _title(folder: Path) -> str:
-    """What the analysis file in a run's folder is called, where it can be read."""
+    """The title of the analysis file in a run's folder; "earlier run" where it cannot be read."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return str(tomllib.loads((folder / "analysis.toml").read_text(encoding="utf-8"))["question"]["title"])
     return "earlier run"

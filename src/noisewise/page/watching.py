@@ -1,4 +1,4 @@
-"""Values that change outside the page, looked at again and again while a window shows it."""
+"""Polling: what a window shows is computed anew when a value outside the page has changed."""
 
 import asyncio
 import contextlib
@@ -14,14 +14,14 @@ EVERY = 0.25
 T = TypeVar("T")
 
 _UNDER_WAY: set[asyncio.Task[None]] = set()
-"""Watches of all windows: an event loop itself does not keep its tasks alive."""
+"""The polling tasks of all windows, held here because an event loop does not keep its tasks alive."""
 
 
 def watched(look: Callable[[], Any]) -> Callable[[Callable[[], T]], Callable[[], T]]:
-    """Decorates what is to be computed anew whenever `look()` has changed.
+    """A decorator for functions that are to be computed anew whenever the value of `look()` has changed.
 
-    In place of `reactive.poll`, which prints a traceback where a window is closed while its timer waits for its turn: a
-    watch is not cancelled. The end of its window wakes it, and it goes.
+    It takes the place of `reactive.poll`, which prints a traceback where a window is closed while its timer waits. The
+    task here is not cancelled: closing the window wakes it, and it returns.
     """
     last = look()
     changes: reactive.Value[int] = reactive.Value(0)

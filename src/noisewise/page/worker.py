@@ -20,7 +20,7 @@ from noisewise.inference.progress import listen
 from noisewise.page import compute
 
 EVERY = 0.2
-"""Seconds between two words on progress."""
+"""Seconds between two messages on progress."""
 
 
 class Cancelled(Exception):
@@ -28,7 +28,7 @@ class Cancelled(Exception):
 
 
 class Link:
-    """The worker's end of the line: a thread reads, so that a request to stop is seen in the middle of a job."""
+    """The worker's side of the pipes: a thread reads, so that a request to stop is seen in the middle of a job."""
 
     def __init__(self, jobs: TextIO, answers: TextIO) -> None:
         self.jobs, self.answers = jobs, answers
@@ -59,7 +59,7 @@ class Link:
             return job
 
     def say(self, **message: Any) -> None:
-        """One line back to the page."""
+        """Send one message to the page."""
         self.answers.write(json.dumps(message) + "\n")
         self.answers.flush()
 
@@ -74,7 +74,7 @@ class Link:
 
 
 def answer(job: dict[str, Any], progress: Callable[[str, int, int], None]) -> dict[str, Any]:
-    """Do one job."""
+    """Do one job, and return its result."""
     if job["task"] == "run":
         return compute.answer_fits(Path(job["folder"]), progress)
     if job["task"] == "design":
@@ -85,7 +85,7 @@ def answer(job: dict[str, Any], progress: Callable[[str, int, int], None]) -> di
 
 
 def main() -> None:
-    """Answer jobs until the page closes the line."""
+    """Answer jobs until the page closes the input."""
     # Whatever a library prints must not get between the lines of JSON.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

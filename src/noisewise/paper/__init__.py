@@ -76,7 +76,7 @@ def reproduce(size: Size | None = None, *, seed: int = 1, progress: Progress = l
 
 
 def write(reproduction: Reproduction, out: str | os.PathLike[str]) -> list[Path]:
-    """Figures, tables and page into the folder `out`, made if need be; the page comes last."""
+    """Write figures, tables and page into the folder `out`, made if need be; returns their paths, the page last."""
     folder = folder_at(out)
     try:
         return _write(reproduction, folder)

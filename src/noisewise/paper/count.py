@@ -128,7 +128,7 @@ def table_1(repetitions: int, seed: int, progress: Progress) -> list[Rate]:
         progress(f"Table 1: {repetitions} repetitions with prior Gamma({alpha:g}, 1)")
         poisson = count_model(alpha)
         common: dict[str, Any] = {"draws": PROPOSALS, "progress": False, "on_failure": "return"}
-        # The draws that 10^4 proposals allow are the proposals accepted.
+        # Among at most 10^4 proposals, the draws returned are the proposals accepted.
         accepted = [
             len(nw.sample(poisson, published_count(), sampler, seed=seed + k, **common)) for k in range(repetitions)
         ]

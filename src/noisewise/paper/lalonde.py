@@ -27,7 +27,7 @@ ANALYSES = ("confidential", "naive", "exact")
 
 
 def groups_model() -> nw.Model:
-    """Two normal groups through their means and variances, in thousand dollars; standard deviations have the priors."""
+    """Two normal groups through their means and variances, in thousand dollars; priors are on standard deviations."""
     return nw.Model(
         prior={
             "tau": dist.Normal(0.0, 5.0),

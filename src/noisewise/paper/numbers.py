@@ -17,8 +17,8 @@ Limits = tuple[float, float]
 class Number:
     """`ours`, with the Monte Carlo standard error `error`, beside `paper` and `exact`, either of which may be missing.
 
-    The paper's is rounded to steps of `printed`, and has the standard error `paper_error`. A right number of ours lies
-    outside `limits` one time in a million; by default they are LIMIT standard errors about the exact value.
+    The paper's number is rounded to steps of `printed`, and has the standard error `paper_error`. A right number of
+    ours lies outside `limits` one time in a million; by default they are LIMIT standard errors about the exact value.
     """
 
     section: str
@@ -74,8 +74,10 @@ def quantile_limits(level: float, draws: float) -> Limits:
 
 
 def spread_limits(sd: float, kurtosis: float, size: int) -> Limits:
-    """Limits of a sample standard deviation: its square is nearly chi-squared, with the degrees of freedom that give
-    the variance of a sample variance under excess `kurtosis`."""
+    """Limits of a sample standard deviation, whose square is nearly chi-squared.
+
+    Its degrees of freedom are those that give the variance of a sample variance under excess `kurtosis`.
+    """
     freedom = 2.0 / (kurtosis / size + 2.0 / (size - 1))
     low, high = chi2.ppf(FALSE_ALARM / 2, freedom), chi2.isf(FALSE_ALARM / 2, freedom)
     return sd * math.sqrt(low / freedom), sd * math.sqrt(high / freedom)

@@ -92,7 +92,7 @@ def document(numbers: list[Number], rates: list[dict[str, Any]], pictures: dict[
 
 
 def _verdict(numbers: list[Number]) -> str:
-    """What the page comes to."""
+    """The verdict on all numbers, with a table of those that do not agree."""
     wrong = [number for number in numbers if not number.holds]
     headline = "NOT every number" if wrong else "Every number"
     sentences = (

@@ -22,7 +22,7 @@ def plot_curve(
     answer: tuple[float, float] | None,
     floor: float | None,
 ) -> Any:
-    """The target against the budget, with its 95% band; the goal, what was found, and what no noise gives."""
+    """The target against the budget, with its 95% band; the goal, the budget found, and the target without noise."""
     figure, (axis,) = grid_of_panels(1, 5.2, 0.6)
     places = np.array(sorted(curve))
     low, high = np.array([band[place] for place in places]).T

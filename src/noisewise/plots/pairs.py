@@ -17,7 +17,7 @@ MOST = 6
 SIDE, WIDTH = 2.8, 26
 """Inches of a panel's side, and characters of one line beside it."""
 DENSE = 400
-"""Points whose opacities add up to what the eye can tell apart."""
+"""Sum of the opacities of all points, where there are many: as much as the eye can tell apart."""
 
 
 def plot_pairs(posterior: Posterior, *, names: Sequence[str] | None = None) -> Any:

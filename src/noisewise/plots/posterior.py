@@ -17,7 +17,7 @@ from noisewise.results.labels import label_of
 from noisewise.results.posterior import Posterior
 
 COLOURS = {"exact": "#4477AA", "naive": "#CC3311", "prior": "#228833", "released": "#000000"}
-"""Told apart with any kind of colour vision (Paul Tol's scheme)."""
+"""Colours that can be told apart with any kind of colour vision (Paul Tol's scheme)."""
 MOST_PANELS = 12
 WIDTH = 44
 """Characters of one line of an axis's label."""
@@ -67,7 +67,7 @@ def grid_of_panels(number: int, height: float, margin: float) -> tuple[Any, list
 
 
 def prior_draws(model: Model, seed: int) -> dict[str, Array]:
-    """As many as a line of the prior needs."""
+    """Draws of the prior by name, as many as a line needs."""
     return priors.prior_draws(model, seed, blocks=1, rows=10_000)
 
 
@@ -177,7 +177,7 @@ def _line(axis: Any, values: Array, weight: Array | None, view: tuple[float, flo
 def smoothed(values: Array, points: int = 400) -> tuple[Array, Array]:
     """A grid from the least to the largest value, and a density estimate there: Gaussian kernels of Scott's width.
 
-    Values are shared out between the two nearest of cells so narrow that a picture does not show it.
+    Each value is shared out between the two nearest points of a grid (linear binning) too fine for a picture to show.
     """
     low, width = values.min(), values.std(ddof=1) * len(values) ** -0.2
     step = np.ptp(values) / (points - 1)

@@ -35,7 +35,7 @@ def plot_replicates(replicates: Replicates, **functions: Callable[..., Any]) -> 
 
 
 def rows(replicates: Replicates, most: int, **functions: Callable[..., Any]) -> tuple[Any, Any]:
-    """The p-values that can be drawn, of many the smallest, and quantiles of their replicates; pandas tables."""
+    """Pandas tables: the p-values that can be drawn, at most the `most` smallest, and quantiles of their replicates."""
     table = replicates.p_values(**functions).dropna()
     if len(table) > most:
         table = table.iloc[np.sort(table["p"].argsort(kind="stable")[:most])]

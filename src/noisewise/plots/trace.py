@@ -13,14 +13,14 @@ PATHS = {
     "rise of Q": ("rise",),
     "simulated values": ("size", "ess"),
 }
-"""Panels after the parameters', each with the entries of the trace it shows where there are any."""
+"""Panels after those of the parameters, each with the entries of the trace that it shows, if there are any."""
 WORDS = {"size": "sample size", "ess": "effective size"}
 
 
 def plot_trace(fit: Fit) -> Any:
-    """A matplotlib figure: one panel per scalar parameter (at most ten), then the likelihood and the sample size.
+    """A matplotlib figure: one panel per scalar parameter, then the likelihood or the rise of Q and the sample size.
 
-    The dashed line is the estimate, which for `MCEM` is measured after the climb.
+    There are at most twelve panels. The dashed line is the estimate, which for `MCEM` is measured after the climb.
     """
     if not isinstance(fit, Fit):
         raise refusal("plot_trace", "fit", "must be a Fit", fit, "Give what nw.fit returned.")

@@ -20,7 +20,7 @@ VERSIONS = (1, VERSION)
 SINCE_2 = {"axes", "about", "of"}
 """Fields of a statistic that version 1 does not know."""
 MOST_WORDS = 2**27
-"""Most characters that the words of one entry may take as an array."""
+"""Most characters that the words of one entry may take up in an array; see `_room_of_words`."""
 
 
 def entry_of(item: Released) -> dict[str, Any]:
@@ -51,12 +51,12 @@ def needs_version(entry: dict[str, Any]) -> int:
 
 
 def unreadable(where: str, cause: str, advice: str = "Check the file.") -> InputError:
-    """What cannot be read, and why."""
+    """The error for something that cannot be read, with the cause."""
     return InputError(f"{cause}. {advice}", who=where, advice=advice)
 
 
 def restored(entry: Any, where: str, version: int = VERSION) -> Released:
-    """A released value from a file's entry; one that NumPy cannot make an array of is refused too."""
+    """A released value from a file's entry; an entry that NumPy cannot make an array of is refused too."""
     arrays = {key: part for key, part in entry.items() if key not in SINCE_2} if isinstance(entry, dict) else entry
     if _room_of_words(arrays) > MOST_WORDS:
         rule = "has words too long for so many entries"
@@ -70,7 +70,7 @@ def restored(entry: Any, where: str, version: int = VERSION) -> Released:
 
 
 def _room_of_words(entry: Any) -> int:
-    """Characters that its words would take in an array of words, where each has the room of the longest."""
+    """Characters that the words of an entry would take up in an array, where each has the room of the longest."""
     pending: list[Any] = [[entry]]
     entries = longest = 0
     while pending:

@@ -1,4 +1,4 @@
-"""What publishing guarantees: of all entries of one statistic, and of a whole that a part was taken from."""
+"""The privacy guarantees of all entries of one statistic, and of the whole release that a part was taken from."""
 
 import math
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from noisewise.mechanisms.wrapper import Wrapper
 
 @dataclass(frozen=True)
 class Whole:
-    """What a part of a release was taken from: the names of all statistics, and the guarantee of them together."""
+    """The release that a part was taken from: the names of all its statistics, and their guarantee together."""
 
     statistics: tuple[str, ...]
     guarantee: Guarantee | None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as a file holds it."""
+        """Plain data for a file."""
         guarantee = {} if self.guarantee is None else {"guarantee": self.guarantee.to_dict()}
         return {"statistics": list(self.statistics), **guarantee}
 
     @classmethod
     def from_dict(cls, content: Any, part: list[str], where: str) -> Self:
-        """The whole of which `part` is a part, from a file's object."""
+        """The whole that the statistics `part` were taken from, from a file's object."""
         advice = 'Give {"statistics": ["smokers", "drinkers"], "guarantee": {"epsilon": 1.0}}.'
         names: Any = content.get("statistics") if isinstance(content, dict) else None
         listed = isinstance(names, list) and all(isinstance(name, str) for name in names)

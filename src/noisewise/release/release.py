@@ -41,7 +41,7 @@ FIELDS = ("format", "version", "statistics", "disjoint", "about", "part_of")
 
 
 MOST_SHOWN = 8
-"""Values of a statistic that a notebook shows."""
+"""Most values of a statistic that a notebook lists; of more it shows the number only."""
 
 
 class Release(Mapping[str, Released]):
@@ -75,10 +75,10 @@ class Release(Mapping[str, Released]):
         self._public_groups = False
         self._whole: Whole | None = None
         self.about: Mapping[str, Any] = FrozenDict()
-        """What is said about it, for people; see `described`."""
+        """Its description for people: title, source, date and more; see `described`."""
 
     def _with(self, values: Mapping[str, Released] | None = None, **changes: Any) -> "Release":
-        """A copy with other values, or with other things said about them."""
+        """A copy with other released values, or with other attributes."""
         release = type(self)(self._values if values is None else values)
         fields = {name: item for name, item in vars(self).items() if name != "_values"}
         vars(release).update(fields | changes)
@@ -130,7 +130,7 @@ class Release(Mapping[str, Released]):
         privacy_unit: str | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> "Release":
-        """The same release with what people should know of it; what is left out stays as it was.
+        """The same release with a description for people; fields that are left out stay as they were.
 
         `source`: who published it, or where it was found. `date`: of publication. `privacy_unit`: whose record the
         guarantee protects, such as "a person" or "a household in a month". `extra`: anything else, kept in the file.
@@ -143,9 +143,9 @@ class Release(Mapping[str, Released]):
     # Parts --------------------------------------------------------------------------------------------------------
 
     def select(self, *names: str) -> "Release":
-        """These statistics only; inference does not look at the others.
+        """A release of these statistics only; inference ignores the others.
 
-        The whole was published, so `guarantee` goes on to speak of the whole, and `left_out` names the rest.
+        The whole was published, so `guarantee` stays that of the whole, and `left_out` names the other statistics.
         """
         names = self._listed("Release.select", names)
         if not names:
@@ -160,7 +160,7 @@ class Release(Mapping[str, Released]):
         return self._with(selected, _groups=tuple(groups) if len(groups) > 1 else (), _whole=whole)
 
     def drop(self, *names: str) -> "Release":
-        """All statistics but these; as `select`."""
+        """A release of all statistics but these; see `select`."""
         names = self._listed("Release.drop", names)
         if len(set(names)) == len(self):
             raise refusal("Release.drop", "names", "must leave at least one statistic", names, "Drop fewer.")
@@ -178,7 +178,7 @@ class Release(Mapping[str, Released]):
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Statistics that were published too, where this is a part of a release."""
+        """Names of the statistics that were published with these but are not in this part; () for a whole release."""
         return () if self._whole is None else tuple(name for name in self._whole.statistics if name not in self)
 
     def _guarantee_or_none(self) -> Guarantee | None:
@@ -189,10 +189,10 @@ class Release(Mapping[str, Released]):
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What publishing all of it guarantees; None where some statistic states nothing (a bare scale, `Exact`).
+        """The privacy guarantee of publishing all of it; None where some statistic states none (a bare scale, `Exact`).
 
-        Statistics compose sequentially, declared disjoint groups in parallel; see `Guarantee.compose`. That of a part
-        is that of the whole, for the whole was published.
+        Statistics compose sequentially, declared disjoint groups in parallel; see `Guarantee.compose`. A part of a
+        release has the guarantee of the whole, since the whole was published.
         """
         if self._whole is not None:
             return self._whole.guarantee
@@ -209,7 +209,7 @@ class Release(Mapping[str, Released]):
         return Guarantee.compose(parts)
 
     def guarantee_of(self, name: str) -> Guarantee | None:
-        """What publishing all entries of one statistic guarantees; None where it states nothing."""
+        """The privacy guarantee of publishing all entries of one statistic; None where none is stated for them."""
         return of_all_entries(self[name].mechanism, self[name].shape)
 
     def naive(self) -> "Release":
@@ -298,7 +298,7 @@ class Release(Mapping[str, Released]):
             raise error.within("disjoint").within(Place(where, ("disjoint",))) from None
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the release as JSON, in the format of `noisewise.release.schema()`."""
+        """Write the release as JSON, in the format of `noisewise.release.schema.schema()`."""
         large = any(np.size(item.value) > MOST_LISTED for item in self._values.values())
         text = json.dumps(self.to_dict(), indent=None if large else 2, allow_nan=False) + "\n"
         if len(text) > LARGEST:
@@ -348,14 +348,14 @@ class Release(Mapping[str, Released]):
     ) -> Self:
         """A release from a table with one noisy value a row: a pandas or polars frame, or a CSV or Parquet file's path.
 
-        `value` is the column of the noisy values, `mechanism` the law of their noise: its name or class, with its size
-        in one of `scale`, `variance`, `epsilon` with `sensitivity`, or `rho` with `sensitivity`, each a number or the
-        name of a column; or a whole mechanism. `index` names the columns of labels, one for each axis. `statistic` is
-        a column that names statistics, where the table has several.
+        `value` is the column of the noisy values. `mechanism` is the law of their noise: a whole mechanism, or the name
+        or class of one, with the size of its noise in `scale`, in `variance`, in `epsilon` with `sensitivity`, or in
+        `rho` with `sensitivity`, each a number or the name of a column. `index` names the columns of labels, one for
+        each axis. `statistic` is a column that names statistics, where the table has several.
 
-        `threshold` is the least value that is published, a number or a column. Rows that `expected` names, by a list of
-        labels or a dict of such lists, and that the table lacks were withheld, and stay as evidence. Without
-        `expected` a row that is absent means nothing. See docs/tables.md.
+        `threshold` is the least value that is published, a number or a column. `expected` names the rows that could be
+        published, by a list of labels or a dict of such lists. Expected rows that the table lacks were withheld, and
+        stay as evidence. Without `expected` a row that is absent means nothing. See docs/tables.md.
         """
         plan = ColumnPlan.of(
             value, mechanism, index, noise, statistic=statistic, threshold=threshold, expected=expected

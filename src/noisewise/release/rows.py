@@ -20,7 +20,7 @@ from noisewise.release.tables import Columns
 
 WHO = "Release.from_table"
 NOISE = ("scale", "variance", "epsilon", "rho", "sensitivity")
-"""What may state the noise: numbers, or columns of them."""
+"""The arguments that may state the size of the noise, each a number or a column."""
 _ROOT: dict[str, Callable[[Any], Any]] = {"variance": np.sqrt, "rho": lambda rho: 1.0 / np.sqrt(2.0 * rho)}
 _SHARE: dict[str, Callable[[Any], Any]] = {"epsilon": lambda epsilon: 1.0 / epsilon}
 SCALES: dict[type[Mechanism], dict[str, Callable[[Any], Any]]] = {
@@ -30,7 +30,7 @@ SCALES: dict[type[Mechanism], dict[str, Callable[[Any], Any]]] = {
     Gaussian: _ROOT,
     DiscreteGaussian: _ROOT,
 }
-"""The scale for what a table states, for sensitivity 1. The variance of discrete Gaussian noise is its sigma^2."""
+"""The scale, for sensitivity 1, from each other size; for discrete Gaussian noise `variance` is sigma^2."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ColumnPlan:
 
     @classmethod
     def of(cls, value: Any, mechanism: Any, index: Any, noise: Mapping[str, Any], **options: Any) -> "ColumnPlan":
-        """Check every argument."""
+        """The plan from the arguments of `Release.from_table`, each checked."""
         listed = isinstance(index, Iterable) and not isinstance(index, str)
         names: tuple[Any, ...] = () if index is None else tuple(index) if listed else (index,)
         for name in (value, *names):
@@ -79,7 +79,7 @@ class ColumnPlan:
 
 
 def statistics(table: Any, plan: ColumnPlan) -> dict[str, Released]:
-    """Every statistic of the table."""
+    """The released value of each statistic of the table, by name."""
     columns = Columns(WHO, table, numbers=plan.numbers, words=plan.words)
     if not columns.rows and plan.expected is None:
         advice = "If all that was expected was withheld, say so: threshold= and expected=."
@@ -129,7 +129,7 @@ class _Rows:
     labels: dict[str, Any]
 
     def released(self) -> Released:
-        """Their values by label, with their mechanism."""
+        """The values of the rows, arranged by label, with their mechanism."""
         shape, cells, coords = self._arranged()
         size = math.prod(shape)
         values = self.value[self.rows]
@@ -184,14 +184,14 @@ class _Rows:
             raise refusal(WHO, ", ".join(self.plan.index), rule, f"{len(self.rows):,} rows", advice)
 
     def _may_be_absent(self, absent: int) -> None:
-        """Absent rows have a law only where the mechanism withholds values."""
+        """Refuse absent rows unless values may be withheld: only then does their absence have a law."""
         if self.plan.threshold is None and not _withholds(self.plan.mechanism):
             advice = "Absence tells something only if small values are withheld: give threshold=, or expect less."
             rule = f"must not name rows that the table lacks ({absent:,} of them) without a threshold"
             raise refusal(WHO, "expected", rule, self.plan.index, advice)
 
     def _by_cell(self, key: str, entry: float | str, shape: tuple[int, ...], cells: Any, absent: int) -> Any:
-        """What the rows state, arranged like the values; one number where all state the same."""
+        """`entry` if it is a number, else its column, arranged like the values; one number where all are the same."""
         if not isinstance(entry, str):
             return entry
         numbers = self.numbers[entry][self.rows]
@@ -211,7 +211,7 @@ class _Rows:
         return arranged.reshape(shape)
 
     def _check_values(self, mechanism: Mechanism) -> None:
-        """Values that the mechanism cannot have given are refused here, where their row is known."""
+        """Refuse values that the mechanism cannot have given: here their row is known."""
         values = self.value[self.rows]
         if mechanism.measure == "lattice":
             self._refuse(
@@ -254,7 +254,7 @@ def _number_or_column(key: str, entry: Any) -> Any:
 
 
 def _expected(expected: Any, index: tuple[str, ...], statistic: str | None) -> dict[str, list[Any]] | None:
-    """Labels by column; the column of statistics may be among them."""
+    """The expected labels by column, checked; the column of statistics may be among them."""
     if expected is None:
         return None
     advice = "Give a list of labels, or with several index columns a dict of lists, one per column."
@@ -279,7 +279,7 @@ def _expected(expected: Any, index: tuple[str, ...], statistic: str | None) -> d
 
 
 def _kind(mechanism: Any) -> Any:
-    """A class or an instance of a mechanism, also by its name."""
+    """A mechanism as it is, or a class of mechanisms, which may be given by its name."""
     if isinstance(mechanism, Mechanism):
         return mechanism
     if isinstance(mechanism, str):
@@ -294,7 +294,7 @@ def _kind(mechanism: Any) -> Any:
 
 
 def _by_entry(mechanism: Any) -> bool:
-    """Whether noise, or what is done to it, has numbers that differ between entries."""
+    """Whether additive noise, or a wrapper, has an array of numbers among its arguments, or a mechanism inside has."""
     arguments: list[Any] = [getattr(mechanism, name, None) for name in (*mechanism.fields, *mechanism.static)]
     noise = isinstance(mechanism, (Additive, Wrapper))
     if noise and any(np.ndim(entry) for entry in arguments if _numeric(entry)):
@@ -307,7 +307,7 @@ def _numeric(entry: Any) -> bool:
 
 
 def _noise(kind: Any, stated: dict[str, Any]) -> dict[str, Any]:
-    """What states the noise, if it is enough and not too much."""
+    """The arguments that state the size of the noise, `stated`, if they are exactly what `kind` needs."""
     for key in stated:
         if key not in NOISE:
             raise refusal(WHO, key, "is not an argument", stated[key], checks.nearest(key, NOISE))
@@ -328,9 +328,10 @@ def _noise(kind: Any, stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mechanism(kind: Any, stated: dict[str, Any], by_row: bool) -> Mechanism:
-    """The mechanism with the stated noise; a budget given as a number is that of the whole table, and its guarantee.
+    """The mechanism with the stated size of its noise.
 
-    A column states the budget of each row by itself, which says nothing of all of them together.
+    A budget given as a number is that of the whole table, and becomes its guarantee. A column states the budget of each
+    row by itself, which gives no guarantee of all rows together.
     """
     if isinstance(kind, Mechanism):
         return kind

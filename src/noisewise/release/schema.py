@@ -108,7 +108,7 @@ def _axes_schema() -> dict[str, Any]:
 
 
 def _of_schema() -> dict[str, Any]:
-    """What of which statistic was measured."""
+    """The schema of a measurement: of which statistic, and of which of its entries or sums."""
     whole = {"oneOf": [_list_of({"type": "integer"}), _reference("packed")]}
     shape = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2}
     parts = {"shape": shape, "rows": whole, "columns": whole, "entries": whole}
@@ -150,7 +150,7 @@ def _number_schemas() -> dict[str, Any]:
 
 
 def _nested(name: str, description: str, single: dict[str, Any], **limits: Any) -> dict[str, Any]:
-    """A single one, arrays of what goes under this `name`, or many packed."""
+    """The schema of a `single` value, of arrays of what is defined under this `name`, or of a packed array."""
     array = _list_of(_reference(name), **limits)
     return {"description": description, "oneOf": [single, array, _reference("packed")]}
 

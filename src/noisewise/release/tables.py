@@ -24,7 +24,7 @@ COUNTED = "Rows are counted from 0."
 
 
 class Columns:
-    """Columns by name. `who` reads them, and says so in messages."""
+    """The columns of a table by name; messages begin with `who`, the function that reads them."""
 
     def __init__(self, who: str, table: Any, *, numbers: Iterable[str], words: Iterable[str]) -> None:
         """Read the columns named; those of `words` are kept as they are written, so that 01001 stays 01001."""
@@ -88,7 +88,7 @@ class Columns:
         return labels
 
     def _label(self, column: str, row: int, entry: Any) -> Any:
-        """One label that is not just a word."""
+        """One label, checked: a word, a whole number, or a date, which becomes a word."""
         if entry is None or entry == "" or (isinstance(entry, float) and math.isnan(entry)):
             raise self.refused(column, row, "must not be empty", entry, "Every row needs its label.")
         if isinstance(entry, date):
@@ -104,12 +104,12 @@ class Columns:
 
 
 def _plain(entry: Any) -> Any:
-    """Missing entries of every kind as None: pandas' NA cannot be compared."""
+    """pandas' NA and NaT as None, other entries as they are: NA cannot be compared."""
     return None if type(entry).__name__ in ("NAType", "NaTType") else entry
 
 
 def _dates(array: Any) -> Any:
-    """Dates in ISO form, as labels everywhere have it."""
+    """Dates in ISO form, as in labels everywhere; missing ones as None."""
     days = array.astype("datetime64[D]")
     if np.all((days == array) | np.isnat(array)):
         words = np.datetime_as_string(days, unit="D").astype(object)
@@ -158,12 +158,12 @@ def _read(who: str, path: Path, numbers: list[str], words: list[str]) -> Any:
 
 
 def _csv(who: str, path: Path, suffix: str, words: list[str]) -> Any:
-    """All columns: where only some are asked for, pandas does not count the fields of a line."""
+    """All columns of a CSV file: where only some are asked for, pandas does not count the fields of a line."""
     import pandas
 
     # Empty entries stay text, to be refused with their row; a label may be the word NA.
     how: dict[str, Any] = {"sep": SEPARATORS[suffix], "keep_default_na": False, "index_col": False}
-    if tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1):  # since then numbers are always read exactly
+    if tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1):  # from 3.1 on numbers are always read exactly
         how["float_precision"] = "round_trip"
     header = pandas.read_csv(path, header=None, nrows=1, dtype=str, **how).iloc[0].tolist()
     if len(set(header)) < len(header):

@@ -39,7 +39,7 @@ def section(replicates: Replicates) -> Section | None:
 
 
 def _features(replicates: Replicates) -> list[Any]:
-    """Rows for the spread and the largest entry of every vector that is never withheld in part."""
+    """Rows for the spread and the largest entry of each statistic with three or more entries, none ever withheld."""
     columns, published = {}, {}
     for name, value in replicates.posterior.released.items():
         draws = replicates.draws[name]

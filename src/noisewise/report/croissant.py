@@ -1,7 +1,7 @@
 """A sidecar for data portals: Croissant 1.0, JSON-LD about a release file. https://docs.mlcommons.org/croissant
 
-It describes the dataset (schema.org), the file with its checksum, and the statistics in it. A required property that
-the release does not state is left out and said.
+It describes the dataset (schema.org), the file with its checksum, and the statistics in it. Required properties
+that the release does not state are left out; `missing` lists them.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ COLUMNS = {**dict.fromkeys(("name", "description", "unit", "mechanism"), "sc:Tex
 
 
 def sidecar(release: Release, file: str, raw: bytes, url: str | None = None) -> dict[str, Any]:
-    """JSON-LD about `release`: the name of its file, what is in the file, and the page where it can be found."""
+    """JSON-LD about `release`, whose file is named `file` and holds `raw`; `url` is the page where it can be found."""
     said = release.about
     stated = {key: said[field] for key, field in FROM_RELEASE.items() if field in said}
     own = said.get("description", f"Statistics published with privacy noise: {listed(list(release))}.")
@@ -68,7 +68,7 @@ def missing(content: dict[str, Any]) -> list[str]:
 
 
 def _statistics(release: Release) -> dict[str, Any]:
-    """The statistics as records of their own, one each: small, and told whole."""
+    """The statistics as a record set that holds its data, with one record for each statistic."""
     rows = []
     for name, item in release.items():
         row = {"name": name, "description": " ".join(sentences_about(name, item))}

@@ -36,11 +36,11 @@ class DesignReport:
     answer: Sequence[str]
     """Sentences: the budget and how to split it, or the number of people."""
     tables: Sequence[DesignTable]
-    """What to publish, what it was chosen from, or how many people; the curve last."""
+    """The plan, the candidates and the split, or the number of people; the curve is the last one."""
     drawn: str
     """The curve as matplotlib's SVG."""
     inputs: str
-    """The file that was asked about."""
+    """The text of the file that states the design."""
 
     @property
     def picture(self) -> Html:

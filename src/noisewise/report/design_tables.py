@@ -10,7 +10,7 @@ from noisewise.report.noise import described
 from noisewise.results.goal import Goal
 from noisewise.results.naming import Naming
 
-if TYPE_CHECKING:  # a report is handed them: it runs no study
+if TYPE_CHECKING:  # a report is given the results of studies, and runs none
     from noisewise.studies.allocate import Allocation
     from noisewise.studies.design import Design
     from noisewise.studies.sample_size import SampleSize
@@ -19,12 +19,12 @@ ERROR = "standard error"
 
 
 def tables_of_size(found: "SampleSize", naming: Naming) -> list[DesignTable]:
-    """How many people, and the curves. Closed forms have no errors, and no columns of them."""
+    """How many people, and the curves; without columns of errors where the design has a closed form."""
     return [people(found), sizes(found, measured(found.target, naming))]
 
 
 def tables_of_budget(found: "Design", split: "Allocation | None", model: Model, naming: Naming) -> list[DesignTable]:
-    """All that there are, the curve last. Closed forms have no errors, and no columns of them."""
+    """All tables of a design, the curve last; without columns of errors where the design has a closed form."""
     words = measured(found.target, naming)
     tables = [] if found.status == "nowhere" else [plan(found, model)]
     if split is not None and split.candidates:
@@ -68,7 +68,7 @@ def candidates(split: "Allocation", words: str) -> DesignTable:
 
 
 def shares(split: "Allocation") -> DesignTable:
-    """The best split, and that nothing is gained by moving a little of it."""
+    """The best split, and the gradients that show that moving a little of it gains nothing."""
     rows = [
         {"statistic": name, "share": _percent(share), split.kind: number(share * split.budget)}
         | {"change of the target with the log of its share": number(split.gradient[name][0])}
@@ -112,7 +112,7 @@ def curve(found: "Design", words: str) -> DesignTable:
 
 
 def _table(key: str, heading: str, caption: str, rows: Sequence[Mapping[str, str]]) -> DesignTable:
-    """All rows have the same columns."""
+    """A table from rows that all have the same columns."""
     return DesignTable(
         key, heading, caption[0].upper() + caption[1:], list(rows[0]), [list(row.values()) for row in rows]
     )

@@ -34,7 +34,7 @@ def panels(
     naming: Naming | None = None,
     most: int = MOST,
 ) -> list[tuple[str, Html, str]]:
-    """(label, SVG, what it shows in words) for each scalar, what was asked for first, at most so many."""
+    """(label, SVG, what it shows in words) for at most `most` scalars; the quantities asked for come first."""
     posterior = replace(posterior, released=_markable(posterior))
     asked = [name for name in posterior.derived if posterior[name].dtype.kind != "b"]  # a probability is no picture
     names = [*asked, *(name for name in posterior.draws if name not in posterior.derived)]

@@ -37,7 +37,7 @@ def graph(nodes: Sequence[NodeWords]) -> Html:
 
 
 def _columns(nodes: Sequence[NodeWords]) -> list[list[NodeWords]]:
-    """Nodes by depth: a kind never shares a column with another, published values all stand in the last one."""
+    """Nodes by depth: a column holds nodes of one kind, and the last column holds all published values."""
     keys = {node.key: node for node in nodes}
     depth: dict[str, int] = {}
     floor = 0
@@ -57,7 +57,7 @@ def _columns(nodes: Sequence[NodeWords]) -> list[list[NodeWords]]:
 
 
 def _untangled(columns: list[list[NodeWords]]) -> list[list[NodeWords]]:
-    """Each column in the order of its neighbours' average height: a few sweeps there and back."""
+    """Each column sorted by the average height of its nodes' neighbours, in a few sweeps to and fro."""
     children: dict[str, list[str]] = {}
     for column in columns:
         for node in column:
@@ -105,7 +105,7 @@ def _short(line: str) -> str:
 def _box(node: NodeWords, x: float, y: float, width: float, height: float) -> Html:
     rounding = height / 2 if node.kind == "parameter" else 4.0
     shapes = [tag("rect", x=_f(x), y=_f(y), width=_f(width), height=_f(height), rx=_f(rounding))]
-    if node.kind == "release":  # a second frame: told from the others without colour
+    if node.kind == "release":  # a second frame: recognised without colour
         shapes.append(
             tag("rect", x=_f(x + 3), y=_f(y + 3), width=_f(width - 6), height=_f(height - 6), rx="2", class_="inner")
         )
@@ -134,5 +134,5 @@ def _f(value: float) -> str:
 
 
 def described(nodes: Sequence[NodeWords]) -> Html:
-    """The same in sentences."""
+    """The nodes in sentences, as a list."""
     return tag("ul", joined(tag("li", node.sentence) for node in nodes))

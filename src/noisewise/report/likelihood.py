@@ -41,12 +41,12 @@ class FitReport(page.Shown):
 
     @cached_property
     def summary(self) -> Any:
-        """The fit's table, what was asked for first."""
+        """The fit's table, with the quantities asked for first."""
         return with_answers(self.fit, self.model, self.level)
 
     @cached_property
     def claimed(self) -> Any:
-        """The same of the naive fit; None where there is none, or none to set beside."""
+        """The same table of the naive fit; None where there is no naive fit, or its numbers are not usable."""
         if self.naive is None or FIT[self.naive.status].numbers != "usable":
             return None
         return with_answers(self.naive, self.model, self.level)
@@ -139,7 +139,7 @@ def _question(report: FitReport) -> Section:
 
 
 def _answers(report: FitReport) -> list[str]:
-    """What was asked for or, where nothing was, every parameter; and why an estimate does not have the rest."""
+    """Sentences on the quantities asked for, or on every parameter where none was; and why some have no estimate."""
     low, high = report.summary.columns[2:4]
     asked, missing = answers(report.fit, report.model) if report.fit.status == "converged" else (None, {})
     rows = list(report.summary.iterrows())[: len(asked.labels) if asked is not None else None]

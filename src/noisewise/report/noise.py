@@ -59,7 +59,7 @@ def _n(values: Any) -> str:
 
 
 def _p(values: Any) -> str:
-    """A parameter of a law: exact, as far as it can be read."""
+    """A parameter of a law, with more digits than `_n` shows: a number, a few of them, or their range."""
     shown = [whole(value) for value in np.ravel(values)]
     if len(set(shown)) == 1:
         return shown[0]

@@ -54,7 +54,7 @@ NUMBERS = ("answer", "naive", "cost")
 WARNING = tag(
     "p", tag("strong", f"{MARKS['bad']} These numbers should not be used: see the verdict."), class_="warning"
 )
-"""Stands over the sections of numbers where the verdict is that bad."""
+"""Stands over the sections in `NUMBERS` where the verdict is bad."""
 
 
 Section = tuple[str, str, Html]
@@ -85,7 +85,7 @@ class Shown:
     """The command that gives the same numbers again."""
     finished: str = ""
     seed: int | None = None
-    """The seed that was given, where the algorithm's own may be another: that of a fallback."""
+    """The seed that was given; that of the algorithm differs where it ran as a fallback."""
 
     def __post_init__(self) -> None:
         who, (name, kind, verb) = type(self).__name__, self.kind
@@ -259,7 +259,7 @@ def nothing_beside(report: Shown) -> Section:
 
 
 def why_not(report: Shown) -> str:
-    """Why there is no naive analysis, in words of the reader where they are known."""
+    """Why there is no naive analysis: for lack of a density, in plain words; else by the reason that was given."""
     own = {name: name if item.of is None else item.of.statistic for name, item in report.release.items()}
     silent = [name for name in report.release if not report.model.has_density(own[name])]
     if silent:

@@ -22,12 +22,12 @@ from noisewise.results.labels import owner_of
 from noisewise.results.posterior import Posterior
 from noisewise.results.replicates import Replicates
 
-if TYPE_CHECKING:  # a report is handed them: it runs no study
+if TYPE_CHECKING:  # a report is given the results of studies, and runs none
     from noisewise.studies.compare import Comparison
     from noisewise.studies.forecast import Forecast
 
 PRIOR_BLOCKS, PRIOR_ROWS = 3, 4096
-"""Draws of the prior, by blocks of the size that `Model.simulate` compiles for."""
+"""Blocks of prior draws, and rows in each: the size that `Model.simulate` compiles for."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,9 +10,9 @@ from noisewise.report.markup import number
 
 
 def prior_in_words(model: Model, name: str) -> str:
-    """Mean (or median, where there is none) and the middle 95% of a parameter's prior; nothing where it has entries.
+    """Mean (or median, where there is no mean) and middle 95% of a scalar parameter's prior; else empty text.
 
-    Of a law that depends on other parameters, with these drawn from their priors too.
+    Where the law depends on other parameters, they are drawn from their priors too.
     """
     if model.shape(name) != ():
         return ""
@@ -29,7 +29,7 @@ def prior_in_words(model: Model, name: str) -> str:
 
 
 def _rounded(value: float, width: float, positive: bool) -> str:
-    """Two digits: of a positive quantity's value itself, else of the width, so that a mean of zero is called zero."""
+    """Two significant digits: of a positive value itself, else of the width, so that a mean near zero shows as 0."""
     if positive:
         return number(value, 2)
     places = 1 - math.floor(math.log10(width))

@@ -1,8 +1,8 @@
 """An entry for OpenDP's registry of deployments of differential privacy, as far as a release can fill it in.
 
 Field names and allowed words follow the registry's schema, https://github.com/opendp/deployments-registry-data
-(schemas/deployments-schema.yaml); https://registry.opendp.org shows the entries. What a release cannot know is left
-empty and said: nothing is guessed.
+(schemas/deployments-schema.yaml); https://registry.opendp.org shows the entries. Fields that a release cannot fill are
+left empty, and `missing` lists them: nothing is guessed.
 """
 
 import json
@@ -61,7 +61,7 @@ def entry(release: Release) -> dict[str, Any]:
 
 
 def _stated(release: Release) -> Guarantee | None:
-    """The guarantee in the registry's parameters: mu-GDP is told by the rho that it implies."""
+    """The guarantee in the registry's parameters, mu-GDP as the rho that it implies; None where there is none."""
     try:
         guarantee = release.guarantee
     except InputError:  # guarantees that do not compose

@@ -1,6 +1,6 @@
-"""The short answer: what was asked for in sentences, what ignoring the noise would have said, and the prior's part.
+"""The short answer in sentences: the quantities asked for, beside the naive answer, and the prior's part.
 
-The report, the page and the terminal all say it.
+The report, the page and the terminal all show it. The quantities asked for are the derived ones: [answers] in a file.
 """
 
 import math
@@ -17,21 +17,21 @@ from noisewise.results.labels import label_of, owner_of
 from noisewise.results.posterior import Posterior
 
 MOST = 8
-"""Sentences, at most; the table has the rest."""
+"""Quantities in sentences, at most; the table has all."""
 MOST_OF_PRIOR = 3
-"""Quantities of which it is said how much the release told."""
+"""Sentences, at most, on how far the release changed what the prior said."""
 MOVED = 0.25
 """Standard deviations of the prior that count as a move."""
 
 
 def in_order(posterior: Posterior, table: Any) -> Any:
-    """A table by quantity, what was asked for first."""
+    """A table by quantity, with the quantities asked for first."""
     first = [label for label in table.index if _name(label) in posterior.derived]
     return table.loc[[*first, *(label for label in table.index if _name(label) not in posterior.derived)]]
 
 
 def sentences(report: Any) -> list[str]:
-    """What was asked for or, where nothing was, every quantity; and how much of it is prior."""
+    """Sentences on the quantities asked for, or on all where none was, and on how much of each is prior."""
     posterior = report.posterior
     table = in_order(posterior, report.summary)
     asked = [label for label in table.index if not posterior.derived or _name(label) in posterior.derived]
@@ -47,7 +47,7 @@ def sentences(report: Any) -> list[str]:
 
 
 def planned(report: Any) -> list[str]:
-    """What the release was designed for, where the file says so, beside what it gave."""
+    """The target that the release was designed for, where the file states one, beside what was reached."""
     content = (report.content or {}).get("design")
     if not content:
         return []
@@ -68,7 +68,7 @@ def planned(report: Any) -> list[str]:
 
 
 def naive_doubt(report: Any) -> str:
-    """What is wrong with the naive analysis itself, where something is; it is said wherever its numbers are used."""
+    """A warning where the naive run itself fell short, else empty; it goes wherever the naive numbers are used."""
     if report.comparison is None or POSTERIOR[report.naive.status].numbers == "usable":
         return ""
     meaning = POSTERIOR[report.naive.status].meaning
@@ -94,7 +94,7 @@ def _answer(report: Any, label: str, row: Any, naive: Any) -> str:
 
 
 def _prior_part(report: Any, label: str) -> str:
-    """How far the release narrowed what the prior said."""
+    """How far the release moved and narrowed the prior of a quantity; empty where there is nothing to say."""
     name, posterior = _name(label), report.posterior
     if name not in report.before or posterior[name].dtype.kind == "b" or name in posterior.statistics:
         return ""
@@ -116,7 +116,7 @@ def _prior_part(report: Any, label: str) -> str:
 
 
 def _as_known(draws: Any) -> float:
-    """The mean of draws, rounded to what their number tells: the mean of a prior is not known to more digits here."""
+    """The mean of draws, rounded to a power of ten above three of its Monte Carlo errors: it is not known better."""
     error = 3.0 * float(draws.std()) / len(draws) ** 0.5
     step = 10.0 ** np.ceil(np.log10(error)) if 0 < error < np.inf else 0.0
     return float(step * np.round(draws.mean() / step)) if step else float(draws.mean())
@@ -139,12 +139,12 @@ def _told(kept: float, moved: float, centres: str) -> str:
 
 
 def _between(shown: Callable[[Any], str], low: Any, high: Any) -> str:
-    """An interval; where it is one value, that."""
+    """An interval in words; a single number where both ends are equal."""
     return shown(low) if low == high else f"{shown(low)} to {shown(high)}"
 
 
 def _counted(value: Any) -> str:
-    """A count: whole, unless it is a small mean."""
+    """A count, rounded to a whole number; a small one that is not whole, such as a mean, keeps two digits."""
     value = float(value)
     return whole(round(value)) if abs(value) >= 10 or value.is_integer() else number(value, 2)
 
@@ -152,8 +152,8 @@ def _counted(value: Any) -> str:
 def percent(share: Any, size: float = math.inf) -> str:
     """A probability as a percentage; what is nearly sure is not called sure.
 
-    Where all of `size` effective draws agree, what they have missed has a probability of at most 3 / size, with 95%
-    certainty: (1 - 3 / size)^size is about exp(-3).
+    Where all of `size` effective draws agree, the outcome they have missed has a probability of at most 3 / size, with
+    95% certainty: (1 - 3 / size)^size is about exp(-3).
     """
     share = float(share)
     least = max(0.001, 3.0 / size) if share in (0.0, 1.0) else 0.001

@@ -34,11 +34,11 @@ class Verdict:
     """good: trust it; look: look again; bad: do not use."""
     checks: tuple[Check, ...]
     error: str = "a small simulation error"
-    """What the numbers are right up to."""
+    """The error up to which the numbers are right, in words."""
 
     @property
     def title(self) -> str:
-        """Three words or so."""
+        """The verdict in two or three words."""
         return {"good": "Trust it", "look": "Look again", "bad": "Do not use"}[self.state]
 
     @property
@@ -72,13 +72,13 @@ def judge(posterior: Posterior, conflict: Mapping[str, float] | None, far: Seque
 
 
 def verdict_of(checks: list[Check], error: str = Verdict.error) -> Verdict:
-    """As bad as the worst of the checks."""
+    """The verdict of several checks: as bad as the worst of them."""
     states = {check.state for check in checks}
     return Verdict("bad" if "bad" in states else "look" if "look" in states else "good", tuple(checks), error)
 
 
 def sentence(message: str) -> str:
-    """A message to put after other sentences; a name it begins with, such as max_proposals, keeps its spelling."""
+    """A message with a blank before it and a capital; a name that begins it, as max_proposals, keeps its spelling."""
     first = message.split(" ", 1)[0].rstrip(",.:")
     return f" {message[:1].upper() if first.isalpha() else message[:1]}{message[1:]}" if message else ""
 

@@ -85,12 +85,12 @@ def _factor(epsilon: float | None) -> str:
 
 
 def in_sentence(label: str) -> str:
-    """A label as it stands within a sentence: the number of cases."""
+    """A label as it stands within a sentence: "The number of cases" becomes "the number of cases"."""
     return f"the {label[4:]}" if label.startswith("The ") else label
 
 
 def named(target: Goal, naming: Naming) -> Goal:
-    """A design's target that speaks of its quantity in people's words."""
+    """A design's target, with what people call its quantity in place of its name."""
     return replace(target, called=in_sentence(naming.called(target.of)))
 
 

@@ -40,7 +40,7 @@ def decision_table(posterior: "Posterior", bounds: Mapping[str, Any]) -> Any:
 
 
 def error(posterior: "Posterior", held: Array) -> Array:
-    """Monte Carlo error of a probability. Where all draws that have weight agree, 1 / n of n effective ones.
+    """Monte Carlo error of a probability: 1 / n for n effective draws, where all draws that have weight agree.
 
     An event of that chance escapes n independent draws with probability 1/e.
     """

@@ -77,7 +77,7 @@ def of_fit(fit: "Fit", functions: Mapping[str, Callable[..., Any]], dims: Any) -
 
 
 def answers(fit: "Fit", model: Model) -> tuple[FitDerived | None, dict[str, str]]:
-    """The model's derived quantities as far as an estimate has them; and why not, of those that it does not have."""
+    """The model's derived quantities that an estimate gives; and for each of the others, why it does not."""
     taken: dict[str, Callable[..., Any]] = {}
     missing: dict[str, str] = {}
     estimates = None

@@ -12,14 +12,14 @@ from noisewise.numerics import Array
 
 
 class Drawn(FrozenDict):
-    """Read-only NumPy arrays by name. A column that stayed on an accelerator comes from there once, and leaves it."""
+    """Read-only NumPy arrays by name. A column that stayed on an accelerator is fetched once, and leaves it."""
 
     def __init__(self, columns: Mapping[str, Array | Held]) -> None:
         super().__init__({name: one if isinstance(one, Held) else read_only(one) for name, one in columns.items()})
 
     @property
     def columns(self) -> dict[str, Array | Held]:
-        """Where they are: each has the length, shape and kind of an array."""
+        """The columns where they are, none of them fetched: each has the length, shape and kind of an array."""
         return dict(super().items())
 
     def __getitem__(self, name: str) -> Array:
@@ -29,7 +29,7 @@ class Drawn(FrozenDict):
             dict.__setitem__(self, name, column)
         return column
 
-    # Whatever hands columns out fetches them; to have __iter__ makes `dict(...)` ask for them one by one.
+    # Every method that hands columns out fetches them. With an __iter__ here, `dict(...)` asks for them one by one.
 
     def __iter__(self) -> Iterator[str]:
         return super().__iter__()
@@ -51,7 +51,7 @@ class Drawn(FrozenDict):
         return {name: self[name] for name in self}
 
     def __or__(self, others: Mapping[str, Array]) -> "Drawn":  # type: ignore[override]  # a dict gives a dict
-        """With others, none of them fetched."""
+        """These columns with others, none of them fetched."""
         return Drawn(self.columns | (others.columns if isinstance(others, Drawn) else dict(others)))
 
     def __ror__(self, others: Mapping[str, Array]) -> dict[str, Any]:  # type: ignore[override]  # see above

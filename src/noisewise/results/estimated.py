@@ -14,7 +14,7 @@ from noisewise.results.labels import by_name
 
 
 class Estimated:
-    """What is known of named estimates, one row of the covariance for each scalar."""
+    """Named estimates with a covariance, which has one row for each scalar."""
 
     estimate: Mapping[str, Array]
     labels: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Models compared by what they had predicted: Bayes factors and probabilities of models, with Monte Carlo errors."""
+"""Models compared by how well they predicted the release: Bayes factors and probabilities, with Monte Carlo errors."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class Evidence:
     prior: Mapping[str, float]
     """Probabilities of the models before the release."""
     seed: Mapping[str, int] = field(default_factory=dict)
-    """Seeds of the runs. Those of one seed may share random numbers, and errors of these are taken to add up."""
+    """Seeds of the runs. Runs of one seed may share random numbers, so their errors are taken to add up."""
 
     def bayes_factor(self, model: str, other: str) -> tuple[float, float]:
         """How much more probable `model` made the release than `other`, and the Monte Carlo error of that ratio."""
@@ -40,7 +40,7 @@ class Evidence:
         return ratio, ratio * error
 
     def _combined(self, slopes: Mapping[str, Any]) -> Any:
-        """Error of a sum of log evidences times these slopes: at most the sum of theirs within runs of one seed.
+        """Error of a sum of log evidences times `slopes`: within runs of one seed, bounded by the sum of their errors.
 
         The standard deviation of a sum is at most the sum of standard deviations, however the terms depend on each
         other (Minkowski). Runs of different seeds are independent, so that their squares add up.

@@ -39,7 +39,7 @@ class Fit(Estimated):
     monte_carlo_error: Mapping[str, Array] = field(default_factory=dict)
     """Standard error of the estimate over repeated simulation; empty for `EM`."""
     information_error: Array | None = None
-    """Monte Carlo standard error of the information, with what that of the estimate adds to it; None for `EM`."""
+    """Monte Carlo standard error of the information, with what the error of the estimate adds; None for `EM`."""
     score_error: Array | None = None
     trace: tuple[Mapping[str, Any], ...] = ()
     diagnostics: Mapping[str, Any] = field(default_factory=dict)

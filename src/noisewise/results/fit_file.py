@@ -69,5 +69,5 @@ def _diagnostics(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
-    """Numbers; what JSON holds as null is not one."""
+    """An array of numbers, with NaN where JSON has null."""
     return np.asarray(value, dtype=float)

@@ -88,12 +88,12 @@ class Goal:
 
     @property
     def is_counted(self) -> bool:
-        """Whether each release answers yes or no, so that the target is how often."""
+        """Whether each release answers yes or no, so that the target is the share of one answer."""
         return self.kind == "power" or (self.kind == "error" and self.truth is not None)
 
     @property
     def words(self) -> str:
-        """What is measured."""
+        """The target in words."""
         return WORDS[self.kind].format(level=100.0 * self.level, of=self.called or self.of, against=self.against)
 
     def column(self, values: Mapping[str, Array]) -> Array:

@@ -1,4 +1,4 @@
-"""What ArviZ compares models by, and checks them with: densities and simulations at every draw of a posterior."""
+"""Groups with which ArviZ compares and checks models: densities and simulations at every draw of a posterior."""
 
 import math
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from noisewise.model.law import log_density
 from noisewise.numerics import Array, double
 
 CELLS = 2**12
-"""Entries of releases whose densities are computed at a time, all draws together."""
+"""Released entries, counted over all draws, whose densities are computed at a time."""
 
 Draws = Mapping[str, Array]
 
@@ -24,7 +24,7 @@ Draws = Mapping[str, Array]
 def of(
     problem: Problem, draws: Draws, seed: int, prior: bool, predictive: bool
 ) -> tuple[dict[str, dict[str, Array]], dict[str, Any]]:
-    """Groups of columns by name, and what to say of them."""
+    """Groups of columns by name, and notes on them for the tree's attributes."""
     model, count = problem.model, len(next(iter(draws.values())))
     densities, without = log_likelihood(problem, draws)
     priors = log_prior(model, draws)
@@ -39,15 +39,15 @@ def of(
         simulated = model.simulate(count, seed)
         simulated |= model.derive(simulated)
         columns["prior"] = {name: simulated[name] for name in draws if name in simulated}
-    if predictive:  # of a purpose, so by no random number that prior draws of this seed have used
+    if predictive:  # a stream of its own: prior draws of this seed share no random number with it
         columns["posterior_predictive"] = predicted(problem, draws, generator(seed, Purpose.PREDICTIVE))
     return {group: named for group, named in columns.items() if named}, notes
 
 
 def log_likelihood(problem: Problem, draws: Draws) -> tuple[dict[str, Array], list[str]]:
-    """log density of every released entry given the parameters, its own statistic integrated out; what has none.
+    """log density of every released entry given the parameters, its statistic integrated out; names that have none.
 
-    Leaving one out leaves out a release, not a person.
+    To leave out an entry is to leave out a release, not a person.
     """
     by_name: dict[str, Array] = {}
     without: list[str] = []

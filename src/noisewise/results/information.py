@@ -1,4 +1,4 @@
-"""What the noise cost: how much of what is unknown would go if the confidential statistics were published."""
+"""What the noise cost: how much uncertainty would go if the confidential statistics were published."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,9 @@ class Lost:
 
 
 def lost(posterior: Posterior, release: Release, before: Mapping[str, Array], level: float) -> list[Lost]:
-    """For every scalar parameter. By the law of total variance, with s the confidential statistics,
+    """What privacy cost, for every scalar parameter.
+
+    By the law of total variance, with s the confidential statistics,
 
         Var(theta | release) = E[Var(theta | s) | release] + Var(E[theta | s] | release):
 

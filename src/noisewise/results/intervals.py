@@ -1,4 +1,4 @@
-"""Intervals of weighted draws, entry by entry and for all entries of a vector at once; and chances of regions."""
+"""Intervals of weighted draws, entry by entry and for all entries of a vector at once."""
 
 import math
 
@@ -12,7 +12,7 @@ ROUNDING = 1e-12
 
 
 def central(values: Array, weights: Array | None, level: float) -> tuple[Array, Array]:
-    """As much below as above, entry by entry."""
+    """The interval with the same probability below as above, entry by entry."""
     low, high = quantiles(values, weights, [(1 - level) / 2, (1 + level) / 2])
     return low, high
 
@@ -45,16 +45,17 @@ def shortest(values: Array, weights: Array | None, level: float) -> tuple[Array,
 
 
 def rows_inside(size: int, level: float) -> int:
-    """Draws of equal weight that hold `level` of them."""
+    """How many of `size` draws of equal weight make up `level` of them."""
     return min(size, max(1, math.ceil(level * size - ROUNDING)))
 
 
 def joint(values: Array, weights: Array | None, level: float) -> tuple[Array, Array]:
     """Intervals that hold all entries of `level` of the draws at once: Besag, Green, Higdon and Mengersen (1995, 6.3).
 
-    For each draw, the most extreme rank of its entries, in either tail; a draw lies within the band at r if that is at
-    most r. r is the smallest that `level` of the draws reach. Ranks are shares of the weight, those of ties the same
-    and inwards: an entry that hardly varies is extreme in no draw, and leaves the others as they would be without it.
+    Each draw has the most extreme rank of its entries, in either tail, and lies within the band at r if that is at most
+    r. The r used is the smallest whose band holds `level` of the draws. Ranks are shares of the weight. Ties all have
+    the innermost of their ranks: an entry that hardly varies is extreme in no draw, and leaves the others as they would
+    be without it.
     """
     if weights is not None:  # draws without weight are no ends
         values, weights = values[weights > 0.0], weights[weights > 0.0]

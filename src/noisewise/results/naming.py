@@ -10,7 +10,7 @@ from noisewise.frozen import FrozenDict
 from noisewise.results.labels import owner_of, place_of
 
 TIMES = ("since", "day", "hour", "minute", "second")
-"""Words of units by which xarray takes the numbers of a file for dates, or for spans of time."""
+"""Words in units that make xarray read the numbers of a file as dates, or as spans of time."""
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Naming:
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "Naming":
-        """Those of an analysis file's tables."""
+        """The labels and units in the table `words` of an analysis file."""
         words = {name: {"label": word} if isinstance(word, str) else word for name, word in _words(content).items()}
         stated = {key: {name: word[key] for name, word in words.items() if word.get(key)} for key in ("label", "unit")}
         return cls(FrozenDict(stated["label"]), FrozenDict(stated["unit"]))
 
     @classmethod
     def of_release(cls, release: Mapping[str, Any]) -> "Naming":
-        """What a release says of its statistics: descriptions and units."""
+        """The descriptions (as labels) and units that a release states for its statistics."""
         stated = {
             key: {name: item.about[key] for name, item in release.items() if key in item.about}
             for key in ("description", "unit")
@@ -38,11 +38,11 @@ class Naming:
 
     @classmethod
     def checked(cls, who: str, labels: Any, units: Any, known: Collection[str]) -> "Naming":
-        """Labels and units that were given, of names that are known."""
+        """Labels and units as an analyst gives them; refused where a name is not `known`."""
         return cls(_checked(who, "labels", labels, known), _checked(who, "units", units, known))
 
     def __or__(self, other: "Naming") -> "Naming":
-        """Both; where both name a quantity, what `other` says."""
+        """Both together; where both name a quantity, `other` prevails."""
         return Naming(FrozenDict({**self.labels, **other.labels}), FrozenDict({**self.units, **other.units}))
 
     def called(self, row: str) -> str:
@@ -53,29 +53,29 @@ class Naming:
         return f"{self.labels[name]}, {entry}" if entry else self.labels[name]
 
     def listed(self, row: str) -> str:
-        """The same with the name in the file, where it differs."""
+        """As `called`, with the name in the file in brackets where it differs."""
         called = self.called(row)
         return row if called == row else f"{called} ({row})"
 
     def entered(self, row: str) -> str:
-        """The same with its unit too, as the first column of a table has it."""
+        """As `listed`, with the unit too: what the first column of a table shows."""
         return self.with_unit(row, row if self.called(row) != row else "")
 
     def with_unit(self, row: str, note: str = "") -> str:
-        """Its name in people's words, and in brackets a note and the unit that they do not say."""
+        """A row in people's words, with a note and the unit in brackets; no unit that the words say already."""
         called, unit = self.called(row), self.unit(row).strip()
         notes = [*([note] if note else []), *([unit] if unit and unit not in called.split() else [])]
         return f"{called} ({', '.join(notes)})" if notes else called
 
     def unit(self, row: str) -> str:
-        """Its unit, with a blank before it unless it is %."""
+        """The unit of a row, with a blank before it unless it is %."""
         unit = self.units.get(owner_of(row), "")
         return unit if unit in ("", "%") else f" {unit}"
 
     def attributes(self, name: str, *, in_file: bool = False) -> dict[str, str]:
         """Attributes of a variable by the names that xarray, ArviZ and NetCDF have for them: long_name and units.
 
-        In a file, no unit by which xarray would take the numbers for dates.
+        In a file, a unit is left out that would make xarray read the numbers as dates.
         """
         unit = self.units.get(name, "")
         dated = in_file and any(word in unit.lower() for word in TIMES)

@@ -1,9 +1,9 @@
 """Summaries of independent draws that stayed on an accelerator, computed there: only a few numbers are fetched.
 
 Order statistics are those of the draws, to the last bit, and NumPy interpolates between them. Means and standard
-deviations are sums in groups of `GROUP`, of deviations from the mean: those that NumPy gives of the fetched draws but
-for 1e-12 of the standard deviation, and 1e-14 of the mean. Arrays there are longer than the draws; what lies beyond the
-first `count` rows is nothing.
+deviations are computed from deviations from the mean, summed in groups of `GROUP`. They are those that NumPy gives of
+the fetched draws but for 1e-12 of the standard deviation, and 1e-14 of the mean. Arrays on the accelerator may be
+longer than the draws: rows beyond the first `count` are ignored.
 """
 
 import math
@@ -24,7 +24,7 @@ GROUP = 256
 
 
 def mean_and_sd(column: Held) -> tuple[Array, Array]:
-    """As `weights.mean_and_sd` of draws that count alike."""
+    """As `weights.mean_and_sd` of equally weighted draws."""
     with column.there():
         mean, sd = to_host(_moments(column.first_rows_of(), len(column)))
     return mean.reshape(column.shape[1:]), sd.reshape(column.shape[1:])
@@ -129,10 +129,10 @@ def _shortest(rows: Any, count: Any, entry: Any, inside: Any) -> Any:
 
 @partial(jax.jit, static_argnums=4)
 def _farthest(rows: Any, count: Any, entry: Any, tail: Any, most: int) -> Any:
-    """Whether all draws are finite, three distances from the median, and the largest of them, ascending.
+    """Whether all draws are finite, with three distances from the median; and the largest distances, ascending.
 
-    The three: the last before the `tail` largest, the tenth largest, the largest. `most` is more than `tail`: of the
-    ordered draws, so many from either end have the largest distances among them.
+    The three are the last before the `tail` largest, the tenth largest and the largest. `most` is more than `tail`: the
+    `most` ordered draws at either end have the largest distances among them.
     """
     ordered = _sorted(rows, count, entry)
     median = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2.0

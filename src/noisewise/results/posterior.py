@@ -169,7 +169,7 @@ class Posterior:
         return {name: self._there_or_here(name, self._precision_there, self.precision_of) for name in self.draws}
 
     def _there_or_here(self, name: str, there: Callable[[Held], Any], here: Callable[[Array], Any]) -> Any:
-        """`there` of draws that stayed on an accelerator, if it has the memory; else `here`, of them as an array."""
+        """`there` of independent draws that stayed on an accelerator, if its memory suffices; else `here`."""
         column = where_they_are(self.draws)[name]
         alike = self.log_weights is None and self.chains is None and self.islands is None
         if isinstance(column, Held) and alike:
@@ -205,14 +205,14 @@ class Posterior:
 
     @cached_property
     def _tails(self) -> dict[str, Array]:
-        """For every name, entry by entry, the shape of a tail too heavy for moments; NaN where it is not."""
+        """For every name, entry by entry, the shape of the tail where that is too heavy for moments, else NaN."""
         return {
             name: self._there_or_here(name, on_device.heavy_tails, partial(self._tails_of, size))
             for name, size in self.ess.items()
         }
 
     def _tails_of(self, size: float, values: Array) -> Array:
-        """The same of values that are worth `size` independent ones."""
+        """The shapes of `_tails` for values that are worth `size` independent ones."""
         usable = len(self) > 0 and (self.weights is None or bool(np.all(np.isfinite(self.weights))))
         return tails.heavy_tails(values[tails.without_repeats(len(self), size, self.weights) if usable else slice(0)])
 
@@ -392,7 +392,7 @@ class Posterior:
         Weighted draws are first resampled to equal weight (systematically, reproducibly); the tree's attributes say so.
         Truth values are 1 and 0, which ArviZ can average. Every variable has its label as the attribute `long_name`
         and, where that is known, its unit as `units`.
-        Where any of them is asked for, or model and release are given, there are also `log_likelihood` (of every
+        Where a further group is asked for, or model and release are given, there are also `log_likelihood` (of every
         released entry, its statistic integrated out: to leave one out is to leave out a release, not a person),
         `log_prior` and `sample_stats`; `prior` and `posterior_predictive` where asked for. Model and release as for
         `replicate`.
@@ -414,7 +414,7 @@ class Posterior:
         return tree
 
     def problem_of(self, who: str, model: Any = None, release: Any = None) -> Problem:
-        """Model and release together, those of the run if none are given; refused where they are others."""
+        """Model and release together, those of the run if none are given; refused where the release is another."""
         if model is None and release is None:
             if self.problem is None:
                 rule, advice = "must be given where a posterior was read from a file", "Give model and release too."

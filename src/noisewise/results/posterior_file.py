@@ -24,9 +24,9 @@ CHARACTER = "S1"
 ROOM = 2**20
 """Bytes that its arrays may declare beyond four times the file's size: axes without values are not stored."""
 ENTRIES = 64
-"""Entries that an attribute may have where each of them may be of any length."""
+"""Most entries of an attribute whose entries are texts, each of any length."""
 HEAP, LEAST_HEAP, HEAD = b"GCOL\x01", 4096, 16
-"""A global heap stores texts: its first bytes, its least size, and the size of its head, as of each object's."""
+"""A global heap stores texts: its first bytes, its least size, and the size of its header and of each object's."""
 NUMBER, WHOLE = (int, float, type(None)), (int, type(None))
 TYPES: Mapping[str, Any] = {
     **dict.fromkeys(("status", "message", "reason", "release_hash"), str),
@@ -145,7 +145,7 @@ def _bytes_of(group: Any, name: str) -> int:
 
 
 def _check_attributes(owner: Any) -> None:
-    """Refuse attributes of many texts: all may be one text in the file, of which reading makes a copy for each."""
+    """Refuse attributes of many texts: they may all be one text in the file, which reading copies for each of them."""
     for name in owner.attrs:
         attribute = owner.attrs.get_id(name)
         if attribute.dtype.hasobject and math.prod(attribute.shape or ()) > ENTRIES and attribute.dtype.kind != "V":

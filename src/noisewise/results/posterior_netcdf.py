@@ -1,7 +1,7 @@
 """Writing groups of labelled arrays as NetCDF, in the layout in which xarray and ArviZ write and read them.
 
-xarray itself would do. It loads whatever array libraries are installed before it writes a number, which takes longer
-than most analyses.
+xarray could write them, too. But it loads whatever array libraries are installed before it writes a number, which takes
+longer than most analyses.
 """
 
 import os
@@ -17,7 +17,7 @@ from noisewise.numerics import Array
 
 @dataclass(frozen=True)
 class Variable:
-    """An array, the names of its axes, and what is said of it."""
+    """An array, the names of its axes, and its attributes."""
 
     dims: tuple[str, ...]
     values: Array
@@ -33,7 +33,7 @@ class Group:
 
 
 def write(path: str | os.PathLike[str], groups: Mapping[str, Group], attributes: Mapping[str, str]) -> None:
-    """A file of these groups; it and its first group are described by the `attributes`."""
+    """Write a file of these groups; the `attributes` describe the file and its first group."""
     import h5netcdf
 
     with h5netcdf.File(Path(path), "w") as file:

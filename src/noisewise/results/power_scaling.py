@@ -21,7 +21,7 @@ POWERS = (0.99, 1.01)
 """Prior and likelihood are raised to these powers, one at a time."""
 NEGLIGIBLE = 100.0
 """Draws whose log weight lies this far below the largest count for nothing: exp(-100) is 4e-44. Where a sum over counts
-is as good as zero, the weight is an upper bound, of which the density's own power knows nothing."""
+is numerically zero, the weight is only an upper bound, which is no density to be raised to a power."""
 SENSITIVE = 0.05
 """From here on a quantity is called sensitive: the paper's threshold."""
 
@@ -41,7 +41,7 @@ def sensitivity_table(posterior: "Posterior", problem: Problem) -> Any:
     model = problem.model
     parts = {name: part for name, part in groups.log_prior(model, draws).items() if not model.parents(name)}
     densities, without = groups.log_likelihood(problem, draws)
-    shared = any(set(model.parents(name)) - set(model.parameters) for name in problem.release)  # of statistics
+    shared = any(set(model.parents(name)) - set(model.parameters) for name in problem.release)  # one depends on another
     scaled = {"prior": _total(parts, size), "likelihood": None if without or shared else _total(densities, size)}
     labels: list[str] = []
     rows: list[dict[str, Any]] = []
@@ -78,9 +78,10 @@ def sensitivity(values: Array, base: Array, log_density: Array) -> float:
 
 
 def _within(values: Array, base: Array) -> Array:
-    """Draws within the range that as many plain draws would have: the distance is relative to the range.
+    """Indices of the draws within the range that unweighted draws of their effective number would have.
 
-    All of plain draws; of weighted ones, not those beyond the outermost half of an effective draw.
+    The distance is relative to that range. Unweighted draws are all within it; of weighted ones, those beyond the
+    outermost half of an effective draw are not.
     """
     order = np.argsort(values, kind="stable")
     weight = weights.normalised(base)[order]

@@ -38,9 +38,9 @@ class Replicates:
         """A pandas table: where the published value lies among the replicates.
 
         Without an argument, a row for every released scalar. With functions of released values by name,
-        `p_values(spread=lambda count: count.std())`, a row for what each gives. `p` is twice the smaller of the chances
-        to lie at or below and at or above the published one, at most 1. A value that was withheld has none, and
-        replicates that are withheld are left out.
+        `p_values(spread=lambda count: count.std())`, a row for what each gives. `p` is twice the smaller of two
+        chances, that a replicate lies at or below the published value and that it lies at or above, at most 1. A value
+        that was withheld has no `p`, and replicates that are withheld are left out.
 
         These are posterior predictive p-values: the release has been used to fit the model too, so they lie nearer to
         1/2 than uniform numbers, and p <= a has a chance of at most 2 a under the model (Meng 1994).
@@ -74,7 +74,7 @@ class Replicates:
         return derived.evaluated(WHO, functions, self.draws), {name: value[0] for name, value in published.items()}
 
     def _axes_of(self, functions: Mapping[str, Callable[..., Any]], columns: Mapping[str, Array]) -> Axes:
-        """Axes of what was computed: those of the released value of the same shape that went into it."""
+        """Axes of the computed values: each has those of its argument of the same shape."""
         if not functions:
             return self.axes
         shapes = {name: values.shape[1:] for name, values in {**self.draws, **columns}.items()}

@@ -21,7 +21,7 @@ RULES = [
 
 
 class SummaryTable(pd.DataFrame):
-    """A pandas table. What is picked or computed from it is a plain one."""
+    """The pandas table of `summary()`. Parts of it, and tables computed from it, are plain pandas tables."""
 
     @property
     def _constructor(self) -> Any:

@@ -68,7 +68,7 @@ def table(
 ) -> Table:
     """Results side by side: `nw.table({"naive": naive, "exact": exact, "likelihood": fit})`.
 
-    Posteriors, fits and `fit.derive(...)`. `names` chooses quantities; left out, parameters and derived ones.
+    Results are posteriors, fits and `fit.derive(...)`. `names` chooses quantities, else parameters and derived ones.
     """
     import pandas as pd
 
@@ -141,7 +141,7 @@ def _cell(row: Any) -> str:
 
 
 def decimals(unit: float, low: float = math.nan, high: float = math.nan) -> int:
-    """How many decimals show two figures of `unit`, or of a quarter of an interval where it is no positive number.
+    """How many decimals show two figures of `unit`, or of a quarter of an interval where `unit` is not positive.
 
     Four where there is neither.
     """

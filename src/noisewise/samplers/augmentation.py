@@ -61,7 +61,7 @@ POOL_ENTRIES = 2**22
 LARGE_TABLE = 2**10
 """Numbers in a row, with a measured table among them, beyond which there are few chains."""
 WARMUP, SHORT_WARMUP = 200, 60
-"""Sweeps before the first draw, and where no step adapts."""
+"""Sweeps before the first draw, where some step adapts and where none does."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _objection(problem: Problem, name: str) -> str | None:
 
 
 def _walks(problem: Problem, name: str) -> bool:
-    """Whether it is a continuous statistic with a law of its own, under noise."""
+    """Whether `name` is a continuous statistic with a law of its own, under noise."""
     model, item = problem.model, problem.release.get(name)
     latent = name in model.statistics and model.has_density(name) and not model.is_discrete(name)
     return latent and not (item is not None and isinstance(item.mechanism, Exact))
@@ -367,7 +367,7 @@ def sweep_steps(joint: Joint, closed: dict[str, ConjugateFamily]) -> list[Any]:
 
 
 def _refresh(joint: Joint, latent: list[str]) -> list[Any]:
-    """Parameters walking together with fresh statistics, where few enough parameters and entries are concerned."""
+    """The step in which parameters walk together with fresh statistics; no step where there are too many of either."""
     model = joint.model
     names = [name for name in model.parameters if not model.is_discrete(name)]
     entries = sum(max(1, int(np.prod(model.shape(name)))) for name in latent)
@@ -380,8 +380,8 @@ def _refresh(joint: Joint, latent: list[str]) -> list[Any]:
 def closed_forms(joint: Joint, state: State, together: int) -> dict[str, ConjugateFamily]:
     """Continuous parameters whose law given the rest is recognised, and confirmed at the given states.
 
-    That is by the programs that will draw them, for so many chains `together`; those of the other steps are compiled
-    meanwhile.
+    The check runs the programs that will draw them, with as many chains `together`; programs of the other steps are
+    compiled meanwhile.
     """
     continuous = [name for name in joint.model.parameters if not joint.model.is_discrete(name)]
     known = {name: family for name in continuous if (family := family_of(joint, name))}
@@ -434,7 +434,7 @@ def _copy_total(joint: Joint, name: str, state: State) -> None:
 
 
 def adapt(steps: list[Any], sweep: int, warmup: int) -> None:
-    """New metrics as the warm-up goes on, with a quarter left to tune the step, then frozen; moves chosen at thirds."""
+    """Renew metrics until a quarter of the warm-up is left to tune the step, then freeze it; choose moves at thirds."""
     marks = {warmup // 8, warmup // 4, warmup // 2, (3 * warmup) // 4}
     for step in steps:
         if isinstance(step, Tuned) and sweep in marks:
@@ -471,7 +471,7 @@ def step_in_words(step: Any) -> str:
 
 
 def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[str, Array]:
-    """Draws of the model, resampled by a power of the noise density that leaves the equivalent of many of them."""
+    """Draws of the model, resampled by a power of the noise density that leaves many of them effective."""
     problem, model = joint.problem, joint.model
     names = [n for n in model.order if (n in model.parameters or n in problem.needed) and n not in joint.measured]
     pool: dict[str, Array] = {}
@@ -502,7 +502,7 @@ def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
 
 
 def _pool_of(joint: Joint) -> int:
-    """Draws of the model to choose from: fewer of a large measured table, which is settled by its measurements."""
+    """How many draws of the model to choose from: fewer with a large table, as its measurements decide its start."""
     entries = sum(int(np.prod(joint.model.shape(measured.statistic))) for measured in joint.measured.values())
     return int(np.clip(POOL_ENTRIES // max(entries, 1), 4 * STARTS, POOL))
 
@@ -531,7 +531,7 @@ def _tables(joint: Joint) -> set[str]:
 
 
 def _possible(joint: Joint, rng: np.random.Generator, state: State) -> bool:
-    """Whether every chain starts where the joint density is positive, after moving entries that are not."""
+    """Whether every chain starts where the joint density is positive, after moving entries that make it zero."""
     for name in sorted(_tables(joint) - joint.fixed):
         if joint.model.is_discrete(name):
             MeasuredTable.of(joint, name).settle(rng, state)

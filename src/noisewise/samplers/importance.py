@@ -182,7 +182,7 @@ class Importance(Sampler):
 
 
 def settle(sampler: Any) -> None:
-    """Check the settings that a weighing sampler has, and keep them in one form."""
+    """Check the settings that all weighing samplers share, and keep them in one form."""
     who = type(sampler).__name__
     sampler._keep(
         proposal=proposals.checked_proposal(who, sampler.proposal),
@@ -198,7 +198,7 @@ def settings_as_data(sampler: Any) -> dict[str, Any]:
 
 
 def without_density(problem: Problem) -> str | None:
-    """A statistic without noise that has no density to weigh by, as the end of a sentence."""
+    """Why a statistic without noise has no density to weigh by, as the end of a sentence; None where all have one."""
     for name, item in problem.release.items():
         if isinstance(item.mechanism, Exact) and not problem.model.has_density(name):
             return f"needs the density of '{name}', which has no noise and is a Total or Simulator"
@@ -213,7 +213,7 @@ def remaining(max_proposals: int | None, max_seconds: float | None, pilot: Pilot
 
 
 def log_weight_bound(problem: Problem, pilot: PilotPlan) -> float:
-    """Bound of the log weights: the noise's densities, and the prior's share of the proposal."""
+    """Bound of the log weights, from the suprema of the noise densities and the prior's share of the proposal."""
     if any(isinstance(item.mechanism, Exact) for item in problem.release.values()):
         return math.inf
     return problem.log_sup_of_all - math.log(pilot.proposal.share)

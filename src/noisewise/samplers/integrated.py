@@ -18,10 +18,10 @@ from noisewise.samplers.judging import posterior_of
 
 
 def integrated(problem: Problem, sampler: Sampler | None = None) -> Problem:
-    """The problem without the layers that `sampler` can do without; the same where there are none.
+    """The problem without the layers that `sampler` can do without; the same problem where there are none.
 
-    Tables that are measured several ways and statistics without noise keep theirs, and so does what a mechanism or a
-    proposal reads. On an accelerator laws are drawn as they were written.
+    Tables that are measured several ways and statistics without noise keep their layers, and so does all that a
+    mechanism or a proposal reads. On an accelerator laws are drawn as they were written.
     """
     if on_accelerator():
         return problem
@@ -42,14 +42,14 @@ def wholly_integrated(problem: Problem) -> Problem | None:
 
 
 def _kept(problem: Problem) -> set[str]:
-    """Names whose layers stay, and layers that do."""
+    """Statistics whose layers stay, and layers that stay themselves."""
     kept = {name for item in problem.release.values() for name in item.mechanism.inputs}
     kept |= {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
     return kept | {measured.statistic for measured in problem.measured.values()}
 
 
 def with_layers(posterior: Posterior, problem: Problem) -> Posterior:
-    """The posterior of `problem` from one of the same with layers integrated out: these drawn, row by row."""
+    """The posterior of `problem` from that with its layers integrated out: the layers are drawn, row by row."""
     smaller = posterior.problem
     assert smaller is not None
     if smaller is problem or not smaller.model.layers:

@@ -19,9 +19,9 @@ from noisewise.results.naming import Naming
 from noisewise.results.posterior import Posterior
 
 SCREENED = 256
-"""Most scalars that are fully diagnosed. Of more, those whose chains differ most in their means are taken."""
+"""Most scalars that are fully diagnosed. Of more, those whose chains differ most in their means are chosen."""
 LONGER, LONGEST = 4, 64
-"""By how much chains that have not met are made longer, and how many steps are behind one draw at most."""
+"""By how many times chains that do not agree are made longer, and the most steps behind one draw."""
 SHORTEST = 8
 """Draws of a chain below which its halves tell nothing of its autocorrelation."""
 
@@ -40,14 +40,14 @@ def posterior_of(
 ) -> Posterior:
     """A posterior of the problem's parameters and needed statistics from columns of draws; `fields` as Posterior's.
 
-    Statistics that are `left_out` have no draws, nor has what is derived from them.
+    Statistics that are `left_out` have no draws, nor have quantities derived from them.
     """
     model = problem.model
     names = [*model.parameters, *(n for n in model.statistics if n in problem.needed and n not in left_out)]
     empty = {name: np.empty((0, *model.shape(name)), model.dtype(name)) for name in names}
     draws = {name: columns.get(name, empty[name]) for name in names}
     taken = {name for names in model.derived_from.values() for name in names}
-    draws |= {name: np.asarray(draws[name]) for name in taken if name in draws}  # from where they have stayed
+    draws |= {name: np.asarray(draws[name]) for name in taken if name in draws}  # fetched from an accelerator
     computed = derived_of(model, draws)
     return Posterior(
         draws=draws | computed,
@@ -100,7 +100,7 @@ def judge_chains(
     joined, labels = _varying(joined, labels)
     if not labels:
         return "complete", "", numbers
-    # Not a number where a scalar is constant but for a few draws: nothing speaks against it.
+    # NaN where a scalar is constant but for a few draws: no evidence against the chains.
     agreement = np.nan_to_num(diagnostics.r_hat(joined, superchains), nan=1.0, posinf=np.inf)
     total = float(joined.shape[0] * joined.shape[1])
     size, tail = (np.nan_to_num(f(joined), nan=total) for f in (diagnostics.bulk_size, diagnostics.tail_size))

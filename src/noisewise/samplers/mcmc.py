@@ -44,7 +44,7 @@ SUPERCHAINS = 16
 FRESH = 8
 """Every so many sweeps, one proposal comes from the prior."""
 ROUNDS = 16
-"""Pieces that the draws are made in, at least: limits are looked at between two."""
+"""Most pieces that the draws are made in, unless `LOST` asks for more: limits are checked between two pieces."""
 MOST_THINNING = 100
 SNAPSHOTS, TRACED = 16, 32
 """Positions kept of each warm-up window for the proposal's shape; coordinates followed to choose the thinning."""
@@ -105,7 +105,7 @@ class MCMC(Sampler):
 
 
 def layout(sampler: MCMC, draws: int) -> tuple[int, int]:
-    """(chains, length): no chain so short that nothing could be said of it."""
+    """(chains, length): fewer chains where draws are few, and none too short for its diagnostics."""
     chains = sampler.chains
     if chains > SUPERCHAINS and draws < SUPERCHAINS * chains:
         chains = SUPERCHAINS * max(1, draws // SUPERCHAINS**2)
@@ -114,7 +114,7 @@ def layout(sampler: MCMC, draws: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Walk:
-    """What a group of chains walks by: all that a piece of work needs beside the walkers, wherever it runs."""
+    """How a group of chains moves: all that a piece of work needs beside the walkers, wherever it runs."""
 
     moves: Moves
     kernel: Kernel
@@ -166,14 +166,14 @@ class Walk:
 
 
 def start(moves: Moves, seed: int, poll: Poll) -> tuple[Walkers | None, int, np.random.Generator]:
-    """Weighted draws of the prior to start from, rows simulated, and the generator as it is after them."""
+    """Weighted draws of the prior to start from, the number of rows simulated, and the generator as they leave it."""
     rng = generator(seed, Purpose.PILOT)
     return *usable_walkers(moves, rng, SUPERCHAINS, moves.problem.log_eta, poll), rng
 
 
 @dataclass
 class _Run:
-    """One run: what is there so far."""
+    """One run: its settings, and all that it has drawn so far."""
 
     sampler: MCMC
     problem: Problem
@@ -189,7 +189,7 @@ class _Run:
     thin: int = 1
     sweeps: int = 0
     rounds: list[list[Columns]] = field(default_factory=list)
-    """By group, by round: columns of shape (chains, length, ...)."""
+    """Draws by group and by round: columns of shape (chains, length, ...)."""
     accepted: Array = field(default_factory=lambda: np.zeros(0))
     tried: Array = field(default_factory=lambda: np.zeros(0))
 

@@ -1,7 +1,8 @@
 """NUTS: NumPyro's no-U-turn sampler on parameters and continuous statistics; discrete statistics are summed out.
 
-Each state has the exact joint density of the release with all that is sampled, up to the truncation of the sums, whose
-bound is checked at every draw: not where the truncated density never leads. Derivation: docs/derivations/nuts.md.
+Chains run on the joint density of the release with all that is sampled, exact up to the truncation of the sums: what
+they leave out is bounded, the bound is part of the density, and it is checked at every draw. Derivation:
+docs/derivations/nuts.md.
 """
 
 import time
@@ -33,13 +34,13 @@ from noisewise.samplers.walking.starts import spread_out
 CANDIDATES = 32
 """Draws of the prior for each chain, from which the starts are chosen."""
 NEGLECTED = 1e-10
-"""Most likelihood that the sums may leave out, relative to what they keep."""
+"""Most likelihood that the sums may leave out, as a share of their bound."""
 WIDENINGS = 6
-"""How often windows are doubled before giving up."""
+"""Most runs, each after doubling the windows that were too narrow, before giving up."""
 DIVERGENT = 0.01
 """Share of divergent transitions that is too many."""
 ORDINARY = 64.0
-"""Spreads of the prior, in free coordinates, up to this or down to one over it are left as they are."""
+"""Coordinates whose spread under the prior is at most this, and at least one over this, keep the unit 1."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class NUTS(Sampler):
 
 
 def units(free: Array) -> Array:
-    """A power of two for every coordinate of candidates (rows) whose spread is far from one; else one."""
+    """The unit of each coordinate: a power of two where the spread of candidates (rows) is far from one; else one."""
     with np.errstate(invalid="ignore"):
         low, high = np.nanquantile(np.where(np.isfinite(free), free, np.nan), [0.25, 0.75], axis=0)
     spread = np.where((high > low) & np.isfinite(high - low), 0.5 * (high - low), 1.0)
@@ -110,9 +111,10 @@ def units(free: Array) -> Array:
 
 
 def usual(walked: Array) -> Array:
-    """Variances within chains, (chains, iterations, coordinates) of them, drawn a little towards 1e-3 as NumPyro does.
+    """Variances within chains, by coordinate, shrunk a little towards 1e-3 as NumPyro does.
 
-    A chain that has hardly moved in some coordinate would else begin with no step there at all.
+    `walked` is of shape (chains, iterations, coordinates). Chains that have hardly moved in some coordinate would
+    otherwise begin with no step there at all.
     """
     rows = walked.shape[0] * walked.shape[1]
     return (rows * walked.var(axis=1).mean(axis=0) + 5.0 * 1e-3) / (rows + 5.0)
@@ -219,7 +221,7 @@ class ChainsRun:
         return free[spread_out(free, -energy, self.settings.chains)]
 
     def _place(self) -> tuple[Array, Array]:
-        """The candidates' free vectors in the present coordinates, and their energies; the coordinates' units."""
+        """The candidates' free vectors in the present coordinates, and their energies; sets the coordinates' units."""
         with double():
             free, energy = self.programs.energies(self.candidates, self.data, self.settings.chains)
         self.scale = units(free)
@@ -227,7 +229,7 @@ class ChainsRun:
         return free, energy
 
     def _recentred(self, starts: Array) -> Array:
-        """Where the chains go on, in coordinates that a pilot from the same starts has shown to be better ones."""
+        """Choose coordinates by a pilot from these starts; return where it ended, in them, for the chains to go on."""
         walked: list[list[Array]] = [[] for _ in starts]
         pilots = [
             partial(self._pilot, state, pieces)
@@ -261,7 +263,7 @@ class ChainsRun:
         return {"target": self.data, "scale": self.scale}
 
     def _pilot(self, state: Any, walked: list[Array], poll: Callable[[], None]) -> None:
-        """The first pieces of a chain, which only show the way."""
+        """The first pieces of a chain: they decide coordinates and where the chain goes on, and are not kept."""
         with double():
             for _ in range(PILOT):
                 poll()
@@ -285,7 +287,7 @@ class ChainsRun:
                         saved, records = len(pieces), records + 1
 
     def _resumed(self, log: Log, pieces: list[dict[str, Array]], state: Any) -> tuple[Any, int]:
-        """The state in which a chain was last saved, after adding its pieces; and how many records those are."""
+        """Add the pieces saved of a chain; the state in which it was last saved, and the number of its records."""
         leaves, form = jax.tree.flatten(state)
         records = 0
         while (record := log.get(records)) is not None:
@@ -299,7 +301,7 @@ class ChainsRun:
         return max(0, min(done // self.settings.thin, self.length))
 
     def _joined(self, name: str, every: int = 1) -> Array:
-        """(chains, iterations, ...) of what the pieces hold after the warm-up, one iteration in `every`."""
+        """The pieces' values of this name after the warm-up, one iteration in `every`: (chains, iterations, ...)."""
         first, thin = self.warmup, self.settings.thin
         whole = [np.concatenate([piece[name] for piece in pieces]) for pieces in self.pieces]
         return np.stack([chain[first : first + self._kept() * thin : every] for chain in whole])
@@ -331,7 +333,7 @@ class ChainsRun:
 
     @property
     def _finished_together(self) -> int:
-        """Draws that are finished by one call of the program: as many as handle about a million numbers."""
+        """Draws finished by one call of the program: as many as handle about a million numbers, and at most 512."""
         numbers = self.target.work + self.target.size
         return min(512, 1 << max(0, (2**20 // numbers).bit_length() - 1))
 

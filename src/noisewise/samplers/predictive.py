@@ -36,23 +36,23 @@ class Predictive:
 
     @staticmethod
     def of(problem: Problem) -> "Predictive | str":
-        """For a problem with conjugate parameters; else why there is none, as the end of a sentence."""
+        """The exact law of a problem with conjugate parameters; else why there is none, as the end of a sentence."""
         key = ("predictive", problem.release.hash)
         predictive: Predictive | str = made_once(problem.model, key, lambda: _found(problem))
         return predictive
 
     @property
     def collapse(self) -> collapsed.Collapse:
-        """What draws the statistics."""
+        """The sums and closed forms that draw the statistics."""
         return collapsed.Collapse.of(self.problem, self.widened)
 
     def stream(self) -> Stream:
-        """Whose rows are posterior draws."""
+        """The stream whose rows are posterior draws."""
         return Stream(0, self.rows, self, "the exact law")
 
     @property
     def rows(self) -> int:
-        """Of one block; by model and release alone."""
+        """Rows of one block; by model and release alone."""
         model = self.problem.model
         return rows_within(ROWS, LEAST_ROWS, sum(model.cost_of_row(name) for name in model.order), NUMBERS)
 

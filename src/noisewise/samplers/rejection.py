@@ -33,13 +33,13 @@ from noisewise.samplers.predictive import Predictive
 from noisewise.samplers.rejection_on_device import accept
 
 LEAF_ROWS, MERGE_ROWS, LEAST_ROWS, CELLS = 2**16, 2**13, 2**6, 2**19
-"""Rows of a block of the prior, of a merge, and at least; numbers that a block may handle between these."""
+"""Most rows of a block of the prior and of a merge; least of either; numbers a block may handle between these."""
 GROWTH = 4
-"""Times as many rows that blocks of the prior have in a long run, where rows are light."""
+"""By how many times blocks of the prior grow in a long run, where rows are light."""
 TOGETHER = 2**21
 """Numbers that blocks evaluated together may handle, with many threads: fewer calls for as many rows."""
 WORTH_STAYING = 2**20
-"""Draws from which on they may stay on an accelerator: NumPy summarises fewer before programs for it are compiled."""
+"""Draws from which on they may stay on an accelerator: NumPy summarises fewer before a program is compiled."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def prior_groups(problem: Problem) -> list[set[str]]:
 def plan_streams(problem: Problem, *, joint: bool, device_rows: int | None = None, stay: bool = False) -> list[Stream]:
     """The streams whose rows, side by side, are posterior draws.
 
-    `device_rows` is the size of a block of scalars on an accelerator, where what a later merge takes may `stay`.
+    `device_rows` is the size of a block of scalars on an accelerator, where rows that a later merge takes may `stay`.
     """
     _stream = partial(_stream_of, problem, device_rows)
     model, order = problem.model, problem.model.order
@@ -158,7 +158,7 @@ def plan_streams(problem: Problem, *, joint: bool, device_rows: int | None = Non
         touched = [(names, stream) for names, stream in groups if names & reach]
         drawn: set[str] = set().union(*(names for names, stream in touched if stream is not None))
         inside = reach.union(*(names for names, _ in touched))
-        # What a child stream holds is never drawn again, a statistic that was needed earlier included.
+        # What a child stream holds is never drawn again, including a statistic that was needed earlier.
         fresh = [member for member in order if member in inside - drawn]
         children = [stream for _, stream in touched if stream is not None]
         for child in children:
@@ -168,7 +168,7 @@ def plan_streams(problem: Problem, *, joint: bool, device_rows: int | None = Non
         count += 1
     roots: list[Stream] = []
     for names, stream in groups:
-        if stream is None:  # parameters that nothing released speaks of: their prior
+        if stream is None:  # no released statistic depends on these parameters: draw their prior
             stream = _stream(count, [member for member in order if member in names], (), [])
             count += 1
         roots.append(stream)
@@ -176,7 +176,7 @@ def plan_streams(problem: Problem, *, joint: bool, device_rows: int | None = Non
 
 
 def draws_stay(problem: Problem, roots: list[Stream], draws: int, engine: Engine) -> bool:
-    """Whether draws are left where they are made: many, but they fit. Layers, drawn on the processor, take them all."""
+    """Whether draws stay on the accelerator: they are many, they fit, and no layers are to be drawn elsewhere."""
     if draws < WORTH_STAYING or problem.model.layers:
         return False
     names = {name for root in roots for stream in root.below() for name in cast(Merge, stream.work).fresh}
@@ -203,7 +203,7 @@ def _stream_of(
     children: list[Stream],
 ) -> Stream:
     # Block sizes follow from model, release and kind of engine alone, never from draws, threads or memory.
-    # On the processor a run waits for its last block, so each record counts; an accelerator has all rows' side by side.
+    # On the processor a run waits for its last block, so each record counts; an accelerator handles them side by side.
     cost = problem.model.block_cost_of_row if device_rows is None else problem.model.cost_of_row
     cells = sum(cost(name) for name in fresh)
     leaf_rows = LEAF_ROWS if device_rows is None else device_rows
@@ -219,7 +219,7 @@ def _stream_of(
 
 
 def _tally(problem: Problem, outcome: Outcome) -> dict[str, Any]:
-    """What the shares of accepted rows say."""
+    """Acceptance rate, evidence and counts of each merge, by the shares of accepted rows."""
     merges = [
         {"statistic": stream.label, "accepted": accepted, "proposals": proposals}
         for stream, accepted, proposals in outcome.tally

@@ -32,14 +32,14 @@ def accept(
     rows: int,
     stay: bool = False,
 ) -> tuple[Columns, Any]:
-    """One block of rejection: survivors by name, which `stay` there or are fetched, and their positions."""
+    """One block of rejection: survivors by name, which `stay` on the device or are fetched, and their positions."""
     model = problem.model
     log_sups = {name: problem.log_sup(name) for name in released}
     tree = {name: (problem.release[name].mechanism, np.asarray(problem.release[name].value)) for name in released}
     beside: dict[Any, Any] = model.compiled
     room, key = ("device capacity", fresh, released, rows), key_data(rng)
     while True:
-        # Room for half of the rows, or for all: to compile again takes longer than a thousand blocks gain.
+        # Room for half of the rows, or for all: compiling for more sizes takes longer than a thousand blocks gain.
         capacity = beside.setdefault(room, rows // 2)
         build = partial(partial, _accept_program, model, fresh, rows, capacity)
         program = model.compiled.setdefault(("device accept", fresh, released, rows, capacity), Compiled(build))
@@ -59,13 +59,13 @@ def accept(
 
 
 def _held(columns: Columns, count: int) -> Columns:
-    """The first `count` rows of each, there, in arrays that are not much longer: few programs serve powers of two."""
+    """The first `count` rows of each, left on the device; arrays are cut to powers of two: few programs serve them."""
     size = 1 << max(count - 1, 1023).bit_length()
     return {name: Held([(column[:size], 0, count)]) for name, column in columns.items()}
 
 
 def _fetched(columns: Any, count: int) -> Any:
-    """The first `count` rows of each array of a tree, as NumPy's; what is copied is cut to one of sixteen sizes."""
+    """The first `count` rows of each array of a tree, as NumPy arrays; arrays are copied in one of sixteen sizes."""
     capacity = len(jax.tree.leaves(columns)[0])
     size = -(-count // (step := max(1024, capacity // 16))) * step
     cut = to_host(jax.tree.map(lambda column: column[:size], columns))
@@ -104,7 +104,7 @@ def log_uniform(key: Any, rows: int) -> Any:
 
 
 def compacted(columns: Columns, accepted: Any, capacity: int) -> tuple[Columns, Any, Any]:
-    """Accepted rows in order in arrays of `capacity`, their positions, and how many there are, also beyond that."""
+    """Accepted rows in order, in arrays of length `capacity`; their positions; and their number, even if larger."""
     rank = jnp.cumsum(accepted, dtype=jnp.int32) - 1
     place = jnp.where(accepted & (rank < capacity), rank, capacity)
     numbers = jnp.arange(len(accepted), dtype=jnp.int32)

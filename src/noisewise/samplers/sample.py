@@ -32,7 +32,7 @@ from noisewise.samplers.rejection import Rejection
 
 ADVICE = "Leave it out, and one that applies is chosen."
 NEARLY = 1.1
-"""R-hat below which longer chains are expected to meet."""
+"""R-hat below which longer chains are expected to agree."""
 ANEW = ("the same from another search", "the same from a third search")
 """Why a sampler whose proposal had missed a part of the posterior runs again."""
 FROM_PRIOR = (Rejection(), Importance())
@@ -73,7 +73,7 @@ def sample(
     engine_used = engine or Threads()
     if sampler is not None and not isinstance(sampler, Sampler):
         raise refusal("sample", "sampler", "must be a sampler", sampler, "For example nw.Rejection().")
-    extra = {} if sampler is not None else {"draws": draws}  # the choice of a sampler looks at them
+    extra = {} if sampler is not None else {"draws": draws}  # the choice of a sampler depends on them
     with terminable() as results, opened("sample", checkpoint, problem, sampler, seed, engine_used, **extra) as log:
         log.put(None, "begin")
         smaller = integrated(problem, sampler)
@@ -188,7 +188,7 @@ def _candidates(probe: Probe, draws: int, seed: int, engine: Engine) -> Iterator
 def _with_longer(
     candidates: Iterator[tuple[choice.Estimate, str]], longer: list[tuple[choice.Estimate, str]]
 ) -> Iterator[tuple[choice.Estimate, str]]:
-    """Each candidate, and after it whatever its run has put among the `longer`."""
+    """Each candidate, and after it the estimates that its run has added to `longer`."""
     for candidate in candidates:
         yield candidate
         while longer:
@@ -207,7 +207,7 @@ def _longer(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choic
 
 
 def _searching_anew(estimate: choice.Estimate, posterior: Posterior, reason: str) -> list[tuple[choice.Estimate, str]]:
-    """The same with another search, where draws from a fitted proposal had missed a part; twice at most."""
+    """The same sampler with another search, where its fitted proposal had missed a part; twice at most."""
     missed = posterior.status == "unseen" and getattr(posterior.sampler, "collapse", False)
     if not missed or reason == ANEW[-1] or estimate.work > choice.MOST_FALLBACK:
         return []
@@ -223,7 +223,7 @@ def _worth_another(posterior: Posterior, draws: int) -> bool:
 
 
 def _tried_at_once(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:
-    """Rejection's result, if it comes within what a probe would cost."""
+    """Rejection's result, if it costs no more than a probe would; else None."""
     limit = choice.trial_limit(problem)
     if draws > limit or Rejection().unfit(problem) is not None or noise_free(problem) is not None:
         return None

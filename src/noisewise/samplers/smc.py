@@ -61,11 +61,11 @@ FAR = 1e12
 class SMC(Sampler):
     """Settings. The result has at least `draws` rows: every island gives equally many.
 
-    `islands`: independent populations; their spread is the error of everything. `particles`: walkers in each; None
-    for the rows asked of it, and at least 512. `simulations`: sets of statistics that each walker holds; None for up to
-    8 where they are cheap. `keep`: the share of effective walkers that a change of temperature
-    leaves. `schedule`: temperatures from above 0 to 1; None to choose them by a scouting population. `max_seconds`
-    limits the time, `max_proposals` the simulated rows: those of the scouts count, but are never cut short by it.
+    `islands`: independent populations; their spread measures the error of every estimate. `particles`: walkers in each;
+    None for the rows asked of it, and at least 512. `simulations`: sets of statistics that each walker holds; None for
+    up to 8 where they are cheap. `keep`: the share of effective walkers that a change of temperature leaves.
+    `schedule`: temperatures from above 0 to 1; None to choose them by a scouting population. `max_seconds` limits the
+    time, `max_proposals` the simulated rows: those of the scouts count, but are never cut short by it.
     """
 
     islands: int = 16
@@ -160,7 +160,7 @@ def widened(mechanism: Mechanism, t: float, released: Any, confidential: Any, in
 
 
 def has_bounds(mechanism: Mechanism, released: Any) -> bool:
-    """Whether its noise ends somewhere, and releases are on the scale of the confidential values."""
+    """Whether the noise is continuous with bounded support, and releases are on the scale of confidential values."""
     if not isinstance(mechanism, (Additive, LatentScale, Rounded, Clipped)) or mechanism.integers:
         return False
     inner: Any = mechanism
@@ -179,7 +179,7 @@ def next_temperature(weigh: Callable[[float], Array], now: float, keep: float) -
     Walkers that no temperature above `now` leaves alive do not count: no small step could save them.
     """
     low, high = now + 1e-12 * (1.0 - now), 1.0
-    if now > 1.0 - 1e-6:  # nothing is left to bridge: whoever cannot have given the release is lost now
+    if now > 1.0 - 1e-6:  # nothing is left to bridge: walkers that cannot have given the release are lost now
         return high
     wanted = keep * weights.effective_size(weigh(low))
     if wanted == 0.0 or weights.effective_size(weigh(high)) >= wanted:
@@ -192,7 +192,7 @@ def next_temperature(weigh: Callable[[float], Array], now: float, keep: float) -
 
 @dataclass(frozen=True)
 class Stage:
-    """One temperature: what an island does there, whatever its own walkers look like."""
+    """What every island does at one temperature, whatever its own walkers look like."""
 
     temperature: float
     kernel: Kernel
@@ -217,7 +217,7 @@ class Voyage:
     bridge: Bridge
 
     def embark(self, rng: np.random.Generator, size: int, poll: Poll) -> Walkers:
-        """Walkers of the prior."""
+        """Walkers drawn from the prior."""
         return self.moves.from_prior(rng, size, partial(self.bridge, 0.0), poll)
 
     def reweigh(self, walkers: Walkers, now: float, then: float) -> Array:
@@ -228,7 +228,7 @@ class Voyage:
         return np.where(usable & (new > -np.inf), new - old, -np.inf)
 
     def resample(self, rng: np.random.Generator, walkers: Walkers, log_weights: Array, then: float) -> Walkers:
-        """Equal weights at the new temperature."""
+        """Walkers of equal weight at the new temperature."""
         chosen = walkers.take(weights.systematic(rng, log_weights, len(walkers)))
         chosen.log_eta = self.moves.weigh(chosen, partial(self.bridge, then))
         return chosen
@@ -305,7 +305,7 @@ class Voyage:
     def island(
         self, rng: np.random.Generator, size: int, stages: list[Stage], poll: Poll, log: Log = NOTHING
     ) -> Island:
-        """One population through all stages; every weight and every kernel fixed in advance."""
+        """One population through all stages; every temperature and every kernel fixed in advance."""
         shares: list[float] = []
         if (record := log.get("state", classes=[Walkers])) is not None:
             rng, walkers, shares, log_evidence = (record[name] for name in ("rng", "walkers", "shares", "log_evidence"))
@@ -329,7 +329,7 @@ class Voyage:
 
 
 class _Run:
-    """One run: what is there so far."""
+    """One run: its settings, stages, and the islands finished so far."""
 
     def __init__(
         self, sampler: SMC, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log
@@ -447,7 +447,7 @@ class _Run:
         joined = np.concatenate(list(flat.values()), axis=1)
         labels = [name for name, values in flat.items() for _ in range(values.shape[1])]
         distinct = len(np.unique(joined, axis=0))
-        # Whole numbers come again by right; of continuous ones, equal rows are copies.
+        # Whole numbers may repeat; of continuous values, equal rows are copies.
         copies = any(values.dtype.kind == "f" for values in columns.values())
         sizes = diagnostics.island_size(diagnostics.by_chain(joined, alive))
         known = np.where(np.isnan(sizes), np.inf, sizes)

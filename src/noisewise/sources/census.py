@@ -32,7 +32,7 @@ def census_nmf(
     `path` is a Parquet file or a folder of them, such as `US_Person_PL_PROD`, the redistricting file of persons; also
     that of housing units, and the DHC files of persons, households and units. `level` is "State", "County", "Tract",
     ...; `query` is "total", "hispanic * cenrace", ..., or a list. `state` keeps one state, by FIPS number or
-    abbreviation; `areas` is a list of geocodes as the file writes them, or the beginning of them. A statistic (`total`,
+    abbreviation; `areas` is a list of geocodes as the file writes them, or a common prefix. A statistic (`total`,
     `by_hispanic_cenrace`) has the axes `geocode` and those of its query, with labels. Constraints that fix a value,
     such as "total_con", have no noise; those that bound one are refused. Files are read by row groups, and only what
     was asked for is kept.
@@ -62,7 +62,7 @@ def census_nmf(
 
 
 def _told(release: Release, wanted: "_Wanted", products: set[str]) -> Release:
-    """With what is known of every such file."""
+    """The release with a description that holds for every such file."""
     [product] = products if len(products) == 1 else [None]
     unit = None if product is None else "a person" if product.endswith("persons") else "a housing unit"
     of = "" if product is None else f": {product}"
@@ -210,13 +210,13 @@ def _rows(file: Path, wanted: _Wanted, seen: set[str]) -> Iterator[_Row]:
 
 
 def _of_level(geocode: str, level: str) -> bool:
-    """Whether a geocode can be of a level: a digit and the state's two; less for the nation, more for what is finer."""
+    """Whether a geocode has the length for a level: three for a state, less for the nation, more for finer levels."""
     length = len(geocode)
     return length < OF_STATE if level == "US" else length == OF_STATE if level == "State" else length > OF_STATE
 
 
 def _product(file: Path, columns: list[str]) -> tuple[str, dict[str, Grouping]]:
-    """The product whose attributes the file's columns are."""
+    """The product that has the attributes in the file's columns, and their groupings."""
     common = {"geocode", "query_name", "query_shape", "value", "variance"}
     missing = common - set(columns)
     if missing:

@@ -22,20 +22,21 @@ WHO = "wikimedia"
 FIRST_DAYS = {"pre_2017": date(2015, 7, 1), "historical": date(2017, 2, 9), "current": date(2023, 2, 6)}
 """The three data sets, and the day from which each is published."""
 RISKS = {"lowest": (0.01505, 90), "medium": (6.166e-4, 550), "higher": (1.546e-4, 1000)}
-"""From 2023 on, rho and the least value that is shown, by the risk of a country. Ten pages a person and day count."""
+"""By the risk of a country, from 2023 on: rho, and the least value that is shown."""
 RISKS_DIFFER = date(2024, 2, 15)
 """The day from which the noise depends on the risk."""
 PAGES_A_PERSON = 10
+"""Pages of a person and day that count, at most, from 2023 on."""
 REPAIRED = {date(2023, 6, 19), date(2023, 10, 25), *(date(2023, 11, day) for day in (13, 17, 19, 23, 27))}
 """Days of the current data set that were made later in the way of the historical one."""
 UNITED_STATES_REPAIRED = (date(2023, 2, 6), date(2023, 9, 19))
-"""Days on which rows of the United States were made in either way."""
+"""First and last of the days on which rows of the United States were made in either of the two ways."""
 _AT_RISK = (
     "AE AF AZ BD BH BT BY CN CU DJ EG ER ET HK HN IQ IR KH KP KW KZ LA MM MO NI OM PK PS RU RW SA SD SY TJ TM TR UZ VE "
     "VN YE"
 )
 AT_RISK = set(_AT_RISK.split())
-"""Countries whose risk was stated as above the lowest at some time: which, and when, is for the reader to say."""
+"""Countries whose risk was stated as above the lowest at some time; `risk` must then say which one applied."""
 TABLE = re.compile(r"\.(?:tsv|csv)(?:\.gz)?$")
 DAY = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})\.(?:tsv|csv)(?:\.gz)?")
 
@@ -53,8 +54,8 @@ def wikimedia(
     """Daily views of pages from one country: the statistic `views`, with the axis `day`, and `page` for a list of them.
 
     `path` is a folder of daily files as they are published, named like 2023-05-28.tsv, or a list of such files; `days`
-    keeps some of them. `country` is its name or two-letter code. A page without a row on a day of which the file is
-    there was withheld, which is evidence; so the files must be whole. Days whose noise differs become statistics of
+    keeps some of them. `country` is its name or two-letter code. A page without a row in the file of a day was
+    withheld on that day, which is evidence; so the files must be whole. Days whose noise differs become statistics of
     their own: `views_pre_2017`, `views_historical`, `views_current`. `risk` ("lowest", "medium", "higher") is needed
     from 2023 on for countries that the Foundation holds at more than the lowest risk. A title that is in no row of any
     country is taken for a mistake, unless `unseen` says that it was withheld everywhere.
@@ -90,7 +91,7 @@ def wikimedia(
 
 
 def _released(law: str, risk: str, value: Any, titles: list[str] | None, days: list[str]) -> Released:
-    """What one law gave: withheld below its threshold, which is inclusive."""
+    """The views on days of one law, with their mechanism: values below the threshold were withheld."""
     if law == "current":
         noise: Any = DiscreteGaussian(scale=math.sqrt(PAGES_A_PERSON / (2.0 * RISKS[risk][0])))
     else:

@@ -30,7 +30,7 @@ TAILS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Allocation:
-    """The shares of a budget that make a target best; with candidates, of the one that does best."""
+    """The shares of a budget that make a target best; with candidates, those of the best candidate."""
 
     shares: Mapping[str, float]
     value: float
@@ -43,8 +43,8 @@ class Allocation:
     """By how much the found split is better than the equal one."""
     gain_error: float
     gradient: Mapping[str, tuple[float, float]]
-    """By statistic, how the target changes with the logarithm of its share, and the standard error: none at the best
-    split, unless a share is as small as is looked for."""
+    """By statistic, how the target changes with the logarithm of its share, and the standard error of that; zero at the
+    best split, unless a share is the smallest that is looked for."""
     status: str
     """"complete"; "edge" where a share is the smallest that is looked for; "noisy" where the target is not seen to be
     stationary; "tied" where another candidate cannot be told from the best."""
@@ -58,7 +58,7 @@ class Allocation:
     choice: Mapping[str, Any] = field(default_factory=FrozenDict)
     """The candidate that does best, as {"bound": 2.0}; empty where there were none."""
     candidates: tuple[Candidate, ...] = ()
-    """All of them, in the order given."""
+    """All candidates, in the order given."""
     seconds: float = field(default=0.0)
 
     def __post_init__(self) -> None:
@@ -111,7 +111,7 @@ class Allocation:
 
     @property
     def _others(self) -> list[Candidate]:
-        """The candidates that did not win, the better first; a few."""
+        """The best three of the candidates that were not chosen, best first."""
         others = [one for one in self.candidates if not one.is_best]
         return sorted(others, key=lambda one: one.worse)[:3]
 
@@ -155,15 +155,15 @@ def allocate(
 ) -> Allocation:
     """The shares of `epsilon` or `rho` by statistic that make `target` best, compared with equal ones.
 
-    `plan` is as in `nw.design`: mechanisms as functions of their own budgets. `target` too, without what it has to be
-    at most or at least. Refused, with an `InferenceError`, where the target does not tell one split from another.
+    `plan` is as in `nw.design`: mechanisms as functions of their own budgets. So is `target`, which needs no
+    `at_most` or `at_least`. Refused, with an `InferenceError`, where the target does not tell one split from another.
 
     `over` names what else is to be chosen, with the values to compare: `{"bound": [1.0, 2.0, 4.0]}` for clamping
     bounds, and likewise for bins or for how often to measure. `model` and `plan` are then functions of it, which say
     what would be published and believed: `lambda bound: nw.Model(...)`. Several names are combined in all ways. All
     candidates have the same budget and, as far as they agree, the same random numbers; each is split as suits it best,
-    and the best of them is judged on releases on which none was chosen. Refused where the target tells none from
-    another. `checkpoint` is as in `nw.design`.
+    and the best of them is judged on releases that played no part in the choice. Refused where the target tells no
+    candidate from another. `checkpoint` is as in `nw.design`.
     """
     effort = Effort.read(WHO, replicates, seed, engine, checkpoint, progress)
     level = checks.level(WHO, level)

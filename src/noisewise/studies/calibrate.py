@@ -1,8 +1,8 @@
 """Simulation-based calibration: does a sampler, run on data made by the model itself, give the right posterior?
 
-Parameters from the prior, statistics from the model, releases from the mechanisms; if the sampler is right, the true
-value is exchangeable with its draws, so its rank among them is uniform (Talts et al. 2018). Ranks of log eta, which
-depends on the release too, see mistakes that ranks of parameters cannot (Modrak et al. 2023). docs/calibrate.md.
+Parameters are drawn from the prior, statistics from the model, releases from the mechanisms. If the sampler is right,
+the true value is exchangeable with its draws, so its rank among them is uniform (Talts et al. 2018). Ranks of log eta,
+which depends on the release too, show mistakes that ranks of parameters cannot (Modrak et al. 2023). docs/calibrate.md.
 """
 
 import time
@@ -59,7 +59,7 @@ class Calibration:
     draws: int
     seed: int
     asked: int
-    """Replicates asked for; fewer are there only after an interruption."""
+    """Replicates asked for; fewer were run only after an interruption."""
     seconds: float = field(default=0.0)
 
     def __post_init__(self) -> None:
@@ -277,7 +277,7 @@ def positions(
     targets: dict[str, Any] = {LOG_ETA: log_eta[0]}
     for name, values in posterior.draws.items():
         if name in posterior.derived:
-            continue  # right where what it is computed from is
+            continue  # right if the draws it is computed from are
         if name in problem.release and isinstance(problem.release[name].mechanism, Exact):
             continue  # known, not inferred
         for index in _entries(values.shape[1:]):
@@ -320,8 +320,9 @@ def _entries(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 def exchangeable(rng: np.random.Generator, posterior: Posterior, log_eta: Array) -> Array:
     """Indices of draws that may stand for independent, equally weighted ones.
 
-    Independent draws: all. Dependent draws: as many as their effective size, evenly spaced. Weighted draws: a resample
-    of a quarter of their effective size, so that few rows come twice.
+    Independent draws: all. Chains: as many as their effective size, evenly spaced; islands: as many, at random.
+    Weighted draws: a resample of a quarter of their effective size, so that few rows come twice. Of dependent or
+    weighted draws at most `MOST_RANKED`.
     """
     size = len(posterior)
     if posterior.log_weights is not None:

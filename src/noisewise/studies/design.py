@@ -33,7 +33,7 @@ RANGE = {"epsilon": (0.01, 10.0), "rho": (5e-5, 50.0)}
 PLACES = 20
 """Budgets on the curve."""
 MOST_TIMES = 16
-"""Times the replicates asked for, that the search may take to bring the error down."""
+"""The search may take this many times the replicates asked for, to bring the error down."""
 CLOSED = 1e-12
 """Relative accuracy of a root of a closed form."""
 
@@ -53,7 +53,7 @@ class Design:
     band: Mapping[float, tuple[float, float]]
     """By budget, a 95% interval of the target; of a chance, Wilson's."""
     floor: float | None
-    """What the confidential statistics themselves would give; None where that is not to be had."""
+    """The target if the confidential statistics were published without noise; None where that cannot be computed."""
     floor_error: float | None
     target: Goal
     status: str
@@ -65,9 +65,9 @@ class Design:
     closed: bool
     """Whether closed forms gave it, without simulation."""
     replicates: int
-    """Simulated releases by budget, where fewest and most were taken near the budget found."""
+    """Simulated releases at the budget that took most of them, near the one found; 0 where closed forms gave it."""
     sampled: int
-    """Posteriors that could not be had by weighing rows and were sampled."""
+    """Posteriors that could not be represented by weighted rows, and were sampled."""
     seed: int
     seconds: float = field(default=0.0)
 
@@ -155,8 +155,8 @@ def design(
 
     `target` is one of `{"width": "theta", "at_most": 4.0}` (of the central interval at `level`), `{"sd": ...}`,
     `{"power": "effect", "excludes": 0.0, "at_least": 0.8, "truth": {...}}`, or `{"error": "theta", "above": 30.0,
-    "at_most": 0.05}` (of deciding whether it is above, by the larger chance). Each is an average over releases whose
-    true values come from the prior, or are simulated at the parameters in `truth`.
+    "at_most": 0.05}` (the chance of a wrong decision whether it is above, made for the more probable side). Each is an
+    average over releases whose true values come from the prior, or are simulated at the parameters in `truth`.
 
     The curve has 20 budgets between the two of `budgets`. The search doubles the `replicates`, up to 16 times as many,
     while the error exceeds `tolerance` times the budget. Where all laws are normal and all noise is Gaussian, closed
@@ -217,7 +217,7 @@ PlanAt = Callable[[float], Mechanisms]
 def _simulated(
     setting: Setting, plan_at: PlanAt, grid: list[float], effort: Effort, tolerance: float
 ) -> dict[str, Any]:
-    """Place, error, status, curve and floor, and what they rest on."""
+    """The fields of a `Design` that simulation gives, with the `place` of the budget found."""
     simulation, goal = setting.simulation, setting.target
 
     def evaluate(places: list[float], first: int, last: int) -> Array:
@@ -242,7 +242,7 @@ def _simulated(
 
 
 def _floor(setting: Setting, names: list[str], batches: int) -> Curve | None:
-    """The target without noise, as if at an infinite budget."""
+    """The target without noise, as if at an infinite budget; None where that cannot be computed."""
     exact = floor_of(setting.model, names, setting.target)
     if exact is None:
         return None
@@ -252,7 +252,7 @@ def _floor(setting: Setting, names: list[str], batches: int) -> Curve | None:
 
 
 def _by_closed_form(setting: Setting, plan_at: PlanAt, grid: list[float]) -> dict[str, Any]:
-    """The same where the target is a function that is known: a monotone one, since noise only takes away."""
+    """As `_simulated`, where closed forms give the target: it is monotone, since noise only takes information away."""
     from scipy.optimize import brentq
 
     joint, goal, sign = setting.joint, setting.target.goal, 1.0 if setting.target.falls else -1.0

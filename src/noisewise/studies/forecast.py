@@ -1,6 +1,7 @@
 """What sampling will take, by each sampler that applies; the choice and why; and whether prior and release conflict.
 
-The probe and the ranking are those of `nw.sample` without a sampler (samplers/choice.py). docs/how-to-choose.md.
+The probe and the ranking are those of `nw.sample` without a sampler (samplers/choosing/choice.py).
+docs/how-to-choose.md.
 """
 
 import time
@@ -34,7 +35,7 @@ NUMBERS = ("work", "seconds", "efficiency")
 """What is forecast of a sampler: rough, and shown with two digits."""
 
 REPEATS, SHORT = 3, 0.05
-"""Blocks of which the quickest tells the speed, at least; more of them until so many seconds are over."""
+"""The quickest of at least `REPEATS` blocks gives the speed; more are run until they have taken `SHORT` seconds."""
 
 __all__ = ["Forecast", "forecast"]
 
@@ -130,7 +131,7 @@ def forecast(
         raise refusal("forecast", "engine", "must be an engine", engine, "For example nw.Threads(2).")
     problem, engine = integrated(Problem(model, release)), engine or Threads()
     before = tally()
-    probe_of(problem, seed, engine, Purpose.CONFLICT_PILOT)  # the choice's own may be of several blocks
+    probe_of(problem, seed, engine, Purpose.CONFLICT_PILOT)  # the choice's own probe may have several blocks
     compiled = (tally() - before).operations
     ranking, reason, probe = forecast_of(problem, draws, seed, engine)
     # Everything is compiled by now: this probe measures the speed, and serves the check of prior against release.

@@ -1,7 +1,7 @@
-"""Seconds that a run is expected to take here, for display only: choosing, compiling, drawing, judging.
+"""Seconds that a run is expected to take on this machine, for display only: choosing, compiling, drawing, judging.
 
-What can be measured while a forecast is made is measured: the speed of a block of prior rows and of pilots, and that of
-compiling. The rest are rules of thumb, from benchmarks/forecasts.py, on a machine of ordinary `pace`.
+The speed of a block of prior rows, of pilots and of compiling is measured while the forecast is made. All other figures
+are rules of thumb, found with benchmarks/forecasts.py on a machine of ordinary `pace`.
 """
 
 import math
@@ -23,32 +23,32 @@ from noisewise.samplers.proposals.pilot import PilotPlan
 from noisewise.samplers.rejection import Rejection, plan_streams
 
 OPERATION, ENOUGH = 0.003, 200
-"""Seconds of compiling one operation, until so many have been compiled here."""
+"""Seconds to compile one operation: a rule of thumb, used until `ENOUGH` operations have been compiled and timed."""
 AROUND = 0.015
-"""Seconds of any run: checks, threads, the posterior and its diagnostics."""
+"""Seconds that every run takes for checks, threads, the posterior and its diagnostics."""
 GRADIENT, IN_CHAINS = 400, 0.6
-"""Operations of a gradient; what compiling one takes in a chain's programs, beside others."""
+"""Operations of a gradient that cannot be traced; time to compile one of NUTS's operations, relative to others."""
 BLOCK = 1e-3
 """Seconds that a block takes whatever is in it."""
 STEP, WALKED = 1.2e-6, 0.5
-"""Seconds that a walker's step takes beside what it simulates; steps made of those that the ranking counts."""
+"""Seconds of a walker's step beside its simulation; share of the steps counted in the ranking that are really made."""
 SWEEP, CHAINS = 3e-3, 4_000
-"""Seconds that a sweep of all chains takes beside what it handles; draws that chains make before the first."""
+"""Seconds of one sweep of all chains beside the numbers it handles; iterations of warm-up, over all chains."""
 FIT = 0.1
 """Seconds that a pilot's round takes beside its rows: a mixture is fitted to them."""
 TRIAL = 0.025
 """Seconds of a trial of rejection that ends without a result, and of a probe's own checks."""
 SECOND_LOOK, SEARCHED = 2**16, 2**26
-"""Rows, at most, of a search for what draws have missed, and numbers handled where each takes many."""
+"""Most rows of the search for what the draws have missed; most numbers that it handles where rows are large."""
 
 
 ORDINARY = 4.2e-4
-"""Seconds of `pace`'s sum where the rules of thumb were found."""
+"""Seconds that the sum in `pace` took on the machine where the rules of thumb were found."""
 
 
 @cache
 def pace() -> float:
-    """How long this machine takes beside that one: a sum of ten thousand squares in Python, the best of five."""
+    """Time of this machine for a sum of ten thousand squares in Python, relative to that one: the best of five."""
     taken = []
     for _ in range(5):
         start = time.perf_counter()
@@ -59,16 +59,16 @@ def pace() -> float:
 
 @dataclass
 class Clock:
-    """What was measured while a forecast was made."""
+    """Measurements made during a forecast, and the seconds that a run is expected to take, computed from them."""
 
     probe: Probe
     draws: int
     engine: Engine
     ranking: list[choice.Estimate]
     probing: float
-    """Seconds of a block of prior rows, all of it compiled."""
+    """Seconds for a block of prior rows, once everything is compiled."""
     compiled: int
-    """Operations compiled for the first such block."""
+    """Operations that were compiled for the first such block."""
     settled: bool
     """Whether the choice needs no pilot."""
 
@@ -79,7 +79,7 @@ class Clock:
 
     @property
     def workers(self) -> float:
-        """Threads that help each other, as far as they do: a simulator in Python holds the interpreter."""
+        """How many threads effectively run side by side: one where a simulator in Python holds the interpreter."""
         model = self.probe.problem.model
         if any(model.total(name) is None and not model.has_density(name) for name in model.statistics):
             return 1.0
@@ -91,7 +91,7 @@ class Clock:
         return AROUND + sum(parts)
 
     def choosing(self) -> float:
-        """Probe and pilots of a second time, when all is compiled."""
+        """Seconds of choosing: trial, probe and pilots, with everything compiled; 0 where the trial is the run."""
         pilots = {id(one.pilot): one for one in self.ranking if one.pilot is not None}
         first = self.ranking[0]
         if self.settled:
@@ -101,14 +101,14 @@ class Clock:
         return 2.0 * self.probing + TRIAL + sum(_warm(one.pilot) for one in pilots.values())
 
     def _at_once(self, first: choice.Estimate) -> bool:
-        """Whether rejection is done before a probe would be."""
+        """Whether rejection is expected to finish within its trial, before any probe."""
         limit = choice.trial_limit(self.probe.problem)
         return first.sampler == Rejection() and first.run <= limit * self.probe.cells and self.draws <= limit
 
     # Compiling ---------------------------------------------------------------------------------------------
 
     def compiling(self, estimate: choice.Estimate) -> float:
-        """Programs that are yet to be compiled: none where the sampler has run on this model."""
+        """Seconds to compile the programs still missing: none where the sampler or its pilot has run on this model."""
         name = type(estimate.sampler).__name__
         if choice.label(estimate.sampler) in choice.has_run(self.probe.problem.model) or estimate.pilot is not None:
             return 0.0
@@ -132,7 +132,7 @@ class Clock:
 
     @cached_property
     def target(self) -> Target:
-        """The density that gradients are of."""
+        """The density whose gradient is taken."""
         return Target(self.probe.problem, {}, by_ratios=True)
 
     def _traced(self) -> int:
@@ -148,14 +148,14 @@ class Clock:
     # Running -----------------------------------------------------------------------------------------------
 
     def by_gradient(self) -> float:
-        """Seconds of one gradient: by its unknowns, and by the sums and integrals behind it."""
+        """Seconds of one gradient, by the number of unknowns and the work of the sums and integrals behind it."""
         tables = [one.width * (1e-7 + 4e-10 * one.entries) for one in self.target.sums if one.width]
         others = [1e-8 * one.work for one in self.target.sums if not one.width]
         integrals = [3e-8 * one.cells for one in self.target.integrals]
         return pace() * (1.5e-5 + 2.5e-7 * self.target.size + sum(tables) + sum(others) + sum(integrals))
 
     def running(self, estimate: choice.Estimate) -> float:
-        """The run itself, at the speed of its pilot where it has one."""
+        """Seconds of the run itself, at the speed of its pilot where it has one."""
         name, probe = type(estimate.sampler).__name__, self.probe
         if estimate.pilot is not None:
             drawing = 1.5 if estimate.sampler == COLLAPSED else 1.0
@@ -175,12 +175,12 @@ class Clock:
         return estimate.run * self.unit / self.workers
 
     def _pilot_unit(self, pilot: PilotPlan) -> float:
-        """Seconds for one number that rows of a fitted proposal are counted by."""
+        """Seconds for one number handled, for rows that come from a fitted proposal."""
         own = next(one for one in self.ranking if one.pilot is pilot and type(one.sampler).__name__ == "Importance")
         return pilot.pace * pilot.simulations / (own.run / self.draws)
 
     def second_look(self, estimate: choice.Estimate) -> float:
-        """The search for what draws have missed, where it is made."""
+        """Seconds of the search for what the draws have missed; 0 where none is made."""
         if isinstance(estimate.sampler, Rejection) or self.probe.unseen <= MOST_UNSEEN:
             return 0.0
         if estimate.pilot is not None:

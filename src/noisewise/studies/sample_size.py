@@ -27,7 +27,7 @@ WHO = "sample_size"
 PLACES = 8
 """Numbers of people on the curve."""
 MOST_TIMES = 4
-"""Times the replicates asked for, that the search may take to bring the error down."""
+"""The search may take this many times the replicates asked for, to bring the error down."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,9 +35,9 @@ class SampleSize:
     """The least number of people by budget that meets a target, and the curves behind it."""
 
     n: Mapping[float, int]
-    """By budget, the least number found; those at which none of the numbers looked at will do are left out."""
+    """By budget, the least number found; budgets at which no number looked at meets the target are left out."""
     error: Mapping[float, float]
-    """Monte Carlo errors, standard errors; 0 where closed forms gave them."""
+    """By budget, the Monte Carlo standard error of that number; 0 where closed forms gave it."""
     curves: Mapping[float, Mapping[int, tuple[float, float]]]
     """By budget and number of people, the target and its standard error."""
     bands: Mapping[float, Mapping[int, tuple[float, float]]]
@@ -103,8 +103,8 @@ def sample_size(
 
     `model` is a function of n that returns the analyst's model of a release from n people. `plan` is as in `nw.design`,
     or a function of n that returns one, where sensitivities depend on n. `target` is as there. Numbers between the two
-    of `sizes` are looked at. An `InferenceError` says that none of them will do, at any budget. `checkpoint` is as in
-    `nw.design`.
+    of `sizes` are looked at. An `InferenceError` says that none of them meets the target at any budget. `checkpoint`
+    is as in `nw.design`.
     """
     effort = Effort.read(WHO, replicates, seed, engine, checkpoint, progress)
     tolerance = checks.positive_number(WHO, "tolerance", tolerance, "Give 0.05 for a standard error of 5%.")
@@ -181,7 +181,7 @@ class _Sizes:
         return self._made[n]
 
     def keep(self, run: StudyRun) -> None:
-        """From now on all simulations are part of a run."""
+        """Make all simulations part of a run from now on."""
         self.run = run
         for n, setting in self._made.items():
             setting.keep(run, n, batches=1)
@@ -196,7 +196,7 @@ class _Sizes:
         return curve, least(curve, places, target.goal, target.falls, batches=few, most=most, tolerance=tolerance)
 
     def _evaluate(self, budget: float) -> Callable[[list[float], int, int], Array]:
-        """Averages by number of people and batch, at one budget."""
+        """A function that gives averages by number of people and batch, at one budget."""
 
         def averages(places: list[float], first: int, last: int) -> Array:
             if self.closed:
@@ -207,7 +207,7 @@ class _Sizes:
         return averages
 
     def whole(self, place: float, budget: float, lowest: int) -> int:
-        """The number of people at a root: the next whole one, by closed forms the least that meets the goal."""
+        """The number of people at a root: rounded up, or by closed forms the least whole number that meets the goal."""
         n = math.ceil(place)
         if self.closed:
             while n > lowest and self._meets(n - 1, budget):
@@ -222,7 +222,7 @@ class _Sizes:
         return value <= target.goal if target.falls else value >= target.goal
 
     def _between(self, place: float, budget: float) -> float:
-        """A closed form at a number that need not be whole, by the two that are: a line in its logarithm."""
+        """The closed form at a number that need not be whole: by a line in its logarithm between the two around it."""
         below, above = math.floor(place), math.ceil(place)
         values = []
         for n in (below, above):

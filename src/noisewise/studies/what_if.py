@@ -20,9 +20,9 @@ from noisewise.samplers.smc import has_bounds
 
 WHO = "what_if"
 LEAST = 400.0
-"""Effective draws that weighed ones must be worth."""
+"""Least effective number of the weighed draws."""
 LOOKED_AT = 1024
-"""Prior rows at which it is seen whether noise has an edge."""
+"""Prior rows at which noise is checked for an edge."""
 
 
 def what_if(
@@ -73,7 +73,7 @@ def _changed(release: Release, mechanisms: dict[str, Mechanism]) -> Release:
 
 
 def _weighed(posterior: Posterior, before: Problem, after: Problem) -> tuple[Posterior | None, str]:
-    """The posterior weighed again; or None, and why that does not do.
+    """The posterior weighed again; or None, and why the weights cannot be used.
 
     Joint posteriors of parameters and statistics differ by the factor eta'(s_dp | s) / eta(s_dp | s) alone.
     """
@@ -106,10 +106,10 @@ def _weighed(posterior: Posterior, before: Problem, after: Problem) -> tuple[Pos
 
 
 def _has_edge(before: Problem, after: Problem) -> bool:
-    """Whether a mechanism that is changed could not have published its value from some statistic.
+    """Whether a mechanism that is changed could not have published its value, had the statistic been another.
 
-    Then the draws lie within an edge that the other mechanism need not have, and no weight would show it. Noise that
-    ends somewhere has one; of other mechanisms, draws of the prior tell.
+    Then the draws lie within an edge that the other mechanism need not have, and no weight would show it. Bounded noise
+    has an edge; for other mechanisms, rows of the prior are looked at.
     """
     changed = [name for name in before.release if before.release[name] != after.release[name]]
     first = [before.release[name] for name in changed]
@@ -120,7 +120,7 @@ def _has_edge(before: Problem, after: Problem) -> bool:
 
 
 def _independent(posterior: Posterior) -> Array:
-    """Draws that may stand for independent ones: all, or of chains and islands as many as the worst is worth."""
+    """Draws that may stand for independent ones: all, or of chains and islands the least effective number."""
     size = len(posterior)
     if posterior.chains is None and posterior.islands is None:
         return np.arange(size)

@@ -1,4 +1,4 @@
-"""From an analysis file's [design] to what was found, and to a folder of it."""
+"""Runs the [design] of an analysis file, and writes a folder with what was found."""
 
 import io
 import json
@@ -36,12 +36,12 @@ class Designed:
     file: DesignFile
     study: Design | SampleSize
     model: Model
-    """Of the release that was found best."""
+    """The model of the best candidate; that of the file where there are no candidates."""
     split: Allocation | None = None
 
     @property
     def is_met(self) -> bool:
-        """Whether something that was looked at meets the target."""
+        """Whether any budget, or any number of people, in the range meets the target."""
         return self.study.status != "nowhere" if isinstance(self.study, Design) else bool(self.study.n)
 
     @property
@@ -51,7 +51,7 @@ class Designed:
 
     @property
     def in_short(self) -> str:
-        """What was found, for a list."""
+        """What was found in a few words, for a list of runs."""
         study = self.study
         if isinstance(study, SampleSize):
             return "; ".join(f"{n:,} people at {study.kind} = {budget:g}" for budget, n in study.n.items()) or "none"
@@ -63,14 +63,14 @@ class Designed:
 
     @property
     def tables(self) -> list[DesignTable]:
-        """What to publish, what it was chosen from or how many people, and the curve last."""
+        """The plan, the candidates and the split, or the number of people; the curve is the last one."""
         naming = Naming.of(self.file.content)
         if isinstance(self.study, SampleSize):
             return tables_of_size(self.study, naming)
         return tables_of_budget(self.study, self.split, self.model, naming)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as data."""
+        """The content of `design.json`: what was found, as plain data."""
         study = self.study
         content: dict[str, Any] = {"kind": study.kind, "target": dict(self.file.design.target)}
         content |= {"closed": study.closed, "seed": study.seed, "sentences": self.sentences}
@@ -90,7 +90,7 @@ class Designed:
 
 
 def _rows(axis: str, curve: Any, band: Any) -> list[dict[str, float]]:
-    """A curve as a list of places."""
+    """A curve as a list of points."""
     return [
         {axis: at, "target": value, "error": error, "low": band[at][0], "high": band[at][1]}
         for at, (value, error) in curve.items()
@@ -100,8 +100,8 @@ def _rows(axis: str, curve: Any, band: Any) -> list[dict[str, float]]:
 def run_design(file: DesignFile, *, checkpoint: Path | None = None, progress: bool | None = None) -> Designed:
     """Split the budget where that is asked for, and find the least one, or the least number of people.
 
-    What is out of reach is found with its status. A split keeps what it has done in a file of its own: beside
-    `checkpoint`, one of the same name with "-split".
+    A target out of reach is no error: the study that is returned says so in its status. A split has a checkpoint of its
+    own, beside `checkpoint` and of the same name with "-split".
     """
     common: dict[str, Any] = {"level": file.settings.level, "seed": file.settings.seed, "progress": progress}
     stated, options = file.design, dict(file.design.options)
@@ -130,12 +130,12 @@ def run_design(file: DesignFile, *, checkpoint: Path | None = None, progress: bo
 
 
 def split_checkpoint(checkpoint: Path) -> Path:
-    """Where a split keeps what it has done."""
+    """The path of the split's own checkpoint."""
     return checkpoint.with_stem(f"{checkpoint.stem}-split")
 
 
 def _split(file: DesignFile, common: dict[str, Any]) -> Allocation:
-    """The best split of the budget that the file states; with candidates, of the one that does best."""
+    """The best split of the budget that the file states; where there are candidates, that of the best one."""
     stated = file.design
     target = {key: value for key, value in stated.target.items() if key not in ("at_most", "at_least")}
     more: dict[str, Any] = {key: value for key, value in stated.options.items() if key == "replicates"}
@@ -184,7 +184,7 @@ def write(results: Designed, folder: Path) -> DesignReport:
 
 @contextmanager
 def _drawn(results: Designed) -> Iterator[Any]:
-    """The curve as a figure, what is measured with its unit; its SVG is the same each time, and has text as text."""
+    """The curve as a figure, its axis labelled with the unit; its SVG is reproducible, and keeps text as text."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 

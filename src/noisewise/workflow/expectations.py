@@ -19,7 +19,7 @@ from noisewise.samplers.choosing.probe import probe_of
 FAR = 10.0
 """Widths of the expected range beyond which a published value is taken for a mistake rather than a surprise."""
 MOST = 3
-"""Values that are named."""
+"""Published values that are named, at most."""
 
 
 class Mistaken(InputError):
@@ -35,17 +35,17 @@ class Expectations:
     sentences: tuple[str, ...] = field(default=())
     """On published values outside what the prior expects, where the release is surprising as a whole."""
     mistaken: bool = False
-    """Whether one lies so far out that it can only be a mistake, of the value or of the prior."""
+    """Whether a published value lies so far out that it, or the prior, can only be a mistake."""
 
 
 def expectations(analysis: Analysis) -> Expectations:
-    """What `nw.forecast` finds of prior against release, with the same seed."""
+    """The release beside what the prior expects of it, as `nw.forecast` finds it with the same seed."""
     try:
         probe = probe_of(
             Problem(analysis.model, analysis.release), analysis.settings.seed, Threads(), Purpose.CONFLICT_PILOT
         )
         tails, ranges = probe.tails, probe.expected
-    except NoisewiseError:  # no place to fail in: whoever reads it says that this was not checked
+    except NoisewiseError:  # the run goes on, and the report says that this was not checked
         return Expectations()
     if not tails or whole_release(tails)[1] >= SURPRISING:
         return Expectations(tails)

@@ -71,7 +71,7 @@ def write(results: Results, folder: Path) -> dict[str, Any]:
 def filling(folder: Path) -> Iterator[Path]:
     """A new folder to write results into, which takes the place of `folder` when all is written.
 
-    It lies beside `folder`, or among temporary files where nothing can be made there. Where anything fails it is
+    It lies beside `folder`, or among temporary files where nothing can be made there. Where writing fails it is
     removed, and `folder` stays as it was. A process that is killed leaves it, and its name says that it is partial.
     """
     check_folder(folder)
@@ -108,7 +108,7 @@ def new_folder(parent: Path, name: str) -> Path:
 
 
 def _put_in_place(partial: Path, folder: Path) -> None:
-    """At once where `folder` is new; else file by file, with a `run.json` that says so until the last of them."""
+    """In one step where `folder` is new; else file by file, with a `run.json` that says unfinished until the last."""
     if not folder.exists() and partial.parent == folder.resolve().parent:
         partial.rename(folder)
         return
@@ -131,8 +131,8 @@ def _put_in_place(partial: Path, folder: Path) -> None:
 def write_files(results: Results, folder: Path) -> dict[str, Any]:
     """All files but the report, into an empty folder: `run.json` first, which shows the folder to be ours.
 
-    Then the posterior or the fit in full, from which the rest can be made: little is lost if time runs out. Returns
-    what `run.json` says.
+    Then the inputs, and the posterior or the fit in full, from which the other files can be made: little is lost if
+    time runs out. Returns what `run.json` says.
     """
     (folder / "figures").mkdir()
     record = _run(results)
@@ -207,7 +207,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _run(results: Results) -> dict[str, Any]:
-    """What was run, with what, and how to run it again."""
+    """The content of `run.json`: what was run, with what, and how to run it again."""
     exact, settings = results.exact, results.analysis.settings
     content = {
         "format": FORMAT,

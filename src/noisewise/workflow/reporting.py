@@ -36,7 +36,7 @@ def report_of(folder: str | os.PathLike[str]) -> Report | FitReport:
 
 
 def write(results: Results, folder: Path) -> Report | FitReport:
-    """Write a run's folder, and the report in it, from what is in memory; the report comes back.
+    """Write a run's folder, and the report in it, from the results in memory; return the report.
 
     The folder comes into being only when all is written. Where it cannot be, what was computed is saved elsewhere, and
     the error says where: `InputError` where the disk refuses, `Unwritten` where the fault is ours.
@@ -72,12 +72,15 @@ def report_on(results: Results, text: str, record: dict[str, Any]) -> Report | F
 
 
 def _replicates(model: Model, release: Release, posterior: Posterior, seed: int) -> Replicates | None:
-    """Releases drawn anew; None where a statistic is no law, which may take long to simulate, or they are very many."""
+    """Releases drawn anew from the posterior; None where that would be of no use, or take too long.
+
+    That is: the posterior's numbers are not usable, a statistic is no law, or `MOST_REPLICATED` would be exceeded.
+    """
     entries = sum(np.size(item.value) for item in release.values())
     laws = all(model.has_density(name) for name in model.statistics)
     if not laws or POSTERIOR[posterior.status].numbers != "usable" or entries * len(posterior) > MOST_REPLICATED:
         return None
     try:
         return posterior.replicate(model, release, seed=seed)
-    except NoisewiseError:  # the report is no place to fail in
+    except NoisewiseError:  # the report does without them
         return None

@@ -1,4 +1,4 @@
-"""What was computed is not lost where its folder cannot be written: it is saved plainly, elsewhere."""
+"""Where a folder of results cannot be written, what was computed is saved elsewhere, in plain files."""
 
 import contextlib
 import shutil
@@ -16,7 +16,7 @@ from noisewise.workflow.results import Results
 
 
 def rescued(results: Results, folder: Path) -> str:
-    """Save what was computed beside `folder`, or else among temporary files; a sentence says where."""
+    """Save results beside `folder`, or else among temporary files, and return a sentence that says where."""
     for parent in (folder.absolute().parent, Path(tempfile.gettempdir())):
         with contextlib.suppress(Exception):  # whatever went wrong, there is one more place to try
             place = new_folder(parent, f"{folder.absolute().name}-rescued")
@@ -27,7 +27,7 @@ def rescued(results: Results, folder: Path) -> str:
 
 
 def _saved(results: Results, place: Path) -> bool:
-    """Each file by itself, since any of them may be what fails; whether what was asked for is among them."""
+    """Save each file by itself, since any may fail; whether the posterior or the fit is among those saved."""
     with contextlib.suppress(Exception):
         (place / "analysis.toml").write_text(results.analysis.to_text(), encoding="utf-8")
     with contextlib.suppress(Exception):

@@ -61,7 +61,7 @@ class Results:
         return None if comparison is None else comparison.table(self.analysis.settings.level)
 
     def table(self) -> Any:
-        """A pandas table of every quantity, what was asked for first."""
+        """A pandas table of every quantity, with the quantities asked for first."""
         exact, level = self.exact, self.analysis.settings.level
         if isinstance(exact, Posterior):
             return in_order(exact, exact.summary(level))

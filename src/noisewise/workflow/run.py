@@ -87,7 +87,7 @@ def _with_exit_status(run: Callable[[], Result]) -> tuple[Result, int]:
 
 
 def _in_file_words(result: Result) -> Result:
-    """The result with what it says of itself in the words of files."""
+    """The result with its messages in the words of analysis files."""
     if isinstance(result, Posterior):
         return replace(result, message=in_file_words(result.message), reason=in_file_words(result.reason))
     return replace(result, message=in_file_words(result.message))

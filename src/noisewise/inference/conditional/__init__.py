@@ -1,1 +1,1 @@
-"""The confidential statistic given parameters and release: its normaliser, which is the likelihood, and its draws."""
+"""The law of the confidential statistic given parameters and release: its normaliser, the likelihood, and its draws."""

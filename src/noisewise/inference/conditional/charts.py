@@ -28,7 +28,7 @@ def log_jacobian(chart: str, t: Any) -> Any:
 
 
 def to_t(chart: str, s: Any) -> Any:
-    """The coordinate of a statistic, in NumPy or JAX; not a number outside the support."""
+    """The coordinate of a statistic, in NumPy or JAX; NaN outside the support."""
     if chart == "real":
         return s
     xp = namespace(s)

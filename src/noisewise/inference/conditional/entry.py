@@ -72,7 +72,7 @@ def unfit(law: Distribution, mechanism: Mechanism) -> str | None:
 
 
 def route(law: Distribution, mechanism: Mechanism, size: int | None = None) -> Route:
-    """How to integrate it out, where `unfit` has no objection. `size`: values in a window, if others than needed."""
+    """How to integrate the statistic out, where `unfit` has no objection; `size` sets the values in a window."""
     kind, base = kind_of(law), peel(law)[0]
     if isinstance(mechanism, Exact):
         return Route("exact", kind)
@@ -92,7 +92,7 @@ def log_marginal(law: Distribution, mechanism: Mechanism, released: Any, by: Rou
 
 
 def log_bound(law: Distribution, mechanism: Mechanism, released: Any, by: Route) -> Any:
-    """log density of the release, or of a bound of it where a window may leave something out; for `by` beforehand."""
+    """log density of the release by the route `by`, or an upper bound of it where a window may leave something out."""
     base = _entry(law)
     if ratios.applies(base, by.kind, mechanism, released, by.width):
         return ratios.log_marginal(base, by.kind, mechanism, released, by.size, by.width)

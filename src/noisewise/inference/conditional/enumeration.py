@@ -22,7 +22,7 @@ from noisewise.mechanisms.additive import Additive
 from noisewise.model.supports import support_ends
 
 LEAST, MOST = 128, 1024
-"""Values in a window, unless the caller says otherwise: at least, and where the noise reaches farther than that."""
+"""Values in a window, unless the caller sets them: at least, and where the noise's reach is unknown or longer."""
 LARGEST = 2.0**53
 """Whole numbers beyond are not exact."""
 _LOG_CONCAVE = ("Poisson", "BinomialProbs", "BinomialLogits", "BernoulliProbs", "BernoulliLogits")
@@ -30,7 +30,7 @@ _FALLING = (
     *("GeometricProbs", "GeometricLogits"),
     *("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"),
 )
-"""Laws without an upper end whose probabilities fall by a factor that moves one way only, to the one in the limit."""
+"""Laws without an upper end whose ratio of neighbouring probabilities moves one way only, to a known limit."""
 LOG_CONCAVE_NOISE = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
 
 
@@ -130,8 +130,8 @@ class _Terms:
     def log_beyond(self) -> Any:
         """log of what the sum beyond the window is at most.
 
-        The law's mass that is left on either side, times the largest density that the noise has there; where law and
-        noise are log-concave, also the geometric series that the last two terms on either side begin.
+        The law's mass that is left on either side, times the largest density that the noise has there. Or, under
+        log-concave noise and if that is less, a geometric series from the last term on either side.
         """
         first, last = self.values[0], self.values[-1]
         more = jnp.stack([first > self.low, last < self.high])
@@ -154,7 +154,7 @@ class _Terms:
     def _log_tails(self, rounding: Any) -> Any:
         """log of the law's own mass below and above the window, at most.
 
-        They say how little is left where one minus what is inside is rounding.
+        These bounds are of use where one minus the mass inside the window is only rounding.
         """
         return self._series(self.log_law, self._log_ratios(), rounding)
 
@@ -170,10 +170,10 @@ class _Terms:
         return jnp.stack([logs[0] - logs[1], logs[-1] - logs[-2]])
 
     def _log_ratios(self) -> Any:
-        """log of what the law rises at most by with a step away from the window, downwards and upwards; +inf: unknown.
+        """log of the largest factor by which the law changes at a step out of the window, down and up; +inf: unknown.
 
-        Ratios of neighbours move one way only, so that none is above both the one at the window's end and that at the
-        support's, or in the limit; those of a log-concave law fall.
+        Ratios of neighbouring probabilities move one way only. So none is above both the ratio at the window's end and
+        the one at the support's end, or in the limit; those of a log-concave law fall outwards.
         """
         nearest = self._rises(self.log_law)
         if self.kind in _LOG_CONCAVE:
@@ -194,7 +194,7 @@ def _log_limit(law: Any, kind: str) -> Any:
 
 
 def _log_law(law: Distribution, values: Any, low: Any, high: Any) -> Any:
-    """log law; -inf off the support, which is seen to first, so that no formula leaves it."""
+    """log law; -inf off the support, which is checked first, so that no formula is used off it."""
     inside = (values >= low) & (values <= high)
     return jnp.where(inside, log_mass(law, jnp.clip(values, low, high)), -jnp.inf)
 

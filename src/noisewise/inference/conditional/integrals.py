@@ -1,4 +1,4 @@
-"""A statistic integrated out entry by entry, whatever the parameters, and drawn once they are there.
+"""A statistic integrated out entry by entry, whatever the parameters, and drawn once they are known.
 
 Continuous ones by quadrature; whole numbers over windows that follow the parameters at hand, where a window that serves
 all of them (sums.py) would be too long. Derivation: docs/derivations/conditional.md.
@@ -18,7 +18,7 @@ from noisewise.model.coordinates import Space
 from noisewise.numerics import Values
 
 NODES = 2**11
-"""Values of law and noise behind the integral of one entry, about."""
+"""About how many values of law and noise the integral of one entry takes."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Integral:
 
     @staticmethod
     def of(problem: Problem, space: Space, name: str, widened: int = 0) -> "Integral | None":
-        """The integral over a statistic that nothing but its own noise reads; None where there is none to be had.
+        """The integral over a statistic that nothing but its own noise reads; None where it cannot be had.
 
         Windows are doubled `widened` times.
         """
@@ -62,7 +62,7 @@ class Integral:
 
     @property
     def bounded(self) -> bool:
-        """Whether what a window leaves out is bounded; else what the rule misses is estimated."""
+        """Whether what may be missing is bounded, as with windows; by quadrature it is only estimated."""
         return self.by.way == "window"
 
     @property
@@ -77,7 +77,7 @@ class Integral:
         return f"would sum '{self.name}' over {self.by.size} values in each of {self.entries} entries"
 
     def log_kept(self, values: Values, items: Any) -> Any:
-        """log density of the release, or of a bound of it where a window may leave something out; traceable."""
+        """log density of the release, or an upper bound of it where a window may leave something out; traceable."""
         marginal = self._marginal(values, items)
         return jnp.sum(marginal.log_bound if self.bounded else marginal.log_kept)
 

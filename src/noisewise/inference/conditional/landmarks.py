@@ -14,14 +14,15 @@ from noisewise.mechanisms.processed import Processed
 from noisewise.model.wrappers import kind_of
 
 Landmarks = list[tuple[Any, Any, Any]]
-"""Points of the line, each with the distance over which the density changes about it, and with a if it behaves like
-the power a - 1 of the distance there; 1 where it does not."""
+"""Points of the line, each with the distance over which the density changes about it, and a power a.
+
+The density behaves there like the power a - 1 of the distance from the point; a is 1 where it does not."""
 
 LOCATED = ("Normal", "Laplace", "Cauchy", "StudentT", "Logistic", "Gumbel")
 """Laws on the whole line with one landmark, their location."""
 MIXTURE = "MixtureSameFamily"
 DEEP = 1e-9
-"""Towards such an end panels become this much narrower than the law is wide."""
+"""Distance of change at an end with a pole, as a share of the law's width."""
 
 
 def _located(law: Any) -> Landmarks:
@@ -99,7 +100,7 @@ def known(law: Distribution, kind: str) -> bool:
 
 
 def landmarks(law: Distribution, kind: str) -> Landmarks:
-    """Of the innermost law of one entry; finite ends of its support included. Traceable."""
+    """The landmarks of the innermost law of one entry, finite ends of its support included; traceable."""
     return _KNOWN[kind](law)
 
 

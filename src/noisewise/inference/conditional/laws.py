@@ -1,4 +1,4 @@
-"""What tracing tells of a statistic's law: which of its facts hold for all parameters."""
+"""A statistic's law: its log density entry by entry, and, by tracing, which facts of it hold for all parameters."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def entries(law: Distribution, value: Any) -> Any:
 
 
 def log_mass(law: Any, k: Any) -> Any:
-    """log probability of k. NumPyro's own formulas for two laws hold JAX's beta function, and so seven digits."""
+    """log probability of k; NumPyro's formulas for two laws use JAX's beta function, which has but seven digits."""
     if isinstance(law, Poisson):
         return xlogy(k, law.rate) - law.rate - log_gamma(k + 1.0)
     if isinstance(law, GammaPoisson):
@@ -63,10 +63,10 @@ def rows_of(model: Model, names: list[str], rows: int = 1) -> dict[str, Array]:
 
 
 def look_at(model: Model, name: str, see: Any) -> Any:
-    """What `see(law)` answers of a law whose numbers are there as far as no parameter enters them.
+    """What `see(law)` returns for a law whose numbers are known unless a parameter enters them.
 
-    Under `vmap` alone, values that do not depend on a mapped argument stay as they are. Each operation is a program of
-    its own: what asks for shapes and kinds only is for `sketch_of`, and for numbers only, for `fixed_numbers`.
+    Under `vmap` alone, values that do not depend on a mapped argument are not traced. Each operation is a program of
+    its own; so use `sketch_of` where only shapes and kinds are needed, and `fixed_numbers` where only numbers are.
     """
     answers: list[Any] = []
     rows = rows_of(model, list(model.parents(name)))
@@ -84,12 +84,12 @@ def look_at(model: Model, name: str, see: Any) -> Any:
 
 
 def sketch_of(model: Model, name: str, see: Any) -> Any:
-    """What `see(law)` answers of shapes and kinds: the law is traced, and nothing is computed."""
+    """What `see(law)` returns of shapes and kinds: the law is traced, and nothing is computed."""
     return seen(lambda row: see(model.law_at(name, row)), model.law(name).row)
 
 
 def fixed_numbers(model: Model, name: str, see: Any) -> list[Any]:
-    """The numbers that `see(law)` lists, as NumPy where all parameters have the same, None where they have not."""
+    """The numbers that `see(law)` lists, as NumPy where they are the same for all parameters, else None."""
 
     def look(row: Values) -> Any:
         return [jnp.asarray(number) for number in see(model.law_at(name, row))]
@@ -106,7 +106,7 @@ def constant_of(model: Model, name: str, attribute: str) -> Any:
 
 
 def is_affine(model: Model, name: str) -> bool:
-    """Whether log p(s) = log h(s) + (affine in s), with coefficients that depend on the parameters, and h does not."""
+    """Whether log p(s) = log h(s) + (affine in s), where only the affine part depends on the parameters."""
     facts = facts_of(model.law(name).form.kind)
     if not facts.linear_count:
         return False

@@ -21,7 +21,7 @@ from noisewise.numerics import Array, Compiled, Values, double
 NORMAL = ("Normal", "MultivariateNormal")
 """Laws with a closed form."""
 MOST = 256
-"""Most entries, and most measured values, whose covariance is taken apart at every look."""
+"""Most entries, and most measured values, with which a covariance is factorised at every evaluation."""
 
 
 class MeasuredNormal:
@@ -72,7 +72,7 @@ class MeasuredNormal:
         return mean, jnp.broadcast_to(law.scale_tril, (size, size))
 
     def log_kept(self, values: Values, released: Any) -> Any:
-        """log density of all measured values; traceable. `released` as the method of that name has it."""
+        """log density of all measured values; traceable. `released` is what the method of that name returns."""
         r, scale = released
         mean, root = self.moments(values)
         lower = jnp.linalg.cholesky(self._covariance(root, scale))

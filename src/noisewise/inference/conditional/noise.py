@@ -1,7 +1,8 @@
 """Noise drawn in JAX, by the laws that mechanisms state: what `Mechanism.sample` does in NumPy, traceable.
 
-Additive noise by inversion of its distribution function, which every mechanism with tractable intervals has; what is
-done to a value afterwards by the wrappers' own functions. Never for publishing (see `Mechanism.sample`).
+Additive noise is drawn by inversion of its distribution function, which every mechanism with tractable intervals has.
+What happens to a value afterwards is left to the wrappers' own functions. Never for publishing (see
+`Mechanism.sample`).
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from noisewise.mechanisms.thresholded import Thresholded
 from noisewise.mechanisms.wrapper import Wrapper
 
 DOUBLINGS = 500
-"""Noise is between 2^-DOUBLINGS and 2^DOUBLINGS units in size, or as good as that; in 64 bits."""
+"""The size of noise is looked for between 2^-DOUBLINGS and 2^DOUBLINGS units, in 64 bits."""
 
 
 def unfit(mechanism: Mechanism) -> str | None:
@@ -80,7 +81,7 @@ def _size(mechanism: Additive, log_tail: Any) -> Any:
     most = DOUBLINGS if log_tail.dtype == jnp.float64 else 100
 
     def within(size: Any) -> Any:
-        """Whether less lies beyond `size` than is wanted."""
+        """Whether no more probability lies beyond `size` than is wanted."""
         return mechanism.noise_log_cdf(-size) <= log_tail
 
     start = jnp.full(log_tail.shape, -1.0 * most), jnp.full(log_tail.shape, 1.0 * most)

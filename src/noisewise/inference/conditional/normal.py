@@ -23,7 +23,7 @@ from noisewise.numerics import Array, Values, double, log_mills, log_ndtr, log_n
 CLOSED = (Gaussian, Laplace)
 """Kinds of noise with a closed form."""
 SETTLED = 1e-10
-"""A step of Newton's method that is a smaller part of where it leads is the last: what is left is of the square."""
+"""Relative size of a step at which Newton's method stops: the error left is of the order of its square."""
 
 
 def is_closed(mechanism: Mechanism) -> bool:
@@ -60,8 +60,10 @@ def log_sides(distance: Any, sigma: Any, scale: Any) -> tuple[Any, Any]:
 
 
 def _log_side(d: Any, sigma: Any, b: Any) -> Any:
-    """log of exp(sigma^2 / (2 b^2) - d / b) Phi(x), x = d / sigma - sigma / b: which is also exp(-d^2 / (2 sigma^2))
-    times the scaled tail exp(x^2 / 2) Phi(x). The first form where x > 0, the second where its exponents would cancel.
+    """log of exp(sigma^2 / (2 b^2) - d / b) Phi(x), with x = d / sigma - sigma / b.
+
+    It is also exp(-d^2 / (2 sigma^2)) times the scaled tail exp(x^2 / 2) Phi(x). The first form is used where x > 0,
+    the second elsewhere, where the first one's exponents would cancel.
     """
     xp = namespace(d, sigma, b)
     ratio = sigma / b
@@ -78,8 +80,9 @@ def _log_scaled_tail(x: Any) -> Any:
 
 
 def _log_tail(x: Any, scaled: Any) -> Any:
-    """log Phi(x), and where it is `scaled` log(exp(x^2 / 2) Phi(x)), x <= 0: by the asymptotic series from -14 down,
-    where x^2 / 2 would cancel.
+    """log Phi(x) for x > 0, and where `scaled` log(exp(x^2 / 2) Phi(x)) for x <= 0.
+
+    From -14 down it is taken from the asymptotic series, since x^2 / 2 would cancel.
     """
     xp = namespace(x)
     far = x < -14.0
@@ -126,10 +129,10 @@ def invert(uniform: Any, mechanism: Mechanism, released: Any, mu: Any, sigma: An
 
 
 def _excess_at(share: Any, alpha: Any) -> Any:
-    """z - alpha for standard normal z > alpha, at the point that a given share of it exceeds.
+    """z - alpha at the point z that a given share of a standard normal law beyond alpha exceeds.
 
-    Beyond zero by Newton's method for log P(z > alpha + e) = log share + log P(z > alpha), concave in e: after the
-    first step it comes from one side only. Differences of squares are taken apart.
+    For alpha > 0 by Newton's method for log P(z > alpha + e) = log share + log P(z > alpha), concave in e: after the
+    first step it converges from one side only. Differences of squares are expanded, so that nothing cancels.
     """
     inside = alpha <= 0.0
     start = jnp.where(inside, alpha, 0.0)
@@ -176,8 +179,8 @@ def _excess(rng: np.random.Generator, alpha: Array) -> Array:
 def _log_pieces(mechanism: Clamped, released: Any, mu: Any, sigma: Any) -> tuple[Any, Any, Any, Any]:
     """log of the integral over s below the bounds, between them up to the release and from it on, and above them.
 
-    Under Gaussian noise all that lies between is one piece, the first. No difference here loses digits that count
-    beside the sum of all four: what is taken away is at most one of the outer pieces.
+    Under Gaussian noise the two inner pieces are one, in the place of the first. No difference here loses digits that
+    count beside the sum of all four: what is taken away is at most one of the outer pieces.
     """
     scale, low, high = _scale_of(mechanism.base), mechanism.low, mechanism.high
     xp = namespace(released, mu, sigma, mechanism)
@@ -236,11 +239,10 @@ def _invert_clamped(uniform: Any, mechanism: Clamped, released: Any, mu: Any, si
 def _between(
     within: Any, rest: Any, low: Any, high: Any, from_low: Any, from_high: Any, spread: Any
 ) -> tuple[Any, Any, Any, Any]:
-    """A normal variate between two bounds, at the place that the share `within` of it lies below, `rest` above.
+    """(origin, step, alpha, share): the quantile of a normal law between two bounds, `within` below it, `rest` above.
 
-    That is a bound plus a step times the excess of a standard normal variate over alpha, at a share of it: these four.
-    `from_low` and `from_high` are how far the bounds lie beyond its mean, each to its own side, in units of `spread`.
-    It is measured from the bound that lies farther out.
+    The quantile is origin + step * `_excess_at(share, alpha)`; the origin is the bound that lies farther out.
+    `from_low` and `from_high` are how far the bounds lie beyond the mean, each to its own side, in units of `spread`.
     """
     down = from_high > from_low
     alpha = jnp.where(down, from_high, from_low)
@@ -259,7 +261,7 @@ def _log_left(alpha: Any, width: Any) -> Any:
 
 @dataclass(frozen=True)
 class Folded:
-    """A normal statistic under noise with a closed form: integrated out, and drawn once the parameters are."""
+    """A normal statistic under noise with a closed form: integrated out, and drawn after the parameters."""
 
     space: Space
     name: str

@@ -2,8 +2,8 @@
 
     sum_j w_j exp(first + j u) = exp(first) sum_j w_j x^j,    x = exp(u)
 
-Terms of a law of an exponential family times its noise are like that, and only `first` and u move with the parameters:
-a sum over them takes a product and an addition for each, no logarithm and no exponential. It is counted from the end
+Terms of a law of an exponential family times its noise have this form, and only `first` and u move with the parameters:
+a sum over them takes a product and an addition for each, no logarithm and no exponential. Terms count from the end
 where the powers are largest, so none is above one. The table is cut into runs, each as a share of its own largest term,
 so that terms are lost only where they are below 1e-308 of the largest. Derivation: docs/derivations/conditional.md.
 """
@@ -36,25 +36,25 @@ class Powers(NamedTuple):
 
 
 class Tilt(NamedTuple):
-    """What the parameters at hand make of every entry."""
+    """The affine part of every entry's terms at the parameters at hand."""
 
     down: Any
     """Whether terms are counted from the high end."""
     steep: Any
     """|u|."""
     log_end: Any
-    """The affine part at the end from which is counted."""
+    """The affine part at the end from which terms are counted."""
 
 
 def powers_of(log_table: Array, skipped: Array, length: Array) -> Powers:
-    """Of a table (terms, entries) whose terms from number `skipped` on are there, `length` steps to the last."""
+    """`Powers` of a table (terms, entries) whose terms begin at number `skipped` and end `length` steps later."""
     steps = np.arange(len(log_table))[:, None]
     ends = [_in_runs(log_table, steps, numbers, length) for numbers in (skipped + steps, skipped + length - steps)]
     return Powers((ends[0][0], ends[1][0]), (ends[0][1], ends[1][1]), length * 1.0)
 
 
 def _in_runs(log_table: Array, steps: Array, numbers: Array, length: Array) -> tuple[Array, Array]:
-    """Weights and tops of the terms of these numbers, of which those up to step `length` are there."""
+    """Weights and tops, in runs, of the terms with these numbers; terms after step `length` count as absent."""
     there = (steps <= length) & (numbers >= 0) & (numbers < len(log_table))
     logs = np.where(there, np.take_along_axis(log_table, np.clip(numbers, 0, len(log_table) - 1), axis=0), -np.inf)
     run = min(RUN, len(logs))
@@ -65,7 +65,7 @@ def _in_runs(log_table: Array, steps: Array, numbers: Array, length: Array) -> t
 
 
 def tilted(powers: Powers, first: Any, last: Any) -> Tilt:
-    """The affine part by its values at the first term and at the last; an endless slope is one that leaves one term."""
+    """The affine part by its values at the first term and at the last; an infinite slope leaves one term."""
     slope = jnp.clip((last - first) / jnp.maximum(powers.length, 1.0), -1e8, 1e8)
     down = slope > 0.0
     return Tilt(down, jnp.abs(slope), jnp.where(down, last, first))
@@ -90,7 +90,7 @@ def _runs(powers: Powers, tilt: Tilt) -> tuple[Any, Any]:
 
 
 def _log(total: Any, top: Any, powers: Powers, tilt: Tilt, lost: float = SMALLEST) -> Any:
-    """log of a sum of shares, of `lost` where its digits are; -inf where there is no term at all."""
+    """log of a sum of shares, or of `lost` where its digits are lost; -inf where there is no term at all."""
     possible = jnp.any(powers.log_top[0] > -jnp.inf, axis=0)
     log_lost = math.log(lost) if lost else -jnp.inf
     kept = jnp.where(total > SMALLEST, jnp.log(jnp.maximum(total, SMALLEST)), log_lost)
@@ -100,8 +100,8 @@ def _log(total: Any, top: Any, powers: Powers, tilt: Tilt, lost: float = SMALLES
 def log_total(powers: Powers, tilt: Tilt, lost: float = SMALLEST) -> Any:
     """log of the sum, entry by entry.
 
-    Where nearly all of it is below 1e-280 of the largest term it counts as so much, which is an upper bound; with
-    `lost` 0 as nothing, a lower one.
+    A sum that is below 1e-280 in its unit counts as 1e-280, which is an upper bound; with `lost` 0 it counts as
+    nothing, a lower one.
     """
     runs, top = _runs(powers, tilt)
     return _log(jnp.sum(runs, axis=0), top, powers, tilt, lost)

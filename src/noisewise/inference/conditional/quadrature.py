@@ -40,7 +40,7 @@ so that many scales count. The others are only looked at."""
 POWER = 12.0
 """Beside a pole s^(a - 1) the variable is s^(a / POWER): there the integrand is smooth."""
 NEAR, FARTHER = 1e-30, 2.0**20
-"""Distance from a pole from which on powers tell the law in 32 bits, and the factor to where its power is measured."""
+"""Distance from a pole below which the law is taken as a power in 32 bits, and the factor over which it is measured."""
 ZOOMS = 12
 """Steps of the search for the largest value, each of which leaves a quarter of the interval."""
 HALVINGS = 54
@@ -123,7 +123,7 @@ def log_marginal(law: Distribution, kind: str, mechanism: Mechanism, released: A
 
 
 def _misses(mass: Any, difference: Any) -> Any:
-    """What Kronrod's rule misses of a panel, by its difference from Gauss's; as in QUADPACK (Piessens et al. 1983)."""
+    """Estimated error of Kronrod's rule, by its difference from Gauss's; as in QUADPACK (Piessens et al. 1983)."""
     ratio = difference / jnp.where(mass > 0.0, mass, 1.0)
     return mass * jnp.minimum(ratio, (200.0 * ratio) ** 1.5)
 
@@ -131,7 +131,8 @@ def _misses(mass: Any, difference: Any) -> Any:
 def draw(uniform: Any, law: Distribution, kind: str, mechanism: Mechanism, released: Any) -> Any:
     """The statistic given its release, for one uniform variate per entry: its quantile.
 
-    A panel by its mass, from left to right; within it the integral of the polynomial through the nodes is inverted.
+    A panel is found by its mass, from left to right; within it the integral of the polynomial through the nodes is
+    inverted.
     """
     panels, _ = _chosen(law, mechanism, released, kind)
     order = jnp.argsort(panels.base + (panels.start + 0.5 * panels.width), axis=0)
@@ -184,9 +185,9 @@ def _at_nodes(product: LawTimesNoise, panels: Panel) -> Any:
 
 
 def _through_poles(product: LawTimesNoise, panels: Panel, offsets: Any, speed: Any) -> Any:
-    """The same in 32 bits, where places beside a pole are smaller than any number: by the power that the law is there.
+    """`_at_nodes` in 32 bits, where places beside a pole are smaller than any number: there the law is a power.
 
-    From `NEAR` on the law is c s^(a - 1) to all digits, and log s is known where s is not.
+    Closer than `NEAR` the law is c s^(a - 1) to all digits, and log s is known where s is not.
     """
     u = 0.5 * (1.0 + _column(rule()[0], panels.start.ndim))
     beside, some = panels.power != 1.0, jnp.abs(panels.width) > 0.0
@@ -203,7 +204,7 @@ def _through_poles(product: LawTimesNoise, panels: Panel, offsets: Any, speed: A
 
 
 def _carried(panels: Panel, offsets: Any, speed: Any, end: Any) -> tuple[Any, Any]:
-    """Places beside an end of the support move with it, less the farther they are: nothing but the gradient sees it."""
+    """Let places beside an end of the support move with it, less the farther they are; only gradients are affected."""
     fixed = jax.lax.stop_gradient(end)
     beside = (panels.base == fixed) & (panels.span > 0.0)
     moved = jnp.where(beside, end - fixed, 0.0) / jnp.where(panels.span > 0.0, panels.span, 1.0)
@@ -217,7 +218,7 @@ def _column(values: Any, dimensions: int) -> Any:
 
 
 def _constant(values: Any) -> Any:
-    """Numbers as precise as JAX's are now: it would keep an array of one setting for another."""
+    """An array in JAX's precision at present: JAX would keep one made in the other precision."""
     return jnp.asarray(np.asarray(values, dtype=jnp.result_type(float)))
 
 
@@ -249,7 +250,7 @@ def _chosen(law: Distribution, mechanism: Mechanism, released: Any, kind: str) -
     order = jnp.argsort(-rough, axis=0)
     kept = (MORE if wide or facts_of(kind).pole else KEPT) + 2 * len(points)
     panels = Panel(*(jnp.take_along_axis(part, order[:kept], axis=0) for part in panels))
-    # An empty panel is taken to a place where nothing is infinite, and keeps no mass there.
+    # An empty panel is moved to a place where nothing is infinite, and has no mass there.
     some = jnp.abs(panels.width) > 0.0
     place = Panel(panels.base[:1], panels.start[:1] + 0.5 * panels.width[:1], 0.0, 1.0, 0.0)
     panels = Panel(*(jnp.where(some, part, other) for part, other in zip(panels, place, strict=True)))
@@ -259,13 +260,13 @@ def _chosen(law: Distribution, mechanism: Mechanism, released: Any, kind: str) -
 def _layout(points: Any, scales: Any, poles: Any, low: Any, high: Any, reach: float) -> Panel:
     """Panels that cover the support: from each landmark upwards and downwards, half the way to the next one.
 
-    The first is as wide as half the scale, each further one at least twice as wide as the one before.
+    The first is as wide as half the scale; each further one ends at least twice as far out as the one before.
     """
     order = jnp.argsort(points, axis=0)
     points, scales, poles = (jnp.take_along_axis(part, order, axis=0) for part in (points, scales, poles))
     apart = jnp.abs(points[:, None] - points)
     far = reach * (points[-1] - points[0] + jnp.max(scales, axis=0))
-    scales = jnp.min(jnp.maximum(scales, apart), axis=1)  # one beside another sees what that one sees
+    scales = jnp.min(jnp.maximum(scales, apart), axis=1)  # a neighbour's smaller scale counts, too
     poles = jnp.min(jnp.where(apart > 0.0, 1.0, poles), axis=1)
     gaps = 0.5 * (points[1:] - points[:-1])
     down = jnp.concatenate([jnp.minimum(far, points[0] - low)[None], gaps])
@@ -311,7 +312,7 @@ def _top(product: LawTimesNoise, points: Any, scales: Any, low: Any, high: Any) 
 
 
 def _fallen(product: LawTimesNoise, place: Any, steps: Any, low: Any, high: Any) -> Any:
-    """Whether the product has fallen by a part, or the support has ended, that far from `place`."""
+    """Whether the product has fallen by half, or the support has ended, at these steps from `place`."""
     at = place + steps
     drop = product.log(place, jnp.zeros_like(place)) - product.log(jnp.broadcast_to(place, steps.shape), steps)
     return (at <= low) | (at >= high) | (drop > math.log(2.0)) | jnp.isnan(drop)

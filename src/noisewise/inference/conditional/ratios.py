@@ -4,10 +4,10 @@
 
 holds for Poisson, binomial and negative binomial laws. With release and mechanism known, the noise is a table; a sum
 and its derivatives are products and additions, without a logarithm or an exponential per term. The window lies about
-the release. Entries that have one law share one window: their sums are one product of the table with the law, and what
-was released more than once is summed once. Where the
-parameters at hand take the largest terms of an entry out of its window, that entry's sum is done again by
-`enumeration`, whose windows follow them. Derivation: docs/derivations/conditional.md.
+the release. Entries that have one law share one window: their sums are one product of the table with the law, and a
+value that was released more than once is summed once. Where the parameters at hand take the largest terms of an entry
+out of its window, that entry's sum is done again by `enumeration`, whose windows follow the parameters. Derivation:
+docs/derivations/conditional.md.
 """
 
 import math
@@ -31,13 +31,13 @@ NEGLIGIBLE = 1e-12
 UNROLLED = 8
 """Terms of one turn of the loop; windows are multiples of it."""
 FOLLOWED = (256, enumeration.MOST)
-"""Values in windows that follow, at least: first, and where law and noise are both so wide that these are too few."""
+"""The least number of values in windows that follow the parameters: at first, and where law and noise need more."""
 MOST = 2**22
 """Values of the noise in a table, at most."""
 TOGETHER = 32
-"""Entries that are given windows that follow at a time: only those that need them."""
+"""Entries summed at a time in windows that follow the parameters: only those that need them are."""
 ALIKE, LONGER = 4, 4
-"""Entries of one law from which they share one window, and how many times as long as their own that may be."""
+"""Entries of one law from which on they share a window, and how many times as long as their own it may be."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ _FAMILIES = {
 
 
 def width(kind: str, mechanism: Mechanism) -> int:
-    """How many values a table has for each release; 0 where there is none to be had."""
+    """How many values a table has for each release; 0 where no table can be used."""
     distance = enumeration.reach(mechanism) if type(mechanism) in enumeration.LOG_CONCAVE_NOISE else None
     if kind not in _FAMILIES or distance is None:
         return 0
@@ -116,7 +116,7 @@ def _traced(tree: Any) -> bool:
 
 def log_marginal(law: Any, kind: str, mechanism: Mechanism, released: Any, size: int, width: int) -> Any:
     """log of a bound of m(r), entry by entry; `width` is that of the table, `size` the least of windows that follow."""
-    # by the parameters themselves: a law that came out of a loop has one row for each step, and its own shape is of one
+    # the parameters' shape, not the law's: of a law that came out of a loop, the latter leaves out the axis of steps
     own = jnp.broadcast_shapes(*(jnp.shape(getattr(law, name)) for name in _FAMILIES[kind].parameters))
     released = np.broadcast_to(released, jnp.broadcast_shapes(law.batch_shape, own, np.shape(released)))
     total, is_one = _total(law, kind), all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(mechanism))
@@ -163,7 +163,7 @@ class _Table:
     noise: Any
     """The noise as a share of it: (values, *entries)."""
     steps: Any
-    """What the ratio of the next probability to this one has besides parameters: 1 / (k + 1); binomial, times n - k."""
+    """The part of pi(k + 1) / pi(k) without parameters: 1 / (k + 1), and for binomial laws (n - k) / (k + 1)."""
     log_fall: Any
     """log of how the noise changes with the last step to the left, and to the right."""
 
@@ -233,7 +233,7 @@ def _both(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any, tuple
 
 
 def _followed(how: tuple[str, int], parameters: Any, fixed: Any, value: Any, slopes: Any, fits: Any) -> Any:
-    """The same with those entries that do not fit done again, some at a time, and what fits then."""
+    """(value, slopes, fits) with the entries that do not fit done again, some at a time."""
     table, mechanism = fixed
     shape, number = jnp.shape(value), max(jnp.size(value), 1)
     parameters = _by_entry(parameters, table)

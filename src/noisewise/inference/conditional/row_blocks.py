@@ -1,6 +1,6 @@
 """Very many rows of one kind of law and noise, cut into blocks of one size and put together again.
 
-What is known of the rows is one number for each, or one for all. See docs/likelihood-scale.md.
+Arrays have one number for each row, or one for all. See docs/likelihood-scale.md.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ BLOCK = 2**13
 
 @dataclass(frozen=True)
 class Laid:
-    """What was laid out for all rows where their laws had these centres and spreads."""
+    """What was laid out for all rows, with the centres and spreads that their laws had then."""
 
     centre: Array
     spread: Array
@@ -62,7 +62,7 @@ class RowBlocks(ABC):
         """A program for one block."""
 
     def flat(self, value: Any) -> Array:
-        """One number per row; a single number, or what is no number per row, as it is."""
+        """One number per row; a single number, or an array of another shape, stays as it is."""
         value = np.asarray(value, dtype=np.float64)
         if value.size == 1:
             return value.reshape(())
@@ -112,9 +112,9 @@ class RowBlocks(ABC):
 
 
 def noise_scale(mechanism: Any, otherwise: Any) -> Array:
-    """Where panels and windows begin: the noise's scale, or that of the mechanism which is changed, or its median size.
+    """The noise's scale, from which panels and windows begin: its own, the wrapped mechanism's, or its median size.
 
-    `otherwise` where none of them is known.
+    `otherwise` where none of these is known.
     """
     while not hasattr(mechanism, "scale") and hasattr(mechanism, "base"):
         mechanism = mechanism.base
@@ -127,12 +127,12 @@ def noise_scale(mechanism: Any, otherwise: Any) -> Array:
 
 
 def block_of(rows: int) -> int:
-    """Rows of a block on a processor, where there are so many in all."""
+    """Rows of a block on a processor, for `rows` rows in all."""
     return min(BLOCK, 1 << (rows - 1).bit_length())
 
 
 def place(wholes: Sequence[Array], start: int, pieces: Sequence[Array]) -> None:
-    """What a block gave, at its place among all rows; what filled up the last block is left out."""
+    """Put a block's results at their place among all rows, without the rows that filled up the last block."""
     for whole, piece in zip(wholes, pieces, strict=True):
         room = whole[..., start : start + piece.shape[-1]]
         room[...] = piece[..., : room.shape[-1]]

@@ -1,6 +1,6 @@
 """Panels for the integrals of very many rows: where each row's integrand matters, found once and kept; traceable.
 
-Of every row the integrand pi(s) eta(r | s) ds/dt is looked at on points about the release and about the law. A window
+Every row's integrand pi(s) eta(r | s) ds/dt is evaluated at points about the release and about the law. A window
 reaches to where its log has fallen by `DEEP` from the top, and is cut into panels where the noise has its kink and
 where law and noise have most of their mass. Derivation: docs/likelihood-scale.md.
 """
@@ -16,9 +16,9 @@ from noisewise.inference.conditional.charts import law_of, log_jacobian, to_s, t
 DEEP = 28.0
 """A window reaches to where the log integrand has fallen by this much: e^-28 is 7e-13."""
 POWERS = np.concatenate([[0.0], 2.0 ** np.arange(-1, 11)])
-"""How far from release and law is looked, in units of their scales."""
+"""Distances from release and law at which the integrand is evaluated, in units of their scales."""
 CLOSER = 2
-"""Looks at the window itself, each at seventeen points of it."""
+"""Rounds in which the window is narrowed, each by seventeen points of it."""
 FAR_NOISE, FAR_LAW = 6.0, 4.0
 """Scales of the noise about the release, and spreads of the law about its centre, at which panels end."""
 
@@ -63,7 +63,7 @@ def panel_edges(kind: str, chart: str, given: Any, centre: Any, spread: Any, sca
 
 
 def _hull(kind: str, chart: str, given: Any, points: Any) -> tuple[Any, Any, Any]:
-    """The points next outside those within `DEEP` of the best, and the log integrand at that."""
+    """(low, high, top): the points next outside those within `DEEP` of the largest log integrand, and that largest."""
     logs = jax.lax.map(lambda t: log_integrand(kind, chart, given, t), points)
     logs = jnp.where(jnp.isnan(logs), -jnp.inf, logs)
     top = jnp.max(logs, axis=0)
@@ -76,6 +76,6 @@ def _hull(kind: str, chart: str, given: Any, points: Any) -> tuple[Any, Any, Any
 
 
 def _cuts(kink: Any, low: Any, high: Any) -> list[Any]:
-    """At the kink where it lies inside, else in the middle; and in the middle of the longer side."""
+    """Two cuts: at the kink where it lies inside, else in the middle; and in the middle of the longer side."""
     cut = jnp.where((kink > low) & (kink < high), kink, 0.5 * (low + high))
     return [cut, jnp.where(cut - low > high - cut, 0.5 * (low + cut), 0.5 * (cut + high))]

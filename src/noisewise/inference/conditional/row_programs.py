@@ -37,7 +37,7 @@ def rule(order: int) -> tuple[Array, Array, Any]:
 
 
 def _summed(term: Callable[[Any, Any], Any], start: Any, edges: Any, nodes: Any, weights: Any, groups: Any) -> Any:
-    """Sums over all nodes of `term(t, weight)`, from the nothing that `start` is."""
+    """Sums over all nodes of `term(t, weight)`, beginning with the zeros of `start`."""
 
     def panel(sums: Any, ends: Any) -> Any:
         low, half = ends[0], 0.5 * (ends[1] - ends[0])
@@ -70,7 +70,7 @@ def value(kind: str, chart: str, careful: bool) -> Callable[..., Any]:
 def _mass(log_integrand: Any, weight: Any, careful: bool) -> Any:
     """The integrand times its weight; with care, nothing where the formula is beyond its range.
 
-    A choice beside an exponential takes as long as the exponential itself.
+    The choice (`where`) takes as long as the exponential itself.
     """
     if not careful:
         return weight * jnp.exp(log_integrand)
@@ -79,7 +79,7 @@ def _mass(log_integrand: Any, weight: Any, careful: bool) -> Any:
 
 
 def moments(kind: str, chart: str, moving: tuple[str, ...], careful: bool) -> Callable[..., Any]:
-    """As `_value`, with E lambda, E lambda' and Var lambda of every row, lambda the score in `moving` attributes."""
+    """As `value`, with E lambda, E lambda' and Var lambda of every row, lambda the score in `moving` attributes."""
     pairs, size = pairs_of(len(moving)), len(moving)
 
     def run(block: Any, edges: Any, top: Any, *rule: Any) -> Any:
@@ -127,7 +127,7 @@ def closed_value(block: Any) -> list[Any]:
 
 
 def closed_moments(moving: tuple[str, ...], block: Any) -> tuple[Any, ...]:
-    """Value, first and second derivatives of every row; nothing is left of the spread of a score."""
+    """Value, first and second derivatives of every row; and zeros in place of the score's variance."""
     attributes, mechanism, released = block
     own = {name: attributes[name] for name in moving}
     units = [{n: jnp.full_like(own[n], 1.0 if n == name else 0.0) for n in moving} for name in moving]

@@ -2,9 +2,9 @@
 
     l(theta) = sum_i log int pi(s | phi_i(theta)) eta(r_i | s) ds,    phi_i the attributes of row i's law.
 
-Rows are taken in blocks on all processors, or on an accelerator; nodes pass by, and of every row only its likelihood,
-and its derivatives in the few attributes of its own law, are kept. The chain rule takes these to the parameters once
-for all rows. What is kept for each row is added in the order of the rows, so that the sums do not depend on who worked.
+Rows are taken in blocks on all processors, or on an accelerator. Nodes are summed as they are evaluated: of every row
+only its likelihood, and its derivatives in the few attributes of its own law, are kept. The chain rule takes these to
+the parameters once for all rows. Rows are added up in their own order, so that sums do not depend on scheduling.
 Derivation: docs/likelihood-scale.md.
 """
 
@@ -37,11 +37,11 @@ NEGLECTED = 1e-10
 ON_DEVICE = 2**20
 """Rows worked on at once on an accelerator."""
 PROBED = 4
-"""Blocks by which the order is chosen; all rows say whether it will do."""
+"""Blocks by which the order of the rule is chosen; it is then confirmed by all rows."""
 ROUGHLY = 1e-3
-"""By how much the log likelihood of a row may be off where it is only seen to be hopeless."""
+"""Error allowed in the log likelihood of a row where parameters are only to be ruled out."""
 FEWER = 4
-"""By how many times the rows grow on which that is seen."""
+"""Factor by which the rows grow on which parameters may be ruled out."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ class NoisyRows(RowBlocks):
         return self._values(attributes, grid, grid.order)
 
     def log_likelihood_near(self, given: Any, least: float) -> float:
-        """log density of all releases, by the panels at hand, which stay, where they serve these parameters.
+        """log density of all releases; the panels at hand stay, and are used where they serve these parameters.
 
-        Elsewhere by panels of its own; -inf, at once, where it is certain to be below `least`.
+        Elsewhere panels are laid for this value alone; or it is -inf, at once, where it is certain to be below `least`.
         """
         attributes = self._attributes(given)
         centre, spread = self._over(attributes, self.location)
@@ -203,7 +203,7 @@ class NoisyRows(RowBlocks):
         return self.panels
 
     def _new_panels(self, attributes: dict[str, Array], centre: Array, spread: Array) -> RowPanels:
-        """Of the orders the first that another confirms."""
+        """Panels at these parameters, with the first order of the rule that the next order confirms."""
         edges, top, tail = self._over(attributes, lambda block, cut: self._panels(block, cut(centre), cut(spread)))
         grid = RowPanels(centre, spread, edges, top, ORDERS[0], np.full(1, np.inf))
         number, least = 0, PROBED * self.block
@@ -266,7 +266,7 @@ class NoisyRows(RowBlocks):
         return {name: self.flat(one) for name, one in arrays.items()}
 
     def _traced(self, given: Any) -> dict[str, Any]:
-        """The same, traced."""
+        """`_attributes`, traced."""
         attributes = law_attributes(self.source.law_at(given))
 
         def flat(one: Any) -> Any:
@@ -313,7 +313,7 @@ class NoisyRows(RowBlocks):
         return joined
 
     def _alone(self, work: Callable[[], Any]) -> Any:
-        """One piece of work that is no block of rows, where the blocks are."""
+        """The result of work on all rows together, done where the blocks are."""
 
         def run(_: Any = None) -> Any:
             with double():
@@ -339,11 +339,11 @@ class ClosedRows(NoisyRows):
 
     @property
     def errors(self) -> Array:
-        """None."""
+        """Zero: a closed form has no error."""
         return np.zeros(1)
 
     def moments(self, x: Array, given_at: Callable[[Any], Any], purpose: str) -> RowMoments:
-        """Derivatives in x; what is called complete is the information itself."""
+        """Derivatives in x; `complete` is the information itself."""
         attributes, moving = self._attributes(self._given(x, given_at)), self._moving(x, given_at, purpose)
         work = partial(self._closed, f"moments {moving}", partial(row_programs.closed_moments, moving))
         logs, *sums = self._over(attributes, work)

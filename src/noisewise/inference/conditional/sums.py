@@ -40,14 +40,17 @@ MOST_POINTS = 2**16
 MOST_CELLS = 2**22
 """Values times entries of one statistic, at most."""
 ALIKE = 4
-"""Entries from which sums go by ratios, or, where they have one law, by its probabilities computed once for all."""
+"""Entries from which on sums are taken by ratios, or, where all have one law, by its probabilities computed once."""
 
 
 class Sum:
     """Discrete statistics summed out together over a grid of values, or one of them entry by entry."""
 
     def __init__(self, problem: Problem, names: tuple[str, ...], widened: int, *, by_ratios: bool = False) -> None:
-        """With `by_ratios`, the sum's value comes from `ratios` where it can: fast where parameters are likely ones."""
+        """Sums over windows that are doubled `widened` times.
+
+        With `by_ratios`, values come from `ratios` where they can: fast at parameters that are likely.
+        """
         self.problem, self.names, self.space, self.by_ratios = problem, names, Space(problem.model), by_ratios
         release = problem.release
         self.read_by = tuple(n for n in release if n not in _exact(problem) and _reads(problem, n) & set(names))
@@ -62,9 +65,9 @@ class Sum:
         self.whole = not np.any(self.log_outside() > -np.inf)
         """Whether the grid holds every value there is, so that nothing beyond it needs a bound."""
         self.span = self._span() if not widened else 0
-        """Values in the windows of all entries together, where all have one law; 0 where that is not so."""
+        """Values in one window for all entries, where these have one law; 0 where sums are not taken so."""
         self.by_powers = self.affine and self.fixed_noise and not widened
-        """Whether terms are powers of one ratio: not where windows were too narrow once, as with `span`."""
+        """Whether sums are taken by `powers`: like `span`, not once windows were too narrow."""
         self.width = self._width() if by_ratios and not self.span else 0
         """Values in a table of the noise, where the sum goes by ratios; 0 where it does not."""
 
@@ -86,7 +89,7 @@ class Sum:
         return law.shape[1:] == shape and eta.shape[1:] == shape
 
     def _span(self) -> int:
-        """Not where windows were too narrow once: in logs, nothing is lost below the smallest number there is."""
+        """`span`; not used once windows were too narrow, since sums in logs lose nothing below the smallest number."""
         name, window = self.names[0], self.windows[self.names[0]]
         if not self.by_entry or not self.fixed_noise or self.entries < ALIKE:
             return 0
@@ -112,7 +115,7 @@ class Sum:
 
     @property
     def entries(self) -> int:
-        """Separate sums."""
+        """Number of separate sums."""
         return int(np.prod(self.problem.model.shape(self.names[0]))) if self.by_entry else 1
 
     @property
@@ -250,7 +253,7 @@ class Sum:
     def log_outside(self) -> Array:
         """Bound of log eta over the values that the windows leave out, one per sum; -inf where there are none.
 
-        Noise-free children need no bound of their own: `unfit` sees to it that they are discrete, so at most 1.
+        Noise-free children need no bound of their own: `unfit` refuses all but discrete ones, whose laws are at most 1.
         """
         sup = [np.sum(self.problem.log_sup(name)) for name in self.read_by]
         if self.by_entry:
@@ -288,7 +291,7 @@ class Sum:
         return np.where(inside.reshape(len(nodes), -1), base, -np.inf)
 
     def _reached(self, start: Array) -> tuple[Array, Array]:
-        """The least value of every entry's window that its support has, and the largest."""
+        """The least and the largest value of every entry's window that lie in its support."""
         low, high = self.ends[self.names[0]]
         return np.clip(start, low, high).astype(np.int64), np.clip(start + self.points - 1, low, high).astype(np.int64)
 
@@ -316,7 +319,7 @@ class Sum:
         return law, noise + (tables["log_eta"] if self.fixed_noise else 0.0)
 
     def _log_law_of_all(self, values: Values, start: Any) -> Any:
-        """The log law that all entries have, over the windows of all: (span,)."""
+        """The log law that all entries share, over their one window: (span,)."""
         base = peel(self.space.model.law_at(self.names[0], values))[0]
         points = (start + np.arange(self.span)).reshape(-1, *(1,) * max(len(base.batch_shape), 1))
         low, high = bounds(base, points.shape)
@@ -324,7 +327,7 @@ class Sum:
         return jnp.where(inside, entries(base, jnp.clip(points, low, high).astype(int)), -jnp.inf).ravel()
 
     def _of_all(self, values: Values, tables: Any) -> tuple[Any, Any, Any]:
-        """log mass of the law in the windows of all, its shares of that, and the log of the unit of sums by entry."""
+        """(log mass of the law in the one window, each value's share of it, log of the unit of each entry's sum)."""
         law = self._log_law_of_all(values, jnp.min(tables["starts"][self.names[0]]))
         inside = log_sum(law)
         log_mass = jax.lax.stop_gradient(jnp.where(jnp.isfinite(inside), inside, 0.0))
@@ -348,7 +351,7 @@ class Sum:
         return first, last
 
     def _log_law(self, values: Values, point: Values) -> Any:
-        """log probability of one point of the grid; its support is checked first, so that no formula leaves it."""
+        """log probability of one point of the grid; its support is checked first, so that no formula is used off it."""
         seen = {**values, **{name: jnp.asarray(value).astype(int) for name, value in point.items()}}
         if self.by_entry:
             (name,) = self.names
@@ -378,10 +381,10 @@ class Sum:
         return total.reshape(self.entries)
 
     def log_bound(self, values: Values, items: Any, tables: Any) -> Any:
-        """log of an upper bound of the whole sum: what the grid holds, and what may lie beyond it.
+        """log of an upper bound of the whole sum: the sum over the grid, and a bound of what lies beyond it.
 
-        Where the grid holds all that counts, the second is nothing beside the first. Where it does not, the bound leads
-        there, and `conditional` says so: a sum cut short would only lead elsewhere.
+        Where the grid holds all that counts, the second is nothing beside the first. Where it does not, the bound draws
+        chains there, and `conditional` reports it: a sum cut short would drive them away, unseen.
         """
         if self.width:
             law = peel(self.space.model.law_at(self.names[0], values))[0]
@@ -406,14 +409,14 @@ class Sum:
     def _log_beyond(self, inside: Any, outside: Any) -> Any:
         """log of what the sum beyond the grid is at most: the noise's bound there, times the law's mass.
 
-        `inside` is the log of the law's mass on the grid; what is left of it is known up to rounding.
+        `inside` is the log of the law's mass on the grid; one minus that mass is known up to rounding.
         """
         largest = max(float(np.max(np.abs(window.start))) + window.size for window in self.windows.values())
         rounding = 2.0**-52 * (8.0 + largest * math.log(largest + 2.0))
         return jnp.log(jnp.maximum(1.0 - jnp.exp(inside), rounding)) + outside
 
     def conditional(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
-        """A draw of the statistics given the rest, by inversion; `log_bound`; what share of that may be void."""
+        """(a draw of the statistics given the rest, by inversion; `log_bound`; what share of that may be void)."""
         drawn_by = self._drawn_of_all if self.span else self._drawn
         held, inside, chosen, sure = drawn_by(values, items, tables, uniform)
         drawn = self.values_at(chosen, tables)
@@ -423,7 +426,7 @@ class Sum:
         return drawn, jnp.sum(bound), jnp.sum(jnp.where(sure, void, 1.0))
 
     def values_at(self, numbers: Any, tables: Any) -> dict[str, Any]:
-        """The values of these numbers in the grid, (..., entries) of them; for NumPy and JAX."""
+        """The values at positions `numbers` of the grid, which have the shape (..., entries); for NumPy and JAX."""
         xp, lists = namespace(numbers), {} if self.by_entry else self.offsets()
         values = {}
         for name, start in tables["starts"].items():
@@ -441,7 +444,7 @@ class Sum:
         return jnp.exp(law + noise - jnp.where(jnp.isfinite(top), top, 0.0))
 
     def _drawn(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[Any, Any, Any, Any]:
-        """log of what the grid holds, and of the law's mass there; a draw's place in it; whether digits are left."""
+        """(log of the sum over the grid, log of the law's mass there, a draw's place in it, if digits are left)."""
         if not self.by_powers:
             law, noise = self.log_terms(values, items, tables)
             return log_sum(law + noise), log_sum(law), pick(law + noise, uniform), True
@@ -450,7 +453,7 @@ class Sum:
         return held, powers.log_total(tables["law"], tilt, lost=0.0), chosen + tables["skipped"], sure
 
     def _drawn_of_all(self, values: Values, _: Any, tables: Any, uniform: Any) -> tuple[Any, Any, Any, Any]:
-        """The same where all entries have one law."""
+        """`_drawn` where all entries have one law."""
         inside, shares, log_unit = self._of_all(values, tables)
         shares, noise = shares.reshape(-1, ROUNDED), tables["noise"].reshape(-1, ROUNDED, self.entries)
         runs = jnp.einsum("rj,rje->re", shares, noise)
@@ -464,9 +467,9 @@ class Sum:
 
 
 def _different(noise: dict[str, Array], outside: Array) -> dict[str, Any]:
-    """`noise` with the same for columns that differ, filled up to a power of two, and how often each of these is there.
+    """`noise`, its distinct columns ("different"), padded to a power of two, and how often each occurs ("times").
 
-    The power of two is for programs, which are compiled for each length. Where too few are alike, all stay.
+    The power of two is for programs, which are compiled for each length. Where too few columns are alike, all stay.
     """
     columns = np.ascontiguousarray(np.vstack([noise["noise"], noise["log_top"], outside]).T)
     _, first, times = np.unique(

@@ -27,7 +27,7 @@ from noisewise.numerics import Array, Values
 
 
 def unfit(problem: Problem) -> str | None:
-    """Why no density of continuous unknowns can be had, or None; looked into once for a model and a release."""
+    """Why no density of continuous unknowns can be had, or None; found out once for a model and a release."""
     known: dict[Any, Any] = problem.model.compiled
     key = ("target", "unfit", problem.release.hash)
     if key not in known:
@@ -66,7 +66,7 @@ def _unfit(problem: Problem) -> str | None:
 
 
 def _no_chart(problem: Problem, name: str) -> str | None:
-    """Why a continuous law has no density in unconstrained coordinates."""
+    """Why a continuous law has no density in unconstrained coordinates, or None."""
 
     def look(law: Distribution) -> str | None:
         singular = has_atoms(law) or any("Censored" in type(part).__name__ for part in laws_within(law))
@@ -93,7 +93,8 @@ class Target:
     ) -> None:
         """With `integrate`, continuous statistics are integrated out by quadrature where that can be done.
 
-        `by_ratios` is for chains, which stay where the release is likely: see `Sum`.
+        `widened` says how often the windows of which sums are doubled. `by_ratios` is for chains, which stay where the
+        release is likely: see `Sum`.
         """
         self.problem, self.model, self.space = problem, problem.model, Space(problem.model)
         release = problem.release
@@ -120,16 +121,16 @@ class Target:
         self.chart = Chart(self.model, self.sampled)
         self.size = self.space.size + self.chart.size
         self.located = self.space.chart.located + self.chart.located
-        """What a `centring` can be given for."""
+        """Names of the unknowns that a `centring` can be given for."""
 
     def _folds(self, name: str) -> bool:
-        """Whether it is normal, has noise with a closed form, and nothing else reads it."""
+        """Whether a statistic is normal, has noise with a closed form, and nothing else reads it."""
         if self.model.is_discrete(name) or not self._alone(name):
             return False
         return is_closed(self.problem.release[name].mechanism) and self.model.law(name).form.kind == "Normal"
 
     def _alone(self, name: str) -> bool:
-        """Whether it is released, and nothing else reads it."""
+        """Whether a statistic is released, and nothing else reads it."""
         model, release = self.model, self.problem.release
         inputs = [item.mechanism.inputs for item in release.values()]
         read = any(name in model.parents(child) for child in model.statistics) or any(name in names for names in inputs)
@@ -167,12 +168,12 @@ class Target:
 
     @property
     def windows(self) -> dict[tuple[str, ...], int]:
-        """Values in each sum, by what is summed over, in the order of what `completed` says may be void."""
+        """Values in each sum, by the names summed over, in the order of the shares that `completed` gives."""
         windows = {sum_.names: sum_.points for sum_ in self.sums}
         return windows | {integral.names: integral.by.size for integral in self.integrals}
 
     def too_narrow(self, void: Array, limit: float) -> list[tuple[str, ...]]:
-        """The sums of which too much may be void, where all of it together is above `limit`."""
+        """Names of the sums of which too much may be void, where the shares of all together are above `limit`."""
         bounded = [*(True for _ in self.sums), *(integral.bounded for integral in self.integrals)]
         if not any(bounded) or void[bounded].sum() <= limit:
             return []
@@ -230,11 +231,11 @@ class Target:
 
     @property
     def draws_as_it_weighs(self) -> bool:
-        """Whether statistics are drawn from the terms of the likelihood at hardly more than those cost."""
+        """Whether drawing the statistics with the likelihood costs hardly more than the likelihood alone."""
         return not self.integrals and all(sum_.by_powers or sum_.span for sum_ in self.sums)
 
     def _with_release(self, total: Any, values: Values, data: Any, bounds: Sequence[Any] | None = None) -> Any:
-        """`total`, with the log density of the release given values of all that is sampled; `bounds`: that of sums."""
+        """`total` plus the log density of the release given all that is sampled; `bounds`: the sums' part, if known."""
         summed = {child for sum_ in self.sums for child in sum_.children}
         for name in self.exact:
             if name not in summed:
@@ -289,7 +290,7 @@ class Target:
         return jnp.concatenate([self.space.chart.free(values, centring), self.chart.free(values, centring)])
 
     def standing(self, free: Any, data: Any) -> dict[str, tuple[Any, Any, Any]]:
-        """Of each entry of what is `located`: its own free coordinate, its location, its scale; at one free vector."""
+        """By name of the `located`, every entry's own free coordinate, location and scale at one free vector."""
         values = self.values(free, data)
         laws = {name: self.model.law_at(name, values) for name in self.located}
         return {
@@ -301,8 +302,10 @@ class Target:
         return self.completed(self.values(free, data), data, uniform)[:3]
 
     def completed(self, values: Values, data: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any, Any]:
-        """Values by name with what was summed or integrated out drawn too; of each sum how much may be void, of each
-        integral how much may be missing; the moments, or parents, of what is folded; and `log_likelihood`.
+        """A draw of what is summed out or integrated by quadrature, given the values of all that is sampled.
+
+        Returns the values by name, the drawn ones included; the share of each sum that may be void and of each integral
+        that may be missing; the moments, or parents, of statistics in closed form; and `log_likelihood`.
         """
         values = {**values, **data["exact"]}
         drawn, left, bounds = dict(values), [], []
@@ -322,7 +325,7 @@ class Target:
         return drawn, jnp.stack(left) if left else jnp.zeros(0), moments, log_likelihood
 
     def draw_folded(self, rng: np.random.Generator, moments: Mapping[str, Any], rows: int) -> dict[str, Array]:
-        """Draws of what is folded, for rows of its moments."""
+        """Draws of the statistics in closed form, for rows of their moments, or parents."""
         release = self.problem.release
         folded = {
             fold.name: fold.draw(rng, (release[fold.name].mechanism, release[fold.name].value), moments[fold.name])
@@ -331,6 +334,6 @@ class Target:
         return folded | {closed.name: closed.drawn(rng, moments[closed.name], rows) for closed in self.closed}
 
     def measure(self, columns: dict[str, Array]) -> None:
-        """Add what was measured of the statistics in `columns`, row by row."""
+        """Add to `columns` the measurements of the statistics there, row by row."""
         for name, measured in self.problem.measured.items():
             columns[name] = measured.of_rows(columns[measured.statistic])

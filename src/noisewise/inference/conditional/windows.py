@@ -69,8 +69,8 @@ def window_of(problem: Problem, name: str, widened: int) -> Window:
 def unimodal(mechanism: Mechanism) -> bool:
     """Whether the probability of any released value rises and then falls in the confidential one, entry by entry.
 
-    It does where it is the noise's probability of an interval that moves against the confidential value, and the noise
-    falls to both sides of zero. `Affine` is left out: there the released value is on another scale.
+    It does where it is the noise's probability of an interval that moves against the confidential value, if the noise
+    density falls to both sides of zero. `Affine` is left out: there the released value is on another scale.
     """
     while isinstance(mechanism, Processed):
         if isinstance(mechanism, Affine) or (isinstance(mechanism, Thresholded) and mechanism.absent_when_zero):
@@ -82,9 +82,10 @@ def unimodal(mechanism: Mechanism) -> bool:
 def _about_the_release(
     item: Released, shape: tuple[int, ...], low: Array, high: Array, sample: Array, widened: int
 ) -> Window | None:
-    """As far as the release's probability reaches to either side, entry by entry, and no farther than the law may go.
+    """The window as far as the release's probability reaches to either side, but no farther than the law may go.
 
-    A withheld value may have come from any small one: its window begins at the least. None where there is no least.
+    A withheld value may have come from any small one: its window begins at the support's least value. None where the
+    support has no least value.
     """
     value = np.broadcast_to(np.asarray(item.value, dtype=float), shape)
     centre = np.clip(np.where(np.isfinite(value), np.round(value), low), low, high)
@@ -103,7 +104,7 @@ def _about_the_release(
     sup = np.asarray(item.mechanism.log_sup(item.value))
     with np.errstate(over="ignore", divide="ignore"):
         logs = [np.asarray(item.mechanism.log_prob(item.value, at)) for at in (start, start + 1, end, end - 1)]
-    # Where it still rises at an edge, what lies beyond may reach the supremum.
+    # Where the probability still rises at an edge, values beyond may reach the supremum.
     left, right = (np.where(at >= inner, sup, at) for at, inner in ((logs[0], logs[1]), (logs[2], logs[3])))
     outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf))
     return Window(start.astype(np.int64), size, outside - sup)

@@ -1,8 +1,9 @@
 """Directions in which a table of whole numbers moves, in batches whose members touch nothing in common.
 
-Single cells and pairs within a class of cells (`fibres.py`), and 2 x 2 swaps. A wide noisy sum, of a county say, is
-touched by every cell and would let only one direction move at a time. So pairs of cells that enter all wide sums alike
-are batched apart for each width: they leave these sums as they are. Batches are chosen at random, whatever the state.
+Directions are single cells, pairs within a class of cells (`fibres.py`), and 2 x 2 swaps. A wide noisy sum, of a county
+say, is changed by every cell and would let only one direction move at a time. So pairs of cells that enter all wide
+sums alike are batched apart for each width: they leave these sums as they are. Batches are chosen at random, whatever
+the state.
 """
 
 import itertools
@@ -17,14 +18,14 @@ from noisewise.inference.tables.fibres import Fibre, grids
 from noisewise.numerics import Array
 
 WIDTHS = (16, 256, 4096)
-"""Sums of more cells than this are left as they are, in turn."""
+"""For each in turn, there are directions that leave sums of more cells than this as they are."""
 MATCHINGS = 4
 """Ways in which cells of one kind are paired at random, for each width."""
 LEAST_WINDOW, MOST_WINDOW = 8, 64
 SIGMAS = 6.0
 """Length of a window in standard deviations of the noise along its direction."""
 MOST_COLOURS = 128
-"""Most batches of one family; what finds no place moves one by one."""
+"""Most batches of one family; directions that find no place in one move one by one."""
 
 Direction = tuple[tuple[int, ...], tuple[int, ...]]
 """Cells, and what each gains in one step."""
@@ -41,16 +42,16 @@ class Family:
     """(batch, direction, row) for each noisy measurement: the rows that a direction changes."""
     changes: tuple[Array, ...]
     length: int
-    """Of the window in which a direction is drawn."""
+    """Length of the window in which the step along a direction is drawn."""
 
     @property
     def batches(self) -> int:
-        """How many."""
+        """Number of batches."""
         return len(self.cells)
 
     @property
     def arrays(self) -> tuple[Any, ...]:
-        """All of it; None for the rows of measurements that no direction changes."""
+        """All arrays; None for the rows of measurements that no direction changes."""
         is_changed = [bool(np.any(change)) for change in self.changes]
         rows, changes = (
             [part if keep else None for part, keep in zip(parts, is_changed, strict=True)]
@@ -73,7 +74,7 @@ class Sums:
     """One for each row, of all measurements in turn."""
 
     def together(self, size: int) -> csc_array:
-        """All rows, of `size` columns."""
+        """The rows of all measurements in one matrix, of `size` columns."""
         return csc_array(vstack([csc_array((0, size), dtype=np.int64), *self.measured], format="csc"))
 
 
@@ -118,7 +119,7 @@ def _both(first: Array, second: Array) -> Array:
 
 
 def _exchanges(fibre: Fibre, kinds: Array, groups: Array, rng: np.random.Generator) -> list[Direction]:
-    """A unit each way between two kinds of cells of one group, and back in another group: sums over both stay."""
+    """Directions that move a unit between two kinds of cells in one group, and back in another: both sums stay."""
     at = {(int(groups[cell]), int(kinds[cell])): int(cell) for cell in fibre.free if groups[cell] >= 0}
     inside: dict[int, list[int]] = {}
     for group, kind in at:
@@ -215,7 +216,7 @@ def _families(directions: list[Direction], noisy: csc_array, sums: Sums, every: 
 
 
 def _lengths(rows: Array, changes: Array, scale: Array) -> Array:
-    """Lengths of windows, powers of two: some standard deviations of what the noise leaves along each direction."""
+    """Lengths of windows, powers of two: about `SIGMAS` standard deviations of the noise along each direction."""
     if not len(scale):
         return np.full(len(rows), MOST_WINDOW)
     with np.errstate(divide="ignore"):
@@ -224,11 +225,14 @@ def _lengths(rows: Array, changes: Array, scale: Array) -> Array:
 
 
 def _batched(cells: Array, gains: Array, noisy: csc_array, sums: Sums, length: int, every: bool) -> list[Family]:
-    """Directions in batches that touch nothing in common; of those without a place `every` one, one by one."""
+    """Families of batches whose directions touch nothing in common.
+
+    A direction without a place is a batch by itself; it is left out where there are others, unless `every` is set.
+    """
     batches = []
     touched = _touched(cells, *_rows(cells, gains, noisy), noisy.shape)
     nothing, placed = sum(noisy.shape), len(touched)
-    number = int(np.bincount(touched[touched < nothing]).max())  # no fewer batches than touch one thing
+    number = int(np.bincount(touched[touched < nothing]).max())  # at least: so many directions touch one thing
     if number > MOST_COLOURS:
         colours = _coloured(touched, nothing, placed)
         number, placed = int(colours.max()) + 1, int(np.count_nonzero(colours >= 0))
@@ -268,9 +272,9 @@ def _touched(cells: Array, rows: Array, changes: Array, shape: tuple[int, int]) 
 
 
 def _coloured(touched: Array, nothing: int, most: int) -> Array:
-    """A batch for each direction, none touching a thing in common within one; -1 where there is no place.
+    """A batch for each direction, so that no two in a batch touch the same thing; -1 where there is no place.
 
-    Each takes the first batch that has a place, and at most so many are in one.
+    Each direction takes the first batch that has a place; a batch has at most `most` of them.
     """
     taken = [0] * (nothing + 1)
     full, closed = (1 << MOST_COLOURS) - 1, 0

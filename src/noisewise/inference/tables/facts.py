@@ -1,4 +1,4 @@
-"""Declared bounds of cells and of sums of cells, beside exact measurements: moves that join all tables that keep them.
+"""Declared bounds of cells and of sums of cells, beside exact measurements: moves that join all tables that obey them.
 
 Bounds of one cell are ends of its range. What remains must bound disjoint or nested sums, or bound sums from one side
 only; for these, single cells and pairs of cells join all tables. Proof: docs/derivations/measured-tables.md. Anything
@@ -18,7 +18,7 @@ IMPOSSIBLE = "has declared bounds that no table of the model obeys"
 
 
 def bounded_fibre(rows: Sequence[Any], facts: Sequence[Fact], least: Array, most: Array) -> Fibre:
-    """The tables from `least` to `most` that exact rows and facts allow; `Unknown` where they are not understood."""
+    """The tables from `least` to `most` that exact rows and facts allow; raises `Unknown` if not understood."""
     facts, least, most = _of_cells(facts, least, most)
     if (rows or facts) and np.any(np.isinf(least)):
         raise Unknown("has sums that are known of a statistic whose law has no least count")
@@ -48,13 +48,13 @@ def bounded_fibre(rows: Sequence[Any], facts: Sequence[Fact], least: Array, most
 
 
 def check_room(fibre: Fibre, room: Array) -> None:
-    """Refuse cells that may hold less than moves other than all pairs of cells need to pass through them."""
+    """Where partitions cross or not all pairs are tried, refuse cells with less room than `Fibre.needed`."""
     if (fibre.crossed or not fibre.paired_all) and np.any(room[fibre.free] < fibre.needed[fibre.free]):
         raise Unknown("has exact sums of cells with upper bounds, whose tables it may not all reach")
 
 
 def _of_cells(facts: Sequence[Fact], least: Array, most: Array) -> tuple[list[Fact], Array, Array]:
-    """Facts about single cells as ends of their ranges, and the others."""
+    """(facts about several cells, least, most), with facts about single cells taken into the ends least and most."""
     least, most, rest = least.astype(float), most.astype(float), []
     for fact in facts:
         if len(fact.cells) > 1:
@@ -79,7 +79,7 @@ def _moved(fact: Fact, by: float) -> Fact:
 
 
 def _sharpened(facts: Sequence[Fact], fixed: Array, room: Array) -> tuple[list[Fact], list[Any]]:
-    """Facts about cells that may move, ends that cannot be passed left out; and those that are exact, as rows."""
+    """(facts about cells that may move, without ends that cannot be passed; facts that have become exact, as rows)."""
     facts_by_row: dict[bytes, Fact] = {}
     for fact in facts:
         known = fixed[fact.cells] >= 0
@@ -109,7 +109,7 @@ def _sharpened(facts: Sequence[Fact], fixed: Array, room: Array) -> tuple[list[F
 
 
 def _joined(fibre: Fibre, facts: Sequence[Fact]) -> tuple[list[Fact], Array]:
-    """Facts, and for each cell a number shared by those that must move in pairs for their sake; -1: none."""
+    """(facts without whole blocks, `Fibre.joined`); raises `Unknown` where the bounded sums are not understood."""
     left = [fact for fact in (_without_blocks(fibre, fact) for fact in facts) if len(fact.cells)]
     wide, none = [fact for fact in left if len(fact.cells) > 1], np.full(fibre.size, -1, dtype=np.int64)
     overlap = "has declared bounds of sums that overlap, whose tables it may not all reach"

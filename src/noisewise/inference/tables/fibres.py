@@ -22,11 +22,11 @@ Row = tuple[Array, int]
 MOST_PAIRS = 2**13
 """Most pairs of cells that are all tried."""
 MOST_SWAPS = 2**13
-"""Most swaps."""
+"""Most 2 x 2 swaps of a complete table."""
 
 
 class Unknown(Exception):
-    """Exact measurements whose tables nobody is known to reach, or that no table obeys; the message ends a sentence."""
+    """Raised where no moves are known to join the tables, or no table is possible; the message ends a sentence."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Fact:
 
 @dataclass(frozen=True)
 class Fibre:
-    """What exact measurements, and declared bounds (`facts.py`), say of a table of `size` cells.
+    """The tables of `size` cells that exact measurements, and declared bounds (`facts.py`), leave possible.
 
-    Everything else counts from `least`, what each cell holds at least, or from 0 where it is -inf.
+    All other fields count from `least`, what each cell holds at least, or from 0 where that is -inf.
     """
 
     fixed: Array
@@ -56,20 +56,20 @@ class Fibre:
     """What the blocks of each partition add up to."""
     least: Array
     room: Array
-    """How much more than that each cell may hold."""
+    """How much more than `least` each cell may hold."""
     facts: tuple[Fact, ...] = ()
     """Bounds of sums of cells that may move."""
     joined: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """A number for each cell, shared by cells that move in pairs for the sake of facts; -1: none. Empty: no facts."""
+    """A number for each cell, shared by cells that facts require to move in pairs; -1: none. Empty: no facts."""
 
     @property
     def size(self) -> int:
-        """Cells."""
+        """Number of cells."""
         return len(self.fixed)
 
     @property
     def origin(self) -> Array:
-        """From where the cells are counted."""
+        """The value from which each cell is counted."""
         return np.where(np.isfinite(self.least), self.least, 0.0).astype(np.int64)
 
     @property
@@ -84,7 +84,7 @@ class Fibre:
 
     @property
     def bound(self) -> bool:
-        """Whether anything is exact at all."""
+        """Whether any exact measurement restricts the table."""
         return bool(np.any(self.first >= 0) or np.any(self.fixed >= 0))
 
     @property
@@ -116,7 +116,7 @@ class Fibre:
 
 
 def fibre_of(rows: Sequence[tuple[Array, Array, int]], size: int) -> Fibre:
-    """The tables that rows (cells, coefficients, value) allow; `Unknown` where they are not understood."""
+    """The tables that exact rows (cells, coefficients, value) allow; raises `Unknown` where they are not understood."""
     fixed = np.full(size, -1, dtype=np.int64)
     sums = _reduced(list(rows), fixed)
     while True:
@@ -183,7 +183,7 @@ def _plain_sums(rows: list[tuple[Array, Array, int]]) -> list[Row]:
 
 
 def _laminar(sums: list[Row], size: int) -> tuple[list[Row], list[Row]]:
-    """(disjoint blocks that say the same as nested sums, sums that cross those); smaller sums come first."""
+    """(disjoint blocks that say the same as nested sums, sums that cross those); `sums` has smaller ones first."""
     owner = np.full(size, -1, dtype=np.int64)
     inside: list[Row] = []
     blocks: list[Row] = []
@@ -218,7 +218,7 @@ def grids(fibre: Fibre) -> list[tuple[Array, Array]]:
 
 
 def _check_complete(fibre: Fibre) -> None:
-    """Every row of a table must meet every column, and no cell lie in one of them only."""
+    """Refuse incomplete tables, where a row misses a column or a cell lies in only one; also too many swaps."""
     if np.any((fibre.second >= 0) & (fibre.first < 0)):
         raise Unknown("has exact measurements that overlap in part, whose tables it may not all reach")
     for rows, columns in grids(fibre):
@@ -244,7 +244,7 @@ def projected(fibre: Fibre, guess: Array, most: Array, rng: np.random.Generator)
 
 
 def _counted(fibre: Fibre, guess: Array, most: Array, rng: np.random.Generator) -> Array:
-    """The same, counted from the origin."""
+    """`projected`, with cells counted from the origin."""
     table = np.where(fibre.fixed >= 0, fibre.fixed, np.minimum(guess, most)).astype(np.int64)
     if fibre.facts:
         return _nearest(fibre, table, np.where(fibre.fixed >= 0, fibre.fixed, most))
@@ -312,7 +312,7 @@ def _scaled(guess: Array, total: int, most: Array) -> Array:
 
 
 def _fill_grid(fibre: Fibre, table: Array, rows: Array, columns: Array, rng: np.random.Generator) -> None:
-    """A random table with these margins; the cells of one place share its count in proportion to the guess."""
+    """Fill in a random table with these margins; cells of one place share its count in proportion to the guess."""
     from scipy.stats import random_table
 
     drawn = random_table.rvs(fibre.sums[0][rows], fibre.sums[1][columns], random_state=rng).astype(np.int64)

@@ -39,13 +39,13 @@ from noisewise.numerics.gamma import log_gamma
 TABLES = ("MultinomialProbs", "MultinomialLogits")
 """Joint laws of a table whose density, but for a constant, is a product over cells, given their sum."""
 NORMAL = (Gaussian, DiscreteGaussian)
-"""Noise whose log density is quadratic along a direction: two numbers tell it for a whole window."""
+"""Noise whose log density is quadratic along a direction: two numbers give it for a whole window."""
 MOST_BATCHES, MOST_ALONE = 32, 32
-"""Batches of one family in a sweep, and where each has one direction only."""
+"""Most batches of one family in a sweep, and most where each batch has a single direction."""
 
 
 def unfit(problem: Problem, name: str) -> str | None:
-    """Why a measured statistic of whole numbers cannot be moved, as the end of a sentence."""
+    """Why a measured statistic of whole numbers cannot be moved, as the end of a sentence; or None."""
     model = problem.model
     others = [other for other in model.statistics if name in model.parents(other) and other not in problem.measured]
     if others or any(name in item.mechanism.inputs for item in problem.release.values()):
@@ -67,7 +67,7 @@ def unfit(problem: Problem, name: str) -> str | None:
 def _understood(mechanism: Mechanism) -> bool:
     """Whether the tables that it leaves possible are known: all, or those whose sums the noise can reach.
 
-    Rounded, clipped or withheld, a published value is possible wherever the noise beneath it is, if that is everywhere.
+    A rounded, clipped or withheld value is possible from every table if the noise beneath it is positive everywhere.
     """
     if isinstance(mechanism, Processed):
         base = mechanism.base
@@ -96,7 +96,7 @@ def by_entry(model: Model, name: str) -> bool:
 
 
 def law_of_entries(law: Distribution) -> Distribution:
-    """The law of the entries, without what makes one law of them."""
+    """The law of the entries, without the wrappers that make one joint law of them."""
     while isinstance(law, (Independent, ExpandedDistribution)):
         law = law.base_dist
     return law
@@ -197,7 +197,7 @@ def _declared(name: str, mechanism: Within, value: Any) -> tuple[Array, Array]:
 
 
 def _reached(mechanism: Mechanism, value: Any) -> tuple[Array, Array] | None:
-    """Ends of the whole numbers from which noise that never exceeds a bound gives each value; None for other noise."""
+    """The least and the largest whole numbers from which bounded noise gives each value; None for unbounded noise."""
     if not isinstance(mechanism, Additive) or np.all(np.isinf(mechanism.noise_bound)):
         return None
     ends = []
@@ -212,7 +212,7 @@ def _reached(mechanism: Mechanism, value: Any) -> tuple[Array, Array] | None:
 
 
 def _room(problem: Problem, name: str, fibre: Fibre) -> Array:
-    """How much each cell may hold beyond its least, at most, at any of some simulated parameters."""
+    """How much each cell may hold beyond its least at every one of some simulated parameters."""
     model, shape, size = problem.model, problem.model.shape(name), fibre.size
     given = model.draw(np.random.default_rng(0), model.ancestors(name), 64)
 
@@ -257,9 +257,9 @@ class LatticeMoves:
     def sweep(
         self, rng: np.random.Generator, tables: Array, given: Mapping[str, Array], release: Any = None, axes: Any = None
     ) -> Array:
-        """Some batches of every family, one after the other: the tables of all chains, moved given their parameters.
+        """The tables of all chains, moved given their parameters along some batches of every family in turn.
 
-        With `axes` every chain explains a release of its own: the axes of the released values in `release`.
+        With `axes` every chain explains a release of its own; `axes` are the chains' axes in the values of `release`.
         """
         noise, given = self._noise(release), self._given(given)
         for family, count in zip(self.families, self.counts, strict=True):
@@ -273,7 +273,7 @@ class LatticeMoves:
         return tables
 
     def prepare(self, tables: Any, given: Mapping[str, Any], release: Any = None, axes: Any = None) -> None:
-        """Begin to compile what `sweep` will ask for, family by family and all side by side."""
+        """Begin to compile the programs that `sweep` will use, those of all families side by side."""
         for family, count in zip(self.families, self.counts, strict=True):
             place = (len(tables), count, family.cells.shape[1])
             chosen = jax.ShapeDtypeStruct((count,), np.int64)
@@ -345,7 +345,7 @@ class LatticeMoves:
     # A start ------------------------------------------------------------------------------------------------------
 
     def settled(self, rng: np.random.Generator, guesses: Array, given: Mapping[str, Array]) -> Array:
-        """Tables that exact measurements allow, near what the noisy ones say, each with noise of its own."""
+        """Starts: tables that exact measurements allow, each near the noisy measurements with fresh noise added."""
         rows, scales, values = [csr_array((0, self.fibre.size))], [np.zeros(0)], [np.zeros(0)]
         for matrix, mechanism, value in self.measurements.values():
             if isinstance(mechanism, Within):
@@ -388,7 +388,7 @@ class LatticeMoves:
 
 
 def _spread(mechanism: Mechanism, value: Any) -> Array:
-    """The noise's scale, one for each entry of the released value; infinite for a declared bound, which has none."""
+    """The noise's scale for each entry of the released value: infinite for a declared bound, 8 where none is stated."""
     scale = np.asarray(getattr(mechanism, "scale", np.inf if isinstance(mechanism, Within) else 8.0), dtype=float)
     return np.broadcast_to(scale, np.shape(value)).reshape(-1).copy()
 

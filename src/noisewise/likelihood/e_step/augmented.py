@@ -3,7 +3,8 @@
 Records simulated whole have weight only where their total happens to fall near the release. A chain replaces them one
 at a time instead (Ju, Awan, Gong and Rao 2022), so that its total stays there however small the noise. Chains begin
 anew in every E-step and run side by side: their independence gives the errors. Derivation:
-docs/derivations/likelihood.md. Measured tables, which move along integer directions, are in tables.py.
+docs/derivations/likelihood.md. Measured tables, which move along integer directions, are in
+table_chains.py.
 """
 
 import math
@@ -35,9 +36,9 @@ SIDE_BY_SIDE = 2**22
 BURN = 10.0
 """Times that every record is replaced, on average, before a state counts: e^-10 of the start is left."""
 PATIENCE = 512
-"""Most sweeps before states count. If records were replaced too seldom until then, they are no measurement."""
+"""Most sweeps before states count. If records were replaced too seldom by then, the states are no measurement."""
 STRETCH = 256
-"""States that one chain gives: more come from more chains."""
+"""Most states that one chain gives: more states come from more chains."""
 FEWEST = 256
 """States that there is always room for, and sets of records by which a likelihood is estimated."""
 MOST_HELD = 2**25
@@ -105,12 +106,12 @@ class Chained(ABC):
         burn: float = BURN,
         looks: int = 1,
     ) -> Columns:
-        """`states` states of every chain ("s"), what is watched `looks` times for each of them ("seen"), and whether
-        everything was replaced often enough before the first ("burnt").
+        """Run the chains from their beginning, and return the columns "s", "seen" and "burnt".
 
-        Between two looks there are as many sweeps as replace everything once on average. That number comes from the
-        sweeps before the first look and is fixed from then on, so that no state is kept or left out because of what it
-        is.
+        "s" holds `states` states of every chain; "seen" the watched numbers, at `looks` looks for each of these states;
+        "burnt" whether everything was replaced often enough before the first. Between two looks there are as many
+        sweeps as replace everything once on average. That number comes from the sweeps before the first look and is
+        fixed from then on, so that no state is kept or left out because of what it is.
         """
         chains = self.chains
         given = {name: np.broadcast_to(one, (chains, *np.shape(one))) for name, one in values.items()}
@@ -150,7 +151,7 @@ class Chained(ABC):
         return Cloud(s, weights, np.zeros(1), groups=self.chains, worth=worth(seen[:, :, -1]), at_rest=rest)
 
     def sets(self, most: int) -> int:
-        """Values simulated whole by which the likelihood is estimated."""
+        """How many values are simulated whole to estimate the likelihood."""
         return max(FEWEST, min(most, SIMULATED // self.simulated_numbers))
 
 
@@ -236,7 +237,7 @@ class Augmented(SimulatedRecords, Chained):
     # Chains -------------------------------------------------------------------------------------------------------
 
     def begin(self, rng: np.random.Generator, given: Values) -> Any:
-        """Records of the model."""
+        """Records drawn from the model."""
         return self.steps.start(rng, given, self.chains)
 
     def sweep_of(self, rng: np.random.Generator, state: Any, given: Values) -> tuple[Any, float]:
@@ -245,7 +246,7 @@ class Augmented(SimulatedRecords, Chained):
         return state, info["accepted"] / info["tried"]
 
     def look_at(self, values: Values, state: Any) -> tuple[Array, Array]:
-        """What is kept of the records, and their totals and heights."""
+        """What is kept of the records; and, to be watched, their totals and log densities."""
         s, totals = self.state_of(state), np.asarray(state[self.name], float).reshape(self.chains, -1)
         return s, np.concatenate([totals, self.log_prob_many(values, s)], axis=1)
 

@@ -1,4 +1,4 @@
-"""E-steps that keep values from the model by chance: accepted, drawn again, or stayed at by a Markov chain."""
+"""E-steps that keep values from the model by chance: by rejection, by resampling, or by a Metropolis chain."""
 
 import math
 
@@ -16,7 +16,7 @@ class Rejection(EStep):
     name = "rejection"
 
     def weigh(self, rng: np.random.Generator, part: Part, s: Array, log_weights: Array) -> Cloud:
-        """Accepted values; of an entry for which none is, the likeliest."""
+        """Accepted values; for an entry without any, its likeliest value."""
         if len(s) == 1:
             return _by_weight(s, log_weights)
         log_sup = part.log_sup()
@@ -70,7 +70,8 @@ class Markov(EStep):
 def in_batches(terms: Array) -> Array:
     """Sums over about sqrt(length) stretches of a chain's terms: their squares add up to the variance of the total.
 
-    Neighbouring terms of a chain depend on each other, whole stretches hardly. All terms sum to zero, hence the factor.
+    Neighbouring terms of a chain depend on each other, whole stretches hardly. The factor is there because all terms
+    sum to zero.
     """
     length = len(terms)
     batches = math.isqrt(length)

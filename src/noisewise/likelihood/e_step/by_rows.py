@@ -1,6 +1,6 @@
 """A part that is cut into pieces, taken whole: likelihood and derivatives of all its rows in one pass.
 
-Pieces remain for EM's own steps, whose Q needs the nodes; Newton's steps, on all rows, need none of them.
+Pieces remain for EM's own steps, whose Q needs the nodes; Newton's steps, on all rows, need no nodes.
 See docs/likelihood-scale.md.
 """
 
@@ -19,11 +19,11 @@ from noisewise.likelihood.e_step.released_law import Part
 from noisewise.numerics import Array, Values
 
 LARGE_FAMILY = 2**16
-"""Rows of an exponential family from which on they are worth an accelerator's while."""
+"""Fewest rows of an exponential family that are worth a pass on an accelerator."""
 
 
 class RowPasses:
-    """Passes over the rows of all parts that are cut; the other parts stay as they are."""
+    """Passes over the rows of parts that are cut and, on an accelerator, of large exponential families."""
 
     def __init__(self, parts: Sequence[Part], engine: Engine) -> None:
         families = [part for part in parts if engine.block_rows is not None and _is_large_family(part)]
@@ -39,7 +39,7 @@ class RowPasses:
         """Numbers of the parts that no pass takes."""
 
     def log_likelihood(self, values: Values) -> float:
-        """Of all rows."""
+        """The log likelihood of all rows that the passes take."""
         return sum(float(np.sum(own.log_likelihoods(part.given(values)))) for part, own in self.passes)
 
     def moments(self, x: Array, values_at: Callable[[Any], Values], purpose: str) -> list[RowMoments]:
@@ -47,13 +47,13 @@ class RowPasses:
         return [own.moments(x, _given_at(part, values_at), purpose) for part, own in self.passes]
 
     def neglected(self) -> tuple[float, float]:
-        """What is missing, of the worst row's likelihood and in the log of all, where the rows were last looked at."""
+        """The most that the last pass may be off: of the worst row's likelihood, and in the log of all together."""
         errors = [own.errors for _, own in self.passes]
         return max(float(np.max(one)) for one in errors), sum(float(np.sum(one)) for one in errors)
 
 
 class RowClouds(Clouds):
-    """As `Clouds`, but that the likelihood and the derivatives come from passes over all rows."""
+    """As `Clouds`, except that the likelihood and the derivatives come from passes over all rows."""
 
     def __init__(self, parts: Sequence[Part], make: Callable[[int], Cloud], held: bool, by: RowPasses, values: Values):
         super().__init__(parts, make, held)
@@ -62,7 +62,7 @@ class RowClouds(Clouds):
         self._moments: dict[str, list[RowMoments]] = {}
 
     def moments(self, x: Array, values_at: Callable[[Any], Values], purpose: str) -> list[RowMoments]:
-        """Derivatives at these parameters, in the coordinates x of them that `values_at` takes."""
+        """Derivatives at these parameters, in the coordinates x from which `values_at` computes them."""
         if purpose not in self._moments:
             moments = self._moments[purpose] = self.by.moments(x, values_at, purpose)
             self._height = sum(float(np.sum(one.log_likelihoods)) for one in moments), self.by.neglected()
@@ -87,7 +87,7 @@ class RowClouds(Clouds):
 
 
 def exact_clouds(parts: list[Part], values: Values, by: RowPasses) -> Clouds:
-    """The exact cloud of every part."""
+    """The exact cloud of every part, with passes over rows where `by` has any."""
     held = not in_pieces(parts) or parts == first_pieces(parts)
 
     def make(index: int) -> Cloud:

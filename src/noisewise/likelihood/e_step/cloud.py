@@ -81,7 +81,7 @@ class Cloud:
         return float(np.sum(sums**2)) * self.groups / (self.groups - 1)
 
     def again(self, new: "Cloud") -> "Cloud":
-        """`new`, which has the same values with other weights, or those of whole groups, with this cloud's groups."""
+        """`new` with this cloud's groups: it has the same values reweighted, or equally many of each group."""
         return replace(new, groups=self.groups, worth=self.worth, at_rest=self.at_rest)
 
 
@@ -105,7 +105,7 @@ class Clouds:
         return (self[index] for index in range(len(self.parts)))
 
     def changed(self, change: Callable[[Part, Cloud], Cloud], held: bool | None = None) -> "Clouds":
-        """Each cloud as `change(part, cloud)` has it."""
+        """The clouds that `change(part, cloud)` makes of these."""
         return Clouds(self.parts, lambda i: change(self.parts[i], self[i]), self.held if held is None else held)
 
     def moved(self, before: Values, after: Values) -> "Clouds":
@@ -142,7 +142,7 @@ class Clouds:
 def weighted(values: Array, log_weights: Array, neglected: Array | None = None) -> Cloud:
     """A cloud from log weights whose sum over values is the likelihood.
 
-    Values without weight become their entry's heaviest one: a density's derivatives there may be no numbers.
+    Values without weight are replaced by their entry's heaviest value: a density's derivatives at them may be NaN.
     """
     top = np.max(log_weights, axis=0)
     top = np.where(np.isfinite(top), top, 0.0)
@@ -155,7 +155,7 @@ def weighted(values: Array, log_weights: Array, neglected: Array | None = None) 
 
 
 def inexact(worst: float, total: float) -> str:
-    """What to say of sums or integrals that are not good enough to build on; nothing of good ones."""
+    """A message about sums or integrals that are not good enough to build on; empty for good ones."""
     if worst <= TOLERATED and total <= TOLERATED_IN_ALL:
         return ""
     off = f"{worst:.1g} of an entry's likelihood" if worst > TOLERATED else f"{total:.1g} in the log likelihood"
@@ -389,7 +389,7 @@ def _bounds(mechanism: Any) -> tuple[Any, ...]:
 
 
 def _missed(mass: Array, outside: Array) -> Array:
-    """Mass of every entry's law that the nodes do not see, a narrow peak between them.
+    """Mass of every entry's law that the nodes do not see, such as a narrow peak between them.
 
     What lies beyond all panels does not count; its share is known from a few values. If none of 512 lies there, it is
     below 0.01 except with probability 0.99^512 = 0.6%.

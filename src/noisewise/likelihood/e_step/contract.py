@@ -1,6 +1,6 @@
-"""What an E-step by simulation is: what it draws of a part, how it weighs that, and what its clouds can tell.
+"""The interface of E-steps by simulation: what they draw of a part, how they weigh it, and what their clouds can tell.
 
-One file holds each kin: `by_weight.py`, `by_chance.py`, `over_records.py`; `table.py` has them all by name.
+The E-steps are in `by_weight.py`, `by_chance.py` and `over_records.py`; `table.py` has them all by name.
 Derivations: docs/derivations/likelihood.md.
 """
 
@@ -35,7 +35,7 @@ AUGMENT = "Use nw.MCEM(e_step=\"augmented\"), whose records stay near the releas
 
 @dataclass(frozen=True)
 class Drawing:
-    """Whose random numbers a sample is made of, and where it is made."""
+    """The random numbers of a sample (`seed`, `purpose`), and the engine that draws it."""
 
     seed: int
     engine: Engine
@@ -44,7 +44,7 @@ class Drawing:
     """Whether the sample is a measurement at the top, not a step on the way there."""
 
     def stream(self, stream: Stream, rows: int) -> Columns:
-        """So many rows of a stream."""
+        """`rows` rows of a stream."""
         outcome = run([stream], rows, self.seed, self.purpose, engine=self.engine, progress=Progress(False, ""))
         if outcome.status == "interrupted":
             raise KeyboardInterrupt
@@ -56,9 +56,10 @@ class Drawing:
 
 
 class EStep(ABC):
-    """One way to simulate the confidential statistic given the release. Its clouds hold independent values.
+    """One way to simulate the confidential statistic given the release.
 
-    A sample of a part is known by its `drawing` and by its `number` there.
+    Its clouds hold independent values, unless a subclass says otherwise. A sample of a part is known by its `drawing`
+    and by its `number` there.
     """
 
     name: ClassVar[str]
@@ -70,13 +71,13 @@ class EStep(ABC):
     measures: ClassVar[bool] = False
     """Whether it draws the last sample too; else importance weights do, whose values are independent."""
     records: ClassVar[type[SimulatedRecords]] = SimulatedRecords
-    """What a released total is to it."""
+    """The class of the part that a released total becomes."""
     tables: ClassVar[type[MeasuredPart]] = MeasuredPart
-    """What a measured table of whole numbers is to it."""
+    """The class of the part that a measured table of whole numbers becomes."""
 
     @abstractmethod
     def weigh(self, rng: np.random.Generator, part: Part, s: Array, log_weights: Array) -> Cloud:
-        """The cloud of values `s` that were drawn, by what their weights would be."""
+        """The cloud of values `s` that were drawn, from their log weights."""
 
     def unfit(self, parts: Sequence[Part]) -> str | None:
         """Why it does not apply to these parts, as a rule for the argument; None where it does."""
@@ -92,7 +93,7 @@ class EStep(ABC):
         return self.weigh(drawing.after(number), part, s, log_weights)
 
     def look(self, drawing: Drawing, part: Part, values: Values, number: int, size: int) -> tuple[Array, Array]:
-        """Some numbers by which a checkpoint is seen to be of the same model."""
+        """Some numbers by which a checkpoint of the same model is recognised."""
         return from_model(drawing, part, values, number, size)
 
     def independent(self, terms: Array) -> Array:

@@ -1,7 +1,7 @@
-"""Very many independent entries, some at a time: a piece is a part by itself.
+"""Parts with very many independent entries, cut into pieces: a piece is a part by itself.
 
 Piece j of m has the entries j, j + m, j + 2 m, ..., so that each looks like the whole. Its law is the statistic's, made
-anew from its attributes at these entries. Where it begins is an argument of its programs, so that pieces share them.
+anew from its attributes at these entries. Its first entry is an argument of its programs, so that pieces share them.
 See docs/likelihood-scale.md.
 """
 
@@ -98,7 +98,7 @@ def cut_law(law: Distribution, cut: Callable[[Any], Any]) -> Distribution:
 
 
 def divides(part: Part, values: Values) -> bool:
-    """Whether the part can be cut: seen by what some pieces give, beside the whole."""
+    """Whether the part can be cut, by a comparison of some pieces with the whole."""
     if not part.by_entry or part.exact or part.entries < 2 or part.law.form.variate is None:
         return False
     step = max(2, part.entries // 8)
@@ -126,7 +126,7 @@ def cut_up(part: Part, values: Values, rows: int) -> list[Part]:
 
 
 def first_pieces(parts: list[Part]) -> list[Part]:
-    """The first piece of every part: a sample of the entries, on which to climb before all are looked at."""
+    """The first piece of every part (or the part, if uncut): a sample of the entries, on which to climb first."""
     return [part for part in parts if part.place == 0]
 
 
@@ -139,7 +139,7 @@ def in_pieces(parts: list[Part]) -> bool:
 
 
 def exact_parts(parts: list[Part], values: Values) -> list[Part]:
-    """Parts for exact E-steps: those whose nodes would not fit in memory in pieces."""
+    """Parts for exact E-steps; those whose nodes would not fit in memory are cut into pieces."""
     for part in parts:
         part.refuse_atoms()
     return [piece for part in parts for piece in cut_up(part, values, nodes_of(part))]

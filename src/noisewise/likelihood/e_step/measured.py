@@ -66,7 +66,7 @@ class NormalMeasured(Part):
 
     @staticmethod
     def applies(problem: Problem, name: str) -> bool:
-        """Whether law and noise are normal, and not too large."""
+        """Whether law and noise are normal, with at most `MOST_NORMAL` entries and measured values."""
         return MeasuredNormal.applies(problem, name, MOST_NORMAL)
 
     def log_prob(self, values: Values, s: Any, place: Any) -> Any:
@@ -81,8 +81,8 @@ class NormalMeasured(Part):
     def behind(self, values: Values) -> Cloud:
         """The statistic given its measurements: points with its mean and covariance.
 
-        log pi is quadratic in s, so its mean is that over the mean plus and minus root n times each column of a root of
-        the covariance.
+        log pi is quadratic in s, so its mean is its average over these points: the mean plus and minus root n times
+        each column of a root of the covariance.
         """
         program = self.compiled("behind", lambda: self.conditional.given)
         with double():

@@ -1,6 +1,6 @@
-"""The E-step by chains over the records of released totals (`augmented.py`) and over measured tables (`tables.py`).
+"""The E-step by Markov chains: over the records of released totals, and over measured tables.
 
-Other parts go by importance weights.
+The chains are in `augmented.py` and `table_chains.py`. Other parts go by importance weights.
 """
 
 import math
@@ -49,11 +49,11 @@ class OverRecords(Importance):
         return super().look(drawing, part, values, number, size)
 
     def relative(self, parts: Sequence[Part]) -> list[Any]:
-        """Those with chains, which know ratios of likelihoods only."""
+        """The parts with chains, which know ratios of likelihoods only."""
         return [part for part in parts if isinstance(part, Chained)]
 
     def absolute(self, drawing: Drawing, part: Part, cloud: Cloud, values: Values, number: int, most: int) -> Cloud:
-        """Of a part with chains: the weights of values that are simulated whole, which are not kept themselves."""
+        """For a part with chains, the cloud of values simulated whole, of which only the weights are kept."""
         if not isinstance(part, Chained):
             return cloud
 
@@ -65,7 +65,7 @@ class OverRecords(Importance):
         return weighted(log_weights, log_weights - math.log(len(log_weights)))
 
     def advice(self, problem: Problem, name: str) -> str:
-        """Chains are there already."""
+        """The advice for weights: chains are in use already."""
         return THICKEN
 
 

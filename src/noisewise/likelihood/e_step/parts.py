@@ -13,10 +13,10 @@ from noisewise.likelihood.instead import MCEM, SAMPLE
 def parts_of(
     problem: Problem, records: type[SimulatedRecords] | None = None, tables: type[MeasuredPart] = MeasuredPart
 ) -> list[Part]:
-    """The parts; refused where the model is more than a set of laws of parameters.
+    """The parts of the likelihood; a model is refused if a statistic does not have a law of parameters alone.
 
-    Released totals are refused too, unless it is said what their `records` are. `tables` is what a statistic of whole
-    numbers is that is measured several ways.
+    Released totals are refused too, unless `records` gives the class of their parts. `tables` is the class of the part
+    of a whole-number statistic that is measured several ways.
     """
     measured = {one.statistic for one in problem.measured.values()}
     others = problem.needed - set(problem.measured) - set(problem.model.parameters)
@@ -27,7 +27,7 @@ def parts_of(
 
 
 def _check(problem: Problem, name: str, measured: bool, simulated: bool) -> None:
-    """Refuse what is no law of parameters."""
+    """Refuse a statistic whose law does not depend on parameters alone, or has no density."""
     model, place = problem.model, Place.of("statistics", name)
     if not model.has_density(name):
         total = model.total(name) is not None

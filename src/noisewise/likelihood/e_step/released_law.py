@@ -29,9 +29,9 @@ class Part:
     """One released statistic: a law of parameters alone, and its mechanism."""
 
     place = np.int64(0)
-    """Where its entries begin among the statistic's: an argument of its programs, which all pieces share."""
+    """Its first entry among the statistic's: an argument of its programs, which all pieces share."""
     step = 1
-    """How many entries of the statistic there are for one of its own."""
+    """The statistic has this many entries for each of the part's own."""
 
     def __init__(self, problem: Problem, name: str) -> None:
         self.name, self.model, self.item = name, problem.model, problem.release[name]
@@ -68,11 +68,11 @@ class Part:
             raise self._refusal(rule, "Use nw.sample.", SAMPLE)
 
     def _refusal(self, rule: str, advice: str, instead: str) -> InputError:
-        """Of the statistic's law."""
+        """A refusal of the statistic's law."""
         return refusal("fit", Place.of("statistics", self.name), rule, self.kind or "a law", advice, instead=(instead,))
 
     def refuse_atoms(self) -> None:
-        """For integrals, which would pass over them."""
+        """Refuse atoms among real numbers, which an integral would pass over."""
         if self.atomic and not self.exact:
             rule = "must have no atoms among real numbers, which an integral would pass over"
             raise self._refusal(rule, "Use nw.MCEM(), which simulates it.", MCEM)
@@ -84,8 +84,10 @@ class Part:
             raise self._refusal(rule, "Use nw.sample.", SAMPLE)
 
     def _refuse_the_impossible(self) -> None:
-        """Of exact values, since a density's formula goes on beyond its support; between whole numbers, or from one
-        turn of an angle to the next, it may."""
+        """Refuse exact values outside the support, beyond which a density's formula goes on.
+
+        Values between whole numbers, or a turn of an angle further on, are not refused.
+        """
         if self.facts.periodic:
             return
         ends = self.bounds({name: np.ones(self.model.shape(name)) for name in self.law.parents})  # the same for all
@@ -103,11 +105,11 @@ class Part:
 
     @property
     def smooth(self) -> bool:
-        """Whether the score is known to be absolutely continuous, as Louis's identity needs; families have it so."""
+        """Whether s is discrete or exact, or the score known to be absolutely continuous, as Louis's identity needs."""
         return self.discrete or self.exact or self.facts.smooth
 
     def kink(self, values: Values) -> Array | None:
-        """Where the law has a kink of its own, for every entry."""
+        """Where the law has a kink of its own, for every entry; None where it has none."""
         place_of_kink = self.facts.kink
         if not place_of_kink:
             return None

@@ -16,7 +16,7 @@ from noisewise.likelihood.e_step.released_law import Part
 FEW = 100.0
 """With fewer effective values a sample does not know its own error: one value, say, shows no spread at all."""
 SOME = 2**18
-"""Numbers from which the information's slope is taken: few, since only an error depends on it."""
+"""Numbers from which the information's slope is estimated: few, since only an error depends on it."""
 
 
 def thin(clouds: Clouds) -> bool:

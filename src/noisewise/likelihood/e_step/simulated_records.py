@@ -49,7 +49,7 @@ class SimulatedRecords:
         self.fields_used = [field for field in self.laws if field in wanted]
         self.widths = {field: int(np.prod(self.laws[field].form.shape)) for field in self.fields_used}
         self.shape = (self.n, sum(self.widths.values()))
-        self.law = self  # parents
+        self.law = self  # as a part's law, for its `parents`
         self.parents = tuple(dict.fromkeys(p for field in self.fitted for p in self.laws[field].outer))
         for field in self.fitted:
             self._refuse_a_moving_support(field)

@@ -2,7 +2,7 @@
 
 For an exponential family Q and Louis's moments need E b(s) and Cov b(s) per entry, nothing else of the cloud. So the
 law is evaluated at a few nodes of every entry at a time, and the likelihood, the sums of b and of its products are
-updated. They come back as two or three points per entry with affine weights. Derivation: docs/likelihood-scale.md.
+updated. The sums come back as two or three points per entry with affine weights. Derivation: docs/likelihood-scale.md.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def _beta(t: Any, t0: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class StreamedFamily:
-    """`b` from (t, reference); `slope` gives t - t0 as a combination of it, or nothing where b is s itself."""
+    """`b` from (t, reference t0); `slope` gives t - t0 as a linear combination of b, and is empty where b is s."""
 
     chart: str
     b: Callable[[Any, Any], list[Any]]
@@ -87,15 +87,18 @@ WHOLE_KINDS = {kind for kind, facts in FACTS.items() if facts.linear_count}
 
 @dataclass(frozen=True)
 class Condensed:
-    """Points (r + 1, entries), affine weights alike, the covariance (r, r, entries) of the weights of points 1 to r
-    over the law of s given the release, and log likelihoods."""
+    """The sums of a pass as r + 1 points per entry with affine weights, and log likelihoods.
+
+    `points` and `weights` are (r + 1, entries). `spread`, (r, r, entries), is the covariance of the weights of points 1
+    to r over the law of s given the release.
+    """
 
     points: Array
     weights: Array
     spread: Array
     log_likelihoods: Array
     mass: Array
-    """What the law itself puts on the nodes; for whole numbers."""
+    """The law's own probability of the nodes; for whole numbers only."""
 
 
 # One piece of the entries: traceable --------------------------------------------------------------------------------

@@ -69,9 +69,9 @@ POINTS: dict[tuple[str, ...], Callable[[Mean], list[Array]]] = {
     ("log s",): _log,
     ("log s", "log(1-s)"): _beta,
 }
-"""By what b(s) consists of."""
+"""By what b(s) consists of: (function that averages over the cloud) -> points."""
 FAMILIES = {kind: POINTS[facts.statistics] for kind, facts in FACTS.items() if facts.statistics}
-"""By class. Where a size must be known for it, `Part.kind` names the law only then."""
+"""`POINTS` by class of law. Where a size must be known for the family, `Part.kind` names the law only then."""
 
 
 def is_family(part: Part) -> bool:
@@ -80,7 +80,7 @@ def is_family(part: Part) -> bool:
 
 
 def condensed(part: Part, cloud: Cloud) -> Cloud:
-    """The cloud's sufficient statistics as one or two values per entry; the cloud itself for other laws."""
+    """A family's cloud as one or two values per entry with the same sufficient statistics; other clouds unchanged."""
     family = FAMILIES.get(part.kind)
     if family is None or cloud.spread is not None or len(cloud.values) <= 2:
         return cloud

@@ -17,7 +17,7 @@ from noisewise.likelihood.instead import SAMPLE
 from noisewise.numerics import Array, Values
 
 RENEWED = 0.5
-"""How often a sweep counts as having replaced the table: cells move once, but each only as far as the others let it."""
+"""The share of the table that a sweep counts as replacing: a cell moves once, but only as far as the others let it."""
 
 
 class ChainedTable(MeasuredPart, Chained):
@@ -35,7 +35,7 @@ class ChainedTable(MeasuredPart, Chained):
 
     @property
     def simulated_numbers(self) -> int:
-        """Cells."""
+        """Numbers drawn to simulate one table whole: its cells."""
         return self.numbers
 
     @property
@@ -53,6 +53,6 @@ class ChainedTable(MeasuredPart, Chained):
         return self.lattice.sweep(rng, state, given), RENEWED
 
     def look_at(self, values: Values, state: Array) -> tuple[Array, Array]:
-        """The tables; their sums, heights and noise densities."""
+        """The tables; and, to be watched, their sums, log densities and noise log densities."""
         sums = state.reshape(len(state), -1).sum(axis=1, keepdims=True)
         return state, np.concatenate([sums, self.log_prob_many(values, state), self.log_eta(state)], axis=1)

@@ -42,7 +42,7 @@ def exact_interval(model: Model, release: Release, fit: Fit, level: float = 0.95
     start, step, tail = line.start, line.step, (1.0 - level) / 2
     sign = _direction(who, _upper_tails(line, tails, start, step), model.parameters[0])
     ends, message = [], ""
-    for index, side in ((1, -sign), (0, sign)):  # the upper tail rules out where the release would be too large
+    for index, side in ((1, -sign), (0, sign)):  # the upper tail rules out parameters that make releases too small
 
         def criterion(u: float, index: int = index) -> float:
             return tail - tails(line.value(u))[index]
@@ -104,7 +104,7 @@ def _direction(who: str, upper: list[float], name: str) -> float:
 
 
 def _recheck(who: str, tails: "_Tails", sign: float, ends: list[float], name: str) -> None:
-    """The tails go one way over the whole interval too, as far as a grid of it can show."""
+    """Refuse a model whose tails do not go one way over the whole interval, as far as a grid of it can show."""
     low, high = min(ends), max(ends)
     if np.isfinite(low) and np.isfinite(high) and high > low:
         inner = low + (high - low) * np.linspace(0.02, 0.98, 13)
@@ -128,7 +128,7 @@ class _Tails:
         return self._summed(theta) if self.part.discrete else self._integrated(theta)
 
     def _given(self, s: Array) -> tuple[Array, Array]:
-        """Both given each of the values s."""
+        """Both tails given each of the values s."""
         if self.part.exact:
             return (s <= self.value).astype(float), (s >= self.value).astype(float)
         mechanism = _additive(self.part)
@@ -180,7 +180,7 @@ class _Tails:
             before, order = after, 2 * order
 
     def _panels(self, theta: float, order: int) -> tuple[float, float]:
-        """Gauss-Legendre panels that double in length away from the release and from the law's median."""
+        """Tails by Gauss-Legendre panels that double in length away from the release and from the law's median."""
         nodes, weights = roots_legendre(order)
         sample = self._sample(theta)
         spread = float(np.quantile(sample, 0.84) - np.quantile(sample, 0.16)) + 1e-300

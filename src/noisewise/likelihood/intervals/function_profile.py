@@ -20,7 +20,7 @@ from noisewise.model import derived
 from noisewise.numerics import Array, double
 
 NEVER = 1e10
-"""What minus the log likelihood counts as where it cannot be computed."""
+"""The fall of the log likelihood, by convention, where it cannot be computed."""
 SLOPE = 1e-4
 """Most that may be left of the gradient, in standard errors: the maximum is then wrong by half its square."""
 

@@ -1,7 +1,7 @@
 """Inference around a fit: profile-likelihood intervals and likelihood-ratio tests.
 
-Exact intervals are in exact_tails.py, the bootstrap in parametric_bootstrap.py; both can be had from here. Notation:
-docs/derivations/likelihood.md. Which interval to use, and what each one covers: docs/likelihood-intervals.md.
+Exact intervals are in exact_tails.py, the bootstrap in parametric_bootstrap.py; both can be imported from here.
+Notation: docs/derivations/likelihood.md. Which interval to use, and what each one covers: docs/likelihood-intervals.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,8 +43,8 @@ def profile_interval(
     """{x: 2 (l_max - l_profile(x)) <= chi-square quantile}, the other parameters maximised out at each x.
 
     `name` is a scalar parameter, an entry such as "beta[1]", or a function of parameters by name, `lambda p1, p2: p1 -
-    p2`, of which l_profile(x) is the largest likelihood where it is x. It needs a likelihood that `EM()` can compute.
-    The ends are the first crossings on either side of the estimate.
+    p2`; then l_profile(x) is the largest log likelihood where the function is x. It needs a likelihood that `EM()` can
+    compute. The ends are the first crossings on either side of the estimate.
     """
     who = "profile_interval"
     checks.level(who, level)

@@ -22,9 +22,9 @@ NEAR = 1e-9
 
 @dataclass(frozen=True)
 class Interval:
-    """Confidence interval of one scalar parameter; unpacks as `low, high`.
+    """Confidence interval of one scalar parameter, or of a function of several; unpacks as `low, high`.
 
-    `low_end` and `high_end` say what ended it: "crossing" (the criterion is met there), "boundary" (the parameter
+    `low_end` and `high_end` say what ends it: "crossing" (the criterion is met there), "boundary" (the parameter
     space ends first) or "unbounded" (the criterion is never met, however far one goes).
     """
 
@@ -73,7 +73,7 @@ def scalar_of(who: str, argument: str, observed: Observed, name: Any) -> Scalar:
 
 
 def first_of(coordinates: Coordinates, owner: str) -> int:
-    """Where a parameter's entries begin among all."""
+    """Where a parameter's entries begin among those of all parameters."""
     return [owner_of(label) for label in coordinates.labels].index(owner)
 
 
@@ -99,7 +99,7 @@ class Line:
 
     @property
     def step(self) -> float:
-        """About one standard error, others maximised out; half a unit where there is no such thing."""
+        """About one standard error, others maximised out; 0.5 where that is zero, or 10 and more."""
         variance = positive_inverse(self.observed.curvature(self.observed.free))
         length = math.sqrt(max(float(variance[self.scalar.column, self.scalar.column]), 0.0))
         return length if 0 < length < 10.0 else 0.5
@@ -127,7 +127,7 @@ class Line:
         return bound, "boundary" if np.isfinite(bound) else "unbounded"
 
     def _refuse_a_cliff(self, criterion: Callable[[float], float], root: float) -> None:
-        """The likelihood could not be computed beyond: that is no crossing."""
+        """Refuse an end beyond which the likelihood cannot be computed: that is no crossing."""
         if abs(criterion(root)) > 1e-3:
             raise InferenceError(
                 f"intervals: the likelihood cannot be computed beyond {self.scalar.label} = {self.value(root):.6g}, "
@@ -135,7 +135,7 @@ class Line:
             )
 
     def interval(self, method: str, level: float, ends: list[tuple[float, str]], message: str = "") -> Interval:
-        """Ends in order, with a sentence on each that is no crossing."""
+        """The interval, its ends in order, with a sentence on each end that is no crossing."""
         if ends[0][0] > ends[1][0]:
             ends = ends[::-1]
         said = [message] if message else []

@@ -106,17 +106,17 @@ class Coordinates:
         return spreads
 
     def unit(self, curvature: Array) -> Array:
-        """The unit of every free coordinate: one where its space has an edge, else what `curvature` would leave.
+        """The unit of every free coordinate: one where its space has an edge, else a standard error.
 
-        `curvature` is the diagonal of an information: one over its root is a standard error. It is at most the prior's
-        spread.
+        `curvature` is the diagonal of an information: one over its root is the standard error, which counts as at most
+        the prior's spread.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             own = np.where(curvature > 0, 1.0 / np.sqrt(curvature), np.inf)
         return np.where(self.has_edge, 1.0, np.minimum(own, self.spread))
 
     def reach(self, free: Array, unit: Array) -> Array:
-        """How far one step may go: five on a chart of a bounded space, five times a value or ten units on the line."""
+        """How far one step may go: five on a chart of a bounded space, five times (ten units + |free|) on the line."""
         return np.where(self.has_edge, 5.0, 5.0 * (10.0 * unit + np.abs(free)))
 
     # Values -----------------------------------------------------------------------------------------------------------

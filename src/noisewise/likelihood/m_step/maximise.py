@@ -20,7 +20,7 @@ from noisewise.numerics import Array, Compiled, double
 CHUNK = 2**22
 """Numbers given to a program at once."""
 GROUP = 2**13
-"""Numbers that it works on at once: what is computed from them stays in a processor's cache."""
+"""Numbers that a program works on at once: its intermediate results stay in a processor's cache."""
 
 
 class Objective:
@@ -47,7 +47,7 @@ class Objective:
         return part.compiled("q", lambda: all_of)
 
     def _louis(self, part: Part) -> Compiled:
-        """Sums over values, entry by entry, of lambda and of lambda' + lambda lambda^T, by w and by w^2."""
+        """Sums over values, by entry, of the complete score lambda and of lambda' + lambda lambda^T, by w and w^2."""
 
         def moments(x: Any, s: Any, weight: Any, squared: Any, place: Any) -> Any:
             def log_prob(x: Any, one: Any) -> Any:
@@ -121,7 +121,7 @@ class Objective:
         return total, gradient, hessian
 
     def maximise(self, free: Array, clouds: Iterable[Cloud], iterations: int = 100) -> tuple[Array, Array]:
-        """Damped Newton ascent of Q from `free`, where Q never falls; and the coordinates' units there.
+        """Damped Newton ascent of Q from `free`, along which Q never falls: its end, and the coordinates' units there.
 
         Where Q is costly it ends once a step is a small share of the first: a rise of Q is all that EM needs, and its
         steps shrink with EM's own.
@@ -174,7 +174,7 @@ class Objective:
         return sum((self._of_part(number, x, cloud) for number, cloud in enumerate(clouds)), nothing)
 
     def information_of_some(self, free: Array, clouds: Clouds) -> Array:
-        """Observed information, about, from the first of the pieces into which a part is cut."""
+        """About the observed information: that of every part's first piece, times the number of pieces."""
         with double():
             x = np.asarray(self.coordinates.flat(self.coordinates.constrained(jax.device_put(free))))
         first = [(number, part) for number, part in enumerate(self.parts) if part.place == 0]
@@ -183,8 +183,9 @@ class Objective:
     def slope(self, free: Array, louis: "Louis", steps: float, clouds_at: Callable[[Array], Iterable[Cloud]]) -> Array:
         """Minus the slope of the observed score: the information where the score jumps, as for a law with a kink.
 
-        Central differences; each free coordinate moves by `steps` of what the complete score's spread gives for its
-        standard error. The score itself needs no second derivative, so it is right for such laws too.
+        Central differences; each free coordinate moves by `steps` standard errors, reckoned from the complete
+        information plus the complete score's variance given the release. The score itself needs no second derivative,
+        so it is right for such laws too.
         """
         square = self.coordinates.is_square
         jacobian = self.coordinates.jacobian(free) if square else np.eye(len(free))
@@ -221,8 +222,10 @@ class Objective:
 
 @dataclass(frozen=True)
 class Louis:
-    """Observed score and information, the Monte Carlo variances of both, and the complete information: what the
-    confidential statistic itself would have given, on average given the release."""
+    """Observed score and information, their Monte Carlo variances and biases, and the complete information.
+
+    The complete information is what the confidential statistic itself would have given, on average given the release.
+    """
 
     score: Array
     information: Array
@@ -254,8 +257,8 @@ class Louis:
     def spread(self, tilt: Array) -> Array:
         """Variance of every entry of the information where the score's root is taken for the maximum.
 
-        The root is off by I^-1 times the score's error, and the information by that times its slope: `tilt`, (d, d, d),
-        is slope times I^-1.
+        The root is off by I^-1 times the score's error. This error of the root, times the information's slope, adds to
+        the information's own error: `tilt`, (d, d, d), is slope times I^-1.
         """
         moved = np.einsum("abc,cd,abd->ab", tilt, self.noise, tilt)
         return np.maximum(self.information_noise + 2.0 * np.einsum("abc,abc->ab", tilt, self.cross) + moved, 0.0)
@@ -274,7 +277,7 @@ class Louis:
 
 
 def _of_rows(nothing: Louis, one: RowMoments) -> Louis:
-    """Of a pass over all rows, which is exact."""
+    """The moments from a pass over all rows, which is exact."""
     return replace(nothing, score=one.score, information=one.information, complete=one.complete)
 
 
@@ -341,7 +344,7 @@ def _share(clouds: Iterable[Cloud]) -> float:
 def _ascent_direction(gradient: Array, hessian: Array, unit: Array, reach: Array) -> Array:
     """Newton's direction where Q is concave, else along its eigenvectors with their curvature made positive.
 
-    Eigenvectors and which curvature is next to none depend on units, so those are divided out first.
+    The eigenvectors, and which curvature counts as zero, depend on units, so units are divided out first.
     """
     matrix, scale = unit_free(-hessian, 1.0 / unit)
     curvature, vectors = np.linalg.eigh(matrix)
@@ -352,7 +355,7 @@ def _ascent_direction(gradient: Array, hessian: Array, unit: Array, reach: Array
 
 
 def _by_level(part: Part, cloud: Cloud) -> tuple[Array, Array, Array | None]:
-    """Values, weights and squared weights (nothing where they are just that), each level of a whole number once."""
+    """Values, weights and their squares (None where the caller may square), each level of a whole number once."""
     levels = part.levels(cloud.values) if part.discrete else None
     if levels is None:
         return cloud.values, cloud.weights, None

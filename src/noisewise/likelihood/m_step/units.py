@@ -38,15 +38,15 @@ def half_line_start(transform: Any, at: Array) -> Array:
 
 
 def quartile_spread(at: Array) -> Array:
-    """Half the distance of the prior's quartiles; one where it has none."""
+    """Half the distance between the prior's quartiles; one where that is zero or not finite."""
     width = 0.5 * (at[2] - at[0])
     return np.where(np.isfinite(width) & (width > 0), width, 1.0)
 
 
 def unit_free(matrix: Array, otherwise: Array | float = 1.0) -> tuple[Array, Array]:
-    """A symmetric matrix with ones, in size, on its diagonal, and the scales (one per coordinate) divided out twice.
+    """A symmetric matrix scaled to have 1 or -1 on its diagonal, and the scales: one per coordinate.
 
-    `otherwise` are the scales where the diagonal is zero.
+    Rows and columns are both divided by the scales. `otherwise` are the scales where the diagonal is zero.
     """
     diagonal = np.abs(np.diag(matrix))
     scale = np.where(diagonal > 0, np.sqrt(diagonal), otherwise)

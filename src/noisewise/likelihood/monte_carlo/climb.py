@@ -18,7 +18,7 @@ from noisewise.likelihood.schedules import Ascent, Staged, next_size
 from noisewise.numerics import Array
 
 IDLE = 3
-"""Steps in a row without a rise above what noise gives, on the largest samples, that end a climb: one is chance."""
+"""Steps in a row, on the largest samples, without a rise above noise that end a climb: one may be chance."""
 SLOW = 10
 """Steps after which a climb looks whether Newton's can help: EM's may be many and small."""
 
@@ -30,7 +30,7 @@ class Climb:
         self.schedule, self.position, self.iterations, self.progress = schedule, position, iterations, progress
 
     def run(self) -> tuple[str, str]:
-        """Status and message of the climb; from the log, where that has its end."""
+        """Climb, unless the log has the end of the climb already: status and message."""
         position, iterations = self.position, self.iterations
         iterations.check()
         end = iterations.end()
@@ -38,7 +38,7 @@ class Climb:
             return end
         start = position.free
         status, message = self._climb()
-        if status == "boundary" and not position.sees_all:  # of some entries; what of all?
+        if status == "boundary" and not position.sees_all:  # by some of the entries: climb again with all
             position.free = start
             iterations.begin_again()
             position.look_at_all()

@@ -1,4 +1,4 @@
-"""The iterations of a climb: the trace that a fit has of them, and the records that a checkpoint has."""
+"""The iterations of a climb: their trace, for the fit, and their records, for the checkpoint."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ Place = dict[str, Any]
 class Iterations:
     """The trace of a run, kept in its log, from which an interrupted run takes up where it was.
 
-    Keys: "starts", numbers of the model; "iteration" and its number; "climbed", the end of the climb; "settling", the
-    attempt under way at the top. A climb that begins again with all pieces has its keys under "all".
+    Keys of the log: "starts", numbers of the model; "iteration" and its number; "climbed", the end of the climb;
+    "settling", the attempt under way at the top. A climb that begins again with all pieces has its keys under "all".
     """
 
     def __init__(self, position: Position, log: Log, most: int) -> None:
@@ -34,7 +34,7 @@ class Iterations:
             raise InferenceError(str(error), headline=error.headline) from None
 
     def begin_again(self) -> None:
-        """Forget the climb so far: the next is another."""
+        """Forget the climb so far, and log the next one under keys of its own."""
         self.trace, self.log = [], self.log.within("all")
 
     # The climb --------------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ class Iterations:
         self.log.put(record | {"place": place, "done": number, "total": self.most}, "iteration", number)
 
     def end(self) -> tuple[str, str] | None:
-        """Status and message of a climb that the log has the end of; None where it goes on."""
+        """Status and message of the climb, with its end restored from the log; None where the log has no end."""
         record = self.log.get("climbed")
         if record is None:
             return None
@@ -90,6 +90,6 @@ class Iterations:
         return max(0, record["attempt"])
 
     def save_attempt(self, attempt: int) -> None:
-        """Keep that an attempt begins here."""
+        """Log that an attempt begins here."""
         record = {"attempt": attempt, "free": self.position.free, "simulated": self.position.simulated}
         self.log.put(record, "settling")

@@ -1,4 +1,4 @@
-"""What the last sample of a run tells, and whether it can be trusted."""
+"""The measurement of a run: what its last sample tells, and whether that can be trusted."""
 
 import math
 from functools import partial
@@ -66,7 +66,7 @@ class FinalMeasurement:
     def tilt(self) -> Array:
         """The information's slope times its inverse, from some of the values, and some of very many entries.
 
-        Central differences over a tenth of a standard error; nothing where there is no top.
+        Central differences over a tenth of a standard error; all zero where there is no top.
         """
         position, louis = self.position, self.louis
         coordinates, objective = position.coordinates, position.objective
@@ -90,7 +90,7 @@ class FinalMeasurement:
         return tilt if np.all(np.isfinite(tilt)) else none
 
     def too_thin(self) -> str:
-        """What to say of a sample that knows too little of its own error; nothing of a good one."""
+        """A message about a sample that knows too little of its own error; empty for a good one."""
         position = self.position
         for part, cloud in zip(position.parts, self.clouds, strict=True):
             if not cloud.at_rest:

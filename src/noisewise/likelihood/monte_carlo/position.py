@@ -27,13 +27,13 @@ Made = tuple[Array, int, int, int]
 MOST_SIMULATED = 2**25
 """Numbers that an E-step may draw of one statistic, though not fewer than `LEAST` values of every entry."""
 GLANCE = 1_000
-"""Values of a sample that is only needed because a run was interrupted before its first."""
+"""Values of the sample that is made where a run was interrupted before its first sample."""
 
 
 class Position:
     """Where a run is, the parts of the likelihood that it looks at, and the clouds that it has simulated last.
 
-    Very many entries are cut in pieces: a climb looks at the first of them, and only its end at all.
+    Very many entries are cut into pieces: a climb looks at the first piece, and only its end at all of them.
     """
 
     def __init__(self, problem: Problem, e_step: EStep, start: Values, largest: int, seed: int, engine: Engine) -> None:
@@ -102,7 +102,7 @@ class Position:
         return clouds
 
     def resume(self, made: Made, simulated: int) -> None:
-        """Be as after the E-step that was made so: its clouds are needed only if they serve again."""
+        """Restore the state after an E-step; its clouds are simulated again only if the next step may use them."""
         self.made, self.simulated = made, simulated
         if self.e_step.recycles:
             free, self.free = self.free, made[0]
@@ -112,7 +112,7 @@ class Position:
 
     @property
     def measuring(self) -> EStep:
-        """The E-step of a measurement: independent values, unless others are asked for that fit better."""
+        """The E-step of a measurement: the one asked for, if it measures, else importance weights."""
         return self.e_step if self.e_step.measures else E_STEPS["importance"]
 
     def measure(self, attempt: int, size: int) -> Clouds:
@@ -130,7 +130,7 @@ class Position:
         return clouds.moved(before, self.values)
 
     def look(self) -> list[Any]:
-        """Some numbers of the model by which a checkpoint is seen to be of the same."""
+        """Some numbers of the model, by which a checkpoint of the same model is recognised."""
         values, rows = self.values, 1 if in_pieces(self.pieces) else 64
         drawing = self.drawing(Purpose.CHECK)
         drawn = [self.e_step.look(drawing, part, values, number, rows) for number, part in enumerate(self.pieces)]

@@ -93,7 +93,7 @@ class Settling:
 def bias_left(position: Position, clouds: Clouds, louis: Louis) -> Louis:
     """What corrections of first order leave of the biases: by halves of the sample, which have four times as much.
 
-    Of the complete information it is the bias of first order, with its sign turned.
+    The complete information has no correction: for it, this is the bias of first order with its sign turned.
     """
     rest = Louis.nothing(len(louis.score))
     if not any(part.entries > 1 for part in position.parts):

@@ -36,7 +36,7 @@ class Nodes(Protocol):
         """The names that it depends on."""
 
     def dtype(self, name: str) -> Any:
-        """That of its values."""
+        """The number type of its values."""
 
     def place(self, name: str) -> str:
         """Where the user wrote it."""
@@ -62,7 +62,7 @@ def key_data(rng: np.random.Generator) -> Array:
 
 
 def draw_law(law: Law, key: Any, values: Columns, rows: int) -> tuple[Any, Any]:
-    """Independent draws of one law, one per row of its parents, and which rows' parameters are in order."""
+    """Independent draws of one law, one per row of its parents, and in which rows all parameters obey their rules."""
     parents = {name: values[name] for name in law.parents}
     form = law.form
     if form.variate is None:

@@ -26,7 +26,7 @@ def standard_gamma(key: Key, concentration: Any, shape: tuple[int, ...]) -> Any:
 
 
 def log_gamma_variates(key: Key, concentration: Any, shape: tuple[int, ...]) -> Any:
-    """Logarithms of such variates, which do not underflow where the concentration is small."""
+    """Logarithms of gamma variates of rate 1, which do not underflow where the concentration is small."""
     concentration = jnp.broadcast_to(concentration, shape)
     trying, lifting = random.split(key)
     return jnp.log(_by_rejection(trying, concentration + 1.0)) - _waiting(lifting, concentration)
@@ -54,6 +54,6 @@ def _by_rejection(key: Key, concentration: Any) -> Any:
         accepted = inside & (squeezed | (jnp.log1p(-u) < 0.5 * x * x + d * (1.0 - v + jnp.log(v))))
         return key, jnp.where(done, drawn, d * v), done | accepted
 
-    senseless = ~((d > 0.0) & (d < jnp.inf))  # refused by its rule; no attempt would end it
+    senseless = ~((d > 0.0) & (d < jnp.inf))  # refused by its rule; no attempt would be accepted
     start = (key, jnp.zeros_like(d), senseless)
     return lax.while_loop(lambda s: ~jnp.all(s[2]), step, start)[1]

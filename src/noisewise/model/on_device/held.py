@@ -1,7 +1,7 @@
 """Columns that stay on an accelerator: between two blocks, and as draws of which only summaries may be wanted.
 
-To fetch survivors and send them back would take longer than to make them. A column is a list of pieces of arrays there;
-cutting and joining change the list alone, until a block takes its rows, or somebody asks for them as a NumPy array.
+Fetching survivors and sending them back would take longer than making them. A column is a list of pieces of arrays on
+the device; cutting and joining change the list alone, until a block takes its rows, or they are asked for in NumPy.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,13 +21,13 @@ LOCKED = "pinned_host"
 FULL = "RESOURCE_EXHAUSTED"
 """What XLA's error says where a device has no memory left."""
 PART = 2**22
-"""Numbers that are fetched at a time: locked pages are dear."""
+"""Numbers that are fetched at a time: locked pages are costly."""
 Piece = tuple[jax.Array, int, int]
 """An array on the device, and the rows of it that count: from, to."""
 
 
 class Held:
-    """Rows on an accelerator, as far as streams of blocks need an array."""
+    """Rows on an accelerator, with as much of an array's interface as streams of blocks need."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         every = list(pieces)
@@ -38,17 +38,17 @@ class Held:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As of an array."""
+        """Shape of the rows as one array."""
         return (len(self), *self.pieces[0][0].shape[1:])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of its numbers."""
+        """Type of the numbers."""
         return np.dtype(self.pieces[0][0].dtype)
 
     @property
     def nbytes(self) -> int:
-        """Of the rows that count."""
+        """Bytes of the rows that count."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     def __getitem__(self, rows: Any) -> Any:
@@ -65,18 +65,18 @@ class Held:
         return Held(pieces or [(*self.pieces[0][:2], self.pieces[0][1])])
 
     def astype(self, dtype: Any, copy: bool = True) -> "Held":
-        """Itself: numbers keep their kind there."""
+        """Itself; only the type that it has can be asked for."""
         assert self.dtype == dtype
         return self
 
     def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
-        """`np.concatenate` of such columns is one of them."""
+        """`np.concatenate` of such columns is such a column; no other function is supported."""
         if function is not np.concatenate or options or len(arguments) != 1:
             return NotImplemented
         return Held(piece for column in arguments[0] for piece in column.pieces)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        """Fetched, part by part."""
+        """The rows as a NumPy array, fetched part by part."""
         rows, at = np.empty(self.shape, self.dtype), 0
         with self.there():
             for array, start, stop in self.pieces:
@@ -112,7 +112,7 @@ class Held:
 
 
 class GrowingColumn:
-    """Rows put one after the other into one array on the device: all that is left of blocks when a run is over."""
+    """One array on the device for the rows of all blocks, one after the other: all that a run keeps of them."""
 
     def __init__(self, rows: int, like: Held) -> None:
         self.filled = 0
@@ -121,7 +121,7 @@ class GrowingColumn:
 
     @staticmethod
     def of(rows: int, like: Held) -> "GrowingColumn | None":
-        """Room for so many; None where the device has none left."""
+        """A column with room for `rows` rows; None where the device has no memory left."""
         try:
             return GrowingColumn(rows, like)
         except jax.errors.JaxRuntimeError as error:
@@ -130,7 +130,7 @@ class GrowingColumn:
             return None
 
     def put(self, column: Held, at: int) -> None:
-        """After `at` others. What an interruption cut short may be put there again."""
+        """Put rows in after the first `at`. A call that was interrupted may be repeated."""
         with column.there():
             for piece, start, stop in column.pieces:
                 self.array = _put(self.array, piece, at, start, stop)
@@ -138,7 +138,7 @@ class GrowingColumn:
         self.filled = at
 
     def __getitem__(self, rows: slice) -> Held:
-        """The first so many, in an array that is not much longer."""
+        """The first rows of the array (a slice from 0), in an array that is not much longer."""
         whole = Held([(self.array, 0, self.filled)])[rows]
         (array, start, stop), size = whole.pieces[0], rows_or_more(len(whole))
         assert start == 0
@@ -149,13 +149,13 @@ class GrowingColumn:
 
 
 def rows_or_more(rows: int) -> int:
-    """So many rows or up to an eighth more: few programs serve many lengths."""
+    """`rows` rounded up, by at most an eighth or to a multiple of 1024: few programs serve many lengths."""
     step = max(1024, (1 << max(rows - 1, 0).bit_length()) // 16)
     return max(1, -(-rows // step)) * step
 
 
 def to_host(arrays: Any) -> Any:
-    """NumPy's arrays of a tree of arrays there; through locked pages where the device has them.
+    """A tree of the device's arrays as NumPy's arrays; through locked pages where the device has them.
 
     A device copies into pages that cannot move thirty times faster than into others.
     """
@@ -167,7 +167,7 @@ def to_host(arrays: Any) -> Any:
 
 @partial(jax.jit, static_argnums=2)
 def _cut(rows: Any, start: Any, size: int) -> Any:
-    """So many rows from `start` on."""
+    """`size` rows from `start` on."""
     return jax.lax.dynamic_slice_in_dim(rows, start, size)
 
 
@@ -176,13 +176,13 @@ def _put(room: Any, piece: Any, at: Any, start: Any, stop: Any) -> Any:
     """`room` with the rows of the piece that count put in at `at`; nothing else is touched, nor copied."""
     number = jnp.arange(len(piece))
     counted = (number >= start) & (number < stop)
-    place = jnp.where(counted, at + number - start, len(room) + number)  # no place twice, beyond the room either
+    place = jnp.where(counted, at + number - start, len(room) + number)  # no index twice, not even beyond the room
     return room.at[place].set(piece, mode="drop", unique_indices=True)
 
 
 @partial(jax.jit, static_argnums=2)
 def _begun(piece: Any, start: Any, size: int) -> Any:
-    """So many rows from `start` on; what lies beyond the piece is put in later."""
+    """`size` rows from `start` on; rows beyond the end of the piece are put in later."""
     return piece[jnp.clip(jnp.arange(size) + start, 0, len(piece) - 1)]
 
 

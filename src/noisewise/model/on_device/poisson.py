@@ -29,9 +29,9 @@ STEPS = 18
 
 
 class AliasTables(NamedTuple):
-    """One alias table after the other, each of as many cells.
+    """Alias tables, all of the same number of cells, one after the other.
 
-    A value in `lowest` + cell is taken where the lower bits of a random word are below `cut`, else `other`.
+    A cell gives `lowest` + cell where the lower bits of a random word are below `cut`, else `lowest` + `other`.
     """
 
     lowest: Array
@@ -41,7 +41,7 @@ class AliasTables(NamedTuple):
 
 @cache
 def alias_tables(step: int, cells: int) -> AliasTables:
-    """For Poisson laws of rates 0, step, 2 step, ..., so many as `UNIT`."""
+    """Alias tables of `UNIT` Poisson laws, of rates 0, step, 2 step, ..."""
     rates = step * np.arange(UNIT)
     lowest = np.maximum(0, rates - 12.0 * np.sqrt(rates)).astype(np.int64)
     tables = [_alias(_shares(int(rate), int(low), cells)) for rate, low in zip(rates, lowest, strict=True)]
@@ -50,7 +50,7 @@ def alias_tables(step: int, cells: int) -> AliasTables:
 
 
 def _shares(rate: int, low: int, cells: int) -> list[int]:
-    """Poisson probabilities of so many values from `low` on in whole 2^-64ths, by ratios to that of the rate itself."""
+    """Poisson probabilities of `cells` values from `low` on, in whole 2^-64ths, by ratios to the one at `rate`."""
     weights = {rate: 2**200}
     for k in range(rate + 1, low + cells):
         weights[k] = weights[k - 1] * rate // k
@@ -63,7 +63,7 @@ def _shares(rate: int, low: int, cells: int) -> list[int]:
 
 
 def _alias(shares: list[int]) -> tuple[Array, Array]:
-    """Walker's table by Vose's method, in whole numbers: what it holds adds up without rounding."""
+    """Walker's table by Vose's method, in whole numbers: its probabilities add up without rounding."""
     room = 2**64 // len(shares)
     cut, other = [room] * len(shares), list(range(len(shares)))
     short = [cell for cell, share in enumerate(shares) if share < room]

@@ -28,13 +28,13 @@ Drawn = tuple[Any, Any]
 
 
 def draw_known(known: KnownSum, key: Any, values: Columns, n: Any) -> Drawn:
-    """A total of `n` records for each row, and which rows' parameters are in order."""
+    """A total of `n` records for each row, and in which rows all parameters obey their rules."""
     ways: dict[type, Callable[..., Drawn]] = {Added: _added, Scattered: _scattered, Tallied: _tallied}
     return ways[type(known)](known, key, values, jnp.asarray(n))
 
 
 def _lowered(law: Law, values: Columns, records: Columns, rows: int) -> tuple[Columns, Any]:
-    """Attributes by row and by the `records` of each row, chances in place of logits; and which are in order."""
+    """Attributes by row and record, with probabilities in place of logits; and where they obey their rules."""
     outer = {name: values[name] for name in law.outer}
     inner = {name: records[name] for name in law.inner}
 
@@ -77,7 +77,7 @@ def _added(known: Added, key: Any, values: Columns, n: Any) -> Drawn:
 
 
 def _drawn(law: Law, key: Any, kind: str, attributes: Any, size: Any) -> Any:
-    """Variates of the law of a field's sum; of no records, nothing."""
+    """Variates of the law of a field's sum; 0 where there are no records."""
     shape = (len(size), *law.form.batch)
     counts = {name: value if name == "total_count" else jnp.asarray(value, float) for name, value in attributes.items()}
     axes = {"probs": 1, "loc": 1, "scale_tril": 2} if kind.startswith("Multi") else {}

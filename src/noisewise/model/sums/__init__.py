@@ -1,9 +1,10 @@
 """Totals whose own law is known: drawn at once, whatever the number of records.
 
-Three cases, told from the traced programs of laws and contribution, never from numbers. Contributions that are affine
-in fields of laws that add up: normal, Poisson, gamma and their kin. Contributions of degree two in normal fields: by
-mean and scatter of the records, normal and Wishart. Records of a few categories: how many are in each is multinomial,
-whatever they contribute. Where none applies, records are simulated. Proofs: docs/derivations/totals.md.
+Three cases, recognised from the traced programs of laws and contribution, never from numbers. Contributions that are
+affine in fields of laws that add up: normal, Poisson, gamma and their kin. Contributions of degree two in normal
+fields: from mean and scatter of the records, which are normal and Wishart. Records of a few categories: the numbers in
+each are multinomial, whatever they contribute. Where none applies, records are simulated. Proofs:
+docs/derivations/totals.md.
 """
 
 import math
@@ -17,7 +18,10 @@ __all__ = ["Added", "KnownSum", "Scattered", "Summand", "Tallied", "law_of_sum"]
 
 
 def law_of_sum(summand: Summand, n: int | None) -> KnownSum | None:
-    """The law of the sum over `n` records, None for a number that varies; None where it is not known."""
+    """The law of the sum over `n` records (None: a number that varies); None where it is unknown or takes more work.
+
+    Where it is None, records are simulated.
+    """
     enough = math.inf if n is None else n
     added = Added.of(summand)
     if added is not None:

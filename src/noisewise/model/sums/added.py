@@ -63,15 +63,15 @@ ADD_UP: dict[str, Callable[[Values, Array], tuple[str, Values]]] = {
     "NegativeBinomialProbs": _sum_of_gamma_poissons,
     "NegativeBinomialLogits": _sum_of_gamma_poissons,
 }
-"""By the class of a law, (its attributes, n) -> the law of the sum of n; places are given added up already."""
+"""By the class of a law: (its attributes, n) -> the law of the sum of n draws; `PLACES` are summed already."""
 PLACES = {"loc", "v"}
-"""Attributes that a sum of draws adds up, whatever each is. They may differ from record to record."""
+"""Location attributes: the sum's is the sum of those of the draws, which may differ from record to record."""
 
 
 class Added(KnownSum):
     """Contributions that are affine in fields whose laws add up: the sum is affine in the fields' sums.
 
-    A field's place may be affine in other fields; everything else about its law is the same for all records.
+    A field's location may be affine in other fields; everything else about its law is the same for all records.
     """
 
     def __init__(self, summand: Summand) -> None:
@@ -80,7 +80,7 @@ class Added(KnownSum):
 
     @classmethod
     def of(cls, summand: Summand) -> "Added | None":
-        """If it applies."""
+        """This case for a summand to which it applies, else None."""
         if any(law.form.kind not in ADD_UP or not _adds_up(law) for law in summand.laws.values()):
             return None
         fields = {name: one for name, one in summand.structs.items() if name in summand.laws}
@@ -89,7 +89,7 @@ class Added(KnownSum):
         return cls(summand) if degree <= 1.0 else None
 
     def draw(self, rng: np.random.Generator, values: Values, n: Array) -> Array:
-        """Fields' sums, each given those before it, and what they contribute."""
+        """The total of each row: from the fields' sums, each drawn given those before it."""
         sums: dict[str, Any] = {}
         for field, law in self.summand.laws.items():
             shape = (len(n), *law.form.batch)
@@ -97,7 +97,7 @@ class Added(KnownSum):
                 kind, attributes = self._sum_of(law, {**values, **sums}, n)
                 drawn = VARIATES[kind].draw(rng, shape, **attributes)
             except InputError:
-                raise  # a record's own law, refused and told already
+                raise  # refused by the law of one record: the message is complete
             except ValueError as error:
                 raise law._bad_parameter(error, {**values, **sums}) from error
             sums[field] = drawn.astype(law.struct.dtype, copy=False)
@@ -122,7 +122,7 @@ class Added(KnownSum):
         return ADD_UP[law.form.kind](attributes, size)
 
     def of_row(self, values: Values, n: Any) -> Any:
-        """f(sum) + (n - 1) f(0), for an affine f the sum of f; in whole numbers where f is of these. Traceable."""
+        """f(sum) + (n - 1) f(0), the sum of f for an affine f; whole numbers where f gives these. Traceable."""
         nothing = {name: jnp.zeros_like(one) if name in self.summand.laws else one for name, one in values.items()}
         return jnp.where(n > 0, self.summand.at(values) + (n - 1) * self.summand.at(nothing), 0)
 
@@ -132,7 +132,7 @@ class Added(KnownSum):
 
 
 def _refuse_beyond(trials: Array, n: Array) -> None:
-    """Refuse numbers of trials of all records together that 64 bits do not hold: products of whole numbers wrap."""
+    """Refuse `total_count` of all records together where 64 bits do not hold it: integer products would overflow."""
     together = np.asarray(n, float) * trials
     if np.any(together > MOST):
         raise BadParameter(
@@ -141,7 +141,7 @@ def _refuse_beyond(trials: Array, n: Array) -> None:
 
 
 def _adds_up(law: Law) -> bool:
-    """Whether no other field enters its law, but for its place, which may be affine in them."""
+    """Whether other fields enter a field's law through its location alone, which is affine in them."""
     if not law.inner:
         return True
 

@@ -30,7 +30,7 @@ class Scattered(KnownSum):
 
     @classmethod
     def of(cls, summand: Summand) -> "Scattered | None":
-        """If it applies."""
+        """This case for a summand to which it applies, else None."""
         if any(law.form.kind != "Normal" for law in summand.laws.values()):
             return None
         scattered = cls(summand)
@@ -41,7 +41,7 @@ class Scattered(KnownSum):
         return scattered if degree <= 2.0 and not any(spreads) else None
 
     def record(self, outer: Values, standard: Any) -> tuple[Any, list[Any]]:
-        """The contribution of the record that standard normal numbers make, and the scales met; traceable."""
+        """The contribution of the record that standard normal numbers make, and its fields' scales; traceable."""
         values, spreads, start = dict(outer), [], 0
         for field, law in self.summand.laws.items():
             own = law_attributes(law.function(**{name: values[name] for name in law.parents}))
@@ -53,7 +53,7 @@ class Scattered(KnownSum):
         return self.summand.at(values), spreads
 
     def draw(self, rng: np.random.Generator, values: Values, n: Array) -> Array:
-        """By the contributions at 2 d + 1 points."""
+        """The total of each row, from the contributions at 2 d + 1 points, for d normal numbers in a record."""
         for law in self.summand.laws.values():
             zeros = {name: np.zeros((len(n), 1, *law.structs[name].shape)) for name in law.inner}
             law.checked({**values, **zeros}, records=1)
@@ -66,7 +66,7 @@ class Scattered(KnownSum):
         """n f(mean), and for each column w of `root` (f(mean + w) + f(mean - w)) / 2 - f(mean); traceable."""
         middle = self.record(outer, mean)[0]
         around = jax.vmap(lambda w: self.record(outer, mean + w)[0] + self.record(outer, mean - w)[0])(root.T)
-        return jnp.where(n > 0, n * middle + jnp.sum(0.5 * around - middle, axis=0), 0)  # of nothing, not even rounding
+        return jnp.where(n > 0, n * middle + jnp.sum(0.5 * around - middle, axis=0), 0)  # n = 0: exactly 0
 
     @cached_property
     def _summed(self) -> Compiled:

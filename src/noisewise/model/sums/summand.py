@@ -1,4 +1,4 @@
-"""What a total adds up, and degrees of its programs. docs/derivations/totals.md."""
+"""What a total adds up, what all its known laws have in common, and degrees of programs. docs/derivations/totals.md."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class Summand:
     contribution: Contribution
     arguments: tuple[str, ...]
     structs: Mapping[str, jax.ShapeDtypeStruct]
-    """Of everything that the contribution reads."""
+    """Shape and type of everything that the contribution reads."""
     struct: jax.ShapeDtypeStruct
-    """Of what it gives."""
+    """Shape and type of the contribution."""
 
     @property
     def outer(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -40,18 +40,18 @@ class Summand:
 
 
 class KnownSum:
-    """The law of a total, in one of the ways below."""
+    """The law of a total: `Added`, `Scattered` or `Tallied`."""
 
     work: int
-    """Numbers handled for one row, about."""
+    """About how many numbers are handled for one row."""
 
     def draw(self, rng: np.random.Generator, values: Values, n: Array) -> Array | None:
-        """A total of `n` records for each row; None where it cannot be told, and records must be simulated."""
+        """A total of `n` records for each row; None where the law cannot be used, and records must be simulated."""
         raise NotImplementedError
 
 
 def degrees_of(function: Callable[[Values, Values], Any], moving: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """Degrees of what `function` gives, in its own layout, as polynomials of the `moving` values."""
+    """Degrees of the outputs of `function`, in their own layout, as polynomials of the `moving` values."""
     with double():
         traced, shapes = jax.make_jaxpr(jax.vmap(function), return_shape=True)(in_rows(moving), in_rows(known))
     by_output = degrees(traced.jaxpr, [1.0] * len(moving) + [0.0] * len(known))

@@ -20,7 +20,7 @@ MOST_CATEGORIES = 256
 
 
 class Tallied(KnownSum):
-    """Records that are one of a few: the numbers of each are multinomial, whatever they contribute."""
+    """Records of a few categories: the numbers in each are multinomial, whatever a record contributes."""
 
     def __init__(self, summand: Summand, sizes: Mapping[str, int]) -> None:
         self.summand = summand
@@ -30,15 +30,15 @@ class Tallied(KnownSum):
 
     @classmethod
     def of(cls, summand: Summand) -> "Tallied | None":
-        """If it applies."""
+        """This case for a summand to which it applies, else None."""
         sizes = {field: _values_of(law) for field, law in summand.laws.items()}
         possible = all(sizes.values()) and math.prod(sizes.values()) <= MOST_CATEGORIES
         return cls(summand, sizes) if possible else None
 
     def draw(self, rng: np.random.Generator, values: Values, n: Array) -> Array | None:
-        """Numbers of records in each category, times what one contributes.
+        """The total of each row: the number of records in each category, times the contribution of one.
 
-        A law that is out of its domain in some category may be met by no record: then records are simulated.
+        None where a law is out of its domain in some category, which perhaps no record meets: records are simulated.
         """
         shape = (len(n), self.work)
         records = {field: np.broadcast_to(one, shape) for field, one in self.categories.items()}
@@ -57,7 +57,7 @@ class Tallied(KnownSum):
         """By row, `counts` of each category times what one contributes; traceable."""
 
         def of_row(outer: Values, records: Values, counts: Any) -> Any:
-            def weighed(record: Values, count: Any) -> Any:  # what nobody contributes may be infinite
+            def weighed(record: Values, count: Any) -> Any:  # an empty category's contribution may be infinite
                 return jnp.where(count > 0, count * self.summand.at({**outer, **record}), 0)
 
             return jnp.sum(jax.vmap(weighed)(records, counts), axis=0)

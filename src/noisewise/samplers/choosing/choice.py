@@ -49,14 +49,16 @@ from noisewise.samplers.smc import LEAST_PARTICLES, SMC
 AFFORDABLE = 2**26
 """Work, in numbers handled, that is no reason to give up independent draws: a few seconds on one core."""
 MOST_COLLAPSED = 2**29
-"""The same where rows are weighed by the exact likelihood: chains are judged by a rule of thumb, and may not meet."""
+"""The same for rows weighed by the exact likelihood: chains' work is a rule of thumb, and they may not converge."""
 MANY = 2**10
-"""Entries of discrete statistics beyond which none are simulated to weigh them where they can be summed out: the weight
-of a simulated row falls exponentially in their number."""
+"""Entries of discrete statistics beyond which they are not simulated and weighed where they can be summed out.
+
+The weight of a simulated row falls exponentially in their number.
+"""
 CHEAP, KEEPS = 2**21, 0.5
 """Work up to which weighted draws of the prior settle the choice; efficiency from which they do, whatever the work."""
 NEAR = 4.0
-"""Rejection is also taken where the cheapest saves no more than this factor: the probe knows no better."""
+"""Rejection is also taken where the cheapest saves no more than this factor: the probe is no more accurate."""
 COMPILING = 2**25
 """What a compiled program of its own (chains on the confidential statistics, gradients) costs before its first draw."""
 MOST_FALLBACK = 2**34
@@ -66,8 +68,10 @@ SAFETY = 1.5
 
 
 def sparing(problem: Problem) -> "Estimate | None":
-    """What is taken without a look at others: the likelihood of very many rows, where their draws would fill memory;
-    augmentation, where noise densities are dear and it draws the statistics behind them without any.
+    """The sampler that is taken without a look at others, if there is one.
+
+    It weighs by the likelihood of very many rows, where their draws would fill memory; or it is augmentation, where
+    noise densities are dear and the statistics behind them are drawn without computing any.
     """
     if many_rows.are_many(problem) and COLLAPSED.unfit(problem) is None:
         note = (
@@ -101,9 +105,9 @@ class Estimate:
     efficiency: float
     """Effective draws per row returned."""
     note: str
-    """What is expected of it, in words."""
+    """What is expected of the sampler, in words."""
     delivers: bool = True
-    """Whether the rows returned are expected to be worth what its status asks for."""
+    """Whether the rows returned are expected to be worth what the sampler's status asks for."""
     pilot: PilotPlan | None = None
     """The pilot that the sampler's run of the same seed would only make again."""
     fixed: float = 0.0
@@ -111,7 +115,7 @@ class Estimate:
 
     @property
     def run(self) -> float:
-        """Numbers handled by a run that returns as many rows as draws were asked for, whatever these are worth."""
+        """Numbers handled by a run that returns as many rows as draws were asked for, whatever the rows are worth."""
         return self.fixed + (self.work - self.fixed) * self.efficiency
 
 
@@ -147,7 +151,7 @@ def _importance(probe: Probe, draws: int, *_: Any) -> Estimate:
 
 
 def _adapted(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
-    """Its own pilot rounds, one more to look at the weights; the run goes on from them."""
+    """By its own pilot rounds, and one more to look at the weights; the run goes on from these rounds."""
     problem, sampler = probe.problem, Importance(proposal="adapted", simulations=_simulations(probe.problem))
     plan = pilot_of(sampler, problem, seed, engine, look=True)
     efficiency = per_row(list(plan.columns.values()), plan.log_weights)
@@ -161,9 +165,9 @@ def _adapted(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
 
 
 def _simulations(problem: Problem) -> int | None:
-    """One for each parameter value; where several parts can only be simulated, as many as the pilot finds best.
+    """One simulation for each parameter value; None where several parts can only be simulated: the pilot decides.
 
-    Averaged part by part, they need not all come near the release at once.
+    Averaged part by part, simulations of all parts need not come near the release at once.
     """
     model = problem.model
     simulated = [part for part in problem.parts if not all(model.has_density(name) for name in part)]
@@ -173,9 +177,9 @@ def _simulations(problem: Problem) -> int | None:
 def _thinned(draws: int, adapted: Estimate) -> Estimate:
     """The pilot of `_adapted`, small weights dropped at random: more rows are simulated, and those kept are worth more.
 
-    Of several thresholds that deliver the one whose draws are worth most for a short run, or for one of some seconds in
-    which an effective draw takes hardly more than it must; else the one that takes the least work. `adapted` knows what
-    a candidate costs.
+    Of several thresholds that deliver, the one whose draws are worth most is taken, if its run is short, or takes some
+    seconds and hardly more than the least work for an effective draw; else the one of least work. What a candidate
+    costs follows from `adapted`.
     """
     assert adapted.pilot is not None
     assert isinstance(adapted.sampler, Importance)
@@ -202,7 +206,7 @@ def _thinned(draws: int, adapted: Estimate) -> Estimate:
 
 
 def _collapsed(probe: Probe, draws: int, seed: int, engine: Engine) -> Estimate:
-    """As `_adapted`, with statistics out of the way: each row costs the sums behind them, and two programs."""
+    """As `_adapted`, with statistics summed or integrated out: each row costs the sums, and a draw from them."""
     problem, sampler, collapse = probe.problem, COLLAPSED, Collapse.of(probe.problem)
     collapse.prepare()
     plan = pilot_of(sampler, problem, seed, engine, look=True)
@@ -226,9 +230,9 @@ def _thumb(name: str, fixed: float, per_draw: float, efficiency: float, draws: i
 def _smc(probe: Probe, draws: int, *_: Any) -> Estimate:
     """One temperature for each halving of the acceptance probability, with about 25 simulated rows per particle.
 
-    There are never fewer particles than islands have whatever was asked for, and the scouts before them. In
-    hierarchies particles hardly move: steps that suit one parameter are too long or too short for those that depend on
-    it.
+    However few draws are asked for, every island has a least number of particles, and there are scouts before them.
+    In hierarchies particles hardly move: steps that suit one parameter are too long or too short for those that depend
+    on it.
     """
     temperatures = 1.0 - max(probe.log_rate(set(probe.terms)), 0.2 * LEAST) / math.log(2.0)
     note = f"particles led from prior to posterior in about {math.ceil(temperatures)} steps"
@@ -253,7 +257,7 @@ def _nuts(probe: Probe, draws: int, *_: Any) -> Estimate:
 
 
 def _augmentation(probe: Probe, draws: int, *_: Any) -> Estimate:
-    """A sweep renews every latent number; sums that the records must agree with, and hierarchies, slow the chains."""
+    """A sweep renews every latent number; hierarchies, and sums that the records must agree with, slow the chains."""
     note = "Markov chains that draw parameters and confidential statistics in turn"
     sweep = 200.0 + 8.0 * (probe.unknowns + probe.latent(continuous=True) + probe.latent(continuous=False))
     efficiency = min(HIERARCHIES if probe.hierarchical else 0.3, 0.6 / probe.summed**2)
@@ -261,12 +265,14 @@ def _augmentation(probe: Probe, draws: int, *_: Any) -> Estimate:
 
 
 ADAPTED = 3.0
-"""What drawing and weighing one parameter from a fitted proposal costs, in numbers handled, beside half the square of
-the parameters for each of its components: measured on the count and on Lalonde's sample."""
+"""What drawing and weighing one parameter from a fitted proposal costs, in numbers handled.
+
+Half the square of the parameters for each component comes on top: measured on the count and on Lalonde's sample.
+"""
 SEVERAL = 3
 """Parts of the statistics, independent given the parameters, from which on each is simulated more than once."""
 HARDLY_MORE, MOST_THINNED = 1.25, 2**28
-"""Of the least work for an effective draw; and work of a run up to which rows that are worth more may take so much."""
+"""Multiple of the least work per effective draw that rows worth more may take, in a run of at most this work."""
 THRESHOLDS = (0.9, 0.99, 0.999)
 """Quantiles of a pilot's weights below which weights are dropped at random, where too few rows carry them all."""
 HIERARCHIES = 0.003
@@ -300,9 +306,9 @@ def public_samplers() -> dict[str, type[Sampler]]:
 
 
 def settled(probe: Probe, draws: int) -> list[Estimate]:
-    """What settles the choice, best first; nothing where the full ranking is called for.
+    """Estimates that settle the choice, best first; none where the full ranking is called for.
 
-    Where laws are conjugate nothing need be rejected or weighed; but that is a program to compile.
+    Where laws are conjugate nothing need be rejected or weighed; but that takes a program to compile.
     """
     ranking = _from_prior(probe, draws)
     if ranking and ranking[0].work <= COMPILING:
@@ -319,10 +325,10 @@ def settled(probe: Probe, draws: int) -> list[Estimate]:
 def _from_prior(probe: Probe, draws: int) -> list[Estimate]:
     """Rejection and weighting of prior draws, best first, where one of them settles the choice; else nothing.
 
-    Rejection does where it is affordable, or would end before a pilot by the exact likelihood does; weighting where it
-    is cheap or keeps much of every row: no other sampler is then looked at, since all of them start with a pilot, a
-    warm-up or a program to compile. Where neither does and a
-    table is measured several ways, augmentation: a simulated table hardly ever agrees with all its measurements.
+    Rejection does so where it is affordable, or would end before a pilot by the exact likelihood does; weighting where
+    it is cheap or keeps much of every row: no other sampler is then looked at, since all of them start with a pilot, a
+    warm-up or a program to compile. Where neither does and a table is measured several ways, augmentation does: a
+    simulated table hardly ever agrees with all its measurements.
     """
     problem, ranking = probe.problem, []
     if not probe.conditioned and Rejection().unfit(problem) is None:
@@ -346,15 +352,15 @@ def _from_prior(probe: Probe, draws: int) -> list[Estimate]:
 
 
 def moves_tables(problem: Problem) -> bool:
-    """Whether a table of whole numbers is measured several ways, and moves given all of its measurements."""
+    """Whether a table of whole numbers is measured several ways, and augmentation moves it given all of these."""
     tables = [one.statistic for one in problem.measured.values() if problem.model.is_discrete(one.statistic)]
     return bool(tables) and Sampler.known["Augmentation"]().unfit(problem) is None
 
 
 def by_likelihood(probe: Probe, draws: int, seed: int, engine: Engine) -> tuple[list[Estimate], Estimate | None]:
-    """The first of `estimates` where weighing by the exact likelihood settles it, whatever other pilots would say.
+    """Estimates that settle the choice by the exact likelihood, best first, and the estimate of weighing by it.
 
-    Nothing where it does not; and the estimate of that weighing all the same, where it applies.
+    The list is empty where other pilots may say otherwise; the estimate is None where such weighing does not apply.
     """
     if not collapses(probe):
         return [], None
@@ -376,7 +382,7 @@ def ranked_estimates(
 ) -> list[Estimate]:
     """Every sampler that applies, best first: what settles the choice, then by work, then what may not deliver.
 
-    `collapsed`: that of weighing by the exact likelihood, where it has been made.
+    `collapsed` is the estimate of weighing by the exact likelihood, where it has been made.
     """
     spared = sparing(probe.problem)
     first = [] if spared else settled(probe, draws)[:1]
@@ -428,7 +434,7 @@ def _tells(adapted: Estimate) -> bool:
 
 
 def reason_for(ranking: list[Estimate], probe: Probe) -> str:
-    """Why the first of the ranking, in a sentence."""
+    """Why the first of the ranking is chosen, in a sentence."""
     best = ranking[0]
     if best == sparing(probe.problem):
         return best.note
@@ -471,15 +477,15 @@ def has_run(model: Model) -> set[str]:
 
 
 def settled_by_weights(best: Estimate) -> bool:
-    """Whether it weighs draws of the prior."""
+    """Whether the estimate is of weighing draws of the prior."""
     return best.sampler == Importance()
 
 
 TRIED_AT_ONCE = 2**17
-"""Work within which rejection is simply tried: no probe is cheaper."""
+"""Work within which rejection is simply tried: a probe is no cheaper."""
 
 
 def trial_limit(problem: Problem) -> int:
-    """Proposals of a trial of rejection."""
+    """Most proposals of a trial of rejection."""
     cells = sum(problem.model.cost_of_row(name) for name in problem.model.order)
     return max(LEAST_ROWS, TRIED_AT_ONCE // cells)

@@ -15,9 +15,9 @@ from noisewise.numerics import Array
 SIMULATED = 199
 """Releases simulated from the prior predictive: tail probabilities come in steps of 1/200."""
 WEIGHED = 512
-"""Probe rows, at most, that estimate the prior predictive density."""
+"""Most probe rows that estimate the prior predictive density."""
 MOST_HANDLED = 2**14
-"""Numbers handled, at most, for each release."""
+"""Most numbers handled for each release."""
 
 
 def tail_probabilities(problem: Problem, probed: Columns, seed: int, left_out: Collection[str]) -> dict[str, float]:
@@ -43,7 +43,7 @@ def tail_probabilities(problem: Problem, probed: Columns, seed: int, left_out: C
 def expected_ranges(
     problem: Problem, probed: Columns, seed: int, left_out: Collection[str]
 ) -> dict[str, tuple[Array, Array]]:
-    """Between which values 95% of the releases that the prior expects lie, entry by entry, from those simulated.
+    """Ends of the range in which 95% of the releases that the prior expects lie, entry by entry, by simulation.
 
     For statistics whose noise acts on each entry by itself; withheld values are not counted.
     """
@@ -67,14 +67,14 @@ def expected_ranges(
 
 
 def unbiased(tail: float) -> float:
-    """The tail probability itself, from the estimate that counts the release among those simulated: 0 at its least."""
+    """The tail probability among simulated releases alone, from `tail`, which counts the actual one; it may be 0."""
     return (tail * (SIMULATED + 1) - 1.0) / SIMULATED
 
 
 def as_surprising(tails: Mapping[str, float]) -> float:
-    """Probability of releases as surprising as this one, in all or in its most surprising statistic; 0 where not known.
+    """Probability of releases as surprising as this one, as a whole or in some statistic; 0 where it is not known.
 
-    That some one of k statistics is as surprising as the least likely of them has at most k times its probability.
+    Some one of k statistics is as surprising as the least likely of them with at most k times its probability.
     """
     if not tails:
         return 0.0
@@ -86,7 +86,7 @@ def as_surprising(tails: Mapping[str, float]) -> float:
 def _simulated(rng: np.random.Generator, problem: Problem, names: list[str], probed: Columns) -> dict[str, list[Any]]:
     """For each statistic its released value, then values simulated from the prior predictive."""
     model, releases = problem.model, {}
-    values = model.draw(rng, model.order, len(next(iter(probed.values()))))  # the probe's own shape: nothing compiles
+    values = model.draw(rng, model.order, len(next(iter(probed.values()))))  # the probe's shape: nothing is compiled
     if len(next(iter(probed.values()))) < SIMULATED:
         more = [
             model.draw(rng, model.order, len(next(iter(probed.values()))))
@@ -109,7 +109,7 @@ def _log_density(problem: Problem, name: str, released: list[Any], probed: Colum
     rows = int(np.clip(MOST_HANDLED // width, 16, min(WEIGHED, len(next(iter(probed.values()))))))
     confidential = probed[name][:rows]
     extra = {other: probed[other][:rows] for other in mechanism.inputs}
-    # Rows may differ in number between statistics: the joint density takes those that all have.
+    # Statistics may have different numbers of rows: the joint density uses the rows that all have.
     log_densities = np.full((len(released), min(WEIGHED, len(next(iter(probed.values()))))), np.nan)
     with np.errstate(over="ignore", under="ignore"):
         for number, value in enumerate(released):

@@ -1,6 +1,6 @@
-"""The probe: rows of the prior, and what they tell of the release and of what it will take to sample.
+"""The probe: rows of the prior, and what they tell of the release and of the work that each sampler will take.
 
-One block of prior draws with their noise densities, or several where they settle more.
+One block of prior draws with their noise densities, or several where these bound what may have been missed.
 """
 
 import math
@@ -31,22 +31,21 @@ from noisewise.samplers.rejection import Merge, plan_streams
 ROWS, LEAST_ROWS, CELLS = 2**14, 2**6, 2**17
 """Rows of the probe at most and at least, and numbers it may handle between these."""
 LEAST = -200.0
-"""log of the least acceptance probability worth telling from none."""
+"""log of the least acceptance probability worth telling from zero."""
 MOST_ADAPTED = 16
-"""Scalar parameters beyond which no proposal is fitted: weights are then carried by too few draws to fit one to."""
+"""Scalar parameters beyond which no proposal is fitted: too few draws then carry the weight to fit one to."""
 MOST_UNSEEN = 0.1
 """Most posterior mass that rows of the prior may have missed before another look is needed."""
 MOST_SUMMED = 2**16
-"""Values that one row's sums may run over where the likelihood is computed unasked: a pilot's rounds take tens of
-thousands of rows."""
+"""Values that one row's sums may run over where the likelihood is computed unasked: a pilot takes very many rows."""
 MOST_FURTHER = 64
-"""Most further blocks, each as large as the first, that are drawn so that little may have been missed."""
+"""Most further blocks, each as large as the first, that are drawn to make sure that little has been missed."""
 FEW = 10.0
 """Effective rows of the probe below which its efficiency is an optimistic guess."""
 DEAR = 2.0**14
 """Work of one noise density beyond which nothing that needs thousands of them is tried unasked."""
 COLLAPSED = Importance(proposal="adapted", collapse=True)
-"""Weighing by the exact likelihood, from a proposal that is fitted."""
+"""The sampler that weighs draws of a fitted proposal by the exact likelihood."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +60,7 @@ class Probe:
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """How many rows."""
         return len(self.log_weights)
 
     @property
@@ -71,7 +70,7 @@ class Probe:
 
     @cached_property
     def log_weights(self) -> Array:
-        """log of the product over statistics."""
+        """log of each row's weight: the product of its terms over the statistics."""
         total: Array = sum(self.terms.values(), start=np.zeros(1))
         return total
 
@@ -88,17 +87,17 @@ class Probe:
 
     @cached_property
     def expected(self) -> dict[str, tuple[Array, Array]]:
-        """Between which values 95% of the releases lie that the prior expects, entry by entry."""
+        """Ends of the range in which 95% of the releases lie that the prior expects, entry by entry."""
         return conflict.expected_ranges(self.problem, self.values, self.seed, dear(self.problem))
 
     @cached_property
     def unseen(self) -> float:
-        """Posterior mass, at most, of what the rows may all have missed (with probability 1 in 20, exp(-3)).
+        """Most posterior mass that all the rows may have missed together (with probability exp(-3), 1 in 20).
 
-        A region of prior mass 3 / rows is missed as often. Its posterior mass is at most that over the acceptance
-        probability of rejection, since no weight is above the noise's bound; and on average over releases at least as
-        surprising as this one, at most that over their probability. Even weights that all lie far below the bound are
-        no sign that there is nothing else. Derivation: docs/derivations/conditional.md.
+        A region of prior mass 3 / rows is missed with that probability. Its posterior mass is at most 3 / rows over the
+        acceptance probability of rejection, since no weight is above the noise's bound; and on average over releases at
+        least as surprising as this one, at most 3 / rows over their probability. Even weights that all lie far below
+        the bound are no sign that there is nothing else. Derivation: docs/derivations/conditional.md.
         """
         rate = self.acceptance[0]
         if rate * self.rows < 3.0 / MOST_UNSEEN:
@@ -108,7 +107,7 @@ class Probe:
 
     @property
     def further_blocks(self) -> int:
-        """Blocks as large as this after which little would be unseen, where that matters and is cheap; else 0."""
+        """Further blocks like this one after which little is unseen, where that matters and they are few; else 0."""
         if self.unseen <= MOST_UNSEEN or not collapses(self):
             return 0
         expected = self.rows * self.acceptance[0]
@@ -156,7 +155,7 @@ class Probe:
 
     @property
     def summed_out(self) -> float:
-        """What a gradient handles to sum discrete statistics out: 20 for an entry, less where all have one law."""
+        """Numbers that a gradient handles to sum discrete statistics out: 20 per entry, less where all have one law."""
         problem = self.problem
         alike = Collapse.of(problem).target.sums if COLLAPSED.unfit(problem) is None else ()
         saved = {sum_.names[0]: 3.0 * sum_.work for sum_ in alike if sum_.span}
@@ -166,13 +165,13 @@ class Probe:
 
     @property
     def summed(self) -> int:
-        """Sums that the same records add up to, at least 1: each is one more that every record must agree with."""
+        """Sums that the same records add up to, at least 1: every record must agree with all of them."""
         model = self.problem.model
         names = [n for n in model.statistics if n in self.problem.needed and not model.has_density(n)]
         return max(1, sum(math.prod(_sums(model, name)) for name in names))
 
     def log_rate(self, names: set[str]) -> float:
-        """log of the mean of prod eta / sup over these statistics; where all are zero, that of a twentieth of a row."""
+        """log of the mean of prod eta / sup over these statistics; where all are zero, as if their sum were 1/20."""
         total: Any = sum((self.terms[name] for name in names), start=np.zeros(self.rows))
         rate = weights.log_mean(total)
         return rate if np.isfinite(rate) else -math.log(20.0 * self.rows)
@@ -212,9 +211,9 @@ def percent(share: float) -> str:
 
 
 def per_row(columns: list[Array], log_weights: Array) -> float:
-    """Effective draws per weighted row; where too few rows carry the weight to tell, a tenth of Kish's number at most.
+    """Effective draws per weighted row; at most a tenth of Kish's number where few rows carry the weight.
 
-    One heavy row is its own mean, which would seem to be known without error.
+    The mean of one heavy row is that row, and would seem to be known without error.
     """
     worth, kish = weights.effective_for_means(columns, log_weights), weights.effective_size(log_weights)
     if kish < FEW:

@@ -1,4 +1,4 @@
-"""A second look for posterior mass where no draw is, in case prior draws cannot have seen it.
+"""A second look for posterior mass where no draws are, in case prior draws have missed it.
 
 Whatever sampler gave the draws, it began with draws of the prior. Where those may have missed a region that matters
 (`Probe.unseen`), rows of a law that reaches far beyond the prior are weighed, by the exact likelihood where that is
@@ -40,25 +40,25 @@ from noisewise.samplers.rejection import Rejection
 INDEPENDENT = (Rejection, ImportanceRejection)
 """Samplers whose draws are independent draws of the posterior: they have missed nothing but by chance."""
 OUTSIDE = 0.1
-"""Share of the posterior beyond the outermost draws from which they are refused.
+"""Share of the posterior beyond the outermost draws above which the draws are refused.
 
 The search's estimate of the mass there is unbiased and not negative, so that it exceeds a hundred times the true one
 once in a hundred times at most (Markov): draws that leave out a thousandth are refused with probability 1/100 or less.
 """
 OUTERMOST = (0.0005, 0.9995)
-"""Quantiles between which draws are taken to lie; of several scalars, each leaves out its part of a thousandth."""
+"""Quantiles between which draws are taken to lie; several scalars share the thousandth that is left out."""
 ENOUGH = 50.0
-"""Effective rows of the search from which their shares tell something. One nearest miss would stand for all."""
+"""Effective rows of the search from which on their shares count. Of few, the one nearest would stand for all."""
 INNER, MOVED = (0.05, 0.95), 0.2
-"""Quantiles of the draws, and the share of the posterior that may lie beyond them: a tenth, if all is right."""
+"""Quantiles of the draws, and the most of the posterior that may lie beyond them, where a tenth should."""
 PIECE = 2**16
-"""Rows whose hill is looked for at once."""
+"""Rows for which the nearest hill is computed at once."""
 UNEVEN = 0.02
 """Share of the posterior by which a hill may have too few draws, beyond what errors of both explain."""
 MOST_ROWS, SUMMED = 2**16, 2**26
-"""Rows of the search, at most, and values that their sums may run over."""
+"""Most rows of the search, and most values that their sums run over."""
 BEFORE = 2**20
-"""Number of the first block of the rows that are climbed from: the search has fewer."""
+"""Number of the first block of rows that are climbed from: the search has fewer blocks than this."""
 CERTAIN = 4.0
 """Standard errors by which a difference must stand out."""
 
@@ -68,7 +68,8 @@ def looked_again(
 ) -> Posterior:
     """The posterior; with status "unseen" where a search finds mass that its draws have missed.
 
-    `probe` is one already made with this seed. There is no look where noise densities are dear, or rows very many.
+    `probe` is one already made with this seed. There is no look where draws are independent, where their run is not
+    complete, where noise densities are dear, or where rows are very many.
     """
     independent = isinstance(posterior.sampler, INDEPENDENT)
     if posterior.status != "complete" or independent or dear(problem) or are_many(problem):
@@ -79,7 +80,7 @@ def looked_again(
         if probe.unseen <= MOST_UNSEEN or proposals.unfit(problem.model, "adapted") is not None:
             return posterior
         found = _searched(problem, posterior, probe, engine)
-    except InputError:  # it reaches where the model cannot be drawn from
+    except InputError:  # the search reaches where the model cannot be drawn from
         return posterior
     except KeyboardInterrupt:
         message = "interrupted while it was looked for what the draws may have missed. All draws are there."
@@ -98,16 +99,16 @@ def looked_again(
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Rows of the search, by name, with their log weights; none where there is no such law, or no exact weight."""
+    """Rows of the search, by name, with log weights; none where there is no search law, or no exact weight."""
 
     rows: Columns = field(default_factory=dict)
     log_weights: Array = field(default_factory=lambda: np.empty(0))
     hills: StudentMixture | None = None
-    """Laws about the tops that were climbed to, where the likelihood is known."""
+    """Laws about the draws and the tops that were climbed to, where the likelihood is known."""
 
 
 def _searched(problem: Problem, posterior: Posterior, probe: Probe, engine: Engine) -> Found:
-    """Rows of the search law; where the likelihood is known, with as many about the draws, and about tops near it."""
+    """Rows of the search law; where the likelihood is known, with as many about the draws, and about tops found."""
     model, seed = problem.model, probe.seed
     law = search(proposals.space_of(model), probe.values)
     if law is None:
@@ -156,7 +157,7 @@ def _looked_at(
 
 
 def _own_hills(problem: Problem, posterior: Posterior, seed: int) -> StudentMixture | None:
-    """A law fitted to the draws: what they have seen is looked at too, so that shares can be told."""
+    """A law fitted to the draws: the search looks at their region too, so that shares can be compared."""
     rng = generator(seed, Purpose.SECOND_LOOK, AFTER_BLOCKS)
     index = weights.systematic(rng, _log_weights(posterior), mixture.POINTS)
     free = proposals.space_of(problem.model).free_from({n: posterior.draws[n][index] for n in problem.model.parameters})
@@ -188,7 +189,7 @@ def _block(weigh: Weigh | WeighCollapsed, rows: int, seed: int, attempt: int, bl
 
 
 def _missed(problem: Problem, posterior: Posterior, found: Found) -> str | None:
-    """What the search knows better than the draws, in words: mass beyond them, elsewhere, on a hill; more evidence."""
+    """What the search shows the draws to have missed, in words: mass beyond them, elsewhere, on a hill; or evidence."""
     rows, log_weights = found.rows, found.log_weights
     weight, enough = weights.normalised(log_weights), weights.effective_size(log_weights) >= ENOUGH
     own = posterior.log_evidence
@@ -217,7 +218,7 @@ def _missed(problem: Problem, posterior: Posterior, found: Found) -> str | None:
 
 
 def _unlisted(problem: Problem) -> bool:
-    """Whether there are whole numbers that a search draws from the prior alone: it may miss what draws have seen."""
+    """Whether a search draws some whole numbers from the prior alone: it may then miss what draws have seen."""
     model = problem.model
     return any(model.is_discrete(name) and name not in uniform_tables(model) for name in model.parameters)
 
@@ -227,8 +228,8 @@ def _uneven(
 ) -> str | None:
     """A hill with a larger share of the posterior than of the draws, in words; None where all shares agree.
 
-    Whatever the hills are, what is nearest to each is a part of the parameter space, which has one share. `scale` is
-    the share of the evidence that the search has seen.
+    Whatever the hills are, the points nearest to each are a part of the parameter space, with one true share. `scale`
+    is the share of the evidence that the search has seen.
     """
     space, count = proposals.space_of(problem.model), len(tops.shares)
     nearest = _nearest(tops, space, rows)[:, None] == np.arange(count)
@@ -265,8 +266,11 @@ def _nearest(tops: StudentMixture, space: Space, values: Mapping[str, Array]) ->
 
 
 def _share_drawn(posterior: Posterior, on_hill: Array, share: float) -> tuple[float, float]:
-    """A hill's share of the draws, and its variance if `share` is right: by weights, by how chains or islands of
-    particles differ and go from hill to hill, or as of independent draws."""
+    """A hill's share of the draws, and its variance if `share` is right.
+
+    The variance is by the weights, by how chains or islands of particles differ and go from hill to hill, or as of
+    independent draws.
+    """
     even, count = share * (1.0 - share), len(posterior)
     if posterior.log_weights is not None:
         weight = weights.normalised(posterior.log_weights)

@@ -62,7 +62,7 @@ def _draw_normal(rng: np.random.Generator, a: Array, b: Array) -> Array:
 
 
 def _draw_dirichlet(rng: np.random.Generator, a: Array, b: Array) -> Array:
-    """By gamma variates, with logs where the shapes are so small that all might be zero."""
+    """By the logs of gamma variates: where shapes are small, the variates themselves might all round to zero."""
     shape = a + 1.0
     logs = np.log(rng.standard_gamma(shape + 1.0)) + np.log1p(-rng.random(a.shape)) / shape
     parts = np.exp(logs - logs.max(axis=-1, keepdims=True))
@@ -78,7 +78,7 @@ def _log_dirichlet(x: Any, a: Any, b: Any) -> Any:
 
 
 def _away(x: Any) -> Any:
-    """Half-way to the corner of the simplex that is farthest."""
+    """The point half-way to the farthest corner of the simplex."""
     return 0.5 * x + 0.5 * (namespace(x).arange(x.shape[-1]) == x.argmin(axis=-1, keepdims=True))
 
 
@@ -142,7 +142,7 @@ class Conjugate:
         self.target: Density = joint.touching([name])
 
     def anchor(self, values: Values, summary: Callable[..., Array] = np.mean) -> Array:
-        """One value inside the space, the mean over chains: the coefficients do not depend on it but for rounding."""
+        """One value inside the space, the mean over chains: but for rounding, the coefficients do not depend on it."""
         return self._inside(summary(values[self.name], axis=0))
 
     def _inside(self, value: Array) -> Array:
@@ -171,13 +171,13 @@ class Conjugate:
             b = jnp.broadcast_to(across / jnp.sum(step**2, axis=-1, keepdims=True), first.shape)
         else:
             b = (first - second) / (beyond - anchor)
-        if self.family is GAMMA:  # A anew where B x = 1: at an anchor far out, B x would drown it
+        if self.family is GAMMA:  # read A anew where B x = 1: at a distant anchor, B x would swamp it
             inner = jnp.where(b > 0.0, 1.0 / b, anchor)
             return slope(inner) + b * inner, b
         return first + b * anchor, b
 
     def prepare(self, state: State) -> None:
-        """Begin to compile what a step for these chains will ask for."""
+        """Begin to compile the program that a step for these chains will run."""
         self._program.prepare(state.values, state.records, self.joint.release, self.anchor(state.values))
 
     @property
@@ -193,7 +193,7 @@ class Conjugate:
         return coefficients
 
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
-        """Draw it for every chain."""
+        """Draw the parameter for every chain: (accepted, tried), equal since all draws are exact."""
         a, b = self._solve(state, self.anchor(state.values))
         if not np.all(self.family.proper(a, b)):
             raise InferenceError(
@@ -204,8 +204,9 @@ class Conjugate:
         return float(state.chains), float(state.chains)
 
     def agrees(self, batches: list[State]) -> bool:
-        """Whether coefficients are the same wherever they are read off: at the mean of the chains' values, beyond it,
-        and at the least and the largest of them.
+        """Whether the coefficients are the same wherever they are read off.
+
+        They are read off at the mean of the chains' values, beyond it, and at the least and the largest value.
         """
         return all(self._agrees(state) for state in batches)
 
@@ -227,7 +228,7 @@ class Conjugate:
 
 
 def family_of(joint: Joint, name: str) -> ConjugateFamily | None:
-    """The family of a parameter's full conditional law, by its prior and the laws of its children; None: unknown."""
+    """The family of a parameter's full conditional law, by its prior and its children's laws; None if unknown."""
     model = joint.model
     family = FAMILIES.get(model.law(name).form.kind)
     if family is None or joint.readers(name):
@@ -248,7 +249,7 @@ def family_of(joint: Joint, name: str) -> ConjugateFamily | None:
 
 
 def _keeps(law: Law, name: str, family: ConjugateFamily) -> bool:
-    """Whether `name` enters the law through the one attribute allowed, unbent, and nowhere else."""
+    """Whether `name` enters the law through the one attribute allowed, linearly, and nowhere else."""
     conjugate = facts_of(law.form.kind).conjugate
     wanted = next((attribute for attribute, prior in conjugate.items() if prior == family.name), None)
     if wanted is None:

@@ -34,11 +34,11 @@ class State:
 
     @property
     def chains(self) -> int:
-        """Rows."""
+        """How many chains."""
         return len(next(iter(self.values.values())))
 
     def some(self, rows: Array) -> "State":
-        """Only these chains."""
+        """The state of these chains only."""
         return State(*jax.tree.map(lambda column: column[rows], (self.values, self.records)))
 
 
@@ -49,22 +49,22 @@ class Term:
     touches: frozenset[str]
     density: Density
     law_of: str | None = None
-    """The name whose law it is, if it is one."""
+    """The name whose law this term is, if the term is a law."""
     noise_of: str | None = None
-    """The released name whose noise it is, if it is that."""
+    """The released name whose noise density this term is, if the term is one."""
 
 
 class Joint:
-    """log pi0(theta) + log pi(s | theta) + log eta(s_dp | s) for a problem; `totals` by name where it has any."""
+    """log pi0(theta) + log pi(s | theta) + log eta(s_dp | s) for a problem; `totals` by name where there are any."""
 
     axes: Any = None
-    """Axis of the released values over chains; None: all chains explain the same release. Tests set it."""
+    """Axis of the released values over chains; None where all chains share one release. Tests set it."""
 
     def __init__(self, problem: Problem, totals: Mapping[str, Any]) -> None:
         self.problem, self.model, self.totals = problem, problem.model, totals
         self.measured = problem.measured
         self.steps: dict[str, Any] = {}
-        """Steps that are dear to make, by the statistic that they move."""
+        """Steps that take long to construct, by the statistic that they move."""
         exact = {name for name, item in problem.release.items() if isinstance(item.mechanism, Exact)}
         self.fixed = exact - set(self.measured)
         self.release = {n: (i.mechanism, i.value) for n, i in problem.release.items() if n not in self.fixed}
@@ -110,14 +110,14 @@ class Joint:
     def touching(self, names: Iterable[str], also: Iterable[str] = (), never: Iterable[str] = ()) -> Density:
         """The sum of all terms that depend on any of the names; NaN and +inf count as impossible.
 
-        With `also`, only those that depend on any of these too; with `never`, only those that depend on none of them.
+        With `also`, only terms that depend on any of these names too; with `never`, only terms that depend on none.
         """
         wanted, besides, barred = frozenset(names), frozenset(also), frozenset(never)
         terms = [term for term in self.terms if term.touches & wanted and not term.touches & barred]
         return self._sum([term for term in terms if not besides or term.touches & besides])
 
     def without_laws_of(self, names: Iterable[str], marginal: Mapping[str, Density]) -> Density:
-        """The sum of all terms but the laws of the names; `marginal` densities replace both law and noise of theirs."""
+        """The sum of all terms but the laws of the names; `marginal` densities replace law and noise of their names."""
         left_out = {*names, *marginal}
         terms = [term for term in self.terms if term.law_of not in left_out and term.noise_of not in marginal]
         return self._sum([*terms, *(Term(frozenset(), density) for density in marginal.values())])
@@ -133,12 +133,12 @@ class Joint:
         return density
 
     def children(self, name: str) -> frozenset[str]:
-        """Needed statistics and parameters whose law names it as a parent; not what measures it."""
+        """Needed statistics and parameters whose law has `name` as a parent; measurements of it do not count."""
         known = {*self.model.parameters, *self.problem.needed} - set(self.measured)
         return frozenset(other for other in self.model.order if other in known and name in self.model.parents(other))
 
     def readers(self, name: str) -> frozenset[str]:
-        """Released statistics whose mechanism reads it."""
+        """Released statistics whose mechanism reads `name`."""
         return frozenset(other for other, (mechanism, _) in self.release.items() if name in mechanism.inputs)
 
     def program(self, purpose: Any, build: Callable[[], Callable[..., Any]]) -> Compiled:
@@ -156,7 +156,7 @@ class Joint:
 
     @staticmethod
     def run(program: Compiled, *arguments: Any) -> Any:
-        """Run a program in 64 bits; NumPy arrays come out."""
+        """Run a program in 64 bits, and return NumPy arrays."""
         with double():
             return jax.tree.map(np.asarray, program(*arguments))
 
@@ -195,7 +195,7 @@ def has_free_entries(joint: Joint, name: str) -> bool:
 
 
 def support_of(joint: Joint, name: str) -> tuple[int, int] | None:
-    """Ends of a whole-numbered support that are the same whatever the parents' values; None where there are none."""
+    """The ends of a whole-numbered support, where they are finite and the same for all parents' values; else None."""
     model = joint.model
     struct = model.row(model.law(name).parents)
 

@@ -1,7 +1,7 @@
 """The confidential statistic given parameters and release: steps that leave its full conditional law as it is.
 
-No window is cut off: a discrete value is drawn exactly within a window whose place about the current value is random,
-which is Gibbs sampling on (value, window) and can reach every value. Proof: docs/derivations/augmentation.md.
+No part of the support is cut off: a discrete value is drawn exactly within a window placed at random about the current
+value, which is Gibbs sampling on (value, window) and can reach every value. Proof: docs/derivations/augmentation.md.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from noisewise.samplers.gibbs.joint import Joint, State, entry_log_prob, support
 CHEAP = 2**11
 """Entries times window up to which every sweep enumerates."""
 WILLING = 0.25
-"""Acceptance of an independence proposal, for every entry, that makes other moves unnecessary."""
+"""Acceptance rate of independence proposals, at every entry, that makes other moves unnecessary."""
 LEAST_WINDOW, MOST_WINDOW = 16, 256
 
 
@@ -38,7 +38,7 @@ class Entries:
 
     Moves, all of them on every entry at once: enumeration within a window (whole numbers), a random walk (otherwise),
     a proposal from the law accepted on the noise, a proposal from the noise accepted on the law. Where enumeration is
-    dear, warm-up finds out whether it is needed; after it the moves stay.
+    dear, the warm-up decides whether it is needed; afterwards the moves are fixed.
     """
 
     def __init__(self, joint: Joint, name: str) -> None:
@@ -85,7 +85,7 @@ class Entries:
             return np.asarray(self.mechanism.log_prob(self.value, value, **extra)).reshape(value.shape)
 
     def settle(self, rng: np.random.Generator, state: State) -> bool:
-        """Move entries whose noise or law is impossible to where both are possible; whether that worked."""
+        """Move entries of zero density under law or noise to where both are positive; whether that worked."""
         current = state.values[self.name]
         for attempt in range(200):
             with np.errstate(invalid="ignore"):
@@ -117,7 +117,7 @@ class Entries:
         return accepted, tried
 
     def settle_moves(self) -> None:
-        """Where enumeration is dear: only if independence proposals, as seen so far, leave some entry unserved."""
+        """Where enumeration is dear, use it only if independence proposals, as seen so far, rarely move some entry."""
         if not self.cheap:
             rate = {move: self.accepted[move] / max(self.watched, 1) for move in self.independent}
             choices = [["law"], self.independent]
@@ -126,7 +126,7 @@ class Entries:
         self.forget()
 
     def forget(self) -> None:
-        """Begin to watch anew."""
+        """Forget the acceptance rates seen so far."""
         self.accepted = {move: np.zeros(self.shape) for move in ("local", "law", "noise")}
         self.watched = 0
 

@@ -29,7 +29,7 @@ class MeasuredTable:
         state.values[self.name] = self.lattice.settled(rng, state.values[self.name], state.values)
 
     def prepare(self, state: State) -> None:
-        """Begin to compile what a step will ask for."""
+        """Begin to compile the programs that a step will run."""
         self.lattice.prepare(state.values[self.name], state.values, self.joint.release, self.joint.axes)
 
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:

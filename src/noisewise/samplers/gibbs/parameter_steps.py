@@ -22,11 +22,11 @@ DENSE = 48
 AIM = 0.8
 """Mean acceptance that the step size is tuned to."""
 LONG, BEST = 5.2, 2.4
-"""Lengths of trajectories in standard deviations: near 2 pi they end where they began; what they are then cut to."""
+"""Longest trajectory, in standard deviations (near 2 pi it ends where it began); length that longer ones are cut to."""
 
 
 class Tuned:
-    """A step whose length is tuned to its acceptance in warm-up, and frozen at the average since it was last shaped."""
+    """A step whose length is tuned to its acceptance in warm-up, and frozen at the average since its last new shape."""
 
     chart: Chart
     log_step: float
@@ -34,7 +34,7 @@ class Tuned:
     seen: list[Array]
 
     def begin(self, log_step: float) -> None:
-        """Tune from here on."""
+        """Start tuning anew from this length."""
         self.log_step, self.sizes = log_step, []
 
     def tune(self, change: float, most: float = np.inf) -> None:
@@ -43,11 +43,11 @@ class Tuned:
         self.sizes.append(self.log_step)
 
     def learn(self) -> None:
-        """A new shape from what was seen since the last."""
+        """A new shape from the positions seen since the last one."""
         raise NotImplementedError
 
     def lately(self) -> Array:
-        """The later two thirds of what was seen since the last shape, over all chains; it is forgotten here."""
+        """The later two thirds of the positions seen since the last shape, over all chains; all are then forgotten."""
         late = self.seen[len(self.seen) // 3 :]
         self.seen, self.sizes = [], []
         return np.concatenate(late) if late else np.empty((0, self.chart.size))
@@ -61,7 +61,7 @@ class Tuned:
 class Gradient(Tuned):
     """One Hamiltonian trajectory per sweep for the named values; `collapsed` conjugate parameters integrated out.
 
-    Right after the step the collapsed ones must be drawn: `step` does so.
+    The collapsed parameters must be drawn right after the trajectory: `step` does so.
     """
 
     def __init__(self, joint: Joint, names: Sequence[str], collapsed: Sequence[Conjugate] = ()) -> None:
@@ -155,14 +155,14 @@ class Gradient(Tuned):
         return float(rate.sum()), float(chains)
 
     def freeze(self) -> None:
-        """Keep the average length of a step, and no more steps than a trajectory is good for."""
+        """Keep the average length of a step, and shorten a trajectory that would return to where it began."""
         super().freeze()
         size = float(np.exp(self.log_step))
         if self.leaps * size > LONG:
             self.leaps = int(np.ceil(BEST / size))
 
     def learn(self) -> None:
-        """A new metric from what was seen since the last, over chains and sweeps, pulled towards its diagonal."""
+        """A new metric from the positions seen since the last, over chains and sweeps, shrunk towards its diagonal."""
         seen = self.lately()
         if len(seen) < 4 * min(self.chart.size, DENSE) or not np.all(np.isfinite(seen)):
             return
@@ -183,15 +183,16 @@ class Gradient(Tuned):
 WALKED = 16
 """Coordinates beyond which a random walk with fresh statistics is not tried."""
 USEFUL = 0.02
-"""Acceptance in warm-up below which it is given up."""
+"""Acceptance in warm-up below which that random walk is given up."""
 
 
 class Refresh(Tuned):
     """A random walk of the parameters together with fresh statistics drawn from their laws where the walk leads.
 
-    Serves where the noise is wide beside the law: there the statistic given the parameters, and they given it, hardly
-    move, while both together can. The laws of the statistics cancel; prior, noise and what is held fixed decide.
-    Tables behind `reported` categories are drawn given their release too: its marginal probability decides for them.
+    It serves where the noise is wide beside the law: there statistics given the parameters, and parameters given the
+    statistics, hardly move, while both together can. The laws of the statistics cancel in the acceptance ratio; prior,
+    noise and all that is held fixed remain. Tables behind `reported` categories are drawn given their release too: its
+    marginal probability takes the place of law and noise.
     """
 
     def __init__(
@@ -210,7 +211,7 @@ class Refresh(Tuned):
         self.active = True
 
     def prepare(self, state: State) -> None:
-        """Begin to compile what a step for these chains will ask for."""
+        """Begin to compile the programs that a step for these chains will run."""
         self._walked.prepare(state.values, jax.ShapeDtypeStruct((state.chains, self.chart.size), np.float64))
         self._weighed.prepare(state.values, state.records, self.joint.release)
 
@@ -254,7 +255,7 @@ class Refresh(Tuned):
         self.rates.append(rate)
 
     def learn(self) -> None:
-        """The walk's shape from what was seen since the last call; given up where hardly any proposal is accepted."""
+        """Shape the walk by the positions seen since the last call; give up where hardly any proposal is accepted."""
         seen = self.lately()
         if len(self.rates) >= 20 and np.mean(self.rates[len(self.rates) // 2 :]) < USEFUL:
             self.active = False

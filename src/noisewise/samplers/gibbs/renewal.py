@@ -1,7 +1,7 @@
 """Parameters and all the records behind a total in one step: the records are drawn anew where the parameters go.
 
 Given all records, the parameters hardly move when there are many records; but where the noise is large beside the
-sampling error of the total, the release does not hold them that tight. This step then takes them over their whole
+sampling error of the total, the release alone holds them less tightly. This step then moves them over their whole
 posterior: Metropolis-Hastings on (theta, records), as Marjoram et al. (2003) on (theta, s). Derivation:
 docs/derivations/augmentation-totals.md.
 """
@@ -91,7 +91,7 @@ class Renewal(Tuned):
         self.last = after
 
     def learn(self) -> None:
-        """The walk's shape from what was seen since the last call, over all chains."""
+        """Shape the walk by the positions seen since the last call, over all chains."""
         seen = self.lately()
         if len(seen) >= 4 * self.chart.size and np.all(np.isfinite(seen)):
             covariance = np.cov(seen.T).reshape(self.chart.size, -1)
@@ -100,7 +100,7 @@ class Renewal(Tuned):
             self.jumps = []
 
     def _decide(self) -> None:
-        """At the end of warm-up, once: go on only where it adds to what the other steps do."""
+        """At the end of warm-up, once: keep this step only where it adds to what the other steps do."""
         late = self.jumps[len(self.jumps) // 2 :]
         if late:
             own, others = (np.mean([pair[side] for pair in late], axis=0) for side in (0, 1))

@@ -21,7 +21,7 @@ from noisewise.samplers.gibbs.joint import Joint, State
 
 
 class Reported:
-    """A table of independent records' true categories, released through a channel and of use to nothing else."""
+    """A table of independent records' true categories, released through a channel, on which nothing else depends."""
 
     def __init__(self, joint: Joint, name: str) -> None:
         self.joint, self.name, self.shape = joint, name, joint.model.shape(name)
@@ -76,6 +76,6 @@ class Reported:
         return counts
 
     def step(self, rng: np.random.Generator, state: State, warm: bool) -> tuple[float, float]:
-        """Draw it for every chain."""
+        """Draw the table for every chain: (accepted, tried), equal since all draws are exact."""
         state.values[self.name] = self.draw(rng, state.values, state.chains)
         return float(state.chains), float(state.chains)

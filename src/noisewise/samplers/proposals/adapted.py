@@ -24,7 +24,7 @@ from noisewise.samplers.proposals.proposal import Poll, blend, made_once, mixed_
 TABLED = 0.5
 """Share of a whole number's draws that come from its table; the others follow the prior given their parents."""
 MOST_VALUES, MOST_TABLED = 1024, 4
-"""Values of one whole number, and whole numbers, that tables are made for."""
+"""Most values of a whole number, and most whole numbers, that tables are made for."""
 FLOOR = 0.2
 """Share of a fitted table that is uniform."""
 SEARCH_SHARE = 0.5
@@ -56,7 +56,7 @@ class ValueTable:
             return np.log(self.chances[np.arange(len(self.low)), index])
 
     def fitted(self, values: Array, weights: Array) -> "ValueTable":
-        """The values' own shares, by normalised weights, and a floor that is uniform."""
+        """The table of the values' own shares, by normalised weights, and of a uniform floor."""
         entries, count = self.chances.shape
         chances = np.full((entries, count), FLOOR / count)
         for entry in range(entries):
@@ -125,7 +125,7 @@ class Adapted:
             log_gain: Array = (self.mixture.log_density(free) if self.mixture else 0.0) - log_prior
         for name, table in self.tables.items():
             log_gain = log_gain + self._log_tabled(table, whole[name].reshape(len(free), -1), log_chances[name])
-        log_gain[np.isnan(log_gain)] = np.inf  # neither density is there
+        log_gain[np.isnan(log_gain)] = np.inf  # both densities are zero there
         return log_gain
 
     def log_over_prior(self, free: Array, whole: Columns, log_prior: Array, log_chances: Columns) -> Array:
@@ -164,8 +164,10 @@ class Adapted:
 def points_given_whole(
     space: Space, free: Array, whole: Columns, tabled: tuple[str, ...] = ()
 ) -> tuple[Columns, Array, Columns]:
-    """Parameter values, the log prior density of the free coordinates given the whole-numbered parameters, and the log
-    prior probability of each entry of those that have tables.
+    """Parameter values with two log prior densities, row by row.
+
+    The first is that of the free coordinates given the whole-numbered parameters; the second, by name, the log prior
+    probability of each entry of the whole-numbered parameters that have tables.
     """
 
     def point(free: Any, whole: Any) -> Any:
@@ -190,9 +192,9 @@ def points_given_whole(
 
 
 def search(space: Space, prior: Columns) -> Adapted | None:
-    """Half prior, half a law that reaches far beyond it: what a pilot begins with. None where that is of no use.
+    """Half prior, half a law that reaches far beyond it: a pilot begins with this. None where it is of no use.
 
-    Rows of the `prior` tell where its free coordinates lie, and how wide. Where the release speaks against the prior,
+    Rows of the `prior` tell where its free coordinates lie, and how widely. Where the release speaks against the prior,
     its draws hardly ever come, and a proposal fitted to them would never learn of it.
     """
     tables = uniform_tables(space.model)

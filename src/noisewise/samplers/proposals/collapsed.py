@@ -1,7 +1,7 @@
 """Weighted candidates whose statistics are summed or integrated out: parameters weighed by the likelihood itself.
 
-The statistic is drawn afterwards, from its law given parameters and release. What `Importance(collapse=True)` and its
-pilot share. Derivation: docs/derivations/conditional.md.
+The statistic is drawn afterwards, from its law given parameters and release. Shared by `Importance(collapse=True)` and
+its pilot. Derivation: docs/derivations/conditional.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ NEGLECTED = 1e-10
 ROUGH = 1e-6
 """Share of the evidence that integrals may miss, by their own estimate: far below what draws can tell."""
 WIDENINGS = 8
-"""Runs with windows twice as wide as the last before the release is called too unlikely."""
+"""Most runs, each with windows twice as wide as the last, before the release is called too unlikely."""
 
 Widened = tuple[tuple[tuple[str, ...], int], ...]
 """How often the window of each sum has been doubled."""
@@ -41,23 +41,23 @@ class Fixed:
     """The laws of all statistics given the release, where no row differs from another."""
 
     shares: list[Array]
-    """Of every sum, by `Sum.shares`."""
+    """The terms of every sum, by `Sum.shares`."""
     left: Array
-    """How much of each sum may be void."""
+    """The share of each sum that its window may leave out."""
     moments: Any
-    """Of what is normal under noise with a closed form."""
+    """Moments of the statistics that are normal under noise with a closed form."""
     log_likelihood: Array
     """log m(release)."""
 
     @cached_property
     def laws(self) -> list[Inversion]:
-        """What draws every sum; any law where the release cannot come about, for all weights are zero then."""
+        """The law that each sum is drawn from; any law where the release is impossible: all weights are then zero."""
         possible = self.log_likelihood > -np.inf
         return [Inversion(one if possible else np.ones_like(one)) for one in self.shares]
 
 
 class Collapse:
-    """The likelihood of parameters with every confidential statistic out of the way, row by row, and its draws."""
+    """The likelihood of parameters, every confidential statistic summed or integrated out, and draws of these."""
 
     def __init__(self, problem: Problem, widened: Widened = ()) -> None:
         self.target = Target(problem, dict(widened), integrate=True)
@@ -69,7 +69,7 @@ class Collapse:
 
     @staticmethod
     def of(problem: Problem, widened: Widened = ()) -> "Collapse":
-        """The one kept with the model: what it traced and tabulated serves every block."""
+        """The instance kept with the model: what it has traced and tabulated serves every block."""
         key = ("collapse", problem.release.hash, widened)
         collapse: Collapse = made_once(problem.model, key, lambda: Collapse(problem, widened))
         return collapse
@@ -101,7 +101,7 @@ class Collapse:
 
     @cached_property
     def fixed(self) -> Fixed:
-        """Where there is no parameter."""
+        """The laws and the likelihood of a problem without parameters."""
         target = self.target
 
         def laws(data: Any) -> Any:
@@ -114,7 +114,7 @@ class Collapse:
             return Fixed(*jax.tree.map(np.asarray, self._program("fixed", lambda: laws)(self.data)))
 
     def prepare(self) -> None:
-        """Compile what a pilot will weigh parameters by, then what draws the statistics, in threads of their own."""
+        """Compile the likelihood for a pilot, then the program that draws the statistics, in threads of their own."""
         model, rows = self.target.model, self.rows
         shapes = {n: jax.ShapeDtypeStruct((rows, *model.shape(n)), model.dtype(n)) for n in model.parameters}
         uniform = [jax.ShapeDtypeStruct((rows, entries), np.float64) for entries in self.target.uniforms]
@@ -122,8 +122,9 @@ class Collapse:
         self._complete.prepare(np.arange(rows), shapes, self.data, uniform, after=first)
 
     def complete(self, rng: np.random.Generator, values: Columns, rows: int) -> tuple[Columns, Array, Array]:
-        """Every confidential statistic, drawn given parameters and release; how much of each sum may be void; and the
-        log likelihood.
+        """Draws of every confidential statistic given parameters and release, shares left out, and the log likelihood.
+
+        The shares are those of each sum or integral that may be missing, row by row.
         """
         if not values and not self.target.integrals:
             return self._from_tables(rng, rows)
@@ -149,7 +150,7 @@ class Collapse:
         return drawn, repeated(fixed.left), repeated(fixed.log_likelihood)
 
     def _finished(self, rng: np.random.Generator, drawn: Columns, moments: Any, rows: int) -> Columns:
-        """With what is folded drawn too, what follows from others, and types as the model has them."""
+        """The draws with folded (normal) statistics drawn too, measurements added, and types as the model has them."""
         drawn |= self.target.draw_folded(rng, moments, rows)
         self.target.measure(drawn)
         exact = set(self.target.exact)  # as released: a naive analysis may put a count between whole numbers
@@ -159,7 +160,7 @@ class Collapse:
         }
 
     def _completed(self, _: Any, values: Any, data: Any, uniform: Any) -> Any:
-        """One row; its number only says that there is one, where there is no parameter and nothing to invert."""
+        """One row; its number only gives `vmap` an axis where there is no parameter and nothing to invert."""
         drawn, left, moments, log_likelihood = self.target.completed(values, data, uniform)
         return drawn, left, moments, log_likelihood if self.target.draws_as_it_weighs else jnp.zeros(())
 
@@ -216,7 +217,7 @@ class WeighCollapsed:
     widened: Widened = ()
 
     def __call__(self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
-        """Every candidate survives; `log_weights` and what sums `neglected` are among the columns."""
+        """Every candidate survives; `log_weights` and the shares that sums `neglected` are among the columns."""
         values, log_ratio = self.proposal(rng, rows, poll)
         collapse = Collapse.of(self.problem, self.widened)
         drawn, neglected, log_likelihood = collapse.complete(rng, values, rows)
@@ -232,7 +233,7 @@ class WeighCollapsed:
 
 
 def too_narrow(collapse: Collapse, log_weights: Array, neglected: Array) -> list[tuple[str, ...]]:
-    """The sums too much of which may be void: the mean share of each row's bound, by the rows' weights."""
+    """The sums of which too much may be missing: the share of each row's bound, averaged by the rows' weights."""
     if not neglected.shape[1] or not np.any(log_weights > -np.inf):
         return []
     return collapse.target.too_narrow(shares_left_out(log_weights, neglected), NEGLECTED)
@@ -248,9 +249,9 @@ def too_rough(collapse: Collapse, log_weights: Array, neglected: Array) -> str |
 
 
 def shares_left_out(log_weights: Array, neglected: Array) -> Array:
-    """For each sum, the share of the evidence that may be void, beyond its windows.
+    """For each sum, the share of the evidence that its windows may leave out.
 
-    Weights are bounds of the likelihood, so no parameter value that the windows do not serve is passed over.
+    Weights are upper bounds of the likelihood, so parameter values that the windows do not serve are not passed over.
     """
     if not np.any(log_weights > -np.inf):
         return np.zeros(neglected.shape[1])
@@ -259,6 +260,6 @@ def shares_left_out(log_weights: Array, neglected: Array) -> Array:
 
 
 def doubled(widened: Widened, names: Sequence[tuple[str, ...]]) -> Widened:
-    """The windows of these sums once more as wide."""
+    """`widened` with the windows of these sums doubled once more."""
     counts = dict(widened)
     return tuple(sorted({**counts, **{group: counts.get(group, 0) + 1 for group in names}}.items()))

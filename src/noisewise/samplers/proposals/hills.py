@@ -1,8 +1,8 @@
-"""Hills of the posterior that a search has hardly met, climbed to from rows on their slopes.
+"""Hills (modes) of the posterior that a search has hardly met, climbed to from rows on their slopes.
 
 A hill far narrower than the search is met by a row or two, or by none; a fit to the search's weights would leave it to
-chance. But the likelihood is known, and rises towards the hill. So rows higher than their neighbours are climbed from,
-and the law of what follows has a component about every top. Weights are exact, whatever the climbs find.
+chance. But the likelihood is known, and rises towards the hill. So climbs start from rows higher than their neighbours,
+and the next round's law has a component about every top found. Weights are exact, whatever the climbs find.
 Derivation: docs/derivations/importance.md.
 """
 
@@ -25,44 +25,48 @@ from noisewise.samplers.proposals.mixture import StudentMixture
 from noisewise.samplers.walking.starts import spread_out
 
 LIKELIEST, ANYWHERE = 48, 16
-"""How many climbs begin far from each other among rows of weight, and how many far from each other among all."""
+"""How many climbs begin among rows of high weight, far from each other, and how many likewise among all rows."""
 BATCHES = 3
-"""Of climbs: one after the other, so that those of the later ones end where hills are known already."""
+"""Batches of climbs, one after the other, so that climbs of later batches end where hills are known already."""
 LEAST_POINTS, POINTS_EACH = 48, 12
 """Points about each climber at every step: at least, and for each coordinate."""
 SELECTED = 0.25
 """Share of the points, the highest, that a climber follows."""
 LASTING = 0.3
-"""Share that a climber's old spread has in the new one: on the way, it cannot fall by more than half at a step."""
+"""Share of the old spread in a climber's new one, so that on the way it cannot fall by more than half at a step."""
 THIN = 1e-12
-"""Least width of a ridge, squared, beside its length: as thin as its covariance can be factored."""
+"""Least squared width of a ridge beside its squared length: any thinner, its covariance could not be factored."""
 LEAST_CLIMBED, MOST_CLIMBED, SUMMED = 2**13, 2**17, 2**27
 """Rows that all climbs may look at, at least and at most; values that their sums may run over between these."""
 STEPS = 40
-"""Of a climb, at most."""
+"""Most steps of a climb."""
 NEAR = 1.5
-"""How far below the highest, for each coordinate, points are on average about a climber that has come to the width of
-its hill: half where they are spread as a normal hill is, one where their variances are twice as large."""
+"""Mean fall of points below the highest, for each coordinate, up to which a climber counts as wide as its hill.
+
+The fall is one half for points spread as a normal hill is, and one where their variances are twice as large.
+"""
 WIDER = 2.0
-"""How many times as large as those of the hill the variances are that a climber is to arrive at."""
+"""Variances that a climber is to arrive at, in units of those of its hill."""
 STILL = 0.3
-"""Standard deviations, for each coordinate, and half the change in the logarithm of its variance, that the last step of
-a climber may have moved it by."""
+"""Most that the last step of a climber may change, for each coordinate.
+
+It bounds the centre's move in standard deviations, and half the change in the logarithm of the variance.
+"""
 LOWER = 12.0
-"""How much less, in logs, the mass of another hill may be to be part of the law."""
+"""How much less than the largest, in logs, the mass of a hill may be and still be part of the law."""
 HIGHER = 1.0
-"""How much higher than the top of a wide hill, in logs, a point on it must be to be on a narrow one of its own."""
+"""How much higher than the top of a wide hill, in logs, a point near it must be to count as a hill of its own."""
 MOST_HILLS = 64
-"""Components of the law at most."""
+"""Most components of the law."""
 APART = 9.0
-"""Squared distance from a top, in units of its hill's spread, beyond which another hill may be."""
+"""Squared distance from a top, in units of its hill's spread, beyond which a point may be on another hill."""
 
 
 @dataclass(frozen=True, eq=False)
 class Climbers:
-    """Where the climbs are: centres (climbers, coordinates), Cholesky factors of their spread, the highest points seen.
+    """Where the climbs are: centres (climbers, coordinates), Cholesky factors of their spread, greatest heights seen.
 
-    `whole` are the whole-numbered parameters of each, which stay as they are.
+    `whole` are the whole-numbered parameters of each climber, which stay as they are.
     """
 
     centres: Array
@@ -76,7 +80,7 @@ class Climbers:
         return self.heights + _log_volume(self.factors)
 
     def have(self, point: Array, height: float) -> bool:
-        """Whether a point is on the hill of one of them: near it and hardly higher, or it is on one of its own."""
+        """Whether a point is on a climber's hill: near it and hardly higher. A higher one is on a hill of its own."""
         away = np.linalg.solve(self.factors, (point - self.centres)[:, :, None])
         near = np.square(away).sum(axis=(1, 2)) <= APART
         return bool(np.any(near & (height <= self.heights + HIGHER)))
@@ -102,7 +106,7 @@ class Ground:
         return max(LEAST_CLIMBED, min(MOST_CLIMBED, SUMMED // Collapse.of(self.problem, self.widened).work))
 
     def heights(self, free: Array, whole: Columns) -> Array:
-        """At each row; -inf where there is no density."""
+        """The log density at each row; -inf where there is none."""
         rows, blocks = self.rows, -(-len(free) // self.rows)
         index = np.minimum(np.arange(blocks * rows), len(free) - 1).reshape(blocks, rows)
         works = [
@@ -123,7 +127,7 @@ def _heights(problem: Problem, space: Space, widened: Widened, free: Array, whol
 
 
 def hills(rng: np.random.Generator, ground: Ground, searched: Round) -> StudentMixture | None:
-    """Student laws about the tops that climbs from rows of a search lead to, by the mass of each; None without rows."""
+    """Student laws about the tops that climbs from a search's rows lead to, by mass; None where rows are too few."""
     heights = searched.heights
     known = np.flatnonzero(np.isfinite(heights))
     free, heights, log_weights = searched.free[known], heights[known], searched.log_weights[known]
@@ -148,7 +152,7 @@ def hills(rng: np.random.Generator, ground: Ground, searched: Round) -> StudentM
 
 
 def _local_tops(free: Array, heights: Array) -> tuple[Array, Array, Array]:
-    """Rows higher than all their neighbours; the spread of all in each coordinate; in its units, how far they are."""
+    """Rows higher than all their neighbours; the spread of all rows by coordinate; how far neighbours lie, in it."""
     from scipy.spatial import KDTree
 
     low, high = np.quantile(free, [0.16, 0.84], axis=0)
@@ -159,29 +163,30 @@ def _local_tops(free: Array, heights: Array) -> tuple[Array, Array, Array]:
 
 
 def _far_apart(points: Array, log_weights: Array) -> Array:
-    """Which points to climb from: those of weight that are far from each other, and some that are, whatever they weigh.
+    """Which points to climb from: some of high weight, far from each other, and some far from each other among all.
 
-    A row's weight counts how few others are near it.
+    Unlike its height, the weight of a row takes account of how few others are near it.
     """
     of_weight = spread_out(points, log_weights, LIKELIEST)
     return np.unique(np.concatenate([of_weight, spread_out(points, np.zeros(len(points)), ANYWHERE)]))
 
 
 def _neighbours(size: int) -> int:
-    """How many rows a start is to be higher than."""
+    """How many neighbours a start is to be higher than."""
     return 2 * size + 6
 
 
 def _climbed(
     rng: np.random.Generator, ground: Ground, known: Climbers, begun: Climbers, left: int
 ) -> tuple[Climbers, int]:
-    """Those that are at their tops already, and those that have begun, each spread as the points about it that matter.
+    """Move climbers that have `begun` to their tops: the `known` climbers with these, and the rows left.
 
-    Ends when `left` rows have been looked at; how many are left then.
+    The climbs end when `left` rows have been evaluated, if not before.
 
     A step draws points about every climber, and moves it to the mean of the highest of them. Its spread becomes theirs
     about where it was, so that it grows where the way goes on, and falls about a top (Hansen and Ostermeier 2001).
-    About a top as wide as they are, points are weighed instead. Who comes to a hill where another is goes no further.
+    Where the points are as wide as the hill, they are weighed instead. A climber that comes to a hill where another
+    has arrived is dropped.
     """
     size = begun.centres.shape[1]
     points = max(LEAST_POINTS, POINTS_EACH * size)
@@ -226,10 +231,10 @@ def _climbed(
 
 
 def _by_weight(steps: Array, heights: Array, standard: Array, least: int) -> tuple[Array, Array]:
-    """Where the hill's own mass is by points about a climber that is as wide, or nearly; and how wide it is to be next.
+    """The move and the next spread of a climber that is about as wide as its hill: towards the hill's own mass.
 
-    Points are weighed against the normal law that they came from, so that a ridge is followed along its length: where
-    the hill is wider than the points are, their weights widen them.
+    Points are weighed by the hill over the normal law that they came from, so that a ridge is followed along its
+    length: where the hill is wider than the points are, their weights widen the spread.
     """
     log_weights = heights + 0.5 * np.square(standard).sum(axis=1)
     power = weights.flattening(log_weights, float(least))
@@ -260,7 +265,7 @@ def _law(climbers: Climbers) -> StudentMixture:
 
 
 def mixed_evenly(*laws: StudentMixture) -> StudentMixture:
-    """The mixture that has as much of each."""
+    """The mixture of these laws in equal parts."""
     shares = np.concatenate([law.shares for law in laws]) / len(laws)
     return StudentMixture(
         shares, np.concatenate([law.centres for law in laws]), np.concatenate([law.factors for law in laws])

@@ -1,8 +1,8 @@
-"""Parameters weighed by the likelihood of very many rows, from a proposal about the tops of their posterior.
+"""Parameters weighed by the likelihood of very many rows, from a proposal about the tops (modes) of their posterior.
 
-The posterior of a few parameters given a million rows is narrow: nothing is found there by draws of the prior. So the
-tops of the posterior are climbed to, on some of the rows and then on all, and the proposal is a Student law about each,
-as wide as the curvature says, with the usual share of the prior. Weights are exact, whatever the climbs found.
+The posterior of a few parameters given a million rows is narrow: draws of the prior hardly ever fall there. So the tops
+are climbed to by Newton's steps, on some of the rows and then on all. The proposal is a Student law about each top, as
+wide as the curvature says, with the usual share of the prior. Weights are exact, whatever the climbs found.
 Derivation: docs/derivations/importance.md.
 """
 
@@ -40,21 +40,21 @@ from noisewise.samplers.proposals.mixture import StudentMixture
 from noisewise.samplers.proposals.proposal import Proposal, drawn_in_order, made_once, space_of
 
 MANY = 2**16
-"""Entries of a statistic from which on this way is taken unasked; its draws would not be kept anyway."""
+"""Entries of a statistic from which on this way is taken unasked: draws of so many would not be kept anyway."""
 SOME = 2**13
-"""Rows that the first climbs are on."""
+"""Rows that the first climbs use."""
 CANDIDATES, HIGHEST, FARTHEST = 64, 8, 8
-"""Draws of the prior that are looked at; how many of the highest are climbed from, and of those farthest from these."""
+"""Draws of the prior; how many of the highest are climbed from, and how many of those farthest from these."""
 MOST_FREE = 10
 """Free coordinates up to which this way is taken unasked: beyond, few weights would count."""
 STEPS = 60
-"""Of a climb, at most."""
+"""Most steps of a climb."""
 SETTLED = 1e-6
-"""What a Newton step may still promise, in log density, at the top."""
+"""Gain in log density that a Newton step may still promise where a climb ends."""
 LOWER = 30.0
-"""How much lower than the highest, in log density, another top may be to be part of the proposal."""
+"""How much lower than the highest top, in log density, another may be and still be part of the proposal."""
 FAINT = 1000.0
-"""A log weight so much below that of the top is zero in floating point, beside it."""
+"""A weight whose log is so much below that of the top is zero beside it in floating point."""
 TOGETHER = 4
 """Parameter values of one block."""
 INEXACT = 1e-4
@@ -71,7 +71,7 @@ def applies(problem: Problem) -> bool:
 
 
 def left_out(problem: Problem) -> str:
-    """What to say of the statistics, of which no draws are kept."""
+    """A sentence about the statistics, of which no draws are kept."""
     sizes = {name: math.prod(problem.model.shape(name)) for name in problem.release}
     names = " and ".join(f"'{name}' ({size:,} entries)" for name, size in sizes.items())
     return (
@@ -90,7 +90,7 @@ def are_many(problem: Problem) -> bool:
 def _is_plain(problem: Problem) -> bool:
     """Whether rows are of laws on the whole line, under smooth or Laplace noise, with few parameters.
 
-    Elsewhere the error of the panels is not known as well: at ends where densities rise without bound, or noise ends.
+    Otherwise the panels' error is not known as well: at ends where densities rise without bound, or where noise ends.
     """
     model, release = problem.model, problem.release
     rows_of = [_row_law(model, release[name].mechanism, name) for name in release]
@@ -124,10 +124,10 @@ def _row_law(model: Model, mechanism: Any, name: str) -> tuple[str, str] | None:
 
 
 class ManyRows:
-    """log density of parameters, in free coordinates, with all rows of the release, or with some of them."""
+    """log density of parameters, in free coordinates, together with all rows of the release, or with some of them."""
 
     def __init__(self, problem: Problem, engine: Engine | None, share: int | None = None) -> None:
-        """With `share`, of about so many rows of each statistic."""
+        """With `share`, only about so many rows of each statistic are used."""
         self.problem, self.space, self.engine = problem, space_of(problem.model), engine
         self.rows = {name: self._rows(name, share) for name in problem.release}
 
@@ -151,7 +151,7 @@ class ManyRows:
         return {parent: values[parent] for parent in self.problem.model.law(name).parents}
 
     def log_likelihood(self, values: Mapping[str, Any]) -> float:
-        """log density of the release at one value of each parameter; panels follow."""
+        """log density of the release at one value of each parameter; panels that no longer serve are laid anew."""
         return sum(float(np.sum(own.log_likelihoods(self._given(name, values)))) for name, own in self.rows.items())
 
     def log_likelihood_near(self, values: Mapping[str, Any], least: float) -> float:
@@ -164,9 +164,9 @@ class ManyRows:
         return total
 
     def lay(self, values: Mapping[str, Any]) -> float:
-        """Lay the panels anew, at these values and no others near them: they decide the last digits of all that follow.
+        """Lay the panels anew, at exactly these values, and return the log likelihood there.
 
-        The log likelihood there.
+        The panels decide the last digits of all that follow, so panels laid near by will not do.
         """
         for own in self.rows.values():
             own.panels = None
@@ -177,7 +177,7 @@ class ManyRows:
         return sum(float(np.sum(own.errors)) for own in self.rows.values())
 
     def at(self, free: Array) -> float:
-        """The log density."""
+        """The log density at one free vector; -inf where it is not a finite number."""
         values, log_prior = self.space.points(free[None])
         if not np.isfinite(log_prior[0]):
             return -math.inf
@@ -227,7 +227,7 @@ class Top:
 
 
 def climbed(density: ManyRows, free: Array, poll: Callable[[], None]) -> Top | None:
-    """The top that Newton's steps lead to, halved while the density would fall; None where they lead to none."""
+    """The top that Newton's steps lead to, each halved while the density would fall; None where there is none."""
     value, gradient, information = density.curved(free)
     for _ in range(STEPS):
         poll()
@@ -281,7 +281,7 @@ def _starts(free: Array, heights: Array) -> list[Array]:
 
 
 def _apart(candidates: Sequence[Top]) -> list[Top]:
-    """Different tops, highest first."""
+    """The tops that differ from each other, highest first."""
     different: list[Top] = []
     for top in sorted(candidates, key=lambda top: -top.height):
         if all(top.differs(other) or other.differs(top) for other in different):
@@ -309,7 +309,7 @@ class WeighRows:
     proposal: Proposal
     reference: dict[str, Array]
     log_weight: float
-    """At the reference: what is too far below it has no weight."""
+    """The log weight at the reference: candidates too far below it have no weight."""
 
     def __call__(self, rng: np.random.Generator, inputs: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Every candidate survives; `log_weights` is among the columns."""
@@ -326,7 +326,7 @@ class WeighRows:
     def density(self, laid: ManyRows | None = None) -> ManyRows:
         """The density with panels laid at the reference: kept with the model, laid once in each process.
 
-        `laid` is one whose panels were laid there already.
+        `laid` is a density whose panels have been laid there already.
         """
         programs: dict[Any, Any] = self.problem.model.compiled
         place = b"".join(self.reference[name].tobytes() for name in sorted(self.reference))
@@ -346,7 +346,7 @@ class WeighRows:
 
 @dataclass(frozen=True)
 class RowsPlan:
-    """What the climbs settled: the weighing of all draws, and what it took."""
+    """What the climbs settled: how all draws are weighed, the tops found, the error of the integrals, and the time."""
 
     weigh: WeighRows
     tops: int

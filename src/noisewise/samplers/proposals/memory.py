@@ -1,6 +1,6 @@
 """All rounds of a pilot as one sample: each row weighed against all the laws that rows came from.
 
-A round fitted to most of the posterior may hardly come to the rest of it, which an earlier round has seen. Weighed
+A round fitted to most of the posterior may hardly reach the rest of it, which an earlier round has seen. Weighed
 against the average of all proposals, early rows count where the later ones are few, and nowhere else (Cornuet, Marin,
 Mira and Robert 2012). Derivation: docs/derivations/importance.md.
 """
@@ -43,7 +43,7 @@ class Round:
 
 
 class Memory:
-    """The rounds so far."""
+    """The rounds so far, and the weights of all their rows together."""
 
     def __init__(self, space: Space, tabled: tuple[str, ...], chunk: int) -> None:
         self.space, self.tabled, self.chunk = space, tabled, chunk

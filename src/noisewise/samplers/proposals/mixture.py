@@ -1,6 +1,6 @@
 """A mixture of multivariate Student laws fitted to weighted points: what adapted proposals draw from.
 
-Heavy tails, because a proposal lighter than its target has weights that a pilot does not show. Fitted by the
+Its tails are heavy: a proposal with lighter tails than its target has weights that a pilot does not show. Fitted by the
 expectation-maximisation algorithm of Peel and McLachlan (2000); the number of components by a penalised likelihood.
 """
 
@@ -114,7 +114,7 @@ def fitted_mixture(
     worthwhile: float = WORTHWHILE,
     least: float = LEAST,
 ) -> StudentMixture:
-    """The mixture of at most `most` components that equally weighted `points`, worth `effective` draws, speak for.
+    """The mixture of at most `most` components that equally weighted `points`, worth `effective` draws, support.
 
     Components are added one at a time, until one more is not worth its cost. No variance of theirs is below `least`
     times that of all points.
@@ -163,7 +163,7 @@ def _maximise(
 
 
 def _step(points: Array, distances: list[Array], owned: Array, ridge: Array, toward: float) -> StudentMixture:
-    """One step of expectation and maximisation, from a mixture at these distances that owns so much of each row."""
+    """One step of expectation and maximisation, given the components' distances to the rows and shares of them."""
     size = points.shape[1]
     shares = np.maximum(owned.mean(axis=1), 1e-6)
     centres, factors = [], []

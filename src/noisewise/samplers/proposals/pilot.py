@@ -38,12 +38,14 @@ from noisewise.samplers.proposals.weighted_candidates import Poll, Weigh, block_
 ROUND = 2**14
 """Parameter values of one pilot round."""
 SEARCHED, FITTED, LEAST_ROUND, LEAST_EACH = 2**24, 2**22, 2**11, 2**9
-"""Numbers that the exact likelihood of a round's rows may handle: in the search, which must meet every hill, and after
-it; rows of a round all the same, and for each free coordinate."""
+"""Most numbers that the exact likelihoods of a round may handle: in the search, which must meet every hill, and later.
+
+But a round has at least `LEAST_ROUND` rows, and `LEAST_EACH` for each free coordinate.
+"""
 ENOUGH_ACCEPTED = 30.0
-"""Rows of the prior that rejection would accept, from which on a tenth of the posterior at most goes unseen."""
+"""Prior rows that rejection would accept: from this number on, at most a tenth of the posterior goes unseen."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 8
-"""Rounds that a pilot has: the search, one that needs no flattening, and the look at the weights; and at most."""
+"""Least rounds of a pilot (the search, one without flattening, the look at the weights); most rounds of fitting."""
 MOST_SIMULATIONS = 64
 
 
@@ -54,7 +56,7 @@ class PilotPlan:
     proposal: Proposal
     simulations: int = 1
     log_weights: Array = field(default_factory=lambda: np.empty(0))
-    """Weights of the last round: of `proposal` itself where it was looked at, else of the law before it."""
+    """Log weights of the last round: from `proposal` itself where it was looked at, else from the law before it."""
     columns: Columns = field(default_factory=dict)
     """Parameters of that round."""
     proposals: int = 0
@@ -71,7 +73,7 @@ def pilot_of(
 ) -> PilotPlan:
     """Run what pilot the sampler's settings need: rounds to adapt a proposal, one more to `look` at its weights.
 
-    Of the sampler, `proposal`, `prior_share`, `simulations` (1 where it has none) and `collapse` are looked at.
+    Of the sampler's settings, `proposal`, `prior_share`, `simulations` (1 where it has none) and `collapse` count.
     """
     start = time.monotonic()
     proposal, simulations = sampler.proposal, getattr(sampler, "simulations", 1)
@@ -95,14 +97,14 @@ def pilot_of(
 
 
 def least_work(problem: Problem) -> int:
-    """Numbers that a pilot handles at least where parameters are weighed by the exact likelihood."""
+    """Least numbers that a pilot handles where parameters are weighed by the exact likelihood."""
     collapse = Collapse.of(problem)
     rounds = [SEARCHED, *[FITTED] * (LEAST_ROUNDS - 1)]
     return sum(max(_collapsed_round(problem, numbers), collapse.rows) for numbers in rounds) * collapse.work
 
 
 def _collapsed_round(problem: Problem, numbers: int) -> int:
-    """Parameter values of one round by the exact likelihood, which may handle so many numbers."""
+    """Parameter values of one round weighed by the exact likelihood, which may handle so many numbers."""
     dear = numbers // Collapse.of(problem).work
     return min(ROUND, max(LEAST_ROUND, LEAST_EACH * space_of(problem.model).size, dear))
 
@@ -138,14 +140,14 @@ class _Pilot:
         self.pace = min(self.pace or np.inf, (time.monotonic() - start) / made)
 
     def look(self, law: Proposal, simulations: int) -> None:
-        """A round with so many simulations, of no more of them in all than other rounds have."""
+        """One round with so many simulations of each value: the more, the fewer values, but at least `LEAST_ROUND`."""
         if simulations != self.simulations:
             self.round_rows = max(LEAST_ROUND, self.round_rows * self.simulations // simulations)
             self.simulations, self.rows = simulations, block_rows(self.problem, simulations)
         self.round(law)
 
     def search(self, space: Space) -> Adapted | None:
-        """The law that a search for the posterior begins with, where one is of use."""
+        """The wide law that the first round draws from; None where it is of no use."""
         rng = generator(self.seed, Purpose.PILOT, AFTER_ROUND)
         return search(space, space.model.draw(rng, drawn_in_order(space.model), self.rows))
 
@@ -192,7 +194,11 @@ class _Pilot:
     def _fit(
         self, rng: np.random.Generator, space: Space, memory: Memory
     ) -> tuple[mixture.StudentMixture | None, dict[str, ValueTable], float] | None:
-        """Laws fitted to the draws of all rounds by their weights, flattened so far that enough is left of the last."""
+        """Mixture and tables fitted to the rows of all rounds by their weights, and the power that flattens these.
+
+        The power is the largest up to 1 that leaves enough effective rows of the last round. None where too few of
+        those rows have weight.
+        """
         last = memory.rounds[-1].log_weights
         positive = int(np.sum(last > -np.inf))
         least = 60.0 + 10.0 * space.size
@@ -211,7 +217,7 @@ class _Pilot:
         return mixture.fitted_mixture(rng, memory.free()[index], weights.effective_size(flat), **fine), tables, power
 
     def best_simulations(self, law: Proposal) -> int:
-        """The number m for which the variance of the weights, times the work of one, is least.
+        """The number m for which the variance of the weights, times the work of one parameter value, is least.
 
         Given parameters, m simulations of a part leave E[eta^2] / m + E[eta]^2 (1 - 1/m) as mean square of its factor,
         and parts are independent. Work is counted, not timed: numbers handled for one parameter value and its

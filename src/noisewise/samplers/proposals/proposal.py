@@ -1,7 +1,7 @@
 """Proposals for the parameters: the prior, the user's own laws, or a mixture of Student laws fitted to pilot draws.
 
-Each gives parameter values with log pi0(theta) - log g(theta), where g keeps a share of the prior, so that no weight
-exceeds the prior's own by more than one over that share. Derivation: docs/derivations/importance.md.
+Each gives parameter values with log pi0(theta) - log g(theta). The proposal g keeps a share of the prior, so that no
+weight is more than 1/share times what it would be from the prior. Derivation: docs/derivations/importance.md.
 """
 
 import math
@@ -134,7 +134,7 @@ class Given:
     share: float
     density: Compiled = field(compare=False)
     priors: dict[str, Compiled] = field(compare=False)
-    """Prior densities of those among the laws that others follow."""
+    """Prior densities of those proposed parameters that other parameters are drawn given."""
 
     def __call__(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array]:
         """Draws of the defensive mixture with their density ratios."""
@@ -156,7 +156,7 @@ class Given:
         return mixed_with_prior(values, prior, chosen, log_gain, self.share)
 
     def _moved_inside(self, name: str, values: Columns, prior: Columns) -> Array:
-        """Rows off the prior's support, which have no weight; they get a value that others can be drawn given."""
+        """Rows off the prior's support, of weight zero: they get a value given which other parameters can be drawn."""
         if name not in self.priors:
             return np.zeros(len(values[name]), bool)
         with double():

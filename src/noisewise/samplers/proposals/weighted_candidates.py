@@ -1,6 +1,6 @@
 """Weighted candidates: parameters from a proposal, statistics from the model, weights from the noise density.
 
-What `Importance`, `RejectionControl` and their pilots share. Derivation: docs/derivations/importance.md.
+Shared by `Importance`, `RejectionControl` and their pilots. Derivation: docs/derivations/importance.md.
 """
 
 import math
@@ -21,7 +21,7 @@ Poll = Callable[[], None]
 ROWS, LEAST_ROWS, CELLS = 2**15, 64, 2**19
 """Rows of one block at most and at least, and numbers that it may handle between these."""
 RECORDS = 8
-"""Numbers in simulated records of a total that count as one: they are added up in parts, and are never all there."""
+"""Numbers in a total's simulated records that count as one: they are added up in parts, never all held at once."""
 
 
 def block_rows(problem: Problem, simulations: int = 1) -> int:
@@ -68,14 +68,14 @@ class Weigh:
         return values, log_ratio + log_average(log_etas).sum(axis=1)
 
     def looked_at(self, rng: np.random.Generator, rows: int, poll: Poll) -> tuple[Columns, Array, Array]:
-        """Parameters of a pilot's round, their weights, and each simulation's factor of them, part by part."""
+        """Parameters of a pilot's round, their log weights, and each simulation's log factor of them, part by part."""
         values, log_ratio = self.proposal(rng, rows, poll)
         _, log_etas = self.tried(rng, values, rows, poll)
         log_etas[:, :, 0] += log_ratio[:, None]
         return values, log_average(log_etas).sum(axis=1), log_etas
 
     def tried(self, rng: np.random.Generator, values: Columns, rows: int, poll: Poll) -> tuple[Columns, Array]:
-        """Several statistics for each row of parameter values: (rows, simulations, ...), and log eta by part."""
+        """Several simulations for each row of parameter values, (rows, simulations, ...), and their log eta by part."""
         several = {name: np.repeat(column, self.simulations, axis=0) for name, column in values.items()}
         columns, terms = simulate_and_weigh(self.problem, rng, several, rows * self.simulations, poll)
         shaped = {name: column.reshape(rows, self.simulations, *column.shape[1:]) for name, column in columns.items()}

@@ -17,15 +17,15 @@ from noisewise.numerics.compiled import AT_ONCE, PLAINLY
 PIECE = 100
 """Iterations between two looks at the clock."""
 PILOT = 3
-"""Pieces of a chain by which its coordinates are chosen: part of the warm-up, where that is twice as long."""
+"""Pieces of a chain by which its coordinates are chosen: part of a warm-up that is at least twice as long."""
 MANY = 4_000
-"""Unknowns beyond which the start of a chain, tried at many places, takes longer to run than to compile."""
+"""Unknowns beyond which starting chains, from many places, takes longer to run than to compile."""
 DENSE = 32
 """Unknowns up to which the mass matrix is dense by default."""
 
 
 class Programs:
-    """The compiled pieces of a run, kept on the model."""
+    """The compiled programs of a run, kept on the model."""
 
     def __init__(self, target: Target, dense: bool | None, **options: Any) -> None:
         """`options` as NumPyro's; a `dense` mass matrix is decided by the number of unknowns where it is None."""
@@ -55,7 +55,7 @@ class Programs:
         return state, lambda before: step(before, (data,))
 
     def prepare(self, data: Any, chains: int, finished: int) -> None:
-        """Compile what the run will ask for, in threads of their own: pieces of chains first, which take longest.
+        """Compile the programs of the run, in threads of their own: pieces of chains first, which take longest.
 
         `finished` is how many rows `finish` is given at a time.
         """
@@ -77,7 +77,7 @@ class Programs:
     def start(self, free: Array, keys: Array, variances: Array, data: Any) -> list[Any]:
         """The states of chains (rows) whose mass matrix begins with these variances of the free vector over its scale.
 
-        All at once: a chain's start is a hundred steps of the program, and a call of it costs as much.
+        All chains start in one call: a start takes a hundred steps of the program, and a call costs as much again.
         """
         states = jax.tree.map(
             np.asarray, self._program("start", lambda: partial(self._states))(free, keys, variances, data)
@@ -107,9 +107,9 @@ class Programs:
         return _plain(last), seen
 
     def energies(self, rows: dict[str, Array], data: Any, chains: int) -> tuple[Array, Array]:
-        """Free vectors of rows of values, and minus the log density there: those of so many chains that begin there.
+        """Free vectors of rows of values, and minus the log density at each: as of chains that start there.
 
-        A program of their own would take as long to compile as they take to compute, and longer.
+        They start so many `chains` at a time. A program for energies alone would take longer to compile than this.
         """
         own = self._program("free", lambda: jax.vmap(self.target.free_from, in_axes=(0, None)))
         free = np.asarray(own(rows, data["centring"]))
@@ -153,12 +153,12 @@ class Programs:
 
 
 def _numbers(*shape: int) -> jax.ShapeDtypeStruct:
-    """What stands for an array of so many."""
+    """Shape and type of an array of numbers, for compiling a program before its arguments are there."""
     return jax.ShapeDtypeStruct(shape, np.float64)
 
 
 def _plain(state: Any) -> Any:
-    """A state whose random keys are plain arrays, to leave a program with."""
+    """A state whose random keys are plain arrays, so that a program can return it."""
     adapt = state.adapt_state._replace(rng_key=jax.random.key_data(state.adapt_state.rng_key))
     return state._replace(rng_key=jax.random.key_data(state.rng_key), adapt_state=adapt)
 

@@ -33,7 +33,7 @@ LEVELS = 2.38 * 2.0 ** np.arange(1, -6, -1)
 DENSE = 200
 """Free coordinates above which the proposal ignores their correlations."""
 NEVER = -800.0
-"""log of a probability of acceptance that no random number is below."""
+"""log of a probability of acceptance so small that no random number is below it."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What adaptation may set: shapes and lengths of steps. Frozen while draws are kept."""
+    """All that adaptation may change: shapes and lengths of steps. Frozen while draws are kept."""
 
     factors: tuple[Array, ...]
     """For each move, a matrix whose square is the covariance of a step of unit length."""
@@ -82,7 +82,7 @@ class Walkers:
 
     @property
     def height(self) -> Array:
-        """log of the estimate that a walker keeps."""
+        """log of the likelihood estimate that each walker keeps."""
         return height(self.log_eta)
 
     def take(self, index: Array) -> "Walkers":
@@ -98,7 +98,7 @@ class Walkers:
         )
 
     def accept(self, proposed: "Walkers", accepted: Array) -> None:
-        """Go to the state of `other` where accepted."""
+        """Take over the state of `proposed` where accepted."""
         rows = np.repeat(accepted, self.log_eta.shape[1])
         self.free = np.where(accepted[:, None], proposed.free, self.free)
         self.log_prior = np.where(accepted, proposed.log_prior, self.log_prior)
@@ -145,7 +145,7 @@ class Moves:
         self.parts = problem.parts
         self.list = self._listed()
         self.most = sum(_most(item) for item in problem.release.values())
-        """Bound of a walker's height, whatever the temperature."""
+        """Upper bound of a walker's height, at any temperature."""
 
     @property
     def cost(self) -> int:
@@ -193,14 +193,14 @@ class Moves:
         return self._simulated(rng, *self._fresh(rng, rows, poll), {}, self.statistics, target, poll)
 
     def placed(self, rng: np.random.Generator, start: Walkers, target: LogFactor, poll: Poll) -> Walkers:
-        """Walkers of one simulation each, given the further simulations that these moves work with."""
+        """The walkers of `start`, of one simulation each, with the further simulations that these moves work with."""
         if self.simulations == 1:
             return start
         walkers = self._simulated(rng, start.free, start.parameters, start.log_prior, {}, self.statistics, target, poll)
         walkers.statistics = {name: np.array(values) for name, values in walkers.statistics.items()}
         for name, values in start.statistics.items():
             walkers.statistics[name][:: self.simulations] = values
-        walkers.log_eta[:, 0] = start.log_eta[:, 0]  # one simulation is the one that the start was chosen by
+        walkers.log_eta[:, 0] = start.log_eta[:, 0]  # the first simulation is that by which the start was chosen
         return walkers
 
     def weigh(self, walkers: Walkers, target: LogFactor) -> Array:
@@ -291,8 +291,8 @@ class Moves:
             free, parameters, log_prior = self._fresh(rng, len(walkers), poll)
         else:
             free, parameters, log_prior = self._walked(rng, walkers, number, kernel, LEVELS[level])
-        # Where the prior allows nothing, or so little that no noise density makes up for it, the model may not even be
-        # drawn from: that row stays, whatever is simulated in its place.
+        # Where the prior density is zero, or so small that no noise density makes up for it, the model may not even be
+        # drawn from: such a row stays where it is, whatever is simulated in place of the proposal.
         possible = np.isfinite(log_prior)
         if not independent:
             with np.errstate(invalid="ignore"):
@@ -351,7 +351,7 @@ class Moves:
 
 
 def whole_steps(rng: np.random.Generator, shape: tuple[int, ...], spread: Array, length: Array) -> Array:
-    """Symmetric whole-numbered steps: of several entries one moves on average, a single entry in half of all cases."""
+    """Symmetric whole-numbered steps: on average one of several entries moves; a single entry moves half the time."""
     entries = int(np.prod(shape[1:]))
     size = 1.0 + np.floor(length.reshape(-1, *(1,) * (len(shape) - 1)) * spread * np.abs(rng.standard_normal(shape)))
     sign = np.where(rng.random(shape) < 0.5, -1, 1)
@@ -360,7 +360,7 @@ def whole_steps(rng: np.random.Generator, shape: tuple[int, ...], spread: Array,
 
 
 def best_lengths(sums: Array, tried: Array) -> list[Array]:
-    """For each move, probabilities of the lengths: half for the largest expected squared jump, half beside it."""
+    """For each move, probabilities of the lengths: half on that of largest expected squared jump, half beside it."""
     probabilities = []
     for total, count in zip(sums, tried, strict=True):
         jump = total / np.maximum(count, 1.0) * LEVELS**2
@@ -374,7 +374,7 @@ def best_lengths(sums: Array, tried: Array) -> list[Array]:
 
 
 def least_variances(free: Array) -> Array:
-    """Variances, coordinate by coordinate, below which no step is to fall: a small part of those of these walkers."""
+    """Least variances of a step, coordinate by coordinate: a small part of the variances of these walkers."""
     return 1e-8 * np.maximum(free[np.isfinite(free).all(axis=1)].var(axis=0), 1e-8)
 
 
@@ -397,7 +397,7 @@ def moving_supports(space: Space) -> set[str]:
 def usable_walkers(
     moves: Moves, rng: np.random.Generator, wanted: int, target: LogFactor, poll: Poll
 ) -> tuple[Walkers | None, int]:
-    """Walkers of the prior, and the rows simulated.
+    """Walkers drawn from the prior, and the number of rows simulated.
 
     Rounds go on until `wanted` walkers could have given the release, or 64 are over; None where no walker could.
     """
@@ -413,7 +413,7 @@ def usable_walkers(
 
 
 def side_by_side(parts: list[Walkers]) -> Walkers:
-    """Walkers side by side."""
+    """The walkers of all parts, joined."""
     first = parts[0]
     return Walkers(
         np.concatenate([part.free for part in parts]),
@@ -425,7 +425,7 @@ def side_by_side(parts: list[Walkers]) -> Walkers:
 
 
 def chosen_by_weight(rng: np.random.Generator, walkers: Walkers, size: int) -> Array:
-    """Indices of `size` walkers, distinct as far as they go, drawn by weight (the largest of log weight + Gumbel)."""
+    """Indices of `size` walkers drawn by weight (largest log weight + Gumbel), distinct unless there are too few."""
     log_weights = np.where(np.isfinite(walkers.log_prior), walkers.height, -np.inf)
     order = np.argsort(-(log_weights + rng.gumbel(size=len(log_weights))), kind="stable")
     return np.resize(order[: min(size, int(np.sum(log_weights > -np.inf)))], size)
@@ -438,7 +438,7 @@ def weighted_cloud(rng: np.random.Generator, walkers: Walkers, size: int) -> Wal
 
 
 def _most(item: Released) -> float:
-    """Bound of log eta_t of one released statistic for 0 <= t <= 1: powers of a density below 1 grow to 1."""
+    """Upper bound of log eta_t of one released statistic, 0 <= t <= 1: powers t of a density below 1 go up to 1."""
     return float(np.sum(np.maximum(np.asarray(item.mechanism.log_sup(item.value), dtype=float), 0.0)))
 
 

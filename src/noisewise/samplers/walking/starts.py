@@ -12,8 +12,9 @@ from noisewise.numerics import Array
 def spread_out(points: Array, log_weights: Array, count: int) -> Array:
     """Indices of `count` points: the likeliest, then again and again the one farthest from those before it.
 
-    Only points that matter compete: the heaviest ones that stand for 2 `count` effective points by their weights to the
-    largest power that leaves so many. Distances are in units of their spread. Repeated where there are too few.
+    Only heavy points compete. Weights are raised to the largest power, up to 1, that leaves 2 `count` effective points,
+    and the heaviest points with 95% of this weight are taken. Distances are in units of their spread. Points are
+    repeated where there are too few.
     """
     possible = np.flatnonzero(log_weights > -np.inf)
     log_weights = log_weights[possible]

@@ -1,6 +1,6 @@
 """Ways to publish that are compared at one budget: clamping bounds, bins, or how often to measure.
 
-Each has its own model and plan, is split as suits it best on some releases, and judged on others.
+Each has its own model and plan. Its best split is searched for on some releases, and it is judged on others.
 docs/derivations/design.md.
 """
 
@@ -51,7 +51,7 @@ class Candidate:
 
 
 def choices(who: str, over: Any, model: Any, plan: Any) -> list[dict[str, Any]]:
-    """All combinations of the values named; one that names nothing where there are none."""
+    """All combinations of the values in `over`, as dicts by name; one empty dict where `over` is None."""
     if over is None:
         return [{}]
     advice = 'Give {"bound": [1.0, 2.0, 4.0]}, and model and plan as functions of bound.'
@@ -68,7 +68,7 @@ def choices(who: str, over: Any, model: Any, plan: Any) -> list[dict[str, Any]]:
 
 
 def common_budget(who: str, ways: "Sequence[Way]", given: Mapping[str, Any]) -> tuple[str, float]:
-    """The kind of the budget, and how much."""
+    """The kind of the budget and its amount; refused where candidates differ in kind, or another kind is given."""
     kinds = {way.plan.kind for way in ways}
     if len(kinds) > 1:
         advice = "Candidates can be compared at one budget only: write all of epsilon, or all of rho."
@@ -97,13 +97,13 @@ class Way:
 
     @classmethod
     def read(cls, who: str, choice: dict[str, Any], model: Any, plan: Any, target: Any, level: float) -> Self:
-        """The model and the plan of a choice."""
+        """The candidate of a choice: its model, plan and target."""
         made = is_model(who, _made(who, "model", model, choice))
         opened = OpenPlan.read(who, _made(who, "plan", plan, choice), made)
         return cls(choice, made, opened, Goal.read(who, target, made, level, needs_goal=False))
 
     def settle(self, effort: Effort, budget: float) -> None:
-        """Make sure that the mechanisms fit the model at this budget."""
+        """Set the budget, and make sure that the mechanisms fit the model at it."""
         self.budget, self.batches = budget, effort.batches
         self.setting = Setting.of(effort, self.model, self.plan, self.target, budget)
 
@@ -137,7 +137,7 @@ class Way:
 
     @cached_property
     def measured(self) -> Array:
-        """Those at its own shares."""
+        """Averages by batch on the other half of the releases, at the shares that the search found."""
         value = self.measure(self.shares)
         self.setting.simulation.forget()
         return value
@@ -147,7 +147,7 @@ class Way:
         return self.setting.means(mechanisms, first, first + self.batches)
 
     def beside(self, best: "Way", sign: float) -> Candidate:
-        """What it is worth, and by how much less than the best: batch by batch, as they share random numbers."""
+        """The target, and by how much it is worse than the best: batch by batch, since batches share random numbers."""
         worse = sign * (self.measured - best.measured)
         return Candidate(
             choice=FrozenDict(self.choice),

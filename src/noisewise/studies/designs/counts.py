@@ -24,14 +24,14 @@ from noisewise.numerics import Array, Compiled, double, tracing
 from noisewise.results.goal import Goal
 
 CELLS, FEWEST_ROWS = 2**20, 2**10
-"""Probabilities that a batch holds at most for one place, by row and value; rows of a batch at least."""
+"""Most probabilities, by row and value, that a batch holds for one place; fewest rows of a batch."""
 PLACES = 8
-"""Places that may have so many; more of them share that."""
+"""Places that may each have `CELLS` probabilities; more places share the room of this many."""
 LOST = 1e-10
-"""Probability of values that are left out, for each row and place."""
+"""Most probability of the values that are left out, for each row and place."""
 WIDENINGS = 6
 ROUNDED = 32, 1024
-"""Values and rows come in multiples of these: a program is compiled for every number of them."""
+"""Values and rows are padded to multiples of these, since every new number of them compiles a program."""
 
 Table = tuple[Array, Array]
 """Values that an entry may have, and the probability of each, by row and value."""
@@ -45,10 +45,10 @@ class Counted:
     model: Model
     name: str
     places: tuple[int, ...]
-    """Of the entries that matter; the others tell nothing of the quantity."""
+    """Places (flat indices) of the entries that matter; the others tell nothing of the target's quantity."""
 
     def serves(self, mechanisms: Mechanisms, place: int | None) -> bool:
-        """Whether the noise acts on every entry alone; where one place is all that matters, that of all statistics."""
+        """Whether its noise acts on every entry alone; where only one `place` matters, the noise of all statistics."""
         among = [self.name] if place is None else list(mechanisms)
         return self.name in mechanisms and all(is_by_entry(mechanisms[name]) for name in among)
 
@@ -94,7 +94,7 @@ class Counted:
     ) -> tuple[Array, Array]:
         """log density of the releases at each row, plan and replicate; and its bound over all rows.
 
-        The bound of one number is the largest eta(r | k). Of arrays that would be far too large, and none is given.
+        For a single number the bound is the largest eta(r | k). For arrays it would be far too large, and is infinite.
         """
         total: Any = 0.0
         for place, (each, chance) in zip(self.places, tables, strict=True):
@@ -107,7 +107,7 @@ class Counted:
 def by_release(
     plans: list[Mechanisms], noisy: list[dict[str, Array]], name: str, of: Callable[[Mechanism, Array], Array]
 ) -> Array:
-    """What `of` gives of every release of a statistic, by plan and replicate."""
+    """`of(mechanism, value)` for every release of a statistic, by plan and replicate."""
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         return np.array(
             [[of(plan[name], value) for value in released[name]] for plan, released in zip(plans, noisy, strict=True)]
@@ -123,7 +123,7 @@ def log_summed(chance: Array, log_eta: Array) -> tuple[Array, Array]:
 
 
 def log_eta_at(mechanism: Mechanism, value: Array, each: Array, place: int) -> Array:
-    """log density of a release by the confidential value in one place; of an exact one, 0 at that value."""
+    """log density of a release for each confidential value in one place; without noise, 0 at the released one."""
     shape = np.shape(value)
     if isinstance(mechanism, Exact):
         return np.where(each == np.ravel(value)[place], 0.0, -np.inf)
@@ -132,7 +132,7 @@ def log_eta_at(mechanism: Mechanism, value: Array, each: Array, place: int) -> A
 
 
 def counted(model: Model, targets: tuple[Goal, ...], place: int | None) -> list[Counted]:
-    """The statistics that can be summed out, where the targets are about entries in `place` alone, or about all."""
+    """The statistics that can be summed out: in the one `place` that the targets are about, or (None) in all."""
     quantities = []
     for name in model.statistics:
         if not _is_free(model, name, targets):
@@ -144,9 +144,9 @@ def counted(model: Model, targets: tuple[Goal, ...], place: int | None) -> list[
 
 
 def common_place(model: Model, targets: tuple[Goal, ...]) -> int | None:
-    """The place that all targets are about, if entries in one place have nothing to do with those in another.
+    """The place that all targets are about, if entries in different places are independent; else None.
 
-    Then the posterior in that place is that of the entries released there, whatever the others are.
+    Then the posterior in that place depends on the entries released there alone.
     """
     asked = {target.index if target.name in model.order else () for target in targets}
     shape = model.shapes[targets[0].name]
@@ -161,7 +161,7 @@ def is_by_entry(mechanism: Mechanism) -> bool:
 
 
 def log_prob(model: Model, name: str, stated: Array, values: Mapping[str, Array]) -> Array:
-    """log density at each row, of as many rows as a power of two: a program is compiled for every number of rows."""
+    """log density at each row. Rows are padded to a power of two: a program is compiled for every number of rows."""
     size = len(stated)
     whole = 1 << (size - 1).bit_length()
     parents = {parent: _filled(values[parent], whole) for parent in model.parents(name)}
@@ -169,14 +169,14 @@ def log_prob(model: Model, name: str, stated: Array, values: Mapping[str, Array]
 
 
 def _filled(column: Array, multiple: int) -> Array:
-    """With the last row again until there is a multiple of so many."""
+    """The column with its last row repeated, until its length is a multiple of `multiple`."""
     return np.concatenate([column, np.repeat(column[-1:], -len(column) % multiple, axis=0)])
 
 
 def _widened(column: Array, chances: Callable[[Array, int], Array], limit: int) -> Table | None:
-    """All values that an entry may have, and their probabilities, for as many rows as `limit` lets be.
+    """All values that an entry may have, and their probabilities, for as many rows as `limit` allows.
 
-    None where so many values would have to be looked at that few rows are left.
+    None where so many values would have to be tabulated that too few rows are left, or where `WIDENINGS` are too few.
     """
     low, high = int(column.min()), int(column.max())
     first, last, chance = low, low, np.empty((len(column), 0))  # there are columns from first to before last
@@ -197,7 +197,7 @@ def _widened(column: Array, chances: Callable[[Array, int], Array], limit: int) 
 
 
 def _is_free(model: Model, name: str, targets: tuple[Goal, ...]) -> bool:
-    """Whether a statistic is of whole numbers that nothing but their release depends on, and has a density."""
+    """Whether a discrete statistic has a density, depends on parameters alone, and is used by its release alone."""
     used = {other for each in (*model.order, *model.derived) for other in takes(model, each)}
     asked = any(target.name == name for target in targets)
     alone = name not in used and not asked and set(model.parents(name)) <= set(model.parameters)
@@ -205,14 +205,14 @@ def _is_free(model: Model, name: str, targets: tuple[Goal, ...]) -> bool:
 
 
 def takes(model: Model, name: str) -> tuple[str, ...]:
-    """What a quantity or a derived one is computed from."""
+    """Names that a quantity of the model, or a derived one, is computed from."""
     return model.derived_from[name] if name in model.derived else model.parents(name)
 
 
 def _is_apart(model: Model, name: str, shape: tuple[int, ...]) -> bool:
     """Whether a law has this shape and independent entries, each with parameters that come from its place alone.
 
-    Told from the operations by which the law's parameters are made of its parents.
+    This is read from the traced operations that compute the law's parameters from its parents.
     """
     law = model.node(name)
     if not isinstance(law, Law) or law.form.shape != shape:
@@ -228,5 +228,5 @@ def _is_apart(model: Model, name: str, shape: tuple[int, ...]) -> bool:
 
 
 def _moving(law: Law, at: Distribution) -> list[Any]:
-    """The law's parameters that its parents enter."""
+    """The law's parameters that depend on its parents."""
     return [value for name, value in law_attributes(at).items() if name not in law.form.fixed]

@@ -170,8 +170,8 @@ def _affine_quantity(model: Model, target: Goal) -> tuple[dict[str, Array], floa
 def _affine(function: Any, shapes: Mapping[str, tuple[int, ...]], constant: Any = None) -> Any:
     """Slopes and constant of a function, and the value of another one that must not depend on its arguments.
 
-    Under `vmap` what does not depend on the arguments stays as it is. So slopes that are no tracers are constant, by
-    the way they were computed and not by their values at some points.
+    None where a slope or that value depends on the arguments. Under `vmap` whatever depends on them is a tracer. So
+    slopes that are no tracers are constant, by the way they were computed and not by their values at some points.
     """
     seen: list[Any] = []
 

@@ -27,7 +27,7 @@ class OpenPlan:
 
     @classmethod
     def read(cls, who: str, plan: Any, model: Model) -> Self:
-        """The plan as a dict of functions of `epsilon`, or all of `rho`, and of mechanisms that stay as they are."""
+        """The plan from a dict of functions of `epsilon`, or all of `rho`, and of mechanisms that stay as they are."""
         if not isinstance(plan, Mapping) or not plan:
             raise refusal(who, "plan", "must be a dict of statistics with functions of a budget", plan, ADVICE)
         makers, fixed, kinds = {}, {}, set()
@@ -65,7 +65,7 @@ class OpenPlan:
 
 
 def _argument(who: str, name: str, function: Any) -> str:
-    """The one argument of a function, which says what its budget is."""
+    """The name of a function's one required argument, which says what kind of budget it takes."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How much is simulated for a design, by which random numbers and where; and what is kept and shown of it."""
+"""The effort behind a design: how many releases are simulated, with what seed, engine, checkpoint and progress bar."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress, Releases
 
 PER_BATCH = 4
-"""Releases of a batch."""
+"""Simulated releases in a batch."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class StudyRun:
     done: int = 0
 
     def tell(self, releases: int) -> None:
-        """So many more releases are measured."""
+        """Count `releases` more as measured, on the bar and in the checkpoint."""
         self.done += releases
         total = max(self.total, self.done)
         self.bar.update(self.done, total, lambda: 0)
@@ -65,10 +65,10 @@ class Effort:
 
     @contextmanager
     def running(self, problem: Problem, target: Any, total: int) -> Iterator[StudyRun]:
-        """The run, new or to go on with.
+        """The run, begun anew or continued from its checkpoint.
 
-        `problem` is one that a release of the first plan poses. With seed and target it says whose the checkpoint is;
-        other ranges and more replicates are welcome, since what is kept is found by plan and batch.
+        `problem` is one that a release of the first plan poses. Problem, seed and target identify the checkpoint.
+        Budgets and replicates may differ from those that it was begun with: kept values are found by plan and batch.
         """
         engine = self.engine or Threads()
         with (

@@ -1,8 +1,8 @@
 """The least budget, or the least number of people, that meets a goal: a root of a function known with noise.
 
-Evaluations at different places share their random numbers, so that differences are far better known than values. The
-search goes no further than the noise lets it see, and asks for more releases while the noise is too large.
-docs/derivations/design.md.
+A place is a budget or a number of people. Evaluations at different places share their random numbers, so that
+differences are far better known than values. The search stops where the noise hides the sign of the difference from the
+goal, and asks for more releases while the noise is too large. docs/derivations/design.md.
 """
 
 import math
@@ -17,11 +17,11 @@ from noisewise.results.goal import Goal
 from noisewise.studies.designs.run import PER_BATCH
 
 Evaluate = Callable[[list[float], int, int], Array]
-"""Averages by place and batch, at places, for batches from the first to before the last."""
+"""A function of places, first and last: averages by place and batch, for batches from the first to before the last."""
 SEEN = 0.25
-"""Parts of a standard error within which a value cannot be told from the goal."""
+"""Fraction of a standard error within which a value cannot be told from the goal."""
 HALVINGS = 8
-"""Places tried between two of the grid."""
+"""Most places tried between two neighbours of the grid."""
 
 
 @dataclass
@@ -30,11 +30,11 @@ class Curve:
 
     evaluate: Evaluate
     target: Goal | None = None
-    """What is measured, where it is simulated: chances have errors of their own."""
+    """The target where it is simulated, since chances have errors of their own; None with closed forms."""
     batches: dict[float, Array] = field(default_factory=dict)
 
     def look(self, places: list[float], batches: int) -> None:
-        """Make sure that there are so many batches at each place."""
+        """Make sure that there are at least `batches` batches at each place."""
         fewest = {len(self.batches.get(place, ())) for place in places}
         for there in sorted(fewest):
             wanting = sorted(place for place in places if len(self.batches.get(place, ())) == there < batches)
@@ -49,13 +49,14 @@ class Curve:
         return sorted(self.batches)
 
     def mean(self, place: float) -> float:
-        """The target there."""
+        """The target's average at a place."""
         return float(np.mean(self.batches[place]))
 
     def error(self, place: float) -> float:
-        """Its standard error; batches are independent. Of a chance that is counted, at least Wilson's.
+        """Its standard error; for a chance that is counted, at least half the width of Wilson's interval at z = 1.
 
-        Where all releases answered alike there is no scatter, but the chance need not be 0 or 1.
+        Batches are independent. Where all releases answered alike they have no scatter, but the chance need not be 0
+        or 1.
         """
         scatter = self._scatter(place)
         if self.target is None or not self.target.is_counted:

@@ -19,38 +19,38 @@ from noisewise.studies.designs.simulation import Simulation, checked_problem
 
 @dataclass
 class Setting:
-    """What analysts believe, what curators may publish, and what it is to be good for."""
+    """Model, plan and target, with the closed form or else the simulation that serves them."""
 
     model: Model
     plan: OpenPlan
     target: Goal
     problem: Problem
-    """That a first release would pose."""
+    """The inference problem that a release at the first budget poses."""
     joint: JointNormal | None
-    """None: no closed form, and releases are simulated."""
+    """The law that gives closed forms; None where there is none, and releases are simulated."""
     simulation: Simulation
 
     @classmethod
     def of(cls, effort: Effort, model: Model, plan: OpenPlan, target: Goal, budget: float, shares: Any = None) -> Self:
-        """The three together; refused where mechanisms of that budget do not fit the model."""
+        """Model, plan and target together; refused where the plan's mechanisms at this budget do not fit the model."""
         mechanisms = plan.at(budget, plan.shares(effort.who, shares))
         problem = checked_problem(model, mechanisms)
         joint = JointNormal.of(model, mechanisms, target)
         return cls(model, plan, target, problem, joint, Simulation(model, (target,), effort.seed, effort.engine))
 
     def keep(self, run: StudyRun, scope: int = 0, batches: int = 32) -> None:
-        """From now on the simulation is part of a run; rows of so many batches are kept in memory."""
+        """Make the simulation part of a run from now on, with the rows of at most `batches` batches kept in memory."""
         self.simulation.run, self.simulation.scope, self.simulation.most_batches = run, scope, batches
 
     def means(self, mechanisms: Mechanisms, first: int, last: int) -> Array:
-        """The target's averages by batch; by closed form, one number."""
+        """The target's average in each batch from `first` to before `last`; by closed form, one number."""
         if self.joint is not None:
             return np.array([self.joint.value(mechanisms)])
         return self.simulation.means(mechanisms, first, last)
 
 
 def is_model(who: str, model: Any) -> Model:
-    """`model`, if it is one."""
+    """`model` itself; refused unless it is a `Model`."""
     if not isinstance(model, Model):
         raise refusal(who, "model", "must be a noisewise Model", model, "Build it with nw.Model.")
     return model

@@ -24,16 +24,16 @@ from noisewise.results.goal import Goal
 from noisewise.studies.designs.counts import Mechanisms, by_release, is_by_entry, log_eta_at, log_summed, takes
 
 ROWS, CELLS = 2**13, 2**23
-"""Values of the share, at most; probabilities that are tabulated, by these and by the number of people."""
+"""Most values of the share; most probabilities tabulated, by value of the share and number of people."""
 LEFT_OUT = 1e-13
-"""Probability of the share's prior beyond the least and beyond the largest of these values."""
+"""Prior probability of the share below the least of these values, and as much above the largest."""
 MOST_PEOPLE = 2**11
-"""People of a table, at most: of every release, as many are convolved as there are categories."""
+"""Most people in a table: every release takes a convolution of such long sequences, one for each other category."""
 
 
 @dataclass(frozen=True)
 class ShareOfTable:
-    """The share of one category."""
+    """The share of one category, with the rest of its table integrated out."""
 
     shares: str
     table: str
@@ -43,7 +43,7 @@ class ShareOfTable:
 
     @classmethod
     def of(cls, model: Model, targets: tuple[Goal, ...]) -> Self | None:
-        """Where all targets are one share of a Dirichlet law that one multinomial table, and nothing else, reads."""
+        """The share that all targets are about; None unless one multinomial table alone reads its Dirichlet law."""
         shares, index = targets[0].name, targets[0].index
         readers = [other for other in (*model.order, *model.derived) if shares in takes(model, other)]
         if {(target.name, target.index) for target in targets} != {(shares, index)} or len(readers) != 1:
@@ -68,9 +68,9 @@ class ShareOfTable:
 
     @cached_property
     def values(self) -> Mapping[str, Array]:
-        """Rows with the share sin(t)^2 at equal steps of t, and the others as expected.
+        """Rows with the share sin(t)^2 at equal steps of t, and the other shares at their expectations.
 
-        In t every binomial law has about the same spread, 1 / (2 sqrt(N)), so that no share has fewer rows than others.
+        In t every binomial law has about the same spread, 1 / (2 sqrt(N)), so that rows are as dense at every share.
         """
         rows = min(ROWS, CELLS // (self.people + 1))
         a, beside = self.concentration[self.place], np.delete(self.concentration, self.place)
@@ -104,7 +104,7 @@ class ShareOfTable:
         return own if isinstance(mechanism, Exact) else own + self._log_others(mechanism, value)[::-1]
 
     def _log_others(self, mechanism: Mechanism, value: Array) -> Array:
-        """log C(t): the other categories are Dirichlet-multinomial; their weights are convolved one by one."""
+        """log C(t) for each t: other categories are Dirichlet-multinomial; their weights are convolved one by one."""
         beside, people = np.delete(self.concentration, self.place), np.arange(self.people + 1.0)[:, None]
         log_eta = np.asarray(mechanism.log_prob(value, np.repeat(people, len(value), axis=1)))
         weight = np.delete(log_eta, self.place, axis=1)

@@ -1,8 +1,9 @@
-"""What analysts would conclude from releases that a plan could make: simulated, weighed, and sampled where need be.
+"""What analysts would conclude from simulated releases: posteriors by weighted prior rows, or sampled where need be.
 
-Releases come in batches. A batch has true values of its own, noise of its own that is the same random numbers at every
-budget, and prior rows of its own, which weighed by the noise density are the posterior of each of its releases.
-Averages of batches are independent, so that their scatter is the Monte Carlo error. docs/derivations/design.md.
+Releases come in batches. A batch has its own true values, its own noise (from the same random numbers at every budget)
+and its own rows of the prior. Weighed by the noise density, these rows represent the posterior of each of the batch's
+releases. Averages of batches are independent, so their scatter gives the Monte Carlo error.
+docs/derivations/design.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,48 +34,48 @@ from noisewise.studies.designs.shares import ShareOfTable
 ROWS = 2**14
 """Prior rows of a batch, at most."""
 NUMBERS = 2**26
-"""Numbers in the rows that are kept, about."""
+"""Numbers in the kept rows beyond which no further batch is kept."""
 ENOUGH = 400.0
 """Effective rows that a posterior must have: the width of its 95% interval is then off by less than 1% on average."""
 ENOUGH_NODES = 100.0
-"""The same of nodes, which have no Monte Carlo error: an interval's ends are then within a twentieth of a standard
-deviation of their places."""
+"""Effective nodes that a posterior must have, which have no Monte Carlo error: an interval's ends are then within a
+twentieth of a standard deviation of their exact places."""
 LARGEST_SHARE = 0.01
-"""Share that one more row could have at most, where the noise density is bounded."""
+"""Largest share of the weight that one more row may be able to take, where the noise density is bounded."""
 DRAWS = 4_000
 """Draws of a posterior that has to be sampled."""
 
 Source = Callable[[int], tuple[dict[str, Array], "Rows | None"]]
-"""True values of the releases of a batch, and rows to weigh for them; None: the prior's."""
+"""By a batch's number, the true values of its releases, and rows to weigh for them (None: rows of the prior)."""
 Drawn = Callable[[Release, int], Posterior]
-"""The posterior of a release, by a seed."""
+"""A function that samples the posterior of a release, by a seed."""
 
 
 @dataclass
 class Rows:
-    """Draws of everything, whose density is the posterior's but for a factor that `log_base` is the inverse of."""
+    """Values to be weighed: draws whose density is proportional to the prior's times exp(`log_base`), or nodes."""
 
     values: dict[str, Array]
     log_base: Array | None = None
     """None: rows of the prior."""
     counts: Mapping[str, list[Table]] = field(default_factory=dict)
-    """Of statistics that are summed out: for each place their values, and the probability of each."""
+    """For each statistic summed out, and each of its places: the possible values, and their probabilities by row."""
     are_nodes: bool = False
-    """Whether they cover the prior as a quadrature does, so that none is missing between them."""
+    """Whether the rows are nodes of a quadrature, which cover the prior without gaps."""
     worth: float = 1.0
-    """Effective over nominal number, of rows that are dependent."""
+    """Effective number of rows over their number: below 1 where rows are dependent."""
 
     def __len__(self) -> int:
         return len(next(iter(self.values.values())))
 
     @property
     def size(self) -> int:
-        """Numbers that it holds."""
+        """How many numbers the rows hold, with their tables of probabilities."""
         tables = [chance for pairs in self.counts.values() for _, chance in pairs]
         return sum(column.size for column in (*self.values.values(), *tables))
 
     def by(self, target: Goal) -> tuple[Array, Array]:
-        """Places of the rows in the order of the quantity asked for, and its values in that order."""
+        """Indices that sort the rows by the target's quantity, and the sorted values."""
         if target.of not in self._ordered:
             column = target.column(self.values)
             order = np.argsort(column, kind="stable")
@@ -82,7 +83,7 @@ class Rows:
         return self._ordered[target.of]
 
     def distinct(self, name: str) -> tuple[Array, Array] | None:
-        """Values of a statistic that is one number of few different values, and which of them each row has."""
+        """Distinct values of a scalar statistic, and which of them each row has; None for an array or many values."""
         if name not in self._distinct:
             values = self.values[name]
             unique = np.unique(values, return_inverse=True) if values.ndim == 1 else None
@@ -100,14 +101,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Case:
-    """One simulated release, the true quantities, and what is known of it at the prior's rows."""
+    """One simulated release, the true quantities, and densities that are computed already at the prior's rows."""
 
     mechanisms: Mechanisms
     released: dict[str, Any]
     summed_out: dict[str, tuple[Array, float]]
-    """Of counts that are summed out: the log density of their release at each row, and a bound of it."""
+    """For each statistic summed out: the log density of its release at each row, and a bound of it."""
     truths: tuple[float, ...]
-    """Of each target's quantity."""
+    """The true value of each target's quantity."""
     key: tuple[int, ...]
 
 
@@ -117,7 +118,7 @@ class Simulation:
 
     model: Model
     targets: tuple[Goal, ...]
-    """All are measured of the same posteriors; true values are those that the first one states, or the prior's."""
+    """All are measured on the same posteriors; true parameters are those that the first one states, or the prior's."""
     seed: int
     engine: Engine | None = None
     most_batches: int = 32
@@ -125,7 +126,7 @@ class Simulation:
     source: Source | None = None
     """Where true values come from; None: from the prior, or at the stated truth."""
     sampler: Drawn | None = None
-    """How a posterior is sampled that no rows serve; None: by `nw.sample`."""
+    """Samples a posterior that no rows at hand can represent; None: `nw.sample` does."""
     run: StudyRun = field(default_factory=StudyRun)
     scope: int = 0
     """Its number among the simulations of the run."""
@@ -145,7 +146,7 @@ class Simulation:
         return self.curve([mechanisms], first, last)[0]
 
     def curve(self, plans: list[Mechanisms], first: int, last: int) -> Array:
-        """The same for several plans, one row each; those with much noise come first, so that rows serve the next."""
+        """As `means`, a row for each plan; those with more noise come first, so that their rows serve the next."""
         values_by_plan = np.empty((len(plans), last - first))
         for batch in range(first, last):
             values_by_plan[:, batch - first] = self.values(plans, batch)[0].mean(axis=1)
@@ -154,7 +155,7 @@ class Simulation:
     def values(self, plans: list[Mechanisms], batch: int) -> Array:
         """Every target of every plan and release of one batch; from the checkpoint, where it has them.
 
-        The first that it has are computed all the same, and must come out the same.
+        The first values that the checkpoint has are computed again all the same, and must be equal.
         """
         key = ("batch", _digest(plans), batch) if self._log else ()
         has = self._log.has(*key)
@@ -284,7 +285,7 @@ class Simulation:
         return (rows if used is pool else used), measured
 
     def posterior(self, candidates: list[Rows], case: Case) -> tuple[Rows, Array]:
-        """Rows and weights that are the posterior of a release: of the first that serve, or sampled."""
+        """Rows and weights that represent the posterior of a release: the first that serve, or fresh draws."""
         for rows in candidates:
             weight = self._weight(rows, case)
             if weight is not None:
@@ -295,7 +296,7 @@ class Simulation:
         return fresh, np.full(len(fresh), 1.0 / len(fresh))
 
     def _weight(self, rows: Rows, case: Case) -> Array | None:
-        """Weights that make the rows the posterior; None where too few carry them, or where one more could upset it."""
+        """Weights by which the rows represent the posterior; None if too few carry them, or one more could upset it."""
         log_weight = self._log_eta(rows, case)
         if rows.log_base is not None:
             with np.errstate(invalid="ignore"):
@@ -342,7 +343,7 @@ class Simulation:
         return np.asarray(total)
 
     def _of_interest(self, entries: Array, case: Case) -> Array:
-        """The sum of the entries of each row, or the one that the targets are about."""
+        """For each row the sum of its entries, or only the entry that the targets are about."""
         if self._place is not None and all(map(is_by_entry, case.mechanisms.values())):
             return np.asarray(entries[:, self._place])
         return np.asarray(entries[:, 0] if entries.shape[1] == 1 else entries.sum(axis=1))
@@ -389,12 +390,12 @@ def release_of(mechanisms: Mechanisms, released: Mapping[str, Any]) -> Release:
 
 
 def _digest(plans: list[Mechanisms]) -> str:
-    """By which the plans' releases are found in a checkpoint."""
+    """A hash of the plans, by which the values of their releases are found in a checkpoint."""
     return fingerprint([{name: mechanism.to_dict() for name, mechanism in plan.items()} for plan in plans])
 
 
 def checked_problem(model: Model, mechanisms: Mechanisms) -> Problem:
-    """The problem that some release poses; mechanisms that do not fit the model are refused, as by `nw.sample`."""
+    """The problem of a simulated release; mechanisms that do not fit the model are refused, as by `nw.sample`."""
     values = model.draw(generator(0, Purpose.DESIGN_TRUTHS, 0), list(model.order), PER_BATCH)
     rng = generator(0, Purpose.DESIGN_NOISE, 0)
     released = {}
@@ -405,9 +406,9 @@ def checked_problem(model: Model, mechanisms: Mechanisms) -> Problem:
 
 
 def floor_of(model: Model, names: list[str], target: Goal) -> dict[str, Mechanism] | None:
-    """Mechanisms that publish the confidential statistics as they are; None where that posterior is not to be had.
+    """Mechanisms that publish the confidential statistics as they are; None where that posterior cannot be computed.
 
-    Each needs a density, and everything the quantity or another statistic takes from them must come before them.
+    Each needs a density, and neither the target's quantity nor another statistic may depend on any of them.
     """
     roots = {target.name} if target.name in model.order else _roots(model, target.name)
     behind = {root for name in roots for root in [name, *model.ancestors(name)]}

@@ -1,4 +1,4 @@
-"""The best split of a budget over statistics: a search on some releases, and what others say of it.
+"""The best split of a budget over statistics: searched for on some releases, and judged on others.
 
 docs/derivations/design.md.
 """
@@ -12,22 +12,22 @@ import numpy as np
 from noisewise.numerics import Array
 
 SMALLEST = 0.01
-"""Shares are looked for down to this one; at it, the search is at an edge."""
+"""The smallest share that is considered: a split with a share near it lies at the edge of the search."""
 STEP = 0.2
-"""Change of a log share in the differences that tell whether the target is stationary."""
+"""Step in a log share, in the central differences that tell whether the target is stationary."""
 TELLING = 3.0
 """Standard errors by which the best split must differ from lopsided ones, and the best candidate from another."""
 STANDING = 4.0
-"""Standard errors within which a derivative counts as none."""
+"""Standard errors within which a derivative counts as zero."""
 EVALUATIONS = 40
-"""For each statistic but one, evaluations of the target at most."""
+"""Most evaluations of the target in a search, for each statistic but one."""
 FLAT = 1e-3
-"""Relative change of the target that counts as none where there is no Monte Carlo error."""
+"""Relative change of the target that counts as zero where there is no Monte Carlo error."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """What is said of a split, from releases that the search has not seen."""
+    """How good a split is, measured on releases that the search has not seen."""
 
     value: float
     error: float
@@ -62,8 +62,8 @@ def searched(batch_means: Callable[[Array], Array], size: int, sign: float) -> A
 def judged(measure: Callable[[Array], Array], shares: Array, sign: float) -> Split:
     """How good a split is, and how sure that is.
 
-    `measure` gives averages by batch on releases that the search has not seen: on those that it has, the best split
-    looks better than it is.
+    `measure` gives averages by batch on releases that the search has not seen: on the search's own releases, the best
+    split looks better than it is.
     """
     size = len(shares)
     best = measure(shares)
@@ -90,7 +90,7 @@ def judged(measure: Callable[[Array], Array], shares: Array, sign: float) -> Spl
 
 
 def _simplex(size: int) -> Array:
-    """Where the search begins: the equal split, and one where each share in turn is some three times as large."""
+    """Where the search begins: the equal split, and splits with one share some three times as large as the others."""
     return np.vstack([np.zeros(size - 1), np.eye(size - 1)])
 
 
