@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from numpyro.distributions import Distribution
 from numpyro.distributions.distribution import Independent, TransformedDistribution
 
-from noisewise.inference.conditional import enumeration, landmarks, normal, quadrature, ratios
+from noisewise.inference.conditional import enumeration, landmarks, normal, normal_mixture, quadrature, ratios
 from noisewise.inference.conditional.marginal import Marginal
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model.atoms import has_atoms
@@ -29,7 +29,8 @@ __all__ = ["Marginal", "Route", "draw", "log_bound", "log_marginal", "route", "u
 class Route:
     """How the statistic is integrated out: all that a compiled program depends on besides shapes."""
 
-    way: Literal["exact", "closed", "window", "panels"]
+    way: Literal["exact", "closed", "mixed", "window", "panels"]
+    """`mixed`: a closed form for every component of a mixture."""
     kind: str
     size: int = 0
     """Values in a window."""
@@ -83,7 +84,7 @@ def route(law: Distribution, mechanism: Mechanism, size: int | None = None) -> R
         return Route("window", kind, needed, whole, 0 if whole else ratios.width(kind, mechanism))
     if kind == "Normal" and normal.is_closed(mechanism):
         return Route("closed", kind)
-    return Route("panels", kind)
+    return Route("mixed" if normal_mixture.applies(law, mechanism) else "panels", kind)
 
 
 def log_marginal(law: Distribution, mechanism: Mechanism, released: Any, by: Route | None = None) -> Marginal:
@@ -107,6 +108,8 @@ def _log_marginal(law: Distribution, mechanism: Mechanism, released: Any, by: Ro
         log_kept = base.log_prob(released)
     elif by.way == "closed":
         log_kept = normal.log_marginal(mechanism, released, base.loc, base.scale)
+    elif by.way == "mixed":
+        log_kept = normal_mixture.log_marginal(base, mechanism, released)
     elif by.way == "window":
         return enumeration.log_marginal(base, by.kind, mechanism, released, by.size, by.whole)
     else:
@@ -115,7 +118,9 @@ def _log_marginal(law: Distribution, mechanism: Mechanism, released: Any, by: Ro
 
 
 def draw(uniform: Any, law: Distribution, mechanism: Mechanism, released: Any, by: Route | None = None) -> Any:
-    """The statistic given its release, for one uniform variate per entry: its quantile, as far as the rule goes."""
+    """The statistic given its release, for one uniform variate per entry: its quantile, as far as the rule goes; of a
+    mixture of normal laws, that of one component.
+    """
     return _draw(uniform, law, mechanism, released, by=route(law, mechanism) if by is None else by)
 
 
@@ -127,6 +132,8 @@ def _draw(uniform: Any, law: Distribution, mechanism: Mechanism, released: Any, 
         return released
     if by.way == "closed":
         return normal.invert(uniform, mechanism, released, base.loc, base.scale)
+    if by.way == "mixed":
+        return normal_mixture.invert(uniform, base, mechanism, released)
     if by.way == "window":
         return enumeration.draw(uniform, base, by.kind, mechanism, released, by.size, by.whole)
     return quadrature.draw(uniform, base, by.kind, mechanism, released)

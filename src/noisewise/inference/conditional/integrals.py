@@ -17,8 +17,8 @@ from noisewise.inference.problem import Problem
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Values
 
-NODES = 2**11
-"""About how many values of law and noise the integral of one entry takes."""
+NODES, MIXED = 2**11, 2**5
+"""About how many values of law and noise the integral of one entry takes, and numbers the closed form of a mixture."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Integral:
     @property
     def cells(self) -> int:
         """Values that one row's integrals run over."""
-        return self.entries * (self.by.size if self.bounded else NODES)
+        return self.entries * {"window": self.by.size, "mixed": MIXED}.get(self.by.way, NODES)
 
     def excess(self) -> str | None:
         """Why there are too many values to sum over, or None."""

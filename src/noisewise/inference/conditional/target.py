@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import Distribution, biject_to
 
+from noisewise.inference.conditional import normal_mixture
 from noisewise.inference.conditional.integrals import Integral
 from noisewise.inference.conditional.laws import sketch_of
 from noisewise.inference.conditional.measured_normal import MeasuredNormal
@@ -111,6 +112,8 @@ class Target:
         apart = [sum_.names[0] for sum_ in sums if sum_.by_entry and sum_.excess()]
         if integrate:
             apart += [name for name in hidden if name not in discrete and not self._folds(name)]
+        else:
+            apart += [name for name in hidden if name not in discrete and self._mixes(name)]
         integrals = [
             Integral.of(problem, self.space, name, widened.get((name,), 0)) for name in apart if self._alone(name)
         ]
@@ -128,6 +131,14 @@ class Target:
         if self.model.is_discrete(name) or not self._alone(name):
             return False
         return is_closed(self.problem.release[name].mechanism) and self.model.law(name).form.kind == "Normal"
+
+    def _mixes(self, name: str) -> bool:
+        """Whether it is a mixture of normal laws with a closed form, and nothing else reads it."""
+        if self.model.law(name).form.kind != "MixtureSameFamily" or not self._alone(name):
+            return False
+        mechanism = self.problem.release[name].mechanism
+        mixes: bool = sketch_of(self.model, name, lambda law: normal_mixture.applies(law, mechanism))
+        return mixes
 
     def _alone(self, name: str) -> bool:
         """Whether a statistic is released, and nothing else reads it."""

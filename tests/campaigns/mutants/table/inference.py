@@ -423,6 +423,18 @@ CONDITIONAL = {
         "return xp.logaddexp(xp.logaddexp(below, left), right)",
         "inference/test_conditional_clamped.py::test_the_marginal_density_is_the_integral",
     ),
+    "the component of a mixture is drawn by its share, whatever the release": Mutant(
+        "inference/conditional/normal_mixture.py",
+        "passed = jnp.cumsum(jax.nn.softmax(logs, axis=-1), axis=-1)",
+        "passed = jnp.cumsum(0 * logs + jnp.exp(jax.nn.log_softmax(law.mixing_distribution.logits)), axis=-1)",
+        "inference/test_normal_mixture.py::test_draws_have_the_conditional_law",
+    ),
+    "the components of a mixture count alike": Mutant(
+        "inference/conditional/normal_mixture.py",
+        "log_shares + marginals, -jnp.inf)",
+        "marginals, -jnp.inf)",
+        "inference/test_normal_mixture.py::test_the_marginal_density_is_the_integral",
+    ),
     "draws between bounds are measured from the wrong end": Mutant(
         "inference/conditional/normal.py",
         "return jnp.where(down, high, low), jnp.where(down, -spread, spread), alpha, share",
