@@ -480,19 +480,62 @@ def test_the_range_that_the_prior_expects(seed):
     assert low >= 30
 
 
+LONGER, FINER = nw.NUTS(warmup=4000, thin=4), nw.NUTS(target_accept=0.95)
+
+
 @pytest.mark.parametrize(
-    ("r_hat", "work", "efficiency", "goes_on"),
+    ("status", "r_hat", "divergences", "work", "efficiency", "expected"),
     [
-        (1.05, 2**31, 1.0, True),
-        (1.05, 2**33, 1.0, False),  # four times this is more than a fallback may take
-        (1.05, 2**33, 0.1, True),  # work counts effective draws, the chains give rows
-        (1.2, 2**31, 1.0, False),  # far from having met
+        ("disagree", 1.05, 0, 2**31, 1.0, LONGER),
+        ("low_ess", 1.05, 0, 2**31, 1.0, LONGER),
+        ("disagree", 1.05, 0, 2**33, 1.0, None),  # four times this is more than a fallback may take
+        ("disagree", 1.05, 0, 2**33, 0.1, LONGER),  # work counts effective draws, the chains give rows
+        ("disagree", 1.2, 0, 2**31, 1.0, None),  # far from having met
+        ("disagree", 1.05, 3, 2**31, 1.0, FINER),  # where chains shun a place, longer ones shun it too
+        ("disagree", 1.2, 3, 2**31, 1.0, None),
+        ("divergent", 1.002, 99, 2**31, 1.0, FINER),
+        ("divergent", 1.002, 99, 2**34, 1.0, None),
+        ("stuck", np.inf, 99, 2**31, 1.0, None),
     ],
 )
-def test_chains_that_nearly_met_go_on(r_hat, work, efficiency, goes_on):
-    sampler = nw.NUTS()
-    estimate = choice.Estimate(sampler, work, efficiency, "")
-    posterior = SimpleNamespace(sampler=sampler, status="disagree", diagnostics={"r_hat": r_hat})
-    again = sampling._longer(estimate, posterior)
-    assert bool(again) == goes_on
-    assert not again or again[0][0].sampler == sampler.longer()
+def test_chains_that_nearly_met_or_diverged_run_again(status, r_hat, divergences, work, efficiency, expected):
+    estimate = choice.Estimate(nw.NUTS(), work, efficiency, "")
+    numbers = {"r_hat": r_hat, "divergences": divergences}
+    posterior = SimpleNamespace(sampler=nw.NUTS(), status=status, diagnostics=numbers)
+    again = [candidate.sampler for candidate, _ in sampling._again(estimate, posterior)]
+    assert again == ([] if expected is None else [expected])
+
+
+def test_smaller_steps_have_an_end():
+    finest = nw.NUTS().finer().finer()
+    assert finest.target_accept == pytest.approx(0.9875)
+    assert finest.finer() is None
+    assert nw.Augmentation().finer() is None
+    longest = SimpleNamespace(sampler=finest, status="divergent", diagnostics={"r_hat": 1.0, "divergences": 99})
+    assert sampling._again(choice.Estimate(finest, 2**20, 1.0, ""), longest) == []  # the next in the forecast
+
+
+def test_divergent_chains_are_followed_by_smaller_steps(seed, monkeypatch):
+    """Where the first chains diverge too often, the result comes from the same sampler with smaller steps."""
+    run = nw.NUTS.run
+
+    def diverging(self, *args, **more):
+        posterior = run(self, *args, **more)
+        return posterior if self == FINER else replace(posterior, status="divergent", message="diverged")
+
+    monkeypatch.setattr(nw.NUTS, "run", diverging)
+    number = 30
+    model = nw.Model(
+        {
+            "mu": dist.Normal(2.0, 1.0),
+            "tau": dist.HalfNormal(0.7),
+            "rate": lambda mu, tau: dist.LogNormal(mu, tau).expand([number]),
+        },
+        {"cases": lambda rate: dist.Poisson(rate)},
+    )
+    released = np.random.default_rng(7).poisson(8.0, number)
+    release = nw.Release(cases=nw.DiscreteLaplace(scale=2.0).released(released))
+    posterior = nw.sample(model, release, draws=2_000, seed=seed)
+    assert posterior.sampler == FINER
+    assert posterior.status == "complete"
+    assert "the same chains with smaller steps" in posterior.reason

@@ -68,6 +68,10 @@ class Sampler(ABC):
         """Settings with more work behind each draw, for chains that disagree or mix slowly; None if there are none."""
         return None
 
+    def finer(self) -> "Sampler | None":
+        """Settings with smaller steps, for chains some of whose steps went astray; None if there are none."""
+        return None
+
     def to_dict(self) -> dict[str, Any]:
         """Name and settings as plain data."""
         return {"name": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]  # a dataclass in subclasses

@@ -39,6 +39,8 @@ WIDENINGS = 6
 """Most runs, each after doubling the windows that were too narrow, before giving up."""
 DIVERGENT = 0.01
 """Share of divergent transitions that is too many."""
+FINEST = 0.99
+"""Highest acceptance that is aimed at where transitions diverge: nearer to 1, trees reach their greatest depth."""
 ORDINARY = 64.0
 """Coordinates whose spread under the prior is at most this, and at least one over this, keep the unit 1."""
 
@@ -84,6 +86,11 @@ class NUTS(Sampler):
         if self.thin >= LONGEST:
             return None
         return replace(self, warmup=LONGER * self.warmup, thin=LONGER * self.thin)
+
+    def finer(self) -> "NUTS | None":
+        """Acceptance four times as near to 1."""
+        share = 1.0 - (1.0 - self.target_accept) / 4.0
+        return None if share > FINEST else replace(self, target_accept=share)
 
     def run(
         self, problem: Problem, draws: int, seed: int, engine: Engine, progress: Progress, log: Log = NOTHING

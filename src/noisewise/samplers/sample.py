@@ -128,9 +128,9 @@ def _sample_by_choice(
     steps: list[str] = []
     before = ""
     first_error: InferenceError | InputError | None = None
-    longer: list[tuple[choice.Estimate, str]] = []
+    again: list[tuple[choice.Estimate, str]] = []
     ranked = _candidates(probe, draws, seed, engine) if probe else iter([(spared, spared.note)] if spared else [])
-    candidates = _with_longer(ranked, longer)
+    candidates = _with_reruns(ranked, again)
     for number, (estimate, reason) in enumerate(candidates):
         sampler = estimate.sampler
         logger.info("%s: %s", type(sampler).__name__, reason)
@@ -158,7 +158,7 @@ def _sample_by_choice(
             break
         steps.append(f"{type(sampler).__name__} ({reason}) ended with '{latest.status}' and was discarded")
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
-        longer += _longer(estimate, latest) or _searching_anew(estimate, latest, reason)
+        again += _again(estimate, latest) or _searching_anew(estimate, latest, reason)
     if posterior is None:
         raise first_error or InferenceError("sample: no sampler could start. Check the model against the release.")
     return posterior
@@ -185,25 +185,39 @@ def _candidates(probe: Probe, draws: int, seed: int, engine: Engine) -> Iterator
             yield estimate, why
 
 
-def _with_longer(
-    candidates: Iterator[tuple[choice.Estimate, str]], longer: list[tuple[choice.Estimate, str]]
+def _with_reruns(
+    candidates: Iterator[tuple[choice.Estimate, str]], again: list[tuple[choice.Estimate, str]]
 ) -> Iterator[tuple[choice.Estimate, str]]:
-    """Each candidate, and after it the estimates that its run has added to `longer`."""
+    """Each candidate, and after it the estimates that its run has added to `again`."""
     for candidate in candidates:
         yield candidate
-        while longer:
-            yield longer.pop()
+        while again:
+            yield again.pop()
 
 
-def _longer(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choice.Estimate, str]]:
-    """The same chains with more work behind each draw, where those that ran had nearly met; else nothing."""
-    sampler = posterior.sampler.longer() if posterior.status in ("disagree", "low_ess") else None
+def _again(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choice.Estimate, str]]:
+    """The same chains with smaller steps, where some diverged; or longer ones, where they had nearly met; or nothing.
+
+    Divergences come first: chains that avoid a place agree with each other however long they are.
+    """
+    diverged = posterior.diagnostics.get("divergences", 0) > 0
     nearly = float(posterior.diagnostics.get("r_hat", math.inf)) < NEARLY
+    apart = posterior.status in ("disagree", "low_ess") and nearly
+    if (posterior.status == "divergent" or (apart and diverged)) and (finer := posterior.sampler.finer()):
+        return _within_means(estimate, finer, 2, "the same chains with smaller steps")
+    if apart and (longer := posterior.sampler.longer()):
+        return _within_means(estimate, longer, LONGER, f"the same chains, {LONGER} times as long")
+    return []
+
+
+def _within_means(
+    estimate: choice.Estimate, sampler: Sampler, times: int, reason: str
+) -> list[tuple[choice.Estimate, str]]:
+    """The estimate of this sampler, which takes so many times the work, and the reason for it, unless it is dear."""
     # `work` is that of as many effective draws as were asked for; the chains give as many rows
-    if sampler is None or not nearly or LONGER * estimate.work * estimate.efficiency > choice.MOST_FALLBACK:
+    if times * estimate.work * estimate.efficiency > choice.MOST_FALLBACK:
         return []
-    again = replace(estimate, sampler=sampler, work=LONGER * estimate.work, pilot=None)
-    return [(again, f"the same chains, {LONGER} times as long")]
+    return [(replace(estimate, sampler=sampler, work=times * estimate.work, pilot=None), reason)]
 
 
 def _searching_anew(estimate: choice.Estimate, posterior: Posterior, reason: str) -> list[tuple[choice.Estimate, str]]:

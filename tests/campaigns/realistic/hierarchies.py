@@ -3,11 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+from scipy.special import logsumexp
 
 import noisewise as nw
 from realistic import laws
 from realistic.problem import Problem, problem
-from realistic.quadrature import SPREAD, Curve, integrate, pooled, stretched, summed_out
+from realistic.quadrature import SPREAD, Curve, enumerated, integrate, pooled, stretched, summed_out
 
 
 def hyper(curve, location, spread, ends, watched, transform, times=1.0, nodes=181):
@@ -266,3 +267,68 @@ def variance_between_laboratories():
         return integrate(at, [SPREAD, SPREAD])
 
     return Problem(model, release, truth)
+
+
+@problem
+def weeks_of_a_random_walk():
+    """Twenty-six weekly counts; the log rate walks at random, by steps that may well be next to none."""
+    weeks, scale = 26, 4.0
+    rng = np.random.default_rng(63)
+    counts = rng.poisson(np.exp(3.0 + np.cumsum(0.05 * rng.normal(size=weeks))))
+    released = counts + rng.geometric(1 - np.exp(-1 / scale), weeks) - rng.geometric(1 - np.exp(-1 / scale), weeks)
+    model = nw.Model(
+        {
+            "first": dist.Normal(3.0, 1.0),
+            "spread": dist.HalfNormal(0.5),
+            "steps": lambda spread: dist.Normal(0.0, spread).expand([weeks - 1]),
+        },
+        {"cases": lambda first, steps: dist.Poisson(jnp.exp(jnp.cumsum(jnp.concatenate([first[None], steps]))))},
+    )
+    release = nw.Release(cases=nw.DiscreteLaplace(scale=scale).released(released))
+
+    def truth():
+        k = np.arange(200.0)
+        x = np.linspace(1.0, 5.3, 861)  # the log rate of a week
+        mesh = x[1] - x[0]
+        law = laws.poisson_log_rate(k, x[:, None])
+        likely = np.stack([summed_out(law, laws.discrete_laplace(r - k, scale), k)[0] for r in released])
+        prior = laws.normal(x - 3.0, 1.0) + np.log(mesh)
+
+        def of(spread):
+            """Log marginal density of the release, mean and variance of the first and the last log rate."""
+            # steps below the mesh, 2% of the prior, are as good as none
+            step = np.exp(laws.normal(x[:, None] - x, spread)) * mesh if spread > mesh else np.eye(len(x))
+
+            def passed_on(terms):
+                with np.errstate(divide="ignore"):
+                    return np.log(step @ np.exp(terms - terms.max())) + terms.max()
+
+            forward = prior + likely[0]
+            for week in range(1, weeks):
+                forward = passed_on(forward) + likely[week]
+            backward = np.zeros_like(x)
+            for week in range(weeks - 1, 0, -1):
+                backward = passed_on(backward + likely[week])
+            ends = {}
+            for name, terms in (("first", prior + likely[0] + backward), ("last", forward)):
+                weight = np.exp(terms - terms.max()) / np.exp(terms - terms.max()).sum()
+                ends[name] = weight @ x, weight @ (x - weight @ x) ** 2
+            return logsumexp(forward), ends
+
+        u, v = (np.linspace(-9.0, 1.3, number) for number in (64, 127))
+        coarse, fine = (hidden([of(np.exp(at)) for at in nodes], nodes) for nodes in (u, v))
+        apart = [abs(coarse.moments[name][0] - mean) / sd for name, (mean, sd) in fine.moments.items()]
+        assert max(apart) < 1e-3, apart
+        return fine
+
+    def hidden(found, u):
+        spread = np.exp(u)
+        height = np.array([level for level, _ in found]) + laws.log_half_normal(u, 0.5) + np.log(u[1] - u[0])
+        ends = {
+            name: tuple(np.array([at[name][moment] for _, at in found]) for moment in (0, 1))
+            for name in ("first", "last")
+        }
+        return enumerated(height, {"spread": spread, **ends})
+
+    views = {"last": lambda posterior: posterior["first"] + posterior["steps"].sum(axis=1)}
+    return Problem(model, release, truth, views)

@@ -138,6 +138,36 @@ def labels_that_switch():
 
 
 @problem
+def rows_of_two_groups():
+    """Eighty noisy rows of two groups, whose shares and means are unknown; which row is of which group, too."""
+    rng = np.random.default_rng(71)
+    high = rng.random(80) < 0.35
+    released = (np.where(high, 2.5, -1.0) + rng.normal(size=80) + 0.7 * rng.normal(size=80)).round(3)
+    model = nw.Model(
+        {"share": dist.Beta(2.0, 2.0), "low": dist.Normal(-1.0, 2.0), "high": dist.Normal(2.0, 2.0)},
+        {
+            "x": lambda share, low, high: dist.MixtureSameFamily(
+                dist.Categorical(jnp.stack([1.0 - share, share])), dist.Normal(jnp.stack([low, high]), 1.0)
+            ).expand([80])
+        },
+    )
+    release = nw.Release(x=nw.Gaussian(scale=0.7).released(released))
+
+    def truth():
+        sd = np.sqrt(1.49)
+
+        def at(w, a, b):
+            one = np.log(laws.expit(-w))[:, None] + laws.normal(released - a[:, None], sd)
+            other = np.log(laws.expit(w))[:, None] + laws.normal(released - b[:, None], sd)
+            prior = laws.logit_beta(w, 2.0, 2.0) + laws.normal(a + 1.0, 2.0) + laws.normal(b - 2.0, 2.0)
+            return prior + np.logaddexp(one, other).sum(axis=1), {"share": laws.expit(w), "low": a, "high": b}
+
+        return integrate(at, [(-12.0, 12.0), (-14.0, 14.0), (-14.0, 14.0)])
+
+    return Problem(model, release, truth)
+
+
+@problem
 def two_kinds_of_counties():
     """Which of two rates each of eight counts has is unknown: eight discrete parameters, two rates."""
     released = np.array([4, 31, 6, 28, 3, 35, 9, 25])
