@@ -43,7 +43,7 @@ def generalized_cauchy(power, scale):
 
 
 def laplace(scale):
-    return lambda z: stats.laplace.logpdf(z, scale=scale)
+    return lambda z: -np.abs(z) / scale - np.log(2.0 * scale)
 
 
 def gaussian(scale):
@@ -361,6 +361,76 @@ def test_short_windows_of_negative_binomial_laws_say_what_they_leave_out(release
 _in_96 = jax.jit(
     lambda law, noise, released: enumeration.log_marginal(law, "NegativeBinomial2", noise, released, 96, False)
 )
+
+
+RATES = {
+    "Poisson": (lambda rate: dist.Poisson(rate), lambda rate: stats.poisson(rate)),
+    "GammaPoisson": (lambda rate: dist.GammaPoisson(3.0, 3.0 / rate), lambda rate: stats.nbinom(3, 1 / (1 + rate / 3))),
+    "GeometricLogits": (lambda rate: dist.GeometricLogits(-jnp.log(rate)), lambda rate: stats.geom(1 / (1 + rate), -1)),
+    "BinomialLogits": (
+        lambda rate: dist.BinomialLogits(jnp.log(rate), 100_000),
+        lambda rate: stats.binom(100_000, rate / (1 + rate)),
+    ),
+    "BetaBinomial": (
+        lambda rate: dist.BetaBinomial(jnp.minimum(rate, 1e9), 2.0, 100_000),
+        lambda rate: stats.betabinom(100_000, min(rate, 1e9), 2.0),
+    ),
+}
+"""Laws whose size is a rate, here and by SciPy."""
+FALLS = {
+    "Laplace": (nw.Laplace(scale=4.0), laplace(4.0)),
+    "discrete Gaussian": (
+        mechanisms.DiscreteGaussian(scale=4.0),
+        lambda z: stats.norm.logpdf(z, scale=4.0),  # the sum of the weights differs from one by exp(-2 pi^2 16)
+    ),
+    "generalized Cauchy": (
+        mechanisms.GeneralizedCauchy(power=4.0, scale=4.0),
+        generalized_cauchy(4.0, 4.0),
+    ),
+}
+LOG_RATES = np.array([-600.0, -40.0, 0.0, 3.0, 5.0, 8.0, 11.0, 15.0, 20.0, 30.0, 40.0, 100.0, 600.0])
+
+
+@pytest.mark.parametrize("noise", FALLS)
+@pytest.mark.parametrize("kind", RATES)
+def test_a_release_is_never_more_likely_under_a_law_far_away(kind, noise):
+    """A chain that strays to such parameters must find its way back: the bound falls as they move off, and is one."""
+    (law, by_scipy), (mechanism, log_noise), k = RATES[kind], FALLS[noise], np.arange(400_000.0)
+    with double():
+        wide = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), mechanism)
+        size, whole = enumeration.window_size(law(jnp.float64(1.0)), wide)
+        assert not whole
+
+        def bound(log_rate):
+            at = law(jnp.exp(log_rate))
+            return enumeration.log_marginal(at, kind, wide, jnp.float64(25.0), size, whole).log_bound
+
+        bounds = np.asarray(jax.jit(jax.vmap(bound))(jnp.asarray(LOG_RATES)))
+    assert np.all(np.isfinite(bounds))
+    for log_rate, found in zip(LOG_RATES, bounds, strict=True):
+        if abs(log_rate) <= 11.0:
+            truth = special.logsumexp(by_scipy(np.exp(log_rate)).logpmf(k) + log_noise(25.0 - k))
+            assert found >= truth - 1e-9 * (1.0 + abs(truth))
+            assert found <= 2.0 + 0.3 * truth  # where the release lies half-way into a tail, a share of the exponent
+    top = np.argmax(bounds)
+    far = bounds[top + 1 :] if noise != "generalized Cauchy" else bounds[top + 1 :][LOG_RATES[top + 1 :] <= 20.0]
+    assert np.all(np.diff(far) <= 0.01)
+    assert np.all(bounds[LOG_RATES >= 11.0] < bounds[top] - 5.0)
+
+
+@pytest.mark.parametrize("released", [2650.0, 2750.0])
+def test_a_hill_at_a_release_beyond_the_window_is_within_the_bound(released):
+    """Law and noise both fall slowly: some of the sum is about the law's mean, some about the release."""
+    mechanism, k = mechanisms.GeneralizedCauchy(power=4.0, scale=4.0), np.arange(20_000.0)
+    logs = stats.geom(1.0 / 101.0, -1).logpmf(k) + generalized_cauchy(4.0, 4.0)(released - k)
+    with double():
+        law, wide = dist.GeometricProbs(jnp.float64(1.0 / 101.0)), jax.tree.map(jnp.float64, mechanism)
+        size, whole = enumeration.window_size(law, wide)
+        found = enumeration.log_marginal(law, "GeometricProbs", wide, jnp.float64(released), size, whole)
+        log_kept, log_beyond = float(found.log_kept), float(found.log_beyond)
+    assert abs(log_kept - special.logsumexp(logs[:size])) < EXACT  # the window is that about the law's mean
+    assert special.logsumexp(logs[size:]) > log_kept + np.log(1e-4)  # else this tells nothing
+    assert special.logsumexp(logs[size:]) <= log_beyond
 
 
 POLES = {

@@ -16,6 +16,7 @@ from numpyro.distributions import Distribution
 
 from noisewise.inference.conditional.laws import log_mass
 from noisewise.inference.conditional.marginal import Marginal, log_sum
+from noisewise.inference.conditional.neighbours import FACTORS, FAMILIES, Katz
 from noisewise.inference.conditional.windows import FALL
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
 from noisewise.mechanisms.additive import Additive
@@ -25,12 +26,11 @@ LEAST, MOST = 128, 1024
 """Values in a window, unless the caller sets them: at least, and where the noise's reach is unknown or longer."""
 LARGEST = 2.0**53
 """Whole numbers beyond are not exact."""
-_LOG_CONCAVE = ("Poisson", "BinomialProbs", "BinomialLogits", "BernoulliProbs", "BernoulliLogits")
-_FALLING = (
-    *("GeometricProbs", "GeometricLogits"),
-    *("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"),
-)
-"""Laws without an upper end whose ratio of neighbouring probabilities moves one way only, to a known limit."""
+FARTHEST = 2.0**40
+"""Greatest distance of a window from a release with additive noise, whose density keeps three digits of its fall there.
+
+Nothing is lost: what lies beyond has at most the noise's density there, which the bound takes.
+"""
 LOG_CONCAVE_NOISE = (Laplace, Gaussian, DiscreteLaplace, DiscreteGaussian)
 
 
@@ -111,17 +111,20 @@ class _Terms:
     def __init__(
         self, law: Distribution, kind: str, mechanism: Mechanism, released: Any, size: int, whole: bool
     ) -> None:
-        self.law, self.kind, self.mechanism, self.released = law, kind, mechanism, released
-        self.concave = kind in _LOG_CONCAVE and type(mechanism) in LOG_CONCAVE_NOISE
+        self.law, self.mechanism, self.released = law, mechanism, released
+        self.factors, family = FACTORS.get(kind), FAMILIES.get(kind)
         shape = jnp.broadcast_shapes(law.batch_shape, jnp.shape(released))
         self.low, self.high = (jnp.broadcast_to(end, shape) for end in jax.lax.stop_gradient(support_ends(law)))
         start = self.low
         if not whole:
             fixed = jax.lax.stop_gradient((law, mechanism, released))
-            if self.concave:
-                centre = _top(*fixed, self.low, self.high, max(size / 16.0, 1.0))
+            if family is not None and family.d <= 0 and type(mechanism) in LOG_CONCAVE_NOISE:
+                centre = _top(family, *fixed, self.low, self.high, max(size / 16.0, 1.0))
             else:
                 centre = _largest(*fixed, self.low, self.high)
+            if isinstance(mechanism, Additive):
+                near = jnp.clip(centre, fixed[2] - FARTHEST, fixed[2] + FARTHEST)
+                centre = jnp.clip(jnp.round(near), self.low, self.high)
             start = jnp.maximum(jnp.minimum(centre - size // 2, self.high - size + 1), self.low)
         self.values = start + jnp.arange(size, dtype=start.dtype).reshape(-1, *(1,) * len(shape))
         self.log_law = _log_law(law, self.values, self.low, self.high)
@@ -131,66 +134,80 @@ class _Terms:
         """log of what the sum beyond the window is at most.
 
         The law's mass that is left on either side, times the largest density that the noise has there. Or, under
-        log-concave noise and if that is less, a geometric series from the last term on either side.
+        log-concave noise, for a law with known ratios and if that is less, a geometric series from the last term on
+        either side.
         """
         first, last = self.values[0], self.values[-1]
         more = jnp.stack([first > self.low, last < self.high])
         size = jnp.abs(last)
         rounding = jnp.finfo(self.log_law.dtype).eps * (8.0 + size * jnp.log(size + 2.0))
         left = jnp.log(jnp.maximum(1.0 - jnp.exp(log_sum(self.log_law)), rounding))
-        tails = jnp.minimum(left, self._log_tails(rounding))
-        sup = jnp.broadcast_to(self.mechanism.log_sup(self.released), first.shape)
-        if isinstance(self.mechanism, Additive):  # it falls on either side of the release
-            inside = jnp.stack([self.released >= first, self.released <= last])
-            sup = jnp.where(inside, jnp.stack([self.log_noise[0], self.log_noise[-1]]), sup)
-        both = jnp.logaddexp(*jnp.where(more, tails + sup, -jnp.inf))
+        ends = jnp.stack([first, last])
+        tails = jnp.minimum(left, self._log_tails(ends))
+        sup = jnp.broadcast_to(self.mechanism.log_sup(self.released), ends.shape)
+        if isinstance(self.mechanism, Additive):
+            sides = self._split(ends, tails, sup)
+            sup = jnp.where(self._released_off(ends), sup, self._end_noise())
+        else:
+            sides = tails + sup
+        both = jnp.logaddexp(*jnp.where(more, sides, -jnp.inf))
         bound = jnp.minimum(both, left + jnp.max(jnp.where(more, sup, -jnp.inf), axis=0))
-        if type(self.mechanism) in LOG_CONCAVE_NOISE:
-            noise = self._rises(self.log_noise)
-            sides = self._series(self.log_law + self.log_noise, self._log_ratios() + noise, rounding)
-            bound = jnp.minimum(bound, jnp.logaddexp(*jnp.where(more, sides, -jnp.inf)))
+        if self.factors is not None and type(self.mechanism) in LOG_CONCAVE_NOISE and len(self.values) > 1:
+            noise = jnp.stack([self.log_noise[0] - self.log_noise[1], self.log_noise[-1] - self.log_noise[-2]])
+            terms = jnp.stack([self.log_law[0], self.log_law[-1]]) + self._end_noise()
+            series = geometric(terms, self._log_ratios(ends, self._end_noise()) + noise)
+            bound = jnp.minimum(bound, jnp.logaddexp(*jnp.where(more, series, -jnp.inf)))
         return bound
 
-    def _log_tails(self, rounding: Any) -> Any:
-        """log of the law's own mass below and above the window, at most.
+    def _released_off(self, ends: Any) -> Any:
+        """Whether the release lies below the window's first value, and whether it lies above its last."""
+        return jnp.stack([self.released < ends[0], self.released > ends[1]])
+
+    def _end_noise(self) -> Any:
+        """log noise at the first value and at the last."""
+        return jnp.stack([self.log_noise[0], self.log_noise[-1]])
+
+    def _split(self, ends: Any, tails: Any, sup: Any) -> Any:
+        """log of what lies on either side under additive noise, which falls on either side of the release.
+
+        Where the release lies out there itself, the side is cut half-way to it: up to there the noise is less than at
+        the cut, and beyond it the law has less mass.
+        """
+        off = self._released_off(ends)
+        half_way = 0.5 * (ends + self.released)
+        half_way = jnp.clip(jnp.stack([jnp.ceil(half_way[0]), jnp.floor(half_way[1])]), self.low, self.high)
+        cut = jnp.where(off, half_way, ends)
+        at_cut = jnp.stack([self.mechanism.log_prob(self.released, one) for one in cut])
+        farther = jnp.minimum(tails, self._log_tails(cut))
+        return jnp.where(off, jnp.logaddexp(tails + at_cut, farther + sup), tails + at_cut)
+
+    def _log_tails(self, ends: Any) -> Any:
+        """log of the law's own mass below the first and above the second of two values, at most; +inf: unknown.
 
         These bounds are of use where one minus the mass inside the window is only rounding.
         """
-        return self._series(self.log_law, self._log_ratios(), rounding)
+        if self.factors is None:
+            return jnp.full_like(ends, jnp.inf)
+        logs = _log_law(self.law, ends, self.low, self.high)
+        return geometric(logs, self._log_ratios(ends, jnp.zeros(2)))
 
-    def _series(self, logs: Any, log_ratios: Any, rounding: Any) -> Any:
-        """log of geometric series from the window's first term downwards and from its last upwards."""
-        ends = jnp.stack([logs[0], logs[-1]])
-        return geometric(ends, ends - log_ratios - (0.0 if self.concave else rounding))
+    def _log_ratios(self, ends: Any, others: Any) -> Any:
+        """log of the most by which the law changes at a step below the first value, and above the second.
 
-    def _rises(self, logs: Any) -> Any:
-        """log of the ratio of the first term to the next, and of the last to the one before; +inf for a single term."""
-        if len(logs) < 2:
-            return jnp.full((2, *logs.shape[1:]), jnp.inf)
-        return jnp.stack([logs[0] - logs[1], logs[-1] - logs[-2]])
-
-    def _log_ratios(self) -> Any:
-        """log of the largest factor by which the law changes at a step out of the window, down and up; +inf: unknown.
-
-        Ratios of neighbouring probabilities move one way only. So none is above both the ratio at the window's end and
-        the one at the support's end, or in the limit; those of a log-concave law fall outwards.
+        It is a product of factors that move one way only. So none is above both its value at that end and its value at
+        the support's end, or in the limit. `others`: logs added to it, whose rounding errors count too.
         """
-        nearest = self._rises(self.log_law)
-        if self.kind in _LOG_CONCAVE:
-            return nearest
-        if self.kind not in _FALLING:
-            return jnp.full_like(nearest, jnp.inf)
-        bottom = (_log_law(self.law, self.low + step, self.low, self.high) for step in (0.0, 1.0))
-        downwards = jnp.subtract(*bottom)
-        limit = jnp.broadcast_to(_log_limit(self.law, self.kind), downwards.shape)
-        return jnp.maximum(nearest, jnp.stack([downwards, limit]))
+        assert self.factors is not None
+        law, at, last = self.law, self.factors.at, self.factors.last
+        below = zip(at(law, jnp.maximum(ends[0] - 1.0, self.low)), at(law, self.low), strict=True)
+        above = zip(at(law, ends[1]), last(law), strict=True)
+        digits = 64.0 * jnp.finfo(ends.dtype).eps  # a ratio is made of logs up to 40
 
+        def most(near: Any, far: Any, others: Any) -> Any:
+            return jnp.maximum(near + digits * (1.0 + jnp.abs(near) + jnp.abs(others)), far)
 
-def _log_limit(law: Any, kind: str) -> Any:
-    """log of the ratio of neighbouring probabilities far out."""
-    if kind.startswith("Geometric"):
-        return jnp.log1p(-law.probs) if kind == "GeometricProbs" else -jax.nn.softplus(law.logits)
-    return -jnp.log1p(law.rate)
+        down = sum(most(-near, -far, others[0]) for near, far in below)
+        return jnp.stack([down, sum(most(near, far, others[1]) for near, far in above)])
 
 
 def _log_law(law: Distribution, values: Any, low: Any, high: Any) -> Any:
@@ -199,24 +216,25 @@ def _log_law(law: Distribution, values: Any, low: Any, high: Any) -> Any:
     return jnp.where(inside, log_mass(law, jnp.clip(values, low, high)), -jnp.inf)
 
 
-def geometric(last: Any, before: Any) -> Any:
-    """log of last * q / (1 - q), q = last / before: what can follow in a log-concave sequence; +inf where it rises."""
-    log_ratio = last - before
+def geometric(last: Any, log_ratio: Any) -> Any:
+    """log of last * q / (1 - q): what can follow where no term is more than q times the one before; +inf for q >= 1."""
     falls = log_ratio < 0.0
     safe = jnp.where(falls, log_ratio, -1.0)
     series = jnp.where(falls, last + safe - jnp.log(-jnp.expm1(safe)), jnp.inf)
     return jnp.where(last == -jnp.inf, -jnp.inf, series)
 
 
-def _top(law: Distribution, mechanism: Mechanism, released: Any, low: Any, high: Any, slack: float) -> Any:
+def _top(
+    family: Katz, law: Distribution, mechanism: Mechanism, released: Any, low: Any, high: Any, slack: float
+) -> Any:
     """The largest term of a log-concave sequence, or one within `slack` of it: between mean and release, by halving."""
     ends = [jnp.clip(jnp.broadcast_to(jnp.round(end * 1.0), low.shape), low, high) for end in (law.mean, released)]
 
     def halve(state: Any) -> Any:
         below, above, step = state
         middle = jnp.floor(0.5 * (below + above))
-        here, next_ = (_log_law(law, k, low, high) + mechanism.log_prob(released, k) for k in (middle, middle + 1.0))
-        rises = next_ > here
+        noise = mechanism.log_prob(released, middle + 1.0) - mechanism.log_prob(released, middle)
+        rises = (middle < low) | (family.log_ratio(law, jnp.clip(middle, low, high)) + noise > 0.0)
         return jnp.where(rises, middle + 1.0, below), jnp.where(rises, above, middle), step + 1
 
     def goes_on(state: Any) -> Any:
@@ -230,6 +248,8 @@ def _top(law: Distribution, mechanism: Mechanism, released: Any, low: Any, high:
 def _largest(law: Distribution, mechanism: Mechanism, released: Any, low: Any, high: Any) -> Any:
     """Where the product is largest: looked for about the law's mean and the release, ever closer."""
     marks = [(law.mean, jnp.sqrt(law.variance)), *(mechanism.landmarks(released) or [])]
+    if isinstance(mechanism, Additive):
+        marks.append((released, 1.0))
     points, scales = (jnp.stack([jnp.broadcast_to(mark[i], low.shape) for mark in marks]) for i in (0, 1))
     scales = jnp.maximum(jnp.where(jnp.isfinite(scales), scales, 1.0), 1.0)
     points = jnp.where(jnp.isfinite(points), points, 0.0)

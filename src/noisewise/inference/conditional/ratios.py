@@ -2,16 +2,14 @@
 
     pi(k + 1) / pi(k) = x (c + d k) / (k + 1),    sum_j pi(a + j) eta_j = pi(a) (eta_0 + rho_0 (eta_1 + rho_1 (...)))
 
-holds for Poisson, binomial and negative binomial laws. With release and mechanism known, the noise is a table; a sum
-and its derivatives are products and additions, without a logarithm or an exponential per term. The window lies about
-the release. Entries that have one law share one window: their sums are one product of the table with the law, and a
-value that was released more than once is summed once. Where the parameters at hand take the largest terms of an entry
-out of its window, that entry's sum is done again by `enumeration`, whose windows follow the parameters. Derivation:
-docs/derivations/conditional.md.
+holds for Katz's laws. With release and mechanism known, the noise is a table; a sum and its derivatives are products
+and additions, without a logarithm or an exponential per term. The window lies about the release. Entries that have one
+law share one window: their sums are one product of the table with the law, and a value that was released more than once
+is summed once. Where the parameters at hand take the largest terms of an entry out of its window, that entry's sum is
+done again by `enumeration`, whose windows follow the parameters. Derivation: docs/derivations/conditional.md.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,10 +17,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import BinomialLogits, BinomialProbs, Distribution, GammaPoisson, Poisson
 
 from noisewise.inference.conditional import enumeration
 from noisewise.inference.conditional.laws import log_mass
+from noisewise.inference.conditional.neighbours import FAMILIES
 from noisewise.mechanisms import Mechanism
 from noisewise.model.wrappers import unchecked
 
@@ -40,56 +38,10 @@ ALIKE, LONGER = 4, 4
 """Entries of one law from which on they share a window, and how many times as long as their own it may be."""
 
 
-@dataclass(frozen=True)
-class Family:
-    """Laws with such ratios: what they are made of, and x, c and d in these terms."""
-
-    parameters: tuple[str, ...]
-    law: Callable[..., Distribution]
-    log_x: Callable[..., Any]
-    c: Callable[..., Any]
-    d: int
-
-
-def _negative_binomial() -> Family:
-    return Family(
-        ("concentration", "rate"),
-        lambda concentration, rate, _: GammaPoisson(concentration, rate),
-        lambda concentration, rate, _: -jnp.log1p(rate),
-        lambda concentration, rate, _: concentration,
-        1,
-    )
-
-
-_FAMILIES = {
-    "Poisson": Family(
-        ("rate",), lambda rate, _: Poisson(rate), lambda rate, _: jnp.log(rate), lambda rate, _: jnp.ones_like(rate), 0
-    ),
-    "BinomialProbs": Family(
-        ("probs",),
-        lambda probs, n: BinomialProbs(probs, n),
-        lambda probs, n: jnp.log(probs) - jnp.log1p(-probs),
-        lambda probs, n: n * jnp.ones_like(probs),
-        -1,
-    ),
-    "BinomialLogits": Family(
-        ("logits",),
-        lambda logits, n: BinomialLogits(logits, n),
-        lambda logits, n: logits,
-        lambda logits, n: n * jnp.ones_like(logits),
-        -1,
-    ),
-    **dict.fromkeys(
-        ("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits"), _negative_binomial()
-    ),
-}
-"""By the name of the class."""
-
-
 def width(kind: str, mechanism: Mechanism) -> int:
     """How many values a table has for each release; 0 where no table can be used."""
     distance = enumeration.reach(mechanism) if type(mechanism) in enumeration.LOG_CONCAVE_NOISE else None
-    if kind not in _FAMILIES or distance is None:
+    if kind not in FAMILIES or distance is None:
         return 0
     return UNROLLED * -(-(2 * distance + 1) // UNROLLED)
 
@@ -103,7 +55,7 @@ def applies(law: Any, kind: str, mechanism: Mechanism, released: Any, width: int
 
 def has_total(kind: str) -> bool:
     """Whether it is a binomial law, which has a largest value."""
-    return kind in _FAMILIES and _FAMILIES[kind].d < 0
+    return kind in FAMILIES and FAMILIES[kind].d < 0
 
 
 def _total(law: Any, kind: str) -> Any:
@@ -117,7 +69,7 @@ def _traced(tree: Any) -> bool:
 def log_marginal(law: Any, kind: str, mechanism: Mechanism, released: Any, size: int, width: int) -> Any:
     """log of a bound of m(r), entry by entry; `width` is that of the table, `size` the least of windows that follow."""
     # the parameters' shape, not the law's: of a law that came out of a loop, the latter leaves out the axis of steps
-    own = jnp.broadcast_shapes(*(jnp.shape(getattr(law, name)) for name in _FAMILIES[kind].parameters))
+    own = jnp.broadcast_shapes(*(jnp.shape(getattr(law, name)) for name in FAMILIES[kind].parameters))
     released = np.broadcast_to(released, jnp.broadcast_shapes(law.batch_shape, own, np.shape(released)))
     total, is_one = _total(law, kind), all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(mechanism))
     if released.size == 1 and is_one:
@@ -144,7 +96,7 @@ def noise_table(kind: str, mechanism: Mechanism, released: Any, total: Any, widt
 def by_table(law: Any, kind: str, table: Any, size: int) -> Any:
     """As `log_marginal`, from a table that is there already."""
     shape, dtype = jnp.shape(table[0].start), jnp.result_type(float)
-    parameters = (jnp.asarray(getattr(law, name), dtype) for name in _FAMILIES[kind].parameters)
+    parameters = (jnp.asarray(getattr(law, name), dtype) for name in FAMILIES[kind].parameters)
     parts = tuple(jnp.broadcast_to(jnp.reshape(one, ()) if one.size == 1 else one, shape) for one in parameters)
     return _value((kind, size), parts, table)
 
@@ -265,7 +217,7 @@ def _enumerated(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any,
     (kind, size), (table, mechanism) = how, fixed
 
     def value(parameters: Any) -> Any:
-        law = unchecked(_FAMILIES[kind].law(*parameters, table.total))
+        law = unchecked(FAMILIES[kind].law(*parameters, table.total))
         marginal = enumeration.log_marginal(law, kind, mechanism, table.released, size, False)
         return marginal.log_bound, marginal.share
 
@@ -275,7 +227,7 @@ def _enumerated(how: tuple[str, int], parameters: Any, fixed: Any) -> tuple[Any,
 
 def _tabulated(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any, ...], Any]:
     """Value, slopes, and whether what lies beyond the window is negligible and nothing has overflowed."""
-    family, last = _FAMILIES[kind], table.start + len(table.noise) - 1.0
+    family, last = FAMILIES[kind], table.start + len(table.noise) - 1.0
     summed = _nested if jnp.shape(table.start) == jnp.shape(table.released) else _product
     value, slopes, log_first, fits = summed(kind, parameters, table)
     log_x, c = family.log_x(*parameters, table.total), family.c(*parameters, table.total)
@@ -286,7 +238,7 @@ def _tabulated(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[An
     left = jnp.log(jnp.maximum(table.start / (c + family.d * (table.start - 1.0)), 1.0 / c)) - log_x
     right = jnp.log(jnp.maximum((c + family.d * inside) / (inside + 1.0), 1.0 * max(family.d, 0))) + log_x
     sides = [
-        enumeration.geometric(end, end - ratio - fall)
+        enumeration.geometric(end, ratio + fall)
         for end, ratio, fall in zip(ends, (left, right), table.log_fall, strict=True)
     ]
     more = table.start > 0.0, last < table.high
@@ -305,7 +257,7 @@ def _product(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any,
     values = table.start + np.arange(len(table.noise), dtype=table.noise.dtype)
 
     def log_law(*parameters: Any) -> Any:
-        return log_mass(unchecked(_FAMILIES[kind].law(*parameters, table.total)), jnp.minimum(values, table.high))
+        return log_mass(unchecked(FAMILIES[kind].law(*parameters, table.total)), jnp.minimum(values, table.high))
 
     log_pi = log_law(*parameters)
     top = jnp.max(log_pi)
@@ -320,7 +272,7 @@ def _product(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any,
 
 def _nested(kind: str, parameters: Any, table: _Table) -> tuple[Any, tuple[Any, ...], Any, Any]:
     """Value, slopes and log law at the first value of every entry's own window: see `_horner`."""
-    family = _FAMILIES[kind]
+    family = FAMILIES[kind]
 
     def pieces(parameters: Any) -> Any:
         law = unchecked(family.law(*parameters, table.total))

@@ -321,9 +321,27 @@ CONDITIONAL = {
     ),
     "ratios of a law that rise beyond a window are taken for those at its end": Mutant(
         "inference/conditional/enumeration.py",
-        "return jnp.maximum(nearest, jnp.stack([downwards, limit]))",
-        "return nearest",
+        "return jnp.maximum(near + digits * (1.0 + jnp.abs(near) + jnp.abs(others)), far)",
+        "return near + digits * (1.0 + jnp.abs(near) + jnp.abs(others))",
         f"{ENTRY}::test_short_windows_of_negative_binomial_laws_say_what_they_leave_out",
+    ),
+    "what lies about a release beyond the window is left out of the bound": Mutant(
+        "inference/conditional/enumeration.py",
+        "return jnp.where(off, jnp.logaddexp(tails + at_cut, farther + sup), tails + at_cut)",
+        "return tails + at_cut",
+        f"{ENTRY}::test_a_hill_at_a_release_beyond_the_window_is_within_the_bound",
+    ),
+    "what lies far beyond a window is bounded by nothing but the law's whole mass": Mutant(
+        "inference/conditional/enumeration.py",
+        "bound = jnp.minimum(bound, jnp.logaddexp(*jnp.where(more, series, -jnp.inf)))",
+        "bound = bound",
+        f"{ENTRY}::test_a_release_is_never_more_likely_under_a_law_far_away",
+    ),
+    "the ratio of a beta-binomial law lacks one factor": Mutant(
+        "inference/conditional/neighbours.py",
+        "jnp.log(law.concentration1 + k) - jnp.log(k + 1.0),",
+        "jnp.log(1.0 + k) - jnp.log(k + 1.0),",
+        f"{ENTRY}::test_a_release_is_never_more_likely_under_a_law_far_away",
     ),
     "the zeros of a zero-inflated law get no noise": Mutant(
         "inference/conditional/enumeration.py",
