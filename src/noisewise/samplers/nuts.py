@@ -215,7 +215,9 @@ class ChainsRun:
                 shift = np.where(np.arange(rows) % 2 == 0, 0.0, 1.0).reshape((-1,) + (1,) * np.ndim(item.value))
                 drawn[name] = drawn[name] + shift * np.nan_to_num(distance)
         self.candidates = {name: drawn[name] for name in sorted(names)}
-        free, energy = self._place()
+        free = self._placed()
+        with double():
+            energy = self.programs.energies(free, self.data, self.settings.chains)
         self.log.same((free, energy), "starts", self.attempt)
         energy = np.where(np.isfinite(energy), energy, np.inf)
         if np.min(energy) == np.inf:
@@ -227,13 +229,13 @@ class ChainsRun:
             return None
         return free[spread_out(free, -energy, self.settings.chains)]
 
-    def _place(self) -> tuple[Array, Array]:
-        """The candidates' free vectors in the present coordinates, and their energies; sets the coordinates' units."""
+    def _placed(self) -> Array:
+        """The candidates' free vectors in the present coordinates; sets the coordinates' units."""
         with double():
-            free, energy = self.programs.energies(self.candidates, self.data, self.settings.chains)
+            free = self.programs.free(self.candidates, self.data)
         self.scale = units(free)
         self.variances = np.ones(self.target.size)
-        return free, energy
+        return free
 
     def _recentred(self, starts: Array) -> Array:
         """Choose coordinates by a pilot from these starts; return where it ended, in them, for the chains to go on."""
@@ -250,7 +252,7 @@ class ChainsRun:
             last = np.concatenate([pieces[-1] for pieces in walked])
             moved = np.asarray(self.programs.moved(last, self.data, centring)).reshape(len(walked), PIECE, -1)
         self.data = self.data | {"centring": centring}
-        self._place()
+        self._placed()
         self.variances = usual(moved / self.scale)
         ends: Array = moved[:, -1]
         self.log.same(ends, "ends", self.attempt)

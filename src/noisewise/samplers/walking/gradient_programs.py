@@ -106,17 +106,20 @@ class Programs:
         last, seen = jax.lax.scan(iterate, _keyed(state), None, length=PIECE)
         return _plain(last), seen
 
-    def energies(self, rows: dict[str, Array], data: Any, chains: int) -> tuple[Array, Array]:
-        """Free vectors of rows of values, and minus the log density at each: as of chains that start there.
-
-        They start so many `chains` at a time. A program for energies alone would take longer to compile than this.
-        """
+    def free(self, rows: dict[str, Array], data: Any) -> Array:
+        """Free vectors of rows of values."""
         own = self._program("free", lambda: jax.vmap(self.target.free_from, in_axes=(0, None)))
-        free = np.asarray(own(rows, data["centring"]))
+        return np.asarray(own(rows, data["centring"]))
+
+    def energies(self, free: Array, data: Any, chains: int) -> Array:
+        """Minus the log density at free vectors: as of chains that start there, so many `chains` at a time.
+
+        A program for energies alone would take longer to compile than this.
+        """
         ones, keys = np.ones(self.target.size), np.zeros((chains, 2), np.uint32)
         given = {"target": data, "scale": ones}
         states = [self.start(some, keys, ones, given) for some in np.split(free, len(free) // chains)]
-        return free, np.array([float(state.potential_energy) for some in states for state in some])
+        return np.array([float(state.potential_energy) for some in states for state in some])
 
     def standing(self, free: Array, data: Any) -> dict[str, Any]:
         """`Target.standing`, row by row."""

@@ -57,9 +57,21 @@ NUMERICS = {
     ),
     "the log of a far normal tail lacks the constant of its series": Mutant(
         "numerics/namespaces.py",
-        "xp.log(-z) - 0.5 * math.log(2.0 * math.pi)",
-        "xp.log(-z)",
+        "jnp.log(-z) - HALF_LOG_TWO_PI",
+        "jnp.log(-z)",
         "mechanisms/test_catalogue_extremes.py::test_log_ndtr_of_both_libraries",
+    ),
+    "the slope of a scaled tail is that of the tail": Mutant(
+        "numerics/namespaces.py",
+        "-inner / (z * whole) * tangent",
+        "(-inner / (z * whole) - z) * tangent",
+        "numerics/test_normal_tails.py::test_log_mills_and_its_slopes",
+    ),
+    "the slope of log Phi is the density": Mutant(
+        "numerics/namespaces.py",
+        "jnp.exp(-0.5 * z * z - value - HALF_LOG_TWO_PI)",
+        "jnp.exp(-0.5 * z * z - HALF_LOG_TWO_PI)",
+        "numerics/test_normal_tails.py::test_log_ndtr_near_and_its_slopes",
     ),
     "arrays are overwritten that others still read": Mutant(
         "numerics/numpy_programs.py",
