@@ -13,6 +13,7 @@ from noisewise.samplers import augmentation
 from noisewise.samplers.augmentation import Augmentation, closed_forms, one_sweep, sweep_steps
 from noisewise.samplers.choosing import second_look
 from noisewise.samplers.gibbs import latent
+from noisewise.samplers.gibbs.conjugate import FAMILIES, Conjugate
 from noisewise.samplers.gibbs.joint import Joint, State
 from noisewise.samplers.gibbs.parameter_steps import Gradient
 
@@ -255,6 +256,19 @@ def test_structure_decides_before_numbers_do():
             "yes": lambda n, p, scale=scale: dist.Binomial(n, scale * p if scale < 1.0 else p),
         }
         assert steps_of(prior, statistics, n=0.0, yes=0.0) == found
+
+
+@pytest.mark.parametrize("together", [1, 16])
+def test_numbers_must_bear_out_what_the_structure_says(together):
+    """For one chain at a time too, whose own mean, least and largest value are one and the same."""
+    for density, found in ((lambda m: -0.5 * m**2, True), (lambda m: -(m**4), False)):
+        model = nw.Model({"m": dist.Normal(0.0, 1.0)}, {"s": lambda m: dist.Normal(m, 1.0)})
+        joint = Joint(Problem(model, nw.Release(s=nw.Laplace(scale=1.0).released(1.0))), {})
+        one = Conjugate(joint, "m", FAMILIES["Normal"])
+        one.target = lambda values, records, release, density=density: density(values["m"])
+        state = State(model.draw(np.random.default_rng(1), model.order, 16))
+        batches = [state.some(np.arange(first, first + together)) for first in range(0, 16, together)]
+        assert one.agrees(batches) == found
 
 
 # Behaviour ------------------------------------------------------------------------------------------------------------

@@ -141,9 +141,9 @@ class Conjugate:
         self.joint, self.name, self.family = joint, name, family
         self.target: Density = joint.touching([name])
 
-    def anchor(self, values: Values, summary: Callable[..., Array] = np.mean) -> Array:
+    def anchor(self, values: Values) -> Array:
         """One value inside the space, the mean over chains: but for rounding, the coefficients do not depend on it."""
-        return self._inside(summary(values[self.name], axis=0))
+        return self._inside(np.mean(values[self.name], axis=0))
 
     def _inside(self, value: Array) -> Array:
         value = np.clip(value, *INSIDE[self.family.name])
@@ -206,17 +206,20 @@ class Conjugate:
     def agrees(self, batches: list[State]) -> bool:
         """Whether the coefficients are the same wherever they are read off.
 
-        They are read off at the mean of the chains' values, beyond it, and at the least and the largest value.
+        For every batch they are read off at the mean of its chains' values, beyond it, and at the least and the largest
+        value in all batches: a batch of one chain has but one value of its own.
         """
-        return all(self._agrees(state) for state in batches)
+        values = np.concatenate([state.values[self.name] for state in batches])
+        ends = [self._inside(end(values, axis=0)) for end in (np.min, np.max)]
+        return all(self._agrees(state, ends) for state in batches)
 
-    def _agrees(self, state: State) -> bool:
+    def _agrees(self, state: State, ends: list[Array]) -> bool:
         middle = self.anchor(state.values)
         beyond = self._inside(self.family.second(middle))
         a, b = self._solve(state, middle)
         if not np.all(self.family.proper(a, b)):
             return False
-        for anchor in (beyond, self.anchor(state.values, np.min), self.anchor(state.values, np.max)):
+        for anchor in (beyond, *ends):
             other, slope = self._solve(state, anchor)
             off = np.abs((other - slope * anchor) - (a - b * anchor))
             if not np.all(off <= 1e-7 * (np.abs(a) + np.abs(b * anchor) + 1.0)):

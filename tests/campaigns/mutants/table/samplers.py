@@ -217,6 +217,12 @@ AUGMENTATION = {
         "    shape = a + 1.5\n",
         f"{LEAVES}[a_Dirichlet_law_given_the_rest]",
     ),
+    "coefficients are compared at a chain's own values only": Mutant(
+        "samplers/gibbs/conjugate.py",
+        "for anchor in (beyond, *ends):",
+        "for anchor in (beyond,):",
+        "samplers/test_augmentation.py::test_numbers_must_bear_out_what_the_structure_says",
+    ),
     "the joint density counts an entry's law outside its support": Mutant(
         "samplers/gibbs/joint.py",
         "return jnp.where(inside(law, value) & ~jnp.isnan(log_prob), log_prob, -jnp.inf)",
