@@ -14,9 +14,9 @@ import noisewise as nw
 from noisewise import mechanisms
 from noisewise.inference.conditional import entry, enumeration, normal, quadrature
 from noisewise.inference.conditional.integrals import Integral
-from noisewise.inference.conditional.laws import entries
 from noisewise.inference.problem import Problem
 from noisewise.model.coordinates import Space
+from noisewise.model.masses import entries
 from noisewise.numerics import double, gamma, kronrod
 
 EXACT = 1e-10

@@ -13,7 +13,7 @@ import noisewise as nw
 from noisewise import mechanisms
 from noisewise.errors import InputError
 from noisewise.inference.conditional import noise
-from noisewise.inference.conditional.laws import entries
+from noisewise.model.masses import entries
 from noisewise.numerics import double
 
 LAPLACE = nw.Laplace(scale=2.0)

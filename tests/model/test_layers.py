@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import noisewise as nw
-from noisewise.inference.conditional.laws import entries
+from noisewise.model.masses import entries
 from noisewise.numerics import double
 
 UNITS = 3

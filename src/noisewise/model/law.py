@@ -22,6 +22,7 @@ from numpyro.distributions import Distribution
 from numpyro.distributions.distribution import ExpandedDistribution, Independent, TransformedDistribution
 
 from noisewise.errors import InputError, NoisewiseWarning
+from noisewise.model.masses import entries
 from noisewise.model.supports import possible
 from noisewise.model.variates import BadParameter, Variate, variate_for
 from noisewise.model.wrappers import kind_of, laws_within, peel, unchecked
@@ -175,10 +176,10 @@ def log_density(law: Distribution, value: Any) -> Any:
     unchecked(law)  # NumPyro's validation would call the numbers between impossible
     inside = possible(law, value)
     try:
-        log_prob = law.log_prob(value)
+        log_prob = entries(law, value)
     except TypeError:  # a formula that looks up whole numbers has no extension
         inside &= jnp.all(value == jnp.floor(value))
-        log_prob = law.log_prob(jnp.floor(value).astype(int))
+        log_prob = entries(law, jnp.floor(value).astype(int))
     return jnp.where(inside, jnp.sum(log_prob), -jnp.inf)
 
 

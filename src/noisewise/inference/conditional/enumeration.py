@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.distributions import Distribution
 
-from noisewise.inference.conditional.laws import log_mass
 from noisewise.inference.conditional.marginal import Marginal, log_sum
 from noisewise.inference.conditional.neighbours import FACTORS, FAMILIES, Katz
 from noisewise.inference.conditional.windows import FALL
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
 from noisewise.mechanisms.additive import Additive
+from noisewise.model.masses import log_mass
 from noisewise.model.supports import support_ends
 
 LEAST, MOST = 128, 1024
@@ -220,8 +220,7 @@ def geometric(last: Any, log_ratio: Any) -> Any:
     """log of last * q / (1 - q): what can follow where no term is more than q times the one before; +inf for q >= 1."""
     falls = log_ratio < 0.0
     safe = jnp.where(falls, log_ratio, -1.0)
-    series = jnp.where(falls, last + safe - jnp.log(-jnp.expm1(safe)), jnp.inf)
-    return jnp.where(last == -jnp.inf, -jnp.inf, series)
+    return jnp.where(falls, last + safe - jnp.log(-jnp.expm1(safe)), jnp.inf)
 
 
 def _top(

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.inference.conditional import entry
-from noisewise.inference.conditional.laws import entries, look_at, sketch_of
+from noisewise.inference.conditional.laws import look_at, sketch_of
 from noisewise.inference.conditional.sums import MOST_CELLS
 from noisewise.inference.problem import Problem
 from noisewise.model.coordinates import Space
+from noisewise.model.masses import entries
 from noisewise.numerics import Values
 
 NODES, MIXED = 2**11, 2**5

@@ -1,57 +1,19 @@
-"""A statistic's law: its log density entry by entry, and, by tracing, which facts of it hold for all parameters."""
+"""A statistic's law: by tracing, which facts of it hold for all parameters."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import xlogy
-from numpyro.distributions import BetaBinomial, DiscreteUniform, Distribution, GammaPoisson, Poisson
-from numpyro.distributions.distribution import Independent
 
 from noisewise.model import Model
 from noisewise.model.families import facts_of
-from noisewise.model.supports import declared_ends
-from noisewise.model.wrappers import kind_of, peel
+from noisewise.model.masses import bounds
+from noisewise.model.wrappers import peel
 from noisewise.numerics import Array, Values, double
 from noisewise.numerics.compiled import looking
-from noisewise.numerics.gamma import log_beta, log_gamma
 from noisewise.numerics.numpy_programs import fixed_outputs
 from noisewise.numerics.tracing import seen
-
-
-def entries(law: Distribution, value: Any) -> Any:
-    """log density entry by entry where the law's entries are independent."""
-    while isinstance(law, Independent):
-        law = law.base_dist
-    base = peel(law)[0]
-    if isinstance(base, (GammaPoisson, BetaBinomial)) and kind_of(law):
-        low, high = bounds(law, jnp.shape(value))
-        inside = (value >= low) & (value <= high)
-        return jnp.where(inside, log_mass(base, jnp.clip(value, low, high) * 1.0), -jnp.inf)
-    return law.log_prob(value)
-
-
-def log_mass(law: Any, k: Any) -> Any:
-    """log probability of k; NumPyro's formulas for two laws use JAX's beta function, which has but seven digits."""
-    if isinstance(law, Poisson):
-        return xlogy(k, law.rate) - law.rate - log_gamma(k + 1.0)
-    if isinstance(law, GammaPoisson):
-        log_count = log_gamma(k + law.concentration) - log_gamma(law.concentration) - log_gamma(k + 1.0)
-        return log_count - law.concentration * jnp.log1p(1.0 / law.rate) - k * jnp.log1p(law.rate)
-    if isinstance(law, BetaBinomial):
-        first, second, n = law.concentration1, law.concentration0, law.total_count
-        log_count = -jnp.log(n + 1.0) - log_beta(k + 1.0, n - k + 1.0)
-        return log_count + log_beta(k + first, n - k + second) - log_beta(first, second)
-    if isinstance(law, DiscreteUniform):  # NumPyro's own asks for the shape that the law was made with
-        return jnp.broadcast_to(-jnp.log(law.high - law.low + 1.0), jnp.shape(k))
-    return law.log_prob(k.astype(int))
-
-
-def bounds(law: Distribution, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Ends of every entry's support; infinite where there are none."""
-    low, high = declared_ends(law.support)
-    return jnp.broadcast_to(jnp.asarray(low, float), shape), jnp.broadcast_to(jnp.asarray(high, float), shape)
 
 
 def rows_of(model: Model, names: list[str], rows: int = 1) -> dict[str, Array]:

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.inference.conditional import enumeration
-from noisewise.inference.conditional.laws import log_mass
 from noisewise.inference.conditional.neighbours import FAMILIES
 from noisewise.mechanisms import Mechanism
+from noisewise.model.masses import log_mass
 from noisewise.model.wrappers import unchecked
 
 NEGLIGIBLE = 1e-12

@@ -5,6 +5,7 @@ parameters, and a bound on what it leaves out. Derivation: docs/derivations/nuts
 """
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from typing import Any
@@ -14,23 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.inference.conditional import powers, ratios
-from noisewise.inference.conditional.laws import (
-    bounds,
-    constant_bounds,
-    constant_of,
-    entries,
-    is_affine,
-    rows_of,
-    sketch_of,
-)
+from noisewise.inference.conditional.laws import constant_bounds, constant_of, is_affine, rows_of, sketch_of
 from noisewise.inference.conditional.marginal import log_sum, pick
 from noisewise.inference.conditional.powers import SMALLEST
 from noisewise.inference.conditional.windows import ROUNDED, window_of
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
+from noisewise.model import Model
 from noisewise.model.coordinates import Space
 from noisewise.model.families import facts_of
 from noisewise.model.law import log_density
+from noisewise.model.masses import bounds, entries
 from noisewise.model.wrappers import peel, unchecked
 from noisewise.numerics import Array, Compiled, Values, double, namespace
 from noisewise.numerics.compiled import looking
@@ -39,6 +34,8 @@ MOST_POINTS = 2**16
 """Values of several numbers enumerated jointly, at most."""
 MOST_CELLS = 2**22
 """Values times entries of one statistic, at most."""
+MORE_ROWS = 256
+"""Draws of the parameters among which one is looked for whose law has a probability for every value."""
 ALIKE = 4
 """Entries from which on sums are taken by ratios, or, where all have one law, by its probabilities computed once."""
 
@@ -280,15 +277,19 @@ class Sum:
 
             return jax.vmap(law_at_node, in_axes=(None, 0))
 
-        row = {parent: value[0] for parent, value in rows_of(self.problem.model, list(model.parents(name))).items()}
         low, high = self.ends[name]
         nodes = start + self.offsets()[name]
-        inside = (nodes >= low) & (nodes <= high)
+        inside = ((nodes >= low) & (nodes <= high)).reshape(len(nodes), -1)
+        whole = np.clip(nodes, low, high).astype(np.int64)
         program = model.compiled.setdefault(("sum", "base", name), Compiled(build))
-        with looking(), double():
-            log_law = np.asarray(program(row, np.clip(nodes, low, high).astype(np.int64)))
-        base = log_law - (1.0 - share) * log_law[:1] - share * log_law[-1:]
-        return np.where(inside.reshape(len(nodes), -1), base, -np.inf)
+        for row in _some_rows(model, list(model.parents(name))):
+            with looking(), double():
+                log_law = np.asarray(program(row, whole))
+            if np.all(np.isfinite(log_law[inside])):
+                break  # not a law that has all its mass in one place, where log h cannot be read off
+        with np.errstate(invalid="ignore"):
+            base = log_law - (1.0 - share) * log_law[:1] - share * log_law[-1:]
+        return np.where(inside, base, -np.inf)
 
     def _reached(self, start: Array) -> tuple[Array, Array]:
         """The least and the largest value of every entry's window that lie in its support."""
@@ -367,7 +368,7 @@ class Sum:
                 if not law.event_shape:
                     low, high = bounds(law, self.problem.model.shape(name))
                     seen = {**seen, name: jnp.clip(seen[name], low, high).astype(int)}
-                total = total + jnp.sum(law.log_prob(seen[name]))
+                total = total + jnp.sum(entries(law, seen[name]))
         return jnp.where(possible, total, -jnp.inf).reshape(1)
 
     def _log_noise(self, values: Values, point: Values, items: Any) -> Any:
@@ -485,6 +486,13 @@ def _different(noise: dict[str, Array], outside: Array) -> dict[str, Any]:
         "outside": np.pad(outside[first], (0, more)),
     }
     return noise | {"different": different, "times": np.pad(times, (0, more)) * 1.0}
+
+
+def _some_rows(model: Model, names: list[str]) -> Iterator[dict[str, Array]]:
+    """Simulated values of the names, row by row, always the same: one, and more where that one does not serve."""
+    for rows in (1, MORE_ROWS):
+        drawn = rows_of(model, names, rows)
+        yield from ({name: column[row] for name, column in drawn.items()} for row in range(rows))
 
 
 def _exact(problem: Problem) -> list[str]:

@@ -21,7 +21,7 @@ from scipy.sparse import csc_array, csr_array, vstack
 from scipy.sparse.linalg import lsqr
 
 from noisewise.errors import InferenceError
-from noisewise.inference.conditional.laws import bounds, constant_bounds, constant_of, fixed_numbers, log_mass
+from noisewise.inference.conditional.laws import constant_bounds, constant_of, fixed_numbers
 from noisewise.inference.conditional.marginal import pick
 from noisewise.inference.problem import Problem
 from noisewise.inference.tables.directions import Family, Sums, families
@@ -32,6 +32,7 @@ from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.linear import Matrix
 from noisewise.mechanisms.processed import Processed
 from noisewise.model import Model
+from noisewise.model.masses import bounds, log_mass
 from noisewise.numerics import Array, Compiled, double, placement
 from noisewise.numerics.compiled import PLAINLY
 from noisewise.numerics.gamma import log_gamma

@@ -16,6 +16,7 @@ from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.model import Model
 from noisewise.model.law import log_density
+from noisewise.model.masses import entries
 from noisewise.model.supports import declared_ends, inside
 from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.compiled import PLAINLY
@@ -169,7 +170,7 @@ def entry_log_prob(model: Model, name: str, values: Values, value: Any) -> Any:
     law = model.law_at(name, values)
     while isinstance(law, Independent):
         law = law.base_dist
-    log_prob = law.log_prob(value)
+    log_prob = entries(law, value)
     return jnp.where(inside(law, value) & ~jnp.isnan(log_prob), log_prob, -jnp.inf)
 
 
@@ -182,12 +183,9 @@ def has_free_entries(joint: Joint, name: str) -> bool:
     struct = model.row(model.order)
 
     def shapes(values: Values, release: Any) -> tuple[Any, Any]:
-        law = model.law_at(name, values)
-        while isinstance(law, Independent):
-            law = law.base_dist
         mechanism, value = release[name]
         noise = mechanism.log_prob(value, values[name], **{x: values[x] for x in mechanism.inputs})
-        return law.log_prob(values[name]), noise
+        return entries(model.law_at(name, values), values[name]), noise
 
     with double():
         densities = jax.eval_shape(jax.vmap(shapes, in_axes=(0, None)), struct, joint.release)

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise.inference.blocks import Columns
-from noisewise.inference.conditional.laws import bounds, constant_bounds, entries
+from noisewise.inference.conditional.laws import constant_bounds
 from noisewise.model import Model
 from noisewise.model.coordinates import Space
 from noisewise.model.law import log_density
+from noisewise.model.masses import bounds, entries
 from noisewise.numerics import Array, Compiled, double
 from noisewise.samplers.proposals.mixture import StudentMixture
 from noisewise.samplers.proposals.proposal import Poll, blend, made_once, mixed_with_prior

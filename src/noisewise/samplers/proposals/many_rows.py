@@ -22,7 +22,7 @@ from noisewise.engine import Engine
 from noisewise.errors import InferenceError
 from noisewise.inference.blocks import Columns
 from noisewise.inference.conditional import rows
-from noisewise.inference.conditional.laws import entries, sketch_of
+from noisewise.inference.conditional.laws import sketch_of
 from noisewise.inference.conditional.normal import is_closed
 from noisewise.inference.conditional.rows import NoisyRows, RowSource, rows_for
 from noisewise.inference.problem import Problem
@@ -32,6 +32,7 @@ from noisewise.model import Model
 from noisewise.model.atoms import has_atoms
 from noisewise.model.coordinates import Space
 from noisewise.model.graph import Poll
+from noisewise.model.masses import entries
 from noisewise.model.supports import chart
 from noisewise.model.wrappers import kind_of
 from noisewise.numerics import Array, Compiled, double, placement

@@ -15,11 +15,11 @@ import jax
 import numpy as np
 from numpyro.distributions import Distribution
 
-from noisewise.inference.conditional.laws import entries
 from noisewise.inference.tables.lattice import by_entry, cell_log_prob, law_of_entries
 from noisewise.mechanisms import Exact, Mechanism
 from noisewise.model import Model
 from noisewise.model.law import Law, law_attributes
+from noisewise.model.masses import entries
 from noisewise.numerics import Array, Compiled, double, tracing
 from noisewise.results.goal import Goal
 

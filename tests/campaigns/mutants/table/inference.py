@@ -411,11 +411,17 @@ CONDITIONAL = {
         f"{ENTRY}::test_a_pole_at_one_is_the_mirror_image_of_a_pole_at_zero",
     ),
     "bounds of a law of whole numbers are those of the real line": Mutant(
-        "inference/conditional/laws.py",
+        "model/masses.py",
         "low, high = declared_ends(law.support)",
         "low, high = declared_ends(law.support)[0], jnp.inf",
         "samplers/test_nuts.py::test_affine_tables_give_the_law "
         "samplers/test_nuts.py::test_compositions_are_all_tables",
+    ),
+    "an end of a support that moves is taken for zero": Mutant(
+        "inference/conditional/laws.py",
+        "np.full(shape, -np.inf) if low is None else low,",
+        "np.zeros(shape) if low is None else low,",
+        "inference/test_conditional_laws.py::test_facts_that_hold_for_all_parameters",
     ),
     "nothing is said to be missing from a window": Mutant(
         "inference/conditional/marginal.py",
@@ -425,9 +431,40 @@ CONDITIONAL = {
     ),
     "the beta function has one too many in its denominator": Mutant(
         "numerics/gamma.py",
-        "return log_gamma(a) + log_gamma(b) - log_gamma(a + b)",
-        "return log_gamma(a) + log_gamma(b) - log_gamma(a + b + 1.0)",
-        f"{ENTRY}::test_windows_hold_the_sum",
+        "return log_gamma(less) - log_rising(jnp.maximum(a, b), less)",
+        "return log_gamma(less) - log_rising(jnp.maximum(a, b), less + 1.0)",
+        f"{ENTRY}::test_quadrature_is_the_integral",
+        long=True,
+    ),
+    "a ratio of gamma functions lacks half a step": Mutant(
+        "numerics/gamma.py",
+        "return (c - 0.5) * growth",
+        "return c * growth",
+        "model/test_masses.py::test_negative_binomial_laws_keep_their_digits",
+    ),
+    "a negative binomial law is a difference of log gammas": Mutant(
+        "model/masses.py",
+        "log_count = log_rising(law.concentration, k) - log_gamma(k + 1.0)",
+        "log_count = log_gamma(law.concentration + k) - log_gamma(law.concentration) - log_gamma(k + 1.0)",
+        "model/test_masses.py::test_rates_known_to_many_digits_give_the_law_of_a_known_rate",
+    ),
+    "a geometric law calls zero impossible where it is certain": Mutant(
+        "model/masses.py",
+        "OWN = (GammaPoisson, BetaBinomial, GeometricProbs)",
+        "OWN = (GammaPoisson, BetaBinomial)",
+        "model/test_masses.py::test_probabilities_of_one_keep_their_mass",
+    ),
+    "nothing follows a term of zero, whatever the ratio": Mutant(
+        "inference/conditional/enumeration.py",
+        "return jnp.where(falls, last + safe - jnp.log(-jnp.expm1(safe)), jnp.inf)",
+        "return jnp.where(falls | (last == -jnp.inf), last + safe - jnp.log(-jnp.expm1(safe)), jnp.inf)",
+        "model/test_masses.py::test_a_law_that_is_a_point_leaves_its_mass_below_the_window",
+    ),
+    "a table is read off whatever law comes first": Mutant(
+        "inference/conditional/sums.py",
+        "if np.all(np.isfinite(log_law[inside])):",
+        "if True:",
+        "model/test_masses.py::test_tables_are_read_off_a_law_that_is_no_point",
     ),
     "Stirling's series has a wrong term": Mutant(
         "numerics/gamma.py",
