@@ -233,29 +233,50 @@ def unwalkable(model: Model, statistics: Sequence[str] = ()) -> str | None:
     within rounding of 1, where every coordinate is infinite: chains would never go there.
     """
     names = [n for n in model.order if n in statistics or (n in model.parameters and not model.is_discrete(n))]
-    needed = [name for name in model.order if name in {*names, *model.ancestors(*names)}]
-    against = _without_density(model, names, needed)
-    if against is not None or not names:
+    against = _without_density(model, names)
+    if against is not None:
         return against
-    width = sum(model.cost_of_row(name) for name in needed)
-    rows = max(LEAST_ROWS, min(LOOKED_AT, CELLS // max(1, width)))
-    program = model.compiled.setdefault(
-        ("space", "edges", *names), Compiled(lambda: jax.vmap(lambda values: _edges(model, names, values)))
-    )
-    with looking(), double():
-        drawn = model.draw(np.random.default_rng(0), needed, rows)
-        shares = {name: float(np.mean(np.asarray(lost))) for name, lost in program(drawn).items()}
-    for name, share in shares.items():
-        if share > LOST:
+    shares = _lost(model, names)
+    for name in names:
+        if shares[name] > LOST:
             kind = "prior" if name in model.parameters else "law"
             return (
-                f"moves in unconstrained coordinates, and {100 * share:.2g}% of the {kind} of '{name}' lies at the "
-                "edge of floating point, where there are none"
+                f"moves in unconstrained coordinates, and {100 * shares[name]:.2g}% of the {kind} of '{name}' lies at "
+                "the edge of floating point, where there are none"
             )
     return None
 
 
-def _without_density(model: Model, names: Sequence[str], needed: Sequence[str]) -> str | None:
+def _lost(model: Model, names: Sequence[str]) -> Mapping[str, float]:
+    """By law, the share of draws that coordinates leave out, found out once.
+
+    All continuous laws are looked at by one program, unless there would be fewer draws of those that are asked for.
+    """
+    known: dict[str, float] = model.compiled.setdefault(("space", "lost"), {})
+    missing = [name for name in names if name not in known]
+    if missing:
+        every = [n for n in model.order if not model.is_discrete(n) and (n in model.parameters or model.has_density(n))]
+        alike = _looked_at(model, every) == _looked_at(model, missing) and _without_density(model, every) is None
+        looked = every if alike else missing
+        program = Compiled(lambda: jax.vmap(lambda values: _edges(model, looked, values)))
+        with looking(), double():
+            drawn = model.draw(np.random.default_rng(0), _with_ancestors(model, looked), _looked_at(model, looked))
+            lost = program(drawn)
+        known |= {name: float(np.mean(np.asarray(lost.get(name, 0.0)))) for name in looked}
+    return known
+
+
+def _looked_at(model: Model, names: Sequence[str]) -> int:
+    """How many draws of these laws are looked at."""
+    width = sum(model.cost_of_row(name) for name in _with_ancestors(model, names))
+    return max(LEAST_ROWS, min(LOOKED_AT, CELLS // max(1, width)))
+
+
+def _with_ancestors(model: Model, names: Sequence[str]) -> list[str]:
+    return [name for name in model.order if name in {*names, *model.ancestors(*names)}]
+
+
+def _without_density(model: Model, names: Sequence[str]) -> str | None:
     """The reason, where one of the laws has atoms or no unconstrained coordinates; else None."""
 
     def look(values: Values) -> str | None:
@@ -270,7 +291,7 @@ def _without_density(model: Model, names: Sequence[str], needed: Sequence[str]) 
                 return f"moves in unconstrained coordinates, which a {kind}'s support does not have ({error})"
         return None
 
-    against: str | None = seen(look, model.row(needed))
+    against: str | None = seen(look, model.row(_with_ancestors(model, names)))
     return against
 
 

@@ -25,7 +25,7 @@ from noisewise.model.simulator import BoundSimulator, Simulator
 from noisewise.model.total import BoundTotal, Total
 from noisewise.model.wrappers import peel, unchecked
 from noisewise.notebook import html_table
-from noisewise.numerics import Array, Compiled, Values, double
+from noisewise.numerics import Array, Values, double
 
 Node = Law | BoundTotal | BoundSimulator
 
@@ -84,8 +84,8 @@ class Model:
         self.layers: tuple[Layer, ...] = ()
         """Parameters that `integrated` has integrated out."""
         self._extended: dict[Any, Model] = {}
-        self.compiled: dict[Any, Compiled] = {}
-        """Programs that samplers and fits made for this model: each is compiled once, not at every call."""
+        self.compiled: dict[Any, Any] = {}
+        """What samplers and fits made for this model once, not at every call: programs, and facts that take a look."""
         for name in self._order:
             self._nodes[name] = self._bind(name, bodies[name])
             self._try(name)
