@@ -24,6 +24,11 @@ that go through many rows at once are several times as fast with it."""
 AT_ONCE = PLAINLY | {"xla_backend_optimization_level": 0}
 """For a program that is run a few times, on few numbers: compiled in a quarter of the time, and hardly optimised."""
 
+FACTORING = {"cholesky", "triangular_solve", "lu", "eigh", "eig", "svd", "qr", "geqrf", "householder_product", "schur"}
+"""JAX's operations on matrices that XLA hands to LAPACK on the processor."""
+MANY_ENTRIES = 2**13
+"""Entries of matrices in one such operation from which on programs that have it run one at a time: see `_alone`."""
+
 
 @dataclass(frozen=True)
 class Tally:
@@ -66,10 +71,40 @@ def _count(operations: int, seconds: float) -> None:
 
 def operations(program: Any) -> int:
     """Steps of a traced program, those of programs within it included."""
-    inner = [value for step in program.eqns for value in step.params.values()]
-    flat = [part for value in inner for part in (value if isinstance(value, (tuple, list)) else [value])]
-    programs = [getattr(part, "jaxpr", part) for part in flat]
-    return len(program.eqns) + sum(operations(part) for part in programs if hasattr(part, "eqns"))
+    return sum(1 for _ in _steps(program))
+
+
+def _steps(program: Any) -> Iterator[Any]:
+    for step in program.eqns:
+        yield step
+        for value in step.params.values():
+            for part in value if isinstance(value, (tuple, list)) else [value]:
+                inner = getattr(part, "jaxpr", part)
+                if hasattr(inner, "eqns"):
+                    yield from _steps(inner)
+
+
+def _factors_many(program: Any) -> bool:
+    """Whether a traced program hands large or many matrices to LAPACK."""
+    heavy = (step for step in _steps(program) if step.primitive.name in FACTORING)
+    return any(max(number.aval.size for number in step.invars) >= MANY_ENTRIES for step in heavy)
+
+
+_LAPACK = threading.Lock()
+
+
+def _alone(program: Callable[..., Any]) -> Callable[..., Any]:
+    """The program, run by one thread at a time, with all others of its kind.
+
+    Where two threads run such programs at once, XLA may lose one of their tasks, and both wait forever (seen with JAX
+    0.10.2 on two processors: a Gaussian process under `nw.sample`).
+    """
+
+    def run(*arguments: Any) -> Any:
+        with _LAPACK:
+            return jax.block_until_ready(program(*arguments))
+
+    return run
 
 
 class Compiled:
@@ -205,6 +240,8 @@ class Compiled:
             handed_over.set()
         options = AT_ONCE if _looking.get() else self._options
         program = _made(lowered, options if placement() is None else NO_OPTIONS)
+        if placement() is None and _factors_many(traced.jaxpr.jaxpr):
+            program = _alone(program)
         _count(ALWAYS + operations(traced.jaxpr.jaxpr), time.perf_counter() - start)
         return program
 

@@ -332,3 +332,45 @@ def weeks_of_a_random_walk():
 
     views = {"last": lambda posterior: posterior["first"] + posterior["steps"].sum(axis=1)}
     return Problem(model, release, truth, views)
+
+
+@problem
+def weeks_of_a_gaussian_process():
+    """Nine noisy means along a line; the curve behind them is a Gaussian process of unknown size and length."""
+    at, law_sd, noise_sd, jitter = np.linspace(0.0, 4.0, 9), 0.2, 0.3, 1e-4
+    apart = np.subtract.outer(at, at) ** 2
+    released = np.array([2.6, 2.9, 3.4, 2.8, 2.1, 1.7, 1.2, 2.2, 2.9])
+
+    def curve(size, length):
+        covariance = size**2 * jnp.exp(-apart / (2.0 * length**2)) + jitter * jnp.eye(len(at))
+        return dist.MultivariateNormal(jnp.full(len(at), 2.3), covariance_matrix=covariance)
+
+    model = nw.Model(
+        {"size": dist.HalfNormal(1.0), "length": dist.LogNormal(0.0, 0.5), "curve": curve},
+        {"mean": lambda curve: dist.Normal(curve, law_sd)},
+    )
+    release = nw.Release(mean=nw.Gaussian(scale=noise_sd).released(released))
+
+    def truth():
+        error = law_sd**2 + noise_sd**2
+
+        def of(w, v):
+            u, jacobian = stretched(w)
+            size, length = np.exp(u), np.exp(v)
+            own = size[:, None, None] ** 2 * np.exp(-apart / (2.0 * length[:, None, None] ** 2))
+            own = own + jitter * np.eye(len(at))
+            whole, away = own + error * np.eye(len(at)), released - 2.3
+            gain = np.linalg.solve(whole, own)  # its transpose times the distance is the shift of the curve
+            fit = np.linalg.solve(whole, np.broadcast_to(away[:, None], (len(w), len(at), 1)))[..., 0]
+            height = -0.5 * (fit @ away) - 0.5 * np.linalg.slogdet(2.0 * np.pi * whole)[1]
+            prior = laws.log_half_normal(u, 1.0) + jacobian + laws.normal(v, 0.5)
+            left = own - np.einsum("pij,pjk->pik", own, gain)
+            moments = {
+                f"curve[{week}]": (2.3 + np.einsum("pj,pj->p", own[:, week], fit), left[:, week, week])
+                for week in (0, 6)
+            }
+            return prior + height, {"size": size, "length": length, **moments}
+
+        return integrate(of, [(SPREAD[0], 3.0), (-4.0, 4.0)])
+
+    return Problem(model, release, truth)
