@@ -3,10 +3,8 @@
 import threading
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.scipy.linalg import solve_triangular
 
 from noisewise.numerics import Compiled, compiled, double
 
@@ -89,37 +87,3 @@ def test_programs_are_traced_one_after_the_other(asked):
         with pytest.raises(ValueError, match="wrong"):
             programs[1](X)
     assert order == ["first", "wrong", "last", "wrong"]
-
-
-@pytest.mark.parametrize(("rows", "size", "alone"), [(4096, 9, True), (256, 30, True), (64, 9, False)])
-def test_programs_that_factor_many_matrices_run_one_at_a_time(rows, size, alone, monkeypatch):
-    """XLA lost tasks of two at once, and both threads waited forever."""
-    taken = []
-
-    class Watched:
-        lock = threading.Lock()
-
-        def __enter__(self):
-            self.lock.acquire()
-            taken.append(threading.get_ident())
-
-        def __exit__(self, *_):
-            self.lock.release()
-
-    monkeypatch.setattr(compiled, "_LAPACK", Watched())
-    matrices = np.tile(np.linalg.cholesky(np.eye(size) + 0.1), (rows, 1, 1))
-    program = Compiled(lambda: jax.vmap(lambda one: solve_triangular(one, jnp.ones(size), lower=True)))
-
-    def work():
-        for _ in range(20):
-            with double():
-                np.asarray(program(matrices))
-
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not any(thread.is_alive() for thread in threads)
-    assert len(taken) == (60 if alone else 0)
-    assert len(set(taken)) == (3 if alone else 0)

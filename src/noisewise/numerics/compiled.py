@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from noisewise.numerics.matrices import WAITS, factors_many, few_at_a_time, steps_of
 from noisewise.numerics.numpy_programs import in_numpy
 from noisewise.numerics.precision import double, placement
 
@@ -23,11 +24,6 @@ writing loops such a program is compiled in half the time, and runs no slower (b
 that go through many rows at once are several times as fast with it."""
 AT_ONCE = PLAINLY | {"xla_backend_optimization_level": 0}
 """For a program that is run a few times, on few numbers: compiled in a quarter of the time, and hardly optimised."""
-
-FACTORING = {"cholesky", "triangular_solve", "lu", "eigh", "eig", "svd", "qr", "geqrf", "householder_product", "schur"}
-"""JAX's operations on matrices that XLA hands to LAPACK on the processor."""
-MANY_ENTRIES = 2**13
-"""Entries of matrices in one such operation from which on programs that have it run one at a time: see `_alone`."""
 
 
 @dataclass(frozen=True)
@@ -71,40 +67,7 @@ def _count(operations: int, seconds: float) -> None:
 
 def operations(program: Any) -> int:
     """Steps of a traced program, those of programs within it included."""
-    return sum(1 for _ in _steps(program))
-
-
-def _steps(program: Any) -> Iterator[Any]:
-    for step in program.eqns:
-        yield step
-        for value in step.params.values():
-            for part in value if isinstance(value, (tuple, list)) else [value]:
-                inner = getattr(part, "jaxpr", part)
-                if hasattr(inner, "eqns"):
-                    yield from _steps(inner)
-
-
-def _factors_many(program: Any) -> bool:
-    """Whether a traced program hands large or many matrices to LAPACK."""
-    heavy = (step for step in _steps(program) if step.primitive.name in FACTORING)
-    return any(max(number.aval.size for number in step.invars) >= MANY_ENTRIES for step in heavy)
-
-
-_LAPACK = threading.Lock()
-
-
-def _alone(program: Callable[..., Any]) -> Callable[..., Any]:
-    """The program, run by one thread at a time, with all others of its kind.
-
-    Where two threads run such programs at once, XLA may lose one of their tasks, and both wait forever (seen with JAX
-    0.10.2 on two processors: a Gaussian process under `nw.sample`).
-    """
-
-    def run(*arguments: Any) -> Any:
-        with _LAPACK:
-            return jax.block_until_ready(program(*arguments))
-
-    return run
+    return sum(1 for _ in steps_of(program))
 
 
 class Compiled:
@@ -235,13 +198,13 @@ class Compiled:
         traced = self._traces.pop(key, None)
         if traced is None:
             traced = jax.jit(self._build()).trace(*arguments)
+        if WAITS and placement() is None and factors_many(traced.jaxpr.jaxpr):
+            traced = jax.jit(few_at_a_time(traced)).trace(*arguments)
         lowered = traced.lower()
         if handed_over is not None:
             handed_over.set()
         options = AT_ONCE if _looking.get() else self._options
         program = _made(lowered, options if placement() is None else NO_OPTIONS)
-        if placement() is None and _factors_many(traced.jaxpr.jaxpr):
-            program = _alone(program)
         _count(ALWAYS + operations(traced.jaxpr.jaxpr), time.perf_counter() - start)
         return program
 
