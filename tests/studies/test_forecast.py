@@ -515,15 +515,7 @@ def test_smaller_steps_have_an_end():
     assert sampling._again(choice.Estimate(finest, 2**20, 1.0, ""), longest) == []  # the next in the forecast
 
 
-def test_divergent_chains_are_followed_by_smaller_steps(seed, monkeypatch):
-    """Where the first chains diverge too often, the result comes from the same sampler with smaller steps."""
-    run = nw.NUTS.run
-
-    def diverging(self, *args, **more):
-        posterior = run(self, *args, **more)
-        return posterior if self == FINER else replace(posterior, status="divergent", message="diverged")
-
-    monkeypatch.setattr(nw.NUTS, "run", diverging)
+def thirty_rates():
     number = 30
     model = nw.Model(
         {
@@ -534,8 +526,51 @@ def test_divergent_chains_are_followed_by_smaller_steps(seed, monkeypatch):
         {"cases": lambda rate: dist.Poisson(rate)},
     )
     released = np.random.default_rng(7).poisson(8.0, number)
-    release = nw.Release(cases=nw.DiscreteLaplace(scale=2.0).released(released))
-    posterior = nw.sample(model, release, draws=2_000, seed=seed)
+    return model, nw.Release(cases=nw.DiscreteLaplace(scale=2.0).released(released))
+
+
+def test_divergent_chains_are_followed_by_smaller_steps(seed, monkeypatch):
+    """Where the first chains diverge too often, the result comes from the same sampler with smaller steps."""
+    run = nw.NUTS.run
+
+    def diverging(self, *args, **more):
+        posterior = run(self, *args, **more)
+        return posterior if self == FINER else replace(posterior, status="divergent", message="diverged")
+
+    monkeypatch.setattr(nw.NUTS, "run", diverging)
+    posterior = nw.sample(*thirty_rates(), draws=2_000, seed=seed)
     assert posterior.sampler == FINER
     assert posterior.status == "complete"
     assert "the same chains with smaller steps" in posterior.reason
+
+
+@pytest.mark.parametrize(
+    ("draws", "divergences", "work", "again"),
+    [(4000, 5, 2**28, True), (4000, 4, 2**28, False), (8000, 5, 2**28, False), (4000, 5, 2**31, False)],
+)
+def test_a_few_divergences_call_for_smaller_steps_where_these_are_cheap(draws, divergences, work, again):
+    class Run(SimpleNamespace):
+        def __len__(self):
+            return draws
+
+    run = Run(sampler=nw.NUTS(), status="complete", diagnostics={"r_hat": 1.0, "divergences": divergences})
+    found = [candidate.sampler for candidate, _ in sampling._finer(choice.Estimate(nw.NUTS(), work, 1.0, ""), run)]
+    assert found == ([FINER] if again else [])
+
+
+@pytest.mark.parametrize("then", ["complete", "stuck"])
+def test_a_few_divergences_put_a_run_aside_unless_there_is_no_better(seed, monkeypatch, then):
+    run = nw.NUTS.run
+
+    def diverging(self, *args, **more):
+        posterior = run(self, *args, **more)
+        if self == FINER:
+            return replace(posterior, status=then, message=then, diagnostics=posterior.diagnostics | {"divergences": 0})
+        return replace(posterior, diagnostics=posterior.diagnostics | {"divergences": 9})
+
+    monkeypatch.setattr(nw.NUTS, "run", diverging)
+    posterior = nw.sample(*thirty_rates(), draws=2_000, seed=seed)
+    assert posterior.status == "complete"
+    assert posterior.sampler == (FINER if then == "complete" else nw.NUTS())
+    assert posterior.diagnostics["divergences"] == (0 if then == "complete" else 9)
+    assert ("put aside, since 9 transitions diverged" in posterior.reason) == (then == "complete")

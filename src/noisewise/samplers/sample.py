@@ -33,6 +33,10 @@ from noisewise.samplers.rejection import Rejection
 ADVICE = "Leave it out, and one that applies is chosen."
 NEARLY = 1.1
 """R-hat below which longer chains are expected to agree."""
+SOME_DIVERGE = 0.001
+"""Share of divergent transitions from which on a complete run is tried again with smaller steps."""
+MOST_AGAIN = 2.0**30
+"""Most work, a minute of it, of such a trial."""
 ANEW = ("the same from another search", "the same from a third search")
 """Why a sampler whose proposal had missed a part of the posterior runs again."""
 FROM_PRIOR = (Rejection(), Importance())
@@ -152,13 +156,21 @@ def _sample_by_choice(
         latest = looked_again(latest, problem, seed, engine, probe)
         if posterior is None or not POSTERIOR[latest.status].another:
             posterior = latest
-        else:
+        elif posterior.status != "complete":
             posterior = replace(posterior, reason=latest.reason)
         if not _worth_another(latest, draws):
+            again += _finer(estimate, latest)
+            if not again:
+                break
+            diverged = latest.diagnostics["divergences"]
+            steps.append(f"{type(sampler).__name__} ({reason}) was put aside, since {diverged} transitions diverged")
+            continue
+        once_more = _again(estimate, latest) or _searching_anew(estimate, latest, reason)
+        if posterior.status == "complete" and not once_more:  # complete with larger steps: the best there is
             break
+        again += once_more
         steps.append(f"{type(sampler).__name__} ({reason}) ended with '{latest.status}' and was discarded")
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
-        again += _again(estimate, latest) or _searching_anew(estimate, latest, reason)
     if posterior is None:
         raise first_error or InferenceError("sample: no sampler could start. Check the model against the release.")
     return posterior
@@ -203,19 +215,38 @@ def _again(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choice
     diverged = posterior.diagnostics.get("divergences", 0) > 0
     nearly = float(posterior.diagnostics.get("r_hat", math.inf)) < NEARLY
     apart = posterior.status in ("disagree", "low_ess") and nearly
-    if (posterior.status == "divergent" or (apart and diverged)) and (finer := posterior.sampler.finer()):
-        return _within_means(estimate, finer, 2, "the same chains with smaller steps")
+    if posterior.status == "divergent" or (apart and diverged):
+        finer = _with_smaller_steps(estimate, posterior.sampler, choice.MOST_FALLBACK)
+        if finer:
+            return finer
     if apart and (longer := posterior.sampler.longer()):
-        return _within_means(estimate, longer, LONGER, f"the same chains, {LONGER} times as long")
+        reason = f"the same chains, {LONGER} times as long"
+        return _within_means(estimate, longer, LONGER, reason, choice.MOST_FALLBACK)
     return []
 
 
+def _finer(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choice.Estimate, str]]:
+    """Smaller steps in place of a complete run in which some transitions diverged, where these take a minute at most.
+
+    A few in a thousand are no verdict, but may stand where a part of the posterior is missing.
+    """
+    iterations = len(posterior) * getattr(posterior.sampler, "thin", 1)
+    if posterior.diagnostics.get("divergences", 0) <= SOME_DIVERGE * iterations:
+        return []
+    return _with_smaller_steps(estimate, posterior.sampler, MOST_AGAIN)
+
+
+def _with_smaller_steps(estimate: choice.Estimate, sampler: Sampler, most: float) -> list[tuple[choice.Estimate, str]]:
+    finer = sampler.finer()
+    return _within_means(estimate, finer, 2, "the same chains with smaller steps", most) if finer else []
+
+
 def _within_means(
-    estimate: choice.Estimate, sampler: Sampler, times: int, reason: str
+    estimate: choice.Estimate, sampler: Sampler, times: int, reason: str, most: float
 ) -> list[tuple[choice.Estimate, str]]:
-    """The estimate of this sampler, which takes so many times the work, and the reason for it, unless it is dear."""
+    """The estimate of this sampler, which takes so many times the work, and the reason for it, unless that is dear."""
     # `work` is that of as many effective draws as were asked for; the chains give as many rows
-    if times * estimate.work * estimate.efficiency > choice.MOST_FALLBACK:
+    if times * estimate.work * estimate.efficiency > most:
         return []
     return [(replace(estimate, sampler=sampler, work=times * estimate.work, pilot=None), reason)]
 
