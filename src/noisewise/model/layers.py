@@ -14,10 +14,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import BetaBinomial, Distribution, GammaPoisson, Normal
+from numpyro.distributions import BetaBinomial, DirichletMultinomial, Distribution, GammaPoisson, Normal
 
 from noisewise.model.entering import entering
 from noisewise.model.law import Law, law_attributes
+from noisewise.model.variates import VARIATES
 from noisewise.numerics import Array, Compiled, Values, double
 from noisewise.numerics.numpy_programs import fixed_outputs
 
@@ -32,14 +33,16 @@ class Pair:
     """The attribute of the statistic's law that is slope * layer + rest."""
     straight: frozenset[str]
     """Operations allowed between layer and attribute."""
-    at: float
-    """A value of the layer at which the statistic has a law, whatever the slope."""
+    at: Callable[[tuple[int, ...]], float]
+    """(the layer's shape) -> a value of its entries at which the statistic has a law, whatever the slope."""
     predictive: Callable[[Attributes, Attributes, Any, Any], Distribution]
     """(the layer's law, the statistic's, slope, rest) -> the statistic's law without the layer."""
     given: Callable[[Attributes, Attributes, Any, Any, Any], tuple[Any, ...]]
     """(the same four, the statistic) -> parameters of the layer's law given the statistic."""
     draw: Callable[..., Array]
     """(random generator, those parameters) -> a draw of the layer."""
+    alone: bool = False
+    """Whether it is of use only where no parameter is left: other samplers are better off with the layer."""
 
 
 def _gamma(layer: Attributes) -> tuple[Any, Any]:
@@ -55,7 +58,7 @@ def _gamma_given(layer: Attributes, _: Attributes, slope: Any, rest: Any, statis
 COUNTS = Pair(
     "rate",
     frozenset({"mul", "div"}),
-    at=1.0,
+    at=lambda _: 1.0,
     predictive=lambda layer, _, slope, rest: GammaPoisson(_gamma(layer)[0], _gamma(layer)[1] / slope),
     given=_gamma_given,
     draw=lambda rng, shape, rate: rng.standard_gamma(shape) / rate,
@@ -70,7 +73,7 @@ def _beta_given(layer: Attributes, law: Attributes, slope: Any, rest: Any, stati
 SHARES = Pair(
     "probs",
     frozenset(),
-    at=0.5,
+    at=lambda _: 0.5,
     predictive=lambda layer, law, slope, rest: BetaBinomial(
         layer["concentration1"], layer["concentration0"], law["total_count"]
     ),
@@ -95,10 +98,20 @@ AFFINE = frozenset({"mul", "div", "add", "sub", "neg", "add_any"})
 MEANS = Pair(
     "loc",
     AFFINE,
-    at=0.0,
+    at=lambda _: 0.0,
     predictive=_normal_predictive,
     given=_normal_given,
     draw=lambda rng, mean, sd: mean + sd * rng.standard_normal(mean.shape),
+)
+
+CELLS = Pair(
+    "probs",
+    frozenset(),
+    at=lambda shape: 1.0 / shape[-1],
+    predictive=lambda layer, law, slope, rest: DirichletMultinomial(layer["concentration"], law["total_count"]),
+    given=lambda layer, law, slope, rest, statistic: (layer["concentration"] + statistic,),
+    draw=lambda rng, concentration: VARIATES["Dirichlet"].draw(rng, concentration.shape[:-1], concentration),
+    alone=True,
 )
 
 
@@ -107,6 +120,7 @@ PAIRS = {
     ("Exponential", "Poisson"): COUNTS,
     ("Beta", "BinomialProbs"): SHARES,
     ("Normal", "Normal"): MEANS,
+    ("Dirichlet", "MultinomialProbs"): CELLS,
 }
 """By the classes of the layer's law and of the statistic's."""
 
@@ -149,7 +163,7 @@ class Layer:
     def predictive(self, **values: Any) -> Distribution:
         """The statistic's law, given all but the layer; traceable."""
         law = self.pair.predictive(*self._parts(values))
-        return law.expand(self.reader.form.shape) if law.batch_shape != self.reader.form.shape else law
+        return law.expand(self.reader.form.shape) if law.shape() != self.reader.form.shape else law
 
     def _parts(self, values: Values) -> tuple[Attributes, Attributes, Any, Any]:
         """The first four arguments of a pair's functions; one number in place of many where all units are alike."""
@@ -166,7 +180,7 @@ class Layer:
             attributes = law_attributes(self.reader.function(**{**others, self.name: value}))
             return attributes[self.pair.reads], attributes
 
-        at = jnp.full(self.law.form.shape, self.pair.at)
+        at = jnp.full(self.law.form.shape, self.pair.at(self.law.form.shape))
         entered, slope, attributes = jax.jvp(read, (at,), (jnp.ones_like(at),), has_aux=True)
         attributes = {name: value for name, value in attributes.items() if name != self.pair.reads}
         return layer, attributes, slope, entered - slope * at
@@ -220,7 +234,7 @@ def layers_of(
     With `first`, parameters whose priors depend on nothing count too.
     """
     names = [name for name in names if first or nodes[name].parents]
-    layers = [layer for name in names if (layer := _layer(nodes, edges, name)) is not None]
+    layers = [layer for name in names if (layer := _layer(nodes, edges, name)) and (first or not layer.pair.alone)]
     return list({layer.statistic: layer for layer in reversed(layers)}.values())[::-1]
 
 

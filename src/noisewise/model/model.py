@@ -236,20 +236,26 @@ class Model:
         return self._extended[key]
 
     def _without(self, layers: list[Layer]) -> "Model":
-        gone = {layer.name for layer in layers}
-        model = copy.copy(self)
+        model = self.restricted({layer.name for layer in layers})
         model.layers = tuple(layers)
-        model._extended, model.compiled = {}, {}
-        model.derived, model.derived_from, model._derived_shapes = {}, {}, {}
-        model.parameters = tuple(name for name in self.parameters if name not in gone)
-        model._order = [name for name in self._order if name not in gone]
-        model._nodes = {name: self._nodes[name] for name in model._order}
-        model._trial = {name: value for name, value in self._trial.items() if name not in gone}
-        model._edges = {name: self._edges[name] for name in model._order}
         for layer in layers:
             model._edges[layer.statistic] = layer.parents
             structs = {parent: model._nodes[parent].struct for parent in layer.parents}
             model._nodes[layer.statistic] = Integrated(layer, model.place(layer.statistic), structs)
+        return model
+
+    def restricted(self, gone: Iterable[str]) -> "Model":
+        """The model without these names, which nothing that stays reads, and without derived quantities."""
+        gone, model = set(gone), copy.copy(self)
+        model.layers = tuple(layer for layer in self.layers if layer.statistic not in gone)
+        model._extended, model.compiled = {}, {}
+        model.derived, model.derived_from, model._derived_shapes = {}, {}, {}
+        model.parameters = tuple(name for name in self.parameters if name not in gone)
+        model.statistics = tuple(name for name in self.statistics if name not in gone)
+        model._order = [name for name in self._order if name not in gone]
+        model._nodes = {name: self._nodes[name] for name in model._order}
+        model._trial = {name: value for name, value in self._trial.items() if name not in gone}
+        model._edges = {name: self._edges[name] for name in model._order}
         model.axes = self.axes.only(model._order)
         return model
 

@@ -82,7 +82,7 @@ class Rejection(Sampler):
         if isinstance(exact, Predictive):
             tally: dict[str, Any] = {
                 "acceptance_rate": 1.0,
-                "log_evidence": float(exact.collapse.fixed.log_likelihood),
+                "log_evidence": exact.log_evidence,
                 "log_evidence_se": 0.0,
             }
         else:

@@ -120,6 +120,49 @@ def histogram_of_eight_bins():
 
 
 @problem
+def histogram_of_a_hundred_bins():
+    """Eight hundred people in a hundred bins, most of them empty: sparse shares, discrete Laplace noise."""
+    bins, total, sparse, scale = 100, 800, 0.1, 2.8
+    rng = np.random.default_rng(9)
+    counts = rng.multinomial(total, rng.dirichlet(np.full(bins, sparse)))
+    chance = 1.0 - np.exp(-1.0 / scale)
+    released = counts + rng.geometric(chance, bins) - rng.geometric(chance, bins)
+    model = nw.Model(
+        {"shares": dist.Dirichlet(np.full(bins, sparse))},
+        {"people": lambda shares: dist.Multinomial(total, shares)},
+    )
+    release = nw.Release(people=nw.DiscreteLaplace(scale=scale).released(released))
+    order = np.argsort(released, kind="stable")
+    watched = [int(order[place]) for place in (0, bins // 2, -12, -1)]
+
+    def truth():
+        k = np.arange(total + 1.0)
+        terms = (
+            gammaln(k + sparse) - gammaln(sparse) - gammaln(k + 1) + laws.discrete_laplace(released[:, None] - k, scale)
+        )
+        tops = terms.max(axis=1)
+        moments = {}
+        for one in watched:
+            others, lift = np.ones(1), 0.0
+            for other in range(bins):
+                if other != one:
+                    others = np.convolve(others, np.exp(terms[other] - tops[other]))[: total + 1]
+                    lift += tops[other] + np.log(others.max())
+                    others = others / others.max()
+            with np.errstate(divide="ignore"):
+                height = terms[one] + np.log(others[::-1]) + lift
+            height += gammaln(bins * sparse) + gammaln(total + 1) - gammaln(total + bins * sparse)
+            first, rest = k + sparse, total - k + (bins - 1) * sparse
+            mean = first / (first + rest)
+            spread = mean * (1.0 - mean) / (first + rest + 1.0)
+            found = enumerated(height, {f"people[{one}]": k, f"shares[{one}]": (mean, spread)})
+            moments |= found.moments
+        return Truth(moments, found.log_evidence)
+
+    return Problem(model, release, truth)
+
+
+@problem
 def table_of_twelve_poisson_cells():
     """Twelve cells with rates of their own."""
     released = np.array([[3.2, 15.9, 41.0, 8.8], [0.4, 7.1, 22.6, 12.5], [-1.7, 2.2, 18.3, 30.9]])

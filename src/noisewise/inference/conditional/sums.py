@@ -148,7 +148,7 @@ class Sum:
         if self.by_entry and self.points * self.entries > MOST_CELLS:
             return f"would sum {named} over {self.points} values in each of {self.entries} entries"
         if not self.by_entry and self.points > MOST_POINTS:
-            return f"would sum {named} jointly over {self.points:.3g} values"
+            return f"would sum {named} jointly over {float(min(self.points, 10**300)):.3g} values"
         return None
 
     @property

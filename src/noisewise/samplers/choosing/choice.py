@@ -308,10 +308,11 @@ def public_samplers() -> dict[str, type[Sampler]]:
 def settled(probe: Probe, draws: int) -> list[Estimate]:
     """Estimates that settle the choice, best first; none where the full ranking is called for.
 
-    Where laws are conjugate nothing need be rejected or weighed; but that takes a program to compile.
+    Where laws are conjugate nothing need be rejected or weighed; but that takes a program to compile. Where no row of
+    the probe has weight, those laws may say that none can have.
     """
     ranking = _from_prior(probe, draws)
-    if ranking and ranking[0].work <= COMPILING:
+    if ranking and ranking[0].work <= COMPILING and probe.worth > 0.0:
         return ranking
     against = PREDICTIVE.unfit(probe.problem)
     if against == IMPOSSIBLE:

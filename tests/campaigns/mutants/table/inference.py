@@ -8,6 +8,7 @@ WEIGHTS = "diagnostics/test_weights.py"
 TAILS = "diagnostics/test_tails.py"
 RECORDS = "inference/test_record_steps.py"
 ENTRY = "inference/test_conditional_entry.py"
+CELLS = "inference/test_cells_of_total.py::test_draws_have_the_law_of_all_tables"
 ROWS = "inference/test_rows.py"
 NORMAL = "inference/test_conditional.py"
 RATIOS = "inference/test_ratios.py"
@@ -428,6 +429,30 @@ CONDITIONAL = {
         "np.full(shape, -np.inf) if low is None else low,",
         "np.zeros(shape) if low is None else low,",
         "inference/test_conditional_laws.py::test_facts_that_hold_for_all_parameters",
+    ),
+    "a table's cells are drawn without regard to what is left for the others": Mutant(
+        "inference/conditional/cells_of_total.py",
+        "before[np.where(inside, index, 0)], 0.0) * share",
+        "1.0, 0.0) * share",
+        CELLS,
+    ),
+    "a cell's weight lacks the ways in which its people can be chosen": Mutant(
+        "inference/conditional/cells_of_total.py",
+        "gammaln(shape + count) - gammaln(shape) - log_factorial",
+        "gammaln(shape + count) - gammaln(shape)",
+        CELLS,
+    ),
+    "the evidence of a table keeps its tilt": Mutant(
+        "inference/conditional/cells_of_total.py",
+        "constant - tilt * total",
+        "constant",
+        CELLS,
+    ),
+    "shares given a table forget their prior": Mutant(
+        "model/layers.py",
+        '(layer["concentration"] + statistic,)',
+        "(1.0 + statistic,)",
+        CELLS,
     ),
     "nothing is said to be missing from a window": Mutant(
         "inference/conditional/marginal.py",
