@@ -136,7 +136,9 @@ def test_weighing_by_the_likelihood_settles_what_all_pilots_would(draws, seed, m
 
 def test_no_pilot_is_run_that_would_take_longer_than_rejection_itself(seed, monkeypatch):
     """For each parameter value all tables of 60 in four cells are summed over. Negative control: less for a pilot."""
-    model = nw.Model({"p": dist.Dirichlet(jnp.ones(4))}, {"table": lambda p: dist.Multinomial(60, p)})
+    model = nw.Model(
+        {"p": dist.Dirichlet(jnp.ones(4))}, {"table": lambda p: dist.Multinomial(60, p**1.2 / (p**1.2).sum())}
+    )
     release = nw.Release(table=nw.Laplace(scale=2.0).released(np.array([21.5, 6.1, 10.2, 26.8])))
     probe = probed(model, release, seed)
     first = choice.settled(probe, 4_000)

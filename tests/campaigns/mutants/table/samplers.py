@@ -85,8 +85,8 @@ AUGMENTATION = {
     ),
     "a release that cannot come about has draws all the same": Mutant(
         "samplers/predictive.py",
-        "impossible = collapse.fixed.log_likelihood == -np.inf",
-        "impossible = False",
+        "return IMPOSSIBLE if collapse.fixed.log_likelihood == -np.inf else widened",
+        "return widened",
         "samplers/test_predictive.py::test_a_release_that_cannot_come_about_is_refused",
     ),
     "what is drawn without a rejection starts one value further": Mutant(
