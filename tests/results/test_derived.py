@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.signal import lfilter
 
 import noisewise as nw
+from noisewise.errors import NoisewiseWarning
 
 
 def two_arms(derived=None, dims=None):
@@ -215,3 +216,14 @@ def test_arviz_summarises_truth_values(trial):
     arviz_stats = pytest.importorskip("arviz_stats")
     table = arviz_stats.summary(trial.to_arviz(), var_names=["better"], round_to="none")
     assert float(table.loc["better", "mean"]) == pytest.approx(trial["better"].mean())
+
+
+def test_what_is_left_out_is_told_where_nothing_is_set():
+    """The trial of rejection, which may end early without a word, does not swallow what its result lacks."""
+    model = nw.Model(
+        {"a": dist.Gamma(1.0, 0.5)}, {"x": lambda a: dist.Poisson(a)}, derived={"inverse": lambda x: 1.0 / x}
+    )
+    release = nw.Release(x=nw.DiscreteLaplace(scale=2.0).released(2))
+    with pytest.warns(NoisewiseWarning, match="'inverse' is not finite at every draw"):
+        posterior = nw.sample(model, release, draws=100, seed=1)
+    assert "inverse" not in posterior.derived

@@ -272,9 +272,12 @@ def _tried_at_once(problem: Problem, draws: int, seed: int, engine: Engine) -> P
     limit = choice.trial_limit(problem)
     if draws > limit or Rejection().unfit(problem) is not None or noise_free(problem) is not None:
         return None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoisewiseWarning)  # a trial that ends early is no news
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", NoisewiseWarning)
         posterior = Rejection(max_proposals=limit).run(problem, draws, seed, engine, Progress(False, "Rejection"))
+    for warning in warned:
+        if posterior.status == "complete" or warning.category is not NoisewiseWarning:  # an early end is no news
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     if posterior.status == "interrupted":
         return replace(posterior, reason="interrupted while the sampler was being chosen")
     if posterior.status != "complete":
