@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from exactness import FALSE_ALARM, LIMIT, counts_agree, z_of_mean
+from exactness import FALSE_ALARM, LIMIT, counts_agree, z_of_mean, z_scores
 from kinds import KINDS
 from scipy import stats
 from targets import all_targets, briefly, count_model, count_release, lalonde_model, lalonde_release
@@ -19,6 +19,7 @@ from targets import all_targets, briefly, count_model, count_release, lalonde_mo
 import noisewise as nw
 from noisewise.diagnostics import weights
 from noisewise.engine import Threads
+from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
 from noisewise.samplers import Importance, Rejection
 from noisewise.samplers import sample as sampling
@@ -576,3 +577,38 @@ def test_a_few_divergences_put_a_run_aside_unless_there_is_no_better(seed, monke
     assert posterior.sampler == (FINER if then == "complete" else nw.NUTS())
     assert posterior.diagnostics["divergences"] == (0 if then == "complete" else 9)
     assert ("put aside, since 9 transitions diverged" in posterior.reason) == (then == "complete")
+
+
+VAGUE, AT = dist.Normal(0.0, 10.0), np.linspace(-2.0, 2.0, 6)
+
+
+def vague_regression(rate=lambda b0, b1: jnp.exp(b0 + b1 * AT)):
+    model = nw.Model({"b0": VAGUE, "b1": VAGUE}, {"n": lambda b0, b1: dist.Poisson(rate(b0, b1))})
+    return model, nw.Release(n=nw.DiscreteLaplace(scale=2.0).released(np.array([1, 4, 2, 6, 7, 13])))
+
+
+def test_a_prior_whose_counts_are_too_large_to_be_drawn_is_no_obstacle(seed):
+    """One draw in some hundred has a rate beyond 9e18; nothing is simulated, and the answer is that of a grid."""
+    model, release = vague_regression()
+    posterior = nw.sample(model, release, draws=8_000, seed=seed)
+    assert "too large for 64 bits" in posterior.reason
+    grid, k = np.linspace(-3.0, 4.5, 301), np.arange(200)
+    b0, b1 = (mesh.ravel() for mesh in np.meshgrid(grid, grid - 0.8, indexing="ij"))
+    height = stats.norm.logpdf(b0, 0.0, 10.0) + stats.norm.logpdf(b1, 0.0, 10.0)
+    table = np.exp(np.linspace(-14.0, 12.0, 2601))
+    for at, value in zip(AT, np.asarray(release["n"].value), strict=True):
+        one = np.exp(stats.poisson.logpmf(k, table[:, None])) @ np.exp(-np.abs(value - k) / 2.0)
+        height += np.interp(b0 + b1 * at, np.log(table), np.log(np.maximum(one, 1e-300)))
+    weight = np.exp(height - height.max())
+    weight /= weight.sum()
+    for name, values in (("b0", b0), ("b1", b1)):
+        mean = weight @ values
+        for z in z_scores(posterior, name, mean, weight @ (values - mean) ** 2):
+            assert abs(z) < LIMIT
+
+
+def test_a_rate_that_is_none_is_still_refused(seed):
+    with pytest.raises(InputError, match="must be non-negative"):
+        nw.sample(*vague_regression(lambda b0, b1: jnp.exp(b0 + b1 * AT) - 1.0), draws=100, seed=seed)
+    with pytest.raises(InputError, match="must be non-negative"):  # one over a number that is too small
+        nw.sample(*vague_regression(lambda b0, b1: jnp.exp(b0 + b1 * AT) / (b0 > 0.0)), draws=100, seed=seed)

@@ -35,6 +35,10 @@ class BadParameter(ValueError):
         self.where = where
 
 
+class TooLarge(BadParameter):
+    """A rate whose counts 64 bits do not hold: a law like others, but not one to draw from."""
+
+
 @dataclass(frozen=True)
 class Variate:
     """How to draw one law: its attributes with the rule each obeys, and the sampler.
@@ -91,7 +95,12 @@ def _rate(name: str, value: Array) -> Array:
     # As whole numbers, bits of floats from +0 on are in the order of the floats; negative ones and NaN are above them.
     bits = value.view(np.uint64) if value.dtype == np.float64 and value.size else None
     if bits is None or not bits.max() < _MOST_BITS:
-        _require((value >= 0) & (value < MOST), name, f"non-negative and below {MOST:g}", value)
+        try:
+            _require((value >= 0) & (value < MOST), name, f"non-negative and below {MOST:g}", value)
+        except BadParameter as error:
+            if np.all((value >= 0) & (value < np.inf)):
+                raise TooLarge(str(error), error.where) from None
+            raise
     return value
 
 

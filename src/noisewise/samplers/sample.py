@@ -19,10 +19,11 @@ from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.inference.status import POSTERIOR
 from noisewise.model import Model
+from noisewise.model.variates import TooLarge
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.choosing import choice
-from noisewise.samplers.choosing.probe import Probe, noise_free, probe_of
+from noisewise.samplers.choosing.probe import COLLAPSED, Probe, noise_free, probe_of
 from noisewise.samplers.choosing.second_look import looked_again
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.integrated import integrated, with_layers
@@ -39,6 +40,11 @@ MOST_AGAIN = 2.0**30
 """Most work, a minute of it, of such a trial."""
 ANEW = ("the same from another search", "the same from a third search")
 """Why a sampler whose proposal had missed a part of the posterior runs again."""
+BY_LIKELIHOOD = (
+    "the prior has counts too large for 64 bits, so none is simulated: rows are weighted by the exact likelihood of "
+    "the release, from a proposal fitted in pilot rounds"
+)
+"""Why nothing is simulated where a prior reaches very far, as that of a log rate may."""
 FROM_PRIOR = (Rejection(), Importance())
 """Samplers that evaluate the model at draws of its prior only."""
 
@@ -123,17 +129,27 @@ def _sample_by_choice(
     problem: Problem, draws: int, seed: int, engine: Engine, progress: bool | None, log: Log
 ) -> Posterior:
     """Try rejection for as long as a probe would take; else run the probe, and go down its ranking."""
-    spared = choice.sparing(problem)
-    posterior = None if spared else _tried_at_once(problem, draws, seed, engine)
-    if posterior is not None:
-        logger.info("Rejection: %s", posterior.reason)
-        return posterior
-    probe = None if spared else probe_of(problem, seed, engine)
+    spared, beyond = choice.sparing(problem), None
+    probe: Probe | None = None
+    try:
+        posterior = None if spared else _tried_at_once(problem, draws, seed, engine)
+        if posterior is not None:
+            logger.info("Rejection: %s", posterior.reason)
+            return posterior
+        probe = None if spared else probe_of(problem, seed, engine)
+    except InputError as error:
+        beyond, posterior = error, None
+        if not isinstance(error.__cause__, TooLarge) or COLLAPSED.unfit(problem) is not None:
+            raise
     steps: list[str] = []
     before = ""
     first_error: InferenceError | InputError | None = None
     again: list[tuple[choice.Estimate, str]] = []
-    ranked = _candidates(probe, draws, seed, engine) if probe else iter([(spared, spared.note)] if spared else [])
+    if probe is not None:
+        ranked = _candidates(probe, draws, seed, engine)
+    else:
+        alone = spared or choice.Estimate(COLLAPSED, 0.0, 1.0, BY_LIKELIHOOD)
+        ranked = iter([(alone, alone.note)])
     candidates = _with_reruns(ranked, again)
     for number, (estimate, reason) in enumerate(candidates):
         sampler = estimate.sampler
@@ -171,6 +187,8 @@ def _sample_by_choice(
         again += once_more
         steps.append(f"{type(sampler).__name__} ({reason}) ended with '{latest.status}' and was discarded")
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
+    if beyond is not None and (posterior is None or posterior.status != "complete"):
+        raise beyond
     if posterior is None:
         raise first_error or InferenceError("sample: no sampler could start. Check the model against the release.")
     return posterior

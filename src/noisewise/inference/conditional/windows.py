@@ -8,11 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from noisewise.errors import InputError
 from noisewise.inference.conditional.laws import constant_bounds, rows_of
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Affine, Mechanism, Released, Thresholded
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.processed import Processed
+from noisewise.model import Model
+from noisewise.model.variates import MOST, TooLarge
 from noisewise.numerics import Array
 
 FALL = 40.0
@@ -37,7 +40,7 @@ def window_of(problem: Problem, name: str, widened: int) -> Window:
     low, high = constant_bounds(problem.model, name)
     item = problem.release.get(name)
     additive = item is not None and isinstance(item.mechanism, Additive) and item.mechanism.event_dim == 0
-    sample = rows_of(problem.model, [name], 512)[name].astype(float)
+    sample = _sample(problem.model, name)
     if item is not None and not additive and unimodal(item.mechanism):
         window = _about_the_release(item, shape, low, high, sample, widened)
         if window is not None:
@@ -64,6 +67,16 @@ def window_of(problem: Problem, name: str, widened: int) -> Window:
     sup = np.asarray(item.mechanism.log_sup(item.value))
     outside = np.maximum(np.where(start > low, left, -np.inf), np.where(end < high, right, -np.inf)) - sup
     return Window(start.astype(np.int64), size, outside)
+
+
+def _sample(model: Model, name: str) -> Array:
+    """Values of `name`, to know how far they go; zero and the largest where some are too large to be drawn."""
+    try:
+        return rows_of(model, [name], 512)[name].astype(float)
+    except InputError as error:
+        if not isinstance(error.__cause__, TooLarge):
+            raise
+        return np.stack([np.zeros(model.shape(name)), np.full(model.shape(name), MOST)])
 
 
 def unimodal(mechanism: Mechanism) -> bool:
