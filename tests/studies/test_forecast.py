@@ -592,8 +592,10 @@ def test_a_prior_whose_counts_are_too_large_to_be_drawn_is_no_obstacle(seed):
     model, release = vague_regression()
     posterior = nw.sample(model, release, draws=8_000, seed=seed)
     assert "too large for 64 bits" in posterior.reason
-    grid, k = np.linspace(-3.0, 4.5, 301), np.arange(200)
-    b0, b1 = (mesh.ravel() for mesh in np.meshgrid(grid, grid - 0.8, indexing="ij"))
+    k = np.arange(200)
+    b0, b1 = (
+        one.ravel() for one in np.meshgrid(np.linspace(-50.0, 6.0, 1121), np.linspace(-25.0, 25.0, 1001), indexing="ij")
+    )
     height = stats.norm.logpdf(b0, 0.0, 10.0) + stats.norm.logpdf(b1, 0.0, 10.0)
     table = np.exp(np.linspace(-14.0, 12.0, 2601))
     for at, value in zip(AT, np.asarray(release["n"].value), strict=True):
