@@ -110,6 +110,36 @@ def test_a_release_that_no_table_could_give_is_refused():
         nw.sample(model_of(SHAPES, N), release, draws=10, seed=1)
 
 
+@pytest.mark.parametrize("shape", [1e6, 1e12, 1e15])
+def test_shapes_known_to_many_digits_keep_them(shape):
+    """Shares are as good as known, and the law is a multinomial one; log gammas gave an evidence of -6.0 at 1e15."""
+    total, noise, released = 15, nw.Gaussian(scale=3.0), np.array([7.0, 9.0, 2.0])
+    model = model_of(np.full(3, shape), total)
+    exact = Predictive.of(Problem(model, nw.Release(t=noise.released(released))))
+    tables = np.array([(a, b, total - a - b) for a in range(total + 1) for b in range(total + 1 - a)])
+    # to first order in 1 / shape, which leaves out less than 1e-9
+    law = gammaln(total + 1) - gammaln(tables + 1).sum(axis=1) - total * np.log(3.0)
+    ratio = (tables * (tables - 1) / 2.0 / shape).sum(axis=1)
+    law = law + ratio - total * (total - 1) / 2.0 / (3.0 * shape)
+    logs = law + np.asarray(noise.log_prob(released, tables * 1.0)).sum(axis=1)
+    assert exact.log_evidence == pytest.approx(logsumexp(logs), abs=1e-9)
+
+
+def test_what_is_improbable_is_not_called_impossible():
+    """The log density of the nearest table is -5,003: others say so, or try."""
+    noise, model = nw.DiscreteGaussian(scale=0.01), model_of(np.ones(3), 8)
+    reason = Predictive.of(Problem(model, nw.Release(t=noise.released(np.array([2, 3, 4])))))
+    assert "less improbably" in reason
+
+
+def test_wide_noise_on_large_counts_is_left_to_others():
+    noise = nw.Gaussian(scale=1e4)
+    release = nw.Release(t=noise.released(np.array([2e5, 3e5, 1e5, 4e5])))
+    assert "less work" in Predictive.of(Problem(model_of(np.ones(4), 10**6), release))
+    posterior = nw.sample(model_of(np.ones(4), 10**6), release, draws=2_000, seed=1)
+    assert posterior.sampler != PREDICTIVE
+
+
 def test_large_tables_and_joint_noise_are_left_to_others():
     large = nw.Release(t=nw.Laplace(scale=2.0).released(np.full(100, 1e4)))
     assert "cells times counts" in Predictive.of(Problem(model_of(np.ones(100), 10**6), large))

@@ -99,6 +99,14 @@ def test_probabilities_of_one_keep_their_mass(seed):
     assert abs(posterior.weights @ terms) < LIMIT * np.sqrt(posterior.weights**2 @ terms**2)
 
 
+def test_zero_is_certain_under_a_negative_binomial_law_without_exposure():
+    """Its rate is infinite where a Gamma rate is multiplied by zero; zero times infinity is no number."""
+    with double():
+        law = unchecked(dist.GammaPoisson(2.0, jnp.array([np.inf, 1.0])))
+        np.testing.assert_array_equal(log_mass(law, jnp.zeros(2)), -2.0 * np.log([1.0, 2.0]))
+        assert log_mass(law, jnp.ones(2))[0] == -np.inf
+
+
 def test_a_law_that_is_a_point_leaves_its_mass_below_the_window():
     """The window is no farther than 2^40 from the release; zero is."""
     with double():

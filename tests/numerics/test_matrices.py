@@ -39,6 +39,7 @@ FUNCTIONS = {
     "eigenvalues": lambda matrix: jnp.linalg.eigh(matrix)[0],
     "a slope": jax.grad(lambda matrix: jnp.linalg.slogdet(matrix)[1]),
     "a slope of a factor": jax.grad(lambda matrix: jnp.log(jnp.diag(jnp.linalg.cholesky(matrix))).sum()),
+    "a product of reflections": lambda matrix: jax.lax.linalg.householder_product(matrix, jnp.diag(matrix) / 100.0),
     "in a loop": in_a_loop,
     "until": until,
 }

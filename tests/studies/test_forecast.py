@@ -19,7 +19,7 @@ from targets import all_targets, briefly, count_model, count_release, lalonde_mo
 import noisewise as nw
 from noisewise.diagnostics import weights
 from noisewise.engine import Threads
-from noisewise.errors import InputError
+from noisewise.errors import InferenceError, InputError
 from noisewise.inference.problem import Problem
 from noisewise.samplers import Importance, Rejection
 from noisewise.samplers import sample as sampling
@@ -561,12 +561,14 @@ def test_a_few_divergences_call_for_smaller_steps_where_these_are_cheap(draws, d
     assert found == ([FINER] if again else [])
 
 
-@pytest.mark.parametrize("then", ["complete", "stuck"])
+@pytest.mark.parametrize("then", ["complete", "stuck", "interrupted", "max_seconds", "error"])
 def test_a_few_divergences_put_a_run_aside_unless_there_is_no_better(seed, monkeypatch, then):
     run = nw.NUTS.run
 
     def diverging(self, *args, **more):
         posterior = run(self, *args, **more)
+        if self == FINER and then == "error":
+            raise InferenceError("no start")
         if self == FINER:
             return replace(posterior, status=then, message=then, diagnostics=posterior.diagnostics | {"divergences": 0})
         return replace(posterior, diagnostics=posterior.diagnostics | {"divergences": 9})

@@ -39,7 +39,7 @@ def log_mass(law: Any, k: Any) -> Any:
         over, under = jnp.where(small, 1.0, law.rate), jnp.where(small, law.rate, 1.0)
         none = jnp.where(small, jnp.log1p(under) - jnp.log(under), jnp.log1p(1.0 / over))
         log_count = log_rising(law.concentration, k) - log_gamma(k + 1.0)
-        return log_count - law.concentration * none - k * jnp.log1p(law.rate)
+        return log_count - law.concentration * none - xlog1py(k, law.rate)
     if isinstance(law, BetaBinomial):
         first, second, n = law.concentration1, law.concentration0, law.total_count
         fewer = jnp.minimum(k, n - k)

@@ -76,7 +76,7 @@ def _evaluated(program: Any, constants: Sequence[Any], arguments: Sequence[Any])
 
 def _in_turns(step: Any, inputs: list[Any], few: int) -> list[Any]:
     lead = inputs[0].shape[:-2]
-    flat = [one.reshape(-1, *one.shape[-2:]) for one in inputs]
+    flat = [one.reshape(-1, *one.shape[len(lead) :]) for one in inputs]
     results = jax.lax.map(lambda each: _bound(step, each, step.params), flat, batch_size=few)
     return [one.reshape(*lead, *one.shape[1:]) for one in results]
 

@@ -59,6 +59,11 @@ class Predictive:
         return rows_within(ROWS, LEAST_ROWS, max(numbers, *(table.widest for table in self.tables), 1), NUMBERS)
 
     @property
+    def work(self) -> int:
+        """Numbers handled for one row, beside those of the model's own."""
+        return sum(table.work for table in self.tables)
+
+    @property
     def log_evidence(self) -> float:
         """log m(release)."""
         rest = 0.0 if self.rest is None else float(self.collapse.fixed.log_likelihood)
@@ -95,7 +100,7 @@ def _found(problem: Problem) -> Predictive | str:
     others = [name for name in smaller.release if name not in counted]
     tables = tuple(cells_of_total.cells_of_total(smaller, name) for name in counted)
     if any(table.neglected > collapsed.NEGLECTED for table in tables):
-        return "needs counts of cells that are likelier to add up to their total"
+        return "needs cells whose counts add up to their total less improbably, or with less work"
     if any(table.log_evidence == -np.inf for table in tables):
         return IMPOSSIBLE
     if not others:

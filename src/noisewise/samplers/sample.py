@@ -165,24 +165,27 @@ def _sample_by_choice(
         except (InferenceError, InputError) as error:  # nowhere to start from, or beyond range: the next may find a way
             if sampler in FROM_PRIOR or isinstance(error, WrongMechanism):
                 raise  # the model fails at draws of its own prior: no sampler's way round makes it right
+            logger.info("%s", error)
+            if posterior is not None and posterior.status == "complete":  # with larger steps: the best there is
+                break
             first_error = first_error or error
             steps.append(f"{type(sampler).__name__} ({reason}) could not go on")
-            logger.info("%s", error)
             continue
         latest = looked_again(latest, problem, seed, engine, probe)
-        if posterior is None or not POSTERIOR[latest.status].another:
+        held = posterior is not None and posterior.status == "complete"
+        if posterior is None or latest.status == "complete" or not (held or POSTERIOR[latest.status].another):
             posterior = latest
-        elif posterior.status != "complete":
+        elif not held:
             posterior = replace(posterior, reason=latest.reason)
-        if not _worth_another(latest, draws):
-            again += _finer(estimate, latest)
-            if not again:
-                break
+        if latest.status == "complete" and (finer := _finer(estimate, latest)):
+            again += finer
             diverged = latest.diagnostics["divergences"]
             steps.append(f"{type(sampler).__name__} ({reason}) was put aside, since {diverged} transitions diverged")
             continue
+        if not _worth_another(latest, draws):
+            break
         once_more = _again(estimate, latest) or _searching_anew(estimate, latest, reason)
-        if posterior.status == "complete" and not once_more:  # complete with larger steps: the best there is
+        if held and not once_more:
             break
         again += once_more
         steps.append(f"{type(sampler).__name__} ({reason}) ended with '{latest.status}' and was discarded")

@@ -8,6 +8,7 @@ docs/derivations/layers.md.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, logsumexp, softmax
@@ -15,9 +16,16 @@ from scipy.special import gammaln, logsumexp, softmax
 from noisewise.inference.conditional.laws import constant_of
 from noisewise.inference.problem import Problem
 from noisewise.numerics import Array, double
+from noisewise.numerics.gamma import log_rising
 
 MOST = 2**24
 """Cells times possible counts, at most: each weight is computed once."""
+MOST_WORK = 2**28
+"""Products of probabilities that are added up to convolve all cells, at most: a second of it."""
+FAINTEST = 1e-200
+"""Least probability of the total after tilting: what underflows, less than 1e-290 in all, is nothing beside it."""
+LARGE = 1e3
+"""Shapes above which a difference of log gammas would lose digits."""
 LEAST = 1e-18
 """Most mass that is left out at either end of a cell's counts, or of a sum of cells."""
 MOST_TILTED, STEPS, NEAR = 700.0, 200, 0.01
@@ -40,9 +48,14 @@ class CellsOfTotal:
     starts: list[int]
     """The least of these sums."""
     log_evidence: float
-    """log probability (density) of the release; -inf where no table could have given it."""
+    """log probability (density) of the release; -inf where no table could have given it, or where all is neglected."""
     neglected: float
     """Share of the law that may be left out."""
+
+    @property
+    def work(self) -> int:
+        """Numbers handled for one table."""
+        return sum(map(len, self.shares))
 
     @property
     def widest(self) -> int:
@@ -88,9 +101,9 @@ def cells_of_total(problem: Problem, name: str) -> CellsOfTotal:
     tilt = _tilt(log_weights, total)
     if tilt is None:
         return nothing
-    constant = float(gammaln(shapes.sum()) + gammaln(total + 1.0) - gammaln(total + shapes.sum()))
+    constant = float(gammaln(total + 1.0) - _rising(shapes.sum(), np.float64(total)))
     log_evidence, missing, before, start = constant - tilt * total, 0.0, np.ones(1), 0
-    lows, shares, sums, starts = [], [], [], []
+    lows, shares, sums, starts, work = [], [], [], [], 0
     for log_weight in log_weights:
         tilted = log_weight + tilt * np.arange(total + 1.0)
         log_mass = float(logsumexp(tilted))
@@ -99,12 +112,15 @@ def cells_of_total(problem: Problem, name: str) -> CellsOfTotal:
         shares.append(share)
         sums.append(before)
         starts.append(start)
+        work += len(before) * len(share)
+        if work > MOST_WORK:
+            return replace(nothing, neglected=1.0)
         before, first, lost = _cut(np.convolve(before, share))
         start += low + first
         log_evidence, missing = log_evidence + log_mass, missing + left_out + lost
     reached = before[total - start] if 0 <= total - start < len(before) else 0.0
-    if reached == 0.0:
-        return nothing if missing == 0.0 else replace(nothing, neglected=1.0)
+    if reached < FAINTEST:  # too many digits of the range of numbers are gone; whether it is zero cannot be told
+        return replace(nothing, neglected=1.0)
     log_evidence += float(np.log(reached))
     return CellsOfTotal(name, total, lows, shares, sums, starts, log_evidence, missing / reached)
 
@@ -118,10 +134,12 @@ def _log_weights(problem: Problem, name: str, shapes: Array, total: int) -> list
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         log_noise = np.concatenate([np.asarray(item.mechanism.log_prob(item.value, part)) for part in parts])
     log_factorial = gammaln(count + 1.0)
-    return [
-        gammaln(shape + count) - gammaln(shape) - log_factorial + log_noise[:, cell]
-        for cell, shape in enumerate(shapes)
-    ]
+    return [_rising(shape, count) - log_factorial + log_noise[:, cell] for cell, shape in enumerate(shapes)]
+
+
+def _rising(shape: Any, count: Any) -> Any:
+    """log(Gamma(shape + count) / Gamma(shape)): by a difference where that loses no digit that counts."""
+    return log_rising(shape, count) if shape > LARGE else gammaln(shape + count) - gammaln(shape)
 
 
 def _cut(shares: Array) -> tuple[Array, int, float]:

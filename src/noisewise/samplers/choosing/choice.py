@@ -37,7 +37,7 @@ from noisewise.samplers.gibbs.joint import Joint
 from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.judging import LONGEST
-from noisewise.samplers.predictive import IMPOSSIBLE
+from noisewise.samplers.predictive import IMPOSSIBLE, Predictive
 from noisewise.samplers.proposals import many_rows
 from noisewise.samplers.proposals.adapted import Adapted
 from noisewise.samplers.proposals.collapsed import Collapse
@@ -140,7 +140,9 @@ def _predictive(probe: Probe, draws: int, *_: Any) -> Estimate:
         "independent exact draws, without a rejection: prior and law are conjugate, so that the statistic comes from "
         "its exact law given the release, and the parameters from theirs given the statistic"
     )
-    return Estimate(PREDICTIVE, float(draws * probe.cells), 1.0, note)
+    exact = Predictive.of(probe.problem)
+    more = exact.work if isinstance(exact, Predictive) else 0
+    return Estimate(PREDICTIVE, float(draws * (probe.cells + more)), 1.0, note)
 
 
 def _importance(probe: Probe, draws: int, *_: Any) -> Estimate:
