@@ -509,6 +509,23 @@ def test_chains_that_nearly_met_or_diverged_run_again(status, r_hat, divergences
     assert again == ([] if expected is None else [expected])
 
 
+@pytest.mark.parametrize(
+    ("status", "sampler", "reason", "again"),
+    [
+        ("unseen", choice.COLLAPSED, "", 0),
+        ("high_k", choice.COLLAPSED, "", 0),
+        ("high_k", choice.COLLAPSED, sampling.ANEW[0], 1),
+        ("high_k", choice.COLLAPSED, sampling.ANEW[1], None),
+        ("low_ess", choice.COLLAPSED, "", None),
+        ("high_k", Importance(), "", None),
+    ],
+)
+def test_a_proposal_that_missed_a_part_or_a_tail_is_searched_for_anew(status, sampler, reason, again):
+    posterior = SimpleNamespace(sampler=sampler, status=status)
+    found = sampling._searching_anew(choice.Estimate(sampler, 2**20, 1.0, ""), posterior, reason)
+    assert [why for _, why in found] == ([] if again is None else [sampling.ANEW[again]])
+
+
 def test_smaller_steps_have_an_end():
     finest = nw.NUTS().finer().finer()
     assert finest.target_accept == pytest.approx(0.9875)

@@ -273,8 +273,8 @@ def _within_means(
 
 
 def _searching_anew(estimate: choice.Estimate, posterior: Posterior, reason: str) -> list[tuple[choice.Estimate, str]]:
-    """The same sampler with another search, where its fitted proposal had missed a part; twice at most."""
-    missed = posterior.status == "unseen" and getattr(posterior.sampler, "collapse", False)
+    """The same sampler with another search, where its fitted proposal had missed a part, or a tail; twice at most."""
+    missed = posterior.status in ("unseen", "high_k") and getattr(posterior.sampler, "collapse", False)
     if not missed or reason == ANEW[-1] or estimate.work > choice.MOST_FALLBACK:
         return []
     following = ANEW[ANEW.index(reason) + 1] if reason in ANEW else ANEW[0]
