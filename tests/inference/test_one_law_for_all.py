@@ -103,6 +103,26 @@ def test_what_was_released_often_is_summed_once(noise, widened):
             assert np.isclose(once[1], each[1], rtol=1e-7)
 
 
+def test_what_was_released_often_is_drawn_from_one_table():
+    """Draws, bounds and void shares are those of every entry by itself, also where the windows leave much out."""
+    published = np.tile([3, 7, -2, 7, 25, 7, 3, 0], 5)
+    noise = nw.DiscreteGaussian(scale=2.0)
+    model = nw.Model({"a": dist.Gamma(5.0, 1.0)}, {"s": lambda a: dist.Poisson(a).expand([40])})
+    sum_ = Sum(Problem(model, nw.Release(s=noise.released(published))), ("s",), 0)
+    tables = sum_.tables()
+    apart = {name: table for name, table in tables.items() if name not in ("different", "times", "which")}
+    rng = np.random.default_rng(2)
+    rates, uniform = np.concatenate([rng.gamma(5.0, 1.0, 500), np.geomspace(1e-3, 1e3, 500)]), rng.random((1_000, 40))
+    with double():
+        of = [lambda a, u, by=by: sum_.conditional({"a": a}, {}, by, u) for by in (tables, apart)]
+        found = [jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(rates, uniform)) for one in of]
+    (drawn, bound, void), (each, bound_of_each, void_of_each) = found
+    assert np.array_equal(drawn["s"], each["s"])
+    assert np.allclose(bound, bound_of_each, rtol=1e-12)
+    assert np.allclose(void, void_of_each, rtol=1e-9, atol=1e-15)
+    assert np.max(void) > 1.0
+
+
 def test_draws_are_those_of_every_entry():
     together, apart = sums("negative binomial", "discrete")
     values = {"a": 4.0, "b": 0.3}

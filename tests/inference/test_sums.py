@@ -88,6 +88,26 @@ def test_a_draw_by_powers_is_the_quantile_of_the_terms():
     assert len(np.unique(number)) > POINTS // 3
 
 
+@pytest.mark.parametrize("points", [1, 2, 48, POINTS])
+def test_a_draw_looked_up_is_the_quantile_of_its_column(points):
+    """Terms of zero at either end and in between are never drawn, whatever the number."""
+    rng = np.random.default_rng(5)
+    columns, which = rng.exponential(size=(points, 4)), np.array([0, 2, 2, 1, 0])
+    columns[rng.random(columns.shape) < 0.3] = 0.0
+    columns[points // 2] = 1.0
+    columns[points // 2 + 1 :, 0] = 0.0
+    shares, uniform = rng.exponential(size=(ROWS, points)), rng.random((ROWS, len(which)))
+    uniform[0], uniform[1] = 0.0, 1.0 - 2.0**-53
+    with double():
+        program = jax.jit(jax.vmap(powers.looked_up, (0, None, None, 0)))
+        whole, place = (np.asarray(part) for part in program(shares, columns, which, uniform))
+    terms_of = shares[:, :, None] * columns
+    assert np.allclose(whole, terms_of.sum(axis=1), rtol=1e-13)
+    passed = np.cumsum(terms_of, axis=1)
+    assert np.array_equal(place, (passed[..., which] <= (uniform * passed[:, -1, which])[:, None]).sum(axis=1))
+    assert np.all(np.take_along_axis(terms_of[..., which], place[:, None], axis=1) > 0.0)
+
+
 def test_a_sum_whose_digits_are_lost_is_bounded_and_said_to_be():
     """All weight is at one end, and the parameters at hand lead to the other: terms there are below every number."""
     points = powers.RUN

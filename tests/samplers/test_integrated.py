@@ -10,6 +10,7 @@ from exactness import LIMIT
 from scipy import stats
 
 import noisewise as nw
+from noisewise import samplers
 from noisewise.mechanisms import LatentScale
 
 UNITS = 4
@@ -133,6 +134,22 @@ def test_what_a_proposal_names_stays():
 def test_a_forecast_is_of_the_problem_that_is_sampled():
     forecast = nw.forecast(MODEL, RELEASE, draws=4_000, seed=1)
     assert forecast.choice == sampled().sampler
+
+
+def test_a_layer_drawn_block_by_block(monkeypatch):
+    """Given all else every entry has its gamma law, in every block, the last and shorter one too; blocks are apart."""
+    monkeypatch.setattr(samplers.integrated, "AT_ONCE", 300 * UNITS)
+    posterior = nw.sample(MODEL, RELEASE, nw.Importance(), draws=2_050, seed=1, on_failure="return")
+    rate = 2.0
+    at = stats.gamma.cdf(posterior["layer"], posterior["a"][:, None] + posterior["s"], scale=1.0 / rate)
+    assert len(np.unique(at)) == at.size
+    assert stats.kstest(at.ravel(), "uniform").pvalue > 1e-6
+    assert stats.kstest(at[1_800:].ravel(), "uniform").pvalue > 1e-6
+    blocks = stats.norm.ppf(at[:1_800]).reshape(6, -1)
+    together = np.corrcoef(blocks)[np.triu_indices(6, 1)]
+    assert np.all(np.abs(together) < LIMIT / np.sqrt(blocks.shape[1]))
+    alone = nw.sample(MODEL, RELEASE, nw.Importance(), draws=2_050, seed=1, on_failure="return", engine=nw.Threads(1))
+    assert np.array_equal(alone["layer"], posterior["layer"])
 
 
 def two():

@@ -56,7 +56,7 @@ class Purpose(Enum):
     PREDICTIVE = (7, 9)
     """Releases simulated from a posterior's draws."""
     LAYERS = (7, 10)
-    """Parameters that were integrated out, drawn given all else: the layer's place."""
+    """Parameters that were integrated out, drawn given all else: the layer's place, and the block after the first."""
     EQUAL_WEIGHTS = (7, 11)
     """Which of a posterior's weighted draws are taken, and in which order, where equal weights are asked for."""
     CALIBRATION_TRUTHS = (8, 0)

@@ -215,9 +215,9 @@ class Layer:
         with double():
             return tuple(np.asarray(one) for one in self._program(needed))
 
-    def draw(self, rng: np.random.Generator, columns: Mapping[str, Array]) -> Array:
-        """One draw of the layer for each row of everything else."""
-        return self.pair.draw(rng, *self.numbers(columns))
+    def draw(self, rng: np.random.Generator, columns: Mapping[str, Array], skipped: int = 0) -> Array:
+        """One draw of the layer for each row of everything else, from row `skipped` on."""
+        return self.pair.draw(rng, *(one[skipped:] for one in self.numbers(columns)))
 
 
 def _first(values: Any) -> Any:

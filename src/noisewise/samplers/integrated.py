@@ -4,17 +4,29 @@ Every sampler works on the smaller problem: on 2 parameters, say, in place of 1,
 docs/derivations/layers.md.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
+
+from noisewise.engine import Engine
+from noisewise.engine.base import Poll, gather
+from noisewise.inference.blocks import Columns
 from noisewise.inference.conditional.target import unfit
 from noisewise.inference.problem import Problem
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.mechanisms import Exact
+from noisewise.model.layers import Layer
 from noisewise.model.on_device.draws import on_accelerator
+from noisewise.numerics import Array
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.judging import posterior_of
+
+AT_ONCE = 2**18
+"""Numbers of a layer that one task draws, if that is a row or more."""
 
 
 def integrated(problem: Problem, sampler: Sampler | None = None) -> Problem:
@@ -48,7 +60,7 @@ def _kept(problem: Problem) -> set[str]:
     return kept | {measured.statistic for measured in problem.measured.values()}
 
 
-def with_layers(posterior: Posterior, problem: Problem) -> Posterior:
+def with_layers(posterior: Posterior, problem: Problem, engine: Engine) -> Posterior:
     """The posterior of `problem` from that with its layers integrated out: the layers are drawn, row by row."""
     smaller = posterior.problem
     assert smaller is not None
@@ -57,7 +69,7 @@ def with_layers(posterior: Posterior, problem: Problem) -> Posterior:
     columns = dict(posterior.draws)
     if len(posterior):
         for number, layer in enumerate(smaller.model.layers):
-            columns[layer.name] = layer.draw(generator(posterior.seed, Purpose.LAYERS, number), columns)
+            columns[layer.name] = _drawn(layer, columns, posterior.seed, number, engine)
     whole = posterior_of(posterior.sampler, problem, posterior.seed, columns)
     names = ", ".join(f"'{layer.name}'" for layer in smaller.model.layers)
     reason = f"{posterior.reason}; {names} integrated out in closed form, and drawn given the rest"
@@ -70,3 +82,20 @@ def with_layers(posterior: Posterior, problem: Problem) -> Posterior:
         problem=problem,
         reason=reason,
     )
+
+
+def _drawn(layer: Layer, columns: Columns, seed: int, number: int, engine: Engine) -> Array:
+    """The layer for each row of everything else, block by block; the blocks depend on its shape alone."""
+    needed = {name: columns[name] for name in (*layer.parents, layer.statistic)}
+    rows = len(needed[layer.statistic])
+    each = max(1, AT_ONCE // max(1, math.prod(layer.law.form.shape)))
+    drawn = np.empty((rows, *layer.law.form.shape))
+
+    def draw(block: int, _: Poll) -> None:
+        start, end = block * each, min((block + 1) * each, rows)
+        first = max(0, end - each)  # all blocks have one length, since programs are compiled for each
+        rng = generator(seed, Purpose.LAYERS, number, *[block] * (block > 0))
+        drawn[start:end] = layer.draw(rng, {name: column[first:end] for name, column in needed.items()}, start - first)
+
+    gather(engine, [partial(draw, block) for block in range(math.ceil(rows / each))])
+    return drawn

@@ -92,7 +92,7 @@ def sample(
         else:
             posterior = _run(smaller, sampler, draws, seed, engine_used, progress, "asked for", log.within(0))
             posterior = looked_again(posterior, smaller, seed, engine_used)
-        posterior = with_layers(posterior, problem)
+        posterior = with_layers(posterior, problem, engine_used)
         results.append(posterior)
         log.put({"status": posterior.status}, "end")
     if posterior.status != "complete" and on_failure == "raise":

@@ -155,3 +155,25 @@ def passed_at(runs: Any, uniform: Any, begin: Any, term: Term, pieces: Any) -> t
     (_, in_run), totals = jax.lax.scan(outwards, (begin, zero), pieces)
     place = jnp.minimum(jnp.sum(totals <= left * in_run, axis=0), len(totals) - 1)
     return whole, len(totals) * run + place
+
+
+def looked_up(shares: Any, columns: Any, which: Any, uniform: Any) -> tuple[Any, Any]:
+    """`passed_at` where many entries share few columns: entry e has the terms shares * columns[:, which[e]].
+
+    Every column is added up once, and every entry's number found among its prefixes by halving. The sums are those of
+    the columns.
+    """
+    zero = jnp.zeros(columns.shape[1])
+
+    def add(total: Any, term: Any) -> Any:
+        share, noise = term
+        total = total + share * noise
+        return total, total
+
+    whole, passed = jax.lax.scan(add, zero, (shares, columns))
+    passed, target = passed.ravel(), uniform * whole[which]
+    place = jnp.zeros(which.shape, jnp.int32)
+    for step in (2**power for power in reversed(range((len(shares) - 1).bit_length()))):
+        at = jnp.minimum(place + step, len(shares)) - 1
+        place = jnp.where(passed[at * len(zero) + which] <= target, place + step, place)
+    return whole, place

@@ -418,13 +418,18 @@ class Sum:
 
     def conditional(self, values: Values, items: Any, tables: Any, uniform: Any) -> tuple[dict[str, Any], Any, Any]:
         """(a draw of the statistics given the rest, by inversion; `log_bound`; what share of that may be void)."""
-        drawn_by = self._drawn_of_all if self.span else self._drawn
-        held, inside, chosen, sure = drawn_by(values, items, tables, uniform)
-        drawn = self.values_at(chosen, tables)
-        beyond = tables["outside"] if self.whole else self._log_beyond(inside, tables["outside"])
+        if "times" in tables:
+            different = tables["different"]
+            held, inside, chosen, sure = self._drawn_of_few(values, tables | different, uniform)
+            times, outside = tables["times"], different["outside"]
+        else:
+            drawn_by = self._drawn_of_all if self.span else self._drawn
+            held, inside, chosen, sure = drawn_by(values, items, tables, uniform)
+            times, outside = 1.0, tables["outside"]
+        beyond = outside if self.whole else self._log_beyond(inside, outside)
         bound = jnp.logaddexp(held, beyond)
         void = jnp.where(beyond > -jnp.inf, jnp.exp(beyond - bound), 0.0)
-        return drawn, jnp.sum(bound), jnp.sum(jnp.where(sure, void, 1.0))
+        return self.values_at(chosen, tables), jnp.sum(times * bound), jnp.sum(times * jnp.where(sure, void, 1.0))
 
     def values_at(self, numbers: Any, tables: Any) -> dict[str, Any]:
         """The values at positions `numbers` of the grid, which have the shape (..., entries); for NumPy and JAX."""
@@ -466,15 +471,25 @@ class Sum:
         whole, chosen = powers.passed_at(runs, uniform, None, term, pieces)
         return jnp.log(jnp.maximum(whole, SMALLEST)) + log_unit, inside, chosen, whole > SMALLEST
 
+    def _drawn_of_few(self, values: Values, tables: Any, uniform: Any) -> tuple[Any, Any, Any, Any]:
+        """`_drawn_of_all` where many entries have the same noise: all but the places are by distinct column."""
+        inside, shares, log_unit = self._of_all(values, tables)
+        whole, chosen = powers.looked_up(shares, tables["noise"], tables["which"], uniform)
+        return jnp.log(jnp.maximum(whole, SMALLEST)) + log_unit, inside, chosen, whole > SMALLEST
+
 
 def _different(noise: dict[str, Array], outside: Array) -> dict[str, Any]:
     """`noise`, its distinct columns ("different"), padded to a power of two, and how often each occurs ("times").
 
-    The power of two is for programs, which are compiled for each length. Where too few columns are alike, all stay.
+    "which" has every entry's column among these. The power of two is for programs, which are compiled for each length.
+    Where too few columns are alike, all stay.
     """
     columns = np.ascontiguousarray(np.vstack([noise["noise"], noise["log_top"], outside]).T)
-    _, first, times = np.unique(
-        columns.view(f"V{columns.itemsize * columns.shape[1]}"), return_index=True, return_counts=True
+    _, first, which, times = np.unique(
+        columns.view(f"V{columns.itemsize * columns.shape[1]}").ravel(),
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
     )
     length = 2 ** math.ceil(math.log2(len(first)))
     if 2 * length > len(columns):
@@ -485,7 +500,7 @@ def _different(noise: dict[str, Array], outside: Array) -> dict[str, Any]:
         "log_top": np.pad(noise["log_top"][first], (0, more)),
         "outside": np.pad(outside[first], (0, more)),
     }
-    return noise | {"different": different, "times": np.pad(times, (0, more)) * 1.0}
+    return noise | {"different": different, "times": np.pad(times, (0, more)) * 1.0, "which": which.astype(np.int32)}
 
 
 def _some_rows(model: Model, names: list[str]) -> Iterator[dict[str, Array]]:

@@ -26,6 +26,9 @@ from noisewise.model.law import log_density
 from noisewise.model.wrappers import laws_within
 from noisewise.numerics import Array, Values
 
+MANY_TERMS = 2**15
+"""Terms of sums from which on a draw of the statistics takes several times as long as their likelihood."""
+
 
 def unfit(problem: Problem) -> str | None:
     """Why no density of continuous unknowns can be had, or None; found out once for a model and a release."""
@@ -244,6 +247,11 @@ class Target:
     def draws_as_it_weighs(self) -> bool:
         """Whether drawing the statistics with the likelihood costs hardly more than the likelihood alone."""
         return not self.integrals and all(sum_.by_powers or sum_.span for sum_ in self.sums)
+
+    @property
+    def weighs_apart(self) -> bool:
+        """Whether a program that weighs and does not draw pays: it is not needed, or draws go through many terms."""
+        return not self.draws_as_it_weighs or sum(sum_.points * sum_.entries for sum_ in self.sums) >= MANY_TERMS
 
     def _with_release(self, total: Any, values: Values, data: Any, bounds: Sequence[Any] | None = None) -> Any:
         """`total` plus the log density of the release given all that is sampled; `bounds`: the sums' part, if known."""

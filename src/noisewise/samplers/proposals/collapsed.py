@@ -94,7 +94,7 @@ class Collapse:
         if not values:
             return np.broadcast_to(self.fixed.log_likelihood, rows)
         with double():
-            if not self.target.draws_as_it_weighs:
+            if self.target.weighs_apart:
                 return np.asarray(self._likelihood(self._parameters(values), self.data))
             none = [np.zeros((rows, entries)) for entries in self.target.uniforms]
             return np.asarray(self._complete(np.arange(rows), self._parameters(values), self.data, none)[-1])
@@ -118,7 +118,7 @@ class Collapse:
         model, rows = self.target.model, self.rows
         shapes = {n: jax.ShapeDtypeStruct((rows, *model.shape(n)), model.dtype(n)) for n in model.parameters}
         uniform = [jax.ShapeDtypeStruct((rows, entries), np.float64) for entries in self.target.uniforms]
-        first = None if self.target.draws_as_it_weighs else self._likelihood.prepare(shapes, self.data)
+        first = self._likelihood.prepare(shapes, self.data) if self.target.weighs_apart else None
         self._complete.prepare(np.arange(rows), shapes, self.data, uniform, after=first)
 
     def complete(self, rng: np.random.Generator, values: Columns, rows: int) -> tuple[Columns, Array, Array]:

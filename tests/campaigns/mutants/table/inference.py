@@ -607,6 +607,18 @@ CONDITIONAL = {
         "jnp.sum(totals <= uniform * in_run, axis=0)",
         "inference/test_sums.py::test_a_draw_by_powers_is_the_quantile_of_the_terms",
     ),
+    "a draw looked up is the term before": Mutant(
+        "inference/conditional/powers.py",
+        "passed[at * len(zero) + which] <= target",
+        "passed[at * len(zero) + which] < target - 0.1 * target",
+        "inference/test_sums.py::test_a_draw_looked_up_is_the_quantile_of_its_column",
+    ),
+    "a draw looked up is that of another entry's column": Mutant(
+        "inference/conditional/sums.py",
+        '"which": which.astype(np.int32)',
+        '"which": which[::-1].astype(np.int32)',
+        "inference/test_one_law_for_all.py::test_what_was_released_often_is_drawn_from_one_table",
+    ),
     "a row weighed as it is drawn forgets what may lie beyond its window": Mutant(
         "inference/conditional/sums.py",
         "        bound = jnp.logaddexp(held, beyond)\n",

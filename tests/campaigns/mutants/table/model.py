@@ -162,8 +162,8 @@ LAWS_AND_TOTALS = {
     ),
     "layers are drawn from the laws of other rows": Mutant(
         "model/layers.py",
-        "return self.pair.draw(rng, *self.numbers(columns))",
-        "return self.pair.draw(rng, *(one[::-1] for one in self.numbers(columns)))",
+        "return self.pair.draw(rng, *(one[skipped:] for one in self.numbers(columns)))",
+        "return self.pair.draw(rng, *(one[::-1][skipped:] for one in self.numbers(columns)))",
         "samplers/test_integrated.py::test_it_is_the_posterior_of_the_model_as_written",
     ),
     "a layer that is read in another order counts as one": Mutant(

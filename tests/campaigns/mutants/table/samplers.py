@@ -33,9 +33,21 @@ INDEPENDENT = {
     ),
     "two layers share their random numbers": Mutant(
         "samplers/integrated.py",
-        "generator(posterior.seed, Purpose.LAYERS, number)",
-        "generator(posterior.seed, Purpose.LAYERS, 0)",
+        "_drawn(layer, columns, posterior.seed, number, engine)",
+        "_drawn(layer, columns, posterior.seed, 0, engine)",
         "samplers/test_integrated.py::test_two_layers_are_drawn_apart",
+    ),
+    "blocks of a layer are drawn from one stream of random numbers": Mutant(
+        "samplers/integrated.py",
+        "generator(seed, Purpose.LAYERS, number, *[block] * (block > 0))",
+        "generator(seed, Purpose.LAYERS, number)",
+        "samplers/test_integrated.py::test_a_layer_drawn_block_by_block",
+    ),
+    "a block of a layer is drawn given the rows before": Mutant(
+        "samplers/integrated.py",
+        "name: column[first:end]",
+        "name: np.roll(column[first:end], 1, axis=0)",
+        "samplers/test_integrated.py::test_a_layer_drawn_block_by_block",
     ),
     "a layer that a mechanism reads is integrated out": Mutant(
         "samplers/integrated.py",
