@@ -19,7 +19,7 @@ from targets import all_targets, briefly, count_model, count_release, lalonde_mo
 import noisewise as nw
 from noisewise.diagnostics import weights
 from noisewise.engine import Threads
-from noisewise.errors import InferenceError, InputError
+from noisewise.errors import InputError
 from noisewise.inference.problem import Problem
 from noisewise.samplers import Importance, Rejection
 from noisewise.samplers import sample as sampling
@@ -481,121 +481,6 @@ def test_the_range_that_the_prior_expects(seed):
     shown = nw.Release(count=Thresholded(noise, 30).released(31))
     low, high = probe_of(Problem(model, shown), seed, Threads()).expected["count"]
     assert low >= 30
-
-
-LONGER, FINER = nw.NUTS(warmup=4000, thin=4), nw.NUTS(target_accept=0.95)
-
-
-@pytest.mark.parametrize(
-    ("status", "r_hat", "divergences", "work", "efficiency", "expected"),
-    [
-        ("disagree", 1.05, 0, 2**31, 1.0, LONGER),
-        ("low_ess", 1.05, 0, 2**31, 1.0, LONGER),
-        ("disagree", 1.05, 0, 2**33, 1.0, None),  # four times this is more than a fallback may take
-        ("disagree", 1.05, 0, 2**33, 0.1, LONGER),  # work counts effective draws, the chains give rows
-        ("disagree", 1.2, 0, 2**31, 1.0, None),  # far from having met
-        ("disagree", 1.05, 3, 2**31, 1.0, FINER),  # where chains shun a place, longer ones shun it too
-        ("disagree", 1.2, 3, 2**31, 1.0, None),
-        ("divergent", 1.002, 99, 2**31, 1.0, FINER),
-        ("divergent", 1.002, 99, 2**34, 1.0, None),
-        ("stuck", np.inf, 99, 2**31, 1.0, None),
-    ],
-)
-def test_chains_that_nearly_met_or_diverged_run_again(status, r_hat, divergences, work, efficiency, expected):
-    estimate = choice.Estimate(nw.NUTS(), work, efficiency, "")
-    numbers = {"r_hat": r_hat, "divergences": divergences}
-    posterior = SimpleNamespace(sampler=nw.NUTS(), status=status, diagnostics=numbers)
-    again = [candidate.sampler for candidate, _ in sampling._again(estimate, posterior)]
-    assert again == ([] if expected is None else [expected])
-
-
-@pytest.mark.parametrize(
-    ("status", "sampler", "reason", "again"),
-    [
-        ("unseen", choice.COLLAPSED, "", 0),
-        ("high_k", choice.COLLAPSED, "", 0),
-        ("high_k", choice.COLLAPSED, sampling.ANEW[0], 1),
-        ("high_k", choice.COLLAPSED, sampling.ANEW[1], None),
-        ("low_ess", choice.COLLAPSED, "", None),
-        ("high_k", Importance(), "", None),
-    ],
-)
-def test_a_proposal_that_missed_a_part_or_a_tail_is_searched_for_anew(status, sampler, reason, again):
-    posterior = SimpleNamespace(sampler=sampler, status=status)
-    found = sampling._searching_anew(choice.Estimate(sampler, 2**20, 1.0, ""), posterior, reason)
-    assert [why for _, why in found] == ([] if again is None else [sampling.ANEW[again]])
-
-
-def test_smaller_steps_have_an_end():
-    finest = nw.NUTS().finer().finer()
-    assert finest.target_accept == pytest.approx(0.9875)
-    assert finest.finer() is None
-    assert nw.Augmentation().finer() is None
-    longest = SimpleNamespace(sampler=finest, status="divergent", diagnostics={"r_hat": 1.0, "divergences": 99})
-    assert sampling._again(choice.Estimate(finest, 2**20, 1.0, ""), longest) == []  # the next in the forecast
-
-
-def thirty_rates():
-    number = 30
-    model = nw.Model(
-        {
-            "mu": dist.Normal(2.0, 1.0),
-            "tau": dist.HalfNormal(0.7),
-            "rate": lambda mu, tau: dist.LogNormal(mu, tau).expand([number]),
-        },
-        {"cases": lambda rate: dist.Poisson(rate)},
-    )
-    released = np.random.default_rng(7).poisson(8.0, number)
-    return model, nw.Release(cases=nw.DiscreteLaplace(scale=2.0).released(released))
-
-
-def test_divergent_chains_are_followed_by_smaller_steps(seed, monkeypatch):
-    """Where the first chains diverge too often, the result comes from the same sampler with smaller steps."""
-    run = nw.NUTS.run
-
-    def diverging(self, *args, **more):
-        posterior = run(self, *args, **more)
-        return posterior if self == FINER else replace(posterior, status="divergent", message="diverged")
-
-    monkeypatch.setattr(nw.NUTS, "run", diverging)
-    posterior = nw.sample(*thirty_rates(), draws=2_000, seed=seed)
-    assert posterior.sampler == FINER
-    assert posterior.status == "complete"
-    assert "the same chains with smaller steps" in posterior.reason
-
-
-@pytest.mark.parametrize(
-    ("draws", "divergences", "work", "again"),
-    [(4000, 5, 2**28, True), (4000, 4, 2**28, False), (8000, 5, 2**28, False), (4000, 5, 2**31, False)],
-)
-def test_a_few_divergences_call_for_smaller_steps_where_these_are_cheap(draws, divergences, work, again):
-    class Run(SimpleNamespace):
-        def __len__(self):
-            return draws
-
-    run = Run(sampler=nw.NUTS(), status="complete", diagnostics={"r_hat": 1.0, "divergences": divergences})
-    found = [candidate.sampler for candidate, _ in sampling._finer(choice.Estimate(nw.NUTS(), work, 1.0, ""), run)]
-    assert found == ([FINER] if again else [])
-
-
-@pytest.mark.parametrize("then", ["complete", "stuck", "interrupted", "max_seconds", "error"])
-def test_a_few_divergences_put_a_run_aside_unless_there_is_no_better(seed, monkeypatch, then):
-    run = nw.NUTS.run
-
-    def diverging(self, *args, **more):
-        posterior = run(self, *args, **more)
-        if self == FINER and then == "error":
-            raise InferenceError("no start")
-        if self == FINER:
-            return replace(posterior, status=then, message=then, diagnostics=posterior.diagnostics | {"divergences": 0})
-        return replace(posterior, diagnostics=posterior.diagnostics | {"divergences": 9})
-
-    monkeypatch.setattr(nw.NUTS, "run", diverging)
-    posterior = nw.sample(*thirty_rates(), draws=2_000, seed=seed)
-    assert posterior.status == "complete"
-    assert posterior.sampler == (FINER if then == "complete" else nw.NUTS())
-    assert posterior.diagnostics["divergences"] == (0 if then == "complete" else 9)
-    assert ("put aside, since 9 transitions diverged" in posterior.reason) == (then == "complete")
 
 
 VAGUE, AT = dist.Normal(0.0, 10.0), np.linspace(-2.0, 2.0, 6)

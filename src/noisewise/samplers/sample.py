@@ -1,7 +1,6 @@
 """`sample`: check the request, choose a sampler where none is named, run it, and fall back where it fails."""
 
 import logging
-import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -17,29 +16,20 @@ from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress, say
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
-from noisewise.inference.status import POSTERIOR
 from noisewise.model import Model
 from noisewise.model.variates import TooLarge
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
 from noisewise.samplers.choosing import choice
 from noisewise.samplers.choosing.probe import COLLAPSED, Probe, noise_free, probe_of
+from noisewise.samplers.choosing.reruns import better, reruns_after
 from noisewise.samplers.choosing.second_look import looked_again
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.integrated import integrated, with_layers
-from noisewise.samplers.judging import LONGER
 from noisewise.samplers.proposals.pilot import PilotPlan
 from noisewise.samplers.rejection import Rejection
 
 ADVICE = "Leave it out, and one that applies is chosen."
-NEARLY = 1.1
-"""R-hat below which longer chains are expected to agree."""
-SOME_DIVERGE = 0.001
-"""Share of divergent transitions from which on a complete run is tried again with smaller steps."""
-MOST_AGAIN = 2.0**30
-"""Most work, a minute of it, of such a trial."""
-ANEW = ("the same from another search", "the same from a third search")
-"""Why a sampler whose proposal had missed a part of the posterior runs again."""
 BY_LIKELIHOOD = (
     "the prior has counts too large for 64 bits, so none is simulated: rows are weighted by the exact likelihood of "
     "the release, from a proposal fitted in pilot rounds"
@@ -173,22 +163,11 @@ def _sample_by_choice(
             continue
         latest = looked_again(latest, problem, seed, engine, probe)
         held = posterior is not None and posterior.status == "complete"
-        if posterior is None or latest.status == "complete" or not (held or POSTERIOR[latest.status].another):
-            posterior = latest
-        elif not held:
-            posterior = replace(posterior, reason=latest.reason)
-        if latest.status == "complete" and (finer := _finer(estimate, latest)):
-            again += finer
-            diverged = latest.diagnostics["divergences"]
-            steps.append(f"{type(sampler).__name__} ({reason}) was put aside, since {diverged} transitions diverged")
-            continue
-        if not _worth_another(latest, draws):
+        posterior, reruns = better(posterior, latest), reruns_after(estimate, latest, reason, draws)
+        if reruns is None or (held and not reruns.again):
             break
-        once_more = _again(estimate, latest) or _searching_anew(estimate, latest, reason)
-        if held and not once_more:
-            break
-        again += once_more
-        steps.append(f"{type(sampler).__name__} ({reason}) ended with '{latest.status}' and was discarded")
+        again += reruns.again
+        steps.append(reruns.step)
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
     if beyond is not None and (posterior is None or posterior.status != "complete"):
         raise beyond
@@ -226,66 +205,6 @@ def _with_reruns(
         yield candidate
         while again:
             yield again.pop()
-
-
-def _again(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choice.Estimate, str]]:
-    """The same chains with smaller steps, where some diverged; or longer ones, where they had nearly met; or nothing.
-
-    Divergences come first: chains that avoid a place agree with each other however long they are.
-    """
-    diverged = posterior.diagnostics.get("divergences", 0) > 0
-    nearly = float(posterior.diagnostics.get("r_hat", math.inf)) < NEARLY
-    apart = posterior.status in ("disagree", "low_ess") and nearly
-    if posterior.status == "divergent" or (apart and diverged):
-        finer = _with_smaller_steps(estimate, posterior.sampler, choice.MOST_FALLBACK)
-        if finer:
-            return finer
-    if apart and (longer := posterior.sampler.longer()):
-        reason = f"the same chains, {LONGER} times as long"
-        return _within_means(estimate, longer, LONGER, reason, choice.MOST_FALLBACK)
-    return []
-
-
-def _finer(estimate: choice.Estimate, posterior: Posterior) -> list[tuple[choice.Estimate, str]]:
-    """Smaller steps in place of a complete run in which some transitions diverged, where these take a minute at most.
-
-    A few in a thousand are no verdict, but may stand where a part of the posterior is missing.
-    """
-    iterations = len(posterior) * getattr(posterior.sampler, "thin", 1)
-    if posterior.diagnostics.get("divergences", 0) <= SOME_DIVERGE * iterations:
-        return []
-    return _with_smaller_steps(estimate, posterior.sampler, MOST_AGAIN)
-
-
-def _with_smaller_steps(estimate: choice.Estimate, sampler: Sampler, most: float) -> list[tuple[choice.Estimate, str]]:
-    finer = sampler.finer()
-    return _within_means(estimate, finer, 2, "the same chains with smaller steps", most) if finer else []
-
-
-def _within_means(
-    estimate: choice.Estimate, sampler: Sampler, times: int, reason: str, most: float
-) -> list[tuple[choice.Estimate, str]]:
-    """The estimate of this sampler, which takes so many times the work, and the reason for it, unless that is dear."""
-    # `work` is that of as many effective draws as were asked for; the chains give as many rows
-    if times * estimate.work * estimate.efficiency > most:
-        return []
-    return [(replace(estimate, sampler=sampler, work=times * estimate.work, pilot=None), reason)]
-
-
-def _searching_anew(estimate: choice.Estimate, posterior: Posterior, reason: str) -> list[tuple[choice.Estimate, str]]:
-    """The same sampler with another search, where its fitted proposal had missed a part, or a tail; twice at most."""
-    missed = posterior.status in ("unseen", "high_k") and getattr(posterior.sampler, "collapse", False)
-    if not missed or reason == ANEW[-1] or estimate.work > choice.MOST_FALLBACK:
-        return []
-    following = ANEW[ANEW.index(reason) + 1] if reason in ANEW else ANEW[0]
-    return [(replace(estimate, pilot=None), following)]
-
-
-def _worth_another(posterior: Posterior, draws: int) -> bool:
-    """Whether another sampler could do better than a run that ended like this."""
-    if posterior.status == "low_ess":  # too few draws asked for are too few by any sampler's measure
-        return draws >= choice.SAFETY * float(getattr(posterior.sampler, "min_ess", 0.0))
-    return POSTERIOR[posterior.status].another
 
 
 def _tried_at_once(problem: Problem, draws: int, seed: int, engine: Engine) -> Posterior | None:

@@ -423,6 +423,18 @@ CHOICES = {
         "_enough(sampler, draws, efficiency))",
         f"{FORESEEN}::test_weighted_draws_cost_more_the_less_they_are_worth",
     ),
+    "longer chains are tried where chains shun a place": Mutant(
+        "samplers/choosing/reruns.py",
+        'if posterior.status == "divergent" or (apart and diverged):',
+        'if posterior.status == "divergent":',
+        "samplers/test_reruns.py::test_chains_that_nearly_met_or_diverged_run_again",
+    ),
+    "a complete result is lost to a run that fell short": Mutant(
+        "samplers/choosing/reruns.py",
+        '    if held.status == "complete":\n        return held\n',
+        "",
+        "samplers/test_reruns.py::test_a_few_divergences_put_a_run_aside_unless_there_is_no_better",
+    ),
     "the tail of a release's density counts larger ones": Mutant(
         "samplers/choosing/conflict.py",
         "return float(np.mean(densities <= densities[0]))",
