@@ -17,10 +17,18 @@ FLAGS = {
 }
 
 
+IN_FULL = {"xla_backend_optimization_level": 3, "xla_llvm_disable_expensive_passes": False}
+"""Of programs that go through thousands of rows many times: to run them compiled lightly takes longer than to compile
+them in full."""
+
+
 def compile_lightly() -> None:
     """For this process and those it starts; before JAX compiles anything. XLA ends a process on a flag it has not."""
     known = [f"--{flag}={value}" for flag, value in FLAGS.items() if in_jaxlib(flag)]
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *known]).strip()
+    from noisewise.samplers.proposals import collapsed
+
+    collapsed.NO_OPTIONS, collapsed.PLAINLY = IN_FULL, collapsed.PLAINLY | IN_FULL
 
 
 def in_jaxlib(flag: str) -> bool:

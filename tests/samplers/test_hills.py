@@ -17,6 +17,7 @@ import noisewise as nw
 from noisewise.diagnostics import weights
 from noisewise.engine import Threads
 from noisewise.inference.problem import Problem
+from noisewise.inference.progress import Progress
 from noisewise.mechanisms import GeneralizedCauchy
 from noisewise.samplers.choosing import conflict, second_look
 from noisewise.samplers.choosing.probe import probe_of
@@ -79,7 +80,7 @@ def test_draws_without_a_hill_between_others_are_not_complete(seed, monkeypatch)
     """Nothing lies beyond the outermost draws, and chains have no evidence: the hills' shares say it."""
     problem = three_hills()
     monkeypatch.setattr(second_look, "MOST_ROWS", 2**13)
-    posterior = nw.sample(problem.model, problem.release, COLLAPSED, draws=2_000, seed=seed)
+    posterior = COLLAPSED.run(problem, 2_000, seed, Threads(1), Progress(False, ""))
     found = second_look._searched(problem, posterior, probe_of(problem, seed, Threads(1)), Threads(1))
     assert weights.effective_size(found.log_weights) > 10 * second_look.ENOUGH
     index = weights.systematic(np.random.default_rng(seed), found.log_weights, 2_000)
