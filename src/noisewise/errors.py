@@ -68,7 +68,11 @@ class InputError(NoisewiseError, ValueError):
     `who` names the function that refuses; `cause` is the message without that name. `argument`, `rule`, `value` (as
     shown) and `advice` are the parts of the cause; a part that the message lacks is None. `reason` is the cause without
     the names of the callers that passed the refusal on (`within`). `instead` names what in the library would serve.
+    `beyond_range` says that a law cannot be drawn from where its numbers are too large or too small for 64 bits, which
+    is no mistake in itself.
     """
+
+    beyond_range: bool = False
 
     def __init__(
         self,
@@ -100,7 +104,7 @@ class InputError(NoisewiseError, ValueError):
     def within(self, who: str) -> "InputError":
         """The same refusal, passed on by `who`: the message begins with that name."""
         parts: dict[str, Any] = {name: getattr(self, name) for name in ("argument", "rule", "value", "advice")}
-        return InputError(str(self), who=who, **parts, instead=self.instead, reason=self.reason)
+        return self._again(InputError(str(self), who=who, **parts, instead=self.instead, reason=self.reason))
 
     def advising(self, *sentences: str) -> "InputError":
         """The same refusal with more advice."""
@@ -110,7 +114,11 @@ class InputError(NoisewiseError, ValueError):
         advice = " ".join(sentence for sentence in (self.advice, *sentences) if sentence)
         reason = " ".join([self.reason, *sentences])
         cause = " ".join([self.cause, *sentences])
-        return InputError(cause, **parts, advice=advice, instead=self.instead, reason=reason)
+        return self._again(InputError(cause, **parts, advice=advice, instead=self.instead, reason=reason))
+
+    def _again(self, other: "InputError") -> "InputError":
+        other.beyond_range = self.beyond_range
+        return other
 
 
 class InferenceError(NoisewiseError, RuntimeError):

@@ -133,3 +133,11 @@ def test_the_error_of_a_weighted_mean_is_the_spread_between_samples(seed):
         scores.append((share @ x - 0.8) / weights.standard_error(x, share))
     # relative weights vary by exp(0.64) - 1: the error of an error over 2,000 rows is some percent, its square less
     assert abs(np.mean(np.square(scores)) - 1.0) < 0.05 + 4.9 * np.sqrt(2.0 / 600)
+
+
+def test_an_infinite_value_without_weight_changes_nothing():
+    values, shares = np.array([1.0, 4.0, np.inf]), np.array([0.25, 0.75, 0.0])
+    assert weights.mean_and_sd(values, shares) == weights.mean_and_sd(values[:2], shares[:2])
+    assert weights.standard_error(values, shares) == weights.standard_error(values[:2], shares[:2])
+    with np.errstate(invalid="ignore"):
+        assert np.isinf(weights.mean_and_sd(values, shares[::-1])[0])

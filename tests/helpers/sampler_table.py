@@ -271,6 +271,12 @@ SAMPLERS = {
                 "rng = generator(self.seed, Purpose.CHAINS, 0)",
                 "inference/test_randomness.py::test_no_sampler_uses_a_key_twice",
             ),
+            "chains start where most draws of the prior do": Mutant(
+                "samplers/augmentation.py",
+                "    if len(likely) < 2 or top == -np.inf:\n",
+                "    if len(likely) < 99 or top == -np.inf:\n",
+                "samplers/test_by_value.py::test_chains_start_at_every_value_that_could_be",
+            ),
         },
     ),
     "NUTS": Row(

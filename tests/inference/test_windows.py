@@ -1,5 +1,6 @@
 """Windows from the release: what lies beyond them is bounded, for every wrapper that they are made for."""
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
@@ -64,3 +65,16 @@ def test_a_released_value_on_another_scale_gets_no_such_window():
     problem = problem_of(Affine(nw.Laplace(scale=1.0), factor=1e-3), 1.003, rate=1_000.0)
     window = windows.window_of(problem, "count", 0)
     assert window.start <= 1_003 <= window.start + window.size
+
+
+def test_a_count_that_is_not_released_is_looked_for_near_what_reads_it():
+    """Its prior goes beyond 1e18; a released count of those that were reported does not."""
+    model = nw.Model(
+        {"a": dist.Normal(0.0, 10.0), "p": dist.Beta(8.0, 4.0)},
+        {"true": lambda a: dist.Poisson(jnp.exp(a)), "reported": lambda true, p: dist.Binomial(true, p)},
+    )
+    problem = Problem(model, nw.Release(reported=nw.DiscreteLaplace(scale=3.0).released(137)))
+    window = windows.window_of(problem, "true", 0)
+    assert window.start <= 137
+    assert 300 < window.start + window.size < 2**14
+    assert window.outside == 0.0  # what lies beyond is bounded by no more than the noise

@@ -9,6 +9,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pytest
 from exactness import agrees, variance_agrees
+from targets import brief_rows
 
 import noisewise as nw
 
@@ -427,3 +428,56 @@ def test_a_slow_simulator_is_called_twice_only():
 
     nw.Model(prior={"theta": GAMMA}, statistics={"s": nw.Simulator(slow)})
     assert len(calls) == 4  # two rows each time
+
+
+X = np.random.default_rng(21).normal(size=(40, 12))
+
+
+def test_a_model_is_made_though_a_trial_draw_is_beyond_range():
+    """Twelve coefficients from Normal(0, 10): hardly a draw at which all forty rates are below 9e18."""
+    model = nw.Model({"b": dist.Normal(0.0, 10.0).expand([12])}, {"y": lambda b: dist.Poisson(jnp.exp(X @ b))})
+    assert model.shape("y") == (40,)
+    with pytest.raises(nw.InputError, match="'rate' must be non-negative"):
+        nw.Model({"b": dist.Normal(0.0, 10.0).expand([12])}, {"y": lambda b: dist.Poisson(-jnp.exp(X @ b))})
+
+
+VAGUE = {"a": dist.Normal(0.0, 300.0), "v": dist.InverseGamma(0.001, 0.001)}
+FAR = {  # (law, whether its numbers leave the range by degrees)
+    "an infinite rate": (lambda a, v: dist.Poisson(jnp.exp(a) + 0.0 * jnp.log(1.0 + 1.0 / v)), True),
+    "a rate over nothing": (lambda a, v: dist.Poisson(jnp.exp(a / 1e3) / (a > 0.0) + 0.0 * jnp.exp(-v)), False),
+    "an infinite variance": (lambda a, v: dist.Normal(a, jnp.sqrt(v)), True),
+    "a precision of zero": (lambda a, v: dist.Normal(a, 1.0 / jnp.sqrt(1.0 / v)), True),
+    "a scale that is nothing": (lambda a, v: dist.Normal(jnp.exp(-v), jnp.where(a > 0.0, 1.0, 0.0)), False),
+    "a scale that was cut off": (lambda a, v: dist.Normal(jnp.exp(-v), jnp.maximum(a, 0.0)), False),
+    "always nothing": (lambda a, v: dist.Normal(jnp.exp(-v), 0.0 * a), False),
+}
+
+
+@pytest.mark.parametrize(("law", "far"), brief_rows(FAR, ["an infinite variance", "a rate over nothing"]))
+def test_numbers_beyond_range_are_told_from_mistakes(law, far, seed):
+    with pytest.raises(nw.InputError, match="cannot be drawn from") as caught:
+        nw.Model(VAGUE, {"y": law}).simulate(4_000, seed)
+    assert caught.value.beyond_range == far
+    assert caught.value.within("f").beyond_range == caught.value.advising("Do.").beyond_range == far
+
+
+def test_rows_beyond_range_give_way_to_others(seed):
+    model = nw.Model({"a": dist.Normal(0.0, 30.0)}, {"y": lambda a: dist.Poisson(jnp.exp(a))})
+    values, possible = model.drawable(np.random.default_rng(seed), model.order, 1_000)
+    first = model.draw(np.random.default_rng(seed), ["a"], 1_000)["a"]
+    np.testing.assert_array_equal(possible, np.exp(first) < 9e18)
+    assert 0 < possible.sum() < 1_000
+    np.testing.assert_array_equal(values["a"][possible], first[possible])
+    assert np.isin(values["a"][~possible], first[possible]).all()
+    negative = nw.Model({"a": dist.Normal(0.0, 30.0)}, {"y": lambda a: dist.Poisson(jnp.exp(a) - 1.0)})
+    with pytest.raises(nw.InputError, match="non-negative"):
+        negative.drawable(np.random.default_rng(seed), negative.order, 1_000)
+
+
+def test_a_message_shows_few_numbers_and_how_many_draws_fail(seed):
+    model = nw.Model({"b": dist.Normal(0.0, 10.0).expand([12])}, {"y": lambda b: dist.Poisson(jnp.exp(X @ b))})
+    with pytest.raises(
+        nw.InputError, match=r"at b=\[[^\]]*, \.\.\.\] \(12 entries\): .* of 4096 draws fail\)"
+    ) as caught:
+        model.simulate(100, seed)
+    assert len(str(caught.value)) < 300

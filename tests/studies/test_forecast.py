@@ -518,3 +518,111 @@ def test_a_rate_that_is_none_is_still_refused(seed):
         nw.sample(*vague_regression(lambda b0, b1: jnp.exp(b0 + b1 * AT) - 1.0), draws=100, seed=seed)
     with pytest.raises(InputError, match="must be non-negative"):  # one over a number that is too small
         nw.sample(*vague_regression(lambda b0, b1: jnp.exp(b0 + b1 * AT) / (b0 > 0.0)), draws=100, seed=seed)
+
+
+SHOWN = np.array([3, 14, 0, 31])
+
+
+def spread_rates(spread=2.5):
+    model = nw.Model(
+        {
+            "mu": dist.Normal(2.0, 1.0),
+            "tau": dist.HalfCauchy(spread),
+            "eta": lambda mu, tau: dist.Normal(mu, tau).expand([4]),
+        },
+        {"y": lambda eta: dist.Poisson(jnp.exp(eta))},
+    )
+    return model, nw.Release(y=nw.DiscreteLaplace(scale=2.0).released(SHOWN))
+
+
+def spread_rates_by_grid(spread=2.5):
+    """Mean and variance of mu and of 1 / (1 + tau): every log rate integrated out by a sum over a fine grid."""
+    eta, k = np.linspace(-40.0, 9.0, 3_921), np.arange(400)
+    each = np.exp(stats.poisson.logpmf(k, np.exp(eta)[:, None])) @ np.exp(-np.abs(SHOWN - k[:, None]) / 2.0)
+    taus = np.exp(np.linspace(-3.0, 8.0, 89))
+    height = []
+    for mu in (mus := np.linspace(-4.0, 8.0, 61)):
+        inside = stats.norm.pdf(eta, mu, taus[:, None]) @ each * (eta[1] - eta[0])
+        inside += stats.norm.cdf(-40.0, mu, taus)[:, None] * each[0]  # rates of next to nothing
+        height.append(np.log(np.maximum(inside, 1e-300)).sum(axis=1) + stats.norm.logpdf(mu, 2.0, 1.0))
+    height = np.array(height) + stats.halfcauchy.logpdf(taus, 0.0, spread) + np.log(taus)
+    weight = np.exp(height - height.max())
+    weight /= weight.sum()
+    for values, share in ((mus, weight.sum(axis=1)), (1.0 / (1.0 + taus), weight.sum(axis=0))):
+        mean = share @ values
+        yield mean, share @ (values - mean) ** 2
+
+
+def with_shrinkage(model):
+    return nw.Model(
+        {name: model.law(name).function for name in model.parameters},
+        {"y": model.law("y").function},
+        derived={"shrinkage": lambda tau: 1.0 / (1.0 + tau)},
+    )
+
+
+@pytest.mark.parametrize("spread", [2.5, pytest.param(0.5, marks=pytest.mark.long)])
+def test_log_rates_with_a_half_cauchy_spread_are_delivered(spread, seed):
+    """Rates of single draws of the prior are infinite, and no mistake: the likelihood there is zero."""
+    model, release = spread_rates(spread)
+    posterior = nw.sample(with_shrinkage(model), release, draws=2_000, seed=seed)
+    assert "beyond range" in posterior.reason
+    for name, (mean, variance) in zip(("mu", "shrinkage"), spread_rates_by_grid(spread), strict=True):
+        for z in z_scores(posterior, name, mean, variance):
+            assert abs(z) < LIMIT
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sampler", [nw.NUTS(), nw.Augmentation(), Importance(proposal="adapted", collapse=True)])
+def test_a_sampler_named_for_infinite_rates_starts_where_it_can(sampler, seed):
+    model, release = spread_rates()
+    posterior = nw.sample(with_shrinkage(model), release, sampler, draws=8_000, seed=seed, on_failure="return")
+    assert posterior.status in ("complete", "disagree", "low_ess", "divergent")
+    assert len(posterior) == 8_000
+
+
+def test_what_simulates_the_prior_says_what_does_not(seed):
+    with pytest.raises(InputError, match=r"draws fail\).*nw\.NUTS\(\) and nw\.Augmentation\(\) do without") as caught:
+        nw.sample(*spread_rates(), Rejection(), draws=100, seed=seed)
+    assert caught.value.beyond_range
+
+
+def test_where_the_first_misses_the_next_is_tried_and_its_outcome_told(seed, monkeypatch):
+    """Not the draw of the prior that called for them."""
+
+    def fails(*args, **kwargs):
+        raise InputError("no way", who="Importance")
+
+    monkeypatch.setattr(Importance, "run", fails)
+    monkeypatch.setattr(nw.NUTS, "run", fails)
+    monkeypatch.setattr(sampling, "_tried_at_once", lambda *_: None)
+    chains = nw.Augmentation(chains=16, warmup=20, max_seconds=0.001)
+    last = (*sampling.WITHOUT_PRIOR_DRAWS[:2], (chains, "told"))
+    monkeypatch.setattr(sampling, "WITHOUT_PRIOR_DRAWS", last)
+    found = nw.sample(*vague_regression(), draws=1_000, seed=seed, on_failure="return")
+    assert found.status == "max_seconds"
+    assert "could not go on; NUTS" in found.reason
+    monkeypatch.setattr(sampling, "WITHOUT_PRIOR_DRAWS", ())
+    with pytest.raises(InputError, match="non-negative and below"):
+        nw.sample(*vague_regression(), draws=1_000, seed=seed)
+
+
+@pytest.mark.parametrize("which", briefly(["variance", "precision"], ["variance"]))
+def test_vague_laws_of_a_variance_are_delivered(which, seed):
+    """Half of the prior's variances are infinite in floating point; the posterior's are not."""
+    x = np.array([4.1, 5.9, 3.2, 6.6, 5.0, 4.4, 7.1, 2.8])
+    scale = {"variance": lambda v: jnp.sqrt(v), "precision": lambda v: 1.0 / jnp.sqrt(v)}[which]
+    law = {"variance": dist.InverseGamma(0.001, 0.001), "precision": dist.Gamma(0.001, 0.001)}[which]
+    model = nw.Model(
+        {"mu": dist.Normal(0.0, 1000.0), "v": law}, {"x": lambda mu, v: dist.Normal(mu, scale(v)).expand([8])}
+    )
+    posterior = nw.sample(model, nw.Release(x=nw.Gaussian(scale=0.5).released(x)), draws=8_000, seed=seed)
+    mu, log_v = np.meshgrid(np.linspace(-15.0, 25.0, 1_601), np.linspace(-12.0, 14.0, 1_301), indexing="ij")
+    v = np.exp(log_v)
+    height = stats.norm.logpdf(mu, 0.0, 1000.0) + stats.invgamma.logpdf(v, 0.001, scale=0.001) + log_v
+    height += sum(stats.norm.logpdf(one, mu, np.sqrt(v + 0.25)) for one in x)
+    weight = np.exp(height - height.max())
+    weight /= weight.sum()
+    mean = np.sum(weight * mu)
+    for z in z_scores(posterior, "mu", mean, np.sum(weight * (mu - mean) ** 2)):
+        assert abs(z) < LIMIT

@@ -15,7 +15,7 @@ from noisewise.checkpoint.file import ADVICE, Journal, foreign
 from noisewise.checkpoint.inspection import shown
 from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.engine import Engine
-from noisewise.errors import NoisewiseError, refusal
+from noisewise.errors import InputError, NoisewiseError, refusal
 from noisewise.model import Model
 
 if TYPE_CHECKING:  # the problem is a layer above checkpoints
@@ -113,7 +113,17 @@ def numbers_of(model: Model) -> dict[str, Any]:
     for name in model.order:
         if model.has_density(name) and set(model.parents(name)) <= set(names):
             names.append(name)
-    values = model.draw(np.random.default_rng(0), names, ROWS)
+    rng, values = np.random.default_rng(0), dict[str, Any]()
+    for name in tuple(names):
+        if name not in names:
+            continue
+        try:
+            values = model.draw(rng, [name], ROWS, values)
+        except InputError as error:
+            if not error.beyond_range:
+                raise
+            names = [n for n in names if n != name and name not in model.ancestors(n)]
+            values = {n: values[n] for n in names if n in values}
     numbers: dict[str, Any] = {"draws": values}
     for name in names:
         if values[name].dtype.kind in "biu":

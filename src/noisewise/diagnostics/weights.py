@@ -221,8 +221,16 @@ def mean_and_sd(values: Array, weights: Array | None) -> tuple[Array, Array]:
     if weights is None:
         spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(values.shape[1:], np.nan)
         return values.mean(axis=0), spread
+    values, weights = _with_weight(values, weights)
     mean = np.tensordot(weights, values, axes=1)
     return mean, np.sqrt(np.tensordot(weights, (values - mean) ** 2, axes=1))
+
+
+def _with_weight(values: Array, weights: Array) -> tuple[Array, Array]:
+    """Without values that have no weight, where some are infinite: zero times infinity is not a number."""
+    if np.isfinite(values.sum()):
+        return values, weights
+    return values[weights > 0.0], weights[weights > 0.0]
 
 
 def standard_error(values: Array, weights: Array | None) -> Array:
@@ -233,6 +241,7 @@ def standard_error(values: Array, weights: Array | None) -> Array:
     mean, spread = mean_and_sd(values, weights)
     if weights is None:
         return spread / np.sqrt(max(len(values), 1))
+    values, weights = _with_weight(values, weights)
     return np.sqrt(np.tensordot(weights**2, (values - mean) ** 2, axes=1))
 
 

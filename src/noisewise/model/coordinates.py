@@ -260,7 +260,7 @@ def _lost(model: Model, names: Sequence[str]) -> Mapping[str, float]:
         looked = every if alike else missing
         program = Compiled(lambda: jax.vmap(lambda values: _edges(model, looked, values)))
         with looking(), double():
-            drawn = model.draw(np.random.default_rng(0), _with_ancestors(model, looked), _looked_at(model, looked))
+            drawn = model.sketched(_with_ancestors(model, looked), _looked_at(model, looked))
             lost = program(drawn)
         known |= {name: float(np.mean(np.asarray(lost.get(name, 0.0)))) for name in looked}
     return known

@@ -24,12 +24,18 @@ from numpyro.distributions.distribution import ExpandedDistribution, Independent
 from noisewise.errors import InputError, NoisewiseWarning
 from noisewise.model.masses import entries
 from noisewise.model.supports import possible
-from noisewise.model.variates import BadParameter, Variate, variate_for
+from noisewise.model.variates import BadParameter, BeyondRange, Variate, variate_for
 from noisewise.model.wrappers import kind_of, laws_within, peel, unchecked
 from noisewise.numerics import Array, Compiled, Values, blocks_of, double
 from noisewise.numerics.tracing import depending, in_rows
 
 KEYS = "threefry2x32"
+LOOKED_AT, HALVINGS = 16, 64
+"""Rows of a block whose law is followed to where its numbers leave the range, and halvings of the way there."""
+EXTREME = 1e60
+"""A number beyond this, or one below its reciprocal, is on its way out of the range: 1e-308 to its fifth root."""
+SHOWN = 4
+"""Entries of a parent that a message shows, and the digits of each."""
 _REFUSED = {
     "ImproperUniform": "is improper: rejection needs a proper prior",
     "MaskedDistribution": "is masked: its draws and its density disagree",
@@ -241,7 +247,9 @@ class Law:
             try:
                 drawn: Any = self.form.variate(rng, self.form.batch, attributes)
             except ValueError as error:
-                raise self._bad_parameter(error, values, row=None) from error
+                varies = bool(self.parents) and getattr(error, "name", "") not in self.form.fixed
+                far = isinstance(error, BeyondRange) and varies
+                raise self._bad_parameter(error, values, row=None, far=far) from error
             for transform in peel(law)[2]:
                 drawn = transform(drawn)
             return np.asarray(drawn)
@@ -361,7 +369,8 @@ class Law:
         try:
             return {**self._known, **self.form.variate.checked(attributes)}
         except ValueError as error:
-            raise self._bad_parameter(error, values) from error
+            far = isinstance(error, BeyondRange) and records is None and self._by_degrees(error, values)
+            raise self._bad_parameter(error, values, far=far) from error
 
     def drawn(
         self,
@@ -380,7 +389,7 @@ class Law:
         try:
             base = self.form.variate.draw(rng, (*lead, *self.form.batch), **checked, **filled)
         except ValueError as error:
-            raise self._bad_parameter(error, values) from error
+            raise self._bad_parameter(error, values, far=isinstance(error, BeyondRange) and len(lead) == 1) from error
         if self.form.transformed:
             outer, inner = ({name: values[name] for name in names} for names in (self.outer, self.inner))
             base = self._run(self._transform[len(lead) > 1], outer, inner, base, blocks=blocks_of(rng))
@@ -417,15 +426,84 @@ class Law:
         shaped = np.broadcast_to(given, (rows, *self.form.shape))
         return self._run(self._density, outer, {}, shaped)
 
-    def _bad_parameter(self, error: ValueError, values: Values, row: int | None = 0) -> InputError:
+    def _by_degrees(self, error: BeyondRange, values: Values) -> bool:
+        """Whether the law's numbers become infinite or zero by way of very large or small ones, not at a jump.
+
+        So does exp(a), where a is large, and not a / (b > 0), where b is negative. Seen on the way from parents at
+        which all is well to some at which it is not. On this way a parent that is to be infinite, or zero, goes through
+        all magnitudes, and one of whole numbers has its last value from the beginning.
+        """
+        if not self.parents or error.name in self.form.fixed:
+            return False
+        if error.finite:
+            return True
+        if len(error.where) < 2:
+            return False
+        wrong = error.where.reshape(len(error.where), -1).any(axis=1)
+        ends = {name: np.asarray(values[name]) for name in self.parents}
+        with np.errstate(all="ignore"):
+            middle = {name: np.median(column, axis=0) for name, column in ends.items()}
+            good = {name: middle[name] if wrong.all() else column[np.argmin(wrong)] for name, column in ends.items()}
+            chosen = np.resize(np.flatnonzero(wrong), LOOKED_AT)  # always as many: one program
+            ends = {name: column[chosen] for name, column in ends.items()}
+            low, high = np.zeros(LOOKED_AT), np.ones(LOOKED_AT)
+            finite, _ = self._in_range(good, ends, high)  # too large all the same
+            for _ in range(HALVINGS):
+                half = 0.5 * (low + high)
+                inside, _ = self._in_range(good, ends, half)
+                low, high = np.where(inside, half, low), np.where(inside, high, half)
+            inside, extreme = self._in_range(good, ends, low)
+        return bool(np.all(inside & (extreme | finite)))
+
+    def _in_range(self, good: Values, ends: Values, way: Array) -> tuple[Array, Array]:
+        """At a share of the way from `good` to each of `ends`: are all numbers in range, and is one of them extreme?"""
+        assert self.form.variate is not None
+        there = {name: _between(good[name], end, way) for name, end in ends.items()}
+        outer, inner = ({name: there[name] for name in names} for names in (self.outer, self.inner))
+        inside, extreme = np.ones(len(way), bool), np.zeros(len(way), bool)
+        for name, value in self._attributes_of(outer, inner, None).items():
+            sizes = np.broadcast_to(np.abs(value.reshape(len(value), -1)), (len(way), value[0].size))
+            needed = self.form.variate.rules[name] in ("positive", "chance")
+            inside &= np.all(np.isfinite(sizes) & ((sizes > 0) | (not needed)), axis=1)
+            extreme |= np.any((sizes > EXTREME) | ((sizes > 0) & (sizes < 1.0 / EXTREME)), axis=1)
+        return inside, extreme
+
+    def _bad_parameter(self, error: ValueError, values: Values, row: int | None = 0, far: bool = False) -> InputError:
         lead = getattr(error, "where", None)
+        share = ""
         if row is not None and lead is not None and lead.ndim and self.parents:
-            row = int(np.argmax(lead.reshape(len(lead), -1).any(axis=1))) if len(lead) > 1 else 0
+            wrong = lead.reshape(len(lead), -1).any(axis=1)
+            row = int(np.argmax(wrong)) if len(lead) > 1 else 0
+            share = f" ({int(wrong.sum())} of {len(wrong)} draws fail)" if len(wrong) > 1 else ""
         shown = {name: np.asarray(values[name]) for name in self.parents}
-        at = ", ".join(f"{name}={(value if row is None else value[row]).tolist()}" for name, value in shown.items())
+        at = ", ".join(f"{name}={_in_short(value if row is None else value[row])}" for name, value in shown.items())
         advice = "Check the function, or the prior that lets such values arise."
-        cause = f"the law cannot be drawn from{' at ' + at if at else ''}: {error}. {advice}"
-        return InputError(cause, who=self.who, advice=advice)
+        cause = f"the law cannot be drawn from{' at ' + at if at else ''}: {error}{share}. {advice}"
+        refused = InputError(cause, who=self.who, advice=advice)
+        refused.beyond_range = far
+        return refused
+
+
+def _between(start: Array, end: Array, way: Array) -> Array:
+    """Values on the way from one start to several ends; through all magnitudes where an end is zero or infinite."""
+    if end.dtype.kind != "f":
+        return end
+    way = way.reshape((-1,) + (1,) * (end.ndim - 1))
+    start = np.broadcast_to(np.asarray(start, float), end.shape)
+    sign = np.where(end == 0, np.sign(start), np.sign(end))
+    near = np.where(np.sign(start) == sign, np.abs(start), 1.0)
+    first, last = (np.ascontiguousarray(size).view(np.int64).astype(float) for size in (near, np.abs(end)))
+    by_size = sign * np.asarray(first + way * (last - first)).astype(np.int64).view(np.float64)
+    return np.where((end == 0) | np.isinf(end), by_size, start + way * (end - start))
+
+
+def _in_short(value: Array) -> str:
+    """A value for a message: few entries, few digits."""
+    few = value.ravel()[:SHOWN]
+    digits = [float(f"{one:.6g}") for one in few] if value.dtype.kind == "f" else few.tolist()
+    if value.size > SHOWN:
+        return f"[{', '.join(map(str, digits))}, ...] ({value.size} entries)"
+    return str(np.reshape(digits, value.shape).tolist())
 
 
 def constant_law(law: Distribution, who: str) -> Callable[[], Distribution]:

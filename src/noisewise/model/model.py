@@ -28,6 +28,10 @@ from noisewise.notebook import html_table
 from noisewise.numerics import Array, Values, double
 
 Node = Law | BoundTotal | BoundSimulator
+TRIALS = 16
+"""Draws tried of a law, when the model is made, before it is left untried."""
+SKETCHED = 256
+"""Draws among which some are looked for that are not beyond range."""
 
 
 class Model:
@@ -181,14 +185,29 @@ class Model:
         if isinstance(body, Total):
             return body.bind(who, structs)
         if isinstance(body, Simulator):
-            return body.bind(who, self.draw(np.random.default_rng(0), self.ancestors(name), 2))
+            return body.bind(who, self.sketched(self.ancestors(name), 2))
         return Law(who, body, self._edges[name], structs)
 
     def _try(self, name: str) -> None:
-        """Draw once from a law, so that one that cannot be drawn from at all is refused now."""
+        """Draw once from a law, so that one that cannot be drawn from at all is refused now.
+
+        Where its numbers are beyond range there, at other values of what it depends on; if at none, nothing is known.
+        """
         law = self._nodes[name]
-        if isinstance(law, Law) and all(parent in self._trial for parent in law.parents):
-            self._trial[name] = law.trial(np.random.default_rng(0), self._trial)
+        if not isinstance(law, Law) or any(parent not in self._trial for parent in law.parents):
+            return
+        rng = np.random.default_rng(0)
+        for attempt in range(TRIALS):
+            tried = dict(self._trial)
+            try:
+                for other in [*(self.ancestors(name) if attempt else ()), name]:
+                    tried[other] = self.law(other).trial(rng, tried)
+            except InputError as error:
+                if not error.beyond_range:
+                    raise
+            else:
+                self._trial = tried
+                return
 
     def _warn_of_unused(self) -> None:
         used = {parent for parents in self._edges.values() for parent in parents}
@@ -389,6 +408,49 @@ class Model:
                     values[name] = node.draw(rng, values, rows, poll)
                 self._refuse_nan(name, values)
         return values
+
+    def drawable(
+        self,
+        rng: np.random.Generator,
+        names: list[str],
+        rows: int,
+        given: Values | None = None,
+        poll: Poll = lambda: None,
+    ) -> tuple[dict[str, Array], Array]:
+        """As `draw` where all rows can be drawn; else without those where a law is beyond range, and which these are.
+
+        They hold copies of rows that can be drawn. So they serve for looks and for starts, and are no sample of the
+        prior. Refused where no row can be drawn.
+        """
+        values, possible = dict(given or {}), np.ones(rows, bool)
+        pending = list(names)
+        while pending:
+            try:
+                values = self.draw(rng, pending[:1], rows, values, poll)
+                pending = pending[1:]
+            except InputError as error:
+                where = getattr(error.__cause__, "where", np.zeros(0))
+                if not error.beyond_range or len(where) != rows:
+                    raise
+                wrong = where.reshape(rows, -1).any(axis=1)
+                if wrong.all():
+                    raise
+                index = np.arange(rows)
+                index[wrong] = np.resize(np.flatnonzero(~wrong), int(wrong.sum()))
+                possible &= ~wrong
+                values = {name: np.asarray(column)[index] for name, column in values.items()}
+        return values, possible
+
+    def sketched(self, names: list[str], rows: int) -> dict[str, Array]:
+        """A few draws of the names, always the same, to look at; of those that can be drawn, where some cannot."""
+        try:
+            return self.draw(np.random.default_rng(0), names, rows)
+        except InputError as error:
+            if not error.beyond_range:
+                raise
+        drawn, possible = self.drawable(np.random.default_rng(0), names, max(rows, SKETCHED))
+        first = np.resize(np.flatnonzero(possible), rows)
+        return {name: column[first] for name, column in drawn.items()}
 
     def _refuse_nan(self, name: str, values: Values) -> None:
         drawn = values[name]

@@ -35,8 +35,16 @@ class BadParameter(ValueError):
         self.where = where
 
 
-class TooLarge(BadParameter):
-    """A rate whose counts 64 bits do not hold: a law like others, but not one to draw from."""
+class BeyondRange(BadParameter):
+    """A parameter too large or too small for 64 bits, in its domain but for that: `name` tells which.
+
+    It is `finite` where it is a number all the same: a rate whose counts 64 bits do not hold. Infinite, or zero, it may
+    have become by degrees, or may be a mistake; `Law` finds out which.
+    """
+
+    def __init__(self, message: str, where: Array, name: str, finite: bool) -> None:
+        super().__init__(message, where)
+        self.name, self.finite = name, finite
 
 
 @dataclass(frozen=True)
@@ -65,12 +73,17 @@ class Variate:
         return {name: RULES[self.rules[name]](name, value) for name, value in attributes.items()}
 
 
-def _require(condition: Array, name: str, rule: str, value: Array) -> None:
+def _require(condition: Array, name: str, rule: str, value: Array, far: Array | None = None) -> None:
+    """Refuse where the condition fails; as `BeyondRange` where it fails only at values that are `far`."""
     if not np.all(condition):
         wrong = ~np.asarray(condition)
         shown, marked = np.broadcast_arrays(value, wrong)
-        bad = shown[marked].flat[0]
-        raise BadParameter(f"'{name}' must be {rule}, got {bad}", wrong)
+        bad = shown[marked]
+        first = bad.flat[0]
+        message = f"'{name}' must be {rule}, got {float(f'{first:.6g}') if bad.dtype.kind == 'f' else first}"
+        if far is not None and np.all(far | ~wrong):
+            raise BeyondRange(message, wrong, name, bool(np.all(np.isfinite(bad) & (bad != 0))))
+        raise BadParameter(message, wrong)
 
 
 def _ends(value: Array) -> tuple[Any, Any]:
@@ -80,14 +93,15 @@ def _ends(value: Array) -> tuple[Any, Any]:
 
 def _finite(name: str, value: Array) -> Array:
     if not -np.inf < value.sum() < np.inf:  # one pass; a sum that overflows is looked at again
-        _require(np.isfinite(value), name, "finite", value)
+        _require(np.isfinite(value), name, "finite", value, np.isinf(value))
     return value
 
 
 def _positive(name: str, value: Array) -> Array:
     low, high = _ends(value)
     if not 0 < low <= high < np.inf:
-        _require((value > 0) & (value < np.inf), name, "positive and finite", value)
+        far = (value == 0) | (value == np.inf)
+        _require((value > 0) & (value < np.inf), name, "positive and finite", value, far)
     return value
 
 
@@ -95,18 +109,14 @@ def _rate(name: str, value: Array) -> Array:
     # As whole numbers, bits of floats from +0 on are in the order of the floats; negative ones and NaN are above them.
     bits = value.view(np.uint64) if value.dtype == np.float64 and value.size else None
     if bits is None or not bits.max() < _MOST_BITS:
-        try:
-            _require((value >= 0) & (value < MOST), name, f"non-negative and below {MOST:g}", value)
-        except BadParameter as error:
-            if np.all((value >= 0) & (value < np.inf)):
-                raise TooLarge(str(error), error.where) from None
-            raise
+        rule = f"non-negative and below {MOST:g}"
+        _require((value >= 0) & (value < MOST), name, rule, value, value >= MOST)
     return value
 
 
 def _count(name: str, value: Array) -> Array:
     valid = (value >= 0) & (value < MOST) & (value == np.floor(value))
-    _require(valid, name, f"a non-negative whole number below {MOST:g}", value)
+    _require(valid, name, f"a non-negative whole number below {MOST:g}", value, value >= MOST)
     return np.asarray(value).astype(np.int64)
 
 
@@ -118,7 +128,7 @@ def _probability(name: str, value: Array) -> Array:
 
 def _chance(name: str, value: Array) -> Array:
     value = _probability(name, value)
-    _require(value > 0, name, "a positive probability", value)
+    _require(value > 0, name, "a positive probability", value, value == 0)
     return value
 
 
@@ -389,7 +399,9 @@ def _poisson(rng: Any, shape: Any, rate: Array) -> Array:
 
 @_draws("GammaPoisson", "NegativeBinomial2", "NegativeBinomialProbs", "NegativeBinomialLogits", in_parts=False)
 def _gamma_poisson(rng: Any, shape: Any, concentration: Array, rate: Array) -> Array:
-    return rng.poisson(rng.standard_gamma(concentration, shape) / rate)
+    with np.errstate(over="ignore"):
+        mean = np.asarray(rng.standard_gamma(concentration, shape) / rate)
+    return rng.poisson(_rate("rate", mean))
 
 
 @_draws("GeometricProbs")

@@ -9,6 +9,7 @@ with the records of a total); single records move by inference/record_steps.py (
 Why each leaves the exact posterior as it is, and reaches all of it: docs/derivations/augmentation.md.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -49,6 +50,7 @@ from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, 
 from noisewise.samplers.gibbs.renewal import Renewal
 from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.judging import LONGER, LONGEST, judge_chains, posterior_of
+from noisewise.samplers.proposals.by_value import whole_entries
 
 GROUPS = 4
 """Pieces that many chains are cut into, whatever the number of threads."""
@@ -56,6 +58,8 @@ STARTS = 16
 """Different starting points, as many as there are superchains."""
 POOL = 1024
 """Draws of the model that starts are chosen from."""
+UNLIKELY = 15.0
+"""How much less weight, in logs, the draws at a value may have than those at another, for chains to start there."""
 POOL_ENTRIES = 2**22
 """Most entries of measured tables in these draws."""
 LARGE_TABLE = 2**10
@@ -471,7 +475,10 @@ def step_in_words(step: Any) -> str:
 
 
 def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[str, Array]:
-    """Draws of the model, resampled by a power of the noise density that leaves many of them effective."""
+    """Draws of the model, resampled by a power of the noise density that leaves many of them effective.
+
+    A start may be any value: draws with numbers beyond range serve for none, as long as there are others.
+    """
     problem, model = joint.problem, joint.model
     names = [n for n in model.order if (n in model.parameters or n in problem.needed) and n not in joint.measured]
     pool: dict[str, Array] = {}
@@ -481,7 +488,7 @@ def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
             value = np.broadcast_to(problem.release[name].value, (drawn, *model.shape(name)))
             pool[name] = np.array(value)
         else:
-            pool = model.draw(rng, [name], drawn, pool)
+            pool, _ = model.drawable(rng, [name], drawn, pool)
     log_eta = np.zeros(drawn)
     joint.measure(pool)
     for name in joint.release:
@@ -491,7 +498,7 @@ def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
         log_eta = log_eta + model.log_prob(name, pool[name], pool)
     usable = ~np.isnan(log_eta) & (log_eta < np.inf)
     log_eta = np.where(usable, log_eta, -np.inf)
-    chosen = _flattened(rng, log_eta, rows)
+    chosen = _at_every_value(rng, whole_entries(model, pool), log_eta, rows)
     state = State({name: column[chosen] for name, column in pool.items()})
     if not _possible(joint, rng, state):
         raise InferenceError(
@@ -512,6 +519,25 @@ def _log_noise(joint: Joint, name: str, values: dict[str, Array]) -> Array:
     if Reported.applies(joint, name):
         return Reported(joint, name).log_marginals(values)
     return joint.problem.log_eta(name, values)
+
+
+def _at_every_value(rng: np.random.Generator, whole: Array, log_weights: Array, rows: int) -> Array:
+    """`_flattened`, as many rows at each value of `whole` (rows, entries) as at the others.
+
+    A switch between two explanations may never move again. Chains that all began with one would agree on it. A value is
+    left out where its rows have next to no weight.
+    """
+    values, number = np.unique(whole, axis=0, return_inverse=True)
+    top = np.max(log_weights)
+    mass = np.bincount(number.ravel(), np.exp(log_weights - top) if top > -np.inf else None, minlength=len(values))
+    likely = np.flatnonzero(mass > mass.max() * math.exp(-UNLIKELY))
+    if len(likely) < 2 or top == -np.inf:
+        return _flattened(rng, log_weights, rows)
+    chosen = np.empty(rows, dtype=np.int64)
+    for place, value in enumerate(likely):
+        own = np.where(number.ravel() == value, log_weights, -np.inf)
+        chosen[place :: len(likely)] = _flattened(rng, own, len(chosen[place :: len(likely)]))
+    return chosen
 
 
 def _flattened(rng: np.random.Generator, log_weights: Array, rows: int) -> Array:

@@ -93,7 +93,7 @@ class Importance(Sampler):
         draw = partial(draw, budget=remaining(None, self.max_seconds, pilot))
         numbers: dict[str, Any] = {}
         if self.collapse:
-            outcome, numbers = self._collapsed(problem, pilot.proposal, draw)
+            outcome, numbers = self._collapsed(problem, pilot, draw)
         else:
             weigh = Weigh(problem, pilot.proposal, pilot.simulations)
             outcome = draw([Stream(0, block_rows(problem, pilot.simulations), weigh, "the proposal")])
@@ -149,13 +149,13 @@ class Importance(Sampler):
         return self._judged(problem, seed, outcome, bound, plan.seconds, numbers, left_out=left_out)
 
     def _collapsed(
-        self, problem: Problem, proposal: proposals.Proposal, draw: Callable[..., Outcome]
+        self, problem: Problem, pilot: PilotPlan, draw: Callable[..., Outcome]
     ) -> tuple[Outcome, dict[str, Any]]:
         """Weigh by the likelihood; again on new streams, with wider windows, where sums left too much out."""
-        widened: collapsed.Widened = ()
+        widened = pilot.widened
         for attempt in range(collapsed.WIDENINGS):
             collapse = collapsed.Collapse.of(problem, widened)
-            weigh = collapsed.WeighCollapsed(problem, proposal, widened)
+            weigh = collapsed.WeighCollapsed(problem, pilot.proposal, widened)
             outcome = draw([Stream(attempt, collapse.rows, weigh, "the proposal")])
             neglected = outcome.columns.pop("neglected", np.zeros((0, 0)))
             log_weights = outcome.columns.get("log_weights", np.empty(0))

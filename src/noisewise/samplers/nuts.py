@@ -18,7 +18,7 @@ from noisewise import checks
 from noisewise.checkpoint.log import NOTHING, Log
 from noisewise.diagnostics.chains import MANY
 from noisewise.engine import Engine, gather
-from noisewise.errors import refusal
+from noisewise.errors import InputError, refusal
 from noisewise.inference.conditional.target import Target, unfit
 from noisewise.inference.problem import Problem
 from noisewise.inference.progress import Progress
@@ -203,8 +203,8 @@ class ChainsRun:
         target, model = self.target, self.problem.model
         rng = generator(self.seed, Purpose.STARTS, self.attempt)
         rows = CANDIDATES * self.settings.chains
-        drawn = model.draw(rng, [n for n in model.order if n in model.parameters or n in self.problem.needed], rows)
         names = {*model.parameters, *target.sampled}
+        drawn = self._drawn(rng, rows)
         for name in {parent for child in target.sampled for parent in model.parents(child)} & set(target.exact):
             drawn[name] = np.repeat(self.data["exact"][name][None], rows, axis=0)
             names.add(name)
@@ -228,6 +228,17 @@ class ChainsRun:
             )
             return None
         return free[spread_out(free, -energy, self.settings.chains)]
+
+    def _drawn(self, rng: np.random.Generator, rows: int) -> dict[str, Array]:
+        """Draws of the model to start from; only of what is sampled, where the rest cannot be drawn."""
+        model, target = self.problem.model, self.target
+        try:
+            return model.draw(rng, [n for n in model.order if n in model.parameters or n in self.problem.needed], rows)
+        except InputError as error:
+            if not error.beyond_range:
+                raise
+        wanted = {*model.parameters, *target.sampled, *model.ancestors(*target.sampled)}
+        return model.drawable(rng, [name for name in model.order if name in wanted], rows)[0]
 
     def _placed(self) -> Array:
         """The candidates' free vectors in the present coordinates; sets the coordinates' units."""

@@ -1,6 +1,7 @@
 """`sample`: check the request, choose a sampler where none is named, run it, and fall back where it fails."""
 
 import logging
+import math
 import os
 import warnings
 from collections.abc import Iterator
@@ -17,24 +18,44 @@ from noisewise.inference.progress import Progress, say
 from noisewise.inference.randomness import Purpose, generator
 from noisewise.inference.settings import Sampler
 from noisewise.model import Model
-from noisewise.model.variates import TooLarge
 from noisewise.release import Release
 from noisewise.results.posterior import Posterior
+from noisewise.samplers.augmentation import Augmentation
 from noisewise.samplers.choosing import choice
-from noisewise.samplers.choosing.probe import COLLAPSED, Probe, noise_free, probe_of
+from noisewise.samplers.choosing.probe import (
+    COLLAPSED,
+    MOST_ADAPTED,
+    MOST_SUMMED,
+    Probe,
+    dear,
+    noise_free,
+    probe_of,
+    probe_rows,
+)
 from noisewise.samplers.choosing.reruns import better, reruns_after
 from noisewise.samplers.choosing.second_look import looked_again
 from noisewise.samplers.importance import Importance
 from noisewise.samplers.integrated import integrated, with_layers
+from noisewise.samplers.nuts import NUTS
+from noisewise.samplers.proposals.collapsed import Collapse
 from noisewise.samplers.proposals.pilot import PilotPlan
 from noisewise.samplers.rejection import Rejection
 
 ADVICE = "Leave it out, and one that applies is chosen."
-BY_LIKELIHOOD = (
-    "the prior has counts too large for 64 bits, so none is simulated: rows are weighted by the exact likelihood of "
-    "the release, from a proposal fitted in pilot rounds"
+FAR = "the prior has counts too large for 64 bits, or other numbers beyond range, so nothing is simulated there: "
+"""Why samplers that simulate draws of the prior are out, where it reaches as far as that of a log rate may."""
+WITHOUT_PRIOR_DRAWS = (
+    (COLLAPSED, "rows are weighted by the exact likelihood of the release, from a proposal fitted in pilot rounds"),
+    (NUTS(), "gradient-based Markov chains over parameters and latent statistics"),
+    (Augmentation(), "Markov chains that draw parameters and confidential statistics in turn"),
 )
-"""Why nothing is simulated where a prior reaches very far, as that of a log rate may."""
+"""Samplers that need no simulation at far draws of the prior, in the order in which they are tried, and why."""
+INSTEAD = (
+    "Where numbers are beyond range at far draws only, nw.Importance(proposal='adapted', collapse=True), nw.NUTS() and "
+    "nw.Augmentation() do without such draws; nw.sample without a sampler tries all three. Where none of them applies, "
+    "give a prior that does not reach so far."
+)
+"""Advice where a sampler that simulates draws of the prior cannot."""
 FROM_PRIOR = (Rejection(), Importance())
 """Samplers that evaluate the model at draws of its prior only."""
 
@@ -109,7 +130,12 @@ def _run(
     bar = Progress(progress, type(sampler).__name__)
     log.put(settings_of(sampler), "run")
     made: dict[str, Any] = {} if pilot is None else {"pilot": pilot}
-    posterior = sampler.run(problem, draws, seed, engine, bar, log, **made)
+    try:
+        posterior = sampler.run(problem, draws, seed, engine, bar, log, **made)
+    except InputError as error:
+        if not error.beyond_range:
+            raise
+        raise error.advising(INSTEAD) from error
     object.__setattr__(posterior, "reason", reason)
     choice.has_run(problem.model).add(choice.label(sampler))
     return posterior
@@ -129,17 +155,19 @@ def _sample_by_choice(
         probe = None if spared else probe_of(problem, seed, engine)
     except InputError as error:
         beyond, posterior = error, None
-        if not isinstance(error.__cause__, TooLarge) or COLLAPSED.unfit(problem) is not None:
+        if not error.beyond_range:
             raise
+        _refuse_mistakes(problem, seed)
     steps: list[str] = []
     before = ""
     first_error: InferenceError | InputError | None = None
     again: list[tuple[choice.Estimate, str]] = []
     if probe is not None:
         ranked = _candidates(probe, draws, seed, engine)
+    elif spared:
+        ranked = iter([(spared, spared.note)])
     else:
-        alone = spared or choice.Estimate(COLLAPSED, 0.0, 1.0, BY_LIKELIHOOD)
-        ranked = iter([(alone, alone.note)])
+        ranked = _without_prior_draws(problem)
     candidates = _with_reruns(ranked, again)
     for number, (estimate, reason) in enumerate(candidates):
         sampler = estimate.sampler
@@ -153,9 +181,13 @@ def _sample_by_choice(
         try:
             latest = _run(problem, sampler, draws, own_seed, engine, progress, history, log.within(number), pilot)
         except (InferenceError, InputError) as error:  # nowhere to start from, or beyond range: the next may find a way
-            if sampler in FROM_PRIOR or isinstance(error, WrongMechanism):
+            far = error if isinstance(error, InputError) and error.beyond_range else None
+            if (sampler in FROM_PRIOR and not far) or isinstance(error, WrongMechanism):
                 raise  # the model fails at draws of its own prior: no sampler's way round makes it right
             logger.info("%s", error)
+            if far is not None and beyond is None:
+                beyond = far
+                again += reversed(list(_without_prior_draws(problem)))
             if posterior is not None and posterior.status == "complete":  # with larger steps: the best there is
                 break
             first_error = first_error or error
@@ -169,8 +201,8 @@ def _sample_by_choice(
         again += reruns.again
         steps.append(reruns.step)
         logger.info("%s ended with '%s': %s", type(sampler).__name__, latest.status, latest.message)
-    if beyond is not None and (posterior is None or posterior.status != "complete"):
-        raise beyond
+    if posterior is None and first_error is None and beyond is not None:
+        raise beyond.advising(INSTEAD)
     if posterior is None:
         raise first_error or InferenceError("sample: no sampler could start. Check the model against the release.")
     return posterior
@@ -195,6 +227,33 @@ def _candidates(probe: Probe, draws: int, seed: int, engine: Engine) -> Iterator
         if not first or estimate.sampler != first[0].sampler:
             why = choice.reason_for(ranking, probe) if number == 0 else f"the next in the forecast: {estimate.note}"
             yield estimate, why
+
+
+def _refuse_mistakes(problem: Problem, seed: int) -> None:
+    """Look at draws of the prior that are in range: laws that fail there are mistakes, which no sampler makes right."""
+    try:
+        problem.model.drawable(generator(seed, Purpose.CHOICE), problem.model.order, probe_rows(problem))
+    except InputError as error:
+        if not error.beyond_range:
+            raise
+
+
+def _without_prior_draws(problem: Problem) -> Iterator[tuple[choice.Estimate, str]]:
+    """What applies of the samplers that can go on where the prior cannot be simulated.
+
+    Where there are too many unknowns for a fitted proposal, or sums are too long for it, chains come first.
+    """
+    model = problem.model
+    unknowns = sum(max(1, math.prod(model.shape(name))) for name in model.parameters)
+    fitting = [one for one in WITHOUT_PRIOR_DRAWS if one[0].unfit(problem) is None]
+    many = (
+        unknowns > MOST_ADAPTED
+        or dear(problem)
+        or (COLLAPSED.unfit(problem) is None and Collapse.of(problem).work > MOST_SUMMED)
+    )
+    fitting.sort(key=lambda one: bool(many and one[0] == COLLAPSED))
+    for sampler, note in fitting:
+        yield choice.Estimate(sampler, 0.0, 1.0, FAR + note), FAR + note
 
 
 def _with_reruns(

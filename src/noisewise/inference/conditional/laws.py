@@ -20,7 +20,7 @@ def rows_of(model: Model, names: list[str], rows: int = 1) -> dict[str, Array]:
     """Simulated values of the names, always the same."""
     wanted = [name for name in model.order if name in {*names, *model.ancestors(*names)}]
     with looking():
-        drawn = model.draw(np.random.default_rng(0), wanted, rows)
+        drawn = model.sketched(wanted, rows)
     return {name: drawn[name] for name in names}
 
 

@@ -102,7 +102,8 @@ def draw(rng: np.random.Generator, mechanism: Mechanism, released: Any, mu: Arra
     scale = np.broadcast_to(np.asarray(_scale_of(mechanism), float), mu.shape)
     if isinstance(mechanism, Gaussian):
         spread = np.hypot(sigma, scale)
-        return mu + (sigma / spread) ** 2 * (value - mu) + (sigma / spread) * scale * rng.standard_normal(mu.shape)
+        share = np.divide(sigma, spread, out=np.ones_like(sigma), where=np.isfinite(spread))  # a flat law has none
+        return mu + share**2 * (value - mu) + share * scale * rng.standard_normal(mu.shape)
     below, above = log_sides(value - mu, sigma, scale)
     side = np.where(rng.random(mu.shape) < 1.0 / (1.0 + np.exp(np.minimum(above - below, 700.0))), -1.0, 1.0)
     # On its side, the distance |s - r| is that of a normal beyond a point: in units of sigma, from alpha on.

@@ -18,6 +18,7 @@ from noisewise.inference.conditional.laws import sketch_of
 from noisewise.inference.conditional.measured_normal import MeasuredNormal
 from noisewise.inference.conditional.normal import Folded, is_closed
 from noisewise.inference.conditional.sums import Sum, log_eta
+from noisewise.inference.conditional.trees import Tree
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.model.atoms import has_atoms
@@ -26,6 +27,8 @@ from noisewise.model.law import log_density
 from noisewise.model.wrappers import laws_within
 from noisewise.numerics import Array, Values
 
+MOST_VALUES = 2**24
+"""Values of one entry beyond which no tree of sums is tried: a prior that reaches so far bounds nothing."""
 MANY_TERMS = 2**15
 """Terms of sums from which on a draw of the statistics takes several times as long as their likelihood."""
 
@@ -111,7 +114,7 @@ class Target:
         tables = {measured.statistic for measured in problem.measured.values()}
         closed = [name for name in hidden if name in tables and MeasuredNormal.applies(problem, name)]
         self.closed = tuple(MeasuredNormal(problem, name) for name in closed)
-        sums = [Sum(problem, names, widened.get(names, 0), by_ratios=by_ratios) for names in self._groups(discrete)]
+        sums = [self._sum(names, widened.get(names, 0), by_ratios) for names in self._groups(discrete)]
         apart = [sum_.names[0] for sum_ in sums if sum_.by_entry and sum_.excess()]
         if integrate:
             apart += [name for name in hidden if name not in discrete and not self._folds(name)]
@@ -122,12 +125,20 @@ class Target:
         ]
         self.integrals = tuple(integral for integral in integrals if integral is not None)
         self.sums = tuple(sum_ for sum_ in sums if sum_.names not in [integral.names for integral in self.integrals])
+        self.trees = tuple(sum_ for sum_ in self.sums if isinstance(sum_, Tree))
         aside = {*discrete, *closed, *(fold.name for fold in self.folded), *(one.name for one in self.integrals)}
         self.sampled = tuple(name for name in hidden if name not in aside)
         self.chart = Chart(self.model, self.sampled)
         self.size = self.space.size + self.chart.size
         self.located = self.space.chart.located + self.chart.located
         """Names of the unknowns that a `centring` can be given for."""
+
+    def _sum(self, names: tuple[str, ...], widened: int, by_ratios: bool) -> Sum | Tree:
+        """The sum over all values of these together; by a tree, where there are too many and they make one."""
+        sum_ = Sum(self.problem, names, widened, by_ratios=by_ratios)
+        if sum_.by_entry or not sum_.excess() or any(window.size > MOST_VALUES for window in sum_.windows.values()):
+            return sum_
+        return Tree.of(self.problem, names, widened) or sum_
 
     def _folds(self, name: str) -> bool:
         """Whether a statistic is normal, has noise with a closed form, and nothing else reads it."""

@@ -9,17 +9,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisewise.errors import InputError
-from noisewise.inference.conditional.laws import constant_bounds, rows_of
+from noisewise.inference.conditional.laws import constant_bounds
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Affine, Mechanism, Released, Thresholded
 from noisewise.mechanisms.additive import Additive
 from noisewise.mechanisms.processed import Processed
-from noisewise.model import Model
-from noisewise.model.variates import MOST, TooLarge
+from noisewise.model.variates import MOST
 from noisewise.numerics import Array
+from noisewise.numerics.compiled import looking
 
 FALL = 40.0
 """A window reaches to where the noise density has fallen by this much, in logs: exp(-40) is 4e-18."""
+LOOKED_AT, ENOUGH = 2**14, 64
+"""Simulations among which some near the release are looked for, and how many of these tell how far values go."""
+WIDE = 2.0**20
+"""Reach of simulated values from which on they do not tell how far a window should go."""
 ROUNDED = 16
 """Windows are multiples of this long, so that another release seldom needs another program."""
 
@@ -40,7 +44,7 @@ def window_of(problem: Problem, name: str, widened: int) -> Window:
     low, high = constant_bounds(problem.model, name)
     item = problem.release.get(name)
     additive = item is not None and isinstance(item.mechanism, Additive) and item.mechanism.event_dim == 0
-    sample = _sample(problem.model, name)
+    sample = _sample(problem, name)
     if item is not None and not additive and unimodal(item.mechanism):
         window = _about_the_release(item, shape, low, high, sample, widened)
         if window is not None:
@@ -69,14 +73,42 @@ def window_of(problem: Problem, name: str, widened: int) -> Window:
     return Window(start.astype(np.int64), size, outside)
 
 
-def _sample(model: Model, name: str) -> Array:
-    """Values of `name`, to know how far they go; zero and the largest where some are too large to be drawn."""
+def _sample(problem: Problem, name: str) -> Array:
+    """Values of `name`, to know how far they go; where some are too large to be drawn, zero and the largest.
+
+    If it is not released and they go very far, those near the release of what reads it: nothing else bounds the window.
+    """
+    model = problem.model
     try:
-        return rows_of(model, [name], 512)[name].astype(float)
+        with looking():
+            drawn = model.draw(np.random.default_rng(0), [*model.ancestors(name), name], 512)[name].astype(float)
     except InputError as error:
-        if not isinstance(error.__cause__, TooLarge):
+        if not error.beyond_range:
             raise
-        return np.stack([np.zeros(model.shape(name)), np.full(model.shape(name), MOST)])
+        drawn = np.stack([np.zeros(model.shape(name)), np.full(model.shape(name), MOST)])
+    if name in problem.release or np.max(drawn.max(axis=0) - drawn.min(axis=0)) < WIDE:
+        return drawn
+    likely = _with_release(problem, name)
+    return drawn if likely is None else likely
+
+
+def _with_release(problem: Problem, name: str) -> Array | None:
+    """Values of `name` in simulations near the released values that depend on it; None where there are too few."""
+    model = problem.model
+    read = [n for n, item in problem.release.items() if n in model.statistics and name in model.ancestors(n)]
+    wanted = {*read, *model.ancestors(*read), *(other for n in read for other in problem.release[n].mechanism.inputs)}
+    if not read or any(n not in model.order for n in wanted):
+        return None
+    try:
+        with looking():
+            rng, names = np.random.default_rng(0), [n for n in model.order if n in wanted]
+            values, _ = model.drawable(rng, names, LOOKED_AT)
+    except InputError as error:
+        if not error.beyond_range:
+            raise
+        return None
+    near = sum((problem.log_eta(n, values) - problem.log_sup(n) for n in read), start=np.zeros(LOOKED_AT)) > -FALL
+    return values[name][near].astype(float) if np.sum(near) >= ENOUGH else None
 
 
 def unimodal(mechanism: Mechanism) -> bool:

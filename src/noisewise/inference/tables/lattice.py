@@ -215,7 +215,7 @@ def _reached(mechanism: Mechanism, value: Any) -> tuple[Array, Array] | None:
 def _room(problem: Problem, name: str, fibre: Fibre) -> Array:
     """How much each cell may hold beyond its least at every one of some simulated parameters."""
     model, shape, size = problem.model, problem.model.shape(name), fibre.size
-    given = model.draw(np.random.default_rng(0), model.ancestors(name), 64)
+    given = model.sketched(model.ancestors(name), 64)
 
     def one(values: Mapping[str, Any]) -> Any:
         law = law_of_entries(model.law_at(name, values))

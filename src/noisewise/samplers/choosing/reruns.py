@@ -72,7 +72,7 @@ def _finer(estimate: Estimate, posterior: Posterior) -> list[Rerun]:
 
     A few in a thousand are no verdict, but may stand where a part of the posterior is missing.
     """
-    iterations = len(posterior) * getattr(posterior.sampler, "thin", 1)
+    iterations = len(posterior) * (getattr(posterior.sampler, "thin", None) or 1)
     if posterior.diagnostics.get("divergences", 0) <= SOME_DIVERGE * iterations:
         return []
     return _with_smaller_steps(estimate, posterior.sampler, MOST_AGAIN)

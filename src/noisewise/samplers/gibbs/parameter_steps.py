@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.errors import InputError
 from noisewise.model.coordinates import Chart
 from noisewise.numerics import Array, Compiled, Values
 from noisewise.samplers.gibbs.conjugate import LARGE, Conjugate
@@ -231,12 +232,17 @@ class Refresh(Tuned):
         chains, run = state.chains, self.joint.run
         push = np.exp(self.log_step) * rng.standard_normal((chains, self.chart.size)) @ self.root.T
         there, free, jacobian = run(self._walked, state.values, push)
-        values = self.joint.model.draw(rng, self.fresh, chains, {**state.values, **there})
+        try:  # a proposal with numbers beyond range has a density that rounds to zero
+            values, possible = self.joint.model.drawable(rng, self.fresh, chains, {**state.values, **there})
+        except InputError as error:
+            if not error.beyond_range:
+                raise
+            values, possible = {**state.values}, np.zeros(chains, bool)
         values = {**values, **{table.name: table.draw(rng, values, chains) for table in self.reported}}
         new, old = (run(self._weighed, point, state.records, self.joint.release) for point in (values, state.values))
         with np.errstate(invalid="ignore"):
             ratio = new - old + jacobian
-        yes = rng.standard_exponential(chains) >= -ratio  # NaN: no
+        yes = possible & (rng.standard_exponential(chains) >= -ratio)  # NaN: no
         for name in (*self.chart.names, *self.renewed):
             chosen = yes.reshape((-1,) + (1,) * (values[name].ndim - 1))
             state.values[name] = np.where(chosen, values[name], state.values[name])

@@ -106,16 +106,20 @@ class Adapted:
         """Draws of the defensive mixture with their density ratios."""
         model = self.space.model
         chosen, prior = blend(rng, model, rows, self.share, poll)
-        free = self.mixture.draw(rng, rows) if self.mixture else np.zeros((rows, 0))
+        free, tabled = self._fitted(rng, rows)
         prior_free = self.space.free_from(prior)[: len(chosen)]
         free[chosen] = prior_free
-        whole = self._whole(rng, free, prior, chosen, poll)
+        whole = self._whole(rng, free, tabled, prior, chosen, poll)
         values, log_prior, log_chances = points_given_whole(self.space, free, whole, tuple(self.tables))
         log_gain = self.log_gain(free, whole, log_prior, log_chances)
         # A draw of the prior at the edge of floating point has no free coordinates: the mixture never goes there.
         edge = ~(np.isfinite(prior_free).all(axis=1) & np.isfinite(log_prior[chosen]))
         log_gain[chosen[edge]] = -np.inf
         return mixed_with_prior({**values, **whole}, prior, chosen, log_gain, self.share)
+
+    def _fitted(self, rng: np.random.Generator, rows: int) -> tuple[Array, Columns]:
+        """Free coordinates, and those whole numbers that are drawn with them."""
+        return self.mixture.draw(rng, rows) if self.mixture else np.zeros((rows, 0)), {}
 
     def log_gain(self, free: Array, whole: Columns, log_prior: Array, log_chances: Columns) -> Array:
         """log q - log pi0 of each row, for the part q that is not the prior; infinite off the prior's support.
@@ -141,11 +145,19 @@ class Adapted:
             total: Array = (log_q - log_prior).sum(axis=1)
         return total
 
-    def _whole(self, rng: np.random.Generator, free: Array, prior: Columns, chosen: Array, poll: Poll) -> Columns:
-        """Whole-numbered parameters, drawn from the prior given what they depend on, or from their table."""
+    def _whole(
+        self, rng: np.random.Generator, free: Array, tabled: Columns, prior: Columns, chosen: Array, poll: Poll
+    ) -> Columns:
+        """Whole-numbered parameters, drawn from the prior given what they depend on, or from their table.
+
+        Those in `tabled` are drawn already.
+        """
         model, rows = self.space.model, len(free)
         whole = {name: np.broadcast_to(prior[name][:1], (rows, *model.shape(name))) for name in self.space.discrete}
-        for name in self.space.discrete:
+        for name, column in tabled.items():
+            whole[name] = column
+            whole[name][chosen] = prior[name][: len(chosen)]
+        for name in (name for name in self.space.discrete if name not in tabled):
             parents: Columns = {}
             if model.parents(name):
                 reached = points_given_whole(self.space, free, whole)[0] | whole
@@ -156,8 +168,8 @@ class Adapted:
                 }
             whole[name] = np.array(model.draw(rng, [name], rows, parents, poll)[name])
             if name in self.tables:
-                tabled = self.tables[name].draw(rng, rows).reshape(whole[name].shape)
-                whole[name] = np.where(rng.random(whole[name].shape) < TABLED, tabled, whole[name])
+                own = self.tables[name].draw(rng, rows).reshape(whole[name].shape)
+                whole[name] = np.where(rng.random(whole[name].shape) < TABLED, own, whole[name])
             whole[name][chosen] = prior[name][: len(chosen)]
         return whole
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from noisewise.diagnostics.weights import relative
 from noisewise.inference.blocks import Columns, rows_within
+from noisewise.inference.conditional.sums import Sum
 from noisewise.inference.conditional.target import Target
 from noisewise.inference.problem import Problem
 from noisewise.model.graph import Poll
@@ -41,7 +42,7 @@ class Fixed:
     """The laws of all statistics given the release, where no row differs from another."""
 
     shares: list[Array]
-    """The terms of every sum, by `Sum.shares`."""
+    """The terms of every `Sum`, by its `shares`; a `Tree` is drawn from by a program."""
     left: Array
     """The share of each sum that its window may leave out."""
     moments: Any
@@ -106,7 +107,9 @@ class Collapse:
 
         def laws(data: Any) -> Any:
             sums = zip(target.sums, data["tables"], strict=True)
-            shares = [sum_.shares(data["exact"], data["items"], tables) for sum_, tables in sums]
+            shares = [
+                sum_.shares(data["exact"], data["items"], tables) for sum_, tables in sums if isinstance(sum_, Sum)
+            ]
             _, *rest = target.completed({}, data, [jnp.zeros(entries) for entries in target.uniforms])
             return shares, *rest
 
@@ -126,7 +129,7 @@ class Collapse:
 
         The shares are those of each sum or integral that may be missing, row by row.
         """
-        if not values and not self.target.integrals:
+        if not values and not self.target.integrals and not self.target.trees:
             return self._from_tables(rng, rows)
         log_likelihood = None if self.target.draws_as_it_weighs else self.log_likelihood(values, rows)
         uniform = [rng.random((rows, entries)) for entries in self.target.uniforms]
@@ -145,6 +148,7 @@ class Collapse:
         fixed = self.fixed
         drawn = {name: repeated(value) for name, value in self.data["exact"].items()}
         for law, sum_, tables in zip(fixed.laws, self.target.sums, self.data["tables"], strict=True):
+            assert isinstance(sum_, Sum)
             drawn |= sum_.values_at(law(rng.random((rows, sum_.entries))), tables)
         drawn = self._finished(rng, drawn, jax.tree.map(repeated, fixed.moments), rows)
         return drawn, repeated(fixed.left), repeated(fixed.log_likelihood)

@@ -5,7 +5,7 @@ Derivation: docs/derivations/importance.md.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,8 @@ from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
 from noisewise.samplers.proposals.adapted import SEARCH_SHARE, Adapted, ValueTable, search, uniform_tables
-from noisewise.samplers.proposals.collapsed import Collapse, WeighCollapsed
+from noisewise.samplers.proposals.by_value import ByValue, by_value
+from noisewise.samplers.proposals.collapsed import Collapse, WeighCollapsed, Widened, doubled, too_narrow
 from noisewise.samplers.proposals.hills import Ground, hills, mixed_evenly
 from noisewise.samplers.proposals.memory import Memory, Round
 from noisewise.samplers.proposals.proposal import (
@@ -66,6 +67,8 @@ class PilotPlan:
     """Seconds for one of `proposals` in the quickest round, when all was compiled; for display only."""
     climbing: float = 0.0
     """Seconds in which hills were climbed; for display only."""
+    widened: Widened = ()
+    """How often windows have been doubled."""
 
 
 def pilot_of(
@@ -81,6 +84,8 @@ def pilot_of(
     space = space_of(problem.model) if proposal == "adapted" else None
     if space is not None and (space.size or uniform_tables(problem.model)):
         law: Proposal = pilot.adapt(space, sampler.prior_share)
+        while pilot.widens(law):
+            law = pilot.adapt(space, sampler.prior_share)
     elif isinstance(proposal, Mapping):
         law = given_proposal(type(sampler).__name__, problem.model, proposal, sampler.prior_share)
     else:
@@ -93,7 +98,7 @@ def pilot_of(
         pilot.look(law, chosen)
     seconds = time.monotonic() - start
     counts = pilot.proposals, seconds, pilot.rounds, pilot.pace, pilot.climbing
-    return PilotPlan(law, chosen, pilot.log_weights, pilot.columns, *counts)
+    return PilotPlan(law, chosen, pilot.log_weights, pilot.columns, *counts, pilot.widened)
 
 
 def least_work(problem: Problem) -> int:
@@ -118,6 +123,7 @@ class _Pilot:
         self.problem, self.simulations, self.seed, self.engine = problem, simulations, seed, engine
         self.log, self.collapse = log, collapse
         self.rows = Collapse.of(problem).rows if collapse else block_rows(problem, simulations)
+        self.widened: Widened = ()
         self.round_rows = _collapsed_round(problem, SEARCHED) if collapse else ROUND
         self.rounds = self.proposals = 0
         self.pace = self.climbing = 0.0
@@ -128,7 +134,9 @@ class _Pilot:
     def round(self, law: Proposal) -> None:
         """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
         start, blocks = time.monotonic(), max(1, self.round_rows // self.rows)
-        weigh = WeighCollapsed(self.problem, law) if self.collapse else Weigh(self.problem, law, self.simulations)
+        weigh: WeighCollapsed | Weigh = WeighCollapsed(self.problem, law, self.widened)
+        if not self.collapse:
+            weigh = Weigh(self.problem, law, self.simulations)
         works = [partial(_block, weigh, self.rows, self.seed, self.rounds, block) for block in range(blocks)]
         key, first = ("pilot", self.rounds), self.rounds == 0
         parts = self.log.gather(self.engine, works, lambda: None, *key, portable=True, checked=first)
@@ -149,7 +157,8 @@ class _Pilot:
     def search(self, space: Space) -> Adapted | None:
         """The wide law that the first round draws from; None where it is of no use."""
         rng = generator(self.seed, Purpose.PILOT, AFTER_ROUND)
-        return search(space, space.model.draw(rng, drawn_in_order(space.model), self.rows))
+        law = search(space, space.model.draw(rng, drawn_in_order(space.model), self.rows))
+        return None if law is None else by_value(law)
 
     def adapt(self, space: Space, share: float) -> Proposal:
         """Rounds from a search on, each fitting the next, until two needed no flattening; `MOST_ROUNDS` at most."""
@@ -164,17 +173,39 @@ class _Pilot:
             if fitted is None:
                 continue  # no weight at all: try again from the same law
             fit, tables, power = fitted
+            tops = None
             if searching and law and fit and self.collapse and not self._have_seen():
                 tops = self._hills(space, memory.rounds[-1])
-                fit = fit if tops is None else mixed_evenly(fit, tops)
             if searching and self.collapse:
                 self.round_rows = _collapsed_round(self.problem, FITTED)
             searching = False
-            law = Adapted(space, fit and fit.inflated(mixture.INFLATION), share, tables)
+            if isinstance(law, ByValue):
+                law, power = self._fit_by_value(rng, law, memory, tops, share)
+            else:
+                fit = fit if fit is None or tops is None else mixed_evenly(fit, tops)
+                law = by_value(Adapted(space, fit and fit.inflated(mixture.INFLATION), share, tables))
             settled += power == 1.0
             if settled == 2:
                 break
         return law or FromPrior(space.model)
+
+    def widens(self, law: Proposal) -> bool:
+        """Whether windows are too narrow where the law leads, and have been doubled: rounds then begin anew.
+
+        What a tree's windows leave out is bounded by so much that a proposal may have been fitted to the bound.
+        """
+        if not self.collapse or not Collapse.of(self.problem, self.widened).target.trees:
+            return False
+        rng = generator(self.seed, Purpose.PILOT, AFTER_ROUND, 2, len(self.widened), self.rounds)
+        collapse, weigh = Collapse.of(self.problem, self.widened), WeighCollapsed(self.problem, law, self.widened)
+        columns = weigh(rng, {}, collapse.rows, lambda: None)[0]
+        wider = too_narrow(collapse, columns["log_weights"], columns["neglected"])
+        widened = doubled(self.widened, wider)
+        collapse = Collapse.of(self.problem, widened)
+        if not wider or collapse.target.excess():
+            return False
+        self.widened, self.rows, self.round_rows = widened, collapse.rows, _collapsed_round(self.problem, SEARCHED)
+        return True
 
     def _have_seen(self) -> bool:
         """Whether the search's rows of the prior have missed next to nothing: docs/derivations/conditional.md."""
@@ -186,7 +217,8 @@ class _Pilot:
     def _hills(self, space: Space, searched: Round) -> mixture.StudentMixture | None:
         """Laws about the tops near rows of the search."""
         start = time.monotonic()
-        rng, ground = generator(self.seed, Purpose.PILOT, AFTER_ROUND, 1), Ground(self.problem, space, self.engine)
+        rng = generator(self.seed, Purpose.PILOT, AFTER_ROUND, 1)
+        ground = Ground(self.problem, space, self.engine, self.widened)
         tops = hills(rng, ground, searched)
         self.climbing += time.monotonic() - start
         return tops
@@ -215,6 +247,33 @@ class _Pilot:
         index = weights.systematic(rng, flat, mixture.POINTS)
         fine: dict[str, Any] = mixture.FINE if self.collapse else {}
         return mixture.fitted_mixture(rng, memory.free()[index], weights.effective_size(flat), **fine), tables, power
+
+    def _fit_by_value(
+        self, rng: np.random.Generator, law: ByValue, memory: Memory, tops: mixture.StudentMixture | None, share: float
+    ) -> tuple[ByValue, float]:
+        """A mixture fitted to the rows of each value by their weights, and the least power that flattens these.
+
+        A value's mixture stays as it is where too few of its rows have weight.
+        """
+        numbers = law.numbers({name: memory.whole(name) for name in law.tables}, len(memory.free()))
+        last, all_rows, free = memory.rounds[-1].log_weights, memory.log_weights(), memory.free()
+        fine: dict[str, Any] = mixture.FINE if self.collapse else {}
+        least, mixtures, powers = 60.0 + 10.0 * free.shape[1], [], []
+        shares = np.bincount(numbers + 1, weights.normalised(all_rows), minlength=len(law.mixtures) + 1)[1:]
+        for own, held in enumerate(law.mixtures):
+            recent = last[numbers[-len(last) :] == own]
+            positive = int(np.sum(recent > -np.inf))
+            if positive < least:
+                mixtures.append(held)
+                continue
+            powers += [weights.flattening(recent, min(least, 0.5 * positive))]
+            members = np.flatnonzero(numbers == own)
+            flat = weights.flattened(all_rows[members], powers[-1])
+            index = members[weights.systematic(rng, flat, mixture.POINTS)]
+            fit = mixture.fitted_mixture(rng, free[index], weights.effective_size(flat), **fine)
+            fit = fit if tops is None else mixed_evenly(fit, tops)
+            mixtures.append(fit.inflated(mixture.INFLATION))
+        return replace(law.refitted(mixtures, shares), share=share), min(powers, default=0.0)
 
     def best_simulations(self, law: Proposal) -> int:
         """The number m for which the variance of the weights, times the work of one parameter value, is least.

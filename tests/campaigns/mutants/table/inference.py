@@ -12,6 +12,10 @@ CELLS = "inference/test_cells_of_total.py::test_draws_have_the_law_of_all_tables
 ROWS = "inference/test_rows.py"
 NORMAL = "inference/test_conditional.py"
 RATIOS = "inference/test_ratios.py"
+TREES = "inference/test_trees.py"
+EACH = f"{TREES}::test_sums_and_draws_are_those_of_enumeration"
+BEYOND = f"{TREES}::test_what_narrow_windows_leave_out_is_bounded_and_said"
+PLACES = "numerics/test_places.py"
 
 NUMERICS = {
     "blocks of a task draw from one generator": Mutant(
@@ -553,7 +557,7 @@ CONDITIONAL = {
     ),
     "the conditional of a normal under Gaussian noise has the law's own spread": Mutant(
         "inference/conditional/normal.py",
-        "(value - mu) + (sigma / spread) * scale * rng",
+        "(value - mu) + share * scale * rng",
         "(value - mu) + sigma * rng",
         f"{NORMAL}::test_draws_are_of_the_conditional_law "
         f"{NORMAL}::test_gaussian_noise_gives_the_normal_law_everybody_knows",
@@ -692,5 +696,86 @@ CONDITIONAL = {
         "[above * slope for slope in self(*inputs)[1:]]",
         "[above * slope for slope in self(*inputs)[:-1]]",
         "test_pymc.py::test_density_and_gradient_are_those_of_numpyro",
+    ),
+}
+
+TREES_AND_PLACES = {
+    "of a known child below its window nothing is said": Mutant(
+        "inference/conditional/trees.py",
+        "+ below * jnp.exp(ceilings[0])",
+        "+ 0.0 * below * jnp.exp(ceilings[0])",
+        BEYOND,
+    ),
+    "a count taken from a larger one goes no farther than the window allows": Mutant(
+        "inference/conditional/trees.py",
+        "_ceiling(log_eta, own + node.above, own) - own",
+        "_ceiling(log_eta, own + node.outside, own) - own",
+        BEYOND,
+    ),
+    "the ceiling of the noise is that of smaller values": Mutant(
+        "inference/conditional/trees.py",
+        "np.maximum.accumulate(log_eta[::-1], axis=0)[::-1]",
+        "np.maximum.accumulate(log_eta, axis=0)",
+        BEYOND,
+    ),
+    "what a child's windows leave out is not missed": Mutant(
+        "inference/conditional/trees.py",
+        "missing[node.parent.name] = missing[node.parent.name] + _gathered(lost, node.reads, over)",
+        "missing[node.parent.name] = missing[node.parent.name] + 0.0 * _gathered(lost, node.reads, over)",
+        BEYOND,
+    ),
+    "the second child's message replaces the first's": Mutant(
+        "inference/conditional/trees.py",
+        "log_up[node.parent.name] = log_up[node.parent.name] + _gathered(message, node.reads, over)",
+        "log_up[node.parent.name] = _gathered(message, node.reads, over)",
+        EACH,
+    ),
+    "a message goes to the entry of its own number": Mutant(
+        "inference/conditional/trees.py",
+        "jax.ops.segment_sum(columns.T, reads, num_segments=over).T",
+        "jax.ops.segment_sum(columns.T, np.arange(len(reads)) % over, num_segments=over).T",
+        EACH,
+    ),
+    "a child is drawn given the first value of its parent's window": Mutant(
+        "inference/conditional/trees.py",
+        "given = {**values, node.parent.name: drawn[node.parent.name]}",
+        'given = {**values, node.parent.name: tables["values"][node.parent.name][0]}',
+        EACH,
+    ),
+    "laws are asked beyond the support of what they read": Mutant(
+        "inference/conditional/trees.py",
+        "return np.clip(self.start + np.arange(self.size)[:, None], *self.ends).astype(int)",
+        "return (self.start + np.arange(self.size)[:, None]).astype(int)",
+        EACH,
+    ),
+    "a product too small for a number is nothing": Mutant(
+        "inference/conditional/trees.py",
+        "if self.whole:  # no bound",
+        "if False:  # no bound",
+        f"{TREES}::test_products_too_small_for_a_number_are_kept_or_said",
+    ),
+    "an entry reads the first of two places": Mutant(
+        "numerics/places.py",
+        "return both if all(np.all((one == both) | (one == NOTHING)) for one in places) else UNKNOWN",
+        "return both",
+        PLACES,
+    ),
+    "rows of a table of their own count as one": Mutant(
+        "numerics/places.py",
+        "all(given[1:]) and not numbers.operand_batching_dims:",
+        "all(given[1:]):",
+        PLACES,
+    ),
+    "what is beyond the end reads as what is there": Mutant(
+        "numerics/places.py",
+        'step.params["mode"] in (GatherScatterMode.CLIP, GatherScatterMode.PROMISE_IN_BOUNDS)',
+        "True",
+        PLACES,
+    ),
+    "any constant counts as even": Mutant(
+        "numerics/places.py",
+        "flags[variable] = _is_even(constant)",
+        "flags[variable] = True",
+        PLACES,
     ),
 }

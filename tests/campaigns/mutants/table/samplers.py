@@ -423,6 +423,24 @@ CHOICES = {
         "_enough(sampler, draws, efficiency))",
         f"{FORESEEN}::test_weighted_draws_cost_more_the_less_they_are_worth",
     ),
+    "a value's chance is left out of the proposal's density": Mutant(
+        "samplers/proposals/by_value.py",
+        "log_q[members] = np.log(chance) + mixture",
+        "log_q[members] = mixture",
+        "samplers/test_by_value.py::test_ratios_integrate_to_one",
+    ),
+    "a value's rows are drawn from the mixture of another": Mutant(
+        "samplers/proposals/by_value.py",
+        "free[members] = mixture.draw(rng, int(members.sum()))",
+        "free[members] = self.mixtures[own - 1].draw(rng, int(members.sum()))",
+        "samplers/test_by_value.py::test_a_value_is_drawn_from_its_own_mixture",
+    ),
+    "the mixture of a value is fitted to the rows of all": Mutant(
+        "samplers/proposals/pilot.py",
+        "members = np.flatnonzero(numbers == own)",
+        "members = np.flatnonzero(numbers >= 0)",
+        "samplers/test_by_value.py::test_neither_of_two_explanations_is_lost",
+    ),
     "longer chains are tried where chains shun a place": Mutant(
         "samplers/choosing/reruns.py",
         'if posterior.status == "divergent" or (apart and diverged):',
