@@ -22,7 +22,7 @@ from jax import random
 
 import noisewise as nw
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
 ROWS = 2**24
 
 

@@ -374,3 +374,83 @@ def weeks_of_a_gaussian_process():
         return integrate(of, [(SPREAD[0], 3.0), (-4.0, 4.0)])
 
     return Problem(model, release, truth)
+
+
+@problem
+def sites_of_unknown_numbers():
+    """Twelve sites, each visited twice: of those who live there each is seen with one chance, and counts are noisy."""
+    rng, sites, scale = np.random.default_rng(12), 12, 1.5
+    present = rng.poisson(9.0, sites)
+    noise = rng.geometric(1.0 - np.exp(-1.0 / scale), (2, 2, sites))
+    released = rng.binomial(present, 0.5, (2, sites)) + noise[0] - noise[1]
+
+    def visit(present, p):
+        return dist.Binomial(present, p)
+
+    model = nw.Model(
+        prior={"rate": dist.Gamma(4.0, 0.5), "p": dist.Beta(3.0, 3.0)},
+        statistics={
+            "present": lambda rate: dist.Poisson(rate).expand([sites]),
+            "first": visit,
+            "second": visit,
+        },
+    )
+    mechanism = nw.DiscreteLaplace(scale=scale)
+    release = nw.Release(first=mechanism.released(released[0]), second=mechanism.released(released[1]))
+
+    def truth():
+        k = np.arange(161.0)
+        eta = np.exp(laws.discrete_laplace(released[..., None] - k, scale))  # (visits, sites, counts)
+
+        def one(rate, p):
+            with np.errstate(divide="ignore"):
+                log_seen = laws.binomial(np.minimum(k, k[:, None]), k[:, None], p)
+                seen = np.where(k[None] <= k[:, None], np.exp(log_seen), 0.0)
+                joint = laws.poisson(k, rate) + np.log(eta @ seen.T).sum(axis=0)  # (sites, present)
+            height = logsumexp(joint, axis=1)
+            weight = np.exp(joint[0] - height[0])
+            return height.sum(), weight @ k, weight @ k**2 - (weight @ k) ** 2
+
+        def at(u, v):
+            rate, p = np.exp(u), laws.expit(v)
+            height, mean, variance = np.array([one(*pair) for pair in zip(rate, p, strict=True)]).T
+            prior = laws.log_gamma(u, 4.0, 0.5) + laws.logit_beta(v, 3.0, 3.0)
+            return prior + height, {"rate": rate, "p": p, "present[0]": (mean, variance)}
+
+        return integrate(at, [(-1.0, 5.3), (-8.0, 10.0)], first=41, tolerance=1e-3)
+
+    return Problem(model, release, truth)
+
+
+@problem
+def rates_with_a_half_cauchy_spread():
+    """Eight log rates under a half-Cauchy spread: prior draws have rates beyond every number."""
+    released, scale = np.array([3, 9, 14, 6, 30, 11, 8, 5]), 2.0
+    model = nw.Model(
+        prior={
+            "mu": dist.Normal(2.0, 1.0),
+            "tau": dist.HalfCauchy(1.0),
+            "eta": lambda mu, tau: dist.Normal(mu, tau).expand([len(released)]),
+        },
+        statistics={"cases": lambda eta: dist.Poisson(jnp.exp(eta))},
+    )
+    release = nw.Release(cases=nw.DiscreteLaplace(scale=scale).released(released))
+
+    def truth():
+        k, eta = np.arange(200.0), np.linspace(-40.0, 6.0, 4601)
+        noise = np.exp(laws.discrete_laplace(released - k[:, None], scale))
+        each = np.exp(laws.poisson_log_rate(k, eta[:, None])) @ noise
+
+        def at(mu, w):
+            u, jacobian = stretched(w)
+            tau = np.exp(u)
+            fine = np.linspace(-8.0, 8.0, 401)
+            points = mu[:, None] + tau[:, None] * fine
+            law = np.exp(-0.5 * fine**2) * (fine[1] - fine[0]) / np.sqrt(2.0 * np.pi)
+            height = sum(np.log(np.interp(points, eta, one, left=0.0, right=0.0) @ law) for one in each.T)
+            log_cauchy = np.log(2.0 / np.pi) - np.log1p(tau**2) + u + jacobian
+            return laws.normal(mu - 2.0, 1.0) + log_cauchy + height, {"mu": mu, "1 / (1 + tau)": 1.0 / (1.0 + tau)}
+
+        return integrate(at, [(-9.0, 13.0), SPREAD], first=81, tolerance=1e-3, at_once=2**9)
+
+    return Problem(model, release, truth, {"1 / (1 + tau)": lambda posterior: 1.0 / (1.0 + posterior["tau"])})
