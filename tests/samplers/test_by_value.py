@@ -144,7 +144,7 @@ def test_chains_start_at_every_value_that_could_be(seed):
     log_weights[600:] -= 40.0
     chosen = augmentation._at_every_value(rng, whole, log_weights, 16)
     assert np.array_equal(np.bincount(chosen // 300, minlength=3), [8, 8, 0])
-    alone = augmentation._at_every_value(np.random.default_rng(1), np.empty((900, 0)), log_weights, 16)
+    alone = augmentation._at_every_value(np.random.default_rng(1), np.zeros((900, 1)), log_weights, 16)
     assert np.array_equal(alone, augmentation._flattened(np.random.default_rng(1), log_weights, 16))
     none = augmentation._at_every_value(rng, whole, np.full(900, -np.inf), 16)
     assert len(none) == 16

@@ -122,7 +122,7 @@ def wide_rows(rng, density, size, width, count=4096):
     """Rows of a wide normal law as a search would give them."""
     free = width * rng.standard_normal((count, size))
     log_prior = -0.5 * np.square(free / width).sum(axis=1)
-    return Round(None, density(free) - log_prior, free, {}, log_prior, {})
+    return Round(None, density(free) - log_prior, free, {}, log_prior, {}, np.zeros(count, dtype=int))
 
 
 @pytest.mark.parametrize("away", [3.0, 6.0])

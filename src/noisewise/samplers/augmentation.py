@@ -50,7 +50,7 @@ from noisewise.samplers.gibbs.parameter_steps import WALKED, Gradient, Refresh, 
 from noisewise.samplers.gibbs.renewal import Renewal
 from noisewise.samplers.gibbs.reported import Reported
 from noisewise.samplers.judging import LONGER, LONGEST, judge_chains, posterior_of
-from noisewise.samplers.proposals.by_value import whole_entries
+from noisewise.samplers.proposals.by_value import kept_apart
 
 GROUPS = 4
 """Pieces that many chains are cut into, whatever the number of threads."""
@@ -498,7 +498,7 @@ def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
         log_eta = log_eta + model.log_prob(name, pool[name], pool)
     usable = ~np.isnan(log_eta) & (log_eta < np.inf)
     log_eta = np.where(usable, log_eta, -np.inf)
-    chosen = _at_every_value(rng, whole_entries(model, pool), log_eta, rows)
+    chosen = _at_every_value(rng, kept_apart(model, pool), log_eta, rows)
     state = State({name: column[chosen] for name, column in pool.items()})
     if not _possible(joint, rng, state):
         raise InferenceError(

@@ -24,6 +24,8 @@ from noisewise.samplers.rejection import Rejection, plan_streams
 
 OPERATION, ENOUGH = 0.003, 200
 """Seconds to compile one operation: a rule of thumb, used until `ENOUGH` operations have been compiled and timed."""
+PROGRAM = 0.03
+"""Seconds to trace and compile a program of few operations."""
 AROUND = 0.015
 """Seconds that every run takes for checks, threads, the posterior and its diagnostics."""
 GRADIENT, IN_CHAINS = 400, 0.6
@@ -34,8 +36,8 @@ STEP, WALKED = 1.2e-6, 0.5
 """Seconds of a walker's step beside its simulation; share of the steps counted in the ranking that are really made."""
 SWEEP, CHAINS = 3e-3, 4_000
 """Seconds of one sweep of all chains beside the numbers it handles; iterations of warm-up, over all chains."""
-FIT = 0.1
-"""Seconds that a pilot's round takes beside its rows: a mixture is fitted to them."""
+ROUND = 0.02
+"""Seconds that a pilot's round takes beside its rows and fits."""
 TRIAL = 0.025
 """Seconds of a trial of rejection that ends without a result, and of a probe's own checks."""
 SECOND_LOOK, SEARCHED = 2**16, 2**26
@@ -113,7 +115,8 @@ class Clock:
         if choice.label(estimate.sampler) in choice.has_run(self.probe.problem.model) or estimate.pilot is not None:
             return 0.0
         extra = {"SMC": 150, "MCMC": 150, "Augmentation": 500}.get(name, 0)
-        extra += 400 if estimate.sampler == choice.PREDICTIVE else 0
+        if estimate.sampler == choice.PREDICTIVE:
+            return pace() * PROGRAM  # its sums and tables were made when it was found to apply
         if name == "NUTS":
             return IN_CHAINS * self._per_operation * (3.0 * self.gradient + 800.0) / min(self.workers, 1.7)
         return self._per_operation * (self.compiled + extra)
@@ -190,4 +193,4 @@ class Clock:
 
 def _warm(pilot: Any) -> float:
     """Seconds of a pilot whose programs are compiled, climbs and fits of its proposal included."""
-    return float(pilot.pace * pilot.proposals + pilot.climbing + pace() * FIT * pilot.rounds)
+    return float(pilot.pace * pilot.proposals + pilot.climbing + pilot.fitting + pace() * ROUND * pilot.rounds)

@@ -29,10 +29,10 @@ from noisewise.samplers.proposals import mixture
 from noisewise.samplers.proposals import proposal as proposals
 from noisewise.samplers.proposals.adapted import Adapted, search, uniform_tables
 from noisewise.samplers.proposals.collapsed import WIDENINGS, Collapse, WeighCollapsed, Widened, doubled, too_narrow
-from noisewise.samplers.proposals.hills import Ground, hills, mixed_evenly
+from noisewise.samplers.proposals.hills import Ground, hills
 from noisewise.samplers.proposals.many_rows import are_many
 from noisewise.samplers.proposals.memory import Memory
-from noisewise.samplers.proposals.mixture import StudentMixture
+from noisewise.samplers.proposals.mixture import StudentMixture, mixed_evenly
 from noisewise.samplers.proposals.pilot import LEAST_ROUND
 from noisewise.samplers.proposals.weighted_candidates import Weigh, block_rows
 from noisewise.samplers.rejection import Rejection

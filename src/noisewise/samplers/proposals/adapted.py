@@ -19,7 +19,8 @@ from noisewise.model.coordinates import Space
 from noisewise.model.law import log_density
 from noisewise.model.masses import bounds, entries
 from noisewise.numerics import Array, Compiled, double
-from noisewise.samplers.proposals.mixture import StudentMixture
+from noisewise.samplers.proposals.mixture import StudentMixture, mixed_evenly
+from noisewise.samplers.proposals.parts import parts
 from noisewise.samplers.proposals.proposal import Poll, blend, made_once, mixed_with_prior
 
 TABLED = 0.5
@@ -32,6 +33,8 @@ SEARCH_SHARE = 0.5
 """Share of the prior in the search."""
 REACHES = (3.0, 10.0)
 """How many times as wide as the prior the search is."""
+LEAST_OF_PART = 8
+"""Rows of the prior that a part of it must have to be searched by itself."""
 MOST_SEARCHED = 8
 """Free coordinates up to which a search reaches beyond the prior: in more, hardly a row of it would be of use."""
 
@@ -215,14 +218,21 @@ def search(space: Space, prior: Columns) -> Adapted | None:
         return None
     mixture = None
     if space.size:
-        free = space.free_from(prior)
-        free = free[np.isfinite(free).all(axis=1)]
-        if not len(free):
+        free, part = space.free_from(prior), parts(space.model, prior)
+        known = np.isfinite(free).all(axis=1)
+        if not known.any():
             return None
-        low, centre, high = np.quantile(free, [0.16, 0.5, 0.84], axis=0)
-        width = 0.5 * (high - low)
-        width = np.where(width > 0.0, width, np.maximum(1e-3 * np.abs(centre), 1e-12))
-        factors = np.stack([np.diag(reach * width) for reach in REACHES])
-        count = len(REACHES)
-        mixture = StudentMixture(np.full(count, 1.0 / count), np.stack([centre] * count), factors)
+        counts = np.bincount(part[known])
+        searched = np.flatnonzero(counts >= min(LEAST_OF_PART, counts.max()))
+        mixture = mixed_evenly(*[_wide(free[known & (part == one)]) for one in searched])
     return Adapted(space, mixture, SEARCH_SHARE, tables)
+
+
+def _wide(free: Array) -> StudentMixture:
+    """A law that reaches far beyond these rows."""
+    low, centre, high = np.quantile(free, [0.16, 0.5, 0.84], axis=0)
+    width = 0.5 * (high - low)
+    width = np.where(width > 0.0, width, np.maximum(1e-3 * np.abs(centre), 1e-12))
+    factors = np.stack([np.diag(reach * width) for reach in REACHES])
+    count = len(REACHES)
+    return StudentMixture(np.full(count, 1.0 / count), np.stack([centre] * count), factors)

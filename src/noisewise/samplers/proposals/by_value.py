@@ -15,6 +15,7 @@ from noisewise.model import Model
 from noisewise.numerics import Array
 from noisewise.samplers.proposals.adapted import FLOOR, Adapted, ValueTable, uniform_tables
 from noisewise.samplers.proposals.mixture import StudentMixture
+from noisewise.samplers.proposals.parts import parts
 
 MOST_VALUES = 12
 """Most values, of all whole-numbered parameters with tables together, that have mixtures of their own."""
@@ -90,9 +91,9 @@ def _values(tables: dict[str, ValueTable]) -> Array:
     return np.array(list(product(*possible)), dtype=np.int64)
 
 
-def whole_entries(model: Model, columns: Columns) -> Array:
-    """Entries of the whole-numbered parameters, row by row, where all together have few values; else of none."""
+def kept_apart(model: Model, columns: Columns) -> Array:
+    """What rows are kept apart by: entries of the whole-numbered parameters, where few, and the part of the prior."""
     tables = uniform_tables(model)
     names = list(tables) if len(_values(tables)) else []
-    rows = len(next(iter(columns.values())))
-    return np.concatenate([np.empty((rows, 0)), *(columns[name].reshape(rows, -1) for name in names)], axis=1)
+    part = parts(model, columns)[:, None]
+    return np.concatenate([part, *(columns[name].reshape(len(part), -1) for name in names)], axis=1)

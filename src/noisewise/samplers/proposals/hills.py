@@ -262,11 +262,3 @@ def _law(climbers: Climbers) -> StudentMixture:
             chosen.append(int(one))
     shares = np.maximum(np.exp(log_masses[chosen] - log_masses.max()), 0.5 / len(chosen))
     return StudentMixture(shares / shares.sum(), climbers.centres[chosen], climbers.factors[chosen])
-
-
-def mixed_evenly(*laws: StudentMixture) -> StudentMixture:
-    """The mixture of these laws in equal parts."""
-    shares = np.concatenate([law.shares for law in laws]) / len(laws)
-    return StudentMixture(
-        shares, np.concatenate([law.centres for law in laws]), np.concatenate([law.factors for law in laws])
-    )

@@ -13,6 +13,7 @@ from noisewise.inference.blocks import Columns
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals.adapted import Adapted, points_given_whole
+from noisewise.samplers.proposals.parts import parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,8 @@ class Round:
     whole: Columns
     log_prior: Array
     log_chances: Columns
+    parts: Array
+    """The part of the prior that each row is in."""
 
     def log_over_prior(self, law: Adapted | None) -> Array:
         """log g / pi0 of each row, for the law of any round."""
@@ -54,7 +57,7 @@ class Memory:
         free = self.space.free_from(columns)
         known = np.isfinite(free).all(axis=1)
         whole = {name: columns[name] for name in self.space.discrete}
-        parts = [
+        pieces = [
             points_given_whole(
                 self.space,
                 free[start : start + self.chunk],
@@ -63,14 +66,19 @@ class Memory:
             )
             for start in range(0, len(free), self.chunk)
         ]
-        log_prior = np.concatenate([part[1] for part in parts])
-        log_chances = {name: np.concatenate([part[2][name] for part in parts]) for name in self.tabled}
+        log_prior = np.concatenate([piece[1] for piece in pieces])
+        log_chances = {name: np.concatenate([piece[2][name] for piece in pieces]) for name in self.tabled}
         log_weights = np.where(known & np.isfinite(log_prior), log_weights, -np.inf)
-        self.rounds.append(Round(law, log_weights, free, whole, log_prior, log_chances))
+        part = parts(self.space.model, columns)
+        self.rounds.append(Round(law, log_weights, free, whole, log_prior, log_chances, part))
 
     def free(self) -> Array:
         """Free coordinates of all rows."""
         return np.concatenate([one.free for one in self.rounds])
+
+    def parts(self) -> Array:
+        """The part of the prior that each row of all rounds is in."""
+        return np.concatenate([one.parts for one in self.rounds])
 
     def whole(self, name: str) -> Array:
         """A whole-numbered parameter's entries in all rows: (rows, entries)."""

@@ -5,6 +5,7 @@ expectation-maximisation algorithm of Peel and McLachlan (2000); the number of c
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,20 @@ def _log_student(distance: Array, factor: Array) -> Array:
     constant = math.lgamma(0.5 * (DEGREES + size)) - math.lgamma(0.5 * DEGREES)
     constant -= 0.5 * size * math.log(math.pi * DEGREES) + float(np.log(np.diag(factor)).sum())
     return constant - 0.5 * (DEGREES + size) * np.log1p(distance / DEGREES)
+
+
+def mixed(shares: Array, laws: Sequence[StudentMixture]) -> StudentMixture:
+    """The mixture of these laws by their shares."""
+    return StudentMixture(
+        np.concatenate([share * law.shares for share, law in zip(shares, laws, strict=True)]),
+        np.concatenate([law.centres for law in laws]),
+        np.concatenate([law.factors for law in laws]),
+    )
+
+
+def mixed_evenly(*laws: StudentMixture) -> StudentMixture:
+    """The mixture of these laws in equal parts."""
+    return mixed(np.full(len(laws), 1.0 / len(laws)), laws)
 
 
 def fitted_mixture(

@@ -21,11 +21,13 @@ from noisewise.mechanisms import Exact
 from noisewise.model.coordinates import Space
 from noisewise.numerics import Array
 from noisewise.samplers.proposals import mixture
-from noisewise.samplers.proposals.adapted import SEARCH_SHARE, Adapted, ValueTable, search, uniform_tables
+from noisewise.samplers.proposals.adapted import FLOOR, SEARCH_SHARE, Adapted, ValueTable, search, uniform_tables
 from noisewise.samplers.proposals.by_value import ByValue, by_value
 from noisewise.samplers.proposals.collapsed import Collapse, WeighCollapsed, Widened, doubled, too_narrow
-from noisewise.samplers.proposals.hills import Ground, hills, mixed_evenly
+from noisewise.samplers.proposals.hills import Ground, hills
 from noisewise.samplers.proposals.memory import Memory, Round
+from noisewise.samplers.proposals.mixture import mixed_evenly
+from noisewise.samplers.proposals.parts import number_of_parts
 from noisewise.samplers.proposals.proposal import (
     FromPrior,
     Proposal,
@@ -67,6 +69,8 @@ class PilotPlan:
     """Seconds for one of `proposals` in the quickest round, when all was compiled; for display only."""
     climbing: float = 0.0
     """Seconds in which hills were climbed; for display only."""
+    fitting: float = 0.0
+    """Seconds in which mixtures were fitted, and rows weighed against all laws; for display only."""
     widened: Widened = ()
     """How often windows have been doubled."""
 
@@ -97,7 +101,7 @@ def pilot_of(
     if look:
         pilot.look(law, chosen)
     seconds = time.monotonic() - start
-    counts = pilot.proposals, seconds, pilot.rounds, pilot.pace, pilot.climbing
+    counts = pilot.proposals, seconds, pilot.rounds, pilot.pace, pilot.climbing, pilot.fitting
     return PilotPlan(law, chosen, pilot.log_weights, pilot.columns, *counts, pilot.widened)
 
 
@@ -126,10 +130,12 @@ class _Pilot:
         self.widened: Widened = ()
         self.round_rows = _collapsed_round(problem, SEARCHED) if collapse else ROUND
         self.rounds = self.proposals = 0
-        self.pace = self.climbing = 0.0
+        self.pace = self.climbing = self.fitting = 0.0
         self.columns: Columns = {}
         self.log_weights: Array = np.empty(0)
         self.log_each: Array = np.empty((0, simulations, 1))
+        self.fits: dict[tuple[int, int], mixture.StudentMixture] = {}
+        """By the value of whole-numbered parameters and the part of the prior: what its rows were last fitted by."""
 
     def round(self, law: Proposal) -> None:
         """One round from `law`: parameters, weights, and the noise density of each simulated statistic."""
@@ -231,22 +237,18 @@ class _Pilot:
         The power is the largest up to 1 that leaves enough effective rows of the last round. None where too few of
         those rows have weight.
         """
-        last = memory.rounds[-1].log_weights
-        positive = int(np.sum(last > -np.inf))
-        least = 60.0 + 10.0 * space.size
-        if positive < least:
+        last, everyone = memory.rounds[-1].log_weights, np.arange(len(memory.free()))
+        if np.sum(last > -np.inf) < _least_rows(space.size):
             return None
-        power = weights.flattening(last, min(least, 0.5 * positive))
-        flat = weights.flattened(memory.log_weights(), power)
-        normalised = weights.normalised(flat)
+        power = _power(last, space.size)
+        normalised = weights.normalised(weights.flattened(memory.log_weights(), power))
         tables = {
             name: table.fitted(memory.whole(name), normalised) for name, table in uniform_tables(space.model).items()
         }
         if not space.size:
             return None, tables, power
-        index = weights.systematic(rng, flat, mixture.POINTS)
-        fine: dict[str, Any] = mixture.FINE if self.collapse else {}
-        return mixture.fitted_mixture(rng, memory.free()[index], weights.effective_size(flat), **fine), tables, power
+        fit, least_power = self._fit_of_parts(rng, memory, everyone, 0)
+        return fit, tables, min(power, least_power)
 
     def _fit_by_value(
         self, rng: np.random.Generator, law: ByValue, memory: Memory, tops: mixture.StudentMixture | None, share: float
@@ -256,24 +258,46 @@ class _Pilot:
         A value's mixture stays as it is where too few of its rows have weight.
         """
         numbers = law.numbers({name: memory.whole(name) for name in law.tables}, len(memory.free()))
-        last, all_rows, free = memory.rounds[-1].log_weights, memory.log_weights(), memory.free()
-        fine: dict[str, Any] = mixture.FINE if self.collapse else {}
-        least, mixtures, powers = 60.0 + 10.0 * free.shape[1], [], []
-        shares = np.bincount(numbers + 1, weights.normalised(all_rows), minlength=len(law.mixtures) + 1)[1:]
+        shares = np.bincount(numbers + 1, weights.normalised(memory.log_weights()), minlength=len(law.mixtures) + 1)[1:]
+        mixtures, powers = [], []
         for own, held in enumerate(law.mixtures):
-            recent = last[numbers[-len(last) :] == own]
-            positive = int(np.sum(recent > -np.inf))
-            if positive < least:
-                mixtures.append(held)
+            fit, power = self._fit_of_parts(rng, memory, np.flatnonzero(numbers == own), own)
+            powers += [power]
+            if fit is not None:
+                held = (fit if tops is None else mixed_evenly(fit, tops)).inflated(mixture.INFLATION)
+            mixtures.append(held)
+        least_power = min((power for power in powers if power), default=0.0)
+        return replace(law.refitted(mixtures, shares), share=share), least_power
+
+    def _fit_of_parts(
+        self, rng: np.random.Generator, memory: Memory, members: Array, value: int
+    ) -> tuple[mixture.StudentMixture | None, float]:
+        """A mixture fitted to some rows by their weights, part by part of the prior, and the least power in use.
+
+        A part's mixture stays as it is where too few of its rows in the last round have weight. None, and 0, where
+        there are too few in every part.
+        """
+        start, before = time.monotonic(), len(memory.free()) - len(memory.rounds[-1].log_weights)
+        last, log_weights, free = memory.rounds[-1].log_weights, memory.log_weights(), memory.free()
+        fine: dict[str, Any] = mixture.FINE if self.collapse else {}
+        part, count, powers = memory.parts()[members], number_of_parts(memory.space.model), []
+        for one in range(count):
+            own = members[part == one]
+            recent = last[own[own >= before] - before]
+            if np.sum(recent > -np.inf) < _least_rows(free.shape[1]):
                 continue
-            powers += [weights.flattening(recent, min(least, 0.5 * positive))]
-            members = np.flatnonzero(numbers == own)
-            flat = weights.flattened(all_rows[members], powers[-1])
-            index = members[weights.systematic(rng, flat, mixture.POINTS)]
+            powers += [_power(recent, free.shape[1])]
+            flat = weights.flattened(log_weights[own], powers[-1])
+            index = own[weights.systematic(rng, flat, mixture.POINTS)]
             fit = mixture.fitted_mixture(rng, free[index], weights.effective_size(flat), **fine)
-            fit = fit if tops is None else mixed_evenly(fit, tops)
-            mixtures.append(fit.inflated(mixture.INFLATION))
-        return replace(law.refitted(mixtures, shares), share=share), min(powers, default=0.0)
+            self.fits[value, one] = fit
+        self.fitting += time.monotonic() - start
+        known = [one for one in range(count) if (value, one) in self.fits]
+        if not powers:
+            return None, 0.0
+        of_each = np.bincount(part, weights.normalised(log_weights[members]), minlength=count)
+        shares = FLOOR / len(known) + (1.0 - FLOOR) * of_each[known]
+        return mixture.mixed(shares / shares.sum(), [self.fits[value, one] for one in known]), min(powers)
 
     def best_simulations(self, law: Proposal) -> int:
         """The number m for which the variance of the weights, times the work of one parameter value, is least.
@@ -299,6 +323,16 @@ class _Pilot:
             return max(variance, 0.0) * (own + m * simulated)
 
         return min(range(1, MOST_SIMULATIONS + 1), key=cost)
+
+
+def _least_rows(size: int) -> float:
+    """Rows with weight that a fit of so many coordinates needs."""
+    return 60.0 + 10.0 * size
+
+
+def _power(log_weights: Array, size: int) -> float:
+    """The largest power up to 1 of the weights that leaves enough effective rows to fit so many coordinates."""
+    return weights.flattening(log_weights, min(_least_rows(size), 0.5 * int(np.sum(log_weights > -np.inf))))
 
 
 def _block(

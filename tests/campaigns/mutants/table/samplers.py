@@ -437,9 +437,21 @@ CHOICES = {
     ),
     "the mixture of a value is fitted to the rows of all": Mutant(
         "samplers/proposals/pilot.py",
-        "members = np.flatnonzero(numbers == own)",
-        "members = np.flatnonzero(numbers >= 0)",
+        "np.flatnonzero(numbers == own), own)",
+        "np.flatnonzero(numbers >= 0), own)",
         "samplers/test_by_value.py::test_neither_of_two_explanations_is_lost",
+    ),
+    "the mixture of a part of the prior is fitted to the rows of all": Mutant(
+        "samplers/proposals/pilot.py",
+        "own = members[part == one]",
+        "own = members",
+        "samplers/test_parts.py::test_neither_hump_of_a_prior_is_lost",
+    ),
+    "the first component that could be counts as the likeliest": Mutant(
+        "samplers/proposals/parts.py",
+        "jnp.argmax(of_each, axis=-1)",
+        "jnp.argmax(of_each > -jnp.inf, axis=-1)",
+        "samplers/test_parts.py::test_the_part_is_that_of_the_likeliest_components",
     ),
     "longer chains are tried where chains shun a place": Mutant(
         "samplers/choosing/reruns.py",
