@@ -46,6 +46,13 @@ def path_of(place: str | None) -> Path:
 class NoisewiseError(Exception):
     """Base of every error the library raises on purpose."""
 
+    who: str | None = None
+    """The part of the library, or the file, that the message begins with."""
+
+    def __init__(self, cause: str, who: str | None = None) -> None:
+        super().__init__(cause if who is None else f"{who}: {cause}")
+        self.cause, self.who = cause, who
+
     @property
     def headline(self) -> str:
         """What went wrong, without the numbers of this one occasion: the same words for the same reason."""
@@ -86,9 +93,9 @@ class InputError(NoisewiseError, ValueError):
         instead: tuple[str, ...] = (),
         reason: str | None = None,
     ) -> None:
-        super().__init__(cause if who is None else f"{who}: {cause}")
+        super().__init__(cause, who)
         self.reason = cause if reason is None else reason
-        self.cause, self.who, self.argument, self.rule = cause, who, argument, rule
+        self.argument, self.rule = argument, rule
         self.value, self.advice, self.instead = value, advice, instead
 
     @property
@@ -122,10 +129,13 @@ class InputError(NoisewiseError, ValueError):
 
 
 class InferenceError(NoisewiseError, RuntimeError):
-    """A run that ended without what was asked for; `result` holds what was computed, if anything."""
+    """A run that ended without what was asked for; `result` holds what was computed, if anything.
 
-    def __init__(self, message: str, result: Any = None, *, headline: str | None = None) -> None:
-        super().__init__(message)
+    `who` names what ended; `cause` is the message without that name.
+    """
+
+    def __init__(self, cause: str, result: Any = None, *, who: str | None = None, headline: str | None = None) -> None:
+        super().__init__(cause, who)
         self.result, self._headline = result, headline
 
     @property
@@ -140,9 +150,9 @@ class WrongMechanism(InferenceError):
     @classmethod
     def exceeding(cls, mechanism: object, name: str, excess: float) -> "WrongMechanism":
         """The error for the released statistic `name`, whose bound was exceeded by `excess`."""
-        headline = f"sample: {type(mechanism).__name__}.log_sup must bound log_prob for release['{name}']"
+        rule = f"{type(mechanism).__name__}.log_sup must bound log_prob for release['{name}']"
         end = "The mechanism is wrong: its draws would not be exact."
-        return cls(f"{headline}; exceeded by {excess:.3g}. {end}", headline=headline)
+        return cls(f"{rule}; exceeded by {excess:.3g}. {end}", who="sample", headline=f"sample: {rule}")
 
 
 class Unwritten(NoisewiseError):

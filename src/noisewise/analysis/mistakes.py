@@ -7,8 +7,8 @@ from noisewise.analysis.file_words import in_file_words
 from noisewise.analysis.toml import FileError
 from noisewise.errors import InputError, NoisewiseError, NoisewiseWarning, path_of
 
-_CODE = re.compile(r"(?:[a-z_]+|[A-Z]\w*(?:\.[a-z_]\w*)?)(?:: |$)")
-"""A function, a class or a method that begins a message, or is all of it. It decides the wording and nothing else."""
+_CODE = re.compile(r"[a-z_]+|[A-Z]\w*(\.[a-z_]\w*)?")
+"""A function, a class or a method, where a message says who refuses. It decides the wording and nothing else."""
 
 
 def cause_in_words(error: InputError) -> str:
@@ -22,8 +22,6 @@ def mistake_in_words(error: NoisewiseError | NoisewiseWarning) -> str:
     """An error or a warning for people who write no Python; it begins with the file, where it is about one."""
     if isinstance(error, FileError):  # it is in their words already, with a line of the file
         return str(error)
-    if not isinstance(error, (InputError, NoisewiseWarning)):
-        return in_file_words(without_code(str(error)))
     place = "" if error.who is None or is_code(error.who) else f"{error.who}: "
     return place + (cause_in_words(error) if isinstance(error, InputError) else in_file_words(error.cause))
 
@@ -31,16 +29,6 @@ def mistake_in_words(error: NoisewiseError | NoisewiseWarning) -> str:
 def is_code(who: str) -> bool:
     """Whether a message begins with a part of the library rather than with a file."""
     return _CODE.fullmatch(who) is not None and not Path(who).exists()
-
-
-def without_code(text: str) -> str:
-    """A message without the parts of the library that it begins with.
-
-    For messages of runs that did not deliver: they come from other processes or results, as text without fields.
-    """
-    while (lead := _CODE.match(text)) is not None and lead.end() < len(text):
-        text = text[lead.end() :]
-    return text
 
 
 def place_in_words(argument: str) -> str:

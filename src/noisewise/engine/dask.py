@@ -102,7 +102,7 @@ def _reply(content: bytes, keys: list[str], books: list[bytes], expected: dict[s
         differing = [name for name in present if present[name] != expected[name]]
         listed = ", ".join(f"{name} {present[name]} there, {expected[name]} here" for name in differing)
         advice = "Give workers and client the same versions: otherwise a seed does not decide the draws."
-        return "error", InferenceError(f"Dask: a worker has other versions than the client ({listed}). {advice}")
+        return "error", InferenceError(f"a worker has other versions than the client ({listed}). {advice}", who="Dask")
     return perform(content, dict(zip(keys, books, strict=True)), _poll())
 
 
@@ -244,7 +244,7 @@ class _Crew:
         del self.flying[number]
         cause = f"the same block was lost with its workers {MOST_DEATHS + 1} times ({error})"
         advice = "A simulator may crash, or need more memory than a worker has."
-        return number, None, InferenceError(f"Dask: {cause}. {advice}")
+        return number, None, InferenceError(f"{cause}. {advice}", who="Dask")
 
     def _fetch(self, finished: list[tuple[int, Any]]) -> list[Ended]:
         if not finished:
@@ -265,7 +265,9 @@ class _Crew:
             elif kind == "done":
                 outcomes.append((number, value, None))
             else:
-                outcomes.append((number, None, InferenceError(f"Dask: a block that was wanted came back '{kind}'.")))
+                outcomes.append(
+                    (number, None, InferenceError(f"a block that was wanted came back '{kind}'.", who="Dask"))
+                )
         return outcomes
 
     # The cluster -------------------------------------------------------------------------------------------------
@@ -297,7 +299,7 @@ class _Crew:
         for worker, answer in answers.items():
             if isinstance(answer, ImportError):
                 advice = "Install noisewise there, in the same version as here."
-                raise InferenceError(f"Dask: the worker {worker} cannot import noisewise ({answer}). {advice}")
+                raise InferenceError(f"the worker {worker} cannot import noisewise ({answer}). {advice}", who="Dask")
             if not isinstance(answer, Exception):
                 _met.setdefault(self.client, set()).add(worker)
 

@@ -32,8 +32,9 @@ def located(error: Exception, work: Any) -> Exception:
     where = origin(work)
     if where:
         error.noisewise_located = True  # type: ignore[attr-defined]  # a mark on an error, any error
-    if where and isinstance(error, NoisewiseError) and error.args:
-        error.args = (f"{error.args[0]} (With {where}.)", *error.args[1:])
+    if where and isinstance(error, NoisewiseError):
+        error.args = (f"{error} (With {where}.)",)
+        error.cause = f"{error.cause} (With {where}.)"
     elif where:
         error.add_note(f"noisewise: with {where}.")
     return error

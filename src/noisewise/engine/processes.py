@@ -237,8 +237,9 @@ class _Crew:
             self.stillborn += 1
             if self.stillborn >= (MOST_STILLBORN if code >= 0 else MOST_KILLED):
                 raise InferenceError(
-                    f"Processes: {self.stillborn} workers in a row ended (exit status {code}) before they were ready. "
-                    "What they wrote to standard error says why; try nw.Threads()."
+                    f"{self.stillborn} workers in a row ended (exit status {code}) before they were ready. "
+                    "What they wrote to standard error says why; try nw.Threads().",
+                    who="Processes",
                 )
         if job is None:
             return
@@ -248,7 +249,7 @@ class _Crew:
         else:
             cause = f"{MOST_DEATHS} workers ended (the last with exit status {code}) while they ran the same block"
             advice = "A simulator may crash, or need more memory than there is."
-            self.ended.append((job.number, None, InferenceError(f"Processes: {cause}. {advice}")))
+            self.ended.append((job.number, None, InferenceError(f"{cause}. {advice}", who="Processes")))
 
     def _enforce_limit(self) -> None:
         now = time.monotonic()
@@ -265,7 +266,7 @@ class _Crew:
         self._dismiss(worker)
         cause = f"a block did not end within timeout={self.timeout:g} s" + (f"; {at}" if at else "")
         advice = "Make the simulator return for every parameter the prior allows, or raise timeout."
-        self.ended.append((job.number, None, InferenceError(f"Processes: {cause}. {advice}")))
+        self.ended.append((job.number, None, InferenceError(f"{cause}. {advice}", who="Processes")))
 
     def _ask(self, worker: _Worker, number: int) -> str:
         """What a worker is doing, in words; "" where it does not answer, as when it holds the interpreter lock."""

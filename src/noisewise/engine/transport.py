@@ -140,7 +140,7 @@ def perform(content: bytes, books: Mapping[str, bytes], poll: Poll, begun: Calla
     except ModuleNotFoundError as error:
         cause = f"a worker cannot import '{error.name}', where a function of the model is defined"
         advice = "Install it on the workers (Dask: client.upload_file), or define the function in the script itself."
-        return "error", InferenceError(f"sample: {cause}. {advice}")
+        return "error", InferenceError(f"{cause}. {advice}", who="sample")
     except Exception as error:
         return "error", portable(error)
     begun()
@@ -158,6 +158,6 @@ def portable(error: Exception) -> Exception:
     try:
         error = pickle.loads(pickle.dumps(error))
     except Exception:
-        error = InferenceError(f"sample: a worker raised {type(error).__name__}: {error}")
+        error = InferenceError(f"a worker raised {type(error).__name__}: {error}", who="sample")
     error.add_note(f"In a worker process:\n{trace}")
     return error

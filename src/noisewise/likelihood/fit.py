@@ -70,7 +70,7 @@ def fit(
         results.append(best)
         log.put({"status": best.status}, "end")
     if best.status != "converged" and on_failure == "raise":
-        raise InferenceError(f"{name}: {best.message}", best)
+        raise InferenceError(best.message, best, who=name)
     return best
 
 

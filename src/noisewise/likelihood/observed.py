@@ -99,7 +99,9 @@ class Surface:
             free, value, gradient = trial, new, new_gradient[moving]
             if np.any(moving & self.coordinates.has_edge & (np.abs(free) > until)):
                 return free, value
-        raise InferenceError("intervals: the log likelihood has no maximum within 500 steps. Is the model identified?")
+        raise InferenceError(
+            "the log likelihood has no maximum within 500 steps. Is the model identified?", who="intervals"
+        )
 
 
 class Observed(Surface):
@@ -115,7 +117,7 @@ class Observed(Surface):
         free = self.coordinates.free_from(dict(fit.estimate))
         start = np.where(np.isfinite(free), free, np.sign(free) * 50.0)  # rounding may put an estimate on the boundary
         if reason := inexact(*self.clouds(start).neglected):  # a part without an exact cloud is refused here
-            raise InferenceError(f"{who}: {reason}")
+            raise InferenceError(reason, who=who)
         self.free, self.top = self.maximise(start, np.ones(self.coordinates.size, bool))
 
     def restricted(self, free: Array, moving: Array) -> tuple[Array, float]:
@@ -128,9 +130,10 @@ class Observed(Surface):
         """Raise an error where a value is higher than the fit's own maximum by more than rounding."""
         if value > self.top + 1e-6 and value > self.top + self._rounding(free, value):
             raise InferenceError(
-                f"intervals: the likelihood is higher by {value - self.top:.3g} at {self.coordinates.values(free)} "
+                f"the likelihood is higher by {value - self.top:.3g} at {self.coordinates.values(free)} "
                 "than at the fit: it has several tops. Fit again with this start.",
                 self.coordinates.values(free),
+                who="intervals",
             )
 
     def _rounding(self, free: Array, value: float) -> float:

@@ -206,7 +206,7 @@ class ObjectivePerturbation(Mechanism):
                 return b.reshape(lead)
             b[active] -= self._step_length(b[active], data[active], v[active], step, slope)[:, None] * step
         raise InferenceError(
-            f"{_WHO}.sample: Newton's method did not converge in 1000 steps for {len(active)} data sets."
+            f"Newton's method did not converge in 1000 steps for {len(active)} data sets.", who=f"{_WHO}.sample"
         )
 
     def _step_length(self, b: Any, data: Any, v: Any, step: Any, slope: Any) -> Any:

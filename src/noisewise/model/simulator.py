@@ -85,8 +85,9 @@ class BoundSimulator:
             return self.simulator.f(rng, **arguments)
         except Exception as error:
             raise InferenceError(
-                f"{self.who}: the simulator raised {type(error).__name__}: {error}{self._at(arguments, row)}. "
-                "Make it return a value for every parameter the prior allows."
+                f"the simulator raised {type(error).__name__}: {error}{self._at(arguments, row)}. "
+                "Make it return a value for every parameter the prior allows.",
+                who=self.who,
             ) from error
 
     def _tells(self, arguments: Values, row: int | None, **_: Any) -> str:

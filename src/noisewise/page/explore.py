@@ -127,7 +127,7 @@ class Quick:
             if posterior is not None:
                 self.way = None if method is None else (method, draws)
                 return posterior
-        raise InferenceError("page: no sampler delivered.")
+        raise InferenceError("no sampler delivered.", who="page")
 
     def _ways(self) -> list[Way]:
         if self.method is not None:

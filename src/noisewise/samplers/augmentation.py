@@ -424,8 +424,9 @@ def one_sweep(
         least = min(least, info["least"])
         if info["impossible"] and not warm:
             raise InferenceError(
-                f"Augmentation: {info['impossible']} chains found no records behind '{name}' from which the release is "
-                "possible. Check the model's support against the released values, or use a longer warmup."
+                f"{info['impossible']} chains found no records behind '{name}' from which the release is "
+                "possible. Check the model's support against the released values, or use a longer warmup.",
+                who="Augmentation",
             )
     for step in steps:
         counts += step.step(rng, state, warm)
@@ -502,8 +503,9 @@ def starting_values(joint: Joint, rng: np.random.Generator, rows: int) -> dict[s
     state = State({name: column[chosen] for name, column in pool.items()})
     if not _possible(joint, rng, state):
         raise InferenceError(
-            "Augmentation: no start was found at which the release is possible. Check the model's support against the "
-            "released values, or use another sampler."
+            "no start was found at which the release is possible. Check the model's support against the "
+            "released values, or use another sampler.",
+            who="Augmentation",
         )
     return state.values
 

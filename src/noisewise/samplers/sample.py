@@ -107,7 +107,7 @@ def sample(
         results.append(posterior)
         log.put({"status": posterior.status}, "end")
     if posterior.status != "complete" and on_failure == "raise":
-        raise InferenceError(f"{type(posterior.sampler).__name__}: {posterior.message}", posterior)
+        raise InferenceError(posterior.message, posterior, who=type(posterior.sampler).__name__)
     return posterior
 
 
@@ -204,7 +204,9 @@ def _sample_by_choice(
     if posterior is None and first_error is None and beyond is not None:
         raise beyond.advising(INSTEAD)
     if posterior is None:
-        raise first_error or InferenceError("sample: no sampler could start. Check the model against the release.")
+        raise first_error or InferenceError(
+            "no sampler could start. Check the model against the release.", who="sample"
+        )
     return posterior
 
 

@@ -210,11 +210,13 @@ def allocate(
 def _refuse_untold(best: Way, candidates: tuple[Candidate, ...], split: Split) -> None:
     """Refuse where it does not matter, or is not seen to matter, what is chosen."""
     where = f"{best.plan.kind} = {best.budget:g}"
-    message = f"allocate: the {best.target.words} does not tell"
+    message = f"the {best.target.words} does not tell"
     counted = "" if best.is_closed else f", at {best.batches * PER_BATCH} releases"
     advice = "Ask about another quantity" + ("." if best.is_closed else ", or give more replicates.")
     if candidates and not any(one.is_worse for one in candidates):
         names = " and ".join(best.choice)
-        raise InferenceError(f"{message} one {names} from another at {where}{counted}. {advice}", candidates)
+        raise InferenceError(
+            f"{message} one {names} from another at {where}{counted}. {advice}", candidates, who="allocate"
+        )
     if len(best.plan.makers) > 1 and not split.tells:
-        raise InferenceError(f"{message} one split of {where} from another{counted}. {advice}")
+        raise InferenceError(f"{message} one split of {where} from another{counted}. {advice}", who="allocate")

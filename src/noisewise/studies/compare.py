@@ -96,7 +96,7 @@ def naive_posterior(
             model, release.naive(), draws, {"seed": seed, "engine": engine, "progress": progress}
         )
     except NoisewiseError as error:  # a statistic without a density, say
-        return None, str(error)
+        return None, error.cause
     if posterior.status == "interrupted":
         raise KeyboardInterrupt
     return (None, posterior.message) if posterior.status == "no_weight" else (posterior, "")

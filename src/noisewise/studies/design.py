@@ -194,7 +194,7 @@ def design(
         **parts,
     )
     if study.status == "nowhere":
-        raise InferenceError(f"design: {study.headline()}", study)
+        raise InferenceError(study.headline(), study, who="design")
     return study
 
 

@@ -134,7 +134,7 @@ def sample_size(
         seconds=time.monotonic() - start,
     )
     if not met:
-        raise InferenceError(f"sample_size: {answer.headline()}", answer)
+        raise InferenceError(answer.headline(), answer, who="sample_size")
     return answer
 
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from noisewise.analysis import Analysis
 from noisewise.analysis.file_words import in_file_words
-from noisewise.analysis.mistakes import mistake_in_words, without_code
+from noisewise.analysis.mistakes import mistake_in_words
 from noisewise.engine import Terminated
 from noisewise.errors import NoisewiseError
 from noisewise.inference.status import POSTERIOR
@@ -63,7 +63,7 @@ def run_posterior(
     elif naive:
         try:
             naive_draws, reason = naive_posterior(model, release, **common)
-            reason = in_file_words(without_code(reason))
+            reason = in_file_words(reason)
             naive_draws = naive_draws and replace(naive_draws, naming=naive_draws.naming | words)
         except NoisewiseError as error:
             reason = mistake_in_words(error)

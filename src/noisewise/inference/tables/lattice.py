@@ -368,7 +368,9 @@ class LatticeMoves:
             try:
                 tables[chain] = projected(self.fibre, whole, high[chain], rng)
             except Unknown as reason:
-                raise InferenceError(f"Augmentation {reason}, for '{self.name}' at simulated parameters.") from None
+                raise InferenceError(
+                    f"it {reason}, for '{self.name}' at simulated parameters.", who="Augmentation"
+                ) from None
         return tables.reshape(guesses.shape)
 
     def _ends(self, given: Mapping[str, Array], chains: int) -> tuple[Array, Array]:

@@ -53,7 +53,8 @@ def exact_interval(model: Model, release: Release, fit: Fit, level: float = 0.95
         back, kind = line.walk(lambda u: -criterion(u), start, -side * step)
         if kind == "unbounded":
             raise InferenceError(
-                f"{who}: every value of {line.scalar.label} is rejected at level {level}: model failure."
+                f"every value of {line.scalar.label} is rejected at level {level}: model failure.",
+                who=who,
             )
         if kind == "boundary":
             message = (
@@ -154,8 +155,9 @@ class _Tails:
         missing = 1.0 - float(mass.sum())
         if not abs(missing) < 1e-4:
             raise InferenceError(
-                f"{self.who}: the law of '{self.part.name}' at {self.parameter} = {theta:.6g} sums to "
-                f"{1.0 - missing:.6g}, not 1: its tails are too heavy for this, or its density is wrong."
+                f"the law of '{self.part.name}' at {self.parameter} = {theta:.6g} sums to "
+                f"{1.0 - missing:.6g}, not 1: its tails are too heavy for this, or its density is wrong.",
+                who=self.who,
             )
         lower, upper = (float(mass @ tail) + max(missing, 0.0) for tail in self._given(s))
         return lower, upper

@@ -90,8 +90,9 @@ class Quantity:
                 self.observed.refuse_higher(self.free(z), self.observed.top - fall)
                 return fall, z
         raise InferenceError(
-            f"profile_interval: no maximum of the likelihood was found where {self.label} is {c:.6g}: perhaps no "
-            "parameters give this value. Use the bootstrap, or ask for the function on another scale."
+            f"no maximum of the likelihood was found where {self.label} is {c:.6g}: perhaps no "
+            "parameters give this value. Use the bootstrap, or ask for the function on another scale.",
+            who="profile_interval",
         )
 
     def _is_maximum(self, c: float, z: Array) -> bool:

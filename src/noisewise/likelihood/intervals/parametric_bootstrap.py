@@ -91,7 +91,7 @@ def bootstrap(
         for name, value in again.estimate.items():
             estimates[name].append(value)
     if min(map(len, estimates.values())) < 2:
-        raise InferenceError(f"{who}: of {draws} refits nearly all failed: {dict(failures)}.", dict(failures))
+        raise InferenceError(f"of {draws} refits nearly all failed: {dict(failures)}.", dict(failures), who=who)
     return Bootstrap({name: np.stack(each) for name, each in estimates.items()}, draws, seed, dict(failures))
 
 

@@ -130,8 +130,9 @@ class Line:
         """Refuse an end beyond which the likelihood cannot be computed: that is no crossing."""
         if abs(criterion(root)) > 1e-3:
             raise InferenceError(
-                f"intervals: the likelihood cannot be computed beyond {self.scalar.label} = {self.value(root):.6g}, "
-                "before the interval's end. Use the bootstrap, or a narrower prior's support."
+                f"the likelihood cannot be computed beyond {self.scalar.label} = {self.value(root):.6g}, "
+                "before the interval's end. Use the bootstrap, or a narrower prior's support.",
+                who="intervals",
             )
 
     def interval(self, method: str, level: float, ends: list[tuple[float, str]], message: str = "") -> Interval:

@@ -31,7 +31,7 @@ class Iterations:
         try:
             self.log.same(self.position.look(), "starts")
         except InputError as error:  # not a matter of this start, which another could make good
-            raise InferenceError(str(error), headline=error.headline) from None
+            raise InferenceError(error.cause, who=error.who, headline=error.headline) from None
 
     def begin_again(self) -> None:
         """Forget the climb so far, and log the next one under keys of its own."""

@@ -319,8 +319,9 @@ def settled(probe: Probe, draws: int) -> list[Estimate]:
     against = PREDICTIVE.unfit(probe.problem)
     if against == IMPOSSIBLE:
         raise InferenceError(
-            "sample: the release cannot come about: under this model and noise its probability is 0 whatever the "
-            "parameters are. Check the released values, the noise and the support of the model's laws."
+            "the release cannot come about: under this model and noise its probability is 0 whatever the "
+            "parameters are. Check the released values, the noise and the support of the model's laws.",
+            who="sample",
         )
     return ranking if against else [_predictive(probe, draws), *ranking]
 

@@ -197,8 +197,9 @@ class Conjugate:
         a, b = self._solve(state, self.anchor(state.values))
         if not np.all(self.family.proper(a, b)):
             raise InferenceError(
-                f"Augmentation: the law of '{self.name}' given the rest must be a proper {self.family.name} law; its "
-                "coefficients are out of range. Check the prior's parameters."
+                f"the law of '{self.name}' given the rest must be a proper {self.family.name} law; its "
+                "coefficients are out of range. Check the prior's parameters.",
+                who="Augmentation",
             )
         state.values[self.name] = self.family.draw(rng, a, b)
         return float(state.chains), float(state.chains)

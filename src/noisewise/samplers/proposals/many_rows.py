@@ -264,8 +264,9 @@ def tops(problem: Problem, seed: int, engine: Engine, poll: Callable[[], None]) 
     least = different[0].height - LOWER if different else math.inf
     if any(top is None and every.at(first.free) > least for first, top in climbs.items()):
         raise InferenceError(
-            "Importance: a climb that had found a top on some of the rows finds none on all of them, and it may be one "
-            "of the highest. Use nw.Augmentation() on fewer rows."
+            "a climb that had found a top on some of the rows finds none on all of them, and it may be one "
+            "of the highest. Use nw.Augmentation() on fewer rows.",
+            who="Importance",
         )
     return every, [top for top in different if top.height > least]
 
@@ -361,15 +362,17 @@ def lay_panels(problem: Problem, share: float, seed: int, engine: Engine, poll: 
     every, highest = tops(problem, seed, engine, poll)
     if not highest:
         raise InferenceError(
-            "Importance: the posterior has no top that climbs from draws of the prior lead to. Is the model identified?"
+            "the posterior has no top that climbs from draws of the prior lead to. Is the model identified?",
+            who="Importance",
         )
     space = every.space
     reference = {name: np.asarray(value[0]) for name, value in space.points(highest[0].free[None])[0].items()}
     height, neglected = every.lay(reference), every.neglected()
     if not neglected <= INEXACT:
         raise InferenceError(
-            f"Importance: the integrals over the rows may be off by {neglected:.1g} in the log likelihood (a law with "
-            "a narrow peak, or with a kink that is not known?). Use nw.Augmentation() on fewer rows."
+            f"the integrals over the rows may be off by {neglected:.1g} in the log likelihood (a law with "
+            "a narrow peak, or with a kink that is not known?). Use nw.Augmentation() on fewer rows.",
+            who="Importance",
         )
     proposal, free = proposal_about(space, highest, share), highest[0].free[None]
     log_over_prior = proposal.log_over_prior(free, {}, space.points(free)[1], {})

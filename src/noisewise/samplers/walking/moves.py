@@ -217,8 +217,9 @@ class Moves:
         log_eta = np.stack(columns, axis=1)
         if not np.all(log_eta < np.inf):  # NaN too
             raise InferenceError(
-                "sample: the noise density of the release is not a finite number at some simulated statistics. "
-                "The mechanism is wrong: its draws would not be exact."
+                "the noise density of the release is not a finite number at some simulated statistics. "
+                "The mechanism is wrong: its draws would not be exact.",
+                who="sample",
             )
         return log_eta.reshape(count, self.simulations, len(self.parts))
 

@@ -367,8 +367,8 @@ class Simulation:
         seed = int(generator(self.seed, Purpose.DESIGN_SEED, *case.key).integers(2**62))
         posterior = (self.sampler or self._sample)(release, seed)
         if posterior.status != "complete":
-            message = f"design: the posterior of a simulated release could not be had ({posterior.message})."
-            raise InferenceError(f"{message} Narrow the priors, or the range of budgets.", posterior)
+            message = f"the posterior of a simulated release could not be had ({posterior.message})."
+            raise InferenceError(f"{message} Narrow the priors, or the range of budgets.", posterior, who="design")
         draws = {name: posterior[name] for name in (*self.model.order, *self.model.derived)}
         if posterior.log_weights is not None:
             rng = generator(self.seed, Purpose.DESIGN_SEED, *case.key, 1)
