@@ -344,7 +344,7 @@ def test_rows_of_all_rounds_are_weighed_against_all_their_laws(seed):
         alone = likelihood.logpdf(drawn)
         if law is not None:
             alone = alone - law.log_over_prior(drawn[:, None], {}, log_prior, {})
-        memory.rounds.append(Round(law, alone, drawn[:, None], {}, log_prior, {}))
+        memory.rounds.append(Round(law, alone, drawn[:, None], {}, log_prior, {}, np.zeros(len(drawn), dtype=int)))
     weight = np.exp(memory.log_weights())
     assert agrees(weight.reshape(2, -1).mean(axis=0), stats.norm(0.0, math.sqrt(2.0)).pdf(2.0))
     assert weight.max() <= 2.0 * likelihood.pdf(2.0)
