@@ -163,6 +163,20 @@ def test_the_highest_of_many_tops_is_found(width, seed):
         assert (found and told) if width < 100.0 else (found or told)
 
 
+def test_a_top_far_from_the_draws_of_the_prior_is_found(seed):
+    """A fit takes only the support of a prior: the higher of two tops may be six of its standard deviations away."""
+    rows = np.array([-10.0, -9.5, 10.0, 10.2, 9.0])
+    model = nw.Model({"mu": dist.Normal(-10.0, 3.0)}, {"x": lambda mu: dist.Cauchy(mu, 1.0).expand([5])})
+    fit = nw.fit(model, nw.Release(x=nw.Gaussian(scale=0.5).released(rows)), seed=seed)
+
+    def height(mu):
+        return np.sum(np.log(voigt_profile(rows - mu, 0.5, 1.0)))
+
+    top = optimize.minimize_scalar(lambda mu: -height(mu), bounds=(9.0, 10.0), options={"xatol": 1e-9}).x
+    assert abs(float(fit.estimate["mu"]) - top) < 1e-5
+    assert fit.diagnostics["multimodal"]
+
+
 def test_candidates_to_climb_from_stand_below_tops_of_their_own():
     free = np.linspace(-3.0, 3.0, 61)[:, None]
     heights = -((free[:, 0] ** 2 - 4.0) ** 2) + 0.1 * free[:, 0]

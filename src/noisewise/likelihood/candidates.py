@@ -21,7 +21,9 @@ Point = dict[str, Array]
 FIRST, ROUND = 64, 32
 """Candidates of the first round, which come from the prior, and of every further round."""
 ROUNDS = 6
-"""Rounds at most."""
+"""Further rounds at most."""
+BEYOND = (3.0, 10.0)
+"""How many times as far from their median as the prior's draws the second round is."""
 CELLS = 2**21
 """Numbers that all scores together may handle; yet `FEWEST` candidates may always be scored."""
 FEWEST = 8
@@ -69,20 +71,27 @@ def best_candidates(
 ) -> list[Point]:
     """The candidates to climb from, the highest first, given draws of the prior.
 
-    Rounds go on, each in the box of the best so far, until the region of the top is resolved.
+    A round reaches far beyond the prior, of which a fit takes the support alone. Further rounds go on, each in the box
+    of the best so far, until the region of the top is resolved.
     """
     points = points[: min(FIRST, score.most)]
     heights = np.array([score.at(point) for point in points])
     if not np.isfinite(heights).any():  # the prior's draws are all far out: climb from them nevertheless
         return points[:CLIMBED]
     free = np.array([coordinates.free_from(point) for point in points])
-    for _ in range(ROUNDS - 1):
-        if len(free) + ROUND > score.most or is_resolved(heights):
+    for number in range(ROUNDS):
+        if len(free) + ROUND > score.most or (number and is_resolved(heights)):
             break
-        new = within(free[np.argsort(-heights)[:KEPT]], rng)
+        new = within(free[np.argsort(-heights)[:KEPT]], rng) if number else beyond(free)
         rise = [score.at(coordinates.values(one)) for one in new]
         free, heights = np.concatenate([free, new]), np.concatenate([heights, rise])
     return [coordinates.values(free[i]) for i in to_climb(free, heights)]
+
+
+def beyond(free: Array) -> Array:
+    """The first candidates, moved away from their median: so many times as far, by turns, as `BEYOND` says."""
+    centre = np.median(free, axis=0)
+    return centre + np.resize(BEYOND, ROUND)[:, None] * (np.resize(free, (ROUND, free.shape[1])) - centre)
 
 
 def is_resolved(heights: Array) -> bool:

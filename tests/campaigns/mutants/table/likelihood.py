@@ -173,6 +173,12 @@ EXPECTATION = {
 }
 
 MAXIMISATION = {
+    "starts come from where the prior's draws are alone": Mutant(
+        "likelihood/candidates.py",
+        "BEYOND = (3.0, 10.0)",
+        "BEYOND = (1.0, 1.0)",
+        f"{UNITS}::test_a_top_far_from_the_draws_of_the_prior_is_found",
+    ),
     "a fit starts at the lowest of its candidates": Mutant(
         "likelihood/candidates.py",
         "is_top = (heights >= heights[neighbours].max(axis=1)) & np.isfinite(heights)",
