@@ -743,7 +743,7 @@ TREES_AND_PLACES = {
         EACH,
     ),
     "laws are asked beyond the support of what they read": Mutant(
-        "inference/conditional/trees.py",
+        "inference/conditional/tree_nodes.py",
         "return np.clip(self.start + np.arange(self.size)[:, None], *self.ends).astype(int)",
         "return (self.start + np.arange(self.size)[:, None]).astype(int)",
         EACH,
