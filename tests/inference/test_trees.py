@@ -273,7 +273,7 @@ def test_sums_and_draws_are_those_of_enumeration(name, seed):
 
 def both_ways(problem, names):
     """The tree with one window for all entries, and with windows of their own."""
-    return [Tree(problem, names, tree_nodes.tree_nodes(problem, names, [], 0, together)) for together in (True, False)]
+    return [Tree(problem, names, tree_nodes.as_nodes(problem, names, [], 0, together)) for together in (True, False)]
 
 
 def test_windows_of_their_own_and_one_for_all_give_the_same_sum():
@@ -375,7 +375,7 @@ def test_what_narrow_windows_leave_out_is_bounded_and_said(name, together, monke
     problem = case.problem
     known = [n for n, item in case.release.items() if isinstance(item.mechanism, Exact)]
     names = tuple(n for n in case.nodes if n not in known)
-    tree = Tree(problem, names, tree_nodes.tree_nodes(problem, names, known, 0, together))
+    tree = Tree(problem, names, tree_nodes.as_nodes(problem, names, known, 0, together))
     log_sum, _ = enumerated(case, row)
     _, bound, void = run(tree, row, np.full((1, tree.entries), 0.5))
     assert bound >= log_sum - 1e-9

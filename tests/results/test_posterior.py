@@ -136,7 +136,8 @@ def test_files_give_it_back(kind, request, tmp_path):
     posterior.save(path)
     again = nw.Posterior.load(path)
     assert list(again.draws) == list(posterior.draws)
-    for name in posterior.draws:
+    assert list(posterior) == list(posterior.draws)
+    for name in posterior:
         assert np.array_equal(again[name], posterior[name])
         assert again[name].dtype == posterior[name].dtype
     if posterior.log_weights is not None:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from html import escape
@@ -115,6 +115,10 @@ class Posterior:
 
     def __contains__(self, name: object) -> bool:
         return name in self.draws
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, as a data frame gives those of its columns; `len` counts draws."""
+        return iter(self.draws)
 
     @property
     def statistics(self) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ class TreeNode:
         return int((TILTED if self.thinned else FORMULA) * self.cells + PRODUCT * products)
 
 
-def tree_nodes(
+def as_nodes(
     problem: Problem, names: tuple[str, ...], known: list[str], widened: int, together: bool
 ) -> tuple[TreeNode, ...] | None:
     """The statistics as nodes, parents first; None where they are more than a tree. `known` are without noise."""

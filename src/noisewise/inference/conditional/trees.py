@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from noisewise.inference.conditional.marginal import log_sum, pick
 from noisewise.inference.conditional.neighbours import FACTORS
-from noisewise.inference.conditional.tree_nodes import TreeNode, log_masses, tree_nodes
+from noisewise.inference.conditional.tree_nodes import TreeNode, as_nodes, log_masses
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.model.masses import bounds
@@ -59,7 +59,7 @@ class Tree:
             return None
         if any(set(item.mechanism.inputs) & set(names) for item in release.values()):
             return None
-        ways = [tree_nodes(problem, names, known, widened, together) for together in (True, False)]
+        ways = [as_nodes(problem, names, known, widened, together) for together in (True, False)]
         trees = [Tree(problem, names, nodes) for nodes in ways if nodes is not None and _is_bounded(nodes[0], release)]
         return min(trees, key=lambda tree: tree.work, default=None)
 
