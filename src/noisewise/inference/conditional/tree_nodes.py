@@ -125,7 +125,7 @@ def _node(problem: Problem, name: str, parents: list[TreeNode], exact: bool, wid
     shape = model.shape(name)
     if len(parents) > 1 or not model.is_discrete(name) or sketch_of(model, name, lambda law: law.event_shape):
         return None
-    if item is not None and not _entry_by_entry(item, shape):
+    if item is not None and not treats_entries_alone(item, shape):
         return None
     others = {p: jax.ShapeDtypeStruct(model.shape(p), model.dtype(p)) for p in model.parents(name)}
     own = jax.ShapeDtypeStruct(shape, np.int64)
@@ -236,7 +236,7 @@ def log_masses(model: Any, name: str, shape: tuple[int, ...], given: Values, own
     return jnp.where(inside, entries(law, jnp.clip(own, low, high).astype(int)), -jnp.inf).ravel()
 
 
-def _entry_by_entry(item: Any, shape: tuple[int, ...]) -> bool:
+def treats_entries_alone(item: Any, shape: tuple[int, ...]) -> bool:
     """Whether the noise has nothing but the statistic itself as its input, and treats every entry alone."""
     if item.mechanism.inputs or isinstance(item.mechanism, Exact):
         return not item.mechanism.inputs

@@ -14,6 +14,7 @@ from noisewise.inference.blocks import Columns, rows_within
 from noisewise.inference.problem import Problem
 from noisewise.mechanisms import Exact
 from noisewise.numerics import Array
+from noisewise.samplers.proposals.guided import guides_of
 from noisewise.samplers.proposals.proposal import Proposal
 
 Poll = Callable[[], None]
@@ -110,8 +111,11 @@ def log_average(log_each: Array) -> Array:
 def simulate_and_weigh(
     problem: Problem, rng: np.random.Generator, values: Columns, rows: int, poll: Poll
 ) -> tuple[Columns, dict[str, Array]]:
-    """Statistics given parameter values, and log eta by name; one without noise is conditioned on instead of drawn."""
-    model, release = problem.model, problem.release
+    """Statistics given parameter values, and log eta by name; one without noise is conditioned on instead of drawn.
+
+    One with a guide is drawn from that, and has its law times eta over the guide's in place of eta.
+    """
+    model, release, guides = problem.model, problem.release, guides_of(problem)
     terms: dict[str, Array] = {}
     noise_free = [name for name in release if isinstance(release[name].mechanism, Exact)]
     for name in model.order:
@@ -121,10 +125,12 @@ def simulate_and_weigh(
             value = release[name].value
             values = {**values, name: np.broadcast_to(value, (rows, *model.shape(name)))}
             terms[name] = model.log_prob(name, value, values)
+        elif name in guides:
+            values, terms[name] = guides[name].draw(rng, values, rows, poll)
         else:
             values = model.draw(rng, [name], rows, values, poll)
     for name in release:  # after all draws: a mechanism may read values other than its own
-        if name not in noise_free:
+        if name not in terms:
             terms[name] = problem.log_eta(name, values)
     if not np.all(added(terms.values(), rows) < np.inf):  # NaN too
         rule = "must lie where the statistic's density is a finite number"

@@ -441,6 +441,24 @@ CHOICES = {
         "np.flatnonzero(numbers >= 0), own)",
         "samplers/test_by_value.py::test_neither_of_two_explanations_is_lost",
     ),
+    "a guided draw is weighed as if it came from its law": Mutant(
+        "samplers/proposals/guided.py",
+        "return {**values, self.name: shaped}, log_eta - log_drawn",
+        "return {**values, self.name: shaped}, log_eta",
+        "samplers/test_guided.py::test_weighed_draws_have_the_law_times_the_noise_density",
+    ),
+    "draws from a law with nothing in the window count as a share of the draws": Mutant(
+        "samplers/proposals/guided.py",
+        "np.where(possible, math.log(SHARE), 0.0)",
+        "math.log(SHARE)",
+        "samplers/test_guided.py::test_where_the_release_is_impossible_rows_follow_the_law",
+    ),
+    "a statistic with a guide is weighed by its noise once more": Mutant(
+        "samplers/proposals/weighted_candidates.py",
+        "if name not in terms:",
+        "if name not in noise_free:",
+        "samplers/test_guided.py::test_the_posterior_is_that_of_enumeration",
+    ),
     "the mixture of a part of the prior is fitted to the rows of all": Mutant(
         "samplers/proposals/pilot.py",
         "own = members[part == one]",
